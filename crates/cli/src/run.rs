@@ -1,0 +1,74 @@
+//! `highwater run`: one job over its inputs.
+
+use std::io::IsTerminal;
+
+use highwater_env::disk;
+use highwater_job::{Job, Options, Outputs, run};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::JobArgument;
+use crate::exit::Ending;
+use crate::summary;
+
+#[derive(clap::Args)]
+pub struct Run {
+    #[command(flatten)]
+    job: JobArgument,
+    /// How many threads may read and compute [default: as many as this machine has cores]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    pub fn run(self) -> anyhow::Result<Ending> {
+        let job = load(&self.job)?;
+        let outputs = Outputs::declared(&job.file, &job.plan)?;
+        let bar = progress_bar(&job);
+        let mut progress = |bytes| bar.set_position(bytes);
+        let options = Options {
+            threads: self.threads.unwrap_or_else(cores),
+            progress: Some(&mut progress),
+            ..Options::default()
+        };
+        let outcome = run(&job, outputs, options);
+        bar.finish_and_clear();
+        let report = outcome?.report;
+        if self.json {
+            eprintln!("{}", summary::json(&report));
+        } else {
+            eprint!("{}", summary::text(&job, &report));
+        }
+        Ok(if report.lost_data() { Ending::LostData } else { Ending::Well })
+    }
+}
+
+/// Loads the job and shows the warnings of its query.
+pub fn load(argument: &JobArgument) -> anyhow::Result<Job> {
+    let job = Job::load(&argument.job)?;
+    for warning in &job.warnings {
+        eprintln!("{}", warning.render(&job.query, &job.query_name));
+    }
+    Ok(job)
+}
+
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
+/// Shown on a terminal only, and only where it is known how much there is to read.
+fn progress_bar(job: &Job) -> ProgressBar {
+    let inputs = job.file.inputs.iter().filter(|input| !input.reference);
+    let files = inputs.filter_map(|input| input.files().ok()).flatten();
+    let total: u64 = files.filter_map(|file| disk::open(file).ok()).map(|file| file.len()).sum();
+    if !std::io::stderr().is_terminal() || total < (8 << 20) {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(total);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {bytes_per_sec}") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,117 @@
+//! What a run did, in a few lines for a person or as JSON for a program.
+
+use std::fmt::Write;
+
+use highwater_job::{InputReport, Job, Report};
+use serde_json::{Value, json};
+
+/// The summary that `highwater run` prints on standard error.
+pub fn text(job: &Job, report: &Report) -> String {
+    let mut out = String::new();
+    for input in &report.inputs {
+        input_text(input, &mut out);
+    }
+    for output in &report.outputs {
+        let _ = writeln!(out, "output {}: {} rows", output.name, output.rows);
+    }
+    if report.errors.count > 0 {
+        let _ = writeln!(
+            out,
+            "error: the query failed on {} rows, which were left out:",
+            report.errors.count
+        );
+        for sample in &report.errors.samples {
+            let (line, column) = place(&job.query, sample.span.start as usize);
+            let _ = writeln!(
+                out,
+                "  {}:{line}:{column} at {}: {}",
+                job.query_name,
+                highwater_job::short_time(sample.time),
+                sample.reason
+            );
+        }
+    }
+    out
+}
+
+fn input_text(input: &InputReport, out: &mut String) {
+    let time = &input.time;
+    let _ = write!(out, "input {}: {} events read, {} kept", input.name, input.events(), time.kept);
+    let parts = [
+        ("late, adjusted", time.late_adjusted),
+        ("late, dropped", time.late_dropped),
+        ("early, adjusted", time.early_adjusted),
+        ("early, dropped", time.early_dropped),
+        ("out of order, adjusted", time.out_of_order_adjusted),
+        ("out of order, dropped", time.out_of_order_dropped),
+        ("lost to errors", input.troubles.count()),
+    ];
+    for (name, count) in parts.iter().filter(|(_, count)| *count > 0) {
+        let _ = write!(out, "; {count} {name}");
+    }
+    out.push('\n');
+    for note in &input.notes {
+        let _ = writeln!(out, "  note: {note}");
+    }
+    for (kind, count, samples) in input.troubles.iter() {
+        let _ = writeln!(out, "  error: {} x {count}", kind.name());
+        for trouble in samples {
+            match trouble.line {
+                0 => drop(writeln!(out, "    {}", trouble.reason)),
+                line => drop(writeln!(out, "    {}:{line}: {}", trouble.file, trouble.reason)),
+            }
+            if !trouble.sample.is_empty() {
+                let _ = writeln!(out, "      | {}", trouble.sample.trim_end());
+            }
+        }
+    }
+}
+
+pub fn json(report: &Report) -> Value {
+    let inputs = report.inputs.iter().map(|input| {
+        let time = &input.time;
+        let troubles = input.troubles.iter().map(|(kind, count, samples)| {
+            let samples: Vec<Value> = samples
+                .iter()
+                .map(|t| json!({"file": t.file, "line": t.line, "reason": t.reason}))
+                .collect();
+            json!({"kind": kind.name(), "count": count, "samples": samples})
+        });
+        json!({
+            "name": input.name,
+            "bytes": input.bytes,
+            "events": input.events(),
+            "kept": time.kept,
+            "late_adjusted": time.late_adjusted,
+            "late_dropped": time.late_dropped,
+            "early_adjusted": time.early_adjusted,
+            "early_dropped": time.early_dropped,
+            "out_of_order_adjusted": time.out_of_order_adjusted,
+            "out_of_order_dropped": time.out_of_order_dropped,
+            "errors": troubles.collect::<Vec<_>>(),
+            "notes": input.notes,
+        })
+    });
+    let outputs = report.outputs.iter().map(|o| json!({"name": o.name, "rows": o.rows}));
+    let samples = report.errors.samples.iter().map(|error| {
+        json!({
+            "time": error.time.to_string(),
+            "reason": error.reason,
+            "span": [error.span.start, error.span.end],
+        })
+    });
+    json!({
+        "inputs": inputs.collect::<Vec<_>>(),
+        "outputs": outputs.collect::<Vec<_>>(),
+        "query_errors": {"count": report.errors.count, "samples": samples.collect::<Vec<_>>()},
+        "lost_data": report.lost_data(),
+    })
+}
+
+/// Line and column, from 1, of a byte in the query.
+pub fn place(query: &str, at: usize) -> (usize, usize) {
+    let before = &query[..at.min(query.len())];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |text| text.chars().count()) + 1;
+    (line, column)
+}

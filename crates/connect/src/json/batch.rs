@@ -1,0 +1,57 @@
+//! Decoded events on their way to becoming a chunk.
+
+use highwater_engine::{CHUNK_ROWS, Column, ColumnBuilder};
+
+use super::fault::BadLine;
+
+/// Columns under construction, one for each field of the decoder that fills them.
+#[derive(Debug)]
+pub struct Batch {
+    pub(crate) columns: Vec<ColumnBuilder>,
+    pub(crate) rows: usize,
+    /// `None` unless somebody asked.
+    pub(crate) lines: Option<Vec<u64>>,
+    pub(crate) bad: Vec<BadLine>,
+}
+
+/// The events of a finished batch, and the lines that were none.
+#[derive(Clone, Debug, Default)]
+pub struct Decoded {
+    pub columns: Vec<Column>,
+    pub rows: usize,
+    /// The number of the line that each row stood on; empty unless the batch tracks lines.
+    pub lines: Vec<u64>,
+    pub bad: Vec<BadLine>,
+}
+
+impl Batch {
+    /// For a decoder of that many fields.
+    pub fn new(fields: usize) -> Batch {
+        Batch { columns: builders(fields), rows: 0, lines: None, bad: Vec::new() }
+    }
+
+    /// Also keeps the line number of each row, for when the fate of single events is asked for.
+    pub fn tracking_lines(fields: usize) -> Batch {
+        Batch { lines: Some(Vec::new()), ..Batch::new(fields) }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Hands over what has been gathered and starts anew.
+    pub fn finish(&mut self) -> Decoded {
+        let fresh = builders(self.columns.len());
+        let columns = std::mem::replace(&mut self.columns, fresh);
+        Decoded {
+            columns: columns.into_iter().map(ColumnBuilder::finish).collect(),
+            rows: std::mem::take(&mut self.rows),
+            lines: self.lines.as_mut().map(std::mem::take).unwrap_or_default(),
+            bad: std::mem::take(&mut self.bad),
+        }
+    }
+}
+
+fn builders(fields: usize) -> Vec<ColumnBuilder> {
+    (0..fields).map(|_| ColumnBuilder::with_capacity(CHUNK_ROWS)).collect()
+}

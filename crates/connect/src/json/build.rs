@@ -1,0 +1,122 @@
+//! Values that stand on their own: records and arrays, for columns that hold them.
+//!
+//! Recursion is bounded by [`DEPTH_MAX`]. Field names repeat from event to event, so they are shared.
+
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use highwater_engine::{Record, Value};
+
+use super::DEPTH_MAX;
+use super::fault::{Fault, Kind};
+use super::number::{Number, number};
+use super::scan::{byte, key, skip_blanks, text, word};
+use super::text::unescape;
+
+/// How many names are shared; an object used as a map would otherwise fill the memory.
+const NAMES_MAX: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    names: HashSet<Arc<str>, FixedState>,
+    unescaped: String,
+}
+
+impl Builder {
+    /// The value at `at` and the position after it; `open` objects and arrays surround it.
+    pub fn value(&mut self, line: &str, at: usize, open: u32) -> Result<(Value, usize), Fault> {
+        let bytes = line.as_bytes();
+        let at = skip_blanks(bytes, at);
+        match byte(bytes, at) {
+            b'"' => {
+                let text = text(bytes, at + 1)?;
+                let value = self.text(&line[at + 1..text.end], text.escaped);
+                Ok((Value::Text(value), text.end + 1))
+            }
+            b'-' | b'0'..=b'9' => Ok(match number(bytes, at)? {
+                (Number::Int(value), end) => (Value::Int(value), end),
+                (Number::Float(value), end) => (Value::Float(value), end),
+            }),
+            b'{' | b'[' if open >= DEPTH_MAX => Err(Fault::new(at, Kind::TooDeep)),
+            b'{' => {
+                let (record, end) = self.record(line, at, open + 1)?;
+                Ok((Value::Record(Arc::new(record)), end))
+            }
+            b'[' => self.array(line, at, open + 1),
+            _ => {
+                let word = word(bytes, at)?;
+                let value = match word {
+                    "null" => Value::Null,
+                    word => Value::Bit(word == "true"),
+                };
+                Ok((value, at + word.len()))
+            }
+        }
+    }
+
+    fn record(&mut self, line: &str, at: usize, open: u32) -> Result<(Record, usize), Fault> {
+        let bytes = line.as_bytes();
+        let mut record = Record::default();
+        let mut at = skip_blanks(bytes, at + 1);
+        if byte(bytes, at) == b'}' {
+            return Ok((record, at + 1));
+        }
+        let mut missing = Kind::FirstKey;
+        loop {
+            let key = key(bytes, at, missing)?;
+            let name = self.name(&line[key.start..key.end], key.escaped);
+            let (value, end) = self.value(line, key.value, open)?;
+            record.set(name, value);
+            at = skip_blanks(bytes, end);
+            match byte(bytes, at) {
+                b',' => at = skip_blanks(bytes, at + 1),
+                b'}' => return Ok((record, at + 1)),
+                _ => return Err(Fault::new(at, Kind::CommaOrBrace)),
+            }
+            missing = Kind::Key;
+        }
+    }
+
+    fn array(&mut self, line: &str, at: usize, open: u32) -> Result<(Value, usize), Fault> {
+        let bytes = line.as_bytes();
+        let mut values = Vec::new();
+        let mut at = skip_blanks(bytes, at + 1);
+        if byte(bytes, at) == b']' {
+            return Ok((Value::Array(values.into()), at + 1));
+        }
+        loop {
+            let (value, end) = self.value(line, at, open)?;
+            values.push(value);
+            at = skip_blanks(bytes, end);
+            match byte(bytes, at) {
+                b',' => at += 1,
+                b']' => return Ok((Value::Array(values.into()), at + 1)),
+                _ => return Err(Fault::new(at, Kind::CommaOrBracket)),
+            }
+        }
+    }
+
+    fn text(&mut self, raw: &str, escaped: bool) -> Arc<str> {
+        if !escaped {
+            return raw.into();
+        }
+        self.unescaped.clear();
+        unescape(raw, &mut self.unescaped);
+        self.unescaped.as_str().into()
+    }
+
+    fn name(&mut self, raw: &str, escaped: bool) -> Arc<str> {
+        if escaped {
+            return self.text(raw, true);
+        }
+        if let Some(known) = self.names.get(raw) {
+            return known.clone();
+        }
+        let name: Arc<str> = raw.into();
+        if self.names.len() < NAMES_MAX {
+            self.names.insert(name.clone());
+        }
+        name
+    }
+}

@@ -1,0 +1,323 @@
+//! From lines straight into columns.
+//!
+//! One pass over the bytes does everything: it validates, finds the end of the line, and picks out the wanted values.
+//! Keys are predicted (see [`super::shape`]), so a line that looks like the one before costs a comparison for each key
+//! and a short scan for each value. The rows come out alike whatever was predicted, however lines are cut into blocks.
+
+use super::batch::Batch;
+use super::build::Builder;
+use super::fault::{BadJson, BadLine, Fault, Kind};
+use super::number::{Number, number};
+use super::row::{Cell, Row};
+use super::scan::{self, byte, skip_blanks, skip_value};
+use super::shape::{END, START, Shape, Target, Targets};
+use super::text::unescape;
+use super::{DEPTH_MAX, Field};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Reads JSON lines. Keeps what it has learned of their layout from one block to the next.
+#[derive(Debug)]
+pub struct Decoder {
+    shape: Shape,
+    row: Row,
+    builder: Builder,
+    takes: Vec<Take>,
+}
+
+/// Where a field's values come from.
+#[derive(Clone, Copy, Debug)]
+struct Take {
+    node: usize,
+    as_time: bool,
+}
+
+impl Decoder {
+    pub fn new(fields: Vec<Field>) -> Decoder {
+        let (shape, nodes) = Shape::new(&fields);
+        let take = |(field, node)| Take { node, as_time: matches!(field, &Field::Time(_)) };
+        Decoder {
+            row: Row::new(shape.nodes.len()),
+            shape,
+            builder: Builder::default(),
+            takes: fields.iter().zip(nodes).map(take).collect(),
+        }
+    }
+
+    /// Appends the events of a block of whole lines to the batch. The last line may lack its newline. `first_line` is
+    /// the number of the block's first line, counted from 1.
+    pub fn decode(&mut self, block: &[u8], first_line: u64, batch: &mut Batch) {
+        debug_assert_eq!(batch.columns.len(), self.takes.len(), "the batch is for other fields");
+        self.shape.refresh();
+        let block = match block.strip_prefix(BYTE_ORDER_MARK) {
+            Some(rest) if first_line == 1 => rest,
+            _ => block,
+        };
+        match std::str::from_utf8(block) {
+            Ok(text) => self.lines(text, first_line, batch),
+            Err(_) => self.lines_one_by_one(block, first_line, batch),
+        }
+    }
+
+    /// Some line is not UTF-8: only that line is bad.
+    #[cold]
+    fn lines_one_by_one(&mut self, block: &[u8], first_line: u64, batch: &mut Batch) {
+        for (line, number) in block.split_inclusive(|&b| b == b'\n').zip(first_line..) {
+            match std::str::from_utf8(line) {
+                Ok(text) => self.lines(text, number, batch),
+                Err(error) => {
+                    let shown = line.strip_suffix(b"\n").unwrap_or(line);
+                    let at = error.valid_up_to();
+                    batch.bad.push(BadLine::new(number, at, BadJson::NotUtf8, shown));
+                }
+            }
+        }
+    }
+
+    fn lines(&mut self, block: &str, first_line: u64, batch: &mut Batch) {
+        let bytes = block.as_bytes();
+        let (mut start, mut line) = (0, first_line);
+        while start < bytes.len() {
+            match self.line(block, start) {
+                Ok(Line::Event(end)) => {
+                    self.push_row(block, batch);
+                    if let Some(lines) = &mut batch.lines {
+                        lines.push(line);
+                    }
+                    start = end;
+                }
+                Ok(Line::Blank(end)) => start = end,
+                Err(fault) => start = bad_line(fault, bytes, start, line, batch),
+            }
+            line += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn push_row(&mut self, block: &str, batch: &mut Batch) {
+        for (take, column) in self.takes.iter().zip(&mut batch.columns) {
+            if take.as_time {
+                self.row.push_time(take.node, block, column);
+            } else {
+                self.row.push(take.node, block, column);
+            }
+        }
+        batch.rows += 1;
+    }
+
+    /// Reads one line into the row.
+    #[inline(always)]
+    fn line(&mut self, block: &str, start: usize) -> Result<Line, Fault> {
+        let bytes = block.as_bytes();
+        let mut at = start;
+        if byte(bytes, at) != b'{' {
+            at = skip_blanks(bytes, at);
+            match byte(bytes, at) {
+                b'{' => {}
+                b'\n' => return Ok(Line::Blank(at + 1)),
+                _ => return Err(Fault::new(at, Kind::NotAnObject)),
+            }
+        }
+        self.row.clear();
+        let mut end = match self.shape.nodes[0].wanted {
+            true => self.build(block, 0, at, 0)?,
+            false => self.object(block, 0, at, 1)?,
+        };
+        if byte(bytes, end) != b'\n' {
+            end = skip_blanks(bytes, end);
+            if byte(bytes, end) != b'\n' {
+                return Err(Fault::new(end, Kind::Trailing));
+            }
+        }
+        Ok(Line::Event(end + 1))
+    }
+
+    /// Reads the object at `at` for what is wanted below `node`; `open` counts it and the levels around it.
+    fn object(&mut self, block: &str, node: usize, at: usize, open: u32) -> Result<usize, Fault> {
+        let bytes = block.as_bytes();
+        let (mut key, mut at) = (START, at);
+        loop {
+            let known = &self.shape.nodes[node].keys[key];
+            (key, at) = match known.expect.after(bytes, at) {
+                Some(after) => (known.next, after),
+                None => self.surprise(block, node, key, at)?,
+            };
+            if key == END {
+                return Ok(at);
+            }
+            at = match self.shape.nodes[node].keys[key].targets {
+                Targets::None => skip_value(bytes, at, open)?,
+                Targets::One(target) => self.take(block, node, key, target, at, open)?,
+                Targets::Many(_) => self.take_many(block, node, key, at, open)?,
+            };
+        }
+    }
+
+    /// Reads what follows the value of `key` the slow way, and expects it from now on.
+    #[inline(never)]
+    fn surprise(
+        &mut self,
+        block: &str,
+        node: usize,
+        key: usize,
+        from: usize,
+    ) -> Result<(usize, usize), Fault> {
+        let bytes = block.as_bytes();
+        let node = &mut self.shape.nodes[node];
+        let mut at = skip_blanks(bytes, from);
+        let mut missing = Kind::Key;
+        if key == START {
+            at = skip_blanks(bytes, at + 1);
+            missing = Kind::FirstKey;
+        }
+        match byte(bytes, at) {
+            b'}' => {
+                node.learn(key, &bytes[from..at + 1], END);
+                return Ok((END, at + 1));
+            }
+            b',' if key != START => at = skip_blanks(bytes, at + 1),
+            _ if key != START => return Err(Fault::new(at, Kind::CommaOrBrace)),
+            _ => {}
+        }
+        let found = scan::key(bytes, at, missing)?;
+        let next = node.key(&block[found.start..found.end], found.escaped);
+        node.learn(key, &bytes[from..found.value], next);
+        Ok((next, found.value))
+    }
+
+    /// Reads the value of a key that answers one wanted name.
+    #[inline(always)]
+    fn take(
+        &mut self,
+        block: &str,
+        node: usize,
+        key: usize,
+        target: Target,
+        at: usize,
+        open: u32,
+    ) -> Result<usize, Fault> {
+        let end = self.shape.nodes[target.node].end;
+        if !self.row.accept(target, &self.shape.nodes[node].keys[key].name, end) {
+            return skip_value(block.as_bytes(), at, open);
+        }
+        self.value(block, target.node, at, open)
+    }
+
+    #[inline(never)]
+    fn take_many(
+        &mut self,
+        block: &str,
+        node: usize,
+        key: usize,
+        at: usize,
+        open: u32,
+    ) -> Result<usize, Fault> {
+        let targets = match &self.shape.nodes[node].keys[key].targets {
+            Targets::Many(targets) => targets.clone(),
+            _ => Vec::new(),
+        };
+        let mut end = at;
+        for target in targets {
+            end = self.take(block, node, key, target, at, open)?;
+        }
+        Ok(end)
+    }
+
+    #[inline(always)]
+    fn value(&mut self, block: &str, node: usize, at: usize, open: u32) -> Result<usize, Fault> {
+        let bytes = block.as_bytes();
+        // Each arm stores its own cell: one made up here would be put together in memory first.
+        let cell = &mut self.row.cells[node];
+        match byte(bytes, at) {
+            b'"' => {
+                let text = scan::text(bytes, at + 1)?;
+                if text.escaped {
+                    self.unescape(&block[at + 1..text.end], node);
+                } else {
+                    *cell = Cell::Text(at + 1, text.end);
+                }
+                Ok(text.end + 1)
+            }
+            b'-' | b'0'..=b'9' => match number(bytes, at)? {
+                (Number::Int(value), end) => {
+                    *cell = Cell::Int(value);
+                    Ok(end)
+                }
+                (Number::Float(value), end) => {
+                    *cell = Cell::Float(value);
+                    Ok(end)
+                }
+            },
+            _ => self.other_value(block, node, at, open),
+        }
+    }
+
+    /// A value that is neither text nor number.
+    #[inline(never)]
+    fn other_value(
+        &mut self,
+        block: &str,
+        node: usize,
+        at: usize,
+        open: u32,
+    ) -> Result<usize, Fault> {
+        let bytes = block.as_bytes();
+        match byte(bytes, at) {
+            b' ' | b'\t' | b'\r' => self.value_after_blanks(block, node, at, open),
+            b'{' if open >= DEPTH_MAX => Err(Fault::new(at, Kind::TooDeep)),
+            b'{' if !self.shape.nodes[node].wanted => self.object(block, node, at, open + 1),
+            b'[' if !self.shape.nodes[node].wanted => skip_value(bytes, at, open),
+            b'{' | b'[' => self.build(block, node, at, open),
+            _ => {
+                let word = scan::word(bytes, at)?;
+                if word != "null" {
+                    self.row.cells[node] = Cell::Bit(word == "true");
+                }
+                Ok(at + word.len())
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn value_after_blanks(
+        &mut self,
+        block: &str,
+        node: usize,
+        at: usize,
+        open: u32,
+    ) -> Result<usize, Fault> {
+        self.value(block, node, skip_blanks(block.as_bytes(), at), open)
+    }
+
+    /// Builds the record or array at `at` for `node`, and answers what is wanted below from it.
+    #[inline(never)]
+    fn build(&mut self, block: &str, node: usize, at: usize, open: u32) -> Result<usize, Fault> {
+        let (value, end) = self.builder.value(block, at, open)?;
+        if let highwater_engine::Value::Record(record) = &value {
+            self.row.fill_from(&self.shape.nodes, node, record);
+        }
+        self.row.cells[node] = self.row.hold(value);
+        Ok(end)
+    }
+
+    #[inline(never)]
+    fn unescape(&mut self, raw: &str, node: usize) {
+        let start = self.row.unescaped.len();
+        unescape(raw, &mut self.row.unescaped);
+        self.row.cells[node] = Cell::Unescaped(start, self.row.unescaped.len());
+    }
+}
+
+/// What a line turned out to be; both hold the start of the next line.
+enum Line {
+    Event(usize),
+    Blank(usize),
+}
+
+/// Reports a bad line and gives the start of the next one.
+#[cold]
+fn bad_line(fault: Fault, bytes: &[u8], start: usize, line: u64, batch: &mut Batch) -> usize {
+    let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |at| start + at);
+    batch.bad.push(fault.report(bytes, start, end, line));
+    end + 1
+}

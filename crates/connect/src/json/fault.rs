@@ -1,0 +1,193 @@
+//! Why a line is not an event, said so that its owner can mend it.
+//!
+//! Inside the decoder a fault is two words, a place and a kind, so that passing it up costs the good lines nothing.
+//! Only when a line has failed does it become a [`BadLine`], which looks at the bytes once more to say what stood there.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// How much of a bad line is kept to show.
+const SAMPLE_BYTES_MAX: usize = 200;
+
+/// A line that was left out, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// Counted from 1.
+    pub line: u64,
+    /// The byte where reading failed, counted from 1.
+    pub column: u32,
+    pub reason: BadJson,
+    /// The start of the line, at most 200 bytes.
+    pub sample: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadJson {
+    #[error("expected {expected} but found {found}; each line must be one whole JSON object")]
+    Unexpected { expected: &'static str, found: Found },
+    #[error(
+        "the line ends where {expected} should follow; it may be cut short, \
+         or one object may be spread over several lines"
+    )]
+    EndsEarly { expected: &'static str },
+    #[error("the line holds {found}, not an object; write each event as {{\"name\": value, ..}}")]
+    NotAnObject { found: &'static str },
+    #[error("{found} follows the object; put each event on a line of its own")]
+    Trailing { found: Found },
+    #[error("text holds a raw control character, {found}; write it as an escape such as \\u0000")]
+    ControlCharacter { found: Found },
+    #[error("unknown escape in text; only \\\" \\\\ \\/ \\b \\f \\n \\r \\t and \\uXXXX exist")]
+    BadEscape,
+    #[error(
+        "half of a surrogate pair in text; characters beyond \\uFFFF need both \\uD8.. and \\uDC.."
+    )]
+    LoneSurrogate,
+    #[error("malformed number; JSON wants digits, as in 0, -12, 3.5 or 1e9, without leading zeros")]
+    BadNumber,
+    #[error("integer out of range of 64 bits; send it as text or with a fraction")]
+    IntegerRange,
+    #[error("number out of range of a 64-bit float; send it as text")]
+    FloatRange,
+    #[error("objects and arrays are nested more than {max} levels deep; flatten the event", max = super::DEPTH_MAX)]
+    TooDeep,
+    #[error("the line is not valid UTF-8; convert the file, for example with iconv")]
+    NotUtf8,
+    #[error("the line is longer than {limit_bytes} bytes; split the event or raise the limit")]
+    TooLong { limit_bytes: usize },
+}
+
+/// A byte as a person would name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found(pub u8);
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            b'\t' => write!(f, "a tab"),
+            0 => write!(f, "a NUL byte"),
+            byte @ 0x20..=0x7e => write!(f, "{:?}", char::from(byte)),
+            byte => write!(f, "byte 0x{byte:02x}"),
+        }
+    }
+}
+
+/// Where and how reading a line failed; `at` counts from the start of the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub at: usize,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Value,
+    FirstKey,
+    Key,
+    Colon,
+    CommaOrBrace,
+    CommaOrBracket,
+    InText,
+    Escape,
+    Surrogate,
+    Number,
+    IntegerRange,
+    FloatRange,
+    TooDeep,
+    Trailing,
+    NotAnObject,
+}
+
+impl Fault {
+    #[cold]
+    pub fn new(at: usize, kind: Kind) -> Fault {
+        Fault { at, kind }
+    }
+
+    /// `found` is the byte at the fault, or a newline at the end of the block.
+    fn reason(self, found: u8) -> BadJson {
+        let expected = match self.kind {
+            Kind::Value => "a value",
+            Kind::FirstKey => "a field name in quotes or '}'",
+            Kind::Key => "a field name in quotes",
+            Kind::Colon => "':'",
+            Kind::CommaOrBrace => "',' or '}'",
+            Kind::CommaOrBracket => "',' or ']'",
+            Kind::InText if found != b'\n' => {
+                return BadJson::ControlCharacter { found: Found(found) };
+            }
+            Kind::InText => "a closing quote",
+            Kind::Escape => return BadJson::BadEscape,
+            Kind::Surrogate => return BadJson::LoneSurrogate,
+            Kind::Number => return BadJson::BadNumber,
+            Kind::IntegerRange => return BadJson::IntegerRange,
+            Kind::FloatRange => return BadJson::FloatRange,
+            Kind::TooDeep => return BadJson::TooDeep,
+            Kind::Trailing => return BadJson::Trailing { found: Found(found) },
+            Kind::NotAnObject => return not_an_object(found),
+        };
+        match found {
+            b'\n' => BadJson::EndsEarly { expected },
+            found => BadJson::Unexpected { expected, found: Found(found) },
+        }
+    }
+
+    /// The report on this fault in the line of `block` that starts at `start`.
+    pub fn report(self, block: &[u8], start: usize, end: usize, line: u64) -> BadLine {
+        let found = block.get(self.at).copied().unwrap_or(b'\n');
+        let at = self.at.saturating_sub(start);
+        BadLine::new(line, at, self.reason(found), &block[start..end])
+    }
+}
+
+impl BadLine {
+    /// `at` counts from 0, `text` is the line or its start.
+    pub(crate) fn new(line: u64, at: usize, reason: BadJson, text: &[u8]) -> BadLine {
+        let column = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
+        BadLine { line, column, reason, sample: sample(text) }
+    }
+}
+
+fn not_an_object(found: u8) -> BadJson {
+    let found = match found {
+        b'[' => "an array",
+        b'"' => "a text",
+        b'-' | b'0'..=b'9' => "a number",
+        b't' | b'f' => "a boolean",
+        b'n' => "null",
+        found => return BadJson::Unexpected { expected: "'{'", found: Found(found) },
+    };
+    BadJson::NotAnObject { found }
+}
+
+/// The start of a line, lossy and within the limit even after replacement characters have made it longer.
+fn sample(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let mut text = String::from_utf8_lossy(&line[..line.len().min(SAMPLE_BYTES_MAX)]).into_owned();
+    text.truncate(text.floor_char_boundary(SAMPLE_BYTES_MAX));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_never_exceeds_its_limit_nor_splits_a_character() {
+        assert_eq!(sample(b"{}\r"), "{}");
+        assert_eq!(sample(&[b'x'; 500]).len(), 200);
+        assert!(sample(&[0xff; 500]).len() <= 200);
+        assert!(sample("ä".repeat(300).as_bytes()).len() <= 200);
+    }
+
+    #[test]
+    fn reasons_say_what_was_found_and_how_to_mend_it() {
+        let fault = Fault::new(1, Kind::FirstKey);
+        let report = fault.report(b"{x}", 0, 3, 7);
+        assert_eq!((report.line, report.column), (7, 2));
+        assert_eq!(
+            report.reason.to_string(),
+            "expected a field name in quotes or '}' but found 'x'; each line must be one whole JSON object"
+        );
+    }
+}

@@ -1,0 +1,357 @@
+//! Moving over JSON without keeping any of it, yet checking all of it.
+//!
+//! A position points into a block of whole lines that is known to be UTF-8. A newline always ends the line, so it is
+//! never blank space here, and the end of the block reads as one: no scan can leave its line. Texts are searched 16
+//! bytes at a time, because they are short and a search that looks once is a search that does not branch.
+
+use super::DEPTH_MAX;
+use super::fault::{Fault, Kind};
+use super::number;
+
+/// The byte at a position, or a newline past the end.
+#[inline(always)]
+pub(crate) fn byte(bytes: &[u8], at: usize) -> u8 {
+    bytes.get(at).copied().unwrap_or(b'\n')
+}
+
+/// The next 8 bytes as one little-endian word, filled up with newlines past the end.
+#[inline(always)]
+pub(crate) fn load8(bytes: &[u8], at: usize) -> u64 {
+    match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        Some(chunk) => u64::from_le_bytes(*chunk),
+        None => load_tail(bytes, at),
+    }
+}
+
+/// The next 16 bytes as two words. Words, because an array would travel through memory.
+#[inline(always)]
+pub(crate) fn load16(bytes: &[u8], at: usize) -> (u64, u64) {
+    match bytes.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
+        Some(chunk) => {
+            let word = u128::from_le_bytes(*chunk);
+            (word as u64, (word >> 64) as u64)
+        }
+        None => (load_tail(bytes, at), load_tail(bytes, at + 8)),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn load_tail(bytes: &[u8], at: usize) -> u64 {
+    let mut chunk = [b'\n'; 8];
+    let rest = bytes.get(at..).unwrap_or_default();
+    let len = rest.len().min(8);
+    chunk[..len].copy_from_slice(&rest[..len]);
+    u64::from_le_bytes(chunk)
+}
+
+/// The first position that holds no blank; a newline is not one.
+#[inline(always)]
+pub(crate) fn skip_blanks(bytes: &[u8], mut at: usize) -> usize {
+    while matches!(byte(bytes, at), b' ' | b'\t' | b'\r') {
+        at += 1;
+    }
+    at
+}
+
+/// How far the plain text reaches: the place of the first quote, backslash or control character, 16 if there is none.
+///
+/// Eight bytes are looked at as one word. Flipping bit 1 moves the quote next to the control characters and everything
+/// else away from them, so one subtraction finds both. It sets the high bit of each byte below 0x21; a borrow can only
+/// disturb bytes behind the first such byte, and bytes above 0x7f are masked out.
+#[inline(always)]
+fn plain((first, second): (u64, u64)) -> usize {
+    let (first, second) = (special(first), special(second));
+    let (word, before) = if first != 0 { (first, 0) } else { (second, 8) };
+    before + (word.trailing_zeros() / 8) as usize
+}
+
+#[inline(always)]
+fn special(word: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let quote_or_control = (word ^ (0x02 * EACH)).wrapping_sub(0x21 * EACH);
+    let backslash = (word ^ (0x5c * EACH)).wrapping_sub(EACH);
+    (quote_or_control | backslash) & !word & (0x80 * EACH)
+}
+
+/// How many bytes from the start need no escape inside quotes.
+#[inline]
+pub(crate) fn plain_len(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some((chunk, after)) = rest.split_first_chunk::<8>() {
+        let special = special(u64::from_le_bytes(*chunk));
+        if special != 0 {
+            return bytes.len() - rest.len() + (special.trailing_zeros() / 8) as usize;
+        }
+        rest = after;
+    }
+    let plain = rest.iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20);
+    bytes.len() - rest.len() + plain.unwrap_or(rest.len())
+}
+
+/// A text between its quotes; `end` is where the closing quote stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Text {
+    pub end: usize,
+    pub escaped: bool,
+}
+
+/// Scans a text from the byte after its opening quote.
+#[inline(always)]
+pub(crate) fn text(bytes: &[u8], mut at: usize) -> Result<Text, Fault> {
+    loop {
+        let plain = plain(load16(bytes, at));
+        at += plain;
+        if plain < 16 {
+            break;
+        }
+    }
+    match byte(bytes, at) {
+        b'"' => Ok(Text { end: at, escaped: false }),
+        _ => text_with_escapes(bytes, at),
+    }
+}
+
+/// The rest of a text from its first backslash, or the fault that stands there.
+#[inline(never)]
+fn text_with_escapes(bytes: &[u8], mut at: usize) -> Result<Text, Fault> {
+    loop {
+        match byte(bytes, at) {
+            b'"' => return Ok(Text { end: at, escaped: true }),
+            b'\\' => at = escape(bytes, at)?,
+            _ => return Err(Fault::new(at, Kind::InText)),
+        }
+        loop {
+            let plain = plain(load16(bytes, at));
+            at += plain;
+            if plain < 16 {
+                break;
+            }
+        }
+    }
+}
+
+/// Checks one escape and gives the position after it. Half a surrogate pair has no meaning and is refused.
+fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
+    match byte(bytes, at + 1) {
+        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(at + 2),
+        b'u' => {
+            let unit = hex4(bytes, at + 2).ok_or_else(|| Fault::new(at, Kind::Escape))?;
+            match unit {
+                0xd800..=0xdbff => low_surrogate(bytes, at + 6)
+                    .map(|_| at + 12)
+                    .ok_or_else(|| Fault::new(at, Kind::Surrogate)),
+                0xdc00..=0xdfff => Err(Fault::new(at, Kind::Surrogate)),
+                _ => Ok(at + 6),
+            }
+        }
+        b'\n' => Err(Fault::new(at + 1, Kind::InText)),
+        _ => Err(Fault::new(at, Kind::Escape)),
+    }
+}
+
+pub(crate) fn low_surrogate(bytes: &[u8], at: usize) -> Option<u32> {
+    if byte(bytes, at) != b'\\' || byte(bytes, at + 1) != b'u' {
+        return None;
+    }
+    hex4(bytes, at + 2).filter(|unit| (0xdc00..=0xdfff).contains(unit))
+}
+
+pub(crate) fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
+    let mut unit = 0;
+    for i in 0..4 {
+        unit = unit << 4 | char::from(byte(bytes, at + i)).to_digit(16)?;
+    }
+    Some(unit)
+}
+
+/// Skips one value that starts at `at`; `open` objects and arrays surround it.
+#[inline(always)]
+pub(crate) fn skip_value(bytes: &[u8], at: usize, open: u32) -> Result<usize, Fault> {
+    match byte(bytes, at) {
+        b'"' => Ok(text(bytes, at + 1)?.end + 1),
+        b'-' | b'0'..=b'9' => number::skip(bytes, at),
+        _ => skip_other(bytes, at, open),
+    }
+}
+
+#[inline(never)]
+fn skip_other(bytes: &[u8], at: usize, open: u32) -> Result<usize, Fault> {
+    match byte(bytes, at) {
+        b'{' | b'[' => skip_nested(bytes, at, open),
+        b' ' | b'\t' | b'\r' => skip_value_boxed(bytes, skip_blanks(bytes, at), open),
+        _ => word(bytes, at).map(|word| at + word.len()),
+    }
+}
+
+/// Breaks the inlining cycle; after blanks there is always something else, so this nests once.
+#[inline(never)]
+fn skip_value_boxed(bytes: &[u8], at: usize, open: u32) -> Result<usize, Fault> {
+    skip_value(bytes, at, open)
+}
+
+/// `true`, `false` or `null`.
+pub(crate) fn word(bytes: &[u8], at: usize) -> Result<&'static str, Fault> {
+    let rest = bytes.get(at..).unwrap_or_default();
+    ["null", "true", "false"]
+        .into_iter()
+        .find(|word| rest.starts_with(word.as_bytes()))
+        .ok_or_else(|| Fault::new(at, Kind::Value))
+}
+
+/// Skips an object or array without recursion: a bit for each open level says which of the two it is.
+fn skip_nested(bytes: &[u8], mut at: usize, outer: u32) -> Result<usize, Fault> {
+    let (mut levels, mut open) = (0u128, 0u32);
+    loop {
+        at = skip_blanks(bytes, at);
+        let first = byte(bytes, at);
+        if matches!(first, b'{' | b'[') {
+            if outer + open >= DEPTH_MAX {
+                return Err(Fault::new(at, Kind::TooDeep));
+            }
+            levels = levels << 1 | u128::from(first == b'{');
+            open += 1;
+            at = skip_blanks(bytes, at + 1);
+            // The closing bracket is two after the opening one in ASCII.
+            if byte(bytes, at) != first + 2 {
+                if first == b'{' {
+                    at = key(bytes, at, Kind::FirstKey)?.value;
+                }
+                continue;
+            }
+        } else {
+            at = skip_scalar(bytes, at)?;
+            if open == 0 {
+                return Ok(at);
+            }
+        }
+        // A value has ended, or an empty one is about to close.
+        loop {
+            at = skip_blanks(bytes, at);
+            let object = levels & 1 == 1;
+            match byte(bytes, at) {
+                b',' if object => {
+                    at = key(bytes, skip_blanks(bytes, at + 1), Kind::Key)?.value;
+                    break;
+                }
+                b',' => {
+                    at += 1;
+                    break;
+                }
+                b'}' if object => {}
+                b']' if !object => {}
+                _ if object => return Err(Fault::new(at, Kind::CommaOrBrace)),
+                _ => return Err(Fault::new(at, Kind::CommaOrBracket)),
+            }
+            at += 1;
+            levels >>= 1;
+            open -= 1;
+            if open == 0 {
+                return Ok(at);
+            }
+        }
+    }
+}
+
+fn skip_scalar(bytes: &[u8], at: usize) -> Result<usize, Fault> {
+    match byte(bytes, at) {
+        b'"' => Ok(text(bytes, at + 1)?.end + 1),
+        b'-' | b'0'..=b'9' => number::skip(bytes, at),
+        _ => word(bytes, at).map(|word| at + word.len()),
+    }
+}
+
+/// A field name and where its value starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    pub start: usize,
+    pub end: usize,
+    pub escaped: bool,
+    pub value: usize,
+}
+
+/// Reads `"name" :` from the quote on; `missing` is the fault if there is none.
+pub(crate) fn key(bytes: &[u8], at: usize, missing: Kind) -> Result<Key, Fault> {
+    if byte(bytes, at) != b'"' {
+        return Err(Fault::new(at, missing));
+    }
+    let Text { end, escaped } = text(bytes, at + 1)?;
+    let colon = skip_blanks(bytes, end + 1);
+    if byte(bytes, colon) != b':' {
+        return Err(Fault::new(colon, Kind::Colon));
+    }
+    Ok(Key { start: at + 1, end, escaped, value: skip_blanks(bytes, colon + 1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skip(text: &str) -> Result<usize, Kind> {
+        skip_value(text.as_bytes(), 0, 0).map_err(|fault| fault.kind)
+    }
+
+    #[test]
+    fn every_byte_that_ends_plain_text_is_found_and_no_other() {
+        let ends = |b: u8| b == b'"' || b == b'\\' || b < 0x20;
+        for (byte, other) in (0..=255u8).flat_map(|a| (0..=255u8).map(move |b| (a, b))) {
+            for place in [0, 3, 6, 7, 8, 14] {
+                let mut chunk = [b'x'; 16];
+                (chunk[place], chunk[place + 1]) = (byte, other);
+                let expected = chunk.iter().position(|&b| ends(b)).unwrap_or(16);
+                assert_eq!(plain(load16(&chunk, 0)), expected, "bytes {byte} {other} at {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_skipped_to_their_end() {
+        for value in [
+            "\"\"",
+            "\"0123456789abcdef0123456789\"",
+            r#""a\"b\\\u00e4\ud83d\ude00c""#,
+            "true",
+            "null",
+            "-12.5e+3",
+            "{}",
+            "[]",
+            r#"{"a":[1,{"b":[]}, "x" ] , "c" : { } }"#,
+            "[[],[[]]]",
+        ] {
+            assert_eq!(skip(value), Ok(value.len()), "{value}");
+            assert_eq!(skip(&format!("{value},")), Ok(value.len()), "{value}");
+        }
+    }
+
+    #[test]
+    fn broken_values_are_not_skipped() {
+        for (value, kind) in [
+            ("", Kind::Value),
+            ("nul", Kind::Value),
+            ("\"abc", Kind::InText),
+            ("\"a\u{1}b\"", Kind::InText),
+            (r#""\x""#, Kind::Escape),
+            (r#""\u12g4""#, Kind::Escape),
+            (r#""\ud800""#, Kind::Surrogate),
+            (r#""\ud800\u0041""#, Kind::Surrogate),
+            (r#""\udc00""#, Kind::Surrogate),
+            ("[1,]", Kind::Value),
+            ("[1 2]", Kind::CommaOrBracket),
+            ("{\"a\":1,}", Kind::Key),
+            ("{\"a\" 1}", Kind::Colon),
+            ("{\"a\":1]", Kind::CommaOrBrace),
+            ("[}", Kind::Value),
+            ("{\"a\":1\n}", Kind::CommaOrBrace),
+        ] {
+            assert_eq!(skip(value), Err(kind), "{value}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_limited_and_needs_no_stack() {
+        let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(skip(&nested(128)), Ok(256));
+        assert_eq!(skip(&nested(129)), Err(Kind::TooDeep));
+        assert_eq!(skip(&nested(10_000)), Err(Kind::TooDeep));
+    }
+}

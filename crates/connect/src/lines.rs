@@ -1,0 +1,286 @@
+//! A file as blocks of whole lines.
+//!
+//! One buffer serves the whole file; it grows only for a line that is longer than itself, and a line beyond the limit
+//! is passed over without being held. Reading goes on to the end of the file, however long it has become since it was
+//! opened, and then says if that was not the size it had at first: a copy may have been cut short, or somebody is
+//! still writing.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use highwater_env::disk;
+use thiserror::Error;
+
+use crate::json::{BadJson, BadLine};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// A buffer must at least hold a byte order mark.
+const BUFFER_BYTES_MIN: usize = 4;
+/// What is kept of a line that is too long, to show which one it was.
+const SAMPLE_BYTES: usize = 200;
+
+#[derive(Clone, Copy, Debug)]
+pub struct LineOptions {
+    /// How much is read at once.
+    pub block_bytes: usize,
+    /// A longer line is a bad line.
+    pub line_bytes_max: usize,
+}
+
+impl Default for LineOptions {
+    fn default() -> LineOptions {
+        LineOptions { block_bytes: 1 << 20, line_bytes_max: 64 << 20 }
+    }
+}
+
+/// Whole lines; only the last line of a file may lack its newline.
+#[derive(Debug)]
+pub struct Block<'a> {
+    pub bytes: &'a [u8],
+    /// The number of the first line in `bytes`, counted from 1.
+    pub first_line: u64,
+    /// A line in front of `bytes` that was too long to be read.
+    pub bad: Option<BadLine>,
+}
+
+#[derive(Debug, Error)]
+pub enum ReadError {
+    #[error("cannot open {}: {source}", file.display())]
+    Open { file: PathBuf, source: io::Error },
+    #[error("cannot read {} at byte {offset}: {source}", file.display())]
+    Read { file: PathBuf, offset: u64, source: io::Error },
+}
+
+/// Something about a file that its reader should be told, though it was read to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceNote {
+    /// It ended before the size that it had when it was opened.
+    CutShort { file: PathBuf, bytes_at_open: u64, bytes_read: u64 },
+    /// It was written to while it was read; what was there by the end has been read too.
+    Grew { file: PathBuf, bytes_at_open: u64, bytes_read: u64 },
+}
+
+pub struct LineReader {
+    file: PathBuf,
+    source: Box<dyn Read + Send>,
+    options: LineOptions,
+    /// Bytes read and not yet handed out are `buffer[start..end]`.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Number of the line at `start`.
+    line: u64,
+    bytes_read: u64,
+    bytes_at_open: Option<u64>,
+    modified: i128,
+    state: State,
+}
+
+enum State {
+    Reading,
+    Ended,
+    /// To be returned once the lines before it have been handed out.
+    Failed(io::Error),
+    /// The failure has been returned.
+    Stopped,
+}
+
+impl LineReader {
+    pub fn open(path: impl AsRef<Path>) -> Result<LineReader, ReadError> {
+        LineReader::open_with(path, LineOptions::default())
+    }
+
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        options: LineOptions,
+    ) -> Result<LineReader, ReadError> {
+        let file = path.as_ref().to_path_buf();
+        match disk::open(&file) {
+            Ok(reader) => {
+                let bytes_at_open = reader.is_file().then_some(reader.len());
+                let modified = reader.modified();
+                let lines = LineReader::new(file, Box::new(reader), bytes_at_open, options);
+                Ok(LineReader { modified, ..lines })
+            }
+            Err(source) => Err(ReadError::Open { file, source }),
+        }
+    }
+
+    /// Reads lines from anything; `file` is what errors and notes call it.
+    pub fn new(
+        file: PathBuf,
+        source: Box<dyn Read + Send>,
+        bytes_at_open: Option<u64>,
+        options: LineOptions,
+    ) -> LineReader {
+        let options = LineOptions {
+            block_bytes: options.block_bytes.clamp(BUFFER_BYTES_MIN, options.line_bytes_max.max(BUFFER_BYTES_MIN)),
+            line_bytes_max: options.line_bytes_max.max(BUFFER_BYTES_MIN),
+        };
+        let buffer = vec![0; options.block_bytes];
+        LineReader {
+            file,
+            source,
+            options,
+            buffer,
+            start: 0,
+            end: 0,
+            line: 1,
+            bytes_read: 0,
+            bytes_at_open,
+            modified: 0,
+            state: State::Reading,
+        }
+    }
+
+    /// When the file was last written, in nanoseconds since 1970.
+    pub fn modified(&self) -> i128 {
+        self.modified
+    }
+
+    /// The file's size when it was opened; `None` for a pipe.
+    pub fn bytes_at_open(&self) -> Option<u64> {
+        self.bytes_at_open
+    }
+
+    /// How far the file has been read; for showing progress.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// The next block, or `None` after the last. An error comes after every whole line that was read before it.
+    pub fn next_block(&mut self) -> Result<Option<Block<'_>>, ReadError> {
+        if self.bytes_read == 0 {
+            self.pass_byte_order_mark();
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let mut searched = 0;
+        loop {
+            if let Some(newline) = memchr::memrchr(b'\n', &self.buffer[searched..self.end]) {
+                return Ok(Some(self.hand_out(searched + newline + 1)));
+            }
+            searched = self.end;
+            if self.end > self.options.line_bytes_max {
+                return Ok(Some(self.pass_over_line()));
+            }
+            match std::mem::replace(&mut self.state, State::Ended) {
+                State::Reading => self.read_some(),
+                State::Ended if self.end > 0 => return Ok(Some(self.hand_out(self.end))),
+                State::Ended => return Ok(None),
+                State::Failed(source) => return Err(self.fail(source)),
+                State::Stopped => {
+                    self.state = State::Stopped;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Once the file has been read: whether it had the size that it started with.
+    pub fn note(&self) -> Option<SourceNote> {
+        let (bytes_at_open, bytes_read) = (self.bytes_at_open?, self.bytes_read);
+        let file = self.file.clone();
+        match self.state {
+            State::Ended if bytes_read < bytes_at_open => {
+                Some(SourceNote::CutShort { file, bytes_at_open, bytes_read })
+            }
+            State::Ended if bytes_read > bytes_at_open => {
+                Some(SourceNote::Grew { file, bytes_at_open, bytes_read })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl LineReader {
+    fn pass_byte_order_mark(&mut self) {
+        while self.end < BYTE_ORDER_MARK.len() && matches!(self.state, State::Reading) {
+            self.read_some();
+        }
+        if self.buffer[..self.end].starts_with(BYTE_ORDER_MARK) {
+            self.start = BYTE_ORDER_MARK.len();
+        }
+    }
+
+    /// Reads once, into a larger buffer if this one is full, and remembers how that went.
+    fn read_some(&mut self) {
+        if self.end == self.buffer.len() {
+            let most = self.options.line_bytes_max.saturating_add(1);
+            self.buffer.resize((2 * self.buffer.len()).min(most), 0);
+        }
+        self.state = match self.source.read(&mut self.buffer[self.end..]) {
+            Ok(0) => State::Ended,
+            Ok(count) => {
+                self.end += count;
+                self.bytes_read += count as u64;
+                State::Reading
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => State::Reading,
+            Err(error) => State::Failed(error),
+        };
+    }
+
+    /// Everything before `end`, which is the end of a line.
+    fn hand_out(&mut self, end: usize) -> Block<'_> {
+        let bytes = &self.buffer[self.start..end];
+        let first_line = self.line;
+        self.line += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        self.start = end;
+        Block { bytes, first_line, bad: None }
+    }
+
+    /// Reads on to the next line without keeping this one.
+    fn pass_over_line(&mut self) -> Block<'_> {
+        let limit_bytes = self.options.line_bytes_max;
+        let sample = &self.buffer[..self.end.min(SAMPLE_BYTES)];
+        let bad = BadLine::new(self.line, limit_bytes, BadJson::TooLong { limit_bytes }, sample);
+        self.line += 1;
+        (self.start, self.end) = (0, 0);
+        while matches!(self.state, State::Reading) {
+            self.read_some();
+            match memchr::memchr(b'\n', &self.buffer[..self.end]) {
+                Some(newline) => {
+                    self.start = newline + 1;
+                    break;
+                }
+                None => self.end = 0,
+            }
+        }
+        Block { bytes: &[], first_line: self.line, bad: Some(bad) }
+    }
+
+    fn fail(&mut self, source: io::Error) -> ReadError {
+        self.state = State::Stopped;
+        ReadError::Read { file: self.file.clone(), offset: self.bytes_read, source }
+    }
+}
+
+impl fmt::Debug for LineReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineReader").field("file", &self.file).field("line", &self.line).finish()
+    }
+}
+
+impl fmt::Display for SourceNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceNote::CutShort { file, bytes_at_open, bytes_read } => write!(
+                f,
+                "{} ended at byte {bytes_read} but had {bytes_at_open} bytes when it was opened; \
+                 it was cut short while being read",
+                file.display()
+            ),
+            SourceNote::Grew { file, bytes_at_open, bytes_read } => write!(
+                f,
+                "{} grew from {bytes_at_open} to {bytes_read} bytes while being read; \
+                 another run may see more",
+                file.display()
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,413 @@
+//! Columns: typed when the data is, dynamic when it is not.
+//!
+//! A column of one chunk is an Arrow array if all its values have one type, and a plain list of [`Value`]s if they
+//! differ or nest. Both kinds answer [`Column::get`] alike; kernels take the typed road where they can, and a property
+//! test holds the two to the same answers.
+
+use std::sync::Arc;
+
+
+use arrow_array::{Array, BooleanArray, Float64Array, Int64Array, StringArray};
+use arrow_buffer::{BooleanBuffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use highwater_time::Instant;
+
+use crate::value::{Record, Value, ValueRef};
+
+#[derive(Clone, Debug)]
+pub enum Column {
+    /// That many NULLs.
+    Null(usize),
+    Bit(BooleanArray),
+    Int(Int64Array),
+    Float(Float64Array),
+    Text(StringArray),
+    /// Ticks of [`Instant`].
+    Time(Int64Array),
+    Dynamic(Arc<Vec<Value>>),
+}
+
+impl Column {
+    pub fn len(&self) -> usize {
+        match self {
+            Column::Null(n) => *n,
+            Column::Bit(a) => a.len(),
+            Column::Int(a) | Column::Time(a) => a.len(),
+            Column::Float(a) => a.len(),
+            Column::Text(a) => a.len(),
+            Column::Dynamic(v) => v.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn from_ints(values: Vec<i64>) -> Column {
+        Column::Int(Int64Array::new(values.into(), None))
+    }
+
+    pub fn from_times(ticks: ScalarBuffer<i64>) -> Column {
+        Column::Time(Int64Array::new(ticks, None))
+    }
+
+    /// `n` times the same value.
+    pub fn repeat(value: ValueRef<'_>, n: usize) -> Column {
+        let mut builder = ColumnBuilder::with_capacity(n);
+        for _ in 0..n {
+            builder.push(value);
+        }
+        builder.finish()
+    }
+
+    pub fn get(&self, row: usize) -> ValueRef<'_> {
+        match self {
+            Column::Null(_) => ValueRef::Null,
+            Column::Bit(a) if a.is_valid(row) => ValueRef::Bit(a.value(row)),
+            Column::Int(a) if a.is_valid(row) => ValueRef::Int(a.value(row)),
+            Column::Float(a) if a.is_valid(row) => ValueRef::Float(a.value(row)),
+            Column::Text(a) if a.is_valid(row) => ValueRef::Text(a.value(row)),
+            Column::Time(a) if a.is_valid(row) => ValueRef::Time(Instant::from_ticks(a.value(row))),
+            Column::Dynamic(v) => v[row].view(),
+            _ => ValueRef::Null,
+        }
+    }
+
+    pub fn is_null(&self, row: usize) -> bool {
+        self.get(row).is_null()
+    }
+
+    /// The same values without types; for tests that hold the two roads to the same answers.
+    pub fn to_dynamic(&self) -> Column {
+        Column::Dynamic(Arc::new((0..self.len()).map(|row| self.get(row).to_value()).collect()))
+    }
+
+    pub fn slice(&self, start: usize, len: usize) -> Column {
+        match self {
+            Column::Null(_) => Column::Null(len),
+            Column::Bit(a) => Column::Bit(a.slice(start, len)),
+            Column::Int(a) => Column::Int(a.slice(start, len)),
+            Column::Float(a) => Column::Float(a.slice(start, len)),
+            Column::Text(a) => Column::Text(a.slice(start, len)),
+            Column::Time(a) => Column::Time(a.slice(start, len)),
+            Column::Dynamic(v) => Column::Dynamic(Arc::new(v[start..start + len].to_vec())),
+        }
+    }
+
+    pub fn filter(&self, mask: &BooleanBuffer) -> Column {
+        let rows: Vec<u32> = mask.set_indices().map(|row| row as u32).collect();
+        self.take(&rows)
+    }
+
+    pub fn take(&self, rows: &[u32]) -> Column {
+        let nulls = |n: Option<&NullBuffer>| {
+            n.map(|n| NullBuffer::from_iter(rows.iter().map(|&r| n.is_valid(r as usize))))
+        };
+        let ints = |a: &Int64Array| {
+            let values = a.values();
+            Int64Array::new(rows.iter().map(|&r| values[r as usize]).collect(), nulls(a.nulls()))
+        };
+        match self {
+            Column::Null(_) => Column::Null(rows.len()),
+            Column::Bit(a) => {
+                let values = a.values();
+                let bits = rows.iter().map(|&r| values.value(r as usize)).collect();
+                Column::Bit(BooleanArray::new(bits, nulls(a.nulls())))
+            }
+            Column::Int(a) => Column::Int(ints(a)),
+            Column::Time(a) => Column::Time(ints(a)),
+            Column::Float(a) => {
+                let values = a.values();
+                let taken = rows.iter().map(|&r| values[r as usize]).collect();
+                Column::Float(Float64Array::new(taken, nulls(a.nulls())))
+            }
+            Column::Text(_) => {
+                let mut builder = ColumnBuilder::with_capacity(rows.len());
+                for &row in rows {
+                    builder.push(self.get(row as usize));
+                }
+                builder.finish()
+            }
+            Column::Dynamic(v) => {
+                Column::Dynamic(Arc::new(rows.iter().map(|&r| v[r as usize].clone()).collect()))
+            }
+        }
+    }
+
+    /// Rows gathered from several columns, each named by (column, row).
+    pub fn interleave(columns: &[&Column], rows: &[(u32, u32)]) -> Column {
+        if let [only] = columns {
+            return only.take(&rows.iter().map(|&(_, row)| row).collect::<Vec<_>>());
+        }
+        if let Some(column) = interleave_plain(columns, rows) {
+            return column;
+        }
+        let mut builder = ColumnBuilder::with_capacity(rows.len());
+        for &(column, row) in rows {
+            builder.push(columns[column as usize].get(row as usize));
+        }
+        builder.finish()
+    }
+}
+
+/// The common case of [`Column::interleave`]: numbers or times without NULLs.
+fn interleave_plain(columns: &[&Column], rows: &[(u32, u32)]) -> Option<Column> {
+    fn gather<T: Copy>(parts: &[&[T]], rows: &[(u32, u32)]) -> Vec<T> {
+        rows.iter().map(|&(part, row)| parts[part as usize][row as usize]).collect()
+    }
+    macro_rules! gather_if_all {
+        ($variant:ident, $array:ident) => {{
+            let parts: Option<Vec<&[_]>> = columns
+                .iter()
+                .map(|column| match column {
+                    Column::$variant(a) if a.null_count() == 0 => Some(&a.values()[..]),
+                    _ => None,
+                })
+                .collect();
+            parts.map(|p| Column::$variant($array::new(gather(&p, rows).into(), None)))
+        }};
+    }
+    match columns.first()? {
+        Column::Int(_) => gather_if_all!(Int, Int64Array),
+        Column::Time(_) => gather_if_all!(Time, Int64Array),
+        Column::Float(_) => gather_if_all!(Float, Float64Array),
+        _ => None,
+    }
+}
+
+/// Grows a column value by value. The first value decides the type; a value of another type turns it dynamic.
+#[derive(Debug)]
+pub struct ColumnBuilder {
+    values: Values,
+    nulls: NullBufferBuilder,
+}
+
+#[derive(Debug)]
+enum Values {
+    /// Only NULLs so far.
+    Untyped,
+    Bit(Vec<bool>),
+    Int(Vec<i64>),
+    Float(Vec<f64>),
+    Text(TextValues),
+    Time(Vec<i64>),
+    Dynamic(Vec<Value>),
+}
+
+#[derive(Debug)]
+struct TextValues {
+    bytes: Vec<u8>,
+    offsets: Vec<i32>,
+}
+
+macro_rules! push_typed {
+    ($name:ident, $variant:ident, $type:ty, $value:expr, $arg:ident) => {
+        #[inline]
+        pub fn $name(&mut self, $arg: $type) {
+            match &mut self.values {
+                Values::$variant(values) => {
+                    values.push($arg);
+                    self.nulls.append_non_null();
+                }
+                _ => self.push_other($value),
+            }
+        }
+    };
+}
+
+impl Default for ColumnBuilder {
+    fn default() -> ColumnBuilder {
+        ColumnBuilder::with_capacity(0)
+    }
+}
+
+impl ColumnBuilder {
+    pub fn with_capacity(rows: usize) -> ColumnBuilder {
+        ColumnBuilder { values: Values::Untyped, nulls: NullBufferBuilder::new(rows) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.nulls.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    push_typed!(push_bit, Bit, bool, ValueRef::Bit(value), value);
+    push_typed!(push_int, Int, i64, ValueRef::Int(value), value);
+    push_typed!(push_float, Float, f64, ValueRef::Float(value), value);
+
+    #[inline]
+    pub fn push_time(&mut self, value: Instant) {
+        match &mut self.values {
+            Values::Time(values) => {
+                values.push(value.ticks());
+                self.nulls.append_non_null();
+            }
+            _ => self.push_other(ValueRef::Time(value)),
+        }
+    }
+
+    #[inline]
+    pub fn push_text(&mut self, value: &str) {
+        match &mut self.values {
+            Values::Text(text) if text.fits(value) => {
+                text.push(value);
+                self.nulls.append_non_null();
+            }
+            _ => self.push_other(ValueRef::Text(value)),
+        }
+    }
+
+    #[inline]
+    pub fn push_null(&mut self) {
+        match &mut self.values {
+            Values::Untyped => {}
+            Values::Bit(values) => values.push(false),
+            Values::Int(values) | Values::Time(values) => values.push(0),
+            Values::Float(values) => values.push(0.0),
+            Values::Text(text) => text.push(""),
+            Values::Dynamic(values) => values.push(Value::Null),
+        }
+        self.nulls.append_null();
+    }
+
+    pub fn push_record(&mut self, record: Record) {
+        self.push_owned(Value::Record(Arc::new(record)));
+    }
+
+    pub fn push(&mut self, value: ValueRef<'_>) {
+        match value {
+            ValueRef::Null => self.push_null(),
+            ValueRef::Bit(b) => self.push_bit(b),
+            ValueRef::Int(i) => self.push_int(i),
+            ValueRef::Float(f) => self.push_float(f),
+            ValueRef::Text(t) => self.push_text(t),
+            ValueRef::Time(t) => self.push_time(t),
+            nested => self.push_owned(nested.to_value()),
+        }
+    }
+
+    /// Like [`ColumnBuilder::push`], without copying a record or array.
+    pub fn push_owned(&mut self, value: Value) {
+        if matches!(value, Value::Record(_) | Value::Array(_)) {
+            self.make_dynamic().push(value);
+            self.nulls.append_non_null();
+        } else {
+            self.push(value.view());
+        }
+    }
+
+    /// A value that the current representation cannot hold.
+    #[cold]
+    fn push_other(&mut self, value: ValueRef<'_>) {
+        let len = self.len();
+        match (&self.values, value) {
+            (Values::Untyped, ValueRef::Bit(_)) => self.values = Values::Bit(vec![false; len]),
+            (Values::Untyped, ValueRef::Int(_)) => self.values = Values::Int(vec![0; len]),
+            (Values::Untyped, ValueRef::Float(_)) => self.values = Values::Float(vec![0.0; len]),
+            (Values::Untyped, ValueRef::Time(_)) => self.values = Values::Time(vec![0; len]),
+            (Values::Untyped, ValueRef::Text(t)) if t.len() < i32::MAX as usize => {
+                self.values = Values::Text(TextValues { bytes: Vec::new(), offsets: vec![0; len + 1] });
+            }
+            _ => {
+                self.make_dynamic().push(value.to_value());
+                self.nulls.append_non_null();
+                return;
+            }
+        }
+        self.push(value);
+    }
+
+    fn make_dynamic(&mut self) -> &mut Vec<Value> {
+        if !matches!(self.values, Values::Dynamic(_)) {
+            let len = self.len();
+            let typed = ColumnBuilder {
+                values: std::mem::replace(&mut self.values, Values::Untyped),
+                nulls: copy_nulls(&self.nulls),
+            }
+            .finish();
+            let values = (0..len).map(|row| typed.get(row).to_value()).collect();
+            self.values = Values::Dynamic(values);
+        }
+        match &mut self.values {
+            Values::Dynamic(values) => values,
+            _ => unreachable!("the representation was just made dynamic"),
+        }
+    }
+
+    pub fn finish(mut self) -> Column {
+        let len = self.len();
+        let nulls = self.nulls.finish();
+        match self.values {
+            Values::Untyped => Column::Null(len),
+            Values::Bit(values) => Column::Bit(BooleanArray::new(values.into(), nulls)),
+            Values::Int(values) => Column::Int(Int64Array::new(values.into(), nulls)),
+            Values::Float(values) => Column::Float(Float64Array::new(values.into(), nulls)),
+            Values::Time(values) => Column::Time(Int64Array::new(values.into(), nulls)),
+            Values::Text(text) => Column::Text(StringArray::new(
+                OffsetBuffer::new(text.offsets.into()),
+                text.bytes.into(),
+                nulls,
+            )),
+            Values::Dynamic(values) => Column::Dynamic(Arc::new(values)),
+        }
+    }
+}
+
+impl TextValues {
+    /// Offsets are 32 bits wide; a chunk with more text than that is kept as values.
+    #[inline]
+    fn fits(&self, value: &str) -> bool {
+        self.bytes.len() + value.len() < i32::MAX as usize
+    }
+
+    #[inline]
+    fn push(&mut self, value: &str) {
+        self.bytes.extend_from_slice(value.as_bytes());
+        self.offsets.push(self.bytes.len() as i32);
+    }
+}
+
+fn copy_nulls(nulls: &NullBufferBuilder) -> NullBufferBuilder {
+    let mut copy = NullBufferBuilder::new(nulls.len());
+    for row in 0..nulls.len() {
+        copy.append(nulls.is_valid(row));
+    }
+    copy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(values: &[Value]) -> Column {
+        let mut builder = ColumnBuilder::default();
+        values.iter().for_each(|v| builder.push(v.view()));
+        builder.finish()
+    }
+
+    #[test]
+    fn one_type_gives_a_typed_column_and_two_give_a_dynamic_one() {
+        let ints = built(&[Value::Null, Value::Int(7), Value::Null]);
+        assert!(matches!(ints, Column::Int(_)));
+        assert!(ints.is_null(0) && ints.is_null(2));
+        assert!(matches!(ints.get(1), ValueRef::Int(7)));
+
+        let mixed = built(&[Value::Null, Value::Int(7), Value::text("x"), Value::Null]);
+        assert!(matches!(mixed, Column::Dynamic(_)));
+        assert!(mixed.is_null(0) && mixed.is_null(3));
+        assert!(matches!(mixed.get(1), ValueRef::Int(7)));
+        assert!(matches!(mixed.get(2), ValueRef::Text("x")));
+    }
+
+    #[test]
+    fn interleave_gathers_across_representations() {
+        let a = built(&[Value::Int(1), Value::Int(2)]);
+        let b = built(&[Value::text("x")]);
+        let both = Column::interleave(&[&a, &b], &[(1, 0), (0, 1), (0, 0)]);
+        assert!(matches!(both.get(0), ValueRef::Text("x")));
+        assert!(matches!(both.get(1), ValueRef::Int(2)));
+        assert!(matches!(both.get(2), ValueRef::Int(1)));
+    }
+}

@@ -1,0 +1,245 @@
+//! Arithmetic over whole columns of bigints or floats; everything else goes through [`arithmetic`] value by value.
+//!
+//! A kernel computes every row, NULL or not, and gathers into one flag whether any of them failed. Only if the flag is
+//! up are the rows looked at again, to see which of the failures count.
+
+use arrow_array::{Float64Array, Int64Array};
+use arrow_buffer::NullBuffer;
+use highwater_query::plan::{BinaryOp, UnaryOp};
+
+use crate::column::{Column, ColumnBuilder};
+use crate::value::Value;
+
+use super::arithmetic::{self, float_result, int_result, is_bitwise};
+use super::datum::{Datum, Numbers, Side, Site};
+use super::fault::EvalError;
+
+/// The value of `left op right` in every row.
+pub(super) fn binary(op: BinaryOp, left: &Datum, right: &Datum, site: &mut Site<'_>) -> Datum {
+    if left.all_null() || right.all_null() {
+        return Datum::NULL;
+    }
+    if let (Datum::Scalar(a), Datum::Scalar(b)) = (left, right) {
+        return once(arithmetic::apply(op, a.view(), b.view()), site);
+    }
+    match (left.numbers(), right.numbers()) {
+        (Some(Numbers::Ints(a)), Some(Numbers::Ints(b))) => {
+            return Ints { op, left, right }.run(a, b, site);
+        }
+        (Some(a), Some(b)) if !is_bitwise(op) => return floats(op, left, right, (a, b), site),
+        _ => {}
+    }
+    if op == BinaryOp::Add && left.texts().is_some() && right.texts().is_some() {
+        return concat(left, right, site);
+    }
+    site.map(|row| arithmetic::apply(op, left.get(row), right.get(row)))
+}
+
+/// The value of `op of` in every row.
+pub(super) fn unary(op: UnaryOp, of: &Datum, site: &mut Site<'_>) -> Datum {
+    match (op, of) {
+        (_, Datum::Scalar(value)) => return once(arithmetic::apply_unary(op, value.view()), site),
+        (UnaryOp::Plus, Datum::Column(Column::Int(_) | Column::Float(_))) => return of.clone(),
+        (UnaryOp::Minus, Datum::Column(Column::Float(a))) => {
+            let values: Vec<f64> = a.values().iter().map(|v| -v).collect();
+            let nulls = of.nulls().cloned();
+            return Datum::Column(Column::Float(Float64Array::new(values.into(), nulls)));
+        }
+        (UnaryOp::Minus, Datum::Column(Column::Int(a))) if !a.values().contains(&i64::MIN) => {
+            return int_column(a.values().iter().map(|v| -v).collect(), of.nulls().cloned());
+        }
+        (UnaryOp::BitNot, Datum::Column(Column::Int(a))) => {
+            return int_column(a.values().iter().map(|v| !v).collect(), of.nulls().cloned());
+        }
+        _ => {}
+    }
+    site.map(|row| arithmetic::apply_unary(op, of.get(row)))
+}
+
+/// A result that stands for all rows.
+fn once(result: Result<Value, EvalError>, site: &mut Site<'_>) -> Datum {
+    result.map(Datum::Scalar).unwrap_or_else(|reason| {
+        site.fail_all(reason);
+        Datum::NULL
+    })
+}
+
+fn int_column(values: Vec<i64>, nulls: Option<NullBuffer>) -> Datum {
+    Datum::Column(Column::Int(Int64Array::new(values.into(), nulls)))
+}
+
+/// The operands as they stand, for NULLs and for messages.
+struct Ints<'a> {
+    op: BinaryOp,
+    left: &'a Datum,
+    right: &'a Datum,
+}
+
+impl Ints<'_> {
+    fn run(&self, a: Side<'_, i64>, b: Side<'_, i64>, site: &mut Site<'_>) -> Datum {
+        let op = self.op;
+        // A scalar bit beside bigints acts as a bigint, and two scalars never get here: no case is left to bit.
+        let (values, failed) = match op {
+            BinaryOp::Add => zip(a, b, i64::overflowing_add),
+            BinaryOp::Subtract => zip(a, b, i64::overflowing_sub),
+            BinaryOp::Multiply => zip(a, b, i64::overflowing_mul),
+            BinaryOp::BitAnd => zip(a, b, |x, y| (x & y, false)),
+            BinaryOp::BitOr => zip(a, b, |x, y| (x | y, false)),
+            BinaryOp::BitXor => zip(a, b, |x, y| (x ^ y, false)),
+            BinaryOp::Divide | BinaryOp::Modulo => zip(a, b, |x, y| {
+                let result = int_result(op, x, y);
+                (result.unwrap_or_default(), result.is_none())
+            }),
+        };
+        let nulls = NullBuffer::union(self.left.nulls(), self.right.nulls());
+        if failed {
+            let fails = |row| int_result(op, at(a, row), at(b, row)).is_none();
+            report(op, (self.left, self.right), nulls.as_ref(), fails, site);
+        }
+        int_column(values, nulls)
+    }
+}
+
+fn floats(
+    op: BinaryOp,
+    left: &Datum,
+    right: &Datum,
+    sides: (Numbers<'_>, Numbers<'_>),
+    site: &mut Site<'_>,
+) -> Datum {
+    let (values, failed) = match sides {
+        (Numbers::Floats(a), Numbers::Floats(b)) => float_values(op, a, b),
+        (Numbers::Floats(a), Numbers::Ints(b)) => float_values(op, a, b),
+        (Numbers::Ints(a), Numbers::Floats(b)) => float_values(op, a, b),
+        (Numbers::Ints(a), Numbers::Ints(b)) => float_values(op, a, b),
+    };
+    let nulls = NullBuffer::union(left.nulls(), right.nulls());
+    if failed {
+        report(
+            op,
+            (left, right),
+            nulls.as_ref(),
+            |row| !values[row].is_finite(),
+            site,
+        );
+    }
+    Datum::Column(Column::Float(Float64Array::new(values.into(), nulls)))
+}
+
+trait AsFloat: Copy {
+    fn as_float(self) -> f64;
+}
+
+impl AsFloat for i64 {
+    #[inline]
+    fn as_float(self) -> f64 {
+        self as f64
+    }
+}
+
+impl AsFloat for f64 {
+    #[inline]
+    fn as_float(self) -> f64 {
+        self
+    }
+}
+
+fn float_values<A: AsFloat, B: AsFloat>(
+    op: BinaryOp,
+    a: Side<'_, A>,
+    b: Side<'_, B>,
+) -> (Vec<f64>, bool) {
+    // One loop per operator: a match inside would be decided for every row.
+    macro_rules! run {
+        ($op:expr) => {
+            zip(a, b, |x, y| {
+                let result = float_result($op, x.as_float(), y.as_float());
+                (result, !result.is_finite())
+            })
+        };
+    }
+    match op {
+        BinaryOp::Add => run!(BinaryOp::Add),
+        BinaryOp::Subtract => run!(BinaryOp::Subtract),
+        BinaryOp::Multiply => run!(BinaryOp::Multiply),
+        BinaryOp::Divide => run!(BinaryOp::Divide),
+        _ => run!(op),
+    }
+}
+
+/// All results, and whether any of them failed. Filling a vector that is there already lets the compiler vectorise.
+#[inline]
+fn zip<A: Copy, B: Copy, R: Copy + Default>(
+    a: Side<'_, A>,
+    b: Side<'_, B>,
+    rule: impl Fn(A, B) -> (R, bool),
+) -> (Vec<R>, bool) {
+    let mut failed = false;
+    let mut note = |result: &mut R, (value, fails): (R, bool)| {
+        *result = value;
+        failed |= fails;
+    };
+    let rows = match (a, b) {
+        (Side::Many(values), _) => values.len(),
+        (_, Side::Many(values)) => values.len(),
+        (Side::One(_), Side::One(_)) => 1,
+    };
+    let mut results = vec![R::default(); rows];
+    let out = results.iter_mut();
+    match (a, b) {
+        (Side::Many(a), Side::Many(b)) => out
+            .zip(a.iter().zip(b))
+            .for_each(|(r, (&x, &y))| note(r, rule(x, y))),
+        (Side::Many(a), Side::One(y)) => out.zip(a).for_each(|(r, &x)| note(r, rule(x, y))),
+        (Side::One(x), Side::Many(b)) => out.zip(b).for_each(|(r, &y)| note(r, rule(x, y))),
+        (Side::One(x), Side::One(y)) => out.for_each(|r| note(r, rule(x, y))),
+    }
+    (results, failed)
+}
+
+#[inline]
+fn at<T: Copy>(side: Side<'_, T>, row: usize) -> T {
+    match side {
+        Side::Many(values) => values[row],
+        Side::One(value) => value,
+    }
+}
+
+/// Of the rows that failed, notes those that are asked for and not NULL.
+#[cold]
+fn report(
+    op: BinaryOp,
+    (left, right): (&Datum, &Datum),
+    nulls: Option<&NullBuffer>,
+    fails: impl Fn(usize) -> bool,
+    site: &mut Site<'_>,
+) {
+    for row in site.rows.iter() {
+        if nulls.is_some_and(|nulls| nulls.is_null(row)) || !fails(row) {
+            continue;
+        }
+        if let Err(reason) = arithmetic::apply(op, left.get(row), right.get(row)) {
+            site.fail(row, reason);
+        }
+    }
+}
+
+fn concat(left: &Datum, right: &Datum, site: &mut Site<'_>) -> Datum {
+    let (Some(a), Some(b)) = (left.texts(), right.texts()) else {
+        return Datum::NULL;
+    };
+    let nulls = NullBuffer::union(left.nulls(), right.nulls());
+    let mut builder = ColumnBuilder::with_capacity(site.rows.len());
+    let mut both = String::new();
+    for row in 0..site.rows.len() {
+        if !site.rows.contains(row) || nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            builder.push_null();
+            continue;
+        }
+        both.clear();
+        both.push_str(a.at(row));
+        both.push_str(b.at(row));
+        builder.push_text(&both);
+    }
+    Datum::Column(builder.finish())
+}

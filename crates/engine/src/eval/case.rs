@@ -1,0 +1,261 @@
+//! CASE and COALESCE: picking, row by row, whose value counts.
+//!
+//! **Which type a CASE has.** Its numbers take the highest numeric type among the branches: bit, bigint, float, in this
+//! order. Values carry types, so what a branch yields differs from row to row; but deciding from the values of a chunk
+//! would make the answer depend on where the stream was cut. It is therefore decided from the text of the query alone:
+//! if some branch can only yield floats (a float literal, a CAST to float, arithmetic with either), then every number
+//! of the other branches becomes a float as well; likewise a bit becomes a bigint beside a branch that yields bigints
+//! or more. Where the text does not tell, and for everything that is no number, a value keeps its own type. COALESCE
+//! does not unify at all.
+
+use arrow_array::{Float64Array, Int64Array};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use highwater_query::plan::{BinaryOp, Expr, ExprKind, Literal, Pred, Type, UnaryOp};
+
+use crate::chunk::Chunk;
+use crate::column::{Column, ColumnBuilder};
+use crate::value::{Value, ValueRef};
+
+use super::datum::{Datum, Numbers, Side};
+use super::expr::value_of;
+use super::fault::Faults;
+use super::pred;
+use super::rows::Rows;
+
+/// The numeric types, lowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    Bit,
+    Bigint,
+    Float,
+}
+
+/// The value of a CASE in every row. A branch sees only the rows that take it.
+pub(super) fn case(
+    (branches, otherwise): (&[(Pred, Expr)], &Expr),
+    chunk: &Chunk,
+    rows: &Rows,
+    faults: &mut Faults,
+) -> Datum {
+    let rank = case_rank(branches, otherwise);
+    let mut picked = Picked::default();
+    let mut open = rows.clone();
+    for (condition, expr) in branches {
+        if open.none() {
+            break;
+        }
+        let taken = open.clip(&pred::holds(condition, chunk, &open, faults));
+        open = open.and_not(&taken);
+        picked.add(taken, |rows| {
+            promote(value_of(expr, chunk, rows, faults), rank)
+        });
+    }
+    let rest = open.clip(&BooleanBuffer::new_set(rows.len()));
+    picked.add(rest, |rows| {
+        promote(value_of(otherwise, chunk, rows, faults), rank)
+    });
+    picked.finish(rows.len())
+}
+
+/// The first argument that is not NULL, in every row. An argument sees only the rows that still look for one.
+pub(super) fn coalesce(args: &[Expr], chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
+    let mut picked = Picked::default();
+    let mut open = rows.clone();
+    for arg in args {
+        if open.none() {
+            break;
+        }
+        let value = value_of(arg, chunk, &open, faults);
+        let Some(present) = value.present(rows.len()) else {
+            picked.add(open.clip(&BooleanBuffer::new_set(rows.len())), |_| value);
+            break;
+        };
+        let taken = open.clip(&present);
+        open = open.and_not(&taken);
+        picked.add(taken, |_| value);
+    }
+    picked.finish(rows.len())
+}
+
+/// Values and the rows that they count for; no row is claimed twice.
+#[derive(Default)]
+struct Picked {
+    parts: Vec<(BooleanBuffer, Datum)>,
+}
+
+impl Picked {
+    fn add(&mut self, taken: BooleanBuffer, value: impl FnOnce(&Rows) -> Datum) {
+        if taken.count_set_bits() > 0 {
+            let value = value(&Rows::of(taken.clone()));
+            self.parts.push((taken, value));
+        }
+    }
+
+    /// Rows that nobody claimed are NULL; a part that stands alone is handed on as it is, because rows outside of it are
+    /// either not asked for or NULL in it already.
+    fn finish(self, rows: usize) -> Datum {
+        let mut parts = self.parts;
+        if parts.len() <= 1 {
+            return parts.pop().map_or(Datum::NULL, |(_, value)| value);
+        }
+        if let Some(merged) = merge_typed(&parts, rows) {
+            return merged;
+        }
+        let mut part_of_row = vec![usize::MAX; rows];
+        for (part, (taken, _)) in parts.iter().enumerate() {
+            taken.set_indices().for_each(|row| part_of_row[row] = part);
+        }
+        let mut builder = ColumnBuilder::with_capacity(rows);
+        for (row, &part) in part_of_row.iter().enumerate() {
+            builder.push(
+                parts
+                    .get(part)
+                    .map_or(ValueRef::Null, |(_, value)| value.get(row)),
+            );
+        }
+        Datum::Column(builder.finish())
+    }
+}
+
+/// Parts of one plain type, laid over each other.
+fn merge_typed(parts: &[(BooleanBuffer, Datum)], rows: usize) -> Option<Datum> {
+    let nulls = || {
+        let mut valid = BooleanBuffer::new_unset(rows);
+        for (taken, value) in parts {
+            valid = match value.nulls() {
+                Some(nulls) => &valid | &(taken & nulls.inner()),
+                None => &valid | taken,
+            };
+        }
+        Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0)
+    };
+    if let Some(ints) = overlay(parts, rows, ints_of) {
+        return Some(Datum::Column(Column::Int(Int64Array::new(
+            ints.into(),
+            nulls(),
+        ))));
+    }
+    if let Some(times) = overlay(parts, rows, Datum::times) {
+        return Some(Datum::Column(Column::Time(Int64Array::new(
+            times.into(),
+            nulls(),
+        ))));
+    }
+    let floats = overlay(parts, rows, floats_of)?;
+    Some(Datum::Column(Column::Float(Float64Array::new(
+        floats.into(),
+        nulls(),
+    ))))
+}
+
+/// Each part's values in the rows it claims, if every part has values of that type.
+fn overlay<T: Copy + Default>(
+    parts: &[(BooleanBuffer, Datum)],
+    rows: usize,
+    side: impl Fn(&Datum) -> Option<Side<'_, T>>,
+) -> Option<Vec<T>> {
+    if parts.iter().any(|(_, value)| side(value).is_none()) {
+        return None;
+    }
+    let mut merged = vec![T::default(); rows];
+    for (taken, value) in parts {
+        match side(value)? {
+            Side::Many(values) => taken
+                .set_indices()
+                .for_each(|row| merged[row] = values[row]),
+            Side::One(value) => taken.set_indices().for_each(|row| merged[row] = value),
+        }
+    }
+    Some(merged)
+}
+
+fn ints_of(value: &Datum) -> Option<Side<'_, i64>> {
+    match value.numbers() {
+        // A scalar bit counts as a number elsewhere, but here it must stay a bit.
+        Some(Numbers::Ints(side)) if !matches!(value, Datum::Scalar(Value::Bit(_))) => Some(side),
+        _ => None,
+    }
+}
+
+fn floats_of(value: &Datum) -> Option<Side<'_, f64>> {
+    match value.numbers() {
+        Some(Numbers::Floats(side)) => Some(side),
+        _ => None,
+    }
+}
+
+/// Numbers below `rank` lifted to it.
+fn promote(value: Datum, rank: Option<Rank>) -> Datum {
+    let Some(rank) = rank.filter(|&rank| rank > Rank::Bit) else {
+        return value;
+    };
+    match &value {
+        Datum::Scalar(scalar) => Datum::Scalar(promote_value(scalar.view(), rank)),
+        Datum::Column(Column::Int(a)) if rank == Rank::Float => {
+            let floats: Vec<f64> = a.values().iter().map(|&v| v as f64).collect();
+            let nulls = value.nulls().cloned();
+            Datum::Column(Column::Float(Float64Array::new(floats.into(), nulls)))
+        }
+        Datum::Column(column @ (Column::Bit(_) | Column::Dynamic(_))) => {
+            let mut builder = ColumnBuilder::with_capacity(column.len());
+            for row in 0..column.len() {
+                builder.push_owned(promote_value(column.get(row), rank));
+            }
+            Datum::Column(builder.finish())
+        }
+        Datum::Column(_) => value,
+    }
+}
+
+fn promote_value(value: ValueRef<'_>, rank: Rank) -> Value {
+    match (value, rank) {
+        (ValueRef::Bit(b), Rank::Bigint) => Value::Int(b.into()),
+        (ValueRef::Bit(b), Rank::Float) => Value::Float(f64::from(u8::from(b))),
+        (ValueRef::Int(i), Rank::Float) => Value::Float(i as f64),
+        _ => value.to_value(),
+    }
+}
+
+fn case_rank(branches: &[(Pred, Expr)], otherwise: &Expr) -> Option<Rank> {
+    branches
+        .iter()
+        .map(|(_, expr)| rank_of(expr))
+        .max()
+        .flatten()
+        .max(rank_of(otherwise))
+}
+
+/// The lowest rank that a number from this expression can have, as far as the text tells.
+fn rank_of(expr: &Expr) -> Option<Rank> {
+    match &expr.kind {
+        ExprKind::Literal(Literal::Int(_)) => Some(Rank::Bigint),
+        ExprKind::Literal(Literal::Float(_)) => Some(Rank::Float),
+        ExprKind::Literal(_) | ExprKind::Column(_) | ExprKind::Timestamp => None,
+        ExprKind::Field { .. } => None,
+        ExprKind::Cast { to, .. } => match to {
+            Type::Bit => Some(Rank::Bit),
+            Type::Bigint => Some(Rank::Bigint),
+            Type::Float => Some(Rank::Float),
+            _ => None,
+        },
+        ExprKind::Unary {
+            op: UnaryOp::BitNot,
+            of,
+        } => rank_of(of),
+        ExprKind::Unary { of, .. } => rank_of(of).max(Some(Rank::Bigint)),
+        ExprKind::Binary { op, left, right } => binary_rank(*op, rank_of(left), rank_of(right)),
+        ExprKind::Case {
+            branches,
+            otherwise,
+        } => case_rank(branches, otherwise),
+        ExprKind::Coalesce(args) => args.iter().map(rank_of).min().flatten(),
+    }
+}
+
+/// Arithmetic yields a bigint at least; only `+` may also join texts, and then no number comes out.
+fn binary_rank(op: BinaryOp, left: Option<Rank>, right: Option<Rank>) -> Option<Rank> {
+    match op {
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => left.max(right),
+        _ => left.max(right).max(Some(Rank::Bigint)),
+    }
+}

@@ -1,0 +1,103 @@
+//! Walks an expression and hands each operation to its kernel.
+
+use highwater_query::plan::{Expr, ExprKind, Literal};
+
+use crate::chunk::Chunk;
+use crate::column::{Column, ColumnBuilder};
+use crate::value::{Value, ValueRef};
+
+use super::datum::{Datum, Site};
+use super::fault::Faults;
+use super::rows::Rows;
+use super::{arithmetic_kernel, case, cast};
+
+/// The value of an expression for `rows` of a chunk; in other rows anything.
+pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
+    match &expr.kind {
+        ExprKind::Column(column) => Datum::Column(chunk.columns[*column].clone()),
+        ExprKind::Literal(literal) => Datum::Scalar(literal_value(literal)),
+        ExprKind::Timestamp => Datum::Column(Column::from_times(chunk.times.clone())),
+        ExprKind::Field { .. } => field(expr, chunk, rows, faults),
+        ExprKind::Unary { op, of } => {
+            let of = value_of(of, chunk, rows, faults);
+            arithmetic_kernel::unary(
+                *op,
+                &of,
+                &mut Site {
+                    span: expr.span,
+                    rows,
+                    faults,
+                },
+            )
+        }
+        ExprKind::Binary { op, left, right } => {
+            let left = value_of(left, chunk, rows, faults);
+            let right = value_of(right, chunk, rows, faults);
+            let site = &mut Site {
+                span: expr.span,
+                rows,
+                faults,
+            };
+            arithmetic_kernel::binary(*op, &left, &right, site)
+        }
+        ExprKind::Case {
+            branches,
+            otherwise,
+        } => case::case((branches, otherwise), chunk, rows, faults),
+        ExprKind::Cast { of, to, lenient } => {
+            let of = value_of(of, chunk, rows, faults);
+            cast::cast(
+                &of,
+                *to,
+                *lenient,
+                &mut Site {
+                    span: expr.span,
+                    rows,
+                    faults,
+                },
+            )
+        }
+        ExprKind::Coalesce(args) => case::coalesce(args, chunk, rows, faults),
+    }
+}
+
+fn literal_value(literal: &Literal) -> Value {
+    match literal {
+        Literal::Null => Value::Null,
+        Literal::Int(i) => Value::Int(*i),
+        Literal::Float(f) => Value::Float(*f),
+        Literal::Text(t) => Value::text(t),
+    }
+}
+
+/// A path of fields is followed to its end in each row, without columns for the steps between.
+fn field(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
+    let mut path = Vec::new();
+    let mut base = expr;
+    while let ExprKind::Field { of, name } = &base.kind {
+        path.push(name.as_str());
+        base = of;
+    }
+    path.reverse();
+    match value_of(base, chunk, rows, faults) {
+        Datum::Scalar(value) => Datum::Scalar(follow(value.view(), &path).to_value()),
+        Datum::Column(column @ Column::Dynamic(_)) => {
+            let mut builder = ColumnBuilder::with_capacity(rows.len());
+            for row in 0..rows.len() {
+                match rows.contains(row) {
+                    true => builder.push(follow(column.get(row), &path)),
+                    false => builder.push_null(),
+                }
+            }
+            Datum::Column(builder.finish())
+        }
+        Datum::Column(_) => Datum::NULL,
+    }
+}
+
+fn follow<'a>(value: ValueRef<'a>, path: &[&str]) -> ValueRef<'a> {
+    path.iter().fold(value, |value, name| match value {
+        ValueRef::Record(record) => record.get(name).map_or(ValueRef::Null, Value::view),
+        _ => ValueRef::Null,
+    })
+}

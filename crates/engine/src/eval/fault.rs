@@ -1,0 +1,178 @@
+//! What went wrong in which row: a failing row is left out with its reason, the others go on.
+//!
+//! One bad event must never stop a job, so a kernel does not return an error: it notes the row here and carries on.
+//! Of several faults in one row the first in evaluation order is kept. That order follows the text of the query and
+//! never the representation of the data, so the same row always fails for the same reason.
+
+use std::collections::BTreeMap;
+
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use highwater_query::Span;
+
+use crate::value::ValueRef;
+
+use super::text::write_text;
+
+/// How much of a value an error message shows.
+const SHOWN_CHARS: usize = 60;
+
+/// The rows of a chunk that failed, and why. Costs nothing until one does.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    rows: usize,
+    by_row: BTreeMap<usize, Fault>,
+}
+
+/// Where in the query a row failed, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub span: Span,
+    pub reason: EvalError,
+}
+
+/// Why a value could not be computed: always a matter of the data, never of the engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvalError {
+    #[error(
+        "{expression} is out of range for bigint; cast an operand to float to go on with less precision"
+    )]
+    Overflow { expression: String },
+    #[error("{expression} divides by zero")]
+    DivisionByZero { expression: String },
+    #[error("{expression} is out of range for float")]
+    NotFinite { expression: String },
+    #[error("cannot read the text {text} as a number; TRY_CAST(.. AS float) gives NULL instead")]
+    NotANumber { text: String },
+    #[error(
+        "cannot read the text {text} as a datetime; TRY_CAST(.. AS datetime) gives NULL instead"
+    )]
+    NotATime { text: String },
+    #[error("expected a number, but the value is {of}")]
+    NotNumeric { of: &'static str },
+    #[error("operator {op} cannot take {left} and {right}")]
+    Operands {
+        op: &'static str,
+        left: &'static str,
+        right: &'static str,
+    },
+    #[error("operator {op} cannot take {of}")]
+    Operand { op: &'static str, of: &'static str },
+    #[error("operator {op} takes bit and bigint, but one operand is {of}; cast it to bigint first")]
+    NotBits { op: &'static str, of: &'static str },
+    #[error("cannot compare {left} with {right}; cast one of them")]
+    Incomparable {
+        left: &'static str,
+        right: &'static str,
+    },
+    #[error("values of type {of} have no order; only = and != can compare them")]
+    Unordered { of: &'static str },
+    #[error("cannot cast {value} from {from} to {to}; TRY_CAST gives NULL instead")]
+    Cast {
+        value: String,
+        from: &'static str,
+        to: &'static str,
+    },
+}
+
+impl Faults {
+    /// No failures among that many rows.
+    pub fn new(rows: usize) -> Faults {
+        Faults {
+            rows,
+            by_row: BTreeMap::new(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_row.is_empty()
+    }
+
+    /// How many rows failed.
+    pub fn len(&self) -> usize {
+        self.by_row.len()
+    }
+
+    pub fn failed(&self, row: usize) -> bool {
+        self.by_row.contains_key(&row)
+    }
+
+    /// Notes a failure, unless the row failed before.
+    pub fn add(&mut self, row: usize, span: Span, reason: EvalError) {
+        debug_assert!(row < self.rows);
+        self.by_row.entry(row).or_insert(Fault { span, reason });
+    }
+
+    /// The rows that did not fail.
+    pub fn good(&self) -> BooleanBuffer {
+        let mut good = BooleanBufferBuilder::new(self.rows);
+        good.append_n(self.rows, true);
+        for &row in self.by_row.keys() {
+            good.set_bit(row, false);
+        }
+        good.finish()
+    }
+
+    /// The failures in row order.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Fault)> {
+        self.by_row.iter().map(|(&row, fault)| (row, fault))
+    }
+}
+
+/// A value as it stands in an error message: text quoted, long values cut.
+pub(super) fn shown(value: ValueRef<'_>) -> String {
+    let mut text = String::new();
+    write_text(value, &mut text);
+    let cut = text.char_indices().nth(SHOWN_CHARS).map(|(at, _)| at);
+    if let Some(at) = cut {
+        text.truncate(at);
+        text.push_str("..");
+    }
+    match value {
+        ValueRef::Null => "NULL".into(),
+        ValueRef::Text(_) => format!("'{}'", text.replace('\'', "''")),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves S2
+    #[test]
+    fn the_first_fault_of_a_row_is_kept_and_rows_come_in_order() {
+        let mut faults = Faults::new(4);
+        assert!(faults.is_empty() && faults.good().count_set_bits() == 4);
+        let zero = || EvalError::DivisionByZero {
+            expression: "1 / 0".into(),
+        };
+        faults.add(3, Span::new(5, 6), zero());
+        faults.add(1, Span::new(0, 5), zero());
+        faults.add(3, Span::new(0, 9), EvalError::Unordered { of: "record" });
+        let seen: Vec<_> = faults
+            .iter()
+            .map(|(row, fault)| (row, fault.span.start))
+            .collect();
+        assert_eq!(seen, [(1, 0), (3, 5)]);
+        assert_eq!(
+            faults.good(),
+            BooleanBuffer::from(vec![true, false, true, false])
+        );
+        assert!(faults.failed(1) && !faults.failed(0));
+    }
+
+    // proves S2
+    #[test]
+    fn messages_show_the_value_and_the_way_out() {
+        let long = "x".repeat(100);
+        let error = EvalError::NotANumber {
+            text: shown(ValueRef::Text(&long)),
+        };
+        let expected = format!(
+            "cannot read the text '{}..' as a number; TRY_CAST(.. AS float) gives NULL instead",
+            "x".repeat(60)
+        );
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(shown(ValueRef::Text("it's")), "'it''s'");
+    }
+}

@@ -1,0 +1,129 @@
+//! Grouping keys as bytes: two values have equal bytes exactly when they are one group.
+//!
+//! Equality is that of [`same`](super::same): numbers by value (1, 1.0 and bit 1 are one group), records regardless of
+//! the order of their fields, NULL a group of its own, and no conversion between text, numbers and times. The bytes
+//! delimit themselves, so the keys of several columns can be appended to each other. They are made for hashing and are
+//! not in any order.
+
+use crate::value::{Record, ValueRef};
+
+use super::number::float_as_int;
+
+const NULL: u8 = 0;
+const INT: u8 = 1;
+const FLOAT: u8 = 2;
+const TEXT: u8 = 3;
+const TIME: u8 = 4;
+const RECORD: u8 = 5;
+const ARRAY: u8 = 6;
+
+/// Appends the key of a value.
+pub fn encode_key(value: ValueRef<'_>, out: &mut Vec<u8>) {
+    match value {
+        ValueRef::Null => out.push(NULL),
+        ValueRef::Bit(b) => encode_int(INT, b.into(), out),
+        ValueRef::Int(i) => encode_int(INT, i, out),
+        ValueRef::Float(f) => match float_as_int(f) {
+            Some(i) => encode_int(INT, i, out),
+            None => encode_int(FLOAT, f.to_bits() as i64, out),
+        },
+        ValueRef::Time(t) => encode_int(TIME, t.ticks(), out),
+        ValueRef::Text(t) => {
+            out.push(TEXT);
+            encode_text(t, out);
+        }
+        ValueRef::Record(record) => encode_record(record, out),
+        ValueRef::Array(items) => {
+            out.push(ARRAY);
+            encode_len(items.len(), out);
+            items.iter().for_each(|item| encode_key(item.view(), out));
+        }
+    }
+}
+
+#[inline]
+fn encode_int(tag: u8, value: i64, out: &mut Vec<u8>) {
+    let mut bytes = [tag; 9];
+    bytes[1..].copy_from_slice(&value.to_le_bytes());
+    out.extend_from_slice(&bytes);
+}
+
+fn encode_text(text: &str, out: &mut Vec<u8>) {
+    encode_len(text.len(), out);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn encode_record(record: &Record, out: &mut Vec<u8>) {
+    let mut fields: Vec<_> = record.iter().collect();
+    fields.sort_unstable_by_key(|&(name, _)| name);
+    out.push(RECORD);
+    encode_len(fields.len(), out);
+    for (name, value) in fields {
+        encode_text(name, out);
+        encode_key(value.view(), out);
+    }
+}
+
+/// Seven bits a byte, the last one without the high bit.
+fn encode_len(mut len: usize, out: &mut Vec<u8>) {
+    while len >= 0x80 {
+        out.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    out.push(len as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use highwater_time::Instant;
+
+    use super::*;
+    use crate::value::Value;
+
+    fn key(value: &Value) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode_key(value.view(), &mut out);
+        out
+    }
+
+    fn record(fields: &[(&str, Value)]) -> Value {
+        let mut record = Record::with_capacity(fields.len());
+        fields
+            .iter()
+            .for_each(|(name, value)| record.set((*name).into(), value.clone()));
+        Value::Record(Arc::new(record))
+    }
+
+    // proves S1
+    #[test]
+    fn equal_numbers_are_one_group_and_types_stay_apart() {
+        let one = key(&Value::Int(1));
+        assert_eq!(one, key(&Value::Float(1.0)));
+        assert_eq!(one, key(&Value::Bit(true)));
+        assert_eq!(key(&Value::Float(-0.0)), key(&Value::Int(0)));
+        assert_ne!(one, key(&Value::text("1")));
+        assert_ne!(one, key(&Value::Time(Instant::from_ticks(1))));
+        let (large, rounded) = (9_007_199_254_740_993, 9_007_199_254_740_992.0);
+        assert_ne!(key(&Value::Int(large)), key(&Value::Float(rounded)));
+        assert_eq!(key(&Value::Null), key(&Value::Null));
+    }
+
+    // proves S1
+    #[test]
+    fn records_are_one_group_whatever_the_order_of_fields() {
+        let ab = record(&[("a", Value::Int(1)), ("b", Value::Null)]);
+        let ba = record(&[("b", Value::Null), ("a", Value::Float(1.0))]);
+        assert_eq!(key(&ab), key(&ba));
+        assert_ne!(key(&ab), key(&record(&[("a", Value::Int(1))])));
+    }
+
+    // proves S1
+    #[test]
+    fn keys_of_several_columns_do_not_run_into_each_other() {
+        let pair = |a: &str, b: &str| [key(&Value::text(a)), key(&Value::text(b))].concat();
+        assert_ne!(pair("ab", "c"), pair("a", "bc"));
+        assert_ne!(pair(&"x".repeat(200), ""), pair("", &"x".repeat(200)));
+    }
+}

@@ -1,0 +1,76 @@
+//! Expressions, a chunk at a time.
+//!
+//! Values carry types and columns do not, so which kernel runs is decided per chunk: where a column happens to hold one
+//! type the loop runs over its Arrow buffer, otherwise value by value. **The answer never depends on which road was
+//! taken, nor on where the stream was cut into chunks**: every typed kernel is a faster spelling of a rule on two
+//! values (`compare::holds`, `arithmetic::apply`, `cast::apply`), and property tests hold them together.
+//!
+//! A row that fails is noted in [`Faults`] and the others go on. Literals stay scalars until the very end; they are
+//! never expanded into columns on the way.
+
+mod arithmetic;
+mod arithmetic_kernel;
+mod case;
+mod cast;
+mod compare;
+mod compare_kernel;
+mod datum;
+mod expr;
+mod fault;
+mod key;
+mod like;
+mod number;
+mod pred;
+mod rows;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use arrow_buffer::BooleanBuffer;
+use highwater_query::plan::{Expr, Pred};
+
+use crate::chunk::Chunk;
+use crate::column::Column;
+
+pub use arithmetic::to_number;
+pub use compare::{compare, equal, same};
+pub use fault::{EvalError, Fault, Faults};
+pub use key::encode_key;
+pub use text::{write_json, write_text};
+
+use rows::Rows;
+
+/// The value of an expression in every row; NULL in rows that failed, now or before.
+///
+/// Rows that `faults` already holds are not evaluated again.
+pub fn evaluate(expr: &Expr, chunk: &Chunk, faults: &mut Faults) -> Column {
+    let rows = rows_to_do(chunk, faults);
+    let column = expr::value_of(expr, chunk, &rows, faults).into_column(chunk.rows());
+    if faults.is_empty() {
+        column
+    } else {
+        datum::keep(column, &faults.good())
+    }
+}
+
+/// Whether a condition holds in every row; false in rows that failed, now or before.
+///
+/// Rows that `faults` already holds are not evaluated again.
+pub fn test(pred: &Pred, chunk: &Chunk, faults: &mut Faults) -> BooleanBuffer {
+    let rows = rows_to_do(chunk, faults);
+    let holds = pred::holds(pred, chunk, &rows, faults);
+    if faults.is_empty() {
+        holds
+    } else {
+        &holds & &faults.good()
+    }
+}
+
+fn rows_to_do(chunk: &Chunk, faults: &Faults) -> Rows {
+    if faults.is_empty() {
+        Rows::all(chunk.rows())
+    } else {
+        Rows::of(faults.good())
+    }
+}

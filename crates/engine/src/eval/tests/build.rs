@@ -1,0 +1,172 @@
+//! Expressions and chunks by hand.
+
+use std::sync::Arc;
+
+use highwater_query::Span;
+use highwater_query::plan::{
+    BinaryOp, CompareOp, Expr, ExprKind, Literal, Pred, PredKind, Type, UnaryOp,
+};
+use highwater_time::Instant;
+
+use crate::chunk::Chunk;
+use crate::column::{Column, ColumnBuilder};
+use crate::value::{Record, Value};
+
+pub fn expr(kind: ExprKind) -> Expr {
+    Expr {
+        kind,
+        span: Span::default(),
+    }
+}
+
+pub fn pred(kind: PredKind) -> Pred {
+    Pred {
+        kind,
+        span: Span::default(),
+    }
+}
+
+pub fn col(index: usize) -> Expr {
+    expr(ExprKind::Column(index))
+}
+
+pub fn null() -> Expr {
+    expr(ExprKind::Literal(Literal::Null))
+}
+
+pub fn int(value: i64) -> Expr {
+    expr(ExprKind::Literal(Literal::Int(value)))
+}
+
+pub fn float(value: f64) -> Expr {
+    expr(ExprKind::Literal(Literal::Float(value)))
+}
+
+pub fn text(value: &str) -> Expr {
+    expr(ExprKind::Literal(Literal::Text(value.into())))
+}
+
+pub fn unary(op: UnaryOp, of: Expr) -> Expr {
+    expr(ExprKind::Unary {
+        op,
+        of: Box::new(of),
+    })
+}
+
+pub fn binary(op: BinaryOp, left: Expr, right: Expr) -> Expr {
+    expr(ExprKind::Binary {
+        op,
+        left: Box::new(left),
+        right: Box::new(right),
+    })
+}
+
+pub fn cast(of: Expr, to: Type) -> Expr {
+    expr(ExprKind::Cast {
+        of: Box::new(of),
+        to,
+        lenient: false,
+    })
+}
+
+pub fn try_cast(of: Expr, to: Type) -> Expr {
+    expr(ExprKind::Cast {
+        of: Box::new(of),
+        to,
+        lenient: true,
+    })
+}
+
+pub fn field(of: Expr, name: &str) -> Expr {
+    expr(ExprKind::Field {
+        of: Box::new(of),
+        name: name.into(),
+    })
+}
+
+pub fn case(branches: Vec<(Pred, Expr)>, otherwise: Expr) -> Expr {
+    expr(ExprKind::Case {
+        branches,
+        otherwise: Box::new(otherwise),
+    })
+}
+
+pub fn compare(op: CompareOp, left: Expr, right: Expr) -> Pred {
+    pred(PredKind::Compare { op, left, right })
+}
+
+pub fn not(of: Pred) -> Pred {
+    pred(PredKind::Not(Box::new(of)))
+}
+
+pub fn and(left: Pred, right: Pred) -> Pred {
+    pred(PredKind::And(Box::new(left), Box::new(right)))
+}
+
+pub fn or(left: Pred, right: Pred) -> Pred {
+    pred(PredKind::Or(Box::new(left), Box::new(right)))
+}
+
+pub fn is_null(of: Expr, negated: bool) -> Pred {
+    pred(PredKind::IsNull { of, negated })
+}
+
+pub fn between(of: Expr, low: Expr, high: Expr, negated: bool) -> Pred {
+    pred(PredKind::Between {
+        of,
+        low,
+        high,
+        negated,
+    })
+}
+
+pub fn in_list(of: Expr, list: Vec<Expr>, negated: bool) -> Pred {
+    pred(PredKind::In { of, list, negated })
+}
+
+pub fn like(of: Expr, pattern: Expr, negated: bool) -> Pred {
+    pred(PredKind::Like {
+        of,
+        pattern,
+        negated,
+    })
+}
+
+pub fn record(fields: &[(&str, Value)]) -> Value {
+    let mut record = Record::with_capacity(fields.len());
+    fields
+        .iter()
+        .for_each(|(name, value)| record.set((*name).into(), value.clone()));
+    Value::Record(Arc::new(record))
+}
+
+pub fn array(items: &[Value]) -> Value {
+    Value::Array(items.into())
+}
+
+pub fn time(text: &str) -> Value {
+    Value::Time(Instant::parse_iso(text.as_bytes()).expect("test times are valid"))
+}
+
+pub fn column(values: &[Value]) -> Column {
+    let mut builder = ColumnBuilder::with_capacity(values.len());
+    values.iter().for_each(|value| builder.push(value.view()));
+    builder.finish()
+}
+
+/// One row of these values, at 2024-01-01 plus one tick.
+pub fn row(values: &[Value]) -> Chunk {
+    let columns = values
+        .iter()
+        .map(|value| column(std::slice::from_ref(value)))
+        .collect();
+    let Value::Time(at) = time("2024-01-01T00:00:00.0000001Z") else {
+        unreachable!()
+    };
+    Chunk::new(vec![at.ticks()].into(), columns)
+}
+
+/// A value with its type, for comparing results to the last bit.
+pub fn exact(value: &Value) -> String {
+    format!("{value:?}")
+}

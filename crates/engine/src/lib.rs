@@ -1,0 +1,21 @@
+//! Columns, expressions and operators: the state machine that a query becomes.
+//!
+//! The engine is pushed chunks and watermarks and emits chunks and watermarks. It knows no sources, no files, no threads
+//! and no clock. A [`Physical`] plan says what runs on each partition and what runs once for all; a [`Pipeline`] is one
+//! such run, whose state can be written down and read back at any point.
+
+mod chunk;
+pub mod codec;
+mod column;
+pub mod eval;
+mod ops;
+mod physical;
+mod pipeline;
+mod value;
+
+pub use chunk::{CHUNK_ROWS, Chunk, Lanes};
+pub use column::{Column, ColumnBuilder};
+pub use ops::{Context, DataError, DataErrors, Item, Merge, Operator, Share, WindowEntry};
+pub use physical::{Physical, PhysicalError, Shared};
+pub use pipeline::{Pipeline, Target};
+pub use value::{Record, Value, ValueRef, same_but_for_case};

@@ -1,0 +1,229 @@
+//! Several ordered streams read as one.
+//!
+//! Rows come out by time, then by port (T9: equal times are ordered by input, partition, offset), and only when every
+//! port has passed their time, so that the order never depends on which stream was faster. With a single port there is
+//! nothing to wait for and chunks pass through as they are.
+//!
+//! Rows with lanes are in order only within a lane. They are merged by the largest time that their stream has shown so
+//! far, which is a fixed order too, and leave their lanes behind.
+
+use std::collections::VecDeque;
+
+use arrow_buffer::ScalarBuffer;
+use highwater_time::{Combined, Instant};
+
+use super::{Context, Item, Operator};
+use crate::chunk::{CHUNK_ROWS, Chunk};
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::column::{Column, ColumnBuilder};
+
+#[derive(Debug)]
+pub struct Merge {
+    ports: Vec<Port>,
+    clock: Combined,
+}
+
+#[derive(Debug)]
+struct Port {
+    /// Which columns of its chunks to take; `None` takes them as they are.
+    mapping: Option<Vec<usize>>,
+    held: VecDeque<Held>,
+    /// The largest time seen.
+    reached: i64,
+}
+
+#[derive(Debug)]
+struct Held {
+    chunk: Chunk,
+    /// What rows are merged by; never decreases along a port.
+    order: ScalarBuffer<i64>,
+    /// Rows before this one have left.
+    start: usize,
+}
+
+impl Merge {
+    pub fn new(ports: usize) -> Merge {
+        Merge::mapped(std::iter::repeat_n(None, ports))
+    }
+
+    /// With the columns that each port contributes.
+    pub fn mapped(mappings: impl Iterator<Item = Option<Vec<usize>>>) -> Merge {
+        let ports: Vec<Port> = mappings
+            .map(|mapping| Port { mapping, held: VecDeque::new(), reached: i64::MIN })
+            .collect();
+        Merge { clock: Combined::new(ports.len()), ports }
+    }
+
+    fn take(&mut self, port: usize, chunk: Chunk, out: &mut Vec<Item>) {
+        let single = self.ports.len() == 1;
+        let port = &mut self.ports[port];
+        let mut chunk = chunk;
+        if let Some(mapping) = &port.mapping {
+            chunk = chunk.with_columns(mapping.iter().map(|&c| chunk.columns[c].clone()).collect());
+        }
+        if single {
+            out.push(Item::Rows(chunk));
+            return;
+        }
+        if chunk.rows() == 0 {
+            return;
+        }
+        let order = match chunk.lanes.take() {
+            None => chunk.times.clone(),
+            Some(_) => chunk.times.iter().scan(port.reached, |reached, &time| {
+                *reached = (*reached).max(time);
+                Some(*reached)
+            }).collect(),
+        };
+        port.reached = order[order.len() - 1];
+        port.held.push_back(Held { chunk, order, start: 0 });
+    }
+
+    /// Emits every held row before `watermark`.
+    fn release(&mut self, watermark: Instant, out: &mut Vec<Item>) {
+        loop {
+            let picked = self.pick(watermark.ticks());
+            if picked.is_empty() {
+                return;
+            }
+            out.push(Item::Rows(self.gather(&picked)));
+            for port in &mut self.ports {
+                while port.held.front().is_some_and(|held| held.start == held.order.len()) {
+                    port.held.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The next rows in order, as runs of (port, chunk in port, rows), at most about a chunk's worth.
+    fn pick(&mut self, before: i64) -> Vec<Run> {
+        let mut at: Vec<usize> = vec![0; self.ports.len()];
+        let (mut runs, mut rows) = (Vec::new(), 0);
+        while rows < CHUNK_ROWS {
+            let Some((head, port)) = self.head(&at) else { break };
+            if head >= before {
+                break;
+            }
+            // The others wait until this port has caught up with the earliest of them.
+            let limit = self.other_head(&at, port);
+            let held = &mut self.ports[port].held[at[port]];
+            let rest = &held.order[held.start..];
+            let run = rest.partition_point(|&order| {
+                order < before && limit.is_none_or(|(time, other)| (order, port) < (time, other))
+            });
+            let run = run.min(CHUNK_ROWS - rows).max(1);
+            runs.push(Run { port, chunk: at[port], start: held.start, rows: run });
+            held.start += run;
+            rows += run;
+            if held.start == held.order.len() {
+                at[port] += 1;
+            }
+        }
+        runs
+    }
+
+    fn head(&self, at: &[usize]) -> Option<(i64, usize)> {
+        self.heads(at).min()
+    }
+
+    fn other_head(&self, at: &[usize], port: usize) -> Option<(i64, usize)> {
+        self.heads(at).filter(|&(_, other)| other != port).min()
+    }
+
+    fn heads<'a>(&'a self, at: &'a [usize]) -> impl Iterator<Item = (i64, usize)> + 'a {
+        self.ports.iter().enumerate().filter_map(|(port, state)| {
+            let held = state.held.get(at[port])?;
+            Some((held.order[held.start], port))
+        })
+    }
+
+    fn gather(&self, runs: &[Run]) -> Chunk {
+        let mut sources: Vec<(usize, usize)> = runs.iter().map(|run| (run.port, run.chunk)).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        let chunks: Vec<&Chunk> =
+            sources.iter().map(|&(port, chunk)| &self.ports[port].held[chunk].chunk).collect();
+        let mut rows: Vec<(u32, u32)> = Vec::with_capacity(CHUNK_ROWS);
+        for run in runs {
+            let place = sources.partition_point(|source| *source < (run.port, run.chunk)) as u32;
+            rows.extend((run.start..run.start + run.rows).map(|row| (place, row as u32)));
+        }
+        Chunk::interleave(&chunks, &rows)
+    }
+}
+
+struct Run {
+    port: usize,
+    chunk: usize,
+    start: usize,
+    rows: usize,
+}
+
+impl Operator for Merge {
+    fn push(&mut self, port: usize, item: Item, context: &mut Context<'_>) {
+        match item {
+            Item::Rows(chunk) => self.take(port, chunk, context.out),
+            Item::Watermark(watermark) => {
+                if let Some(watermark) = self.clock.advance(port, watermark) {
+                    self.release(watermark, context.out);
+                    context.out.push(Item::Watermark(watermark));
+                }
+            }
+            Item::Shares(_) => unreachable!("rows are merged, shares are joined"),
+        }
+    }
+
+    fn snapshot(&self, out: &mut Writer) {
+        snapshot_clock(&self.clock, out);
+        for port in &self.ports {
+            out.i64(port.reached);
+            out.len(port.held.iter().map(|held| held.order.len() - held.start).sum());
+            out.len(port.held.front().map_or(0, |held| held.chunk.columns.len()));
+            for held in &port.held {
+                for row in held.start..held.order.len() {
+                    out.i64(held.chunk.times[row]);
+                    out.i64(held.order[row]);
+                    held.chunk.columns.iter().for_each(|column| out.value(column.get(row)));
+                }
+            }
+        }
+    }
+
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        restore_clock(&mut self.clock, from)?;
+        for port in &mut self.ports {
+            port.reached = from.i64()?;
+            port.held.clear();
+            let (rows, width) = (from.len()?, from.len()?);
+            let (mut times, mut order) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+            let mut columns: Vec<ColumnBuilder> =
+                std::iter::repeat_with(ColumnBuilder::default).take(width).collect();
+            for _ in 0..rows {
+                times.push(from.i64()?);
+                order.push(from.i64()?);
+                for column in &mut columns {
+                    column.push_owned(from.value()?);
+                }
+            }
+            if rows > 0 {
+                let columns: Vec<Column> = columns.into_iter().map(ColumnBuilder::finish).collect();
+                let chunk = Chunk::new(times.into(), columns);
+                port.held.push_back(Held { chunk, order: order.into(), start: 0 });
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn snapshot_clock(clock: &Combined, out: &mut Writer) {
+    clock.members().iter().for_each(|member| out.i64(member.ticks()));
+}
+
+pub(super) fn restore_clock(clock: &mut Combined, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    let members = clock.members().len();
+    *clock = Combined::new(members);
+    for member in 0..members {
+        clock.advance(member, Instant::from_ticks(from.i64()?));
+    }
+    Ok(())
+}

@@ -1,0 +1,326 @@
+//! Sliding windows: a row for every instant at which a group's content changes.
+//!
+//! The content at `t` is the group's events in (t - size, t]. It changes when events enter, at their time, and when they
+//! leave, `size` later; a content that becomes empty is not shown. Counts and integer sums roll along with the content.
+//! Anything else is folded anew over the content at each instant, so that a float result depends on what is in the
+//! window alone, never on what went through it before.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use highwater_query::plan::AggregateFunction;
+use highwater_time::{Duration, Instant};
+
+use super::accumulate::{self, Accumulator};
+use super::agenda::Agenda;
+use super::groups::{GroupSpec, Prepared};
+use super::lanes::{LaneWindow, Notes, RowsOut};
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::column::ColumnBuilder;
+use crate::value::Value;
+
+pub(crate) struct Sliding {
+    spec: Arc<GroupSpec>,
+    size: i64,
+    table: HashTable<u32>,
+    groups: Vec<Option<Group>>,
+    free: Vec<u32>,
+    /// Groups whose content changes at an instant.
+    changes: Agenda<Vec<u32>>,
+}
+
+struct Group {
+    lane: u32,
+    hash: u64,
+    key: Box<[u8]>,
+    shown: Vec<Value>,
+    events: VecDeque<Event>,
+    /// How many events at the front are in the content; later ones have not been reached yet.
+    inside: usize,
+    rolling: Vec<Rolling>,
+    /// The last instant that was looked at.
+    seen: i64,
+}
+
+struct Event {
+    time: i64,
+    /// One per aggregate; NULL for COUNT(*).
+    arguments: Box<[Value]>,
+}
+
+/// What can be kept up to date exactly while events come and go.
+#[derive(Clone, Copy, Default)]
+struct Rolling {
+    values: i64,
+    ints: i128,
+    floats: i64,
+}
+
+impl Rolling {
+    fn change(&mut self, value: &Value, sign: i64) {
+        match value {
+            Value::Null => return,
+            Value::Int(i) => self.ints += i128::from(*i) * i128::from(sign),
+            Value::Float(_) => self.floats += sign,
+            _ => {}
+        }
+        self.values += sign;
+    }
+}
+
+impl Sliding {
+    pub fn new(spec: Arc<GroupSpec>, size: Duration) -> Sliding {
+        Sliding {
+            spec,
+            size: size.ticks(),
+            table: HashTable::new(),
+            groups: Vec::new(),
+            free: Vec::new(),
+            changes: Agenda::default(),
+        }
+    }
+
+    fn slot(&mut self, lane: u32, input: &Prepared, row: usize) -> u32 {
+        let (hash, key) = (input.hash(row), input.key(row));
+        let found = self.table.find(hash, |&slot| {
+            self.groups[slot as usize].as_ref().is_some_and(|g| g.lane == lane && &*g.key == key)
+        });
+        if let Some(&slot) = found {
+            return slot;
+        }
+        self.insert(Group {
+            lane,
+            hash,
+            key: key.into(),
+            shown: input.keys.iter().map(|column| column.get(row).to_value()).collect(),
+            events: VecDeque::new(),
+            inside: 0,
+            rolling: vec![Rolling::default(); self.spec.aggregates.len()],
+            seen: i64::MIN,
+        })
+    }
+
+    fn insert(&mut self, group: Group) -> u32 {
+        let hash = group.hash;
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.groups[slot as usize] = Some(group);
+                slot
+            }
+            None => {
+                self.groups.push(Some(group));
+                (self.groups.len() - 1) as u32
+            }
+        };
+        let groups = &self.groups;
+        self.table.insert_unique(hash, slot, |&slot| {
+            groups[slot as usize].as_ref().map_or(0, |group| group.hash)
+        });
+        slot
+    }
+
+    fn forget(&mut self, slot: u32) {
+        if let Some(group) = self.groups[slot as usize].take() {
+            if let Ok(entry) = self.table.find_entry(group.hash, |&other| other == slot) {
+                entry.remove();
+            }
+            self.free.push(slot);
+        }
+    }
+
+    fn change(&mut self, slot: u32, time: i64, out: &mut RowsOut, notes: &mut Notes<'_>) {
+        let Some(group) = &mut self.groups[slot as usize] else { return };
+        if group.seen == time {
+            return;
+        }
+        group.seen = time;
+        group.move_to(time, self.size);
+        if group.inside > 0 {
+            let spec = &self.spec;
+            match group.results(spec, time, notes) {
+                Ok(results) => out.row(time, group.shown.iter().cloned().chain(results)),
+                Err((index, reason)) => notes.errors.add(
+                    Instant::from_ticks(time),
+                    spec.aggregates[index].span,
+                    || reason.to_string(),
+                ),
+            }
+        } else if group.events.is_empty() {
+            self.forget(slot);
+        }
+    }
+}
+
+impl Group {
+    fn move_to(&mut self, time: i64, size: i64) {
+        while let Some(event) = self.events.get(self.inside).filter(|event| event.time <= time) {
+            for (rolling, value) in self.rolling.iter_mut().zip(&event.arguments) {
+                rolling.change(value, 1);
+            }
+            self.inside += 1;
+        }
+        while self.events.front().is_some_and(|event| event.time <= time - size) {
+            if let Some(event) = self.events.pop_front() {
+                for (rolling, value) in self.rolling.iter_mut().zip(&event.arguments) {
+                    rolling.change(value, -1);
+                }
+                self.inside -= 1;
+            }
+        }
+    }
+
+    fn results(
+        &self,
+        spec: &GroupSpec,
+        time: i64,
+        notes: &mut Notes<'_>,
+    ) -> Result<Vec<Value>, (usize, &'static str)> {
+        let aggregates = spec.aggregates.iter().enumerate();
+        aggregates
+            .map(|(index, aggregate)| {
+                let rolling = &self.rolling[index];
+                match (aggregate.function, &aggregate.argument) {
+                    (AggregateFunction::Count, None) => return Ok(Value::Int(self.inside as i64)),
+                    (AggregateFunction::Count, Some(_)) => return Ok(Value::Int(rolling.values)),
+                    (AggregateFunction::Sum, _) if rolling.values > 0 && rolling.floats == 0 => {
+                        let sum = i64::try_from(rolling.ints);
+                        return sum.map(Value::Int).map_err(|_| (index, "SUM overflows bigint"));
+                    }
+                    _ => {}
+                }
+                let mut accumulator = Accumulator::new(aggregate);
+                let mut column = ColumnBuilder::with_capacity(self.inside);
+                for event in self.events.iter().take(self.inside) {
+                    column.push(event.arguments[index].view());
+                }
+                accumulator.grow(1);
+                let outcome =
+                    accumulator.update(&vec![0; self.inside], 0, Some(&column.finish()));
+                accumulate::note(outcome, aggregate, Instant::from_ticks(time), notes.errors);
+                accumulator.result(0).map_err(|reason| (index, reason))
+            })
+            .collect()
+    }
+}
+
+impl LaneWindow for Sliding {
+    fn spec(&self) -> &GroupSpec {
+        &self.spec
+    }
+
+    fn rows(&mut self, input: &Prepared, lane: u32, rows: Range<usize>, notes: &mut Notes<'_>) {
+        for row in rows {
+            let time = input.chunk.times[row];
+            let slot = self.slot(lane, input, row);
+            let argument = |column: &Option<_>| {
+                column.as_ref().map_or(Value::Null, |c: &crate::Column| c.get(row).to_value())
+            };
+            let arguments = input.arguments.iter().map(argument).collect();
+            if let Some(group) = &mut self.groups[slot as usize] {
+                group.events.push_back(Event { time, arguments });
+            }
+            let leaves = time.saturating_add(self.size);
+            for change in [time, leaves] {
+                let changed = self.changes.at(lane, change, Vec::new);
+                if changed.last() != Some(&slot) {
+                    changed.push(slot);
+                }
+            }
+            notes.entered(input, row, Instant::from_ticks(time), Instant::from_ticks(leaves));
+        }
+    }
+
+    fn advance(
+        &mut self,
+        lane: Option<u32>,
+        watermark: Instant,
+        out: &mut RowsOut,
+        notes: &mut Notes<'_>,
+    ) {
+        while let Some((lane, time, changed)) = self.changes.pop(lane, watermark) {
+            out.lane = lane;
+            for slot in changed {
+                self.change(slot, time, out, notes);
+            }
+        }
+    }
+
+    fn snapshot(&self, out: &mut Writer) {
+        out.len(self.groups.len());
+        for group in &self.groups {
+            out.u8(group.is_some().into());
+            let Some(group) = group else { continue };
+            out.u32(group.lane);
+            out.u64(group.hash);
+            out.blob(&group.key);
+            group.shown.iter().for_each(|value| out.value(value.view()));
+            out.i64(group.seen);
+            out.len(group.inside);
+            out.len(group.events.len());
+            for event in &group.events {
+                out.i64(event.time);
+                event.arguments.iter().for_each(|value| out.value(value.view()));
+            }
+        }
+        out.len(self.free.len());
+        self.free.iter().for_each(|&slot| out.u32(slot));
+        self.changes.snapshot(out, |slots, out| {
+            out.len(slots.len());
+            slots.iter().for_each(|&slot| out.u32(slot));
+        });
+    }
+
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        let mut fresh = Sliding::new(self.spec.clone(), Duration::from_ticks(self.size));
+        let groups = from.len()?;
+        for slot in 0..groups {
+            let group = if from.u8()? == 0 { None } else { Some(self.restore_group(from)?) };
+            match group {
+                Some(group) => {
+                    fresh.insert(group);
+                }
+                None => fresh.groups.push(None),
+            }
+            debug_assert_eq!(fresh.groups.len(), slot + 1);
+        }
+        let known = |slot: u32| {
+            if (slot as usize) < groups { Ok(slot) } else { Err(RestoreError("an unknown group")) }
+        };
+        for _ in 0..from.len()? {
+            fresh.free.push(known(from.u32()?)?);
+        }
+        fresh.changes = Agenda::restore(from, |from| {
+            (0..from.len()?).map(|_| known(from.u32()?)).collect()
+        })?;
+        *self = fresh;
+        Ok(())
+    }
+}
+
+impl Sliding {
+    fn restore_group(&self, from: &mut Reader<'_>) -> Result<Group, RestoreError> {
+        let (keys, aggregates) = (self.spec.keys.len(), self.spec.aggregates.len());
+        let (lane, hash, key) = (from.u32()?, from.u64()?, from.blob()?.into());
+        let shown: Result<Vec<Value>, _> = (0..keys).map(|_| from.value()).collect();
+        let (shown, seen, inside) = (shown?, from.i64()?, from.u64()? as usize);
+        let mut rolling = vec![Rolling::default(); aggregates];
+        let mut events = VecDeque::new();
+        for index in 0..from.len()? {
+            let time = from.i64()?;
+            let arguments: Result<Box<[Value]>, _> = (0..aggregates).map(|_| from.value()).collect();
+            let arguments = arguments?;
+            if index < inside {
+                for (rolling, value) in rolling.iter_mut().zip(&arguments) {
+                    rolling.change(value, 1);
+                }
+            }
+            events.push_back(Event { time, arguments });
+        }
+        if inside > events.len() {
+            return Err(RestoreError("more events inside a window than there are"));
+        }
+        Ok(Group { lane, hash, key, shown, events, inside, rolling, seen })
+    }
+}

@@ -1,0 +1,63 @@
+//! Operators that look at one row at a time and remember nothing.
+
+use highwater_query::plan::{Expr, Item as Column, Pred};
+
+use super::{Context, Item, Operator};
+use crate::chunk::Chunk;
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::eval::{self, Faults};
+
+pub(crate) struct Filter {
+    pub keep: Pred,
+}
+
+impl Filter {
+    fn apply(&self, chunk: Chunk, context: &mut Context<'_>) -> Chunk {
+        let mut faults = Faults::new(chunk.rows());
+        let mask = eval::test(&self.keep, &chunk, &mut faults);
+        if !faults.is_empty() {
+            context.errors.sift(chunk.clone(), &faults);
+        }
+        chunk.filter(&mask)
+    }
+}
+
+pub(crate) struct Project {
+    exprs: Vec<Expr>,
+}
+
+impl Project {
+    pub fn new(items: &[Column]) -> Project {
+        Project { exprs: items.iter().map(|item| item.expr.clone()).collect() }
+    }
+
+    fn apply(&self, chunk: Chunk, context: &mut Context<'_>) -> Chunk {
+        let mut faults = Faults::new(chunk.rows());
+        let columns =
+            self.exprs.iter().map(|expr| eval::evaluate(expr, &chunk, &mut faults)).collect();
+        context.errors.sift(chunk.with_columns(columns), &faults)
+    }
+}
+
+macro_rules! stateless {
+    ($operator:ident) => {
+        impl Operator for $operator {
+            fn push(&mut self, _port: usize, item: Item, context: &mut Context<'_>) {
+                let item = match item {
+                    Item::Rows(chunk) => Item::Rows(self.apply(chunk, context)),
+                    other => other,
+                };
+                context.out.push(item);
+            }
+
+            fn snapshot(&self, _out: &mut Writer) {}
+
+            fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), RestoreError> {
+                Ok(())
+            }
+        }
+    };
+}
+
+stateless!(Filter);
+stateless!(Project);

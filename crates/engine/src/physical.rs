@@ -1,0 +1,306 @@
+//! Where each step of a plan runs: on every partition by itself, or once for all.
+//!
+//! A partition runs what looks at one row at a time, fills its own panes, and keeps to itself what the query keeps apart
+//! (PARTITION BY PartitionId, substreams). Everything that combines partitions runs in one shared pipeline, whose
+//! entrances merge rows by time or join panes. The cut depends on the plan alone, never on how many threads there are, so
+//! neither do the results.
+
+use std::sync::Arc;
+
+use highwater_query::plan::{Node, NodeId, Plan, Window, WindowNode};
+
+use crate::ops::{
+    Filter, GroupSpec, Merge, Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project, Sessions,
+    Sliding, Windowed,
+};
+use crate::pipeline::{Pipeline, Stage, Target};
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PhysicalError {
+    #[error("UNION of substreams (TIMESTAMP BY .. OVER) is not supported yet")]
+    UnionOfSubstreams,
+    #[error(
+        "a query with substreams (TIMESTAMP BY .. OVER) over several partitions needs PARTITION BY PartitionId"
+    )]
+    SubstreamsCombined,
+}
+
+/// A plan laid out for execution.
+#[derive(Debug)]
+pub struct Physical {
+    plan: Arc<Plan>,
+    places: Vec<Place>,
+    /// Per input, what its partitions hand to the shared pipeline, in order.
+    exits: Vec<Vec<Exit>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// On each partition of this input.
+    Partition(usize),
+    Shared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    /// The rows of a node.
+    Rows(NodeId),
+    /// The panes of a window node that is joined in the shared pipeline.
+    Panes(NodeId),
+}
+
+/// The shared pipeline and where partitions enter it.
+pub struct Shared {
+    pub pipeline: Pipeline,
+    /// `entries[input][exit][partition]`
+    entries: Vec<Vec<Vec<Target>>>,
+}
+
+impl Shared {
+    pub fn entry(&self, input: usize, exit: usize, partition: usize) -> Target {
+        self.entries[input][exit][partition]
+    }
+}
+
+impl Physical {
+    pub fn new(plan: Arc<Plan>) -> Result<Physical, PhysicalError> {
+        let mut places: Vec<Place> = Vec::with_capacity(plan.nodes.len());
+        for node in &plan.nodes {
+            places.push(place(&plan, &places, node)?);
+        }
+        let exits = (0..plan.inputs.len()).map(|input| exits(&plan, &places, input)).collect();
+        Ok(Physical { plan, places, exits })
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether `input` may have that many partitions: substreams of several are never combined.
+    pub fn check_partitions(&self, input: usize, partitions: usize) -> Result<(), PhysicalError> {
+        let combines = |node: &Node| {
+            matches!(node, Node::Window(window) if !window.by_partition
+                && self.places[window.from.0] == Place::Partition(input))
+        };
+        let substreams = !self.plan.inputs[input].substream.is_empty();
+        if substreams && partitions > 1 && self.plan.nodes.iter().any(combines) {
+            return Err(PhysicalError::SubstreamsCombined);
+        }
+        Ok(())
+    }
+
+    /// Whether the node runs on each partition by itself.
+    pub fn is_partitioned(&self, node: NodeId) -> bool {
+        matches!(self.places[node.0], Place::Partition(_))
+    }
+
+    /// What one partition of `input` runs. Rows enter at [`Physical::local_entry`]; exit `i` leads to
+    /// `Shared::entry(input, i, partition)`.
+    pub fn local(&self, input: usize) -> Pipeline {
+        let mut graph = Graph::new(self.plan.nodes.len());
+        for (index, node) in self.plan.nodes.iter().enumerate() {
+            let id = NodeId(index);
+            let here = self.places[index] == Place::Partition(input);
+            let fills = self.exits[input].contains(&Exit::Panes(id));
+            match node {
+                Node::Source { .. } if here => {
+                    let source = graph.add(Box::new(Merge::new(1)), []);
+                    graph.stage_of[index] = Some(source);
+                }
+                Node::Window(window) if fills => {
+                    let stage = graph.add(pane_fill(window), [window.from]);
+                    graph.exit(stage, self.exit_number(input, Exit::Panes(id)));
+                }
+                _ if here => {
+                    graph.stage_of[index] = Some(self.add_node(&mut graph, node, 1));
+                }
+                _ => {}
+            }
+        }
+        for (number, exit) in self.exits[input].iter().enumerate() {
+            if let Exit::Rows(node) = exit
+                && let Some(stage) = graph.stage_of[node.0]
+            {
+                graph.exit(stage, number);
+            }
+        }
+        Pipeline::new(graph.stages)
+    }
+
+    pub const LOCAL_ENTRY: Target = Target::Stage { stage: 0, port: 0 };
+
+    /// The shared pipeline for that many partitions of each input. Exit `i` is `plan.outputs[i]`.
+    pub fn shared(&self, partitions: &[usize]) -> Shared {
+        let mut graph = Graph::new(self.plan.nodes.len());
+        let mut entries = Vec::new();
+        for (input, exits) in self.exits.iter().enumerate() {
+            let ports = partitions[input];
+            let mut input_entries = Vec::new();
+            for exit in exits {
+                let (operator, node): (Box<dyn Operator>, NodeId) = match *exit {
+                    Exit::Rows(node) => (Box::new(Merge::new(ports)), node),
+                    Exit::Panes(node) => (self.pane_join(node, ports), node),
+                };
+                let stage = graph.add(operator, []);
+                graph.stage_of[node.0] = Some(stage);
+                input_entries
+                    .push((0..ports).map(|port| Target::Stage { stage, port }).collect());
+            }
+            entries.push(input_entries);
+        }
+        for (index, node) in self.plan.nodes.iter().enumerate() {
+            if self.places[index] == Place::Shared && graph.stage_of[index].is_none() {
+                graph.stage_of[index] = Some(self.add_node(&mut graph, node, 1));
+            }
+        }
+        for (number, output) in self.plan.outputs.iter().enumerate() {
+            if let Some(stage) = graph.stage_of[output.from.0] {
+                graph.exit(stage, number);
+            }
+        }
+        Shared { pipeline: Pipeline::new(graph.stages), entries }
+    }
+
+    fn exit_number(&self, input: usize, exit: Exit) -> usize {
+        self.exits[input].iter().position(|other| *other == exit).unwrap_or_default()
+    }
+
+    fn pane_join(&self, node: NodeId, partitions: usize) -> Box<dyn Operator> {
+        match &self.plan.nodes[node.0] {
+            Node::Window(window) => match PaneGrid::of(&window.window) {
+                Some(grid) => Box::new(PaneJoin::new(spec(window), grid, partitions)),
+                None => unreachable!("only windows on a grid have panes"),
+            },
+            _ => unreachable!("only windows have panes"),
+        }
+    }
+
+    fn add_node(&self, graph: &mut Graph, node: &Node, _ports: usize) -> usize {
+        match node {
+            Node::Source { .. } => unreachable!("sources run on partitions"),
+            Node::Filter { from, keep } => {
+                graph.add(Box::new(Filter { keep: keep.clone() }), [*from])
+            }
+            Node::Project { from, items } => graph.add(Box::new(Project::new(items)), [*from]),
+            Node::Window(window) => graph.add(window_operator(window), [window.from]),
+            Node::Union { from, .. } => {
+                let merge = Merge::mapped(from.iter().map(|(_, columns)| Some(columns.clone())));
+                graph.add(Box::new(merge), from.iter().map(|(node, _)| *node))
+            }
+        }
+    }
+}
+
+fn place(plan: &Plan, places: &[Place], node: &Node) -> Result<Place, PhysicalError> {
+    let substreams = |place: Place| match place {
+        Place::Partition(input) => !plan.inputs[input].substream.is_empty(),
+        Place::Shared => false,
+    };
+    Ok(match node {
+        Node::Source { input } => Place::Partition(*input),
+        Node::Filter { from, .. } | Node::Project { from, .. } => places[from.0],
+        Node::Window(window) => match places[window.from.0] {
+            place if substreams(place) || window.by_partition => place,
+            _ => Place::Shared,
+        },
+        Node::Union { from, .. } => {
+            if from.iter().any(|(node, _)| substreams(places[node.0])) {
+                return Err(PhysicalError::UnionOfSubstreams);
+            }
+            Place::Shared
+        }
+    })
+}
+
+/// What the partitions of `input` hand over: rows that a shared node or an output reads, panes that are joined.
+fn exits(plan: &Plan, places: &[Place], input: usize) -> Vec<Exit> {
+    let here = |node: NodeId| places[node.0] == Place::Partition(input);
+    let mut exits = Vec::new();
+    let mut add = |exit| {
+        if !exits.contains(&exit) {
+            exits.push(exit);
+        }
+    };
+    for (index, node) in plan.nodes.iter().enumerate() {
+        if places[index] != Place::Shared {
+            continue;
+        }
+        match node {
+            Node::Window(window) if here(window.from) => {
+                add(match PaneGrid::of(&window.window) {
+                    Some(_) => Exit::Panes(NodeId(index)),
+                    None => Exit::Rows(window.from),
+                });
+            }
+            Node::Filter { from, .. } | Node::Project { from, .. } if here(*from) => {
+                add(Exit::Rows(*from));
+            }
+            Node::Union { from, .. } => {
+                from.iter().filter(|(node, _)| here(*node)).for_each(|(node, _)| add(Exit::Rows(*node)));
+            }
+            _ => {}
+        }
+    }
+    plan.outputs.iter().filter(|output| here(output.from)).for_each(|o| add(Exit::Rows(o.from)));
+    exits
+}
+
+fn spec(window: &WindowNode) -> Arc<GroupSpec> {
+    Arc::new(GroupSpec {
+        keys: window.keys.iter().map(|key| key.expr.clone()).collect(),
+        aggregates: window.aggregates.clone(),
+    })
+}
+
+fn pane_fill(window: &WindowNode) -> Box<dyn Operator> {
+    match PaneGrid::of(&window.window) {
+        Some(grid) => Box::new(PaneFill::new(spec(window), grid)),
+        None => unreachable!("only windows on a grid have panes"),
+    }
+}
+
+fn window_operator(node: &WindowNode) -> Box<dyn Operator> {
+    let spec = spec(node);
+    if let Some(grid) = PaneGrid::of(&node.window) {
+        return Box::new(Windowed::new(PaneWindow::new(spec, grid)));
+    }
+    match &node.window {
+        Window::Session { timeout, max, over } => {
+            Box::new(Windowed::new(Sessions::new(spec, *timeout, *max, over.clone())))
+        }
+        Window::Sliding { size } => Box::new(Windowed::new(Sliding::new(spec, *size))),
+        _ => unreachable!("the other windows lie on a grid"),
+    }
+}
+
+/// A pipeline being wired.
+struct Graph {
+    stages: Vec<Stage>,
+    stage_of: Vec<Option<usize>>,
+}
+
+impl Graph {
+    fn new(nodes: usize) -> Graph {
+        Graph { stages: Vec::new(), stage_of: vec![None; nodes] }
+    }
+
+    /// Adds an operator that reads the given nodes, one port each.
+    fn add(
+        &mut self,
+        operator: Box<dyn Operator>,
+        from: impl IntoIterator<Item = NodeId>,
+    ) -> usize {
+        let stage = self.stages.len();
+        for (port, node) in from.into_iter().enumerate() {
+            if let Some(source) = self.stage_of[node.0] {
+                self.stages[source].targets.push(Target::Stage { stage, port });
+            }
+        }
+        self.stages.push(Stage { operator, targets: Vec::new() });
+        stage
+    }
+
+    fn exit(&mut self, stage: usize, exit: usize) {
+        self.stages[stage].targets.push(Target::Exit(exit));
+    }
+}

@@ -1,0 +1,139 @@
+//! A value that carries its own type: what a dynamic column holds, and what every kernel falls back to.
+
+use std::sync::Arc;
+
+use highwater_time::Instant;
+
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    #[default]
+    Null,
+    Bit(bool),
+    Int(i64),
+    Float(f64),
+    Text(Arc<str>),
+    Time(Instant),
+    Record(Arc<Record>),
+    Array(Arc<[Value]>),
+}
+
+/// Named values in the order they were given. Names are unique; of repeated JSON keys the last one wins.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    fields: Vec<(Arc<str>, Value)>,
+}
+
+/// A borrowed look at one value, so that reading a typed column allocates nothing.
+#[derive(Clone, Copy, Debug)]
+pub enum ValueRef<'a> {
+    Null,
+    Bit(bool),
+    Int(i64),
+    Float(f64),
+    Text(&'a str),
+    Time(Instant),
+    Record(&'a Arc<Record>),
+    Array(&'a Arc<[Value]>),
+}
+
+impl Record {
+    pub fn with_capacity(fields: usize) -> Record {
+        Record { fields: Vec::with_capacity(fields) }
+    }
+
+    /// Sets a field; an earlier field of the same name keeps its place and takes the new value.
+    pub fn set(&mut self, name: Arc<str>, value: Value) {
+        match self.fields.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = value,
+            None => self.fields.push((name, value)),
+        }
+    }
+
+    /// The field of that exact name, else the only one that matches but for case, else nothing.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        if let Some((_, value)) = self.fields.iter().find(|(known, _)| &**known == name) {
+            return Some(value);
+        }
+        let mut alike = self.fields.iter().filter(|(known, _)| same_but_for_case(known, name));
+        match (alike.next(), alike.next()) {
+            (Some((_, value)), None) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Value)> {
+        self.fields.iter().map(|(name, value)| (name, value))
+    }
+
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+}
+
+/// Field names compare without regard to case when no exact match exists.
+pub fn same_but_for_case(a: &str, b: &str) -> bool {
+    if a.is_ascii() && b.is_ascii() {
+        return a.eq_ignore_ascii_case(b);
+    }
+    a.chars().flat_map(char::to_lowercase).eq(b.chars().flat_map(char::to_lowercase))
+}
+
+impl Value {
+    pub fn text(text: &str) -> Value {
+        Value::Text(text.into())
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    pub fn view(&self) -> ValueRef<'_> {
+        match self {
+            Value::Null => ValueRef::Null,
+            Value::Bit(b) => ValueRef::Bit(*b),
+            Value::Int(i) => ValueRef::Int(*i),
+            Value::Float(f) => ValueRef::Float(*f),
+            Value::Text(t) => ValueRef::Text(t),
+            Value::Time(t) => ValueRef::Time(*t),
+            Value::Record(r) => ValueRef::Record(r),
+            Value::Array(a) => ValueRef::Array(a),
+        }
+    }
+}
+
+impl ValueRef<'_> {
+    pub fn is_null(self) -> bool {
+        matches!(self, ValueRef::Null)
+    }
+
+    pub fn to_value(self) -> Value {
+        match self {
+            ValueRef::Null => Value::Null,
+            ValueRef::Bit(b) => Value::Bit(b),
+            ValueRef::Int(i) => Value::Int(i),
+            ValueRef::Float(f) => Value::Float(f),
+            ValueRef::Text(t) => Value::text(t),
+            ValueRef::Time(t) => Value::Time(t),
+            ValueRef::Record(r) => Value::Record(r.clone()),
+            ValueRef::Array(a) => Value::Array(a.clone()),
+        }
+    }
+
+    /// The type's name in SAQL.
+    pub fn type_name(self) -> &'static str {
+        match self {
+            ValueRef::Null => "NULL",
+            ValueRef::Bit(_) => "bit",
+            ValueRef::Int(_) => "bigint",
+            ValueRef::Float(_) => "float",
+            ValueRef::Text(_) => "nvarchar(max)",
+            ValueRef::Time(_) => "datetime",
+            ValueRef::Record(_) => "record",
+            ValueRef::Array(_) => "array",
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Data files: read from the start, or written so that a reader sees all of a file or nothing of it.
+//!
+//! [`create_atomic`] writes under a temporary name in the same folder and takes the real name at
+//! [`AtomicFile::commit`], after the bytes are on the disk. A crash before that leaves the old file as it was.
+
+#![allow(clippy::disallowed_methods, reason = "this file is the door to data files")]
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::clock::unix_nanos_of;
+use crate::random::Random;
+
+/// An open file and what was known of it when it was opened.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    len: u64,
+    modified: i128,
+    is_file: bool,
+}
+
+/// Opens a file for reading. A folder is refused here, because its reads would fail with a stranger message.
+pub fn open(path: impl AsRef<Path>) -> io::Result<Reader> {
+    let file = File::open(path)?;
+    let facts = file.metadata()?;
+    if facts.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder, not a file"));
+    }
+    let modified = facts.modified().map(unix_nanos_of).unwrap_or(0);
+    Ok(Reader { file, len: facts.len(), modified, is_file: facts.is_file() })
+}
+
+impl Reader {
+    /// Size in bytes when it was opened; means something only if [`Reader::is_file`].
+    #[allow(clippy::len_without_is_empty, reason = "a size, not a collection")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// When it was last written, in nanoseconds since 1970; 0 where the system does not say.
+    pub fn modified(&self) -> i128 {
+        self.modified
+    }
+
+    /// False for pipes and devices, which have no size.
+    pub fn is_file(&self) -> bool {
+        self.is_file
+    }
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+}
+
+/// A file that exists only once it is committed; dropped before that, it leaves no trace.
+#[derive(Debug)]
+pub struct AtomicFile {
+    /// `None` once the file has been committed.
+    file: Option<File>,
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+/// Starts a file that replaces `path` when committed. A symbolic link is followed, so the link stays a link. Anything
+/// but a regular file is refused: renaming over a device would destroy it.
+pub fn create_atomic(path: impl AsRef<Path>) -> io::Result<AtomicFile> {
+    let path = target(path.as_ref())?;
+    let temporary = temporary_name(&path)?;
+    let file = create_new(&temporary)?;
+    Ok(AtomicFile { file: Some(file), temporary, path })
+}
+
+impl AtomicFile {
+    /// Puts the bytes on the disk, then the file under its name, then the name on the disk.
+    pub fn commit(mut self) -> io::Result<()> {
+        let file = self.file.take();
+        let done = file.map_or(Ok(()), |file| file.sync_all()).and_then(|()| self.publish());
+        if done.is_err() {
+            self.remove();
+        }
+        done
+    }
+
+    fn publish(&self) -> io::Result<()> {
+        fs::rename(&self.temporary, &self.path)?;
+        sync_folder(folder_of(&self.path))
+    }
+
+    fn remove(&self) {
+        // Nothing better can be done about a file that cannot be removed either.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.file {
+            Some(file) => file.write(bytes),
+            None => Err(io::Error::other("the file has been committed")),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), File::flush)
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            self.remove();
+        }
+    }
+}
+
+pub fn create_folder(path: impl AsRef<Path>) -> io::Result<()> {
+    std::fs::create_dir_all(path)
+}
+
+pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read_to_string(path)
+}
+
+/// Everything in a folder, sorted by name, so that no result depends on the order the disk lists it in.
+pub fn list(folder: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn target(path: &Path) -> io::Result<PathBuf> {
+    match fs::metadata(path) {
+        Ok(facts) if facts.is_file() => fs::canonicalize(path),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path.to_path_buf()),
+        Err(error) => Err(error),
+    }
+}
+
+fn temporary_name(path: &Path) -> io::Result<PathBuf> {
+    let missing = || io::Error::new(io::ErrorKind::InvalidInput, "the path does not name a file");
+    let mut name = OsString::from(".");
+    name.push(path.file_name().ok_or_else(missing)?);
+    name.push(format!(".{:016x}.tmp", Random::from_os().next_u64()));
+    Ok(path.with_file_name(name))
+}
+
+fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Elsewhere a folder cannot be opened, and the rename is as durable as the system makes it.
+#[cfg(not(unix))]
+fn sync_folder(_folder: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let name = |path: PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+        list(folder).unwrap().into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn a_committed_file_appears_whole_and_leaves_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let mut file = create_atomic(&path).unwrap();
+        file.write_all(b"one\n").unwrap();
+        assert!(!path.exists());
+        file.commit().unwrap();
+        assert_eq!(read_to_string(&path).unwrap(), "one\n");
+        assert_eq!(names(folder.path()), ["out.jsonl"]);
+    }
+
+    #[test]
+    fn a_file_dropped_before_commit_leaves_the_old_one_untouched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        fs::write(&path, "old").unwrap();
+        create_atomic(&path).unwrap().write_all(b"new").unwrap();
+        assert_eq!(read_to_string(&path).unwrap(), "old");
+        assert_eq!(names(folder.path()), ["out.jsonl"]);
+    }
+
+    #[test]
+    fn a_folder_or_device_is_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(create_atomic(folder.path()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        #[cfg(unix)]
+        assert!(create_atomic("/dev/null").is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_symbolic_link_stays_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        fs::write(&real, "old").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let mut file = create_atomic(&link).unwrap();
+        file.write_all(b"new").unwrap();
+        file.commit().unwrap();
+        assert_eq!(read_to_string(&real).unwrap(), "new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn a_reader_knows_its_size_and_age() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.jsonl");
+        fs::write(&path, "12345").unwrap();
+        let mut reader = open(&path).unwrap();
+        assert_eq!(reader.len(), 5);
+        assert!(reader.is_file() && reader.modified() > 0);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "12345");
+    }
+
+    #[test]
+    fn a_missing_file_and_a_folder_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = open(folder.path().join("nothing")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        assert_eq!(open(folder.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+    }
+
+    #[test]
+    fn a_folder_is_listed_in_name_order() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b", "a", "c"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(names(folder.path()), ["a", "b", "c"]);
+    }
+}

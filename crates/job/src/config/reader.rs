@@ -1,0 +1,428 @@
+//! Reads typed values out of spanned TOML and remembers every mistake on the way.
+//!
+//! Each method answers `None` both for a key that is not there and for one whose value is wrong; the
+//! second has been noted, and a file with notes never becomes a job. So callers fall back on the
+//! default without asking why.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use highwater_query::nearest;
+use highwater_time::Duration;
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::error::{ConfigError, Mistake};
+
+const DURATION_FORMS: &str =
+    "a duration is \"150ms\", \"5s\", \"3m\", \"1h30m\", \"2d\" or the like";
+
+/// A table of the file and how the user reached it.
+pub(super) struct Section<'a> {
+    table: &'a DeTable<'a>,
+    keys: Vec<&'a str>,
+    header: Range<usize>,
+}
+
+/// A key with its value.
+pub(super) struct Entry<'a> {
+    key: &'a Spanned<DeString<'a>>,
+    value: &'a Spanned<DeValue<'a>>,
+    path: String,
+}
+
+impl<'a> Section<'a> {
+    pub fn top(table: &'a DeTable<'a>) -> Section<'a> {
+        Section {
+            table,
+            keys: Vec::new(),
+            header: 0..0,
+        }
+    }
+
+    /// The last part of its name: `Entry` of `[inputs.Entry]`.
+    pub fn leaf(&self) -> &'a str {
+        self.keys.last().copied().unwrap_or_default()
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    pub fn entry(&self, key: &str) -> Option<Entry<'a>> {
+        let (key, value) = self.table.iter().find(|(k, _)| k.get_ref() == key)?;
+        Some(Entry {
+            key,
+            value,
+            path: self.path(key.get_ref()),
+        })
+    }
+
+    fn path(&self, key: &str) -> String {
+        self.keys
+            .iter()
+            .copied()
+            .chain([key])
+            .collect::<Vec<_>>()
+            .join(".")
+    }
+
+    /// ` in [time]`, or nothing at the top of the file.
+    fn place(&self) -> String {
+        match self.keys.is_empty() {
+            true => String::new(),
+            false => format!(" in [{}]", self.keys.join(".")),
+        }
+    }
+
+    fn child(&self, entry: &Entry<'a>, table: &'a DeTable<'a>) -> Section<'a> {
+        let mut keys = self.keys.clone();
+        keys.push(entry.key.get_ref());
+        Section {
+            table,
+            keys,
+            header: entry.key_span(),
+        }
+    }
+}
+
+impl<'a> Entry<'a> {
+    pub fn value(&self) -> &'a DeValue<'a> {
+        self.value.get_ref()
+    }
+
+    pub fn key_span(&self) -> Range<usize> {
+        self.key.span()
+    }
+}
+
+/// The source with the mistakes found in it so far.
+pub(super) struct Reader<'a> {
+    source: &'a str,
+    file: &'a str,
+    mistakes: Vec<Mistake>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(source: &'a str, file: &'a str) -> Reader<'a> {
+        Reader {
+            source,
+            file,
+            mistakes: Vec::new(),
+        }
+    }
+
+    pub fn is_clean(&self) -> bool {
+        self.mistakes.is_empty()
+    }
+
+    pub fn into_error(mut self) -> ConfigError {
+        assert!(
+            !self.mistakes.is_empty(),
+            "a file without mistakes is a job"
+        );
+        self.mistakes.sort_by_key(|m| (m.line, m.column));
+        ConfigError {
+            file: self.file.to_owned(),
+            mistakes: self.mistakes,
+        }
+    }
+
+    /// Keys outside `known`, each with its nearest known neighbour.
+    pub fn known_keys(&mut self, section: &Section, known: &[&str]) {
+        let unknown = section
+            .table
+            .keys()
+            .filter(|key| !known.contains(&key.get_ref().as_ref()));
+        for key in unknown {
+            let name = key.get_ref();
+            let message = format!("unknown key \"{name}\"{}", section.place());
+            let label = did_you_mean(name, known).unwrap_or_else(|| "not a key here".to_owned());
+            let mistake = self.mistake(key.span(), &message, &section.path(name), &label);
+            mistake
+                .notes
+                .push(format!("known keys: {}", known.join(", ")));
+        }
+    }
+
+    /// A text that is not empty.
+    pub fn text(&mut self, section: &Section, key: &str, example: &str) -> Option<String> {
+        let entry = section.entry(key)?;
+        let example = format!("{key} = \"{example}\"");
+        match entry.value() {
+            DeValue::String(text) if text.trim().is_empty() => {
+                self.empty(&entry, entry.value.span(), &example);
+                None
+            }
+            DeValue::String(text) => Some(text.clone().into_owned()),
+            _ => {
+                self.wrong_type(&entry, "a string", &example);
+                None
+            }
+        }
+    }
+
+    pub fn path(&mut self, section: &Section, key: &str, example: &str) -> Option<PathBuf> {
+        self.text(section, key, example).map(PathBuf::from)
+    }
+
+    /// One path or a list of them.
+    pub fn paths(&mut self, section: &Section, key: &str, example: &str) -> Option<Vec<PathBuf>> {
+        let entry = section.entry(key)?;
+        let DeValue::Array(list) = entry.value() else {
+            let one = self.expect_path(&entry, entry.value, example)?;
+            return Some(vec![one]);
+        };
+        if list.is_empty() {
+            self.empty(
+                &entry,
+                entry.value.span(),
+                &format!("{key} = \"{example}\""),
+            );
+            return None;
+        }
+        let paths: Vec<_> = list
+            .iter()
+            .map(|item| self.expect_path(&entry, item, example))
+            .collect();
+        paths.into_iter().collect()
+    }
+
+    fn expect_path(
+        &mut self,
+        entry: &Entry,
+        value: &Spanned<DeValue>,
+        example: &str,
+    ) -> Option<PathBuf> {
+        let key = entry.key.get_ref();
+        match value.get_ref() {
+            DeValue::String(text) if !text.trim().is_empty() => Some(PathBuf::from(&**text)),
+            DeValue::String(_) => {
+                self.empty(entry, value.span(), &format!("{key} = \"{example}\""));
+                None
+            }
+            other => {
+                let example =
+                    format!("{key} = \"{example}\" or {key} = [\"a.jsonl\", \"b.jsonl\"]");
+                let found = (value.span(), other.type_str());
+                self.wrong_type_at(entry, found, "a path or a list of paths", &example);
+                None
+            }
+        }
+    }
+
+    pub fn boolean(&mut self, section: &Section, key: &str) -> Option<bool> {
+        let entry = section.entry(key)?;
+        if let DeValue::Boolean(value) = entry.value() {
+            return Some(*value);
+        }
+        self.wrong_type(&entry, "true or false", &format!("{key} = true"));
+        None
+    }
+
+    pub fn duration(&mut self, section: &Section, key: &str) -> Option<Duration> {
+        let entry = section.entry(key)?;
+        self.duration_of(&entry, DURATION_FORMS)
+    }
+
+    /// `Some(None)` is "off".
+    pub fn duration_or_off(&mut self, section: &Section, key: &str) -> Option<Option<Duration>> {
+        let entry = section.entry(key)?;
+        if matches!(entry.value(), DeValue::String(text) if text == "off") {
+            return Some(None);
+        }
+        let forms = format!("{DURATION_FORMS}; \"off\" is allowed here");
+        self.duration_of(&entry, &forms).map(Some)
+    }
+
+    fn duration_of(&mut self, entry: &Entry, forms: &str) -> Option<Duration> {
+        let DeValue::String(text) = entry.value() else {
+            self.wrong_type(
+                entry,
+                "a duration",
+                &format!("{} = \"5s\"", entry.key.get_ref()),
+            );
+            return None;
+        };
+        let parsed = Duration::parse(text).ok().filter(|d| *d >= Duration::ZERO);
+        if parsed.is_none() {
+            let message = format!("\"{text}\" is not a duration");
+            let span = entry.value.span();
+            let mistake = self.mistake(span, &message, &entry.path, "expected a duration");
+            mistake.notes.push(forms.to_owned());
+        }
+        parsed
+    }
+
+    /// One of a few words; `later` are words that will be known one day.
+    pub fn choice<T: Copy>(
+        &mut self,
+        section: &Section,
+        key: &str,
+        choices: &[(&str, T)],
+        later: &[&str],
+    ) -> Option<T> {
+        let entry = section.entry(key)?;
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let DeValue::String(text) = entry.value() else {
+            self.wrong_type(
+                &entry,
+                &one_of(&words),
+                &format!("{key} = \"{}\"", words[0]),
+            );
+            return None;
+        };
+        if let Some((_, value)) = choices.iter().find(|(word, _)| word == text) {
+            return Some(*value);
+        }
+        let span = entry.value.span();
+        let supported = format!("this version has: {}", quoted(&words));
+        if later.contains(&text.as_ref()) {
+            let message = format!("{key} = \"{text}\"{} is not supported yet", section.place());
+            self.mistake(span, &message, &entry.path, &supported);
+            return None;
+        }
+        let message = format!("unknown value \"{text}\" for \"{key}\"{}", section.place());
+        let all: Vec<&str> = words.iter().chain(later).copied().collect();
+        let label =
+            did_you_mean(text, &all).unwrap_or_else(|| format!("expected {}", one_of(&words)));
+        let mistake = self.mistake(span, &message, &entry.path, &label);
+        mistake
+            .notes
+            .push(format!("known values: {}", quoted(&words)));
+        if !later.is_empty() {
+            mistake
+                .notes
+                .push(format!("not supported yet: {}", quoted(later)));
+        }
+        None
+    }
+
+    /// A table that may be missing.
+    pub fn section<'t>(&mut self, parent: &Section<'t>, key: &str) -> Option<Section<'t>> {
+        let entry = parent.entry(key)?;
+        if let DeValue::Table(table) = entry.value() {
+            return Some(parent.child(&entry, table));
+        }
+        self.wrong_type(&entry, "a table", &format!("[{key}]"));
+        None
+    }
+
+    /// The tables below `key`, one per name, in the order of the file.
+    pub fn named<'t>(&mut self, top: &Section<'t>, key: &str, example: &str) -> Vec<Section<'t>> {
+        let header = format!("[{key}.{example}]");
+        let Some(entry) = top.entry(key) else {
+            return Vec::new();
+        };
+        let DeValue::Table(table) = entry.value() else {
+            self.wrong_type(&entry, "a table per name", &header);
+            return Vec::new();
+        };
+        let group = top.child(&entry, table);
+        let mut sections = Vec::new();
+        for name in table.keys().map(|k| k.get_ref().as_ref()) {
+            let Some(entry) = group.entry(name) else {
+                continue;
+            };
+            match entry.value() {
+                DeValue::Table(table) => sections.push(group.child(&entry, table)),
+                _ => self.wrong_type(&entry, "a table", &header),
+            }
+        }
+        sections.sort_by_key(|s| s.header.start);
+        sections
+    }
+
+    /// A key that has to be there and is not.
+    pub fn missing(&mut self, section: &Section, key: &str, example: &str) {
+        let message = format!("missing key \"{key}\"{}", section.place());
+        let label = format!("add {example}");
+        self.mistake(section.header.clone(), &message, &section.path(key), &label);
+    }
+
+    /// A key that is known but would be ignored here.
+    pub fn useless(&mut self, section: &Section, key: &str, why: &str) {
+        if let Some(entry) = section.entry(key) {
+            let message = format!("\"{key}\" has no effect{}", section.place());
+            self.mistake(entry.key_span(), &message, &entry.path, why);
+        }
+    }
+
+    pub fn wrong_type(&mut self, entry: &Entry, expected: &str, example: &str) {
+        let found = (entry.value.span(), entry.value().type_str());
+        self.wrong_type_at(entry, found, expected, example);
+    }
+
+    fn wrong_type_at(
+        &mut self,
+        entry: &Entry,
+        (span, found): (Range<usize>, &str),
+        expected: &str,
+        example: &str,
+    ) {
+        let key = entry.key.get_ref();
+        let message = format!("\"{key}\" must be {expected}, not {}", with_article(found));
+        let label = format!("expected {expected}");
+        let mistake = self.mistake(span, &message, &entry.path, &label);
+        mistake.notes.push(format!("for example: {example}"));
+    }
+
+    fn empty(&mut self, entry: &Entry, span: Range<usize>, example: &str) {
+        let message = format!("\"{}\" is empty", entry.key.get_ref());
+        let mistake = self.mistake(span, &message, &entry.path, "nothing here");
+        mistake.notes.push(format!("for example: {example}"));
+    }
+
+    /// What the TOML parser itself could not read.
+    pub fn syntax(&mut self, error: &toml::de::Error) {
+        let span = error.span().unwrap_or(0..0);
+        self.mistake(
+            span,
+            &format!("not valid TOML: {}", error.message()),
+            "",
+            "",
+        );
+    }
+
+    pub fn mistake(
+        &mut self,
+        span: Range<usize>,
+        message: &str,
+        key: &str,
+        label: &str,
+    ) -> &mut Mistake {
+        let mut mistake = Mistake::new(self.source, span, message.to_owned(), key.to_owned());
+        mistake.label = label.to_owned();
+        self.mistakes.push(mistake);
+        self.mistakes.last_mut().expect("one was pushed just now")
+    }
+}
+
+fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
+    nearest(word, known.iter().copied()).map(|near| format!("did you mean \"{near}\"?"))
+}
+
+fn quoted(words: &[&str]) -> String {
+    words
+        .iter()
+        .map(|word| format!("\"{word}\""))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn one_of(words: &[&str]) -> String {
+    words
+        .iter()
+        .map(|word| format!("\"{word}\""))
+        .collect::<Vec<_>>()
+        .join(" or ")
+}
+
+fn with_article(noun: &str) -> String {
+    let article = if noun.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        "an"
+    } else {
+        "a"
+    };
+    format!("{article} {noun}")
+}

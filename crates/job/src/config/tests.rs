@@ -1,0 +1,456 @@
+use std::path::{Path, PathBuf};
+
+use highwater_time::{Action, Duration};
+
+use super::*;
+
+fn parse(text: &str) -> JobFile {
+    JobFile::parse(text, "job.toml").unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The rendered mistakes of a wrong file.
+fn wrong(text: &str) -> String {
+    JobFile::parse(text, "job.toml")
+        .expect_err("the file is wrong")
+        .to_string()
+}
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    let actual = wrong(text);
+    assert_eq!(actual.trim(), expected.trim(), "\n{actual}\n");
+}
+
+fn seconds(n: i64) -> Duration {
+    Duration::from_ticks(n * highwater_time::TICKS_PER_SECOND)
+}
+
+#[test]
+fn the_job_file_of_the_design_is_read_whole() {
+    let job = parse(
+        r#"
+name = "toll-counts"
+query = "query.saql"
+
+[time]
+late_arrival = "10s"
+out_of_order = "2s"
+early_arrival = "1m"
+late_events = "drop"
+out_of_order_events = "drop"
+early_events = "adjust"
+
+[inputs.Entry]
+type = "file"
+path = "input/Entry.jsonl"
+arrival = "ArrivalTime"
+partition = "p"
+
+[inputs.Registration]
+path = ["a.jsonl", "b.jsonl"]
+reference = true
+
+[outputs.Alerts]
+path = "out/alerts.jsonl"
+
+[outputs.Log]
+type = "stdout"
+
+[errors]
+on_error = "stop"
+
+[expect]
+order = "strict"
+error = ""
+"#,
+    );
+    assert_eq!(job.name, "toll-counts");
+    assert_eq!(job.query, QuerySource::File(PathBuf::from("query.saql")));
+    let time = Policy {
+        late_arrival: seconds(10),
+        out_of_order: seconds(2),
+        early_arrival: Some(seconds(60)),
+        late_events: Action::Drop,
+        out_of_order_events: Action::Drop,
+        early_events: Action::Adjust,
+    };
+    assert_eq!(job.time, time);
+    let entry = Input {
+        name: "Entry".to_owned(),
+        paths: vec![PathBuf::from("input/Entry.jsonl")],
+        arrival: Some("ArrivalTime".to_owned()),
+        partition: Some("p".to_owned()),
+        reference: false,
+    };
+    assert_eq!(job.inputs[0], entry);
+    assert_eq!(
+        job.inputs[1].paths,
+        [PathBuf::from("a.jsonl"), PathBuf::from("b.jsonl")]
+    );
+    assert!(job.inputs[1].reference);
+    assert_eq!(
+        job.outputs[0].sink,
+        Sink::File(PathBuf::from("out/alerts.jsonl"))
+    );
+    assert_eq!(job.outputs[1].sink, Sink::Stdout);
+    assert_eq!(job.on_error, OnError::Stop);
+    assert_eq!(
+        job.expect,
+        Some(Expect {
+            order: Order::Strict,
+            error: Some(String::new())
+        })
+    );
+}
+
+// proves T3, T4, T5
+#[test]
+fn what_the_file_leaves_out_has_the_documented_default() {
+    let job = parse("query = \"q.saql\"\n[inputs.I]\npath = \"i.jsonl\"\n[time]\n");
+    assert_eq!(job.time, Policy::default());
+    assert_eq!(job.time.late_arrival, seconds(5));
+    assert_eq!(job.time.out_of_order, seconds(0));
+    assert_eq!(job.time.early_arrival, Some(seconds(300)));
+    assert_eq!(job.time.early_events, Action::Drop);
+    assert_eq!(job.on_error, OnError::Drop);
+    assert_eq!(job.expect, None);
+    assert!(!job.inputs[0].reference);
+}
+
+// proves T5
+#[test]
+fn early_arrival_can_be_off() {
+    let job = parse("sql = \"SELECT 1\"\n[time]\nearly_arrival = \"off\"\n");
+    assert_eq!(job.time.early_arrival, None);
+    assert_eq!(job.query, QuerySource::Inline("SELECT 1".to_owned()));
+}
+
+#[test]
+fn inputs_keep_the_order_of_the_file() {
+    let job = parse("query='q'\n[inputs.Z]\npath='z'\n[inputs.A]\npath='a'\n[inputs.M]\npath='m'");
+    let names: Vec<_> = job.inputs.iter().map(|i| i.name.as_str()).collect();
+    assert_eq!(names, ["Z", "A", "M"]);
+}
+
+#[test]
+fn a_nameless_job_is_named_after_its_folder() {
+    let name = |file| JobFile::parse("query = 'q'", file).expect("valid").name;
+    assert_eq!(name("cases/06-tumbling/job.toml"), "06-tumbling");
+    assert_eq!(name("job.toml"), "job");
+}
+
+#[test]
+fn paths_are_taken_from_the_folder_of_the_job_file() {
+    let text = "query='q.saql'\n[inputs.I]\npath=['a','/abs/b']\n[outputs.O]\npath='o'";
+    let job = parse(text).resolve(Path::new("/jobs/one"));
+    assert_eq!(
+        job.query,
+        QuerySource::File(PathBuf::from("/jobs/one/q.saql"))
+    );
+    assert_eq!(
+        job.inputs[0].paths,
+        [PathBuf::from("/jobs/one/a"), PathBuf::from("/abs/b")]
+    );
+    assert_eq!(
+        job.outputs[0].sink,
+        Sink::File(PathBuf::from("/jobs/one/o"))
+    );
+}
+
+#[test]
+fn a_folder_stands_for_its_json_files_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["b.jsonl", "a.ndjson", "c.json", "readme.txt"] {
+        std::fs::write(folder.path().join(name), "").expect("a file");
+    }
+    let job = parse("query='q'\n[inputs.I]\npath='.'").resolve(folder.path());
+    let files = job.inputs[0].files().expect("three files");
+    let names: Vec<_> = files
+        .iter()
+        .filter_map(|f| f.file_name()?.to_str())
+        .collect();
+    assert_eq!(names, ["a.ndjson", "b.jsonl", "c.json"]);
+}
+
+#[test]
+fn a_folder_without_json_files_is_an_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let job = parse("query='q'\n[inputs.I]\npath='.'").resolve(folder.path());
+    let error = job.inputs[0]
+        .files()
+        .expect_err("nothing to read")
+        .to_string();
+    assert!(
+        error.contains("holds no .jsonl, .json or .ndjson file"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_unknown_key_names_its_nearest_neighbour() {
+    check(
+        "query = \"q.saql\"\n\n[time]\n# how late\nlate_arival = \"5s\"\n",
+        r#"
+error: unknown key "late_arival" in [time]
+ --> job.toml:5:1
+  |
+5 | late_arival = "5s"
+  | ^^^^^^^^^^^ did you mean "late_arrival"?
+  = known keys: late_arrival, out_of_order, early_arrival, late_events, out_of_order_events, early_events
+"#,
+    );
+}
+
+#[test]
+fn every_mistake_is_reported_in_the_order_of_the_file() {
+    check(
+        r#"
+nmae = "x"
+query = 5
+
+[time]
+late_arrival = "5 apples"
+early_arrival = 300
+late_events = "dorp"
+
+[input.Entry]
+path = "x"
+
+[outputs.Alerts]
+type = "hub"
+hub = "alerts"
+
+[errors]
+on_error = "dead_letter"
+"#,
+        r#"
+error: unknown key "nmae"
+ --> job.toml:2:1
+  |
+2 | nmae = "x"
+  | ^^^^ did you mean "name"?
+  = known keys: name, query, sql, time, inputs, outputs, errors, expect
+
+error: "query" must be a string, not an integer
+ --> job.toml:3:9
+  |
+3 | query = 5
+  |         ^ expected a string
+  = for example: query = "query.saql"
+
+error: "5 apples" is not a duration
+ --> job.toml:6:16
+  |
+6 | late_arrival = "5 apples"
+  |                ^^^^^^^^^^ expected a duration
+  = a duration is "150ms", "5s", "3m", "1h30m", "2d" or the like
+
+error: "early_arrival" must be a duration, not an integer
+ --> job.toml:7:17
+  |
+7 | early_arrival = 300
+  |                 ^^^ expected a duration
+  = for example: early_arrival = "5s"
+
+error: unknown value "dorp" for "late_events" in [time]
+ --> job.toml:8:15
+  |
+8 | late_events = "dorp"
+  |               ^^^^^^ did you mean "drop"?
+  = known values: "adjust", "drop"
+
+error: unknown key "input"
+  --> job.toml:10:2
+   |
+10 | [input.Entry]
+   |  ^^^^^ did you mean "inputs"?
+   = known keys: name, query, sql, time, inputs, outputs, errors, expect
+
+error: type = "hub" in [outputs.Alerts] is not supported yet
+  --> job.toml:14:8
+   |
+14 | type = "hub"
+   |        ^^^^^ this version has: "file", "stdout"
+
+error: on_error = "dead_letter" in [errors] is not supported yet
+  --> job.toml:18:12
+   |
+18 | on_error = "dead_letter"
+   |            ^^^^^^^^^^^^^ this version has: "drop", "stop"
+"#,
+    );
+}
+
+#[test]
+fn off_is_offered_only_where_it_is_allowed() {
+    let wrong = wrong("query='q'\n[time]\nlate_arrival = \"off\"\nearly_arrival = \"on\"\n");
+    assert_eq!(
+        wrong.matches("\"off\" is allowed here").count(),
+        1,
+        "{wrong}"
+    );
+    assert!(wrong.contains("\"off\" is not a duration"), "{wrong}");
+}
+
+#[test]
+fn a_missing_key_points_at_its_table() {
+    check(
+        "[inputs.Entry]\narrival = \"At\"\n[outputs.Alerts]\n",
+        r#"
+error: missing key "query"
+ --> job.toml:1:1
+  |
+1 | [inputs.Entry]
+  | ^ add query = "query.saql", or sql = "SELECT ..."
+
+error: missing key "path" in [inputs.Entry]
+ --> job.toml:1:9
+  |
+1 | [inputs.Entry]
+  |         ^^^^^ add path = "input/Entry.jsonl"
+
+error: missing key "path" in [outputs.Alerts]
+ --> job.toml:3:10
+  |
+3 | [outputs.Alerts]
+  |          ^^^^^^ add path = "out/Alerts.jsonl", or type = "stdout"
+"#,
+    );
+}
+
+#[test]
+fn a_query_given_twice_is_refused() {
+    check(
+        "query = \"q.saql\"\nsql = \"SELECT 1\"",
+        r#"
+error: the query is given twice
+ --> job.toml:2:1
+  |
+2 | sql = "SELECT 1"
+  | ^^^ keep one of "query" (a file) and "sql" (the text itself)
+"#,
+    );
+}
+
+#[test]
+fn a_setting_that_would_be_ignored_is_refused() {
+    check(
+        "query='q'\n[inputs.R]\npath='r'\nreference = true\narrival = 'At'\n",
+        r#"
+error: "arrival" has no effect in [inputs.R]
+ --> job.toml:5:1
+  |
+5 | arrival = 'At'
+  | ^^^^^^^ reference data has neither arrival times nor partitions
+"#,
+    );
+}
+
+#[test]
+fn a_bad_item_of_a_list_of_paths_is_underlined_itself() {
+    check(
+        "query='q'\n[inputs.I]\npath = [\"a\", 7, \"\"]\n",
+        r#"
+error: "path" must be a path or a list of paths, not an integer
+ --> job.toml:3:14
+  |
+3 | path = ["a", 7, ""]
+  |              ^ expected a path or a list of paths
+  = for example: path = "input/Entry.jsonl" or path = ["a.jsonl", "b.jsonl"]
+
+error: "path" is empty
+ --> job.toml:3:17
+  |
+3 | path = ["a", 7, ""]
+  |                 ^^ nothing here
+  = for example: path = "input/Entry.jsonl"
+"#,
+    );
+}
+
+#[test]
+fn a_table_of_the_wrong_shape_says_how_it_is_written() {
+    check(
+        "query='q'\ntime = 5\ninputs = []\n[outputs]\nAlerts = \"x\"\n",
+        r#"
+error: "time" must be a table, not an integer
+ --> job.toml:2:8
+  |
+2 | time = 5
+  |        ^ expected a table
+  = for example: [time]
+
+error: "inputs" must be a table per name, not an array
+ --> job.toml:3:10
+  |
+3 | inputs = []
+  |          ^^ expected a table per name
+  = for example: [inputs.Entry]
+
+error: "Alerts" must be a table, not a string
+ --> job.toml:5:10
+  |
+5 | Alerts = "x"
+  |          ^^^ expected a table
+  = for example: [outputs.Alerts]
+"#,
+    );
+}
+
+#[test]
+fn an_unknown_type_lists_what_is_there_and_what_will_be() {
+    check(
+        "query='q'\n[inputs.I]\ntype = \"kafak\"\n",
+        r#"
+error: unknown value "kafak" for "type" in [inputs.I]
+ --> job.toml:3:8
+  |
+3 | type = "kafak"
+  |        ^^^^^^^ did you mean "kafka"?
+  = known values: "file"
+  = not supported yet: "hub", "kafka"
+"#,
+    );
+}
+
+#[test]
+fn a_file_that_is_not_toml_says_where() {
+    let error = JobFile::parse("name = \"x\nquery = 'q'\n", "job.toml").expect_err("not TOML");
+    assert_eq!(
+        (error.mistakes[0].line, error.mistakes[0].key.as_str()),
+        (1, "")
+    );
+    assert!(
+        error.to_string().starts_with("error: not valid TOML: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn columns_count_characters_and_carets_line_up() {
+    let error = JobFile::parse("query='q'\n\t\"größe\" = 1\n", "job.toml").expect_err("unknown");
+    assert_eq!((error.mistakes[0].line, error.mistakes[0].column), (2, 2));
+    assert!(
+        error
+            .to_string()
+            .contains("2 | \t\"größe\" = 1\n  | \t^^^^^^^ "),
+        "{error}"
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "[\\[\\]a-z\"'=., \n\t\r\u{e9}0-9#]{0,80}") {
+        let _ = JobFile::parse(&text, "job.toml").map_err(|e| e.to_string());
+    }
+
+    #[test]
+    fn no_change_of_one_character_makes_the_parser_panic(at in 0usize..200, c: char) {
+        let text = "name='x'\nquery='q'\n[time]\nlate_arrival='5s'\n[inputs.A]\npath=['a','b']\n";
+        let mut chars: Vec<char> = text.chars().collect();
+        let at = at % chars.len();
+        chars[at] = c;
+        let text: String = chars.into_iter().collect();
+        let _ = JobFile::parse(&text, "job.toml").map_err(|e| e.to_string());
+    }
+}

@@ -1,0 +1,106 @@
+//! Finds golden cases on disk.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+/// A folder with a job and what it must give.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CaseDir {
+    pub dir: PathBuf,
+    /// What to call it: the path below the folder that was searched, or the folder's own name.
+    pub name: String,
+}
+
+impl CaseDir {
+    pub fn job_file(&self) -> PathBuf {
+        self.dir.join("job.toml")
+    }
+
+    /// The expected rows of each output, by the output's name: the text of `expected/<name>.jsonl`.
+    pub fn expected(&self) -> io::Result<BTreeMap<String, String>> {
+        let folder = self.dir.join("expected");
+        let mut outputs = BTreeMap::new();
+        if !folder.is_dir() {
+            return Ok(outputs);
+        }
+        for entry in std::fs::read_dir(&folder)? {
+            let path = entry?.path();
+            let name = path.file_stem().and_then(|stem| stem.to_str());
+            if let (Some(name), true) = (name, path.extension().is_some_and(|e| e == "jsonl")) {
+                outputs.insert(name.to_owned(), std::fs::read_to_string(&path)?);
+            }
+        }
+        Ok(outputs)
+    }
+}
+
+/// Every case at or below these folders, sorted by path, each once. A job without anything expected
+/// of it is not a case. Folders that do not exist or cannot be read hold no cases, and neither do
+/// hidden ones; links to folders are not followed, so that the search ends.
+pub fn discover(dirs: &[PathBuf]) -> Vec<CaseDir> {
+    let mut cases = Vec::new();
+    for dir in dirs {
+        // The job file itself stands for its folder.
+        let is_job = dir.is_file() && dir.file_name().is_some_and(|name| name == "job.toml");
+        let root = if is_job {
+            dir.parent().unwrap_or(dir)
+        } else {
+            dir
+        };
+        search(root, root, &mut cases);
+    }
+    cases.sort();
+    cases.dedup_by(|a, b| a.dir == b.dir);
+    cases
+}
+
+fn search(root: &Path, folder: &Path, cases: &mut Vec<CaseDir>) {
+    if is_case(folder) {
+        cases.push(CaseDir {
+            dir: folder.to_owned(),
+            name: name_of(root, folder),
+        });
+    }
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            search(root, &entry.path(), cases);
+        }
+    }
+}
+
+fn is_case(folder: &Path) -> bool {
+    let Ok(job) = std::fs::read_to_string(folder.join("job.toml")) else {
+        return false;
+    };
+    // A job file with mistakes in it may be a case all the same, and then has to fail.
+    let expects = || {
+        DeTable::parse_recoverable(&job)
+            .0
+            .get_ref()
+            .contains_key("expect")
+    };
+    folder.join("expected").is_dir() || expects()
+}
+
+fn name_of(root: &Path, folder: &Path) -> String {
+    let below = folder.strip_prefix(root).unwrap_or(folder);
+    let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+    if !parts.is_empty() {
+        return parts.join("/");
+    }
+    let own = folder
+        .canonicalize()
+        .ok()
+        .and_then(|path| path.file_name().map(ToOwned::to_owned));
+    own.map_or_else(
+        || folder.display().to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}

@@ -1,0 +1,22 @@
+//! A job: a query with its inputs, its time policy and its outputs, driven as one loop.
+
+pub mod cases;
+pub mod config;
+pub mod golden;
+mod load;
+mod order;
+mod outputs;
+pub mod picture;
+mod reader;
+mod report;
+mod run;
+mod timeline;
+pub mod tollbooth;
+pub mod why;
+
+pub use load::{Job, LoadError, job_file_of, render};
+pub use outputs::{Collected, Outputs};
+pub use reader::{EventFate, LostEvent, Witness, origin_file, origin_line};
+pub use report::{InputReport, OutputReport, Report, Trouble, TroubleKind, Troubles, short_time};
+pub use run::{Options, Outcome, ReadFile, RunError, run};
+pub use timeline::picture;

@@ -1,0 +1,97 @@
+//! From a job file on disk to a job that can run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use highwater_engine::{Physical, PhysicalError};
+use highwater_env::disk;
+use highwater_query::plan::Plan;
+use highwater_query::{Catalog, CatalogInput, Diagnostic, compile};
+
+use crate::config::{ConfigError, FilesError, JobFile, QuerySource};
+
+/// A job file and its query, compiled and laid out.
+#[derive(Debug)]
+pub struct Job {
+    /// Paths are resolved.
+    pub file: JobFile,
+    /// What errors in the query call it.
+    pub query_name: String,
+    pub query: String,
+    pub plan: Arc<Plan>,
+    pub physical: Physical,
+    pub warnings: Vec<Diagnostic>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("cannot read {}: {source}", file.display())]
+    Read { file: PathBuf, source: std::io::Error },
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{rendered}")]
+    Query { rendered: String, name: String, text: String, diagnostics: Vec<Diagnostic> },
+    #[error("error: {0}")]
+    Physical(#[from] PhysicalError),
+    #[error(
+        "error: input \"{input}\" has a partition column and {files} files; \
+         name one file, or leave the column out and let each file be a partition"
+    )]
+    PartitionedFiles { input: String, files: usize },
+    #[error("error: {0}")]
+    Files(#[from] FilesError),
+}
+
+/// The job file that `path` names: the file itself, or `job.toml` in that folder.
+pub fn job_file_of(path: &Path) -> PathBuf {
+    if path.is_dir() { path.join("job.toml") } else { path.to_path_buf() }
+}
+
+impl JobFile {
+    /// Reads the job file at `path`, which may be the folder that holds it.
+    pub fn load(path: &Path) -> Result<JobFile, LoadError> {
+        let file = job_file_of(path);
+        let text = read(&file)?;
+        let job = JobFile::parse(&text, &file.display().to_string())?;
+        Ok(job.resolve(file.parent().unwrap_or(Path::new(""))))
+    }
+}
+
+impl Job {
+    pub fn load(path: &Path) -> Result<Job, LoadError> {
+        Job::new(JobFile::load(path)?)
+    }
+
+    pub fn new(file: JobFile) -> Result<Job, LoadError> {
+        let (query_name, query) = match &file.query {
+            QuerySource::File(path) => (path.display().to_string(), read(path)?),
+            QuerySource::Inline(text) => ("query".to_string(), text.clone()),
+        };
+        let catalog = Catalog {
+            inputs: file
+                .inputs
+                .iter()
+                .map(|i| CatalogInput { name: i.name.clone(), reference: i.reference })
+                .collect(),
+            ..Catalog::default()
+        };
+        let compiled = compile(&query, &catalog).map_err(|diagnostics| LoadError::Query {
+            rendered: render(&diagnostics, &query, &query_name),
+            name: query_name.clone(),
+            text: query.clone(),
+            diagnostics,
+        })?;
+        let plan = Arc::new(compiled.plan);
+        let physical = Physical::new(plan.clone())?;
+        Ok(Job { file, query_name, query, plan, physical, warnings: compiled.warnings })
+    }
+}
+
+pub fn render(diagnostics: &[Diagnostic], query: &str, name: &str) -> String {
+    let rendered: Vec<String> = diagnostics.iter().map(|d| d.render(query, name)).collect();
+    rendered.join("\n")
+}
+
+fn read(file: &Path) -> Result<String, LoadError> {
+    disk::read_to_string(file).map_err(|source| LoadError::Read { file: file.to_path_buf(), source })
+}

@@ -1,0 +1,56 @@
+//! The picture of a job's time: each event where it arrived and when it happened, and the watermark.
+
+use std::collections::BTreeMap;
+
+use highwater_time::Instant;
+
+use crate::load::Job;
+use crate::picture::{Picture, Point, WatermarkLine};
+use crate::reader::{EventFate, origin_file, origin_line};
+use crate::run::Outcome;
+
+/// Draws one input of the job; the first one that has events if `input` is `None`.
+pub fn picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<Picture> {
+    let witness = outcome.witness.as_ref()?;
+    let input_of = |event: &EventFate| outcome.files[origin_file(event.origin)].input;
+    let chosen = match input {
+        Some(name) => job.plan.inputs.iter().position(|i| i.name.eq_ignore_ascii_case(name))?,
+        None => witness.fates.first().map(input_of)?,
+    };
+    let mut events: Vec<&EventFate> =
+        witness.fates.iter().filter(|event| input_of(event) == chosen).collect();
+    let arrivals_known = events.iter().all(|event| event.fate.arrival.is_some());
+    let several = events.iter().any(|event| event.partition > 0);
+    let mut latest = Instant::BEFORE_ALL;
+    if arrivals_known {
+        events.sort_by_key(|event| (event.fate.arrival, event.origin));
+    }
+    let mut points = Vec::with_capacity(events.len());
+    let mut lines: BTreeMap<Option<String>, Vec<(Instant, Instant)>> = BTreeMap::new();
+    for event in events {
+        latest = latest.max(event.fate.arrival.unwrap_or(event.fate.event_time));
+        let lane = match (&event.key, several) {
+            (Some(key), _) => Some(key.clone()),
+            (None, true) => Some(format!("partition {}", event.partition)),
+            (None, false) => None,
+        };
+        let mut point = Point::new(&event.fate, latest);
+        point.label = Some(origin_line(event.origin).to_string());
+        point.lane = lane.clone();
+        points.push(point);
+        if event.fate.watermark > Instant::BEFORE_ALL {
+            lines.entry(lane).or_default().push((latest, event.fate.watermark));
+        }
+    }
+    Some(Picture {
+        title: job.file.name.clone(),
+        subtitle: None,
+        points,
+        watermarks: lines
+            .into_iter()
+            .map(|(lane, steps)| WatermarkLine { lane, steps })
+            .collect(),
+        policy: job.file.time,
+        arrivals_known,
+    })
+}

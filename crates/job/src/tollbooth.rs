@@ -1,0 +1,285 @@
+//! Made-up traffic for `highwater demo`: a few minutes at a few toll booths, with everything that
+//! goes wrong with time.
+//!
+//! Each booth's clock is off by a second or two, the network delays and reorders, a booth loses its
+//! line and reports minutes late, another's clock is wrong by more than the policy allows, one event
+//! is sent twice, and for a while nothing arrives at all. The mishaps are planted at fixed places as
+//! well as drawn at random, so that a short demo shows each of them too.
+//!
+//! The same count and seed give the same bytes. Nothing here looks at a clock.
+
+use std::io::Write;
+
+use highwater_time::{Duration, Instant, TICKS_PER_MILLI};
+
+/// The demo's job file, to be written next to [`QUERY`] and the events.
+pub const JOB: &str = r#"name = "toll-booth"
+query = "query.saql"
+
+[time]
+late_arrival = "1m"       # a booth may lose its line for a minute
+out_of_order = "10s"      # and the network may shuffle what it delivers
+early_arrival = "5m"      # a clock that runs further ahead is broken
+
+[inputs.Entry]
+path = "input/Entry.jsonl"
+arrival = "ArrivalTime"
+"#;
+
+/// The demo's query.
+pub const QUERY: &str = "\
+-- Cars and takings at each booth in each minute, by the time at which the cars drove in.
+SELECT
+    TollId,
+    System.Timestamp() AS WindowEnd,
+    COUNT(*) AS Cars,
+    SUM(Toll) AS Takings,
+    AVG(Toll) AS AverageToll
+FROM Entry TIMESTAMP BY EntryTime
+GROUP BY TollId, TumblingWindow(minute, 1)
+";
+
+/// Where [`JOB`] expects [`QUERY`], from the folder that holds the job file.
+pub const QUERY_PATH: &str = "query.saql";
+
+/// Where [`JOB`] expects what [`generate`] writes, from the folder that holds the job file.
+pub const EVENTS_PATH: &str = "input/Entry.jsonl";
+
+const BOOTHS: usize = 4;
+/// How long the booths are watched, in milliseconds; the gap is part of it.
+const WATCHED_MS: u64 = 8 * 60_000;
+const GAP_START_MS: u64 = 5 * 60_000;
+const GAP_END_MS: u64 = GAP_START_MS + 45_000;
+/// 2026-01-01T08:00:00Z. The booths open with the new year.
+const OPENING: Instant = match Instant::from_civil(2026, 1, 1) {
+    Some(midnight) => Instant::from_ticks(midnight.ticks() + 8 * 3_600 * 1_000 * TICKS_PER_MILLI),
+    None => panic!("the first of January exists"),
+};
+
+/// Appends so many events as JSON lines in the order of their arrival.
+pub fn generate(events: usize, seed: u64, out: &mut Vec<u8>) {
+    let mut random = SplitMix(seed);
+    let skews_ms: [i64; BOOTHS] = std::array::from_fn(|_| random.below(5_000) as i64 - 2_500);
+    // The last event of all is the copy of another.
+    let originals = events.saturating_sub(1).max(events.min(1));
+    let mut passages: Vec<Passage> = (0..originals)
+        .map(|i| Passage::new(i, originals, &skews_ms, &mut random))
+        .collect();
+    if originals < events {
+        let copied = &passages[originals / 2];
+        let sent_again = outside_gap(copied.arrived_ms + 3_000);
+        passages.push(Passage {
+            arrived_ms: sent_again,
+            ..copied.clone()
+        });
+    }
+    // A stable sort: events that arrive together keep the order in which they were made.
+    passages.sort_by_key(|passage| passage.arrived_ms);
+    passages.iter().for_each(|passage| passage.write(out));
+}
+
+/// A car drives through a booth, and word of it arrives.
+#[derive(Clone)]
+struct Passage {
+    booth: usize,
+    /// By the booth's own clock, since the opening.
+    entered_ms: i64,
+    arrived_ms: u64,
+    /// Everything else follows from this.
+    car: u64,
+}
+
+impl Passage {
+    fn new(i: usize, of: usize, skews_ms: &[i64; BOOTHS], random: &mut SplitMix) -> Passage {
+        let booth = random.below(BOOTHS as u64) as usize;
+        let drove_in_ms = drove_in_ms(i, of, random);
+        let mishap = Mishap::of(i, of, random);
+        let arrived_ms = outside_gap(drove_in_ms + mishap.delay_ms(random));
+        let clock_error_ms = skews_ms[booth] + mishap.clock_error_ms(random);
+        Passage {
+            booth,
+            entered_ms: drove_in_ms as i64 + clock_error_ms,
+            arrived_ms,
+            car: random.next(),
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let car = Car::new(self.car);
+        let (entered, arrived) = (at(self.entered_ms), at(self.arrived_ms as i64));
+        let tag = car
+            .tag
+            .map_or_else(|| "null".to_owned(), |tag| format!("\"{tag:09}\""));
+        let Model {
+            make,
+            model,
+            vehicle_type,
+            toll,
+        } = car.model;
+        let Car { plate, state, .. } = &car;
+        let toll = toll + self.booth as f64 * 0.5;
+        writeln!(
+            out,
+            r#"{{"TollId":{},"EntryTime":"{entered}","ArrivalTime":"{arrived}","LicensePlate":"{plate}","State":"{state}","Make":"{make}","Model":"{model}","VehicleType":{vehicle_type},"Toll":{toll:.1},"Tag":{tag}}}"#,
+            self.booth + 1,
+        )
+        .expect("memory takes every byte");
+    }
+}
+
+/// Cars come evenly, with some jitter, and none drives in during the gap.
+fn drove_in_ms(i: usize, of: usize, random: &mut SplitMix) -> u64 {
+    let busy_ms = WATCHED_MS - (GAP_END_MS - GAP_START_MS);
+    let slot_ms = busy_ms as f64 / of as f64;
+    let at_ms = (slot_ms * i as f64) as u64 + random.below(slot_ms as u64 + 1);
+    if at_ms < GAP_START_MS {
+        at_ms
+    } else {
+        at_ms + GAP_END_MS - GAP_START_MS
+    }
+}
+
+/// What the line was down for arrives when it is up again.
+fn outside_gap(arrival_ms: u64) -> u64 {
+    if (GAP_START_MS..GAP_END_MS).contains(&arrival_ms) {
+        GAP_END_MS + (arrival_ms - GAP_START_MS) / 50
+    } else {
+        arrival_ms
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mishap {
+    None,
+    /// Overtaken by later events, within the demo's tolerance.
+    Shuffled,
+    /// Overtaken by more than that.
+    Overtaken,
+    /// Reported when the booth's line came back.
+    Late,
+    /// By a clock that runs far ahead.
+    Early,
+}
+
+impl Mishap {
+    fn of(i: usize, of: usize, random: &mut SplitMix) -> Mishap {
+        let drawn = match random.below(1_000) {
+            0..4 => Mishap::Early,
+            // Not towards the end, so that the demo does not trickle out over minutes.
+            4..20 if i * 2 < of => Mishap::Late,
+            20..32 => Mishap::Overtaken,
+            32..110 => Mishap::Shuffled,
+            _ => Mishap::None,
+        };
+        // One of each for certain, at a quarter, a third and so on of the way.
+        match i {
+            _ if i == of / 4 => Mishap::Late,
+            _ if i == of / 3 => Mishap::Early,
+            _ if i == of * 2 / 5 => Mishap::Overtaken,
+            _ if i == of * 3 / 5 => Mishap::Shuffled,
+            // The copy is of an event with nothing else wrong with it.
+            _ if i == of / 2 => Mishap::None,
+            _ => drawn,
+        }
+    }
+
+    fn delay_ms(self, random: &mut SplitMix) -> u64 {
+        let (least, most) = match self {
+            Mishap::None | Mishap::Early => (40, 900),
+            Mishap::Shuffled => (2_000, 7_000),
+            Mishap::Overtaken => (17_000, 40_000),
+            Mishap::Late => (75_000, 240_000),
+        };
+        least + random.below(most - least)
+    }
+
+    fn clock_error_ms(self, random: &mut SplitMix) -> i64 {
+        if self == Mishap::Early {
+            6 * 60_000 + random.below(3 * 60_000) as i64
+        } else {
+            0
+        }
+    }
+}
+
+/// A moment in ISO form, to the millisecond that the booths measure.
+fn at(since_opening_ms: i64) -> String {
+    let mut text = (OPENING + Duration::from_millis(since_opening_ms)).to_string();
+    text.truncate("2026-01-01T08:00:00.000".len());
+    text + "Z"
+}
+
+struct Car {
+    plate: String,
+    state: &'static str,
+    model: Model,
+    tag: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Model {
+    make: &'static str,
+    model: &'static str,
+    /// 1 carries people, 2 goods.
+    vehicle_type: u8,
+    /// At the cheapest booth.
+    toll: f64,
+}
+
+const fn model(make: &'static str, model: &'static str, vehicle_type: u8, toll: f64) -> Model {
+    Model {
+        make,
+        model,
+        vehicle_type,
+        toll,
+    }
+}
+
+const MODELS: [Model; 9] = [
+    model("Toyota", "Corolla", 1, 4.0),
+    model("Toyota", "Camry", 1, 4.0),
+    model("Honda", "Civic", 1, 4.0),
+    model("Honda", "CRV", 1, 5.0),
+    model("Ford", "Focus", 1, 4.0),
+    model("Ford", "F150", 1, 5.5),
+    model("Volvo", "V70", 1, 5.0),
+    model("Volvo", "FH16", 2, 15.0),
+    model("Peterbilt", "389", 2, 18.5),
+];
+
+const STATES: [&str; 6] = ["NY", "NJ", "CT", "PA", "MA", "VT"];
+
+impl Car {
+    fn new(seed: u64) -> Car {
+        let mut random = SplitMix(seed);
+        let mut letter = || (b'A' + random.below(26) as u8) as char;
+        let letters: String = [letter(), letter(), letter()].into_iter().collect();
+        Car {
+            plate: format!("{letters} {:04}", random.below(10_000)),
+            state: STATES[random.below(STATES.len() as u64) as usize],
+            model: MODELS[random.below(MODELS.len() as u64) as usize],
+            tag: (random.below(4) > 0).then(|| random.below(1_000_000_000)),
+        }
+    }
+}
+
+/// Steele, Lea and Flood's generator: tiny, and good enough for traffic.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which is not 0.
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! The fate of every event: when it arrived, when it says it happened, what was decided and which windows took it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use highwater_connect::json::{Batch, Decoder, Field};
+use highwater_connect::LineReader;
+use highwater_engine::Chunk;
+use highwater_engine::eval::{self, Faults};
+use highwater_query::plan::{Node, Pred, Read};
+use highwater_query::{Catalog, compile};
+use highwater_time::Instant;
+use serde::Serialize;
+
+use crate::load::{Job, LoadError, render};
+use crate::outputs::Outputs;
+use crate::reader::{origin_file, origin_line};
+use crate::run::{Options, Outcome, ReadFile, RunError, run};
+
+/// One event's fate, ready to be shown.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub struct Fate {
+    pub input: String,
+    pub file: String,
+    pub line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub substream: Option<String>,
+    pub arrival: Option<String>,
+    pub event_time: Option<String>,
+    pub verdict: String,
+    /// The watermark that the event met; `None` before the first event.
+    pub watermark: Option<String>,
+    /// System.Timestamp(), if the event was kept.
+    pub timestamp: Option<String>,
+    /// The windows that it entered, as (start, end].
+    pub windows: Vec<WindowSpan>,
+    /// Why the event could not be read, if it could not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub struct WindowSpan {
+    pub start: String,
+    pub end: String,
+}
+
+/// Runs the job for the sake of its events' fates; results go nowhere.
+pub fn witness(job: &Job) -> Result<Outcome, RunError> {
+    run(job, Outputs::discarded(&job.plan), Options { witness: true, ..Options::default() })
+}
+
+/// The fates of all events, or of those for which `filter`, a condition over their fields, holds. In order of input, file
+/// and line.
+pub fn why(job: &Job, filter: Option<&str>) -> Result<Vec<Fate>, RunError> {
+    let outcome = witness(job)?;
+    let chosen = filter.map(|filter| matching(&outcome.files, filter)).transpose()?;
+    let mut fates = fates(job, &outcome);
+    fates.sort_by_key(|(origin, _)| *origin);
+    Ok(fates
+        .into_iter()
+        .filter(|(origin, _)| chosen.as_ref().is_none_or(|chosen| chosen.contains(origin)))
+        .map(|(_, fate)| fate)
+        .collect())
+}
+
+fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
+    let Some(witness) = &outcome.witness else { return Vec::new() };
+    let mut windows: HashMap<u64, BTreeSet<(Instant, Instant)>> = HashMap::new();
+    for entry in &witness.windows {
+        windows.entry(entry.origin).or_default().insert((entry.start, entry.end));
+    }
+    let mut partitions: HashMap<usize, usize> = HashMap::new();
+    for event in &witness.fates {
+        let most = partitions.entry(outcome.files[origin_file(event.origin)].input).or_default();
+        *most = (*most).max(event.partition);
+    }
+    let judged = witness.fates.iter().map(|event| {
+        let file = &outcome.files[origin_file(event.origin)];
+        let several = partitions.get(&file.input).is_some_and(|most| *most > 0);
+        let windows = windows.get(&event.origin).into_iter().flatten();
+        let fate = Fate {
+            partition: several.then_some(event.partition),
+            substream: event.key.clone(),
+            arrival: event.fate.arrival.map(text),
+            event_time: Some(text(event.fate.event_time)),
+            verdict: event.fate.verdict.name().into(),
+            watermark: Some(event.fate.met).filter(|met| *met > Instant::BEFORE_ALL).map(text),
+            timestamp: event.fate.timestamp.map(text),
+            windows: windows
+                .map(|(start, end)| WindowSpan { start: text(*start), end: text(*end) })
+                .collect(),
+            ..unread(job, file, event.origin)
+        };
+        (event.origin, fate)
+    });
+    let lost = witness.lost.iter().map(|lost| {
+        let fate = Fate {
+            verdict: format!("lost: {}", lost.kind.name()),
+            reason: Some(lost.reason.clone()),
+            ..unread(job, &outcome.files[origin_file(lost.origin)], lost.origin)
+        };
+        (lost.origin, fate)
+    });
+    judged.chain(lost).collect()
+}
+
+fn unread(job: &Job, file: &ReadFile, origin: u64) -> Fate {
+    Fate {
+        input: job.plan.inputs[file.input].name.clone(),
+        file: file.path.display().to_string(),
+        line: origin_line(origin),
+        partition: None,
+        substream: None,
+        arrival: None,
+        event_time: None,
+        verdict: String::new(),
+        watermark: None,
+        timestamp: None,
+        windows: Vec::new(),
+        reason: None,
+    }
+}
+
+fn text(time: Instant) -> String {
+    crate::report::short_time(time)
+}
+
+/// The origins of the events for which the condition holds.
+fn matching(files: &[ReadFile], filter: &str) -> Result<HashSet<u64>, RunError> {
+    let (reads, keep) = compile_filter(filter)?;
+    let fields: Vec<Field> = reads
+        .iter()
+        .map(|read| match read {
+            Read::Path(path) => Field::Path(path.clone()),
+            Read::TimePath(path) => Field::Time(path.clone()),
+            _ => Field::Whole,
+        })
+        .collect();
+    let mut chosen = HashSet::new();
+    for (number, file) in files.iter().enumerate() {
+        let mut lines = LineReader::open(&file.path)?;
+        let mut batch = Batch::tracking_lines(fields.len());
+        let mut decoder = Decoder::new(fields.clone());
+        while let Some(block) = lines.next_block()? {
+            decoder.decode(block.bytes, block.first_line, &mut batch);
+            let decoded = batch.finish();
+            let chunk = Chunk::new(vec![0; decoded.rows].into(), decoded.columns);
+            let mask = eval::test(&keep, &chunk, &mut Faults::new(chunk.rows()));
+            let origin = |row: usize| crate::reader::origin(number, decoded.lines[row]);
+            chosen.extend(mask.set_indices().map(origin));
+        }
+    }
+    Ok(chosen)
+}
+
+/// A condition alone, bound as the WHERE of a query over any event.
+fn compile_filter(filter: &str) -> Result<(Vec<Read>, Pred), RunError> {
+    const BEFORE: &str = "SELECT 1 AS one FROM event WHERE ";
+    let query = format!("{BEFORE}{filter}");
+    let compiled = compile(&query, &Catalog::open()).map_err(|diagnostics| LoadError::Query {
+        rendered: render(&diagnostics, &query, "--where"),
+        name: "--where".into(),
+        text: query.clone(),
+        diagnostics,
+    })?;
+    let keep = compiled.plan.nodes.iter().find_map(|node| match node {
+        Node::Filter { keep, .. } => Some(keep.clone()),
+        _ => None,
+    });
+    match (keep, compiled.plan.inputs.into_iter().next()) {
+        (Some(keep), Some(input)) => Ok((input.reads, keep)),
+        _ => unreachable!("a query with WHERE has a filter over its input"),
+    }
+}

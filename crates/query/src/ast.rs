@@ -1,0 +1,325 @@
+//! The query as written: names unresolved, every clause of the language in its place.
+//!
+//! Conditions and values share one expression type, because only the binder can say usefully that
+//! one stands where the other belongs. Chains of AND and OR are flat, so that a list of a thousand
+//! alternatives is not a tree a thousand levels deep; all other nesting is limited by the parser.
+
+use crate::Span;
+pub use crate::plan::{BinaryOp, CompareOp, Type, UnaryOp};
+
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    pub tables: Vec<CreateTable>,
+    pub steps: Vec<Step>,
+    pub statements: Vec<Query>,
+}
+
+#[derive(Clone, Debug)]
+pub struct CreateTable {
+    pub name: Ident,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub name: Ident,
+    pub query: Query,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ident {
+    pub name: String,
+    pub quote: Quote,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quote {
+    Bare,
+    Bracket,
+    Double,
+    /// An alias written as text.
+    Text,
+}
+
+impl Ident {
+    pub fn is(&self, other: &str) -> bool {
+        same_name(&self.name, other)
+    }
+}
+
+/// Names of the language, of inputs, steps and outputs ignore case.
+pub fn same_name(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b)
+        || (!a.is_ascii()
+            && a.chars()
+                .flat_map(char::to_lowercase)
+                .eq(b.chars().flat_map(char::to_lowercase)))
+}
+
+#[derive(Clone, Debug)]
+pub enum Query {
+    Select(Box<Select>),
+    Union { branches: Vec<Query>, span: Span },
+}
+
+impl Query {
+    pub fn span(&self) -> Span {
+        match self {
+            Query::Select(select) => select.span,
+            Query::Union { span, .. } => *span,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Select {
+    pub items: Vec<SelectItem>,
+    pub into: Option<Ident>,
+    pub from: From,
+    pub filter: Option<Expr>,
+    pub group: Option<Group>,
+    pub having: Option<Expr>,
+    /// From SELECT to the end of the select list.
+    pub head: Span,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub items: Vec<Expr>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum SelectItem {
+    /// `*` or `path.*`.
+    Star {
+        path: Vec<Ident>,
+        span: Span,
+    },
+    Expr {
+        expr: Expr,
+        alias: Option<Ident>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct From {
+    pub first: Source,
+    pub rest: Vec<FromPart>,
+    pub pattern: Option<Span>,
+}
+
+#[derive(Clone, Debug)]
+pub enum FromPart {
+    Join {
+        source: Source,
+        on: Expr,
+        span: Span,
+    },
+    /// The alias is kept with the span; nothing reads an APPLY yet.
+    Apply { span: Span },
+}
+
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub of: SourceOf,
+    pub alias: Option<Ident>,
+    pub timestamp: Option<TimestampBy>,
+    pub partition: Option<PartitionBy>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum SourceOf {
+    Name(Ident),
+    Query(Box<Query>),
+    /// A FROM clause in parentheses.
+    Nested(Box<From>),
+}
+
+#[derive(Clone, Debug)]
+pub struct TimestampBy {
+    pub expr: Expr,
+    pub over: Vec<Expr>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct PartitionBy {
+    pub keys: Vec<Expr>,
+    pub count: Option<u64>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct Expr {
+    pub kind: ExprKind,
+    pub span: Span,
+    /// Levels of this tree, itself included.
+    pub depth: u16,
+}
+
+#[derive(Clone, Debug)]
+pub enum ExprKind {
+    Null,
+    Int(i64),
+    Float(f64),
+    Text(String),
+    Path(Vec<Ident>),
+    Field {
+        of: Box<Expr>,
+        name: Ident,
+    },
+    Unary {
+        op: UnaryOp,
+        of: Box<Expr>,
+    },
+    Binary {
+        op: BinaryOp,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    Case {
+        operand: Option<Box<Expr>>,
+        branches: Vec<(Expr, Expr)>,
+        otherwise: Box<Expr>,
+    },
+    Cast {
+        of: Box<Expr>,
+        to: Type,
+        lenient: bool,
+    },
+    Call(Box<Call>),
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+    Not(Box<Expr>),
+    Compare {
+        op: CompareOp,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    Like {
+        of: Box<Expr>,
+        pattern: Box<Expr>,
+        negated: bool,
+    },
+    In {
+        of: Box<Expr>,
+        list: Vec<Expr>,
+        negated: bool,
+    },
+    Between {
+        of: Box<Expr>,
+        low: Box<Expr>,
+        high: Box<Expr>,
+        negated: bool,
+    },
+    IsNull {
+        of: Box<Expr>,
+        negated: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// `udf`, `uda`, `System`, or what a mistaken user wrote before the dot.
+    pub prefix: Vec<Ident>,
+    pub name: Ident,
+    pub distinct: Option<Span>,
+    /// The first argument is `*`.
+    pub star: bool,
+    pub args: Vec<Expr>,
+    pub over: Option<Over>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Over {
+    pub partition: Vec<Expr>,
+    pub order: Vec<Expr>,
+    pub limit: Option<(Ident, Box<Expr>)>,
+    pub when: Option<Box<Expr>>,
+    pub span: Span,
+}
+
+impl Expr {
+    pub fn new(kind: ExprKind, span: Span) -> Expr {
+        let mut expr = Expr {
+            kind,
+            span,
+            depth: 0,
+        };
+        let mut below = 0;
+        expr.each_child(&mut |child| below = below.max(child.depth));
+        expr.depth = below.saturating_add(1);
+        expr
+    }
+
+    pub fn each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        use ExprKind::*;
+        match &self.kind {
+            Null | Int(_) | Float(_) | Text(_) | Path(_) => {}
+            Field { of, .. } | Unary { of, .. } | Cast { of, .. } | Not(of) | IsNull { of, .. } => {
+                visit(of)
+            }
+            Binary { left, right, .. } | Compare { left, right, .. } => {
+                visit(left);
+                visit(right);
+            }
+            Case {
+                operand,
+                branches,
+                otherwise,
+            } => {
+                operand.iter().for_each(|operand| visit(operand));
+                branches.iter().for_each(|(when, then)| {
+                    visit(when);
+                    visit(then);
+                });
+                visit(otherwise);
+            }
+            Call(call) => call.each_child(visit),
+            And(all) | Or(all) => all.iter().for_each(visit),
+            Like { of, pattern, .. } => {
+                visit(of);
+                visit(pattern);
+            }
+            In { of, list, .. } => {
+                visit(of);
+                list.iter().for_each(visit);
+            }
+            Between { of, low, high, .. } => {
+                visit(of);
+                visit(low);
+                visit(high);
+            }
+        }
+    }
+
+    /// This expression and everything in it, outermost first.
+    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        visit(self);
+        self.each_child(&mut |child| child.walk(visit));
+    }
+
+    pub fn any(&self, mut wanted: impl FnMut(&Expr) -> bool) -> bool {
+        let mut found = false;
+        self.walk(&mut |expr| found |= wanted(expr));
+        found
+    }
+}
+
+impl Call {
+    fn each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        self.args.iter().for_each(&mut *visit);
+        if let Some(over) = &self.over {
+            over.partition
+                .iter()
+                .chain(&over.order)
+                .for_each(&mut *visit);
+            over.limit.iter().for_each(|(_, size)| visit(size));
+            over.when.iter().for_each(|when| visit(when));
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! TIMESTAMP BY: one input, one timeline, and the rules for substreams.
+
+use super::expr::Exprs;
+use super::scope::{Clause, Scope};
+use super::{Binder, Bound};
+use crate::Span;
+use crate::ast::{self, ExprKind as Ast, TimestampBy};
+use crate::diagnostic::{Diagnostic, code};
+use crate::plan::{Expr, ExprKind, Node, NodeId, Read};
+use crate::visit::same_expr;
+
+/// What TIMESTAMP BY says about an input, and where.
+#[derive(Clone, Debug)]
+pub(super) struct Clock {
+    pub timestamp: Option<Expr>,
+    pub substream: Vec<Expr>,
+    pub span: Span,
+}
+
+impl Clock {
+    fn same(&self, other: &Clock) -> bool {
+        let timestamps = match (&self.timestamp, &other.timestamp) {
+            (Some(a), Some(b)) => same_expr(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        let keys = self.substream.len() == other.substream.len()
+            && self
+                .substream
+                .iter()
+                .zip(&other.substream)
+                .all(|(a, b)| same_expr(a, b));
+        timestamps && keys
+    }
+}
+
+impl<'a> Binder<'a> {
+    pub(super) fn clock(&mut self, input: usize, by: &TimestampBy, scope: &Scope) -> Bound<Clock> {
+        let scope = Scope {
+            node: self.inputs[input].node,
+            ..scope.clone()
+        };
+        let timestamp = match self.time_path(input, &by.expr, &scope) {
+            Some(path) => path,
+            None => self.clock_expr(&by.expr, &scope)?,
+        };
+        let keys: Vec<_> = by
+            .over
+            .iter()
+            .map(|key| self.clock_expr(key, &scope))
+            .collect();
+        let substream = keys.into_iter().collect::<Bound<Vec<_>>>()?;
+        Ok(Clock {
+            timestamp: Some(timestamp),
+            substream,
+            span: by.span,
+        })
+    }
+
+    fn clock_expr(&mut self, expr: &ast::Expr, scope: &Scope) -> Bound<Expr> {
+        let clause = Clause::Timestamp;
+        Exprs {
+            binder: self,
+            scope,
+            clause,
+            aliases: &[],
+            grouping: None,
+        }
+        .value(expr)
+    }
+
+    /// A plain field is read as a time right away, without the detour over text.
+    fn time_path(&mut self, input: usize, expr: &ast::Expr, scope: &Scope) -> Option<Expr> {
+        let Ast::Path(path) = &expr.kind else {
+            return None;
+        };
+        let names: Vec<String> = scope
+            .strip(path)
+            .iter()
+            .map(|ident| ident.name.clone())
+            .collect();
+        let meta = super::columns::is_metadata(&names) || super::scope::is_timestamp(expr);
+        if meta || names.is_empty() {
+            return None;
+        }
+        let column = self.read(input, Read::TimePath(names));
+        Some(Expr {
+            kind: ExprKind::Column(column),
+            span: expr.span,
+        })
+    }
+
+    pub(super) fn set_clock(&mut self, input: usize, clock: Clock) -> Bound<()> {
+        let Some(first) = &self.inputs[input].clock else {
+            self.plan.inputs[input]
+                .timestamp
+                .clone_from(&clock.timestamp);
+            self.plan.inputs[input]
+                .substream
+                .clone_from(&clock.substream);
+            self.inputs[input].clock = Some(clock);
+            return Ok(());
+        };
+        if first.same(&clock) {
+            return Ok(());
+        }
+        let name = self.plan.inputs[input].name.clone();
+        let (message, label) = match (&first.timestamp, &clock.timestamp) {
+            (Some(_), None) => (
+                format!("`{name}` is read here without the TIMESTAMP BY it has elsewhere"),
+                "in order of arrival",
+            ),
+            (None, _) => (
+                format!(
+                    "`{name}` is read here with a TIMESTAMP BY that it does not have elsewhere"
+                ),
+                "not in order of arrival",
+            ),
+            _ => (
+                format!("`{name}` is read with two different TIMESTAMP BY"),
+                "the second one",
+            ),
+        };
+        let other = match first.timestamp {
+            Some(_) => self.text(first.span),
+            None => "no TIMESTAMP BY".to_string(),
+        };
+        let help = format!("one input has one timeline; elsewhere it is read with {other}");
+        let error = Diagnostic::error(code::TIMESTAMP, clock.span, message);
+        Err(self.report(error.label(label).help(help)))
+    }
+
+    /// The compile-time restrictions of substreams, once all inputs are known.
+    pub(super) fn check_substreams(&mut self) {
+        let clocks: Vec<(String, bool, Span)> = self
+            .plan
+            .inputs
+            .iter()
+            .zip(&self.inputs)
+            .filter_map(|(input, state)| state.clock.as_ref().map(|clock| (input, clock)))
+            .map(|(input, clock)| (input.name.clone(), !clock.substream.is_empty(), clock.span))
+            .collect();
+        if !clocks.iter().any(|(_, over, _)| *over) {
+            return;
+        }
+        for (name, _, span) in clocks.iter().filter(|(_, over, _)| !over) {
+            let message = format!("`{name}` has one timeline, other inputs have one per OVER key");
+            let error = Diagnostic::error(code::TIMESTAMP, *span, message);
+            self.report(error.help("give every input a TIMESTAMP BY .. OVER, or none"));
+        }
+        for node in 0..self.plan.nodes.len() {
+            self.check_substream_keys(node);
+        }
+    }
+
+    /// The OVER columns of every input below a window must be among its keys.
+    fn check_substream_keys(&mut self, node: usize) {
+        let Node::Window(window) = &self.plan.nodes[node] else {
+            return;
+        };
+        let (from, span) = (window.from, window.span);
+        let mut origins = Vec::new();
+        self.sources(from, &mut origins);
+        let keys: Vec<Expr> = window.keys.iter().map(|key| key.expr.clone()).collect();
+        let mut missing = Vec::new();
+        for input in origins {
+            for over in &self.plan.inputs[input].substream {
+                if !keys
+                    .iter()
+                    .any(|key| self.comes_from(from, key, input, over))
+                {
+                    missing.push((self.text(over.span), self.plan.inputs[input].name.clone()));
+                }
+            }
+        }
+        for (key, input) in missing {
+            let message =
+                format!("`{key}` must be a key here, because `{input}` has a timeline per `{key}`");
+            let error = Diagnostic::error(code::TIMESTAMP, span, message);
+            self.report(error.help(format!("add {key} to GROUP BY")));
+        }
+    }
+
+    /// The inputs below a node.
+    fn sources(&self, node: NodeId, found: &mut Vec<usize>) {
+        let mut wanted = vec![node];
+        let mut seen = vec![false; self.plan.nodes.len()];
+        while let Some(NodeId(node)) = wanted.pop() {
+            if std::mem::replace(&mut seen[node], true) {
+                continue;
+            }
+            match &self.plan.nodes[node] {
+                Node::Source { input } => found.push(*input),
+                Node::Filter { from, .. } | Node::Project { from, .. } => wanted.push(*from),
+                Node::Window(window) => wanted.push(window.from),
+                Node::Union { from, .. } => wanted.extend(from.iter().map(|(from, _)| *from)),
+            }
+        }
+    }
+
+    /// Is `expr`, over `node`, the unchanged value of `origin` over the source of `input`?
+    /// Branches of a union that do not read the input have no say.
+    pub(super) fn comes_from(
+        &self,
+        node: NodeId,
+        expr: &Expr,
+        input: usize,
+        origin: &Expr,
+    ) -> bool {
+        let column = match expr.kind {
+            ExprKind::Column(column) => Some(column),
+            _ => None,
+        };
+        match (&self.plan.nodes[node.0], column) {
+            (Node::Source { input: here }, _) => *here != input || same_expr(expr, origin),
+            (Node::Filter { from, .. }, _) => self.comes_from(*from, expr, input, origin),
+            (Node::Project { from, items }, Some(column)) => {
+                self.comes_from(*from, &items[column].expr, input, origin)
+            }
+            (Node::Window(window), Some(column)) => window
+                .keys
+                .get(column)
+                .is_some_and(|key| self.comes_from(window.from, &key.expr, input, origin)),
+            (Node::Union { from, .. }, Some(column)) => from.iter().all(|(branch, map)| {
+                let expr = Expr {
+                    kind: ExprKind::Column(map[column]),
+                    span: expr.span,
+                };
+                self.comes_from(*branch, &expr, input, origin)
+            }),
+            (Node::Project { .. } | Node::Window(_) | Node::Union { .. }, None) => false,
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Names to columns, over sources that have no schema.
+//!
+//! Over an input every name is a column: asking for it makes the source deliver it. Over a step a name
+//! is one of its columns, or else goes through its `*` down to where the star came from; each node on
+//! the way carries the column along under a hidden name.
+
+use super::{Binder, Bound, InputState};
+use crate::Span;
+use crate::ast::{Ident, same_name};
+use crate::diagnostic::{Diagnostic, code};
+use crate::nearest::nearest;
+use crate::parser::Reported;
+use crate::plan::{AggregateFunction, Expr, ExprKind, Input, Item, Name, Node, NodeId, Read, Type};
+use crate::visit;
+
+/// Columns that a source knows of itself; a field of that name in the event wins.
+static METADATA: [(&[&str], Read); 5] = [
+    (&["EventEnqueuedUtcTime"], Read::Arrival),
+    (&["IoTHub", "EnqueuedTime"], Read::Arrival),
+    (&["PartitionId"], Read::Partition),
+    (&["BlobName"], Read::FileName),
+    (&["BlobLastModifiedUtcTime"], Read::FileTime),
+];
+
+impl Binder<'_> {
+    /// The input of this name, read from now on; the name has been found in the catalog.
+    pub(super) fn input(&mut self, name: &str, span: Span) -> usize {
+        if let Some(known) = self.plan.inputs.iter().position(|input| input.name == name) {
+            return known;
+        }
+        let input = self.plan.inputs.len();
+        self.plan.inputs.push(Input {
+            name: name.to_string(),
+            reads: Vec::new(),
+            timestamp: None,
+            substream: Vec::new(),
+            span,
+        });
+        let node = self.push(Node::Source { input });
+        self.inputs.push(InputState { node, clock: None });
+        input
+    }
+
+    pub(super) fn read(&mut self, input: usize, read: Read) -> usize {
+        let reads = &mut self.plan.inputs[input].reads;
+        reads
+            .iter()
+            .position(|known| *known == read)
+            .unwrap_or_else(|| {
+                reads.push(read);
+                reads.len() - 1
+            })
+    }
+
+    /// A path of field names from the top of an event.
+    pub(super) fn read_path(&mut self, input: usize, path: &[String], span: Span) -> Expr {
+        let column = |index| Expr {
+            kind: ExprKind::Column(index),
+            span,
+        };
+        let field = column(self.read(input, Read::Path(path.to_vec())));
+        let Some(meta) = metadata(path) else {
+            return field;
+        };
+        let meta = column(self.read(input, meta.clone()));
+        Expr {
+            kind: ExprKind::Coalesce(vec![field, meta]),
+            span,
+        }
+    }
+
+    /// The column that a path means over the columns of `node`; the name of the source is stripped.
+    pub(super) fn column(&mut self, node: NodeId, path: &[Ident], span: Span) -> Bound<Expr> {
+        let names: Vec<String> = path.iter().map(|ident| ident.name.clone()).collect();
+        let Some(first) = path.first() else {
+            return Err(Reported);
+        };
+        let below = match &self.plan.nodes[node.0] {
+            Node::Filter { from, .. } => Some(*from),
+            _ => None,
+        };
+        if let Some(from) = below {
+            return self.column(from, path, span);
+        }
+        if let Node::Source { input } = self.plan.nodes[node.0] {
+            return Ok(self.read_path(input, &names, span));
+        }
+        let columns = self.names(node);
+        if let Some(index) = find(&columns, &first.name) {
+            let column = Expr {
+                kind: ExprKind::Column(index),
+                span,
+            };
+            return Ok(fields(column, &names[1..]));
+        }
+        let spreads: Vec<usize> = (0..columns.len())
+            .filter(|index| columns[*index] == Name::Spread)
+            .collect();
+        let mut found: Vec<Expr> = spreads
+            .into_iter()
+            .map(|index| self.through(node, index, &names, span))
+            .collect();
+        match (found.pop(), found.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (Some(last), false) => {
+                found.push(last);
+                Ok(Expr {
+                    kind: ExprKind::Coalesce(found),
+                    span,
+                })
+            }
+            (None, _) => Err(self.unknown_column(first, &columns)),
+        }
+    }
+
+    fn unknown_column(&mut self, name: &Ident, columns: &[Name]) -> Reported {
+        let known: Vec<&str> = columns.iter().filter_map(field_name).collect();
+        let help = match nearest(&name.name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the columns are {}", super::list(known)),
+        };
+        let message = format!("there is no column `{}`", name.name);
+        self.report(Diagnostic::error(code::UNKNOWN_COLUMN, name.span, message).help(help))
+    }
+
+    /// The field at `path` of what column `index` of `node` spreads or holds, over `node`'s columns.
+    fn through(&mut self, node: NodeId, index: usize, path: &[String], span: Span) -> Expr {
+        let key = (node, index, path.to_vec());
+        if let Some(known) = self.through.get(&key) {
+            return Expr {
+                kind: known.kind.clone(),
+                span,
+            };
+        }
+        let column = Expr {
+            kind: ExprKind::Column(index),
+            span,
+        };
+        let found = match self.plan.nodes[node.0].clone() {
+            Node::Source { input } => match self.plan.inputs[input].reads[index].clone() {
+                Read::Whole => self.read_path(input, path, span),
+                Read::Path(mut start) => {
+                    start.extend_from_slice(path);
+                    self.read_path(input, &start, span)
+                }
+                _ => fields(column, path),
+            },
+            Node::Filter { from, .. } => self.through(from, index, path, span),
+            Node::Project { from, items } => match &items[index] {
+                Item {
+                    name: Name::Spread,
+                    expr,
+                } => {
+                    let inner = match expr.kind {
+                        ExprKind::Column(below) => self.through(from, below, path, span),
+                        _ => fields(expr.clone(), path),
+                    };
+                    self.append(node, path, inner)
+                }
+                _ => fields(column, path),
+            },
+            Node::Union { from, names } if names[index] == Name::Spread => {
+                self.through_union(node, &from, index, path, span)
+            }
+            Node::Union { .. } | Node::Window(_) => fields(column, path),
+        };
+        self.through.insert(key, found.clone());
+        found
+    }
+
+    fn through_union(
+        &mut self,
+        node: NodeId,
+        branches: &[(NodeId, Vec<usize>)],
+        index: usize,
+        path: &[String],
+        span: Span,
+    ) -> Expr {
+        let mut columns = Vec::new();
+        for (branch, map) in branches {
+            let found = self.through(*branch, map[index], path, span);
+            columns.push(self.as_column(*branch, path, found));
+        }
+        let Node::Union { from, names } = &mut self.plan.nodes[node.0] else {
+            return fields(
+                Expr {
+                    kind: ExprKind::Column(index),
+                    span,
+                },
+                path,
+            );
+        };
+        for ((_, map), column) in from.iter_mut().zip(columns) {
+            map.push(column);
+        }
+        names.push(Name::Hidden(path.join(".")));
+        Expr {
+            kind: ExprKind::Column(names.len() - 1),
+            span,
+        }
+    }
+
+    /// The position of an expression over the columns of a branch, which is a projection or a union.
+    fn as_column(&mut self, node: NodeId, path: &[String], expr: Expr) -> usize {
+        match expr.kind {
+            ExprKind::Column(index) => index,
+            _ => match self.append(node, path, expr).kind {
+                ExprKind::Column(index) => index,
+                other => unreachable!("only projections spread a computed record, not {other:?}"),
+            },
+        }
+    }
+
+    /// Carries `expr`, over what `node` reads, along in a projection.
+    fn append(&mut self, node: NodeId, path: &[String], expr: Expr) -> Expr {
+        let span = expr.span;
+        let Node::Project { items, .. } = &mut self.plan.nodes[node.0] else {
+            return expr;
+        };
+        let known = items.iter().position(|item| {
+            matches!(item.name, Name::Hidden(_)) && visit::same_expr(&item.expr, &expr)
+        });
+        let index = known.unwrap_or_else(|| {
+            items.push(Item {
+                name: Name::Hidden(path.join(".")),
+                expr,
+            });
+            items.len() - 1
+        });
+        Expr {
+            kind: ExprKind::Column(index),
+            span,
+        }
+    }
+
+    /// How the columns of a step show up. Inputs and windows are never asked.
+    pub(super) fn names(&self, node: NodeId) -> Vec<Name> {
+        match &self.plan.nodes[node.0] {
+            Node::Project { items, .. } => items.iter().map(|item| item.name.clone()).collect(),
+            Node::Union { names, .. } => names.clone(),
+            Node::Filter { from, .. } => self.names(*from),
+            Node::Source { .. } | Node::Window(_) => Vec::new(),
+        }
+    }
+
+    /// What `*` over a node stands for.
+    pub(super) fn star(&mut self, node: NodeId, span: Span) -> Vec<Item> {
+        let column = |index| Expr {
+            kind: ExprKind::Column(index),
+            span,
+        };
+        match self.plan.nodes[node.0] {
+            Node::Source { input } => {
+                let whole = self.read(input, Read::Whole);
+                vec![Item {
+                    name: Name::Spread,
+                    expr: column(whole),
+                }]
+            }
+            Node::Filter { from, .. } => self.star(from, span),
+            _ => {
+                let names = self.names(node).into_iter().enumerate();
+                let visible = names.filter(|(_, name)| !matches!(name, Name::Hidden(_)));
+                visible
+                    .map(|(index, name)| Item {
+                        name,
+                        expr: column(index),
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// Was this text cast to text by the query? Followed through steps, but not into
+    /// expressions built on top of the cast.
+    pub(super) fn is_text(&self, node: NodeId, expr: &Expr) -> bool {
+        let index = match &expr.kind {
+            ExprKind::Cast { to, .. } => return *to == Type::Text,
+            ExprKind::Column(index) => *index,
+            _ => return false,
+        };
+        match &self.plan.nodes[node.0] {
+            Node::Source { .. } => false,
+            Node::Filter { from, .. } => self.is_text(*from, expr),
+            Node::Project { from, items } => self.is_text(*from, &items[index].expr),
+            Node::Window(window) => match window.keys.get(index) {
+                Some(key) => self.is_text(window.from, &key.expr),
+                None => {
+                    let aggregate = &window.aggregates[index - window.keys.len()];
+                    let keeps = matches!(
+                        aggregate.function,
+                        AggregateFunction::Min | AggregateFunction::Max
+                    );
+                    keeps && aggregate.as_text
+                }
+            },
+            Node::Union { from, .. } => from.iter().all(|(branch, map)| {
+                let column = Expr {
+                    kind: ExprKind::Column(map[index]),
+                    span: expr.span,
+                };
+                self.is_text(*branch, &column)
+            }),
+        }
+    }
+}
+
+fn metadata(path: &[String]) -> Option<&'static Read> {
+    let named = |names: &[&str]| {
+        names.len() == path.len() && names.iter().zip(path).all(|(name, p)| same_name(name, p))
+    };
+    METADATA
+        .iter()
+        .find(|(names, _)| named(names))
+        .map(|(_, read)| read)
+}
+
+pub(super) fn is_metadata(path: &[String]) -> bool {
+    metadata(path).is_some()
+}
+
+/// Exact spelling first, then the only one that differs in case.
+pub(super) fn find(columns: &[Name], name: &str) -> Option<usize> {
+    let position = |wanted: &dyn Fn(&str) -> bool| {
+        let mut hits = (0..columns.len()).filter(|i| field_name(&columns[*i]).is_some_and(wanted));
+        (hits.next(), hits.next())
+    };
+    match position(&|field| field == name) {
+        (Some(exact), _) => Some(exact),
+        _ => match position(&|field| same_name(field, name)) {
+            (Some(only), None) => Some(only),
+            _ => None,
+        },
+    }
+}
+
+pub(super) fn field_name(name: &Name) -> Option<&str> {
+    match name {
+        Name::Field(field) => Some(field),
+        _ => None,
+    }
+}
+
+/// `of.a.b.c`
+pub(super) fn fields(of: Expr, path: &[String]) -> Expr {
+    path.iter().fold(of, |of, name| {
+        let span = of.span;
+        Expr {
+            kind: ExprKind::Field {
+                of: Box::new(of),
+                name: name.clone(),
+            },
+            span,
+        }
+    })
+}

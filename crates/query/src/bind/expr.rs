@@ -1,0 +1,333 @@
+//! Values: names, operators, CASE and CAST.
+
+use super::columns::{fields, find};
+use super::group::Grouping;
+use super::same::{same, same_path};
+use super::scope::{Alias, Clause, Scope, is_timestamp};
+use super::{Binder, Bound};
+use crate::Span;
+use crate::ast::{self, Ident, Quote};
+use crate::diagnostic::{Diagnostic, code};
+use crate::parser::Reported;
+use crate::plan::{CompareOp, Expr, ExprKind, Literal, Name, Node, Pred, PredKind, Read, UnaryOp};
+use crate::visit;
+
+/// A simple CASE repeats its operand in every branch; nesting them must not explode.
+const CASE_SIZE_MAX: usize = 20_000;
+
+/// Binds the expressions of one clause of one SELECT.
+pub(super) struct Exprs<'b, 'a> {
+    pub binder: &'b mut Binder<'a>,
+    pub scope: &'b Scope,
+    pub clause: Clause,
+    pub aliases: &'b [Alias<'b>],
+    /// Set where only keys and aggregates exist: SELECT and HAVING of a grouped query.
+    pub grouping: Option<&'b mut Grouping>,
+}
+
+impl<'b> Exprs<'b, '_> {
+    pub fn value(&mut self, expr: &ast::Expr) -> Bound<Expr> {
+        if let Some(key) = self.group_key(expr) {
+            return Ok(Expr {
+                kind: ExprKind::Column(key),
+                span: expr.span,
+            });
+        }
+        if is_timestamp(expr) {
+            return self.timestamp(expr.span);
+        }
+        let kind = match &expr.kind {
+            ast::ExprKind::Null => ExprKind::Literal(Literal::Null),
+            ast::ExprKind::Int(value) => ExprKind::Literal(Literal::Int(*value)),
+            ast::ExprKind::Float(value) => ExprKind::Literal(Literal::Float(*value)),
+            ast::ExprKind::Text(text) => ExprKind::Literal(Literal::Text(text.clone())),
+            ast::ExprKind::Path(path) => return self.path(path, expr.span),
+            ast::ExprKind::Field { of, name } => ExprKind::Field {
+                of: Box::new(self.value(of)?),
+                name: name.name.clone(),
+            },
+            ast::ExprKind::Unary { op, of } => self.unary(*op, of)?,
+            ast::ExprKind::Binary { op, left, right } => {
+                let (left, right) = self.pair(left, right)?;
+                ExprKind::Binary {
+                    op: *op,
+                    left: Box::new(left),
+                    right: Box::new(right),
+                }
+            }
+            ast::ExprKind::Case {
+                operand,
+                branches,
+                otherwise,
+            } => self.case(operand.as_deref(), branches, otherwise)?,
+            ast::ExprKind::Cast { of, to, lenient } => ExprKind::Cast {
+                of: Box::new(self.value(of)?),
+                to: *to,
+                lenient: *lenient,
+            },
+            ast::ExprKind::Call(call) => return self.call(call, expr.span),
+            _ => return Err(self.not_a_value(expr)),
+        };
+        Ok(Expr {
+            kind,
+            span: expr.span,
+        })
+    }
+
+    /// Both, so that errors on either side are told in one go.
+    pub fn pair(&mut self, left: &ast::Expr, right: &ast::Expr) -> Bound<(Expr, Expr)> {
+        let (left, right) = (self.value(left), self.value(right));
+        Ok((left?, right?))
+    }
+
+    fn unary(&mut self, op: UnaryOp, of: &ast::Expr) -> Bound<ExprKind> {
+        Ok(ExprKind::Unary {
+            op,
+            of: Box::new(self.value(of)?),
+        })
+    }
+
+    fn not_a_value(&mut self, expr: &ast::Expr) -> Reported {
+        let text = self.binder.text(expr.span);
+        let help = if text.len() < 60 {
+            format!("write CASE WHEN {text} THEN 1 ELSE 0 END")
+        } else {
+            "write CASE WHEN .. THEN 1 ELSE 0 END".to_string()
+        };
+        let error = Diagnostic::error(code::BOOLEAN, expr.span, "a condition is not a value");
+        self.binder
+            .report(error.label("this is true or false").help(help))
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&ast::Expr>,
+        branches: &[(ast::Expr, ast::Expr)],
+        otherwise: &ast::Expr,
+    ) -> Bound<ExprKind> {
+        let operand = operand
+            .map(|operand| self.case_operand(operand, branches.len()))
+            .transpose()?;
+        let mut bound = Vec::new();
+        for (when, then) in branches {
+            let when = match &operand {
+                Some(operand) => self.case_equal(operand, when),
+                None => self.condition(when),
+            };
+            let then = self.value(then);
+            bound.push((when?, then?));
+        }
+        Ok(ExprKind::Case {
+            branches: bound,
+            otherwise: Box::new(self.value(otherwise)?),
+        })
+    }
+
+    fn case_operand(&mut self, operand: &ast::Expr, branches: usize) -> Bound<Expr> {
+        let bound = self.value(operand)?;
+        if visit::size(&bound).saturating_mul(branches) <= CASE_SIZE_MAX {
+            return Ok(bound);
+        }
+        let error = Diagnostic::error(code::LIMIT, operand.span, "this CASE is too large");
+        Err(self
+            .binder
+            .report(error.help("compute its operand in an earlier step")))
+    }
+
+    fn case_equal(&mut self, operand: &Expr, when: &ast::Expr) -> Bound<Pred> {
+        let right = self.value(when)?;
+        let kind = PredKind::Compare {
+            op: CompareOp::Eq,
+            left: operand.clone(),
+            right,
+        };
+        Ok(Pred {
+            kind,
+            span: when.span,
+        })
+    }
+
+    pub fn timestamp(&mut self, span: Span) -> Bound<Expr> {
+        if self.clause != Clause::Timestamp {
+            return Ok(Expr {
+                kind: ExprKind::Timestamp,
+                span,
+            });
+        }
+        let message = "TIMESTAMP BY cannot use System.Timestamp()";
+        let error = Diagnostic::error(code::TIMESTAMP, span, message);
+        let help = "leave TIMESTAMP BY out to order events by their arrival";
+        Err(self
+            .binder
+            .report(error.label("this is what TIMESTAMP BY defines").help(help)))
+    }
+
+    /// The group key that says the same; System.Timestamp() always means the end of the window.
+    fn group_key(&self, expr: &ast::Expr) -> Option<usize> {
+        let grouping = self.grouping.as_ref()?;
+        let find = |exact| {
+            grouping
+                .written
+                .iter()
+                .position(|key| same(self.scope, exact, key, expr))
+        };
+        if is_timestamp(expr) {
+            None
+        } else {
+            find(true).or_else(|| find(false))
+        }
+    }
+
+    fn path(&mut self, path: &[Ident], span: Span) -> Bound<Expr> {
+        let qualified = self.scope.is_source(path);
+        let rest = self.scope.strip(path);
+        self.warn_about_path(path, qualified);
+        if self.grouping.is_some() {
+            return self.grouped_path(rest, qualified, span);
+        }
+        let Some(first) = rest.first() else {
+            return self.whole(span);
+        };
+        if !qualified && rest.len() == 1 {
+            if let Some(alias) = self.alias(first) {
+                return self.use_alias(alias, span);
+            }
+        }
+        self.binder.column(self.scope.node, rest, span)
+    }
+
+    /// What a select alias of this name stands for, where the name cannot be meant for a column of
+    /// the source.
+    fn alias(&self, name: &Ident) -> Option<&'b ast::Expr> {
+        if !matches!(
+            self.clause,
+            Clause::Where | Clause::GroupBy | Clause::Having
+        ) {
+            return None;
+        }
+        let alias = self
+            .aliases
+            .iter()
+            .find(|alias| alias.name.name == name.name)?;
+        let column = find(&self.binder.names(self.scope.node), &name.name).is_some();
+        (!column && !alias.names_a_source_column(self.scope)).then_some(alias.expr)
+    }
+
+    /// HAVING may use an alias; WHERE and GROUP BY run before there are any.
+    fn use_alias(&mut self, expr: &ast::Expr, span: Span) -> Bound<Expr> {
+        if self.clause == Clause::Having {
+            self.clause = Clause::Select;
+            let bound = self.value(expr);
+            self.clause = Clause::Having;
+            return bound;
+        }
+        let name = self.binder.text(span);
+        let clause = self.clause.name();
+        let message = format!("{clause} cannot use the alias `{name}`");
+        let help = match &self.scope.qualifier {
+            Some(source) => {
+                format!("repeat the expression, or write {source}.{name} for a field of the event")
+            }
+            None => "repeat the expression, or name it in an earlier step".to_string(),
+        };
+        let error = Diagnostic::error(code::ALIAS, span, message);
+        let label = format!("{clause} runs before the SELECT list");
+        Err(self.binder.report(error.label(label).help(help)))
+    }
+
+    /// The whole event or row as a record.
+    fn whole(&mut self, span: Span) -> Bound<Expr> {
+        let node = self.scope.node;
+        if let Node::Source { input } = self.binder.plan.nodes[node.0] {
+            let whole = self.binder.read(input, Read::Whole);
+            return Ok(Expr {
+                kind: ExprKind::Column(whole),
+                span,
+            });
+        }
+        let star = self.binder.star(node, span);
+        match star.as_slice() {
+            [only] if only.name == Name::Spread => Ok(only.expr.clone()),
+            _ => Err(self
+                .binder
+                .unsupported("the row of a step as one record", span)),
+        }
+    }
+
+    /// Only keys, and fields of keys, survive grouping.
+    fn grouped_path(&mut self, path: &[Ident], qualified: bool, span: Span) -> Bound<Expr> {
+        let Some(grouping) = &self.grouping else {
+            return Err(Reported);
+        };
+        for length in (1..path.len()).rev() {
+            let key = grouping.written.iter().position(|key| match &key.kind {
+                ast::ExprKind::Path(key) => {
+                    same_path(false, self.scope.strip(key), &path[..length])
+                }
+                _ => false,
+            });
+            if let Some(key) = key {
+                let column = Expr {
+                    kind: ExprKind::Column(key),
+                    span,
+                };
+                let names: Vec<String> = path[length..].iter().map(|i| i.name.clone()).collect();
+                return Ok(fields(column, &names));
+            }
+        }
+        if self.clause == Clause::Having && !qualified && path.len() == 1 {
+            if let Some(alias) = self
+                .aliases
+                .iter()
+                .find(|alias| alias.name.is(&path[0].name))
+            {
+                return self.use_alias(alias.expr, span);
+            }
+        }
+        Err(self.ungrouped(path, span))
+    }
+
+    fn ungrouped(&mut self, path: &[Ident], span: Span) -> Reported {
+        let name = self.binder.text(span);
+        let message = match path {
+            [] => format!("`{name}` is the whole event, and a group has many"),
+            _ => format!("`{name}` is neither grouped nor aggregated"),
+        };
+        let help = match path {
+            [] => "name the keys, or aggregate: COUNT(*)".to_string(),
+            _ => format!("add {name} to GROUP BY, or aggregate it: MAX({name})"),
+        };
+        let error = Diagnostic::error(code::UNGROUPED, span, message);
+        self.binder
+            .report(error.label("a group has many values of this").help(help))
+    }
+
+    fn warn_about_path(&mut self, path: &[Ident], qualified: bool) {
+        let Some(first) = path.first() else { return };
+        let hidden = self
+            .scope
+            .hidden
+            .as_deref()
+            .filter(|hidden| first.is(hidden));
+        if let (Some(hidden), Some(alias), false, true) =
+            (hidden, &self.scope.qualifier, qualified, path.len() > 1)
+        {
+            let message = format!(
+                "`{hidden}` has the alias `{alias}` here, so this is a field named `{hidden}`"
+            );
+            let help = format!("write {alias}.{}", path[1].name);
+            self.binder
+                .warn(Diagnostic::warning(code::ALIAS, first.span, message).help(help));
+        }
+        let source = matches!(
+            self.binder.plan.nodes[self.scope.node.0],
+            Node::Source { .. }
+        );
+        if source && path.len() == 1 && first.quote == Quote::Double && !first.name.contains('[') {
+            let message = format!("\"{}\" is the name of a column, not a text", first.name);
+            let help = format!("write '{0}' for the text, [{0}] for the column", first.name);
+            self.binder
+                .warn(Diagnostic::warning(code::ALIAS, first.span, message).help(help));
+        }
+    }
+}

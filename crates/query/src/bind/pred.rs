@@ -1,0 +1,119 @@
+//! Conditions. They are no values, and values are no conditions.
+
+use super::Bound;
+use super::expr::Exprs;
+use crate::Span;
+use crate::ast::{self, ExprKind};
+use crate::diagnostic::{Diagnostic, code};
+use crate::parser::Reported;
+use crate::plan::{Pred, PredKind};
+
+impl Exprs<'_, '_> {
+    pub fn condition(&mut self, expr: &ast::Expr) -> Bound<Pred> {
+        let kind = match &expr.kind {
+            ExprKind::And(all) => return self.all(all, expr.span, PredKind::And),
+            ExprKind::Or(all) => return self.all(all, expr.span, PredKind::Or),
+            ExprKind::Not(of) => PredKind::Not(Box::new(self.condition(of)?)),
+            ExprKind::Compare { op, left, right } => {
+                self.hint_about_null(right, left);
+                self.hint_about_null(left, right);
+                let (left, right) = self.pair(left, right)?;
+                PredKind::Compare {
+                    op: *op,
+                    left,
+                    right,
+                }
+            }
+            ExprKind::Like {
+                of,
+                pattern,
+                negated,
+            } => {
+                let (of, pattern) = self.pair(of, pattern)?;
+                PredKind::Like {
+                    of,
+                    pattern,
+                    negated: *negated,
+                }
+            }
+            ExprKind::In { of, list, negated } => {
+                let of = self.value(of);
+                let list: Vec<_> = list.iter().map(|item| self.value(item)).collect();
+                let list = list.into_iter().collect::<Bound<Vec<_>>>()?;
+                PredKind::In {
+                    of: of?,
+                    list,
+                    negated: *negated,
+                }
+            }
+            ExprKind::Between {
+                of,
+                low,
+                high,
+                negated,
+            } => {
+                let (of, (low, high)) = (self.value(of), self.pair(low, high)?);
+                PredKind::Between {
+                    of: of?,
+                    low,
+                    high,
+                    negated: *negated,
+                }
+            }
+            ExprKind::IsNull { of, negated } => PredKind::IsNull {
+                of: self.value(of)?,
+                negated: *negated,
+            },
+            _ => return Err(self.not_a_condition(expr)),
+        };
+        Ok(Pred {
+            kind,
+            span: expr.span,
+        })
+    }
+
+    /// As a balanced tree: a thousand alternatives are ten levels deep, still tested left to right.
+    fn all(&mut self, all: &[ast::Expr], span: Span, join: Join) -> Bound<Pred> {
+        let bound: Vec<_> = all.iter().map(|expr| self.condition(expr)).collect();
+        let bound = bound.into_iter().collect::<Bound<Vec<Pred>>>()?;
+        balanced(bound, join)
+            .map(|pred| Pred { span, ..pred })
+            .ok_or(Reported)
+    }
+
+    fn not_a_condition(&mut self, expr: &ast::Expr) -> Reported {
+        let text = self.binder.text(expr.span);
+        let error = Diagnostic::error(code::BOOLEAN, expr.span, "a value is not a condition");
+        let help = match text.len() {
+            0..60 => format!("compare it: {text} = 1"),
+            _ => "compare it with something: .. = 1".to_string(),
+        };
+        self.binder
+            .report(error.label("expected a condition").help(help))
+    }
+
+    /// `x = NULL` is never true, whatever x is.
+    fn hint_about_null(&mut self, null: &ast::Expr, other: &ast::Expr) {
+        if matches!(null.kind, ExprKind::Null) && !matches!(other.kind, ExprKind::Null) {
+            let help = format!("write {} IS NULL", self.binder.text(other.span));
+            let message = "a comparison with NULL is never true";
+            self.binder
+                .warn(Diagnostic::warning(code::BOOLEAN, null.span, message).help(help));
+        }
+    }
+}
+
+type Join = fn(Box<Pred>, Box<Pred>) -> PredKind;
+
+fn balanced(mut all: Vec<Pred>, join: Join) -> Option<Pred> {
+    if all.len() < 2 {
+        return all.pop();
+    }
+    let right = all.split_off(all.len() / 2);
+    let (left, right) = (balanced(all, join)?, balanced(right, join)?);
+    let span = left.span.to(right.span);
+    Some(Pred {
+        kind: join(Box::new(left), Box::new(right)),
+        span,
+    })
+}

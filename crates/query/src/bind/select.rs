@@ -1,0 +1,313 @@
+//! One SELECT: source, filter, groups, list of columns.
+
+use super::expr::Exprs;
+use super::from::From;
+use super::group::Grouping;
+use super::scope::{Alias, Clause, Scope, aliases, default_name, mentions};
+use super::{Binder, Bound, Relation};
+use crate::Span;
+use crate::ast::{self, Ident, PartitionBy, SelectItem};
+use crate::diagnostic::{Diagnostic, code};
+use crate::parser::Reported;
+use crate::plan::{Expr, ExprKind, Item, Name, Node, NodeId, Pred, Read};
+
+impl<'a> Binder<'a> {
+    pub(super) fn select(&mut self, select: &ast::Select) -> Bound<Relation> {
+        let from = self.from(select)?;
+        let bare = from.bare.filter(|_| is_bare(select, &from.scope));
+        if bare.is_none() {
+            self.settle_bare(from.bare);
+        }
+        let aliases = aliases(&select.items);
+        let filter = select.filter.as_ref();
+        let keep = filter
+            .map(|f| self.filter(f, &from.scope, Clause::Where, &aliases))
+            .transpose();
+        let node = match &select.group {
+            Some(group) => {
+                let grouping = self.group(group, &from, &aliases)?;
+                self.grouped(select, &from, keep, grouping, &aliases)?
+            }
+            None => {
+                self.check_partition_keys(&from)?;
+                self.ungrouped(select, &from, keep, &aliases)?
+            }
+        };
+        let partition = from.partition.map(|by| self.partition_text(by));
+        Ok(Relation {
+            node,
+            bare,
+            partition,
+        })
+    }
+
+    // What is wrong with one clause does not keep the others from being checked.
+
+    /// SELECT over rows. HAVING is a second WHERE here.
+    fn ungrouped(
+        &mut self,
+        select: &ast::Select,
+        from: &From,
+        keep: Bound<Option<Pred>>,
+        aliases: &[Alias],
+    ) -> Bound<NodeId> {
+        let scope = &from.scope;
+        let mut list = ListBuilder::default();
+        self.items(select, scope, aliases, None, &mut list);
+        let having = select.having.as_ref();
+        let having = having
+            .map(|h| self.filter(h, scope, Clause::Having, aliases))
+            .transpose();
+        let (keep, items, having) = (keep?, list.finish()?, having?);
+        let mut node = scope.node;
+        for keep in keep.into_iter().chain(having) {
+            node = self.push(Node::Filter { from: node, keep });
+        }
+        Ok(self.push(Node::Project { from: node, items }))
+    }
+
+    /// SELECT over groups: the window node has keys and aggregates, HAVING and the list read those.
+    fn grouped(
+        &mut self,
+        select: &ast::Select,
+        from: &From,
+        keep: Bound<Option<Pred>>,
+        mut grouping: Grouping,
+        aliases: &[Alias],
+    ) -> Bound<NodeId> {
+        let scope = &from.scope;
+        let mut list = ListBuilder::default();
+        self.items(select, scope, aliases, Some(&mut grouping), &mut list);
+        let having = select.having.as_ref().map(|having| {
+            let clause = Clause::Having;
+            let grouping = Some(&mut grouping);
+            Exprs {
+                binder: self,
+                scope,
+                clause,
+                aliases,
+                grouping,
+            }
+            .condition(having)
+        });
+        let (keep, items, having) = (keep?, list.finish()?, having.transpose()?);
+        let mut node = scope.node;
+        if let Some(keep) = keep {
+            node = self.push(Node::Filter { from: node, keep });
+        }
+        node = self.push(Node::Window(grouping.into_node(node)));
+        if let Some(keep) = having {
+            node = self.push(Node::Filter { from: node, keep });
+        }
+        Ok(self.push(Node::Project { from: node, items }))
+    }
+
+    fn filter(
+        &mut self,
+        expr: &ast::Expr,
+        scope: &Scope,
+        clause: Clause,
+        aliases: &[Alias],
+    ) -> Bound<Pred> {
+        Exprs {
+            binder: self,
+            scope,
+            clause,
+            aliases,
+            grouping: None,
+        }
+        .condition(expr)
+    }
+
+    fn items(
+        &mut self,
+        select: &ast::Select,
+        scope: &Scope,
+        aliases: &[Alias],
+        mut grouping: Option<&mut Grouping>,
+        list: &mut ListBuilder,
+    ) {
+        for (index, item) in select.items.iter().enumerate() {
+            let grouping = grouping.as_deref_mut();
+            let mut exprs = Exprs {
+                binder: self,
+                scope,
+                clause: Clause::Select,
+                aliases,
+                grouping,
+            };
+            let result = match item {
+                SelectItem::Star { path, span } => exprs.star(path, *span).map(|stars| {
+                    stars.into_iter().for_each(|star| list.star(star));
+                }),
+                SelectItem::Expr { expr, alias } => exprs.value(expr).and_then(|bound| {
+                    let name = match alias {
+                        Some(alias) => alias.name.clone(),
+                        None => default_name(expr, index + 1),
+                    };
+                    let span = alias.as_ref().map_or(expr.span, |alias| alias.span);
+                    let hidden =
+                        list.has_whole(exprs.binder, scope) && mentions(scope, expr, |column| column == name);
+                    list.named(exprs.binder, name, bound, span, hidden)
+                }),
+            };
+            list.failed |= result.is_err();
+        }
+    }
+
+    /// PARTITION BY without GROUP BY changes nothing, but a wrong name in it is still wrong.
+    fn check_partition_keys(&mut self, from: &From) -> Bound<()> {
+        let Some(by) = from.partition else {
+            return Ok(());
+        };
+        if matches!(self.plan.nodes[from.scope.node.0], Node::Source { .. }) {
+            return Ok(());
+        }
+        let scope = &from.scope;
+        let clause = Clause::PartitionBy;
+        for key in &by.keys {
+            Exprs {
+                binder: self,
+                scope,
+                clause,
+                aliases: &[],
+                grouping: None,
+            }
+            .value(key)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_partition_count(&mut self, by: &PartitionBy) -> Bound<()> {
+        match by.count {
+            Some(count) if count <= 1 => {
+                let message = "PARTITION BY .. INTO needs at least 2 partitions";
+                let error = Diagnostic::error(code::PARTITION, by.span, message);
+                Err(self.report(error.help("leave INTO out to keep the partitions as they are")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn partition_text(&self, by: &PartitionBy) -> Vec<String> {
+        let count = by.count.map(|count| format!("INTO {count}"));
+        by.keys
+            .iter()
+            .map(|key| self.text(key.span).to_lowercase())
+            .chain(count)
+            .collect()
+    }
+}
+
+impl Exprs<'_, '_> {
+    /// `*`, `source.*` or `record.*`
+    fn star(&mut self, path: &[Ident], span: Span) -> Bound<Vec<Item>> {
+        let whole = path.is_empty() || (path.len() == 1 && self.scope.is_source(path));
+        if whole && self.grouping.is_some() {
+            let error = Diagnostic::error(code::UNGROUPED, span, "a group has no `*`");
+            let help = "name the keys and aggregates that you want";
+            return Err(self
+                .binder
+                .report(error.label("a group has many events").help(help)));
+        }
+        if whole {
+            return Ok(self.binder.star(self.scope.node, span));
+        }
+        let kind = ast::ExprKind::Path(path.to_vec());
+        let expr = self.value(&ast::Expr::new(kind, span))?;
+        Ok(vec![Item {
+            name: Name::Spread,
+            expr,
+        }])
+    }
+}
+
+/// The columns of a SELECT so far. Left always wins.
+#[derive(Default)]
+struct ListBuilder {
+    items: Vec<Item>,
+    /// Beside each item: did the query name it, or a star?
+    named: Vec<bool>,
+    failed: bool,
+}
+
+impl ListBuilder {
+    fn finish(self) -> Bound<Vec<Item>> {
+        if self.failed {
+            Err(Reported)
+        } else {
+            Ok(self.items)
+        }
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.items
+            .iter()
+            .position(|item| matches!(&item.name, Name::Field(field) if field == name))
+    }
+
+    /// Is there a `*` over a whole event already?
+    fn has_whole(&self, binder: &Binder, scope: &Scope) -> bool {
+        let Node::Source { input } = binder.plan.nodes[scope.node.0] else {
+            return false;
+        };
+        let reads = &binder.plan.inputs[input].reads;
+        self.items.iter().any(|item| match item.expr.kind {
+            ExprKind::Column(column) => item.name == Name::Spread && reads[column] == Read::Whole,
+            _ => false,
+        })
+    }
+
+    fn star(&mut self, item: Item) {
+        let known = matches!(&item.name, Name::Field(field) if self.position(field).is_some());
+        if !known {
+            self.items.push(item);
+            self.named.push(false);
+        }
+    }
+
+    /// `hidden`: a star to the left has this column, as far as one can know.
+    fn named(
+        &mut self,
+        binder: &mut Binder,
+        name: String,
+        expr: Expr,
+        span: Span,
+        hidden: bool,
+    ) -> Bound<()> {
+        let first = self.position(&name);
+        if first.is_some_and(|first| self.named[first]) {
+            let message = format!("there are two columns called `{name}`");
+            let error = Diagnostic::error(code::DUPLICATE_COLUMN, span, message);
+            return Err(binder.report(
+                error
+                    .label("the second one")
+                    .help("give it another name with AS"),
+            ));
+        }
+        if first.is_some() || hidden {
+            let message =
+                format!("this `{name}` is ignored: the `*` to its left has a column of that name");
+            let help = "the leftmost column wins; put this one before the `*`";
+            binder.warn(Diagnostic::warning(code::DUPLICATE_COLUMN, span, message).help(help));
+            return Ok(());
+        }
+        self.items.push(Item {
+            name: Name::Field(name),
+            expr,
+        });
+        self.named.push(true);
+        Ok(())
+    }
+}
+
+/// `SELECT * FROM source` and nothing else.
+fn is_bare(select: &ast::Select, scope: &Scope) -> bool {
+    let star = match select.items.as_slice() {
+        [SelectItem::Star { path, .. }] => {
+            path.is_empty() || (path.len() == 1 && scope.is_source(path))
+        }
+        _ => false,
+    };
+    star && select.filter.is_none() && select.group.is_none() && select.having.is_none()
+}

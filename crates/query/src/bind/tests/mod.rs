@@ -1,0 +1,93 @@
+//! One rule, one query, one snapshot.
+
+mod columns;
+mod errors;
+mod grouping;
+mod plans;
+mod robust;
+mod statements;
+mod time;
+
+use expect_test::Expect;
+
+use super::{Catalog, CatalogInput, compile};
+use crate::explain::explain;
+
+fn catalog() -> Catalog {
+    let input = |name: &str, reference| CatalogInput {
+        name: name.to_string(),
+        reference,
+    };
+    Catalog {
+        inputs: vec![
+            input("input", false),
+            input("orders", false),
+            input("devices", true),
+        ],
+        outputs: None,
+    }
+}
+
+/// What the query becomes, without the notes on partitions; its errors if it is wrong.
+fn plan(query: &str) -> String {
+    let compiled = match compile(query, &catalog()) {
+        Ok(compiled) => compiled,
+        Err(errors) => {
+            return errors
+                .iter()
+                .map(|error| error.render(query, "q"))
+                .collect();
+        }
+    };
+    let text = explain(&compiled.plan);
+    let lines = text.lines().filter(|line| !line.starts_with("a start"));
+    lines
+        .map(|line| format!("{}\n", line.split("  --").next().unwrap_or_default()))
+        .collect()
+}
+
+fn check(query: &str, expected: Expect) {
+    expected.assert_eq(&plan(query));
+}
+
+/// The query is fine, but these things are odd.
+fn warns(query: &str, expected: Expect) {
+    match compile(query, &catalog()) {
+        Ok(compiled) => {
+            let shown: String = compiled
+                .warnings
+                .iter()
+                .map(|w| w.render(query, "q"))
+                .collect();
+            expected.assert_eq(&shown);
+        }
+        Err(errors) => panic!("{query}: {errors:?}"),
+    }
+}
+
+/// Each query has exactly this error message.
+fn rejects(cases: &[(&str, &str)]) {
+    for (query, expected) in cases {
+        match compile(query, &catalog()) {
+            Ok(_) => panic!("should be rejected: {query}"),
+            Err(errors) => {
+                let messages: Vec<&str> = errors.iter().map(|e| e.message.as_str()).collect();
+                assert_eq!(messages, [*expected], "{query}");
+                let shown = errors[0].render(query, "q");
+                assert!(shown.contains('^'), "{shown}");
+            }
+        }
+    }
+}
+
+fn accepts(queries: &[&str]) {
+    for query in queries {
+        if let Err(errors) = compile(query, &catalog()) {
+            let shown: String = errors
+                .iter()
+                .map(|error| error.render(query, "q"))
+                .collect();
+            panic!("should be fine: {query}\n{shown}");
+        }
+    }
+}

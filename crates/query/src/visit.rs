@@ -1,0 +1,98 @@
+//! Walks the expressions of a plan, to renumber columns or to compare what is said and not where.
+
+use crate::Span;
+use crate::plan::{Expr, ExprKind, Pred, PredKind};
+
+/// Calls back for every expression and condition inside `expr`, itself last.
+pub fn expr_mut(expr: &mut Expr, visit: &mut Visit) {
+    match &mut expr.kind {
+        ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Timestamp => {}
+        ExprKind::Field { of, .. } | ExprKind::Unary { of, .. } | ExprKind::Cast { of, .. } => {
+            expr_mut(of, visit);
+        }
+        ExprKind::Binary { left, right, .. } => {
+            expr_mut(left, visit);
+            expr_mut(right, visit);
+        }
+        ExprKind::Case {
+            branches,
+            otherwise,
+        } => {
+            for (when, then) in branches {
+                pred_mut(when, visit);
+                expr_mut(then, visit);
+            }
+            expr_mut(otherwise, visit);
+        }
+        ExprKind::Coalesce(all) => all.iter_mut().for_each(|e| expr_mut(e, visit)),
+    }
+    (visit.expr)(expr);
+}
+
+pub fn pred_mut(pred: &mut Pred, visit: &mut Visit) {
+    match &mut pred.kind {
+        PredKind::And(left, right) | PredKind::Or(left, right) => {
+            pred_mut(left, visit);
+            pred_mut(right, visit);
+        }
+        PredKind::Not(of) => pred_mut(of, visit),
+        PredKind::Compare { left, right, .. } => {
+            expr_mut(left, visit);
+            expr_mut(right, visit);
+        }
+        PredKind::Like { of, pattern, .. } => {
+            expr_mut(of, visit);
+            expr_mut(pattern, visit);
+        }
+        PredKind::In { of, list, .. } => {
+            expr_mut(of, visit);
+            list.iter_mut().for_each(|e| expr_mut(e, visit));
+        }
+        PredKind::Between { of, low, high, .. } => {
+            expr_mut(of, visit);
+            expr_mut(low, visit);
+            expr_mut(high, visit);
+        }
+        PredKind::IsNull { of, .. } => expr_mut(of, visit),
+    }
+    if let Some(span) = visit.span {
+        pred.span = span;
+    }
+}
+
+/// What to do at each expression, and the span to give every condition, if any.
+pub struct Visit<'v> {
+    pub expr: &'v mut dyn FnMut(&mut Expr),
+    pub span: Option<Span>,
+}
+
+/// Equal but for where they stand in the text.
+pub fn same_expr(a: &Expr, b: &Expr) -> bool {
+    let erase = |expr: &Expr| {
+        let mut expr = expr.clone();
+        let erase = &mut |e: &mut Expr| e.span = Span::default();
+        expr_mut(
+            &mut expr,
+            &mut Visit {
+                expr: erase,
+                span: Some(Span::default()),
+            },
+        );
+        expr
+    };
+    erase(a) == erase(b)
+}
+
+/// How many expressions an expression is made of.
+pub fn size(expr: &Expr) -> usize {
+    let mut count = 0;
+    let mut expr = expr.clone();
+    expr_mut(
+        &mut expr,
+        &mut Visit {
+            expr: &mut |_| count += 1,
+            span: None,
+        },
+    );
+    count
+}

@@ -1,0 +1,217 @@
+//! Holds events until time has passed them, then gives them back sorted.
+//!
+//! Most events come nearly in order, so the buffer is a sorted run that grows at its end. An event
+//! that is only a few places out of order is slid into the run; one that is further back waits in
+//! a heap, and the two are merged on the way out. No release looks at more than it gives out,
+//! however much is held, and one event with a clock far ahead does not spoil the run for the rest:
+//! it stays last and the others slide in before it.
+//!
+//! Ties keep the order of their handles, because queries with LAG can observe it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::Instant;
+use crate::snapshot::{self, RestoreError};
+
+/// How many places from its end an event may be slid into the run.
+const REACH: usize = 32;
+
+type Held = (Instant, u64);
+
+/// Events that wait, as (timestamp, handle). Handles grow from one push to the next.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Reorder {
+    run: VecDeque<Held>,
+    stragglers: BinaryHeap<Reverse<Held>>,
+}
+
+impl Reorder {
+    pub fn len(&self) -> usize {
+        self.run.len() + self.stragglers.len()
+    }
+
+    #[inline]
+    pub fn push(&mut self, time: Instant, row: u64) {
+        match self.run.back() {
+            Some(&(last, _)) if time < last => self.push_straggler(time, row),
+            _ => self.run.push_back((time, row)),
+        }
+    }
+
+    #[inline(never)]
+    fn push_straggler(&mut self, time: Instant, row: u64) {
+        let reach = self.run.len().min(REACH);
+        let mut near = self.run.iter().rev().take(reach);
+        match near.position(|&(held, _)| held <= time) {
+            Some(places) => self.run.insert(self.run.len() - places, (time, row)),
+            None if reach == self.run.len() => self.run.push_front((time, row)),
+            None => self.stragglers.push(Reverse((time, row))),
+        }
+    }
+
+    /// The event that will be released first.
+    pub fn first(&self) -> Option<Held> {
+        match (self.run.front(), self.stragglers.peek()) {
+            (Some(&run), Some(&Reverse(straggler))) => Some(run.min(straggler)),
+            (run, straggler) => run.copied().or(straggler.map(|&Reverse(held)| held)),
+        }
+    }
+
+    pub fn pop_first(&mut self) -> Option<Held> {
+        match (self.run.front(), self.stragglers.peek()) {
+            (run, Some(&Reverse(straggler))) if run.is_none_or(|&run| straggler < run) => {
+                self.stragglers.pop().map(|Reverse(held)| held)
+            }
+            _ => self.run.pop_front(),
+        }
+    }
+
+    /// Gives out every event up to and including `to`, sorted by (timestamp, handle).
+    pub fn release(&mut self, to: Instant, mut out: impl FnMut(Instant, u64)) {
+        while let Some(&Reverse(straggler)) = self.stragglers.peek()
+            && straggler.0 <= to
+        {
+            while let Some(&held) = self.run.front()
+                && held < straggler
+            {
+                self.run.pop_front();
+                out(held.0, held.1);
+            }
+            self.stragglers.pop();
+            out(straggler.0, straggler.1);
+        }
+        let due = self.run.partition_point(|&(time, _)| time <= to);
+        self.run.drain(..due).for_each(|(time, row)| out(time, row));
+    }
+
+    /// Writes the events sorted, so that equal contents give equal bytes.
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
+        let mut held: Vec<Held> = self.run.iter().copied().collect();
+        held.extend(self.stragglers.iter().map(|&Reverse(held)| held));
+        held.sort_unstable();
+        snapshot::put_u64(out, held.len() as u64);
+        for (time, row) in held {
+            snapshot::put_instant(out, time);
+            snapshot::put_u64(out, row);
+        }
+    }
+
+    /// Reads what [`Reorder::snapshot`] wrote; no event may lie past `latest`.
+    pub fn restore(from: &mut &[u8], latest: Instant) -> Result<Reorder, RestoreError> {
+        let count = snapshot::take_u64(from)?;
+        let mut run = VecDeque::new();
+        for _ in 0..count {
+            let held = (snapshot::take_instant(from)?, snapshot::take_u64(from)?);
+            if run.back().is_some_and(|last| *last >= held) {
+                return Err(RestoreError::Invalid("held events are not sorted"));
+            }
+            if held.0 > latest {
+                return Err(RestoreError::Invalid(
+                    "a held event lies past the latest one",
+                ));
+            }
+            run.push_back(held);
+        }
+        Ok(Reorder {
+            run,
+            stragglers: BinaryHeap::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn drain(buffer: &mut Reorder, to: i64) -> Vec<(i64, u64)> {
+        let mut out = Vec::new();
+        buffer.release(Instant::from_ticks(to), |time, row| {
+            out.push((time.ticks(), row))
+        });
+        out
+    }
+
+    fn filled(times: impl IntoIterator<Item = i64>) -> Reorder {
+        let mut buffer = Reorder::default();
+        for (time, row) in times.into_iter().zip(0..) {
+            buffer.push(Instant::from_ticks(time), row);
+        }
+        buffer
+    }
+
+    #[test]
+    fn ties_leave_in_the_order_of_their_handles() {
+        let mut buffer = filled([5, 7, 5, 6, 5]);
+        assert_eq!(drain(&mut buffer, 6), [(5, 0), (5, 2), (5, 4), (6, 3)]);
+        assert_eq!(drain(&mut buffer, 6), []);
+        assert_eq!(buffer.len(), 1);
+    }
+
+    #[test]
+    fn one_clock_far_ahead_does_not_spoil_the_run() {
+        let buffer = filled([0, 1_000_000].into_iter().chain(1..50_000));
+        assert_eq!(buffer.run.len(), 50_001);
+        assert!(buffer.stragglers.is_empty());
+    }
+
+    #[test]
+    fn an_event_far_back_waits_in_the_heap_and_still_leaves_first() {
+        let mut buffer = filled((100..200).chain([3, 2, 150]));
+        assert_eq!(buffer.stragglers.len(), 3);
+        assert_eq!(drain(&mut buffer, 100), [(2, 101), (3, 100), (100, 0)]);
+        assert_eq!(drain(&mut buffer, 300).len(), 100);
+    }
+
+    /// Half a million events held and as many small releases: were a release to look at all that
+    /// is held, this would take hours.
+    #[test]
+    fn a_release_costs_what_it_gives_out_however_much_is_held() {
+        const HELD: i64 = 500_000;
+        let mut buffer = Reorder::default();
+        let mut released = 0;
+        for i in 0..2 * HELD {
+            let back = if i % 5 == 0 { i * 7_919 % HELD } else { 0 };
+            buffer.push(Instant::from_ticks((i - back).max(i - HELD)), i as u64);
+            buffer.release(Instant::from_ticks(i - HELD), |_, _| released += 1);
+        }
+        assert_eq!(released + buffer.len(), 2 * HELD as usize);
+        assert!(buffer.stragglers.len() > 10_000);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn releases_are_sorted_prefixes_of_what_is_held_and_snapshots_change_nothing(
+            steps in prop::collection::vec((0..200i64, 0..40i64), 0..300)
+        ) {
+            let mut buffer = Reorder::default();
+            let mut naive: Vec<(i64, u64)> = Vec::new();
+            for ((time, release), row) in steps.into_iter().zip(0..) {
+                buffer.push(Instant::from_ticks(time), row);
+                naive.push((time, row));
+                naive.sort();
+                prop_assert_eq!(
+                    buffer.first(),
+                    naive.first().map(|&(time, row)| (Instant::from_ticks(time), row))
+                );
+                if release == 0 {
+                    let due = naive.partition_point(|held| held.0 <= time);
+                    let expected: Vec<_> = naive.drain(..due).collect();
+                    prop_assert_eq!(drain(&mut buffer, time), expected);
+                } else if release == 1 {
+                    let (time, row) = naive.remove(0);
+                    prop_assert_eq!(buffer.pop_first(), Some((Instant::from_ticks(time), row)));
+                } else if release == 2 {
+                    let mut bytes = Vec::new();
+                    buffer.snapshot(&mut bytes);
+                    let restored = Reorder::restore(&mut bytes.as_slice(), Instant::AFTER_ALL);
+                    buffer = restored.expect("a good snapshot");
+                }
+                prop_assert_eq!(buffer.len(), naive.len());
+            }
+        }
+    }
+}
