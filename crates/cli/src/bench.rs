@@ -88,13 +88,20 @@ impl BenchRun {
                 cpu / millions,
             );
         }
-        Ok(if report.lost_data() { Ending::LostData } else { Ending::Well })
+        Ok(if report.lost_data() {
+            Ending::LostData
+        } else {
+            Ending::Well
+        })
     }
 }
 
 fn measure(job: &Job, threads: usize) -> anyhow::Result<highwater_job::Report> {
     let outputs = Outputs::declared(&job.file, &job.plan)?;
-    let options = Options { threads, ..Options::default() };
+    let options = Options {
+        threads,
+        ..Options::default()
+    };
     Ok(run(job, outputs, options)?.report)
 }
 

@@ -27,7 +27,10 @@ struct Checked {
 impl Check {
     pub fn run(self) -> anyhow::Result<Ending> {
         let checked = self.check()?;
-        let wrong = checked.findings.iter().any(|d| d.severity == Severity::Error);
+        let wrong = checked
+            .findings
+            .iter()
+            .any(|d| d.severity == Severity::Error);
         for finding in &checked.findings {
             if self.json {
                 println!("{}", as_json(finding, &checked));
@@ -51,13 +54,28 @@ impl Check {
                 Ok(compiled) => compiled.warnings,
                 Err(errors) => errors,
             };
-            return Ok(Checked { name, text, findings });
+            return Ok(Checked {
+                name,
+                text,
+                findings,
+            });
         }
         match Job::load(&self.query) {
-            Ok(job) => Ok(Checked { name: job.query_name, text: job.query, findings: job.warnings }),
-            Err(LoadError::Query { name, text, diagnostics, .. }) => {
-                Ok(Checked { name, text, findings: diagnostics })
-            }
+            Ok(job) => Ok(Checked {
+                name: job.query_name,
+                text: job.query,
+                findings: job.warnings,
+            }),
+            Err(LoadError::Query {
+                name,
+                text,
+                diagnostics,
+                ..
+            }) => Ok(Checked {
+                name,
+                text,
+                findings: diagnostics,
+            }),
             Err(error) => Err(error.into()),
         }
     }

@@ -31,11 +31,17 @@ impl Demo {
         let mut events = Vec::new();
         tollbooth::generate(self.events as usize, self.seed, &mut events);
         write(&self.dir.join(tollbooth::EVENTS_PATH), &events)?;
-        write(&self.dir.join(tollbooth::QUERY_PATH), tollbooth::QUERY.as_bytes())?;
+        write(
+            &self.dir.join(tollbooth::QUERY_PATH),
+            tollbooth::QUERY.as_bytes(),
+        )?;
         write(&self.dir.join("job.toml"), tollbooth::JOB.as_bytes())?;
 
         let job = Job::load(&self.dir)?;
-        eprintln!("{} events at four toll booths, some of them late, early or out of order.", self.events);
+        eprintln!(
+            "{} events at four toll booths, some of them late, early or out of order.",
+            self.events
+        );
         eprintln!("The query:\n");
         job.query.lines().for_each(|line| eprintln!("    {line}"));
         eprintln!("\nIts result:\n");
@@ -48,10 +54,17 @@ impl Demo {
         if self.json {
             eprintln!("{}", summary::json(&report));
         } else {
-            eprintln!("\nWhat happened to the events:\n\n{}", summary::text(&job, &report));
+            eprintln!(
+                "\nWhat happened to the events:\n\n{}",
+                summary::text(&job, &report)
+            );
             self.say_next(&picture);
         }
-        Ok(if report.lost_data() { Ending::LostData } else { Ending::Well })
+        Ok(if report.lost_data() {
+            Ending::LostData
+        } else {
+            Ending::Well
+        })
     }
 
     fn say_next(&self, picture: &Path) {

@@ -32,7 +32,11 @@ pub fn code(result: anyhow::Result<Ending>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let text = format!("{error:#}");
-    let prefix = if text.starts_with("error") { "" } else { "error: " };
+    let prefix = if text.starts_with("error") {
+        ""
+    } else {
+        "error: "
+    };
     eprintln!("{prefix}{text}");
     ExitCode::from(if bad_request(&error) { 2 } else { 1 })
 }
@@ -48,5 +52,8 @@ fn bad_request(error: &anyhow::Error) -> bool {
 fn reader_went_away(error: &anyhow::Error) -> bool {
     let pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
     error.downcast_ref::<io::Error>().is_some_and(pipe)
-        || matches!(error.downcast_ref::<RunError>(), Some(RunError::Sink(SinkError::Closed)))
+        || matches!(
+            error.downcast_ref::<RunError>(),
+            Some(RunError::Sink(SinkError::Closed))
+        )
 }

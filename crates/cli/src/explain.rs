@@ -26,7 +26,12 @@ impl Explain {
         let early = policy.early_arrival.unwrap_or(Duration::ZERO);
         let arrival_back = Duration::from_ticks(back.ticks() + early.ticks());
         if self.json {
-            let inputs: Vec<_> = job.plan.inputs.iter().map(|input| input.name.clone()).collect();
+            let inputs: Vec<_> = job
+                .plan
+                .inputs
+                .iter()
+                .map(|input| input.name.clone())
+                .collect();
             println!(
                 "{}",
                 json!({

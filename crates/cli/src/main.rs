@@ -7,8 +7,8 @@
 mod bench;
 mod check;
 mod demo;
-mod explain;
 mod exit;
+mod explain;
 mod run;
 mod summary;
 mod test;

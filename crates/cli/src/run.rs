@@ -41,7 +41,11 @@ impl Run {
         } else {
             eprint!("{}", summary::text(&job, &report));
         }
-        Ok(if report.lost_data() { Ending::LostData } else { Ending::Well })
+        Ok(if report.lost_data() {
+            Ending::LostData
+        } else {
+            Ending::Well
+        })
     }
 }
 
@@ -62,12 +66,17 @@ pub fn cores() -> usize {
 fn progress_bar(job: &Job) -> ProgressBar {
     let inputs = job.file.inputs.iter().filter(|input| !input.reference);
     let files = inputs.filter_map(|input| input.files().ok()).flatten();
-    let total: u64 = files.filter_map(|file| disk::open(file).ok()).map(|file| file.len()).sum();
+    let total: u64 = files
+        .filter_map(|file| disk::open(file).ok())
+        .map(|file| file.len())
+        .sum();
     if !std::io::stderr().is_terminal() || total < (8 << 20) {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(total);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {bytes_per_sec}") {
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {bytes_per_sec}")
+    {
         bar.set_style(style);
     }
     bar

@@ -36,7 +36,13 @@ pub fn text(job: &Job, report: &Report) -> String {
 
 fn input_text(input: &InputReport, out: &mut String) {
     let time = &input.time;
-    let _ = write!(out, "input {}: {} events read, {} kept", input.name, input.events(), time.kept);
+    let _ = write!(
+        out,
+        "input {}: {} events read, {} kept",
+        input.name,
+        input.events(),
+        time.kept
+    );
     let parts = [
         ("late, adjusted", time.late_adjusted),
         ("late, dropped", time.late_dropped),
@@ -58,7 +64,11 @@ fn input_text(input: &InputReport, out: &mut String) {
         for trouble in samples {
             match trouble.line {
                 0 => drop(writeln!(out, "    {}", trouble.reason)),
-                line => drop(writeln!(out, "    {}:{line}: {}", trouble.file, trouble.reason)),
+                line => drop(writeln!(
+                    out,
+                    "    {}:{line}: {}",
+                    trouble.file, trouble.reason
+                )),
             }
             if !trouble.sample.is_empty() {
                 let _ = writeln!(out, "      | {}", trouble.sample.trim_end());
@@ -92,7 +102,10 @@ pub fn json(report: &Report) -> Value {
             "notes": input.notes,
         })
     });
-    let outputs = report.outputs.iter().map(|o| json!({"name": o.name, "rows": o.rows}));
+    let outputs = report
+        .outputs
+        .iter()
+        .map(|o| json!({"name": o.name, "rows": o.rows}));
     let samples = report.errors.samples.iter().map(|error| {
         json!({
             "time": error.time.to_string(),
@@ -112,6 +125,10 @@ pub fn json(report: &Report) -> Value {
 pub fn place(query: &str, at: usize) -> (usize, usize) {
     let before = &query[..at.min(query.len())];
     let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().map_or(0, |text| text.chars().count()) + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .map_or(0, |text| text.chars().count())
+        + 1;
     (line, column)
 }

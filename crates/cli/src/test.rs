@@ -41,13 +41,20 @@ impl Test {
         if !self.json {
             println!("{} passed, {failed} failed", found.len() - failed);
         }
-        Ok(if failed > 0 { Ending::Failed } else { Ending::Well })
+        Ok(if failed > 0 {
+            Ending::Failed
+        } else {
+            Ending::Well
+        })
     }
 
     fn show(&self, name: &str, failure: Option<String>) {
         match (self.json, failure) {
             (true, failure) => {
-                println!("{}", json!({"case": name, "passed": failure.is_none(), "diff": failure}));
+                println!(
+                    "{}",
+                    json!({"case": name, "passed": failure.is_none(), "diff": failure})
+                );
             }
             (false, None) => println!("ok    {name}"),
             (false, Some(text)) => {

@@ -39,7 +39,15 @@ impl Timeline {
         } else {
             let colour = std::io::stdout().is_terminal();
             let (width, height) = console_size();
-            print!("{}", Terminal { width, height, colour }.draw(&drawing));
+            print!(
+                "{}",
+                Terminal {
+                    width,
+                    height,
+                    colour
+                }
+                .draw(&drawing)
+            );
         }
         Ok(Ending::Well)
     }
@@ -47,15 +55,25 @@ impl Timeline {
 
 pub fn draw(job: &Job, input: Option<&str>) -> anyhow::Result<Picture> {
     if let Some(name) = input
-        && !job.plan.inputs.iter().any(|input| input.name.eq_ignore_ascii_case(name))
+        && !job
+            .plan
+            .inputs
+            .iter()
+            .any(|input| input.name.eq_ignore_ascii_case(name))
     {
-        let known: Vec<&str> = job.plan.inputs.iter().map(|input| &input.name[..]).collect();
+        let known: Vec<&str> = job
+            .plan
+            .inputs
+            .iter()
+            .map(|input| &input.name[..])
+            .collect();
         let text = format!("the job has no input {name:?}; it has {}", known.join(", "));
         return Err(BadRequest(text).into());
     }
     let outcome = why::witness(job)?;
-    picture(job, &outcome, input)
-        .ok_or_else(|| BadRequest("there is nothing to draw: the input has no events".into()).into())
+    picture(job, &outcome, input).ok_or_else(|| {
+        BadRequest("there is nothing to draw: the input has no events".into()).into()
+    })
 }
 
 pub fn write_svg(path: &Path, drawing: &Picture) -> anyhow::Result<()> {
@@ -75,7 +93,10 @@ fn as_json(drawing: &Picture) -> serde_json::Value {
         })
     });
     let lines = drawing.watermarks.iter().map(|line| {
-        let steps = line.steps.iter().map(|(at, mark)| json!([at.to_string(), mark.to_string()]));
+        let steps = line
+            .steps
+            .iter()
+            .map(|(at, mark)| json!([at.to_string(), mark.to_string()]));
         json!({"lane": line.lane, "steps": steps.collect::<Vec<_>>()})
     });
     json!({"points": points.collect::<Vec<_>>(), "watermarks": lines.collect::<Vec<_>>()})

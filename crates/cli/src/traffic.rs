@@ -10,7 +10,9 @@ use std::io::Write;
 
 const BOOTHS: u64 = 100;
 const STATES: [&str; 8] = ["NY", "NJ", "PA", "CT", "MA", "OR", "WA", "CA"];
-const MAKES: [&str; 8] = ["Toyota", "Honda", "Ford", "Volvo", "Tesla", "BMW", "Mack", "Kenworth"];
+const MAKES: [&str; 8] = [
+    "Toyota", "Honda", "Ford", "Volvo", "Tesla", "BMW", "Mack", "Kenworth",
+];
 
 pub struct Traffic {
     random: Random,
@@ -22,13 +24,22 @@ pub struct Traffic {
 impl Traffic {
     pub fn new(seed: u64, plates: u64) -> Traffic {
         let start = Instant::parse_iso(b"2026-01-01T00:00:00Z").unwrap_or(Instant::from_ticks(0));
-        Traffic { random: Random::seeded(seed), plates: plates.max(1), next: 0, start }
+        Traffic {
+            random: Random::seeded(seed),
+            plates: plates.max(1),
+            next: 0,
+            start,
+        }
     }
 
     /// Appends the next event as a line.
     pub fn write_next(&mut self, out: &mut Vec<u8>) {
         let random = &mut self.random;
-        let late_ms = if random.below(20) == 0 { random.below(2001) } else { 0 };
+        let late_ms = if random.below(20) == 0 {
+            random.below(2001)
+        } else {
+            0
+        };
         let at_ms = self.next.saturating_sub(late_ms) as i64;
         self.next += 1;
         let mut time = Vec::with_capacity(28);
@@ -41,11 +52,14 @@ impl Traffic {
         let kind = 1 + car.below(3);
         let quarters = 4 + random.below(60);
         let toll = quarters as f64 / 4.0;
-        let (booth, tag) = (1 + random.below(BOOTHS), 100_000_000 + random.below(900_000_000));
-        let written = write!(
+        let (booth, tag) = (
+            1 + random.below(BOOTHS),
+            100_000_000 + random.below(900_000_000),
+        );
+        let written = writeln!(
             out,
             "{{\"TollId\":{booth},\"EntryTime\":\"{}Z\",\"LicensePlate\":\"P{plate:07}\",\"State\":\"{}\",\
-             \"Make\":\"{}\",\"VehicleType\":{kind},\"Toll\":{toll:?},\"Tag\":\"{tag}\"}}\n",
+             \"Make\":\"{}\",\"VehicleType\":{kind},\"Toll\":{toll:?},\"Tag\":\"{tag}\"}}",
             String::from_utf8_lossy(&time),
             STATES[state],
             MAKES[make],

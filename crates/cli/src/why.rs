@@ -32,7 +32,8 @@ impl Why {
         let fates = why(&job, self.filter.as_deref())?;
         let mut out = BufWriter::new(std::io::stdout().lock());
         let chosen = fates.iter().filter(|fate| {
-            (!self.moved || fate.verdict != "on time") && self.line.is_none_or(|line| line == fate.line)
+            (!self.moved || fate.verdict != "on time")
+                && self.line.is_none_or(|line| line == fate.line)
         });
         for fate in chosen {
             if self.json {
@@ -59,10 +60,18 @@ fn show(fate: &Fate, out: &mut impl Write) -> std::io::Result<()> {
         return writeln!(out, "    {reason}");
     }
     let or = |time: &Option<String>, otherwise: &str| time.clone().unwrap_or(otherwise.into());
-    writeln!(out, "    arrived    {}", or(&fate.arrival, "at an unknown time"))?;
+    writeln!(
+        out,
+        "    arrived    {}",
+        or(&fate.arrival, "at an unknown time")
+    )?;
     writeln!(out, "    happened   {}", or(&fate.event_time, "-"))?;
     writeln!(out, "    watermark  {}", or(&fate.watermark, "none yet"))?;
-    writeln!(out, "    timestamp  {}", or(&fate.timestamp, "none: dropped"))?;
+    writeln!(
+        out,
+        "    timestamp  {}",
+        or(&fate.timestamp, "none: dropped")
+    )?;
     for (index, window) in fate.windows.iter().enumerate() {
         let name = if index == 0 { "windows" } else { "" };
         writeln!(out, "    {name:<9}  ({} .. {}]", window.start, window.end)?;

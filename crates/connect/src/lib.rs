@@ -1,8 +1,8 @@
 //! Formats and endpoints: how events come in from files and how results go out.
 //!
-//! A file is read in blocks of whole lines ([`LineReader`]), a block is decoded into columns ([`json::Decoder`]), rows
-//! become lines again ([`json::JsonWriter`]) and go to a [`Sink`]. This crate knows nothing of jobs: it neither decides
-//! what to read nor when.
+//! A file is read in blocks of whole lines ([`LineReader`]), a block is decoded into columns
+//! ([`json::Decoder`]), rows become lines again ([`json::JsonWriter`]) and go to a [`Sink`]. This
+//! crate knows nothing of jobs: it neither decides what to read nor when.
 //!
 //! ```
 //! use highwater_connect::json::{Batch, Decoder, Field};

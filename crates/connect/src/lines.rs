@@ -1,9 +1,9 @@
 //! A file as blocks of whole lines.
 //!
-//! One buffer serves the whole file; it grows only for a line that is longer than itself, and a line beyond the limit
-//! is passed over without being held. Reading goes on to the end of the file, however long it has become since it was
-//! opened, and then says if that was not the size it had at first: a copy may have been cut short, or somebody is
-//! still writing.
+//! One buffer serves the whole file; it grows only for a line that is longer than itself, and a
+//! line beyond the limit is passed over without being held. Reading goes on to the end of the file,
+//! however long it has become since it was opened, and then says if that was not the size it had at
+//! first: a copy may have been cut short, or somebody is still writing.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -30,7 +30,10 @@ pub struct LineOptions {
 
 impl Default for LineOptions {
     fn default() -> LineOptions {
-        LineOptions { block_bytes: 1 << 20, line_bytes_max: 64 << 20 }
+        LineOptions {
+            block_bytes: 1 << 20,
+            line_bytes_max: 64 << 20,
+        }
     }
 }
 
@@ -49,16 +52,28 @@ pub enum ReadError {
     #[error("cannot open {}: {source}", file.display())]
     Open { file: PathBuf, source: io::Error },
     #[error("cannot read {} at byte {offset}: {source}", file.display())]
-    Read { file: PathBuf, offset: u64, source: io::Error },
+    Read {
+        file: PathBuf,
+        offset: u64,
+        source: io::Error,
+    },
 }
 
 /// Something about a file that its reader should be told, though it was read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceNote {
     /// It ended before the size that it had when it was opened.
-    CutShort { file: PathBuf, bytes_at_open: u64, bytes_read: u64 },
+    CutShort {
+        file: PathBuf,
+        bytes_at_open: u64,
+        bytes_read: u64,
+    },
     /// It was written to while it was read; what was there by the end has been read too.
-    Grew { file: PathBuf, bytes_at_open: u64, bytes_read: u64 },
+    Grew {
+        file: PathBuf,
+        bytes_at_open: u64,
+        bytes_read: u64,
+    },
 }
 
 pub struct LineReader {
@@ -115,7 +130,10 @@ impl LineReader {
         options: LineOptions,
     ) -> LineReader {
         let options = LineOptions {
-            block_bytes: options.block_bytes.clamp(BUFFER_BYTES_MIN, options.line_bytes_max.max(BUFFER_BYTES_MIN)),
+            block_bytes: options.block_bytes.clamp(
+                BUFFER_BYTES_MIN,
+                options.line_bytes_max.max(BUFFER_BYTES_MIN),
+            ),
             line_bytes_max: options.line_bytes_max.max(BUFFER_BYTES_MIN),
         };
         let buffer = vec![0; options.block_bytes];
@@ -149,7 +167,8 @@ impl LineReader {
         self.bytes_read
     }
 
-    /// The next block, or `None` after the last. An error comes after every whole line that was read before it.
+    /// The next block, or `None` after the last. An error comes after every whole line that was
+    /// read before it.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>, ReadError> {
         if self.bytes_read == 0 {
             self.pass_byte_order_mark();
@@ -183,12 +202,16 @@ impl LineReader {
         let (bytes_at_open, bytes_read) = (self.bytes_at_open?, self.bytes_read);
         let file = self.file.clone();
         match self.state {
-            State::Ended if bytes_read < bytes_at_open => {
-                Some(SourceNote::CutShort { file, bytes_at_open, bytes_read })
-            }
-            State::Ended if bytes_read > bytes_at_open => {
-                Some(SourceNote::Grew { file, bytes_at_open, bytes_read })
-            }
+            State::Ended if bytes_read < bytes_at_open => Some(SourceNote::CutShort {
+                file,
+                bytes_at_open,
+                bytes_read,
+            }),
+            State::Ended if bytes_read > bytes_at_open => Some(SourceNote::Grew {
+                file,
+                bytes_at_open,
+                bytes_read,
+            }),
             _ => None,
         }
     }
@@ -228,14 +251,23 @@ impl LineReader {
         let first_line = self.line;
         self.line += memchr::memchr_iter(b'\n', bytes).count() as u64;
         self.start = end;
-        Block { bytes, first_line, bad: None }
+        Block {
+            bytes,
+            first_line,
+            bad: None,
+        }
     }
 
     /// Reads on to the next line without keeping this one.
     fn pass_over_line(&mut self) -> Block<'_> {
         let limit_bytes = self.options.line_bytes_max;
         let sample = &self.buffer[..self.end.min(SAMPLE_BYTES)];
-        let bad = BadLine::new(self.line, limit_bytes, BadJson::TooLong { limit_bytes }, sample);
+        let bad = BadLine::new(
+            self.line,
+            limit_bytes,
+            BadJson::TooLong { limit_bytes },
+            sample,
+        );
         self.line += 1;
         (self.start, self.end) = (0, 0);
         while matches!(self.state, State::Reading) {
@@ -248,31 +280,50 @@ impl LineReader {
                 None => self.end = 0,
             }
         }
-        Block { bytes: &[], first_line: self.line, bad: Some(bad) }
+        Block {
+            bytes: &[],
+            first_line: self.line,
+            bad: Some(bad),
+        }
     }
 
     fn fail(&mut self, source: io::Error) -> ReadError {
         self.state = State::Stopped;
-        ReadError::Read { file: self.file.clone(), offset: self.bytes_read, source }
+        ReadError::Read {
+            file: self.file.clone(),
+            offset: self.bytes_read,
+            source,
+        }
     }
 }
 
 impl fmt::Debug for LineReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LineReader").field("file", &self.file).field("line", &self.line).finish()
+        f.debug_struct("LineReader")
+            .field("file", &self.file)
+            .field("line", &self.line)
+            .finish()
     }
 }
 
 impl fmt::Display for SourceNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SourceNote::CutShort { file, bytes_at_open, bytes_read } => write!(
+            SourceNote::CutShort {
+                file,
+                bytes_at_open,
+                bytes_read,
+            } => write!(
                 f,
                 "{} ended at byte {bytes_read} but had {bytes_at_open} bytes when it was opened; \
                  it was cut short while being read",
                 file.display()
             ),
-            SourceNote::Grew { file, bytes_at_open, bytes_read } => write!(
+            SourceNote::Grew {
+                file,
+                bytes_at_open,
+                bytes_read,
+            } => write!(
                 f,
                 "{} grew from {bytes_at_open} to {bytes_read} bytes while being read; \
                  another run may see more",

@@ -11,12 +11,14 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub trait Sink: Send {
     fn write(&mut self, bytes: &[u8]) -> Result<(), SinkError>;
 
-    /// Passes on what is buffered, where somebody may be watching; a file is seen only when committed.
+    /// Passes on what is buffered, where somebody may be watching; a file is seen only when
+    /// committed.
     fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 
-    /// Makes everything written count. A sink dropped without this leaves nothing behind, as far as it can.
+    /// Makes everything written count. A sink dropped without this leaves nothing behind, as far as
+    /// it can.
     fn commit(self: Box<Self>) -> Result<(), SinkError>;
 }
 
@@ -42,7 +44,10 @@ impl FileSink {
     pub fn create(path: impl AsRef<Path>) -> Result<FileSink, SinkError> {
         let path = path.as_ref().to_path_buf();
         match disk::create_atomic(&path) {
-            Ok(file) => Ok(FileSink { path, file: BufWriter::with_capacity(BUFFER_BYTES, file) }),
+            Ok(file) => Ok(FileSink {
+                path,
+                file: BufWriter::with_capacity(BUFFER_BYTES, file),
+            }),
             Err(source) => Err(SinkError::Create { file: path, source }),
         }
     }
@@ -50,7 +55,9 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn write(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
-        self.file.write_all(bytes).map_err(|source| failed(&self.path, source))
+        self.file
+            .write_all(bytes)
+            .map_err(|source| failed(&self.path, source))
     }
 
     fn commit(self: Box<Self>) -> Result<(), SinkError> {
@@ -63,7 +70,10 @@ impl Sink for FileSink {
 }
 
 fn failed(path: &Path, source: io::Error) -> SinkError {
-    SinkError::Write { to: path.display().to_string(), source }
+    SinkError::Write {
+        to: path.display().to_string(),
+        source,
+    }
 }
 
 /// Standard output, buffered.
@@ -77,13 +87,18 @@ impl StdoutSink {
     }
 
     fn over(out: Box<dyn Write + Send>) -> StdoutSink {
-        StdoutSink { out: BufWriter::with_capacity(BUFFER_BYTES, out) }
+        StdoutSink {
+            out: BufWriter::with_capacity(BUFFER_BYTES, out),
+        }
     }
 
     fn check(&self, result: io::Result<()>) -> Result<(), SinkError> {
         result.map_err(|source| match source.kind() {
             io::ErrorKind::BrokenPipe => SinkError::Closed,
-            _ => SinkError::Write { to: "standard output".into(), source },
+            _ => SinkError::Write {
+                to: "standard output".into(),
+                source,
+            },
         })
     }
 }
@@ -150,7 +165,11 @@ mod tests {
     #[test]
     fn a_folder_that_does_not_exist_is_named() {
         let error = FileSink::create("/nowhere/at/all/out.jsonl").unwrap_err();
-        assert!(error.to_string().starts_with("cannot create /nowhere/at/all/out.jsonl: "));
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot create /nowhere/at/all/out.jsonl: ")
+        );
     }
 
     #[test]

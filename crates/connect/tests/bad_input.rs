@@ -1,5 +1,10 @@
 //! Bad input by name: each of these must be reported, skipped and survived.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests prepare the files that are read"
+)]
+
 use std::path::Path;
 
 use highwater_connect::json::{BadJson, Batch, Decoded, Decoder, Field};
@@ -57,7 +62,11 @@ fn broken_json_is_left_out_and_its_neighbours_are_kept() {
     let decoded = decode(b"{\"a\":1}\n{\"a\":2,\"b\":}\n{\"a\":3}\n{\"a\":4,}\n{\"a\":5}");
     assert_eq!(ints(&decoded), [1, 3, 5]);
     assert_eq!(decoded.lines, [1, 3, 5]);
-    let places: Vec<_> = decoded.bad.iter().map(|bad| (bad.line, bad.column)).collect();
+    let places: Vec<_> = decoded
+        .bad
+        .iter()
+        .map(|bad| (bad.line, bad.column))
+        .collect();
     assert_eq!(places, [(2, 12), (4, 8)]);
     assert_eq!(decoded.bad[0].sample, "{\"a\":2,\"b\":}");
 }
@@ -65,8 +74,22 @@ fn broken_json_is_left_out_and_its_neighbours_are_kept() {
 #[test]
 fn skipped_fields_are_checked_as_strictly_as_wanted_ones() {
     for value in [
-        "01", "1.", "+1", "nul", "\"\\x\"", "\"\\ud800\"", "[1,]", "{\"x\"}", "{\"x\":1,}", "'x'",
-        "[1}", "NaN", "1e999", "9223372036854775808", "{\"x\":99999999999999999999}", "\"\x01\"",
+        "01",
+        "1.",
+        "+1",
+        "nul",
+        "\"\\x\"",
+        "\"\\ud800\"",
+        "[1,]",
+        "{\"x\"}",
+        "{\"x\":1,}",
+        "'x'",
+        "[1}",
+        "NaN",
+        "1e999",
+        "9223372036854775808",
+        "{\"x\":99999999999999999999}",
+        "\"\x01\"",
     ] {
         let decoded = decode(format!("{{\"a\":1,\"skipped\":{value}}}\n").as_bytes());
         assert_eq!((decoded.rows, decoded.bad.len()), (0, 1), "{value}");
@@ -94,7 +117,10 @@ fn anything_but_an_object_is_not_an_event() {
 #[test]
 fn two_objects_on_one_line_are_refused() {
     let decoded = decode(b"{\"a\":1} {\"a\":2}\n");
-    assert!(matches!(only_bad(&decoded), (1, 9, BadJson::Trailing { .. })));
+    assert!(matches!(
+        only_bad(&decoded),
+        (1, 9, BadJson::Trailing { .. })
+    ));
 }
 
 #[test]
@@ -155,7 +181,11 @@ fn a_line_of_ten_megabytes_is_read_like_any_other() {
 fn nesting_ten_thousand_deep_is_a_bad_line_and_no_stack_overflow() {
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
         for name in ["a", "skipped"] {
-            for fields in [a(), vec![Field::Whole], vec![Field::Path(vec!["a".into(); 200])]] {
+            for fields in [
+                a(),
+                vec![Field::Whole],
+                vec![Field::Path(vec!["a".into(); 200])],
+            ] {
                 let value = format!("{}1{}", open.repeat(10_000), close.repeat(10_000));
                 let line = format!("{{\"{name}\":{value}}}\n{{}}\n");
                 let decoded = decode_with(fields, line.as_bytes());
@@ -169,9 +199,17 @@ fn nesting_ten_thousand_deep_is_a_bad_line_and_no_stack_overflow() {
 #[test]
 fn the_limit_of_nesting_is_the_same_for_what_is_kept_and_what_is_skipped() {
     let line = |levels| format!("{{\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
-    for fields in [vec![], a(), vec![Field::Whole], vec![Field::Path(vec!["b".into()])]] {
+    for fields in [
+        vec![],
+        a(),
+        vec![Field::Whole],
+        vec![Field::Path(vec!["b".into()])],
+    ] {
         assert_eq!(decode_with(fields.clone(), line(127).as_bytes()).rows, 1);
-        assert_eq!(only_bad(&decode_with(fields, line(128).as_bytes())).2, BadJson::TooDeep);
+        assert_eq!(
+            only_bad(&decode_with(fields, line(128).as_bytes())).2,
+            BadJson::TooDeep
+        );
     }
 }
 
@@ -180,7 +218,11 @@ fn invalid_utf8_spoils_its_own_line_only() {
     let decoded = decode(b"{\"a\":1}\n{\"a\":2,\"b\":\"\xff\xfe\"}\n{\"a\":3}\n\xc3");
     assert_eq!(ints(&decoded), [1, 3]);
     assert_eq!(decoded.lines, [1, 3]);
-    let places: Vec<_> = decoded.bad.iter().map(|bad| (bad.line, bad.column)).collect();
+    let places: Vec<_> = decoded
+        .bad
+        .iter()
+        .map(|bad| (bad.line, bad.column))
+        .collect();
     assert_eq!(places, [(2, 13), (4, 1)]);
     assert!(decoded.bad.iter().all(|bad| bad.reason == BadJson::NotUtf8));
 }
@@ -190,7 +232,12 @@ fn nul_bytes_are_refused_inside_and_outside_of_texts() {
     let decoded = decode(b"{\"a\":\"x\0y\"}\n{\"a\":1}\0\n\0\0\0\0\n{\"a\":2}\n");
     assert_eq!(ints(&decoded), [2]);
     assert_eq!(decoded.bad.len(), 3);
-    assert!(decoded.bad.iter().all(|bad| bad.reason.to_string().contains("NUL")));
+    assert!(
+        decoded
+            .bad
+            .iter()
+            .all(|bad| bad.reason.to_string().contains("NUL"))
+    );
 }
 
 #[test]
@@ -219,7 +266,12 @@ fn numbers_out_of_range_make_the_event_bad() {
             assert_eq!((decoded.rows, only_bad(&decoded).2), (0, reason.clone()));
         }
     }
-    assert_eq!(ints(&decode(b"{\"a\":9223372036854775807}\n{\"a\":-9223372036854775808}")), [i64::MAX, i64::MIN]);
+    assert_eq!(
+        ints(&decode(
+            b"{\"a\":9223372036854775807}\n{\"a\":-9223372036854775808}"
+        )),
+        [i64::MAX, i64::MIN]
+    );
 }
 
 #[test]
@@ -230,7 +282,10 @@ fn names_are_found_exactly_or_by_the_only_match_but_for_case() {
     );
     assert_eq!(ints(&decoded), [1, 2, 3, 6, 7, 9]);
     let wanted = vec![Field::Path(vec!["ab".into()])];
-    let decoded = decode_with(wanted, b"{\"aB\":1,\"Ab\":2}\n{\"aB\":1,\"Ab\":2,\"ab\":3}\n");
+    let decoded = decode_with(
+        wanted,
+        b"{\"aB\":1,\"Ab\":2}\n{\"aB\":1,\"Ab\":2,\"ab\":3}\n",
+    );
     assert!(decoded.columns[0].is_null(0));
     assert!(matches!(decoded.columns[0].get(1), ValueRef::Int(3)));
 }
@@ -238,7 +293,10 @@ fn names_are_found_exactly_or_by_the_only_match_but_for_case() {
 #[test]
 fn a_repeated_key_forgets_what_was_inside_the_earlier_one() {
     let wanted = vec![Field::Path(vec!["a".into(), "b".into()])];
-    let decoded = decode_with(wanted, b"{\"a\":{\"b\":1},\"a\":5}\n{\"a\":{\"b\":1},\"a\":{\"b\":2}}\n");
+    let decoded = decode_with(
+        wanted,
+        b"{\"a\":{\"b\":1},\"a\":5}\n{\"a\":{\"b\":1},\"a\":{\"b\":2}}\n",
+    );
     assert!(decoded.columns[0].is_null(0));
     assert!(matches!(decoded.columns[0].get(1), ValueRef::Int(2)));
 }
@@ -247,7 +305,9 @@ fn a_repeated_key_forgets_what_was_inside_the_earlier_one() {
 fn objects_with_ever_new_keys_are_still_read_right() {
     let mut block = String::new();
     for i in 0..5000 {
-        block.push_str(&format!("{{\"key{i}\":true,\"A\":{i},\"other{i}\":null}}\n"));
+        block.push_str(&format!(
+            "{{\"key{i}\":true,\"A\":{i},\"other{i}\":null}}\n"
+        ));
     }
     let decoded = decode(block.as_bytes());
     assert_eq!(ints(&decoded), (0..5000).collect::<Vec<i64>>());

@@ -1,9 +1,10 @@
 //! The decoder against serde_json: the same lines are accepted and mean the same values.
 //!
-//! Deliberate differences, none of which a test here may blur: an integer outside 64 bits makes an event bad (serde_json
-//! turns it into a float); `-0` is the integer 0 (serde_json: the float -0.0); 128 levels are allowed (serde_json: 127);
-//! floats are rounded correctly (serde_json is off by a bit at times, so floats are compared with a tolerance here and
-//! against the standard library elsewhere).
+//! Deliberate differences, none of which a test here may blur: an integer outside 64 bits makes an
+//! event bad (serde_json turns it into a float); `-0` is the integer 0 (serde_json: the float
+//! -0.0); 128 levels are allowed (serde_json: 127); floats are rounded correctly (serde_json is off
+//! by a bit at times, so floats are compared with a tolerance here and against the standard library
+//! elsewhere).
 
 mod common;
 
@@ -12,6 +13,7 @@ use highwater_connect::json::{BadJson, Batch, Decoded, Decoder, Field};
 use highwater_engine::{ValueRef, same_but_for_case};
 use highwater_time::Instant;
 use proptest::prelude::*;
+use proptest::sample::Index;
 use serde_json::Value as Json;
 
 fn path(names: &[&str]) -> Vec<String> {
@@ -50,11 +52,15 @@ fn decode(decoder: &mut Decoder, fields: usize, blocks: &[&[u8]]) -> Decoded {
 /// The rule of A-17, over a parsed event.
 fn look_up<'a>(event: &'a Json, path: &[String]) -> &'a Json {
     path.iter().fold(event, |value, name| {
-        let Json::Object(fields) = value else { return &Json::Null };
+        let Json::Object(fields) = value else {
+            return &Json::Null;
+        };
         if let Some(exact) = fields.get(name) {
             return exact;
         }
-        let mut alike = fields.iter().filter(|(known, _)| same_but_for_case(known, name));
+        let mut alike = fields
+            .iter()
+            .filter(|(known, _)| same_but_for_case(known, name));
         match (alike.next(), alike.next()) {
             (Some((_, only)), None) => only,
             _ => &Json::Null,
@@ -70,7 +76,9 @@ fn same(ours: ValueRef<'_>, theirs: &Json) -> bool {
             b.as_i64() == Some(a) || a == 0 && b.to_string() == "-0.0"
         }
         (ValueRef::Float(a), Json::Number(b)) => {
-            let Some(b) = b.as_f64().filter(|_| b.is_f64()) else { return false };
+            let Some(b) = b.as_f64().filter(|_| b.is_f64()) else {
+                return false;
+            };
             a.to_bits() == b.to_bits() || (a - b).abs() <= 1e-15 * b.abs() + 1e-323
         }
         (ValueRef::Text(a), Json::String(b)) => a == b,
@@ -79,7 +87,9 @@ fn same(ours: ValueRef<'_>, theirs: &Json) -> bool {
         }
         (ValueRef::Record(a), Json::Object(b)) => {
             a.len() == b.len()
-                && a.iter().zip(b).all(|((x, a), (y, b))| **x == **y && same(a.view(), b))
+                && a.iter()
+                    .zip(b)
+                    .all(|((x, a), (y, b))| **x == **y && same(a.view(), b))
         }
         _ => false,
     }
@@ -105,20 +115,32 @@ fn check(decoded: &Decoded, fields: &[Field], lines: &[Vec<u8>]) -> Result<(), T
     let (mut row, mut bad) = (0, decoded.bad.iter());
     for (line, number) in lines.iter().zip(1u64..) {
         let shown = String::from_utf8_lossy(line);
-        let theirs = serde_json::from_slice::<Json>(line).ok().filter(Json::is_object);
+        let theirs = serde_json::from_slice::<Json>(line)
+            .ok()
+            .filter(Json::is_object);
         if decoded.lines.get(row) != Some(&number) {
             let report = bad.next().expect("a line is a row or bad");
             prop_assert_eq!(report.line, number);
-            let range = report.reason == BadJson::IntegerRange;
-            let excused = range && theirs.as_ref().is_some_and(has_huge_number);
-            prop_assert!(theirs.is_none() || excused, "refused {}: {}", shown, report.reason);
+            let excused = report.reason == BadJson::IntegerRange && has_huge_integer(line);
+            prop_assert!(
+                theirs.is_none() || excused,
+                "refused {}: {}",
+                shown,
+                report.reason
+            );
             continue;
         }
         prop_assert!(theirs.is_some(), "accepted {}", shown);
         let event = theirs.unwrap_or_default();
         for (field, column) in fields.iter().zip(&decoded.columns) {
             let ours = column.get(row);
-            prop_assert!(same_field(ours, field, &event), "{:?} of {}: {:?}", field, shown, ours);
+            prop_assert!(
+                same_field(ours, field, &event),
+                "{:?} of {}: {:?}",
+                field,
+                shown,
+                ours
+            );
         }
         row += 1;
     }
@@ -127,25 +149,35 @@ fn check(decoded: &Decoded, fields: &[Field], lines: &[Vec<u8>]) -> Result<(), T
     Ok(())
 }
 
-fn has_huge_number(value: &Json) -> bool {
-    match value {
-        Json::Number(n) => n.as_i64().is_none() && n.as_f64().is_some_and(|f| f.abs() >= 9.2e18),
-        Json::Array(items) => items.iter().any(has_huge_number),
-        Json::Object(fields) => fields.values().any(has_huge_number),
-        _ => false,
-    }
+/// Some run of digits in the line does not fit 64 bits. Asked of the text, because serde_json no
+/// longer knows.
+fn has_huge_integer(line: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(line);
+    text.split(|c: char| !c.is_ascii_digit() && c != '-')
+        .any(|run| run.len() >= 19 && run.parse::<i64>().is_err())
 }
 
 fn joined(lines: &[Vec<u8>]) -> Vec<u8> {
-    lines.iter().flat_map(|line| line.iter().copied().chain([b'\n'])).collect()
+    lines
+        .iter()
+        .flat_map(|line| line.iter().copied().chain([b'\n']))
+        .collect()
 }
 
 fn shown(decoded: &Decoded) -> (Vec<String>, &[u64], String) {
     let row = |row| {
-        let values: Vec<_> = decoded.columns.iter().map(|column| column.get(row)).collect();
+        let values: Vec<_> = decoded
+            .columns
+            .iter()
+            .map(|column| column.get(row))
+            .collect();
         format!("{values:?}")
     };
-    ((0..decoded.rows).map(row).collect(), &decoded.lines, format!("{:?}", decoded.bad))
+    (
+        (0..decoded.rows).map(row).collect(),
+        &decoded.lines,
+        format!("{:?}", decoded.bad),
+    )
 }
 
 proptest! {
@@ -165,7 +197,7 @@ proptest! {
     #[test]
     fn mutated_lines_are_accepted_exactly_when_serde_json_accepts_them(
         lines in lines(),
-        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..20),
+        changes in prop::collection::vec((any::<Index>(), any::<u8>(), 0..3u8), 1..20),
         whole in any::<bool>(),
     ) {
         let mut lines: Vec<Vec<u8>> = lines.into_iter().map(String::into_bytes).collect();
@@ -212,8 +244,9 @@ proptest! {
     }
 }
 
-/// Overwrites, inserts or removes a byte, mostly with one that means something to JSON; never makes a new line.
-fn mutate(line: &mut Vec<u8>, place: prop::sample::Index, byte: u8, how: u8) {
+/// Overwrites, inserts or removes a byte, mostly with one that means something to JSON; never makes
+/// a new line.
+fn mutate(line: &mut Vec<u8>, place: Index, byte: u8, how: u8) {
     let telling = b"\"\\{}[]:,0123456789.eE+-tfnu \t\r/\x00\x1f\x7f\xc3\xa4";
     let byte = match byte {
         200.. => byte,

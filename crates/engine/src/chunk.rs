@@ -31,7 +31,12 @@ pub struct Lanes {
 impl Chunk {
     pub fn new(times: ScalarBuffer<i64>, columns: Vec<Column>) -> Chunk {
         debug_assert!(columns.iter().all(|c| c.len() == times.len()));
-        Chunk { times, columns, lanes: None, origins: None }
+        Chunk {
+            times,
+            columns,
+            lanes: None,
+            origins: None,
+        }
     }
 
     pub fn rows(&self) -> usize {
@@ -50,15 +55,25 @@ impl Chunk {
         }
         Chunk {
             times: rows.iter().map(|&row| self.times[row as usize]).collect(),
-            columns: self.columns.iter().map(|column| column.take(&rows)).collect(),
+            columns: self
+                .columns
+                .iter()
+                .map(|column| column.take(&rows))
+                .collect(),
             lanes: self.lanes.as_ref().map(|lanes| lanes.keep(&rows)),
-            origins: self.origins.as_ref().map(|o| rows.iter().map(|&r| o[r as usize]).collect()),
+            origins: self
+                .origins
+                .as_ref()
+                .map(|o| rows.iter().map(|&r| o[r as usize]).collect()),
         }
     }
 
     /// Rows gathered from several chunks, each named by (chunk, row). Lanes are left behind.
     pub fn interleave(chunks: &[&Chunk], rows: &[(u32, u32)]) -> Chunk {
-        let times = rows.iter().map(|&(c, r)| chunks[c as usize].times[r as usize]).collect();
+        let times = rows
+            .iter()
+            .map(|&(c, r)| chunks[c as usize].times[r as usize])
+            .collect();
         let width = chunks.first().map_or(0, |chunk| chunk.columns.len());
         let columns = (0..width)
             .map(|column| {
@@ -67,9 +82,17 @@ impl Chunk {
             })
             .collect();
         let origins: Option<Vec<_>> = chunks.iter().map(|chunk| chunk.origins.as_ref()).collect();
-        let origins =
-            origins.map(|o| rows.iter().map(|&(c, r)| o[c as usize][r as usize]).collect());
-        Chunk { times, columns, lanes: None, origins }
+        let origins = origins.map(|o| {
+            rows.iter()
+                .map(|&(c, r)| o[c as usize][r as usize])
+                .collect()
+        });
+        Chunk {
+            times,
+            columns,
+            lanes: None,
+            origins,
+        }
     }
 
     /// The same rows with other columns.
@@ -91,7 +114,10 @@ impl Lanes {
             marks: self
                 .marks
                 .iter()
-                .map(|mark| LaneMark { before: before(mark.before), ..*mark })
+                .map(|mark| LaneMark {
+                    before: before(mark.before),
+                    ..*mark
+                })
                 .collect(),
         }
     }

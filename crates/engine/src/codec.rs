@@ -45,12 +45,12 @@ impl Writer {
         self.u64(v.to_bits());
     }
 
-    pub fn len(&mut self, v: usize) {
+    pub fn count(&mut self, v: usize) {
         self.u64(v as u64);
     }
 
     pub fn blob(&mut self, bytes: &[u8]) {
-        self.len(bytes.len());
+        self.count(bytes.len());
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -79,7 +79,7 @@ impl Writer {
             }
             ValueRef::Record(record) => {
                 self.u8(6);
-                self.len(record.len());
+                self.count(record.len());
                 for (name, value) in record.iter() {
                     self.blob(name.as_bytes());
                     self.value(value.view());
@@ -87,7 +87,7 @@ impl Writer {
             }
             ValueRef::Array(array) => {
                 self.u8(7);
-                self.len(array.len());
+                self.count(array.len());
                 array.iter().for_each(|value| self.value(value.view()));
             }
         }
@@ -111,7 +111,10 @@ impl<'a> Reader<'a> {
     }
 
     fn fixed<const N: usize>(&mut self) -> Read<[u8; N]> {
-        let (head, rest) = self.bytes.split_first_chunk().ok_or(RestoreError("it ends too early"))?;
+        let (head, rest) = self
+            .bytes
+            .split_first_chunk()
+            .ok_or(RestoreError("it ends too early"))?;
         self.bytes = rest;
         Ok(*head)
     }
@@ -141,7 +144,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A count of things that take at least one byte each.
-    pub fn len(&mut self) -> Read<usize> {
+    pub fn count(&mut self) -> Read<usize> {
         let len = self.u64()?;
         if len > self.bytes.len() as u64 {
             return Err(RestoreError("a length is larger than what follows"));
@@ -150,7 +153,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn blob(&mut self) -> Read<&'a [u8]> {
-        let len = self.len()?;
+        let len = self.count()?;
         let (head, rest) = self.bytes.split_at(len);
         self.bytes = rest;
         Ok(head)
@@ -158,7 +161,9 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self) -> Read<Arc<str>> {
         let bytes = self.blob()?;
-        std::str::from_utf8(bytes).map(Arc::from).map_err(|_| RestoreError("text is not UTF-8"))
+        std::str::from_utf8(bytes)
+            .map(Arc::from)
+            .map_err(|_| RestoreError("text is not UTF-8"))
     }
 
     pub fn value(&mut self) -> Read<Value> {
@@ -177,7 +182,7 @@ impl<'a> Reader<'a> {
             4 => Value::Text(self.text()?),
             5 => Value::Time(Instant::from_ticks(self.i64()?)),
             6 => {
-                let len = self.len()?;
+                let len = self.count()?;
                 let mut record = Record::with_capacity(len);
                 for _ in 0..len {
                     let name = self.text()?;
@@ -186,7 +191,7 @@ impl<'a> Reader<'a> {
                 Value::Record(Arc::new(record))
             }
             7 => {
-                let len = self.len()?;
+                let len = self.count()?;
                 let values: Read<Vec<Value>> = (0..len).map(|_| self.value_at(depth + 1)).collect();
                 Value::Array(values?.into())
             }

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-
 use arrow_array::{Array, BooleanArray, Float64Array, Int64Array, StringArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use highwater_time::Instant;
@@ -78,7 +77,11 @@ impl Column {
 
     /// The same values without types; for tests that hold the two roads to the same answers.
     pub fn to_dynamic(&self) -> Column {
-        Column::Dynamic(Arc::new((0..self.len()).map(|row| self.get(row).to_value()).collect()))
+        Column::Dynamic(Arc::new(
+            (0..self.len())
+                .map(|row| self.get(row).to_value())
+                .collect(),
+        ))
     }
 
     pub fn slice(&self, start: usize, len: usize) -> Column {
@@ -104,7 +107,10 @@ impl Column {
         };
         let ints = |a: &Int64Array| {
             let values = a.values();
-            Int64Array::new(rows.iter().map(|&r| values[r as usize]).collect(), nulls(a.nulls()))
+            Int64Array::new(
+                rows.iter().map(|&r| values[r as usize]).collect(),
+                nulls(a.nulls()),
+            )
         };
         match self {
             Column::Null(_) => Column::Null(rows.len()),
@@ -127,9 +133,9 @@ impl Column {
                 }
                 builder.finish()
             }
-            Column::Dynamic(v) => {
-                Column::Dynamic(Arc::new(rows.iter().map(|&r| v[r as usize].clone()).collect()))
-            }
+            Column::Dynamic(v) => Column::Dynamic(Arc::new(
+                rows.iter().map(|&r| v[r as usize].clone()).collect(),
+            )),
         }
     }
 
@@ -152,7 +158,9 @@ impl Column {
 /// The common case of [`Column::interleave`]: numbers or times without NULLs.
 fn interleave_plain(columns: &[&Column], rows: &[(u32, u32)]) -> Option<Column> {
     fn gather<T: Copy>(parts: &[&[T]], rows: &[(u32, u32)]) -> Vec<T> {
-        rows.iter().map(|&(part, row)| parts[part as usize][row as usize]).collect()
+        rows.iter()
+            .map(|&(part, row)| parts[part as usize][row as usize])
+            .collect()
     }
     macro_rules! gather_if_all {
         ($variant:ident, $array:ident) => {{
@@ -222,7 +230,10 @@ impl Default for ColumnBuilder {
 
 impl ColumnBuilder {
     pub fn with_capacity(rows: usize) -> ColumnBuilder {
-        ColumnBuilder { values: Values::Untyped, nulls: NullBufferBuilder::new(rows) }
+        ColumnBuilder {
+            values: Values::Untyped,
+            nulls: NullBufferBuilder::new(rows),
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -308,7 +319,10 @@ impl ColumnBuilder {
             (Values::Untyped, ValueRef::Float(_)) => self.values = Values::Float(vec![0.0; len]),
             (Values::Untyped, ValueRef::Time(_)) => self.values = Values::Time(vec![0; len]),
             (Values::Untyped, ValueRef::Text(t)) if t.len() < i32::MAX as usize => {
-                self.values = Values::Text(TextValues { bytes: Vec::new(), offsets: vec![0; len + 1] });
+                self.values = Values::Text(TextValues {
+                    bytes: Vec::new(),
+                    offsets: vec![0; len + 1],
+                });
             }
             _ => {
                 self.make_dynamic().push(value.to_value());

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use highwater_query::plan::{Node, NodeId, Plan, Window, WindowNode};
 
 use crate::ops::{
-    Filter, GroupSpec, Merge, Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project, Sessions,
-    Sliding, Windowed,
+    Filter, GroupSpec, Merge, Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project,
+    Sessions, Sliding, Windowed,
 };
 use crate::pipeline::{Pipeline, Stage, Target};
 
@@ -68,8 +68,14 @@ impl Physical {
         for node in &plan.nodes {
             places.push(place(&plan, &places, node)?);
         }
-        let exits = (0..plan.inputs.len()).map(|input| exits(&plan, &places, input)).collect();
-        Ok(Physical { plan, places, exits })
+        let exits = (0..plan.inputs.len())
+            .map(|input| exits(&plan, &places, input))
+            .collect();
+        Ok(Physical {
+            plan,
+            places,
+            exits,
+        })
     }
 
     pub fn plan(&self) -> &Plan {
@@ -143,8 +149,11 @@ impl Physical {
                 };
                 let stage = graph.add(operator, []);
                 graph.stage_of[node.0] = Some(stage);
-                input_entries
-                    .push((0..ports).map(|port| Target::Stage { stage, port }).collect());
+                input_entries.push(
+                    (0..ports)
+                        .map(|port| Target::Stage { stage, port })
+                        .collect(),
+                );
             }
             entries.push(input_entries);
         }
@@ -158,11 +167,17 @@ impl Physical {
                 graph.exit(stage, number);
             }
         }
-        Shared { pipeline: Pipeline::new(graph.stages), entries }
+        Shared {
+            pipeline: Pipeline::new(graph.stages),
+            entries,
+        }
     }
 
     fn exit_number(&self, input: usize, exit: Exit) -> usize {
-        self.exits[input].iter().position(|other| *other == exit).unwrap_or_default()
+        self.exits[input]
+            .iter()
+            .position(|other| *other == exit)
+            .unwrap_or_default()
     }
 
     fn pane_join(&self, node: NodeId, partitions: usize) -> Box<dyn Operator> {
@@ -236,12 +251,17 @@ fn exits(plan: &Plan, places: &[Place], input: usize) -> Vec<Exit> {
                 add(Exit::Rows(*from));
             }
             Node::Union { from, .. } => {
-                from.iter().filter(|(node, _)| here(*node)).for_each(|(node, _)| add(Exit::Rows(*node)));
+                from.iter()
+                    .filter(|(node, _)| here(*node))
+                    .for_each(|(node, _)| add(Exit::Rows(*node)));
             }
             _ => {}
         }
     }
-    plan.outputs.iter().filter(|output| here(output.from)).for_each(|o| add(Exit::Rows(o.from)));
+    plan.outputs
+        .iter()
+        .filter(|output| here(output.from))
+        .for_each(|o| add(Exit::Rows(o.from)));
     exits
 }
 
@@ -265,9 +285,12 @@ fn window_operator(node: &WindowNode) -> Box<dyn Operator> {
         return Box::new(Windowed::new(PaneWindow::new(spec, grid)));
     }
     match &node.window {
-        Window::Session { timeout, max, over } => {
-            Box::new(Windowed::new(Sessions::new(spec, *timeout, *max, over.clone())))
-        }
+        Window::Session { timeout, max, over } => Box::new(Windowed::new(Sessions::new(
+            spec,
+            *timeout,
+            *max,
+            over.clone(),
+        ))),
         Window::Sliding { size } => Box::new(Windowed::new(Sliding::new(spec, *size))),
         _ => unreachable!("the other windows lie on a grid"),
     }
@@ -281,7 +304,10 @@ struct Graph {
 
 impl Graph {
     fn new(nodes: usize) -> Graph {
-        Graph { stages: Vec::new(), stage_of: vec![None; nodes] }
+        Graph {
+            stages: Vec::new(),
+            stage_of: vec![None; nodes],
+        }
     }
 
     /// Adds an operator that reads the given nodes, one port each.
@@ -293,10 +319,15 @@ impl Graph {
         let stage = self.stages.len();
         for (port, node) in from.into_iter().enumerate() {
             if let Some(source) = self.stage_of[node.0] {
-                self.stages[source].targets.push(Target::Stage { stage, port });
+                self.stages[source]
+                    .targets
+                    .push(Target::Stage { stage, port });
             }
         }
-        self.stages.push(Stage { operator, targets: Vec::new() });
+        self.stages.push(Stage {
+            operator,
+            targets: Vec::new(),
+        });
         stage
     }
 

@@ -30,7 +30,10 @@ pub enum Target {
 impl Pipeline {
     pub(crate) fn new(stages: Vec<Stage>) -> Pipeline {
         debug_assert!(stages.iter().enumerate().all(|(at, stage)| {
-            stage.targets.iter().all(|t| !matches!(t, Target::Stage { stage, .. } if *stage <= at))
+            stage
+                .targets
+                .iter()
+                .all(|t| !matches!(t, Target::Stage { stage, .. } if *stage <= at))
         }));
         Pipeline {
             inboxes: stages.iter().map(|_| Vec::new()).collect(),

@@ -38,7 +38,9 @@ pub enum ValueRef<'a> {
 
 impl Record {
     pub fn with_capacity(fields: usize) -> Record {
-        Record { fields: Vec::with_capacity(fields) }
+        Record {
+            fields: Vec::with_capacity(fields),
+        }
     }
 
     /// Sets a field; an earlier field of the same name keeps its place and takes the new value.
@@ -54,7 +56,10 @@ impl Record {
         if let Some((_, value)) = self.fields.iter().find(|(known, _)| &**known == name) {
             return Some(value);
         }
-        let mut alike = self.fields.iter().filter(|(known, _)| same_but_for_case(known, name));
+        let mut alike = self
+            .fields
+            .iter()
+            .filter(|(known, _)| same_but_for_case(known, name));
         match (alike.next(), alike.next()) {
             (Some((_, value)), None) => Some(value),
             _ => None,
@@ -79,7 +84,9 @@ pub fn same_but_for_case(a: &str, b: &str) -> bool {
     if a.is_ascii() && b.is_ascii() {
         return a.eq_ignore_ascii_case(b);
     }
-    a.chars().flat_map(char::to_lowercase).eq(b.chars().flat_map(char::to_lowercase))
+    a.chars()
+        .flat_map(char::to_lowercase)
+        .eq(b.chars().flat_map(char::to_lowercase))
 }
 
 impl Value {

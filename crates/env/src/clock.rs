@@ -1,7 +1,8 @@
 //! What time it is, from one of two clocks: the machine's, or one that a test moves by hand.
 //!
-//! Two readings are offered because they answer different questions. Wall time is comparable with the outside world
-//! but may jump; time since the start never goes back, so rates and timeouts are measured with it.
+//! Two readings are offered because they answer different questions. Wall time is comparable with
+//! the outside world but may jump; time since the start never goes back, so rates and timeouts are
+//! measured with it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -21,9 +22,14 @@ pub struct RealClock {
 }
 
 impl RealClock {
-    #[allow(clippy::disallowed_methods, reason = "this is the door to the machine's clock")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is the door to the machine's clock"
+    )]
     pub fn new() -> RealClock {
-        RealClock { started: Instant::now() }
+        RealClock {
+            started: Instant::now(),
+        }
     }
 }
 
@@ -34,7 +40,10 @@ impl Default for RealClock {
 }
 
 impl Clock for RealClock {
-    #[allow(clippy::disallowed_methods, reason = "this is the door to the machine's clock")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is the door to the machine's clock"
+    )]
     fn unix_nanos(&self) -> i128 {
         unix_nanos_of(SystemTime::now())
     }
@@ -58,7 +67,12 @@ struct Reading {
 
 impl SimClock {
     pub fn at_unix_nanos(unix_nanos: i128) -> SimClock {
-        SimClock { reading: Mutex::new(Reading { unix_nanos, elapsed: Duration::ZERO }) }
+        SimClock {
+            reading: Mutex::new(Reading {
+                unix_nanos,
+                elapsed: Duration::ZERO,
+            }),
+        }
     }
 
     /// Lets time pass: both readings move.
@@ -110,7 +124,10 @@ mod tests {
         let clock = SimClock::at_unix_nanos(-5);
         assert_eq!((clock.unix_nanos(), clock.elapsed()), (-5, Duration::ZERO));
         clock.advance(Duration::from_nanos(7));
-        assert_eq!((clock.unix_nanos(), clock.elapsed()), (2, Duration::from_nanos(7)));
+        assert_eq!(
+            (clock.unix_nanos(), clock.elapsed()),
+            (2, Duration::from_nanos(7))
+        );
     }
 
     #[test]
@@ -118,7 +135,10 @@ mod tests {
         let clock = SimClock::at_unix_nanos(100);
         clock.advance(Duration::from_nanos(10));
         clock.set_unix_nanos(0);
-        assert_eq!((clock.unix_nanos(), clock.elapsed()), (0, Duration::from_nanos(10)));
+        assert_eq!(
+            (clock.unix_nanos(), clock.elapsed()),
+            (0, Duration::from_nanos(10))
+        );
     }
 
     #[test]

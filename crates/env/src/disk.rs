@@ -1,9 +1,14 @@
-//! Data files: read from the start, or written so that a reader sees all of a file or nothing of it.
+//! Data files: read from the start, or written so that a reader sees all of a file or nothing of
+//! it.
 //!
 //! [`create_atomic`] writes under a temporary name in the same folder and takes the real name at
-//! [`AtomicFile::commit`], after the bytes are on the disk. A crash before that leaves the old file as it was.
+//! [`AtomicFile::commit`], after the bytes are on the disk. A crash before that leaves the old file
+//! as it was.
 
-#![allow(clippy::disallowed_methods, reason = "this file is the door to data files")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this file is the door to data files"
+)]
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -22,15 +27,24 @@ pub struct Reader {
     is_file: bool,
 }
 
-/// Opens a file for reading. A folder is refused here, because its reads would fail with a stranger message.
+/// Opens a file for reading. A folder is refused here, because its reads would fail with a stranger
+/// message.
 pub fn open(path: impl AsRef<Path>) -> io::Result<Reader> {
     let file = File::open(path)?;
     let facts = file.metadata()?;
     if facts.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::IsADirectory, "is a folder, not a file"));
+        return Err(io::Error::new(
+            io::ErrorKind::IsADirectory,
+            "is a folder, not a file",
+        ));
     }
     let modified = facts.modified().map(unix_nanos_of).unwrap_or(0);
-    Ok(Reader { file, len: facts.len(), modified, is_file: facts.is_file() })
+    Ok(Reader {
+        file,
+        len: facts.len(),
+        modified,
+        is_file: facts.is_file(),
+    })
 }
 
 impl Reader {
@@ -66,20 +80,26 @@ pub struct AtomicFile {
     path: PathBuf,
 }
 
-/// Starts a file that replaces `path` when committed. A symbolic link is followed, so the link stays a link. Anything
-/// but a regular file is refused: renaming over a device would destroy it.
+/// Starts a file that replaces `path` when committed. A symbolic link is followed, so the link
+/// stays a link. Anything but a regular file is refused: renaming over a device would destroy it.
 pub fn create_atomic(path: impl AsRef<Path>) -> io::Result<AtomicFile> {
     let path = target(path.as_ref())?;
     let temporary = temporary_name(&path)?;
     let file = create_new(&temporary)?;
-    Ok(AtomicFile { file: Some(file), temporary, path })
+    Ok(AtomicFile {
+        file: Some(file),
+        temporary,
+        path,
+    })
 }
 
 impl AtomicFile {
     /// Puts the bytes on the disk, then the file under its name, then the name on the disk.
     pub fn commit(mut self) -> io::Result<()> {
         let file = self.file.take();
-        let done = file.map_or(Ok(()), |file| file.sync_all()).and_then(|()| self.publish());
+        let done = file
+            .map_or(Ok(()), |file| file.sync_all())
+            .and_then(|()| self.publish());
         if done.is_err() {
             self.remove();
         }
@@ -126,10 +146,12 @@ pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-/// Everything in a folder, sorted by name, so that no result depends on the order the disk lists it in.
+/// Everything in a folder, sorted by name, so that no result depends on the order the disk lists it
+/// in.
 pub fn list(folder: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<io::Result<_>>()?;
     paths.sort();
     Ok(paths)
 }
@@ -137,7 +159,10 @@ pub fn list(folder: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
 fn target(path: &Path) -> io::Result<PathBuf> {
     match fs::metadata(path) {
         Ok(facts) if facts.is_file() => fs::canonicalize(path),
-        Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file")),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "is not a regular file",
+        )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path.to_path_buf()),
         Err(error) => Err(error),
     }
@@ -207,7 +232,10 @@ mod tests {
     #[test]
     fn a_folder_or_device_is_never_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(create_atomic(folder.path()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            create_atomic(folder.path()).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
         #[cfg(unix)]
         assert!(create_atomic("/dev/null").is_err());
     }
@@ -244,7 +272,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = open(folder.path().join("nothing")).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
-        assert_eq!(open(folder.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(
+            open(folder.path()).unwrap_err().kind(),
+            io::ErrorKind::IsADirectory
+        );
     }
 
     #[test]

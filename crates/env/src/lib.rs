@@ -1,8 +1,8 @@
 //! The outside world, behind doors: the clock, randomness and data files.
 //!
-//! Every other crate gets these handed in, which is what makes a run repeatable: under test the clock is moved by hand
-//! and the random numbers come from a seed. `clippy.toml` bans the direct ways everywhere else. This crate knows
-//! nothing of the others.
+//! Every other crate gets these handed in, which is what makes a run repeatable: under test the
+//! clock is moved by hand and the random numbers come from a seed. `clippy.toml` bans the direct
+//! ways everywhere else. This crate knows nothing of the others.
 //!
 //! ```
 //! use highwater_env::{Clock, SimClock};

@@ -1,9 +1,8 @@
 //! Random numbers that a seed can repeat.
 //!
-//! The generator is splitmix64: eight bytes of state, every seed is a good one, and fast. It is for shuffling, jitter
-//! and names, never for secrets.
+//! The generator is splitmix64: eight bytes of state, every seed is a good one, and fast. It is for
+//! shuffling, jitter and names, never for secrets.
 
-use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
 #[derive(Clone, Debug)]
@@ -18,9 +17,18 @@ impl Random {
     }
 
     /// A generator that no run repeats, seeded by the operating system.
+    #[allow(
+        clippy::disallowed_types,
+        reason = "this is the door to the system's randomness"
+    )]
     pub fn from_os() -> Random {
-        // Std draws the keys of its hash maps from the system's generator; an empty hash hands them on to us.
-        Random::seeded(RandomState::new().build_hasher().finish())
+        // Std draws the keys of its hash maps from the system's generator; an empty hash hands them
+        // on to us.
+        Random::seeded(
+            std::collections::hash_map::RandomState::new()
+                .build_hasher()
+                .finish(),
+        )
     }
 
     pub fn next_u64(&mut self) -> u64 {

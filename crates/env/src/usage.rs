@@ -12,11 +12,17 @@ pub struct Usage {
 /// Linux counts CPU time in hundredths of a second, whatever the kernel's own tick is.
 const TICKS_PER_SECOND: u64 = 100;
 
-#[allow(clippy::disallowed_methods, reason = "these are the system's own figures, not data")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "these are the system's own figures, not data"
+)]
 pub fn usage() -> Usage {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    Usage { cpu: cpu_of(&stat), memory_peak_bytes: peak_of(&status) }
+    Usage {
+        cpu: cpu_of(&stat),
+        memory_peak_bytes: peak_of(&status),
+    }
 }
 
 /// Fields 14 and 15 of the line; the name in field 2 may hold blanks, so counting starts behind it.
@@ -24,7 +30,9 @@ fn cpu_of(stat: &str) -> Option<Duration> {
     let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
     let user: u64 = fields.get(11)?.parse().ok()?;
     let system: u64 = fields.get(12)?.parse().ok()?;
-    Some(Duration::from_millis((user + system) * 1000 / TICKS_PER_SECOND))
+    Some(Duration::from_millis(
+        (user + system) * 1000 / TICKS_PER_SECOND,
+    ))
 }
 
 fn peak_of(status: &str) -> Option<u64> {

@@ -20,7 +20,9 @@ pub fn check(case: &CaseDir, threads: usize) -> Result<(), CaseFailure> {
     let loaded = Job::new(file);
     if let Some(wanted) = &expect.error {
         return match loaded {
-            Ok(_) => Err(fail("the query was accepted, but should be rejected".into())),
+            Ok(_) => Err(fail(
+                "the query was accepted, but should be rejected".into(),
+            )),
             Err(error) if error.to_string().contains(wanted.as_str()) => Ok(()),
             Err(error) => Err(fail(format!(
                 "the query was rejected, but not with {wanted:?}:\n{error}"
@@ -29,10 +31,17 @@ pub fn check(case: &CaseDir, threads: usize) -> Result<(), CaseFailure> {
     }
     let job = loaded.map_err(|error| fail(error.to_string()))?;
     let (outputs, collected) = Outputs::collected(&job.plan);
-    let options = Options { threads, ..Options::default() };
+    let options = Options {
+        threads,
+        ..Options::default()
+    };
     run(&job, outputs, options).map_err(|error| fail(error.to_string()))?;
     let collected = std::mem::take(&mut *collected.lock().unwrap_or_else(|e| e.into_inner()));
-    let names = job.plan.outputs.iter().map(|output| (output.name.clone(), String::new()));
+    let names = job
+        .plan
+        .outputs
+        .iter()
+        .map(|output| (output.name.clone(), String::new()));
     let mut actual: BTreeMap<String, String> = names.collect();
     for (output, bytes) in collected {
         actual.insert(output, String::from_utf8_lossy(&bytes).into_owned());

@@ -2,6 +2,7 @@
 
 pub mod cases;
 pub mod config;
+mod events;
 pub mod golden;
 mod load;
 mod order;

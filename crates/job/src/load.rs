@@ -26,11 +26,19 @@ pub struct Job {
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("cannot read {}: {source}", file.display())]
-    Read { file: PathBuf, source: std::io::Error },
+    Read {
+        file: PathBuf,
+        source: std::io::Error,
+    },
     #[error("{0}")]
     Config(#[from] ConfigError),
     #[error("{rendered}")]
-    Query { rendered: String, name: String, text: String, diagnostics: Vec<Diagnostic> },
+    Query {
+        rendered: String,
+        name: String,
+        text: String,
+        diagnostics: Vec<Diagnostic>,
+    },
     #[error("error: {0}")]
     Physical(#[from] PhysicalError),
     #[error(
@@ -44,7 +52,11 @@ pub enum LoadError {
 
 /// The job file that `path` names: the file itself, or `job.toml` in that folder.
 pub fn job_file_of(path: &Path) -> PathBuf {
-    if path.is_dir() { path.join("job.toml") } else { path.to_path_buf() }
+    if path.is_dir() {
+        path.join("job.toml")
+    } else {
+        path.to_path_buf()
+    }
 }
 
 impl JobFile {
@@ -71,7 +83,10 @@ impl Job {
             inputs: file
                 .inputs
                 .iter()
-                .map(|i| CatalogInput { name: i.name.clone(), reference: i.reference })
+                .map(|i| CatalogInput {
+                    name: i.name.clone(),
+                    reference: i.reference,
+                })
                 .collect(),
             ..Catalog::default()
         };
@@ -83,7 +98,14 @@ impl Job {
         })?;
         let plan = Arc::new(compiled.plan);
         let physical = Physical::new(plan.clone())?;
-        Ok(Job { file, query_name, query, plan, physical, warnings: compiled.warnings })
+        Ok(Job {
+            file,
+            query_name,
+            query,
+            plan,
+            physical,
+            warnings: compiled.warnings,
+        })
     }
 }
 
@@ -93,5 +115,8 @@ pub fn render(diagnostics: &[Diagnostic], query: &str, name: &str) -> String {
 }
 
 fn read(file: &Path) -> Result<String, LoadError> {
-    disk::read_to_string(file).map_err(|source| LoadError::Read { file: file.to_path_buf(), source })
+    disk::read_to_string(file).map_err(|source| LoadError::Read {
+        file: file.to_path_buf(),
+        source,
+    })
 }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use highwater_engine::{CHUNK_ROWS, Chunk, Item, Lanes};
 use highwater_time::{
-    Arrivals, Clock, Counts, Duration, Events, Fate, Instant, Keys, LaneMark, LaneReleased, Policy, Released,
-    Substreams, Timeline,
+    Arrivals, Clock, Counts, Duration, Events, Fate, Instant, Keys, LaneMark, LaneReleased, Policy,
+    Released, Substreams, Timeline,
 };
 
 pub(crate) struct Orderer {
@@ -18,8 +18,14 @@ pub(crate) struct Orderer {
 }
 
 enum Time {
-    One { timeline: Box<Timeline>, released: Released },
-    PerKey { substreams: Box<Substreams>, released: LaneReleased },
+    One {
+        timeline: Box<Timeline>,
+        released: Released,
+    },
+    PerKey {
+        substreams: Box<Substreams>,
+        released: LaneReleased,
+    },
 }
 
 /// Events of a chunk about to be put in order. The times of the chunk itself are not looked at.
@@ -34,14 +40,26 @@ pub(crate) struct Incoming<'a> {
 impl Orderer {
     pub fn new(policy: Policy, clock: Clock) -> Orderer {
         let timeline = Box::new(Timeline::new(policy, clock));
-        Orderer { time: Time::One { timeline, released: Released::default() }, held: Held::default() }
+        Orderer {
+            time: Time::One {
+                timeline,
+                released: Released::default(),
+            },
+            held: Held::default(),
+        }
     }
 
     /// `linger`: how long operators may keep state for a key after its last event.
     pub fn per_key(policy: Policy, linger: Duration) -> Orderer {
         let substreams = Box::new(Substreams::new(policy, linger));
-        let time = Time::PerKey { substreams, released: LaneReleased::default() };
-        Orderer { time, held: Held::default() }
+        let time = Time::PerKey {
+            substreams,
+            released: LaneReleased::default(),
+        };
+        Orderer {
+            time,
+            held: Held::default(),
+        }
     }
 
     pub fn counts(&self) -> &Counts {
@@ -51,24 +69,32 @@ impl Orderer {
         }
     }
 
-    pub fn watermark(&self) -> Instant {
-        match &self.time {
-            Time::One { timeline, .. } => timeline.watermark(),
-            Time::PerKey { substreams, .. } => substreams.floor(),
-        }
-    }
-
     /// Judges the events and appends what is in order now to `out`. Fates name events by their place in the stream.
-    pub fn push(&mut self, incoming: Incoming<'_>, fates: Option<&mut Vec<Fate>>, out: &mut Vec<Item>) {
+    pub fn push(
+        &mut self,
+        incoming: Incoming<'_>,
+        fates: Option<&mut Vec<Fate>>,
+        out: &mut Vec<Item>,
+    ) {
         let first = self.held.next;
-        let events = Events { first, times: incoming.times, arrivals: incoming.arrivals };
+        let events = Events {
+            first,
+            times: incoming.times,
+            arrivals: incoming.arrivals,
+        };
         let kept_before = self.counts().kept;
         match (&mut self.time, incoming.keys) {
             (Time::One { timeline, .. }, _) => match fates {
                 Some(fates) => timeline.push(events, fates),
                 None => timeline.push(events, &mut ()),
             },
-            (Time::PerKey { substreams, released }, Some(keys)) => match fates {
+            (
+                Time::PerKey {
+                    substreams,
+                    released,
+                },
+                Some(keys),
+            ) => match fates {
                 Some(fates) => substreams.push(events, &keys, released, fates),
                 None => substreams.push(events, &keys, released, &mut ()),
             },
@@ -83,7 +109,10 @@ impl Orderer {
     pub fn punctuate(&mut self, arrival: Instant, out: &mut Vec<Item>) {
         match &mut self.time {
             Time::One { timeline, .. } => timeline.punctuate(arrival),
-            Time::PerKey { substreams, released } => substreams.punctuate(arrival, released),
+            Time::PerKey {
+                substreams,
+                released,
+            } => substreams.punctuate(arrival, released),
         }
         self.release(out);
     }
@@ -91,7 +120,10 @@ impl Orderer {
     pub fn end(&mut self, out: &mut Vec<Item>) {
         match &mut self.time {
             Time::One { timeline, .. } => timeline.end(),
-            Time::PerKey { substreams, released } => substreams.end(released),
+            Time::PerKey {
+                substreams,
+                released,
+            } => substreams.end(released),
         }
         self.release(out);
         if matches!(self.time, Time::PerKey { .. }) {
@@ -128,12 +160,18 @@ fn attach_lanes(items: &mut [Item], released: &LaneReleased) {
         let Item::Rows(chunk) = item else { continue };
         let end = row + chunk.rows();
         let last = index + 1 == count;
-        let marks = released.marks[mark..].iter().take_while(|m| last || m.before < end).count();
+        let marks = released.marks[mark..]
+            .iter()
+            .take_while(|m| last || m.before < end)
+            .count();
         let lanes = Lanes {
             of_row: released.lanes[row..end].to_vec(),
             marks: released.marks[mark..mark + marks]
                 .iter()
-                .map(|m| LaneMark { before: m.before - row, ..*m })
+                .map(|m| LaneMark {
+                    before: m.before - row,
+                    ..*m
+                })
                 .collect(),
         };
         chunk.lanes = Some(lanes);
@@ -167,13 +205,20 @@ impl Held {
         let first = self.next;
         self.next += chunk.rows() as u64;
         if waiting > 0 {
-            self.chunks.push_back(HeldChunk { first, chunk, waiting });
+            self.chunks.push_back(HeldChunk {
+                first,
+                chunk,
+                waiting,
+            });
         }
     }
 
     fn empty(&self, released: &LaneReleased) -> Option<Item> {
         let mut chunk = self.shape.clone()?;
-        chunk.lanes = Some(Lanes { of_row: Vec::new(), marks: released.marks.clone() });
+        chunk.lanes = Some(Lanes {
+            of_row: Vec::new(),
+            marks: released.marks.clone(),
+        });
         Some(Item::Rows(chunk))
     }
 
@@ -203,8 +248,14 @@ impl Held {
     /// How many of the next events follow each other in one chunk, if that is most of what could.
     fn whole_run(&self, rows: &[u64]) -> Option<usize> {
         let held = &self.chunks[self.place(rows[0])];
-        let limit = rows.len().min((held.first + held.chunk.rows() as u64 - rows[0]) as usize);
-        let run = rows[..limit].iter().zip(rows[0]..).take_while(|(row, next)| **row == *next).count();
+        let limit = rows
+            .len()
+            .min((held.first + held.chunk.rows() as u64 - rows[0]) as usize);
+        let run = rows[..limit]
+            .iter()
+            .zip(rows[0]..)
+            .take_while(|(row, next)| **row == *next)
+            .count();
         (run == limit && (run >= CHUNK_ROWS / 8 || run == rows.len())).then_some(run)
     }
 
@@ -247,8 +298,15 @@ impl Held {
 fn slice(chunk: &Chunk, start: usize, len: usize, times: &[Instant]) -> Chunk {
     Chunk {
         times: times.iter().map(|time| time.ticks()).collect(),
-        columns: chunk.columns.iter().map(|column| column.slice(start, len)).collect(),
+        columns: chunk
+            .columns
+            .iter()
+            .map(|column| column.slice(start, len))
+            .collect(),
         lanes: None,
-        origins: chunk.origins.as_ref().map(|origins| origins.slice(start, len)),
+        origins: chunk
+            .origins
+            .as_ref()
+            .map(|origins| origins.slice(start, len)),
     }
 }

@@ -43,7 +43,10 @@ impl Outputs {
     /// As the job file says; what it does not declare goes to standard output.
     pub fn declared(file: &JobFile, plan: &Plan) -> Result<Outputs, SinkError> {
         let declared = |output: &str| {
-            file.outputs.iter().find(|o| o.name.eq_ignore_ascii_case(output)).map(|o| &o.sink)
+            file.outputs
+                .iter()
+                .find(|o| o.name.eq_ignore_ascii_case(output))
+                .map(|o| &o.sink)
         };
         let place = |output: &str| match declared(output) {
             Some(Declared::File(path)) => Some(path.clone()),
@@ -65,7 +68,10 @@ impl Outputs {
             |output| Some(output.to_string()),
             |output| {
                 let output = output.clone().unwrap_or_default();
-                Ok(Box::new(MemorySink { output, collected: collected.clone() }))
+                Ok(Box::new(MemorySink {
+                    output,
+                    collected: collected.clone(),
+                }))
             },
         );
         match outputs {
@@ -85,7 +91,10 @@ impl Outputs {
         mut open: impl FnMut(&P) -> Result<Box<dyn Sink>, SinkError>,
     ) -> Result<Outputs, SinkError> {
         let mut places: Vec<P> = Vec::new();
-        let mut outputs = Outputs { destinations: Vec::new(), statements: Vec::new() };
+        let mut outputs = Outputs {
+            destinations: Vec::new(),
+            statements: Vec::new(),
+        };
         for output in &plan.outputs {
             let here = place(&output.name);
             let destination = match places.iter().position(|other| *other == here) {
@@ -105,7 +114,10 @@ impl Outputs {
                 rows: 0,
             });
         }
-        outputs.destinations.iter_mut().for_each(Destination::settle);
+        outputs
+            .destinations
+            .iter_mut()
+            .for_each(Destination::settle);
         Ok(outputs)
     }
 
@@ -120,7 +132,10 @@ impl Outputs {
         let mut reports: Vec<OutputReport> = Vec::new();
         for destination in self.destinations {
             for statement in &destination.statements {
-                match reports.iter_mut().find(|report| report.name == statement.output) {
+                match reports
+                    .iter_mut()
+                    .find(|report| report.name == statement.output)
+                {
                     Some(report) => report.rows += statement.rows,
                     None => reports.push(OutputReport {
                         name: statement.output.clone(),
@@ -136,7 +151,12 @@ impl Outputs {
 
 impl Destination {
     fn new(sink: Box<dyn Sink>) -> Destination {
-        Destination { sink, statements: Vec::new(), merge: None, buffer: Vec::new() }
+        Destination {
+            sink,
+            statements: Vec::new(),
+            merge: None,
+            buffer: Vec::new(),
+        }
     }
 
     /// Once all statements are known: merge them if there are several, and tell outputs apart if there are several.
@@ -146,7 +166,11 @@ impl Destination {
         }
         self.merge = Some(Merge::new(self.statements.len()));
         let first = self.statements[0].output.clone();
-        if self.statements.iter().any(|statement| statement.output != first) {
+        if self
+            .statements
+            .iter()
+            .any(|statement| statement.output != first)
+        {
             for statement in &mut self.statements {
                 statement.prefix = format!("{}\t", statement.output);
             }
@@ -172,7 +196,11 @@ impl Destination {
                 };
                 let mut merged = Vec::new();
                 let mut errors = DataErrors::default();
-                let mut context = Context { out: &mut merged, errors: &mut errors, trace: None };
+                let mut context = Context {
+                    out: &mut merged,
+                    errors: &mut errors,
+                    trace: None,
+                };
                 merge.push(port, item, &mut context);
                 merged.iter().try_for_each(|item| self.write_lines(item))
             }
@@ -180,8 +208,12 @@ impl Destination {
     }
 
     fn write_lines(&mut self, item: &Item) -> Result<(), SinkError> {
-        let Item::Rows(chunk) = item else { return Ok(()) };
-        let Some(Column::Text(lines)) = chunk.columns.first() else { return Ok(()) };
+        let Item::Rows(chunk) = item else {
+            return Ok(());
+        };
+        let Some(Column::Text(lines)) = chunk.columns.first() else {
+            return Ok(());
+        };
         self.buffer.clear();
         for line in lines.iter().flatten() {
             self.buffer.extend_from_slice(line.as_bytes());
@@ -197,7 +229,9 @@ impl Statement {
         let mut bytes = Vec::new();
         self.writer.write(chunk, &mut bytes);
         let text = String::from_utf8_lossy(&bytes);
-        let lines = text.lines().map(|line| Some(format!("{}{line}", self.prefix)));
+        let lines = text
+            .lines()
+            .map(|line| Some(format!("{}{line}", self.prefix)));
         chunk.with_columns(vec![Column::Text(StringArray::from_iter(lines))])
     }
 }
@@ -210,7 +244,10 @@ struct MemorySink {
 impl Sink for MemorySink {
     fn write(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
         let mut collected = self.collected.lock().unwrap_or_else(|e| e.into_inner());
-        collected.entry(self.output.clone()).or_default().extend_from_slice(bytes);
+        collected
+            .entry(self.output.clone())
+            .or_default()
+            .extend_from_slice(bytes);
         Ok(())
     }
 
@@ -222,14 +259,22 @@ impl Sink for MemorySink {
 /// The names of a node's columns.
 pub(crate) fn names(plan: &Plan, node: NodeId) -> Vec<Name> {
     match &plan.nodes[node.0] {
-        Node::Source { input } => {
-            plan.inputs[*input].reads.iter().map(|_| Name::Hidden(String::new())).collect()
-        }
+        Node::Source { input } => plan.inputs[*input]
+            .reads
+            .iter()
+            .map(|_| Name::Hidden(String::new()))
+            .collect(),
         Node::Filter { from, .. } => names(plan, *from),
         Node::Project { items, .. } => items.iter().map(|item| item.name.clone()).collect(),
         Node::Window(window) => {
             let keys = window.keys.iter().map(|key| Name::Field(key.name.clone()));
-            keys.chain(window.aggregates.iter().map(|_| Name::Hidden(String::new()))).collect()
+            keys.chain(
+                window
+                    .aggregates
+                    .iter()
+                    .map(|_| Name::Hidden(String::new())),
+            )
+            .collect()
         }
         Node::Union { names, .. } => names.clone(),
     }

@@ -8,14 +8,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::Array;
 use highwater_connect::json::{BadLine, Batch, Decoded, Decoder, Field};
 use highwater_connect::{LineReader, ReadError, SourceNote};
-use highwater_engine::eval::{self, Faults};
+use highwater_engine::eval;
 use highwater_engine::{Chunk, Column, Item, Physical, Pipeline, ValueRef, WindowEntry};
-use highwater_query::plan::{Expr, Input, Read};
+use highwater_query::plan::{Input, Read};
 use highwater_time::{Arrivals, Clock, Duration, Fate, Instant, Keys, Policy};
 
+use crate::events::{RowTroubles, TimedEvents, event_times, substream_keys, times_column};
 use crate::order::{Incoming, Orderer};
 use crate::report::{InputReport, Trouble, TroubleKind};
 
@@ -156,9 +156,22 @@ impl Columns {
                 Read::FileTime => Serve::FileTime,
             })
             .collect();
-        let arrival = input.arrival.as_ref().map(|name| want(Field::Time(vec![name.clone()])));
-        let partition = input.partition.as_ref().map(|name| want(Field::Path(vec![name.clone()])));
-        (Columns { reads, arrival, partition }, fields)
+        let arrival = input
+            .arrival
+            .as_ref()
+            .map(|name| want(Field::Time(vec![name.clone()])));
+        let partition = input
+            .partition
+            .as_ref()
+            .map(|name| want(Field::Path(vec![name.clone()])));
+        (
+            Columns {
+                reads,
+                arrival,
+                partition,
+            },
+            fields,
+        )
     }
 }
 
@@ -183,11 +196,20 @@ impl FileReader {
                 }
                 let mut key = Vec::new();
                 eval::encode_key(id.shown.view(), &mut key);
-                Partition { id, key, orderer: orderer(&input), pipeline, origins: Vec::new() }
+                Partition {
+                    id,
+                    key,
+                    orderer: orderer(&input),
+                    pipeline,
+                    origins: Vec::new(),
+                }
             })
             .collect();
         Ok(FileReader {
-            report: InputReport { name: input.plan.name.clone(), ..InputReport::default() },
+            report: InputReport {
+                name: input.plan.name.clone(),
+                ..InputReport::default()
+            },
             number,
             name: path.display().to_string().into(),
             modified,
@@ -214,9 +236,19 @@ impl FileReader {
 
     /// The first thing that was wrong with an event, if any.
     pub fn first_trouble(&self) -> Option<String> {
-        let troubles = self.report.troubles.iter().flat_map(|(_, _, samples)| samples).next();
+        let troubles = self
+            .report
+            .troubles
+            .iter()
+            .flat_map(|(_, _, samples)| samples)
+            .next();
         let trouble = troubles.map(|t| format!("{}:{}: {}", t.file, t.line, t.reason));
-        let errors = || self.partitions.iter().flat_map(|p| p.pipeline.errors.samples.first()).next();
+        let errors = || {
+            self.partitions
+                .iter()
+                .flat_map(|p| p.pipeline.errors.samples.first())
+                .next()
+        };
         trouble.or_else(|| errors().map(|error| error.reason.clone()))
     }
 
@@ -229,9 +261,13 @@ impl FileReader {
             Ok(Some(block)) => {
                 self.report.bytes += block.bytes.len() as u64;
                 let too_long = block.bad;
-                self.decoder.decode(block.bytes, block.first_line, &mut self.batch);
+                self.decoder
+                    .decode(block.bytes, block.first_line, &mut self.batch);
                 let decoded = self.batch.finish();
-                too_long.iter().chain(&decoded.bad).for_each(|bad| self.bad_line(bad));
+                too_long
+                    .iter()
+                    .chain(&decoded.bad)
+                    .for_each(|bad| self.bad_line(bad));
                 self.take(decoded, out);
             }
             Ok(None) => self.end(out),
@@ -268,7 +304,11 @@ impl FileReader {
         });
         if let Some(witness) = &mut self.witness {
             let origin = origin(self.number, line);
-            witness.lost.push(LostEvent { origin, kind, reason: reason.into() });
+            witness.lost.push(LostEvent {
+                origin,
+                kind,
+                reason: reason.into(),
+            });
         }
     }
 
@@ -318,17 +358,28 @@ impl FileReader {
     fn timed(&mut self, decoded: Decoded) -> TimedEvents {
         let rows = decoded.rows;
         let mut troubles = RowTroubles::new(rows);
-        let arrivals = self.columns.arrival.map(|column| {
-            self.arrivals(&decoded.columns[column], &mut troubles)
-        });
+        let arrivals = self
+            .columns
+            .arrival
+            .map(|column| self.arrivals(&decoded.columns[column], &mut troubles));
         let mut chunk = self.chunk(&decoded, arrivals.as_deref());
         let times = match &self.input.plan.timestamp {
             Some(expr) => event_times(expr, &chunk, &mut troubles),
-            None => arrivals.clone().unwrap_or_else(|| vec![self.modified; rows]),
+            None => arrivals
+                .clone()
+                .unwrap_or_else(|| vec![self.modified; rows]),
         };
-        let keys = substream_keys(&self.input.plan.substream, &chunk, self.witness.is_some(), &mut troubles);
+        let keys = substream_keys(
+            &self.input.plan.substream,
+            &chunk,
+            self.witness.is_some(),
+            &mut troubles,
+        );
         let mut events = TimedEvents {
-            partitions: self.columns.partition.map(|column| decoded.columns[column].clone()),
+            partitions: self
+                .columns
+                .partition
+                .map(|column| decoded.columns[column].clone()),
             lines: decoded.lines,
             times,
             arrivals,
@@ -411,13 +462,18 @@ impl FileReader {
 
     /// The events of each partition in this block.
     fn split(&self, events: TimedEvents) -> Vec<(usize, TimedEvents)> {
-        let Some(column) = &events.partitions else { return vec![(0, events)] };
+        let Some(column) = &events.partitions else {
+            return vec![(0, events)];
+        };
         let mut key = Vec::new();
         let of_row: Vec<usize> = (0..column.len())
             .map(|row| {
                 key.clear();
                 eval::encode_key(column.get(row), &mut key);
-                self.partitions.iter().position(|partition| partition.key == key).unwrap_or(0)
+                self.partitions
+                    .iter()
+                    .position(|partition| partition.key == key)
+                    .unwrap_or(0)
             })
             .collect();
         (0..self.partitions.len())
@@ -437,24 +493,36 @@ impl FileReader {
             (None, Some(_)) => Arrivals::Unknown,
         };
         let offsets = events.keys.as_ref().map(|keys| &keys.offsets[..]);
-        let keys = offsets.zip(events.keys.as_ref()).map(|(offsets, keys)| Keys { offsets, bytes: &keys.bytes });
+        let keys = offsets
+            .zip(events.keys.as_ref())
+            .map(|(offsets, keys)| Keys {
+                offsets,
+                bytes: &keys.bytes,
+            });
         let mut fates = self.witness.as_ref().map(|_| Vec::new());
         if let Some(origins) = &events.chunk.origins {
             partition.origins.extend_from_slice(origins);
         }
-        let incoming = Incoming { chunk: events.chunk, times: &events.times, arrivals, keys };
+        let incoming = Incoming {
+            chunk: events.chunk,
+            times: &events.times,
+            arrivals,
+            keys,
+        };
         let mut items = Vec::new();
         partition.orderer.push(incoming, fates.as_mut(), &mut items);
         if let Some(witness) = &mut self.witness {
             let number = partition.id.number;
             let first = partition.origins.len() - events.times.len();
             let shown = events.keys.as_ref().and_then(|keys| keys.shown.as_ref());
-            witness.fates.extend(fates.into_iter().flatten().map(|fate| EventFate {
-                origin: partition.origins[fate.row as usize],
-                partition: number,
-                key: shown.map(|shown| shown[fate.row as usize - first].clone()),
-                fate,
-            }));
+            witness
+                .fates
+                .extend(fates.into_iter().flatten().map(|fate| EventFate {
+                    origin: partition.origins[fate.row as usize],
+                    partition: number,
+                    key: shown.map(|shown| shown[fate.row as usize - first].clone()),
+                    fate,
+                }));
         }
         self.run(index, &mut items, out);
     }
@@ -467,7 +535,9 @@ impl FileReader {
         }
         let mut items = Vec::new();
         for index in 0..self.partitions.len() {
-            self.partitions[index].orderer.punctuate(self.arrived, &mut items);
+            self.partitions[index]
+                .orderer
+                .punctuate(self.arrived, &mut items);
             self.run(index, &mut items, out);
         }
     }
@@ -476,10 +546,16 @@ impl FileReader {
         let partition = &mut self.partitions[index];
         let mut exits = Vec::new();
         for item in items.drain(..) {
-            partition.pipeline.push(Physical::LOCAL_ENTRY, item, &mut exits);
+            partition
+                .pipeline
+                .push(Physical::LOCAL_ENTRY, item, &mut exits);
         }
         let number = partition.id.number;
-        out.extend(exits.into_iter().map(|(exit, item)| Delivery { exit, partition: number, item }));
+        out.extend(exits.into_iter().map(|(exit, item)| Delivery {
+            exit,
+            partition: number,
+            item,
+        }));
     }
 }
 
@@ -487,167 +563,12 @@ fn orderer(input: &InputPlan) -> Orderer {
     if !input.plan.substream.is_empty() {
         return Orderer::per_key(input.policy, input.linger);
     }
-    let clock =
-        if input.plan.timestamp.is_some() { Clock::Application } else { Clock::Arrival };
-    Orderer::new(input.policy, clock)
-}
-
-/// A block's events with their times.
-struct TimedEvents {
-    chunk: Chunk,
-    times: Vec<Instant>,
-    arrivals: Option<Vec<Instant>>,
-    keys: Option<RowKeys>,
-    partitions: Option<Column>,
-    lines: Vec<u64>,
-}
-
-impl TimedEvents {
-    fn keep(&self, mask: &arrow_buffer::BooleanBuffer) -> TimedEvents {
-        fn pick<T: Clone>(values: &[T], mask: &arrow_buffer::BooleanBuffer) -> Vec<T> {
-            mask.set_indices().map(|row| values[row].clone()).collect()
-        }
-        TimedEvents {
-            chunk: self.chunk.filter(mask),
-            times: pick(&self.times, mask),
-            arrivals: self.arrivals.as_ref().map(|arrivals| pick(arrivals, mask)),
-            keys: self.keys.as_ref().map(|keys| keys.keep(mask)),
-            partitions: self.partitions.as_ref().map(|column| column.filter(mask)),
-            lines: pick(&self.lines, mask),
-        }
-    }
-}
-
-/// Substream keys as bytes, and as a person would read them.
-struct RowKeys {
-    bytes: Vec<u8>,
-    offsets: Vec<u32>,
-    /// Only with a witness.
-    shown: Option<Vec<String>>,
-}
-
-impl RowKeys {
-    fn keep(&self, mask: &arrow_buffer::BooleanBuffer) -> RowKeys {
-        let mut kept = RowKeys { bytes: Vec::new(), offsets: vec![0], shown: None };
-        for row in mask.set_indices() {
-            let range = self.offsets[row] as usize..self.offsets[row + 1] as usize;
-            kept.bytes.extend_from_slice(&self.bytes[range]);
-            kept.offsets.push(kept.bytes.len() as u32);
-            }
-        kept.shown = self.shown.as_ref().map(|s| mask.set_indices().map(|row| s[row].clone()).collect());
-        kept
-    }
-}
-
-/// Rows that cannot be timed, and why.
-struct RowTroubles {
-    rows: usize,
-    by_row: std::collections::BTreeMap<usize, (TroubleKind, String)>,
-}
-
-impl RowTroubles {
-    fn new(rows: usize) -> RowTroubles {
-        RowTroubles { rows, by_row: Default::default() }
-    }
-
-    fn add(&mut self, row: usize, kind: TroubleKind, reason: impl FnOnce() -> String) {
-        self.by_row.entry(row).or_insert_with(|| (kind, reason()));
-    }
-
-    fn any(&self) -> bool {
-        !self.by_row.is_empty()
-    }
-
-    fn has(&self, row: usize) -> bool {
-        self.by_row.contains_key(&row)
-    }
-
-    fn good(&self) -> arrow_buffer::BooleanBuffer {
-        (0..self.rows).map(|row| !self.has(row)).collect()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (usize, TroubleKind, &str)> {
-        self.by_row.iter().map(|(row, (kind, reason))| (*row, *kind, &reason[..]))
-    }
-}
-
-fn times_column(times: &[Instant]) -> Column {
-    Column::from_times(times.iter().map(|time| time.ticks()).collect())
-}
-
-/// The value of TIMESTAMP BY for every row.
-fn event_times(expr: &Expr, chunk: &Chunk, troubles: &mut RowTroubles) -> Vec<Instant> {
-    let mut faults = Faults::new(chunk.rows());
-    let column = eval::evaluate(expr, chunk, &mut faults);
-    for (row, fault) in faults.iter() {
-        troubles.add(row, TroubleKind::Timestamp, || fault.reason.to_string());
-    }
-    if let Column::Time(times) = &column
-        && times.nulls().is_none_or(|nulls| nulls.null_count() == 0)
-    {
-        return times.values().iter().map(|ticks| Instant::from_ticks(*ticks)).collect();
-    }
-    (0..chunk.rows()).map(|row| event_time(column.get(row), row, troubles)).collect()
-}
-
-fn event_time(value: ValueRef<'_>, row: usize, troubles: &mut RowTroubles) -> Instant {
-    let reason = match value {
-        ValueRef::Time(time) => return time,
-        ValueRef::Text(text) => match Instant::parse_iso(text.as_bytes()) {
-            Some(time) => return time,
-            None => format!("TIMESTAMP BY gives the text {text:?}, which is no ISO 8601 date-time"),
-        },
-        ValueRef::Null => "TIMESTAMP BY finds no ISO 8601 date-time in the event".into(),
-        other => format!("TIMESTAMP BY gives a {}, not a date-time", other.type_name()),
+    let clock = if input.plan.timestamp.is_some() {
+        Clock::Application
+    } else {
+        Clock::Arrival
     };
-    troubles.add(row, TroubleKind::Timestamp, || reason);
-    Instant::BEFORE_ALL
-}
-
-fn substream_keys(
-    keys: &[Expr],
-    chunk: &Chunk,
-    show: bool,
-    troubles: &mut RowTroubles,
-) -> Option<RowKeys> {
-    if keys.is_empty() {
-        return None;
-    }
-    let mut faults = Faults::new(chunk.rows());
-    let columns: Vec<Column> =
-        keys.iter().map(|key| eval::evaluate(key, chunk, &mut faults)).collect();
-    for (row, fault) in faults.iter() {
-        troubles.add(row, TroubleKind::Key, || fault.reason.to_string());
-    }
-    let shown = show.then(Vec::new);
-    let mut out = RowKeys { bytes: Vec::new(), offsets: vec![0], shown };
-    for row in 0..chunk.rows() {
-        for column in &columns {
-            let value = column.get(row);
-            if value.is_null() {
-                troubles.add(row, TroubleKind::Key, || {
-                    "a key of TIMESTAMP BY .. OVER is NULL in this event".into()
-                });
-            }
-            eval::encode_key(value, &mut out.bytes);
-        }
-        out.offsets.push(out.bytes.len() as u32);
-        if let Some(shown) = &mut out.shown {
-            shown.push(shown_key(&columns, row));
-        }
-    }
-    Some(out)
-}
-
-fn shown_key(columns: &[Column], row: usize) -> String {
-    let mut shown = String::new();
-    for (index, column) in columns.iter().enumerate() {
-        if index > 0 {
-            shown.push(',');
-        }
-        eval::write_text(column.get(row), &mut shown);
-    }
-    shown
+    Orderer::new(input.policy, clock)
 }
 
 /// The distinct partitions in a file, found by reading it once. Sorted, so that their order is that of their values.
@@ -666,7 +587,9 @@ pub(crate) fn discover_partitions(
         for row in 0..decoded.rows {
             let mut key = Vec::new();
             eval::encode_key(decoded.columns[0].get(row), &mut key);
-            found.entry(key).or_insert_with(|| decoded.columns[0].get(row).to_value());
+            found
+                .entry(key)
+                .or_insert_with(|| decoded.columns[0].get(row).to_value());
         }
     }
     let mut values: Vec<_> = found.into_values().collect();

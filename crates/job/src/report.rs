@@ -104,7 +104,9 @@ impl Troubles {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (TroubleKind, u64, &[Trouble])> {
-        self.kinds.iter().map(|(kind, (count, samples))| (*kind, *count, &samples[..]))
+        self.kinds
+            .iter()
+            .map(|(kind, (count, samples))| (*kind, *count, &samples[..]))
     }
 }
 
@@ -136,5 +138,7 @@ impl Report {
 /// A time in the summary: short, to the millisecond.
 pub fn short_time(time: Instant) -> String {
     let text = time.to_string();
-    text.strip_suffix("0000Z").map(|t| format!("{t}Z")).unwrap_or(text)
+    text.strip_suffix("0000Z")
+        .map(|t| format!("{t}Z"))
+        .unwrap_or(text)
 }

@@ -35,7 +35,11 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { threads: 1, witness: false, progress: None }
+        Options {
+            threads: 1,
+            witness: false,
+            progress: None,
+        }
     }
 }
 
@@ -71,7 +75,11 @@ pub struct ReadFile {
 
 /// Runs the job to the end of its inputs.
 pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<Outcome, RunError> {
-    let Opened { readers, partitions, files } = open(job, options.witness)?;
+    let Opened {
+        readers,
+        partitions,
+        files,
+    } = open(job, options.witness)?;
     let mut shared = job.physical.shared(&partitions);
     if options.witness {
         shared.pipeline.trace_windows();
@@ -84,7 +92,9 @@ pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<
     while let Some(next) = furthest_behind(&sources) {
         let source = &mut sources[next];
         let input = source.input;
-        let Some(batch) = source.pull()? else { continue };
+        let Some(batch) = source.pull()? else {
+            continue;
+        };
         bytes += batch.bytes;
         for delivery in batch.deliveries {
             deliver(&mut shared, &mut outputs, input, delivery)?;
@@ -93,7 +103,9 @@ pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<
             progress(bytes);
         }
         if job.file.on_error == OnError::Stop {
-            let failed = batch.trouble.or_else(|| error_text(&shared.pipeline.errors));
+            let failed = batch
+                .trouble
+                .or_else(|| error_text(&shared.pipeline.errors));
             failed.map_or(Ok(()), |reason| Err(RunError::Stopped(reason)))?;
         }
     }
@@ -131,7 +143,10 @@ fn finish(
         .plan
         .inputs
         .iter()
-        .map(|input| InputReport { name: input.name.clone(), ..InputReport::default() })
+        .map(|input| InputReport {
+            name: input.name.clone(),
+            ..InputReport::default()
+        })
         .collect();
     let mut errors = DataErrors::default();
     let mut seen = Witness::default();
@@ -148,8 +163,16 @@ fn finish(
     }
     seen.windows.extend(shared.pipeline.take_trace());
     errors.merge(std::mem::take(&mut shared.pipeline.errors));
-    let report = Report { inputs, outputs: outputs.commit()?, errors };
-    Ok(Outcome { report, witness: witness.then_some(seen), files })
+    let report = Report {
+        inputs,
+        outputs: outputs.commit()?,
+        errors,
+    };
+    Ok(Outcome {
+        report,
+        witness: witness.then_some(seen),
+        files,
+    })
 }
 
 struct Opened {
@@ -160,7 +183,11 @@ struct Opened {
 }
 
 fn open(job: &Job, witness: bool) -> Result<Opened, RunError> {
-    let mut opened = Opened { readers: Vec::new(), partitions: Vec::new(), files: Vec::new() };
+    let mut opened = Opened {
+        readers: Vec::new(),
+        partitions: Vec::new(),
+        files: Vec::new(),
+    };
     for (index, planned) in job.plan.inputs.iter().enumerate() {
         let declared = declared_input(job, &planned.name);
         let files = declared.files().map_err(LoadError::from)?;
@@ -174,7 +201,9 @@ fn open(job: &Job, witness: bool) -> Result<Opened, RunError> {
         };
         let per_file = partitions_of(declared, &files)?;
         let count: usize = per_file.iter().map(Vec::len).sum();
-        job.physical.check_partitions(index, count).map_err(LoadError::from)?;
+        job.physical
+            .check_partitions(index, count)
+            .map_err(LoadError::from)?;
         opened.partitions.push(count);
         for (path, partitions) in files.into_iter().zip(per_file) {
             let number = opened.files.len();
@@ -196,7 +225,11 @@ fn open(job: &Job, witness: bool) -> Result<Opened, RunError> {
 fn declared_input<'a>(job: &'a Job, name: &str) -> &'a Input {
     let inputs = &job.file.inputs;
     let found = inputs.iter().find(|input| input.name == name);
-    match found.or_else(|| inputs.iter().find(|input| input.name.eq_ignore_ascii_case(name))) {
+    match found.or_else(|| {
+        inputs
+            .iter()
+            .find(|input| input.name.eq_ignore_ascii_case(name))
+    }) {
         Some(input) => input,
         None => unreachable!("the query was bound against the inputs of the job file"),
     }
@@ -205,8 +238,12 @@ fn declared_input<'a>(job: &'a Job, name: &str) -> &'a Input {
 /// The partitions that each file holds: the file itself, or the values of its partition column.
 fn partitions_of(input: &Input, files: &[PathBuf]) -> Result<Vec<Vec<PartitionId>>, RunError> {
     let Some(column) = &input.partition else {
-        let each = (0..files.len())
-            .map(|number| vec![PartitionId { number, shown: Value::Int(number as i64) }]);
+        let each = (0..files.len()).map(|number| {
+            vec![PartitionId {
+                number,
+                shown: Value::Int(number as i64),
+            }]
+        });
         return Ok(each.collect());
     };
     let [file] = files else {
@@ -218,7 +255,11 @@ fn partitions_of(input: &Input, files: &[PathBuf]) -> Result<Vec<Vec<PartitionId
         values.push(Value::Null);
     }
     let partitions = values.into_iter().enumerate();
-    Ok(vec![partitions.map(|(number, shown)| PartitionId { number, shown }).collect()])
+    Ok(vec![
+        partitions
+            .map(|(number, shown)| PartitionId { number, shown })
+            .collect(),
+    ])
 }
 
 /// What one step of a reader gave.
@@ -239,7 +280,10 @@ struct Source {
 
 enum State {
     Here(Box<FileReader>),
-    Away { results: Receiver<Pulled>, thread: JoinHandle<FileReader> },
+    Away {
+        results: Receiver<Pulled>,
+        thread: JoinHandle<FileReader>,
+    },
     Done(Box<FileReader>),
     /// Between two of the others.
     Moving,
@@ -260,7 +304,11 @@ impl Source {
         } else {
             State::Here(Box::new(reader))
         };
-        Source { input, reached: Instant::BEFORE_ALL, state }
+        Source {
+            input,
+            reached: Instant::BEFORE_ALL,
+            state,
+        }
     }
 
     fn done(&self) -> bool {
@@ -303,7 +351,11 @@ fn step(reader: &mut FileReader) -> Option<Pulled> {
     let before = reader.bytes();
     let more = reader.step(&mut deliveries);
     let bytes = reader.bytes() - before;
-    more.then(|| Pulled { deliveries, bytes, trouble: reader.first_trouble() })
+    more.then(|| Pulled {
+        deliveries,
+        bytes,
+        trouble: reader.first_trouble(),
+    })
 }
 
 fn read_all(mut reader: FileReader, send: &SyncSender<Pulled>) -> FileReader {
@@ -324,6 +376,10 @@ fn progress_of(item: &Item) -> Instant {
 }
 
 fn furthest_behind(sources: &[Source]) -> Option<usize> {
-    let open = sources.iter().enumerate().filter(|(_, source)| !source.done());
-    open.min_by_key(|(_, source)| source.reached).map(|(index, _)| index)
+    let open = sources
+        .iter()
+        .enumerate()
+        .filter(|(_, source)| !source.done());
+    open.min_by_key(|(_, source)| source.reached)
+        .map(|(index, _)| index)
 }

@@ -14,11 +14,18 @@ pub fn picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<Pict
     let witness = outcome.witness.as_ref()?;
     let input_of = |event: &EventFate| outcome.files[origin_file(event.origin)].input;
     let chosen = match input {
-        Some(name) => job.plan.inputs.iter().position(|i| i.name.eq_ignore_ascii_case(name))?,
+        Some(name) => job
+            .plan
+            .inputs
+            .iter()
+            .position(|i| i.name.eq_ignore_ascii_case(name))?,
         None => witness.fates.first().map(input_of)?,
     };
-    let mut events: Vec<&EventFate> =
-        witness.fates.iter().filter(|event| input_of(event) == chosen).collect();
+    let mut events: Vec<&EventFate> = witness
+        .fates
+        .iter()
+        .filter(|event| input_of(event) == chosen)
+        .collect();
     let arrivals_known = events.iter().all(|event| event.fate.arrival.is_some());
     let several = events.iter().any(|event| event.partition > 0);
     let mut latest = Instant::BEFORE_ALL;
@@ -39,7 +46,10 @@ pub fn picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<Pict
         point.lane = lane.clone();
         points.push(point);
         if event.fate.watermark > Instant::BEFORE_ALL {
-            lines.entry(lane).or_default().push((latest, event.fate.watermark));
+            lines
+                .entry(lane)
+                .or_default()
+                .push((latest, event.fate.watermark));
         }
     }
     Some(Picture {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use highwater_connect::json::{Batch, Decoder, Field};
 use highwater_connect::LineReader;
+use highwater_connect::json::{Batch, Decoder, Field};
 use highwater_engine::Chunk;
 use highwater_engine::eval::{self, Faults};
 use highwater_query::plan::{Node, Pred, Read};
@@ -48,14 +48,23 @@ pub struct WindowSpan {
 
 /// Runs the job for the sake of its events' fates; results go nowhere.
 pub fn witness(job: &Job) -> Result<Outcome, RunError> {
-    run(job, Outputs::discarded(&job.plan), Options { witness: true, ..Options::default() })
+    run(
+        job,
+        Outputs::discarded(&job.plan),
+        Options {
+            witness: true,
+            ..Options::default()
+        },
+    )
 }
 
 /// The fates of all events, or of those for which `filter`, a condition over their fields, holds. In order of input, file
 /// and line.
 pub fn why(job: &Job, filter: Option<&str>) -> Result<Vec<Fate>, RunError> {
     let outcome = witness(job)?;
-    let chosen = filter.map(|filter| matching(&outcome.files, filter)).transpose()?;
+    let chosen = filter
+        .map(|filter| matching(&outcome.files, filter))
+        .transpose()?;
     let mut fates = fates(job, &outcome);
     fates.sort_by_key(|(origin, _)| *origin);
     Ok(fates
@@ -66,14 +75,21 @@ pub fn why(job: &Job, filter: Option<&str>) -> Result<Vec<Fate>, RunError> {
 }
 
 fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
-    let Some(witness) = &outcome.witness else { return Vec::new() };
+    let Some(witness) = &outcome.witness else {
+        return Vec::new();
+    };
     let mut windows: HashMap<u64, BTreeSet<(Instant, Instant)>> = HashMap::new();
     for entry in &witness.windows {
-        windows.entry(entry.origin).or_default().insert((entry.start, entry.end));
+        windows
+            .entry(entry.origin)
+            .or_default()
+            .insert((entry.start, entry.end));
     }
     let mut partitions: HashMap<usize, usize> = HashMap::new();
     for event in &witness.fates {
-        let most = partitions.entry(outcome.files[origin_file(event.origin)].input).or_default();
+        let most = partitions
+            .entry(outcome.files[origin_file(event.origin)].input)
+            .or_default();
         *most = (*most).max(event.partition);
     }
     let judged = witness.fates.iter().map(|event| {
@@ -86,10 +102,15 @@ fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
             arrival: event.fate.arrival.map(text),
             event_time: Some(text(event.fate.event_time)),
             verdict: event.fate.verdict.name().into(),
-            watermark: Some(event.fate.met).filter(|met| *met > Instant::BEFORE_ALL).map(text),
+            watermark: Some(event.fate.met)
+                .filter(|met| *met > Instant::BEFORE_ALL)
+                .map(text),
             timestamp: event.fate.timestamp.map(text),
             windows: windows
-                .map(|(start, end)| WindowSpan { start: text(*start), end: text(*end) })
+                .map(|(start, end)| WindowSpan {
+                    start: text(*start),
+                    end: text(*end),
+                })
                 .collect(),
             ..unread(job, file, event.origin)
         };

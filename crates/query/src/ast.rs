@@ -113,13 +113,19 @@ pub struct From {
 
 #[derive(Clone, Debug)]
 pub enum FromPart {
-    Join {
-        source: Source,
-        on: Expr,
+    Join(Box<Join>),
+    /// Checked by the parser; nothing reads more of it yet.
+    Apply {
         span: Span,
     },
-    /// The alias is kept with the span; nothing reads an APPLY yet.
-    Apply { span: Span },
+}
+
+#[derive(Clone, Debug)]
+pub struct Join {
+    pub source: Source,
+    pub on: Expr,
+    /// The words JOIN, LEFT JOIN, ..
+    pub span: Span,
 }
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,8 @@
 //!
 //! A diagnostic is a value: the binder makes it, and the command line, the console and the tests
 //! each show it their own way. [`Diagnostic::render`] is the way for terminals, in the manner of
-//! rustc. It never panics: a span that does not fit the text is moved to the nearest place that does.
+//! rustc. It never panics: a span that does not fit the text is moved to the nearest place that
+//! does.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
 //! A plan for people: what runs, over which columns, and what that means for starting and scaling.
 //!
 //! [`explain`] prints the tree from the outputs down to the sources; what several outputs share is
-//! printed once and then referred to by number. [`lookback`] says how much of the past a start needs.
+//! printed once and then referred to by number. [`lookback`] says how much of the past a start
+//! needs.
 
 use std::fmt::Write;
 
@@ -31,8 +32,8 @@ pub fn lookback(plan: &Plan) -> Duration {
     Duration::from_ticks(longest.unwrap_or(0))
 }
 
-/// The longest time between an event and the end of a window that it is in. A session lasts less than
-/// twice its limit, and then waits for its timeout.
+/// The longest time between an event and the end of a window that it is in. A session lasts less
+/// than twice its limit, and then waits for its timeout.
 fn span(window: &Window) -> i64 {
     match window {
         Window::Tumbling { size, .. } | Window::Hopping { size, .. } | Window::Sliding { size } => {

@@ -1,6 +1,7 @@
 //! The known name that a mistyped one most likely meant.
 
-/// The candidate closest to `name`, ignoring case, or `None` when nothing is close enough to suggest.
+/// The candidate closest to `name`, ignoring case, or `None` when nothing is close enough to
+/// suggest.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = fold(name);
     let limit = (name.len() / 3).max(1);

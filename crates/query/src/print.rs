@@ -4,6 +4,7 @@ use highwater_time::{
     Duration, TICKS_PER_DAY, TICKS_PER_HOUR, TICKS_PER_MILLI, TICKS_PER_MINUTE, TICKS_PER_SECOND,
 };
 
+use crate::parser::is_reserved;
 use crate::plan::{
     Aggregate, AggregateFunction, BinaryOp, CompareOp, Expr, ExprKind, Literal, Pred, PredKind,
     Read, Type, UnaryOp, Window, WindowNode,
@@ -207,7 +208,8 @@ pub fn read(read: &Read) -> String {
 /// In brackets where the bare name would not be read back as one.
 pub fn name(name: &str) -> String {
     let start = name.starts_with(|c: char| c == '_' || c.is_alphabetic());
-    if start && name.chars().all(|c| c == '_' || c.is_alphanumeric()) {
+    let bare = start && !is_reserved(name);
+    if bare && name.chars().all(|c| c == '_' || c.is_alphanumeric()) {
         return name.to_string();
     }
     format!("[{}]", name.replace(']', "]]"))

@@ -27,12 +27,20 @@ pub struct Decoded {
 impl Batch {
     /// For a decoder of that many fields.
     pub fn new(fields: usize) -> Batch {
-        Batch { columns: builders(fields), rows: 0, lines: None, bad: Vec::new() }
+        Batch {
+            columns: builders(fields),
+            rows: 0,
+            lines: None,
+            bad: Vec::new(),
+        }
     }
 
     /// Also keeps the line number of each row, for when the fate of single events is asked for.
     pub fn tracking_lines(fields: usize) -> Batch {
-        Batch { lines: Some(Vec::new()), ..Batch::new(fields) }
+        Batch {
+            lines: Some(Vec::new()),
+            ..Batch::new(fields)
+        }
     }
 
     pub fn rows(&self) -> usize {
@@ -53,5 +61,7 @@ impl Batch {
 }
 
 fn builders(fields: usize) -> Vec<ColumnBuilder> {
-    (0..fields).map(|_| ColumnBuilder::with_capacity(CHUNK_ROWS)).collect()
+    (0..fields)
+        .map(|_| ColumnBuilder::with_capacity(CHUNK_ROWS))
+        .collect()
 }

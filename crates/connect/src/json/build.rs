@@ -1,6 +1,7 @@
 //! Values that stand on their own: records and arrays, for columns that hold them.
 //!
-//! Recursion is bounded by [`DEPTH_MAX`]. Field names repeat from event to event, so they are shared.
+//! Recursion is bounded by [`DEPTH_MAX`]. Field names repeat from event to event, so they are
+//! shared.
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ impl Builder {
                 let value = self.text(&line[at + 1..text.end], text.escaped);
                 Ok((Value::Text(value), text.end + 1))
             }
-            b'-' | b'0'..=b'9' => Ok(match number(bytes, at)? {
+            b'-'..=b'9' => Ok(match number(bytes, at)? {
                 (Number::Int(value), end) => (Value::Int(value), end),
                 (Number::Float(value), end) => (Value::Float(value), end),
             }),

@@ -1,17 +1,17 @@
 //! From lines straight into columns.
 //!
-//! One pass over the bytes does everything: it validates, finds the end of the line, and picks out the wanted values.
-//! Keys are predicted (see [`super::shape`]), so a line that looks like the one before costs a comparison for each key
-//! and a short scan for each value. The rows come out alike whatever was predicted, however lines are cut into blocks.
+//! One pass over the bytes does everything: it validates, finds the end of the line, and picks out
+//! the wanted values. Keys are predicted (see [`super::shape`]), so a line that looks like the one
+//! before costs a comparison for each key and a short scan for each value. The rows come out alike
+//! whatever was predicted, however lines are cut into blocks.
 
 use super::batch::Batch;
 use super::build::Builder;
 use super::fault::{BadJson, BadLine, Fault, Kind};
-use super::number::{Number, number};
+use super::number;
 use super::row::{Cell, Row};
 use super::scan::{self, byte, skip_blanks, skip_value};
-use super::shape::{END, START, Shape, Target, Targets};
-use super::text::unescape;
+use super::shape::{Act, END, START, Shape, Target};
 use super::{DEPTH_MAX, Field};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -35,7 +35,10 @@ struct Take {
 impl Decoder {
     pub fn new(fields: Vec<Field>) -> Decoder {
         let (shape, nodes) = Shape::new(&fields);
-        let take = |(field, node)| Take { node, as_time: matches!(field, &Field::Time(_)) };
+        let take = |(field, node)| Take {
+            node,
+            as_time: matches!(field, &Field::Time(_)),
+        };
         Decoder {
             row: Row::new(shape.nodes.len()),
             shape,
@@ -44,10 +47,14 @@ impl Decoder {
         }
     }
 
-    /// Appends the events of a block of whole lines to the batch. The last line may lack its newline. `first_line` is
-    /// the number of the block's first line, counted from 1.
+    /// Appends the events of a block of whole lines to the batch. The last line may lack its
+    /// newline. `first_line` is the number of the block's first line, counted from 1.
     pub fn decode(&mut self, block: &[u8], first_line: u64, batch: &mut Batch) {
-        debug_assert_eq!(batch.columns.len(), self.takes.len(), "the batch is for other fields");
+        debug_assert_eq!(
+            batch.columns.len(),
+            self.takes.len(),
+            "the batch is for other fields"
+        );
         self.shape.refresh();
         let block = match block.strip_prefix(BYTE_ORDER_MARK) {
             Some(rest) if first_line == 1 => rest,
@@ -68,7 +75,9 @@ impl Decoder {
                 Err(error) => {
                     let shown = line.strip_suffix(b"\n").unwrap_or(line);
                     let at = error.valid_up_to();
-                    batch.bad.push(BadLine::new(number, at, BadJson::NotUtf8, shown));
+                    batch
+                        .bad
+                        .push(BadLine::new(number, at, BadJson::NotUtf8, shown));
                 }
             }
         }
@@ -132,24 +141,63 @@ impl Decoder {
         Ok(Line::Event(end + 1))
     }
 
-    /// Reads the object at `at` for what is wanted below `node`; `open` counts it and the levels around it.
+    /// Reads the object at `at` for what is wanted below `node`; `open` counts it and the levels
+    /// around it.
     fn object(&mut self, block: &str, node: usize, at: usize, open: u32) -> Result<usize, Fault> {
         let bytes = block.as_bytes();
         let (mut key, mut at) = (START, at);
         loop {
-            let known = &self.shape.nodes[node].keys[key];
-            (key, at) = match known.expect.after(bytes, at) {
-                Some(after) => (known.next, after),
-                None => self.surprise(block, node, key, at)?,
+            let act;
+            (key, act, at) = match self.run(block, node, key, at)? {
+                Run::Surprise(key, at) => self.surprise(block, node, key, at)?,
+                Run::Value(key, act, at) => (key, act, at),
+                Run::End(at) => return Ok(at),
             };
+            at = match act {
+                _ if key == END => return Ok(at),
+                Act::Skip => skip_value(bytes, at, open)?,
+                Act::Take(target) => self.take(block, node, key, target, at, open)?,
+                Act::TakeMany => self.take_many(block, node, key, at, open)?,
+            };
+        }
+    }
+
+    /// Runs over fields for as long as keys come as expected and values are plain texts or numbers.
+    ///
+    /// This is where nearly all the time goes. It touches little, so that all of it stays in
+    /// registers, and leaves everything unusual to its caller.
+    #[inline(always)]
+    fn run(&mut self, block: &str, node: usize, key: usize, at: usize) -> Result<Run, Fault> {
+        let bytes = block.as_bytes();
+        let keys = &self.shape.nodes[node].keys[..];
+        let (mut key, mut at) = (key, at);
+        loop {
+            let known = &keys[key];
+            let Some(start) = known.expect.after(bytes, at) else {
+                return Ok(Run::Surprise(key, at));
+            };
+            key = known.next;
             if key == END {
-                return Ok(at);
+                return Ok(Run::End(start));
             }
-            at = match self.shape.nodes[node].keys[key].targets {
-                Targets::None => skip_value(bytes, at, open)?,
-                Targets::One(target) => self.take(block, node, key, target, at, open)?,
-                Targets::Many(_) => self.take_many(block, node, key, at, open)?,
-            };
+            let first = byte(bytes, start);
+            let number_follows = matches!(first, b'-'..=b'9');
+            match known.next_act {
+                Act::Skip if first == b'"' => at = scan::text(bytes, start + 1)?.end + 1,
+                Act::Skip if number_follows => at = number::skip(bytes, start)?,
+                Act::Take(target) if first == b'"' && self.row.is_first_exact(target) => {
+                    let text = scan::text(bytes, start + 1)?;
+                    self.row
+                        .keep_text(target.node as usize, block, start + 1, text);
+                    at = text.end + 1;
+                }
+                Act::Take(target) if number_follows && self.row.is_first_exact(target) => {
+                    let value;
+                    (value, at) = number::number(bytes, start)?;
+                    self.row.keep_number(target.node as usize, value);
+                }
+                act => return Ok(Run::Value(key, act, start)),
+            }
         }
     }
 
@@ -161,7 +209,7 @@ impl Decoder {
         node: usize,
         key: usize,
         from: usize,
-    ) -> Result<(usize, usize), Fault> {
+    ) -> Result<(usize, Act, usize), Fault> {
         let bytes = block.as_bytes();
         let node = &mut self.shape.nodes[node];
         let mut at = skip_blanks(bytes, from);
@@ -173,7 +221,7 @@ impl Decoder {
         match byte(bytes, at) {
             b'}' => {
                 node.learn(key, &bytes[from..at + 1], END);
-                return Ok((END, at + 1));
+                return Ok((END, Act::Skip, at + 1));
             }
             b',' if key != START => at = skip_blanks(bytes, at + 1),
             _ if key != START => return Err(Fault::new(at, Kind::CommaOrBrace)),
@@ -182,7 +230,7 @@ impl Decoder {
         let found = scan::key(bytes, at, missing)?;
         let next = node.key(&block[found.start..found.end], found.escaped);
         node.learn(key, &bytes[from..found.value], next);
-        Ok((next, found.value))
+        Ok((next, node.act(next), found.value))
     }
 
     /// Reads the value of a key that answers one wanted name.
@@ -196,11 +244,14 @@ impl Decoder {
         at: usize,
         open: u32,
     ) -> Result<usize, Fault> {
-        let end = self.shape.nodes[target.node].end;
-        if !self.row.accept(target, &self.shape.nodes[node].keys[key].name, end) {
-            return skip_value(block.as_bytes(), at, open);
+        let child = target.node as usize;
+        if !self.row.is_first_exact(target) {
+            let name = &self.shape.nodes[node].keys[key].name;
+            if !self.row.accept(target, name, self.shape.nodes[child].end) {
+                return skip_value(block.as_bytes(), at, open);
+            }
         }
-        self.value(block, target.node, at, open)
+        self.value(block, child, at, open)
     }
 
     #[inline(never)]
@@ -212,10 +263,7 @@ impl Decoder {
         at: usize,
         open: u32,
     ) -> Result<usize, Fault> {
-        let targets = match &self.shape.nodes[node].keys[key].targets {
-            Targets::Many(targets) => targets.clone(),
-            _ => Vec::new(),
-        };
+        let targets = self.shape.nodes[node].keys[key].targets.clone();
         let mut end = at;
         for target in targets {
             end = self.take(block, node, key, target, at, open)?;
@@ -226,28 +274,17 @@ impl Decoder {
     #[inline(always)]
     fn value(&mut self, block: &str, node: usize, at: usize, open: u32) -> Result<usize, Fault> {
         let bytes = block.as_bytes();
-        // Each arm stores its own cell: one made up here would be put together in memory first.
-        let cell = &mut self.row.cells[node];
         match byte(bytes, at) {
             b'"' => {
                 let text = scan::text(bytes, at + 1)?;
-                if text.escaped {
-                    self.unescape(&block[at + 1..text.end], node);
-                } else {
-                    *cell = Cell::Text(at + 1, text.end);
-                }
+                self.row.keep_text(node, block, at + 1, text);
                 Ok(text.end + 1)
             }
-            b'-' | b'0'..=b'9' => match number(bytes, at)? {
-                (Number::Int(value), end) => {
-                    *cell = Cell::Int(value);
-                    Ok(end)
-                }
-                (Number::Float(value), end) => {
-                    *cell = Cell::Float(value);
-                    Ok(end)
-                }
-            },
+            b'-'..=b'9' => {
+                let (value, end) = number::number(bytes, at)?;
+                self.row.keep_number(node, value);
+                Ok(end)
+            }
             _ => self.other_value(block, node, at, open),
         }
     }
@@ -271,7 +308,7 @@ impl Decoder {
             _ => {
                 let word = scan::word(bytes, at)?;
                 if word != "null" {
-                    self.row.cells[node] = Cell::Bit(word == "true");
+                    *self.row.cell(node) = Cell::Bit(word == "true");
                 }
                 Ok(at + word.len())
             }
@@ -296,16 +333,20 @@ impl Decoder {
         if let highwater_engine::Value::Record(record) = &value {
             self.row.fill_from(&self.shape.nodes, node, record);
         }
-        self.row.cells[node] = self.row.hold(value);
+        let cell = self.row.hold(value);
+        *self.row.cell(node) = cell;
         Ok(end)
     }
+}
 
-    #[inline(never)]
-    fn unescape(&mut self, raw: &str, node: usize) {
-        let start = self.row.unescaped.len();
-        unescape(raw, &mut self.row.unescaped);
-        self.row.cells[node] = Cell::Unescaped(start, self.row.unescaped.len());
-    }
+/// Why a run over fields has stopped.
+enum Run {
+    /// Something else than expected follows the value of the key.
+    Surprise(usize, usize),
+    /// The value of the key needs more than a run can do.
+    Value(usize, Act, usize),
+    /// The object has ended.
+    End(usize),
 }
 
 /// What a line turned out to be; both hold the start of the next line.

@@ -1,11 +1,14 @@
 //! Why a line is not an event, said so that its owner can mend it.
 //!
-//! Inside the decoder a fault is two words, a place and a kind, so that passing it up costs the good lines nothing.
-//! Only when a line has failed does it become a [`BadLine`], which looks at the bytes once more to say what stood there.
+//! Inside the decoder a fault is two words, a place and a kind, so that passing it up costs the
+//! good lines nothing. Only when a line has failed does it become a [`BadLine`], which looks at the
+//! bytes once more to say what stood there.
 
 use std::fmt;
 
 use thiserror::Error;
+
+use super::DEPTH_MAX;
 
 /// How much of a bad line is kept to show.
 const SAMPLE_BYTES_MAX: usize = 200;
@@ -25,7 +28,10 @@ pub struct BadLine {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadJson {
     #[error("expected {expected} but found {found}; each line must be one whole JSON object")]
-    Unexpected { expected: &'static str, found: Found },
+    Unexpected {
+        expected: &'static str,
+        found: Found,
+    },
     #[error(
         "the line ends where {expected} should follow; it may be cut short, \
          or one object may be spread over several lines"
@@ -49,7 +55,10 @@ pub enum BadJson {
     IntegerRange,
     #[error("number out of range of a 64-bit float; send it as text")]
     FloatRange,
-    #[error("objects and arrays are nested more than {max} levels deep; flatten the event", max = super::DEPTH_MAX)]
+    #[error(
+        "objects and arrays are nested more than {} levels deep; flatten the event",
+        DEPTH_MAX
+    )]
     TooDeep,
     #[error("the line is not valid UTF-8; convert the file, for example with iconv")]
     NotUtf8,
@@ -114,7 +123,9 @@ impl Fault {
             Kind::CommaOrBrace => "',' or '}'",
             Kind::CommaOrBracket => "',' or ']'",
             Kind::InText if found != b'\n' => {
-                return BadJson::ControlCharacter { found: Found(found) };
+                return BadJson::ControlCharacter {
+                    found: Found(found),
+                };
             }
             Kind::InText => "a closing quote",
             Kind::Escape => return BadJson::BadEscape,
@@ -123,12 +134,19 @@ impl Fault {
             Kind::IntegerRange => return BadJson::IntegerRange,
             Kind::FloatRange => return BadJson::FloatRange,
             Kind::TooDeep => return BadJson::TooDeep,
-            Kind::Trailing => return BadJson::Trailing { found: Found(found) },
+            Kind::Trailing => {
+                return BadJson::Trailing {
+                    found: Found(found),
+                };
+            }
             Kind::NotAnObject => return not_an_object(found),
         };
         match found {
             b'\n' => BadJson::EndsEarly { expected },
-            found => BadJson::Unexpected { expected, found: Found(found) },
+            found => BadJson::Unexpected {
+                expected,
+                found: Found(found),
+            },
         }
     }
 
@@ -144,7 +162,12 @@ impl BadLine {
     /// `at` counts from 0, `text` is the line or its start.
     pub(crate) fn new(line: u64, at: usize, reason: BadJson, text: &[u8]) -> BadLine {
         let column = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
-        BadLine { line, column, reason, sample: sample(text) }
+        BadLine {
+            line,
+            column,
+            reason,
+            sample: sample(text),
+        }
     }
 }
 
@@ -155,16 +178,26 @@ fn not_an_object(found: u8) -> BadJson {
         b'-' | b'0'..=b'9' => "a number",
         b't' | b'f' => "a boolean",
         b'n' => "null",
-        found => return BadJson::Unexpected { expected: "'{'", found: Found(found) },
+        found => {
+            return BadJson::Unexpected {
+                expected: "'{'",
+                found: Found(found),
+            };
+        }
     };
     BadJson::NotAnObject { found }
 }
 
-/// The start of a line, lossy and within the limit even after replacement characters have made it longer.
+/// The start of a line, lossy and within the limit even after replacement characters have made it
+/// longer.
 fn sample(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut text = String::from_utf8_lossy(&line[..line.len().min(SAMPLE_BYTES_MAX)]).into_owned();
-    text.truncate(text.floor_char_boundary(SAMPLE_BYTES_MAX));
+    let mut end = text.len().min(SAMPLE_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
     text
 }
 
@@ -187,7 +220,8 @@ mod tests {
         assert_eq!((report.line, report.column), (7, 2));
         assert_eq!(
             report.reason.to_string(),
-            "expected a field name in quotes or '}' but found 'x'; each line must be one whole JSON object"
+            "expected a field name in quotes or '}' but found 'x'; \
+             each line must be one whole JSON object"
         );
     }
 }

@@ -1,11 +1,13 @@
 //! JSON lines in and out.
 //!
-//! In: [`Decoder`] reads blocks of lines into a [`Batch`] of columns, one for each [`Field`]. Out: [`JsonWriter`].
+//! In: [`Decoder`] reads blocks of lines into a [`Batch`] of columns, one for each [`Field`]. Out:
+//! [`JsonWriter`].
 //!
-//! How JSON becomes values: an integer is a bigint (outside 64 bits the event is bad), a number with a fraction or
-//! exponent is a float (beyond its range the event is bad), `true` and `false` are bits, null and a missing field are
-//! NULL. A name is looked up exactly, else by the only match but for case; of repeated keys the last one counts. A line
-//! is taken whole or not at all: what a query does not read is checked like what it does.
+//! How JSON becomes values: an integer is a bigint (outside 64 bits the event is bad), a number
+//! with a fraction or exponent is a float (beyond its range the event is bad), `true` and `false`
+//! are bits, null and a missing field are NULL. A name is looked up exactly, else by the only match
+//! but for case; of repeated keys the last one counts. A line is taken whole or not at all: what a
+//! query does not read is checked like what it does.
 
 mod batch;
 mod build;

@@ -1,9 +1,11 @@
-//! Numbers: integers stay integers, everything with a fraction or exponent is a correctly rounded float.
+//! Numbers: integers stay integers, everything with a fraction or exponent is a correctly rounded
+//! float.
 //!
-//! Most numbers in events are short, so the first road reads up to seven digits on each side of the point in one step
-//! of eight bytes each, without a loop over digits. Whatever is longer takes the second road, which walks the grammar
-//! and hands the hard roundings to the standard library. A number that is skipped is checked for range as well: whether
-//! an event is good must not depend on which of its fields a query reads.
+//! Most numbers in events are short, so the first road reads up to seven digits on each side of the
+//! point in one step of eight bytes each, without a loop over digits. Whatever is longer takes the
+//! second road, which walks the grammar and hands the hard roundings to the standard library. A
+//! number that is skipped is checked for range as well: whether an event is good must not depend on
+//! which of its fields a query reads.
 
 use super::fault::{Fault, Kind};
 use super::scan::{byte, load8};
@@ -33,9 +35,13 @@ impl Digits {
     fn at(bytes: &[u8], at: usize) -> Digits {
         let word = load8(bytes, at);
         let t = word ^ 0x3030_3030_3030_3030;
-        // A byte above 9 sets its high bit; a carry can only disturb the bytes behind the first such byte.
+        // A byte above 9 sets its high bit; a carry can only disturb the bytes behind the first
+        // such byte.
         let other = (t.wrapping_add(0x7676_7676_7676_7676) | t) & 0x8080_8080_8080_8080;
-        Digits { word, count: (other.trailing_zeros() / 8) as usize }
+        Digits {
+            word,
+            count: (other.trailing_zeros() / 8) as usize,
+        }
     }
 
     /// Between one and seven digits.
@@ -66,7 +72,8 @@ impl Digits {
     }
 }
 
-/// Reads a number that starts with a digit or a minus sign.
+/// Reads a number. Callers send everything here that starts with a byte from `-` to `9`, which is
+/// one comparison; the two bytes between the sign and the digits start no number and fail here.
 #[inline(always)]
 pub(crate) fn number(bytes: &[u8], at: usize) -> Result<(Number, usize), Fault> {
     let negative = byte(bytes, at) == b'-';
@@ -83,7 +90,8 @@ pub(crate) fn number(bytes: &[u8], at: usize) -> Result<(Number, usize), Fault> 
                 return long_number(bytes, at);
             }
             let mantissa = whole.value() * POW10_INT[part.count & 7] + part.value();
-            let value = mantissa as f64 / POW10[part.count & 7];
+            // From a signed integer the conversion is one instruction.
+            let value = mantissa as i64 as f64 / POW10[part.count & 7];
             let value = if negative { -value } else { value };
             Ok((Number::Float(value), end + 1 + part.count))
         }
@@ -154,18 +162,29 @@ fn digits_end(bytes: &[u8], start: usize) -> Result<usize, Fault> {
     while byte(bytes, at).is_ascii_digit() {
         at += 1;
     }
-    if at == start { Err(Fault::new(at, Kind::Number)) } else { Ok(at) }
+    if at == start {
+        Err(Fault::new(at, Kind::Number))
+    } else {
+        Ok(at)
+    }
 }
 
 fn integer(digits: &[u8], negative: bool) -> Option<i64> {
     let mut value = 0u64;
     for digit in digits {
-        value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+        value = value
+            .checked_mul(10)?
+            .checked_add(u64::from(digit - b'0'))?;
     }
-    if negative { 0i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
+    if negative {
+        0i64.checked_sub_unsigned(value)
+    } else {
+        i64::try_from(value).ok()
+    }
 }
 
-/// Exact when the digits fit a float and so does the power of ten: then one rounding is the only rounding.
+/// Exact when the digits fit a float and so does the power of ten: then one rounding is the only
+/// rounding.
 fn short_decimal(bytes: &[u8], start: usize, mantissa_end: usize, end: usize) -> Option<f64> {
     let (mut mantissa, mut fraction_digits, mut in_fraction) = (0u64, 0i64, false);
     for &b in &bytes[start..mantissa_end] {
@@ -185,7 +204,11 @@ fn short_decimal(bytes: &[u8], start: usize, mantissa_end: usize, end: usize) ->
     };
     let exponent = exponent.checked_sub(fraction_digits)?;
     let power = POW10.get(usize::try_from(exponent.unsigned_abs()).ok()?)?;
-    Some(if exponent < 0 { mantissa as f64 / power } else { mantissa as f64 * power })
+    Some(if exponent < 0 {
+        mantissa as f64 / power
+    } else {
+        mantissa as f64 * power
+    })
 }
 
 #[cfg(test)]
@@ -210,7 +233,11 @@ mod tests {
             assert_eq!(read(&value.to_string()), Ok(Number::Int(value)));
         }
         assert_eq!(read("-0"), Ok(Number::Int(0)));
-        for text in ["9223372036854775808", "-9223372036854775809", "18446744073709551616"] {
+        for text in [
+            "9223372036854775808",
+            "-9223372036854775809",
+            "18446744073709551616",
+        ] {
             assert_eq!(read(text), Err(Kind::IntegerRange));
         }
     }
@@ -238,7 +265,18 @@ mod tests {
 
     #[test]
     fn malformed_numbers_and_infinities_are_refused() {
-        for text in ["-", "01", "-01", "1.", "1.e3", "1e", "1e+", "-.5", "00", "012345678"] {
+        for text in [
+            "-",
+            "01",
+            "-01",
+            "1.",
+            "1.e3",
+            "1e",
+            "1e+",
+            "-.5",
+            "00",
+            "012345678",
+        ] {
             assert_eq!(read(text), Err(Kind::Number), "{text}");
         }
         for text in ["1e309", "-1e309", "1e99999999999999999999"] {

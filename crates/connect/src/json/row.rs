@@ -1,22 +1,31 @@
 //! The values of one event while it is being read.
 //!
-//! They are held back until the whole line has proved valid, because a bad event must leave nothing behind, and
-//! because a repeated key may still replace a value. Texts stay where they are in the line: a cell only points there.
+//! They are held back until the whole line has proved valid, because a bad event must leave nothing
+//! behind, and because a repeated key may still replace a value. Texts stay where they are in the
+//! line: a cell only points there.
 
 use highwater_engine::{ColumnBuilder, Record, Value, ValueRef};
 use highwater_time::Instant;
 
+use super::number::Number;
+use super::scan::Text;
 use super::shape::{Node, Target};
+use super::text::unescape;
 
 /// One cell for each node of the wanted paths.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
-    pub cells: Vec<Cell>,
-    found: Vec<Found>,
+    slots: Vec<Slot>,
     /// The names behind [`Found::Alike`].
     alike: Vec<String>,
-    pub unescaped: String,
-    pub nested: Vec<Value>,
+    unescaped: String,
+    nested: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    cell: Cell,
+    found: Found,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,8 +57,7 @@ enum Found {
 impl Row {
     pub fn new(nodes: usize) -> Row {
         Row {
-            cells: vec![Cell::Null; nodes],
-            found: vec![Found::Nothing; nodes],
+            slots: vec![Slot::default(); nodes],
             alike: vec![String::new(); nodes],
             ..Row::default()
         }
@@ -57,8 +65,9 @@ impl Row {
 
     #[inline(always)]
     pub fn clear(&mut self) {
-        self.cells.fill(Cell::Null);
-        self.found.fill(Found::Nothing);
+        for slot in &mut self.slots {
+            slot.clear();
+        }
         if !self.unescaped.is_empty() {
             self.unescaped.clear();
         }
@@ -67,20 +76,30 @@ impl Row {
         }
     }
 
-    /// Whether the value of the key `name` is to be taken for `target`; if so, what an earlier key gave is gone.
+    /// The cell of a node.
     #[inline(always)]
-    pub fn accept(&mut self, target: Target, name: &str, end: usize) -> bool {
-        if target.exact && self.found[target.node] == Found::Nothing {
-            self.found[target.node] = Found::Exact;
-            return true;
-        }
-        self.accept_again(target, name, end)
+    pub fn cell(&mut self, node: usize) -> &mut Cell {
+        &mut self.slots[node].cell
     }
 
+    /// Whether a key that answers `target` exactly is the first to answer it, which is the usual
+    /// case.
+    #[inline(always)]
+    pub fn is_first_exact(&mut self, target: Target) -> bool {
+        let slot = &mut self.slots[target.node as usize];
+        if target.exact && slot.found == Found::Nothing {
+            slot.found = Found::Exact;
+            return true;
+        }
+        false
+    }
+
+    /// Whether the value of the key `name` is to be taken for `target`; if so, what an earlier key
+    /// gave to the nodes from the target's to `end` is gone.
     #[inline(never)]
-    fn accept_again(&mut self, target: Target, name: &str, end: usize) -> bool {
-        let node = target.node;
-        let found = match self.found[node] {
+    pub fn accept(&mut self, target: Target, name: &str, end: usize) -> bool {
+        let node = target.node as usize;
+        let found = match self.slots[node].found {
             _ if target.exact => Found::Exact,
             Found::Exact => return false,
             Found::Nothing => {
@@ -91,10 +110,35 @@ impl Row {
             Found::Alike if self.alike[node] == name => Found::Alike,
             Found::Alike | Found::Ambiguous => Found::Ambiguous,
         };
-        self.found[node] = found;
-        self.cells[node..end].fill(Cell::Null);
-        self.found[node + 1..end].fill(Found::Nothing);
+        self.slots[node..end].iter_mut().for_each(Slot::clear);
+        self.slots[node].found = found;
         found != Found::Ambiguous
+    }
+
+    /// Keeps a text of the line, from `start` to its closing quote.
+    #[inline(always)]
+    pub fn keep_text(&mut self, node: usize, line: &str, start: usize, text: Text) {
+        if text.escaped {
+            self.keep_unescaped(node, &line[start..text.end]);
+        } else {
+            self.slots[node].cell = Cell::Text(start, text.end);
+        }
+    }
+
+    #[inline(never)]
+    fn keep_unescaped(&mut self, node: usize, raw: &str) {
+        let start = self.unescaped.len();
+        unescape(raw, &mut self.unescaped);
+        self.slots[node].cell = Cell::Unescaped(start, self.unescaped.len());
+    }
+
+    /// Each arm stores its own cell: one made up first would travel through memory.
+    #[inline(always)]
+    pub fn keep_number(&mut self, node: usize, number: Number) {
+        match number {
+            Number::Int(value) => self.slots[node].cell = Cell::Int(value),
+            Number::Float(value) => self.slots[node].cell = Cell::Float(value),
+        }
     }
 
     pub fn hold(&mut self, value: Value) -> Cell {
@@ -113,8 +157,11 @@ impl Row {
     /// Fills the cells below a node from the record that was built for the node itself.
     pub fn fill_from(&mut self, nodes: &[Node], node: usize, record: &Record) {
         for (name, child) in &nodes[node].children {
-            let Some(value) = record.get(name) else { continue };
-            self.cells[*child] = self.hold(value.clone());
+            let Some(value) = record.get(name) else {
+                continue;
+            };
+            let cell = self.hold(value.clone());
+            *self.cell(*child) = cell;
             if let Value::Record(inner) = value {
                 self.fill_from(nodes, *child, inner);
             }
@@ -124,7 +171,7 @@ impl Row {
     /// Appends a cell's value to its column.
     #[inline(always)]
     pub fn push(&self, node: usize, line: &str, column: &mut ColumnBuilder) {
-        match self.cells[node] {
+        match self.slots[node].cell {
             Cell::Null => column.push_null(),
             Cell::Bit(value) => column.push_bit(value),
             Cell::Int(value) => column.push_int(value),
@@ -138,7 +185,7 @@ impl Row {
     /// Appends a cell's value to its column if it is text that says a time, and NULL otherwise.
     #[inline(always)]
     pub fn push_time(&self, node: usize, line: &str, column: &mut ColumnBuilder) {
-        let text = match self.cells[node] {
+        let text = match self.slots[node].cell {
             Cell::Text(start, end) => &line[start..end],
             Cell::Unescaped(start, end) => &self.unescaped[start..end],
             Cell::Nested(place) => match self.nested[place].view() {
@@ -151,5 +198,13 @@ impl Row {
             Some(time) => column.push_time(time),
             None => column.push_null(),
         }
+    }
+}
+
+impl Slot {
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.cell = Cell::Null;
+        self.found = Found::Nothing;
     }
 }

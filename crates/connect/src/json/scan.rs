@@ -1,8 +1,9 @@
 //! Moving over JSON without keeping any of it, yet checking all of it.
 //!
-//! A position points into a block of whole lines that is known to be UTF-8. A newline always ends the line, so it is
-//! never blank space here, and the end of the block reads as one: no scan can leave its line. Texts are searched 16
-//! bytes at a time, because they are short and a search that looks once is a search that does not branch.
+//! A position points into a block of whole lines that is known to be UTF-8. A newline always ends
+//! the line, so it is never blank space here, and the end of the block reads as one: no scan can
+//! leave its line. Texts are searched 16 bytes at a time, because they are short and a search that
+//! looks once is a search that does not branch.
 
 use super::DEPTH_MAX;
 use super::fault::{Fault, Kind};
@@ -17,7 +18,10 @@ pub(crate) fn byte(bytes: &[u8], at: usize) -> u8 {
 /// The next 8 bytes as one little-endian word, filled up with newlines past the end.
 #[inline(always)]
 pub(crate) fn load8(bytes: &[u8], at: usize) -> u64 {
-    match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+    match bytes
+        .get(at..at.wrapping_add(8))
+        .and_then(|chunk| chunk.first_chunk())
+    {
         Some(chunk) => u64::from_le_bytes(*chunk),
         None => load_tail(bytes, at),
     }
@@ -26,7 +30,10 @@ pub(crate) fn load8(bytes: &[u8], at: usize) -> u64 {
 /// The next 16 bytes as two words. Words, because an array would travel through memory.
 #[inline(always)]
 pub(crate) fn load16(bytes: &[u8], at: usize) -> (u64, u64) {
-    match bytes.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
+    match bytes
+        .get(at..at.wrapping_add(16))
+        .and_then(|chunk| chunk.first_chunk::<16>())
+    {
         Some(chunk) => {
             let word = u128::from_le_bytes(*chunk);
             (word as u64, (word >> 64) as u64)
@@ -54,11 +61,13 @@ pub(crate) fn skip_blanks(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// How far the plain text reaches: the place of the first quote, backslash or control character, 16 if there is none.
+/// How far the plain text reaches: the place of the first quote, backslash or control character, 16
+/// if there is none.
 ///
-/// Eight bytes are looked at as one word. Flipping bit 1 moves the quote next to the control characters and everything
-/// else away from them, so one subtraction finds both. It sets the high bit of each byte below 0x21; a borrow can only
-/// disturb bytes behind the first such byte, and bytes above 0x7f are masked out.
+/// Eight bytes are looked at as one word. Flipping bit 1 moves the quote next to the control
+/// characters and everything else away from them, so one subtraction finds both. It sets the high
+/// bit of each byte below 0x21; a borrow can only disturb bytes behind the first such byte, and
+/// bytes above 0x7f are masked out.
 #[inline(always)]
 fn plain((first, second): (u64, u64)) -> usize {
     let (first, second) = (special(first), special(second));
@@ -85,7 +94,9 @@ pub(crate) fn plain_len(bytes: &[u8]) -> usize {
         }
         rest = after;
     }
-    let plain = rest.iter().position(|&b| b == b'"' || b == b'\\' || b < 0x20);
+    let plain = rest
+        .iter()
+        .position(|&b| b == b'"' || b == b'\\' || b < 0x20);
     bytes.len() - rest.len() + plain.unwrap_or(rest.len())
 }
 
@@ -107,7 +118,10 @@ pub(crate) fn text(bytes: &[u8], mut at: usize) -> Result<Text, Fault> {
         }
     }
     match byte(bytes, at) {
-        b'"' => Ok(Text { end: at, escaped: false }),
+        b'"' => Ok(Text {
+            end: at,
+            escaped: false,
+        }),
         _ => text_with_escapes(bytes, at),
     }
 }
@@ -117,7 +131,12 @@ pub(crate) fn text(bytes: &[u8], mut at: usize) -> Result<Text, Fault> {
 fn text_with_escapes(bytes: &[u8], mut at: usize) -> Result<Text, Fault> {
     loop {
         match byte(bytes, at) {
-            b'"' => return Ok(Text { end: at, escaped: true }),
+            b'"' => {
+                return Ok(Text {
+                    end: at,
+                    escaped: true,
+                });
+            }
             b'\\' => at = escape(bytes, at)?,
             _ => return Err(Fault::new(at, Kind::InText)),
         }
@@ -131,7 +150,8 @@ fn text_with_escapes(bytes: &[u8], mut at: usize) -> Result<Text, Fault> {
     }
 }
 
-/// Checks one escape and gives the position after it. Half a surrogate pair has no meaning and is refused.
+/// Checks one escape and gives the position after it. Half a surrogate pair has no meaning and is
+/// refused.
 fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     match byte(bytes, at + 1) {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(at + 2),
@@ -170,7 +190,7 @@ pub(crate) fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
 pub(crate) fn skip_value(bytes: &[u8], at: usize, open: u32) -> Result<usize, Fault> {
     match byte(bytes, at) {
         b'"' => Ok(text(bytes, at + 1)?.end + 1),
-        b'-' | b'0'..=b'9' => number::skip(bytes, at),
+        b'-'..=b'9' => number::skip(bytes, at),
         _ => skip_other(bytes, at, open),
     }
 }
@@ -199,7 +219,8 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> Result<&'static str, Fault> {
         .ok_or_else(|| Fault::new(at, Kind::Value))
 }
 
-/// Skips an object or array without recursion: a bit for each open level says which of the two it is.
+/// Skips an object or array without recursion: a bit for each open level says which of the two it
+/// is.
 fn skip_nested(bytes: &[u8], mut at: usize, outer: u32) -> Result<usize, Fault> {
     let (mut levels, mut open) = (0u128, 0u32);
     loop {
@@ -256,7 +277,7 @@ fn skip_nested(bytes: &[u8], mut at: usize, outer: u32) -> Result<usize, Fault> 
 fn skip_scalar(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     match byte(bytes, at) {
         b'"' => Ok(text(bytes, at + 1)?.end + 1),
-        b'-' | b'0'..=b'9' => number::skip(bytes, at),
+        b'-'..=b'9' => number::skip(bytes, at),
         _ => word(bytes, at).map(|word| at + word.len()),
     }
 }
@@ -280,7 +301,12 @@ pub(crate) fn key(bytes: &[u8], at: usize, missing: Kind) -> Result<Key, Fault> 
     if byte(bytes, colon) != b':' {
         return Err(Fault::new(colon, Kind::Colon));
     }
-    Ok(Key { start: at + 1, end, escaped, value: skip_blanks(bytes, colon + 1) })
+    Ok(Key {
+        start: at + 1,
+        end,
+        escaped,
+        value: skip_blanks(bytes, colon + 1),
+    })
 }
 
 #[cfg(test)]
@@ -299,7 +325,11 @@ mod tests {
                 let mut chunk = [b'x'; 16];
                 (chunk[place], chunk[place + 1]) = (byte, other);
                 let expected = chunk.iter().position(|&b| ends(b)).unwrap_or(16);
-                assert_eq!(plain(load16(&chunk, 0)), expected, "bytes {byte} {other} at {place}");
+                assert_eq!(
+                    plain(load16(&chunk, 0)),
+                    expected,
+                    "bytes {byte} {other} at {place}"
+                );
             }
         }
     }

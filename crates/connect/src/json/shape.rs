@@ -1,10 +1,11 @@
 //! What is wanted of an event, and what its lines have looked like so far.
 //!
-//! The wanted paths form a tree. Each node of it remembers the keys that were seen in its object and, for each key,
-//! the exact bytes that stood between its value and the next one: comma, blanks, name, colon. Lines of one stream
-//! nearly always repeat that, so reading a key is one comparison, and a key that comes as a surprise is looked up once
-//! and becomes the next expectation. Nothing here is needed to be right, only to be fast: an expectation that matches
-//! is the same bytes in the same place, so it means the same.
+//! The wanted paths form a tree. Each node of it remembers the keys that were seen in its object
+//! and, for each key, the exact bytes that stood between its value and the next one: comma, blanks,
+//! name, colon. Lines of one stream nearly always repeat that, so reading a key is one comparison,
+//! and a key that comes as a surprise is looked up once and becomes the next expectation. Nothing
+//! here is needed to be right, only to be fast: an expectation that matches is the same bytes in
+//! the same place, so it means the same.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -48,23 +49,27 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct Key {
     pub expect: Expect,
-    /// The key that `expect` leads to, or [`END`].
+    /// The key that `expect` leads to, or [`END`], and what to do with the value of that key.
     pub next: usize,
+    pub next_act: Act,
+    pub act: Act,
+    /// All that the key answers.
+    pub targets: Vec<Target>,
     pub name: Box<str>,
-    pub targets: Targets,
 }
 
-#[derive(Debug)]
-pub(crate) enum Targets {
-    None,
-    One(Target),
+/// What to do with the value of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    Skip,
+    Take(Target),
     /// Names that differ only in case can both be wanted, and one key may answer both.
-    Many(Vec<Target>),
+    TakeMany,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
-    pub node: usize,
+    pub node: u32,
     /// The key is the wanted name, not merely the same but for case.
     pub exact: bool,
 }
@@ -79,7 +84,11 @@ pub(crate) struct Expect {
 
 impl Expect {
     /// Matches nothing: no UTF-8 text holds the byte 0xff.
-    const NOTHING: Expect = Expect { len: 1, words: [0xff, 0, 0, 0], masks: [0xff, 0, 0, 0] };
+    const NOTHING: Expect = Expect {
+        len: 1,
+        words: [0xff, 0, 0, 0],
+        masks: [0xff, 0, 0, 0],
+    };
 
     fn new(text: &[u8]) -> Expect {
         let mask = |word: usize| match text.len().saturating_sub(8 * word) {
@@ -89,7 +98,11 @@ impl Expect {
         };
         let masks = [mask(0), mask(1), mask(2), mask(3)];
         let word = |i: usize| load8(text, 8 * i) & masks[i];
-        Expect { len: text.len(), words: [word(0), word(1), word(2), word(3)], masks }
+        Expect {
+            len: text.len(),
+            words: [word(0), word(1), word(2), word(3)],
+            masks,
+        }
     }
 
     /// The position after the expected bytes, if they stand at `at`.
@@ -97,7 +110,8 @@ impl Expect {
     pub fn after(&self, bytes: &[u8], at: usize) -> Option<usize> {
         let differs = |at, i: usize| {
             let (first, second) = load16(bytes, at);
-            (first & self.masks[i] ^ self.words[i]) | (second & self.masks[i + 1] ^ self.words[i + 1])
+            (first & self.masks[i] ^ self.words[i])
+                | (second & self.masks[i + 1] ^ self.words[i + 1])
         };
         let same = differs(at, 0) == 0 && (self.len <= 16 || differs(at + 16, 2) == 0);
         same.then_some(at + self.len)
@@ -105,8 +119,21 @@ impl Expect {
 }
 
 impl Key {
-    fn new(name: &str, targets: Targets) -> Key {
-        Key { expect: Expect::NOTHING, next: END, name: name.into(), targets }
+    fn new(name: &str, targets: Vec<Target>) -> Key {
+        let act = match targets[..] {
+            [] => Act::Skip,
+            [target] => Act::Take(target),
+            _ => Act::TakeMany,
+        };
+        let (expect, next, next_act) = (Expect::NOTHING, END, Act::Skip);
+        Key {
+            expect,
+            next,
+            next_act,
+            act,
+            targets,
+            name: name.into(),
+        }
     }
 }
 
@@ -131,8 +158,11 @@ impl Shape {
             }
         }
         for name in names {
-            let inside: Vec<&[String]> =
-                paths.iter().copied().filter(|path| path.get(depth) == Some(name)).collect();
+            let inside: Vec<&[String]> = paths
+                .iter()
+                .copied()
+                .filter(|path| path.get(depth) == Some(name))
+                .collect();
             let child = self.grow(&inside, depth + 1);
             self.nodes[node].children.push((name.clone(), child));
         }
@@ -142,30 +172,39 @@ impl Shape {
 
     fn wanted_at(&mut self, path: &[String]) -> usize {
         let node = path.iter().fold(0, |node, name| {
-            let child = self.nodes[node].children.iter().find(|(known, _)| known == name);
+            let child = self.nodes[node]
+                .children
+                .iter()
+                .find(|(known, _)| known == name);
             child.expect("every path was grown").1
         });
         self.nodes[node].wanted = true;
         node
     }
 
-    /// Forgets the keys of objects that had too many, so that a stream that has changed can be learned anew.
+    /// Forgets the keys of objects that had too many, so that a stream that has changed can be
+    /// learned anew.
     pub fn refresh(&mut self) {
         for node in self.nodes.iter_mut().filter(|node| node.overflowed) {
             let children = std::mem::take(&mut node.children);
-            *node = Node { wanted: node.wanted, end: node.end, children, ..Node::new() };
+            *node = Node {
+                wanted: node.wanted,
+                end: node.end,
+                children,
+                ..Node::new()
+            };
         }
     }
 }
 
 impl Node {
     fn new() -> Node {
-        let (start, stranger) = (Key::new("", Targets::None), Key::new("", Targets::None));
+        let nameless = || Key::new("", Vec::new());
         Node {
             wanted: false,
             end: 0,
             children: Vec::new(),
-            keys: vec![start, stranger],
+            keys: vec![nameless(), nameless()],
             index: HashMap::default(),
             overflowed: false,
         }
@@ -189,7 +228,8 @@ impl Node {
             return STRANGER;
         }
         self.keys.push(key);
-        self.index.insert(raw.as_bytes().into(), self.keys.len() - 1);
+        self.index
+            .insert(raw.as_bytes().into(), self.keys.len() - 1);
         self.keys.len() - 1
     }
 
@@ -198,21 +238,26 @@ impl Node {
         if key == STRANGER || next == STRANGER || between.len() > EXPECTED_BYTES_MAX {
             return;
         }
-        self.keys[key].expect = Expect::new(between);
-        self.keys[key].next = next;
+        let next_act = self.act(next);
+        let key = &mut self.keys[key];
+        (key.expect, key.next, key.next_act) = (Expect::new(between), next, next_act);
     }
 
-    fn targets(&self, name: &str) -> Targets {
+    /// What to do with the value of a key; nothing after the end.
+    pub fn act(&self, key: usize) -> Act {
+        self.keys.get(key).map_or(Act::Skip, |key| key.act)
+    }
+
+    fn targets(&self, name: &str) -> Vec<Target> {
         let alike = |(wanted, node): &(String, usize)| {
             let exact = wanted == name;
-            (exact || same_but_for_case(wanted, name)).then_some(Target { node: *node, exact })
+            let target = Target {
+                node: *node as u32,
+                exact,
+            };
+            (exact || same_but_for_case(wanted, name)).then_some(target)
         };
-        let found: Vec<Target> = self.children.iter().filter_map(alike).collect();
-        match found[..] {
-            [] => Targets::None,
-            [one] => Targets::One(one),
-            _ => Targets::Many(found),
-        }
+        self.children.iter().filter_map(alike).collect()
     }
 }
 
@@ -226,12 +271,24 @@ mod tests {
 
     #[test]
     fn paths_share_nodes_and_children_follow_their_parent() {
-        let fields = [path(&["a", "b"]), path(&["c"]), path(&["a"]), path(&["a", "b"])];
+        let fields = [
+            path(&["a", "b"]),
+            path(&["c"]),
+            path(&["a"]),
+            path(&["a", "b"]),
+        ];
         let (shape, nodes) = Shape::new(&fields);
         assert_eq!(nodes, [2, 3, 1, 2]);
-        assert_eq!(shape.nodes.iter().map(|node| node.end).collect::<Vec<_>>(), [4, 3, 3, 4]);
         assert_eq!(
-            shape.nodes.iter().map(|node| node.wanted).collect::<Vec<_>>(),
+            shape.nodes.iter().map(|node| node.end).collect::<Vec<_>>(),
+            [4, 3, 3, 4]
+        );
+        assert_eq!(
+            shape
+                .nodes
+                .iter()
+                .map(|node| node.wanted)
+                .collect::<Vec<_>>(),
             [false, true, true, true]
         );
     }
@@ -260,7 +317,7 @@ mod tests {
             shape.nodes[0].key(&format!("k{i}"), false);
         }
         assert_eq!(shape.nodes[0].key("A", false), STRANGER);
-        assert!(matches!(shape.nodes[0].keys[STRANGER].targets, Targets::One(_)));
+        assert!(matches!(shape.nodes[0].act(STRANGER), Act::Take(_)));
         assert!(shape.nodes[0].keys.len() <= KEYS_MAX);
         shape.refresh();
         assert_ne!(shape.nodes[0].key("A", false), STRANGER);

@@ -37,7 +37,10 @@ fn unicode(bytes: &[u8]) -> (char, usize) {
         _ => (high, 6),
     };
     // The scanner lets no half pair through, so this never replaces anything.
-    (char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER), length)
+    (
+        char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER),
+        length,
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! From columns to JSON lines.
 //!
-//! Each field is written with a comma in front of its name; the first comma of a row is then turned into the opening
-//! brace. So no field needs to know whether it is the first, which matters because a spread record may be empty.
+//! Each field is written with a comma in front of its name; the first comma of a row is then turned
+//! into the opening brace. So no field needs to know whether it is the first, which matters because
+//! a spread record may be empty.
 
 use std::io::Write;
 
@@ -48,10 +49,17 @@ impl JsonWriter {
                     let mut encoded = Vec::new();
                     write_key(&name, &mut encoded);
                     named.insert(name.clone());
-                    Item::Field { name, encoded, after: after.clone() }
+                    Item::Field {
+                        name,
+                        encoded,
+                        after: after.clone(),
+                    }
                 }
                 Name::Spread => {
-                    let item = Item::Spread { named: named.clone(), after: after.clone() };
+                    let item = Item::Spread {
+                        named: named.clone(),
+                        after: after.clone(),
+                    };
                     after.push(column);
                     item
                 }
@@ -63,7 +71,11 @@ impl JsonWriter {
 
     /// Appends the rows of a chunk to `out`.
     pub fn write(&mut self, chunk: &Chunk, out: &mut Vec<u8>) {
-        debug_assert_eq!(chunk.columns.len(), self.items.len(), "a name for each column");
+        debug_assert_eq!(
+            chunk.columns.len(),
+            self.items.len(),
+            "a name for each column"
+        );
         for row in 0..chunk.rows() {
             let start = out.len();
             for (item, column) in self.items.iter().zip(&chunk.columns) {
@@ -79,7 +91,11 @@ impl Item {
     #[inline]
     fn write(&self, chunk: &Chunk, column: &Column, row: usize, out: &mut Vec<u8>) {
         match self {
-            Item::Field { name, encoded, after } => {
+            Item::Field {
+                name,
+                encoded,
+                after,
+            } => {
                 if !after.is_empty() && is_in(chunk, after, row, name) {
                     return;
                 }
@@ -87,7 +103,9 @@ impl Item {
                 write_value(column.get(row), out);
             }
             Item::Spread { named, after } => {
-                let ValueRef::Record(record) = column.get(row) else { return };
+                let ValueRef::Record(record) = column.get(row) else {
+                    return;
+                };
                 for (name, value) in record.iter() {
                     if !named.contains(&**name) && !is_in(chunk, after, row, name) {
                         write_key(name, out);
@@ -102,13 +120,16 @@ impl Item {
 
 /// Whether a record in one of those columns holds exactly this name.
 fn is_in(chunk: &Chunk, columns: &[usize], row: usize, name: &str) -> bool {
-    columns.iter().any(|&column| match chunk.columns[column].get(row) {
-        ValueRef::Record(record) => record.iter().any(|(known, _)| &**known == name),
-        _ => false,
-    })
+    columns
+        .iter()
+        .any(|&column| match chunk.columns[column].get(row) {
+            ValueRef::Record(record) => record.iter().any(|(known, _)| &**known == name),
+            _ => false,
+        })
 }
 
-/// Turns the comma in front of the first field, if there is one, into the brace that opens the object.
+/// Turns the comma in front of the first field, if there is one, into the brace that opens the
+/// object.
 fn open_brace(start: usize, out: &mut Vec<u8>) {
     match out.get_mut(start) {
         Some(comma) => *comma = b'{',
@@ -215,7 +236,9 @@ mod tests {
 
     fn record(fields: &[(&str, Value)]) -> Value {
         let mut record = Record::default();
-        fields.iter().for_each(|(name, value)| record.set((*name).into(), value.clone()));
+        fields
+            .iter()
+            .for_each(|(name, value)| record.set((*name).into(), value.clone()));
         Value::Record(Arc::new(record))
     }
 
@@ -260,16 +283,33 @@ mod tests {
 
     #[test]
     fn quotes_and_control_characters_are_escaped_in_names_and_texts() {
-        let row = written(&[(field("a\"b"), Value::text("\\ \n\r\t\u{8}\u{c}\u{1}\u{1f} ä😀 \u{7f}"))]);
-        assert_eq!(row, "{\"a\\\"b\":\"\\\\ \\n\\r\\t\\b\\f\\u0001\\u001f ä😀 \u{7f}\"}\n");
+        let row = written(&[(
+            field("a\"b"),
+            Value::text("\\ \n\r\t\u{8}\u{c}\u{1}\u{1f} ä😀 \u{7f}"),
+        )]);
+        assert_eq!(
+            row,
+            "{\"a\\\"b\":\"\\\\ \\n\\r\\t\\b\\f\\u0001\\u001f ä😀 \u{7f}\"}\n"
+        );
     }
 
     #[test]
     fn floats_always_read_back_as_floats() {
-        for (value, text) in [(1e300, "1e300"), (-0.0, "-0.0"), (0.1, "0.1"), (1e16, "1e16")] {
-            assert_eq!(written(&[(field("f"), Value::Float(value))]), format!("{{\"f\":{text}}}\n"));
+        for (value, text) in [
+            (1e300, "1e300"),
+            (-0.0, "-0.0"),
+            (0.1, "0.1"),
+            (1e16, "1e16"),
+        ] {
+            assert_eq!(
+                written(&[(field("f"), Value::Float(value))]),
+                format!("{{\"f\":{text}}}\n")
+            );
         }
-        assert_eq!(written(&[(field("f"), Value::Float(f64::NAN))]), "{\"f\":null}\n");
+        assert_eq!(
+            written(&[(field("f"), Value::Float(f64::NAN))]),
+            "{\"f\":null}\n"
+        );
     }
 
     #[test]
@@ -291,7 +331,11 @@ mod tests {
     fn a_name_on_the_right_gives_way_to_a_spread() {
         let both = record(&[("x", Value::Int(1)), ("y", Value::Int(2))]);
         let other = record(&[("y", Value::Int(7)), ("z", Value::Int(3))]);
-        let row = written(&[(Name::Spread, both), (field("x"), Value::Int(9)), (Name::Spread, other)]);
+        let row = written(&[
+            (Name::Spread, both),
+            (field("x"), Value::Int(9)),
+            (Name::Spread, other),
+        ]);
         assert_eq!(row, "{\"x\":1,\"y\":2,\"z\":3}\n");
     }
 

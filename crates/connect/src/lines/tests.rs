@@ -1,3 +1,8 @@
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests prepare the files that are read"
+)]
+
 use std::io::Write;
 
 use super::*;
@@ -21,16 +26,25 @@ impl Read for Pieces {
 }
 
 fn reader(pieces: Vec<io::Result<Vec<u8>>>, block: usize, line: usize) -> LineReader {
-    let options = LineOptions { block_bytes: block, line_bytes_max: line };
+    let options = LineOptions {
+        block_bytes: block,
+        line_bytes_max: line,
+    };
     LineReader::new("test.jsonl".into(), Box::new(Pieces(pieces)), None, options)
 }
 
+type Numbered = (u64, String);
+
 /// All lines with their numbers, and the numbers of those that were too long.
-fn lines(reader: &mut LineReader) -> Result<(Vec<(u64, String)>, Vec<u64>), ReadError> {
+fn lines(reader: &mut LineReader) -> Result<(Vec<Numbered>, Vec<u64>), ReadError> {
     let (mut lines, mut long) = (Vec::new(), Vec::new());
     while let Some(block) = reader.next_block()? {
         long.extend(block.bad.map(|bad| bad.line));
-        for (line, number) in block.bytes.split_inclusive(|&b| b == b'\n').zip(block.first_line..) {
+        for (line, number) in block
+            .bytes
+            .split_inclusive(|&b| b == b'\n')
+            .zip(block.first_line..)
+        {
             lines.push((number, String::from_utf8_lossy(line).into_owned()));
         }
     }
@@ -46,7 +60,11 @@ fn lines_come_out_whole_whatever_the_sizes_of_blocks_and_reads() {
             let (lines, long) = lines(&mut reader(pieces, block, 1000)).unwrap();
             let expected = ["one\n", "two is longer\n", "\n", "four\n", "last"];
             let numbered = (1..).zip(expected.map(String::from)).collect::<Vec<_>>();
-            assert_eq!((lines, long), (numbered, vec![]), "block {block} piece {piece}");
+            assert_eq!(
+                (lines, long),
+                (numbered, vec![]),
+                "block {block} piece {piece}"
+            );
         }
     }
 }
@@ -58,7 +76,10 @@ fn a_line_above_the_limit_is_passed_over_and_counted() {
         let pieces = text.chunks(piece).map(|piece| Ok(piece.to_vec())).collect();
         let (lines, long) = lines(&mut reader(pieces, 8, 10)).unwrap();
         let expected = [(1, "0123456789\n"), (3, "0123\n"), (5, "end")];
-        assert_eq!(lines, expected.map(|(number, line)| (number, line.to_string())));
+        assert_eq!(
+            lines,
+            expected.map(|(number, line)| (number, line.to_string()))
+        );
         assert_eq!(long, [2, 4], "piece {piece}");
     }
 }
@@ -93,14 +114,21 @@ fn an_empty_file_has_no_blocks() {
 fn a_missing_file_is_named_in_the_error() {
     let error = LineReader::open("/nowhere/to/be/found.jsonl").unwrap_err();
     assert!(matches!(error, ReadError::Open { .. }));
-    assert!(error.to_string().starts_with("cannot open /nowhere/to/be/found.jsonl: "));
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot open /nowhere/to/be/found.jsonl: ")
+    );
 }
 
 #[test]
 fn a_byte_order_mark_is_no_part_of_the_first_line() {
     let bytes = b"\xef\xbb\xbf{}\n";
     for piece in 1..6 {
-        let pieces = bytes.chunks(piece).map(|piece| Ok(piece.to_vec())).collect();
+        let pieces = bytes
+            .chunks(piece)
+            .map(|piece| Ok(piece.to_vec()))
+            .collect();
         let (lines, _) = lines(&mut reader(pieces, 64, 100)).unwrap();
         assert_eq!(lines, [(1, "{}\n".to_string())]);
     }
@@ -110,12 +138,20 @@ fn a_byte_order_mark_is_no_part_of_the_first_line() {
 fn an_error_comes_after_the_whole_lines_before_it_with_its_place() {
     let failure = || Err(io::Error::other("the disk is on fire"));
     let interrupted = Err(io::Error::from(io::ErrorKind::Interrupted));
-    let pieces = vec![Ok(b"one\n".to_vec()), interrupted, Ok(b"two\nthr".to_vec()), failure()];
+    let pieces = vec![
+        Ok(b"one\n".to_vec()),
+        interrupted,
+        Ok(b"two\nthr".to_vec()),
+        failure(),
+    ];
     let mut reader = reader(pieces, 64, 1000);
     assert_eq!(reader.next_block().unwrap().unwrap().bytes, b"one\n");
     assert_eq!(reader.next_block().unwrap().unwrap().bytes, b"two\n");
     let error = reader.next_block().unwrap_err();
-    assert_eq!(error.to_string(), "cannot read test.jsonl at byte 11: the disk is on fire");
+    assert_eq!(
+        error.to_string(),
+        "cannot read test.jsonl at byte 11: the disk is on fire"
+    );
     assert!(reader.next_block().unwrap().is_none());
     assert_eq!(reader.note(), None);
 }
@@ -127,11 +163,23 @@ fn a_file_that_grows_while_being_read_is_read_on_and_noted() {
     std::fs::write(&path, "{}\n").unwrap();
     let mut reader = LineReader::open(&path).unwrap();
     assert!(reader.next_block().unwrap().is_some());
-    std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"[]").unwrap();
+    std::fs::OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .unwrap()
+        .write_all(b"[]")
+        .unwrap();
     assert_eq!(reader.next_block().unwrap().unwrap().bytes, b"[]");
     assert!(reader.next_block().unwrap().is_none());
     let note = reader.note().unwrap();
-    assert_eq!(note, SourceNote::Grew { file: path, bytes_at_open: 3, bytes_read: 5 });
+    assert_eq!(
+        note,
+        SourceNote::Grew {
+            file: path,
+            bytes_at_open: 3,
+            bytes_read: 5
+        }
+    );
 }
 
 #[test]
@@ -141,6 +189,13 @@ fn a_file_cut_short_while_being_read_is_noted() {
     let mut reader = LineReader::new("cut.jsonl".into(), source, Some(10), options);
     assert_eq!(lines(&mut reader).unwrap().0.len(), 2);
     let note = reader.note().unwrap();
-    assert!(matches!(note, SourceNote::CutShort { bytes_at_open: 10, bytes_read: 4, .. }));
+    assert!(matches!(
+        note,
+        SourceNote::CutShort {
+            bytes_at_open: 10,
+            bytes_read: 4,
+            ..
+        }
+    ));
     assert!(note.to_string().contains("cut.jsonl ended at byte 4"));
 }

@@ -17,8 +17,22 @@ pub enum Tree {
 /// Few names, so that they meet, differ in case only, and need more than one word to compare.
 pub fn name() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
-        "a", "A", "b", "B", "c", "ab", "aB", "ä", "Ä", "t", "", "quote\"d", "back\\slash",
-        "TollId", "a rather long name of a field", "another name that is longer than 32 bytes",
+        "a",
+        "A",
+        "b",
+        "B",
+        "c",
+        "ab",
+        "aB",
+        "ä",
+        "Ä",
+        "t",
+        "",
+        "quote\"d",
+        "back\\slash",
+        "TollId",
+        "a rather long name of a field",
+        "another name that is longer than 32 bytes",
     ])
     .prop_map(String::from)
 }
@@ -68,7 +82,11 @@ pub struct Spelling {
 
 impl Spelling {
     pub fn new(seed: u64) -> Spelling {
-        Spelling { random: Random::seeded(seed), blanks: seed & 1 == 1, escapes: seed & 2 == 2 }
+        Spelling {
+            random: Random::seeded(seed),
+            blanks: seed & 1 == 1,
+            escapes: seed & 2 == 2,
+        }
     }
 
     pub fn write(&mut self, tree: &Tree, out: &mut String) {
@@ -112,9 +130,12 @@ impl Spelling {
         out.push('"');
         for c in text.chars() {
             let must = c == '"' || c == '\\' || c < ' ';
-            if !must && !(self.escapes && self.random.below(4) == 0) {
+            let chosen = self.escapes && self.random.below(4) == 0;
+            if !must && !chosen {
                 out.push(c);
-            } else if self.random.below(2) == 0 && let Some(short) = short_escape(c) {
+            } else if self.random.below(2) == 0
+                && let Some(short) = short_escape(c)
+            {
                 out.push('\\');
                 out.push(short);
             } else {
@@ -149,7 +170,9 @@ pub fn spelled(tree: &Tree, seed: u64) -> String {
 /// Lines of JSON events, each in a spelling of its own; often several of one layout.
 pub fn lines() -> impl Strategy<Value = Vec<String>> {
     let line = (event(), 0..4u64, 1..4usize).prop_map(|(tree, seed, times)| {
-        (0..times as u64).map(|i| spelled(&tree, seed + 4 * i * (seed & 3))).collect::<Vec<_>>()
+        (0..times as u64)
+            .map(|i| spelled(&tree, seed + 4 * i * (seed & 3)))
+            .collect::<Vec<_>>()
     });
     prop::collection::vec(line, 0..6).prop_map(|groups| groups.into_iter().flatten().collect())
 }

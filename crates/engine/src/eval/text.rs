@@ -108,7 +108,7 @@ fn write_float(f: f64, out: &mut String) {
     if f.is_sign_negative() && !f.is_nan() {
         out.push('-');
     }
-    if exponent >= EXPONENT_FROM || exponent < EXPONENT_BELOW {
+    if !(EXPONENT_BELOW..EXPONENT_FROM).contains(&exponent) {
         write_scientific(&digits, exponent, out);
     } else {
         write_plain(&digits, exponent, out);

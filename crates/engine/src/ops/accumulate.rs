@@ -41,7 +41,10 @@ pub(crate) fn argument(spec: &Aggregate, chunk: &Chunk, faults: &mut Faults) -> 
         AggregateFunction::Sum | AggregateFunction::Avg => true,
         AggregateFunction::Min | AggregateFunction::Max => !spec.as_text,
     };
-    let sums = matches!(spec.function, AggregateFunction::Sum | AggregateFunction::Avg);
+    let sums = matches!(
+        spec.function,
+        AggregateFunction::Sum | AggregateFunction::Avg
+    );
     let fits = match &column {
         Column::Null(_) | Column::Int(_) | Column::Float(_) => true,
         Column::Time(_) => !sums,
@@ -100,15 +103,19 @@ impl Total {
 
     fn float(&self) -> f64 {
         // Without this, a negative zero total would lose its sign to the empty integer part.
-        if self.ints == 0 { self.floats } else { self.ints as f64 + self.floats }
+        if self.ints == 0 {
+            self.floats
+        } else {
+            self.ints as f64 + self.floats
+        }
     }
 
     fn sum(&self) -> Result<Value, &'static str> {
         match (self.count, self.any_float) {
             (0, _) => Ok(Value::Null),
-            (_, false) => {
-                i64::try_from(self.ints).map(Value::Int).map_err(|_| "SUM overflows bigint")
-            }
+            (_, false) => i64::try_from(self.ints)
+                .map(Value::Int)
+                .map_err(|_| "SUM overflows bigint"),
             (_, true) => finite(self.float(), "SUM overflows float"),
         }
     }
@@ -122,7 +129,11 @@ impl Total {
 }
 
 fn finite(value: f64, otherwise: &'static str) -> Result<Value, &'static str> {
-    if value.is_finite() { Ok(Value::Float(value)) } else { Err(otherwise) }
+    if value.is_finite() {
+        Ok(Value::Float(value))
+    } else {
+        Err(otherwise)
+    }
 }
 
 impl Accumulator {
@@ -163,7 +174,9 @@ impl Accumulator {
                     total(totals, slots, start, column);
                 }
             }
-            Accumulator::Min(values) => return extreme(values, slots, start, argument, Ordering::Less),
+            Accumulator::Min(values) => {
+                return extreme(values, slots, start, argument, Ordering::Less);
+            }
             Accumulator::Max(values) => {
                 return extreme(values, slots, start, argument, Ordering::Greater);
             }
@@ -298,7 +311,9 @@ fn extreme(
     argument: Option<&Column>,
     wanted: Ordering,
 ) -> Result<(), EvalError> {
-    let Some(column) = argument else { return Ok(()) };
+    let Some(column) = argument else {
+        return Ok(());
+    };
     let mut outcome = Ok(());
     for (row, &slot) in slots.iter().enumerate() {
         let replaced = replace_if(&mut values[slot as usize], column.get(start + row), wanted);

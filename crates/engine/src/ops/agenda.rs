@@ -24,7 +24,10 @@ pub(crate) struct Agenda<T> {
 
 impl<T> Default for Agenda<T> {
     fn default() -> Agenda<T> {
-        Agenda { lanes: HashMap::default(), first: BTreeSet::new() }
+        Agenda {
+            lanes: HashMap::default(),
+            first: BTreeSet::new(),
+        }
     }
 }
 
@@ -74,10 +77,10 @@ impl<T> Agenda<T> {
     pub fn snapshot(&self, out: &mut Writer, mut put: impl FnMut(&T, &mut Writer)) {
         let mut lanes: Vec<_> = self.lanes.iter().collect();
         lanes.sort_unstable_by_key(|(lane, _)| **lane);
-        out.len(lanes.len());
+        out.count(lanes.len());
         for (lane, dues) in lanes {
             out.u32(*lane);
-            out.len(dues.len());
+            out.count(dues.len());
             for (due, thing) in dues {
                 out.i64(*due);
                 put(thing, out);
@@ -90,9 +93,9 @@ impl<T> Agenda<T> {
         mut get: impl FnMut(&mut Reader<'_>) -> Result<T, RestoreError>,
     ) -> Result<Agenda<T>, RestoreError> {
         let mut agenda = Agenda::default();
-        for _ in 0..from.len()? {
+        for _ in 0..from.count()? {
             let lane = from.u32()?;
-            for _ in 0..from.len()? {
+            for _ in 0..from.count()? {
                 let due = from.i64()?;
                 let thing = get(from)?;
                 agenda.at(lane, due, || thing);
@@ -117,7 +120,10 @@ mod tests {
             popped.push(thing);
         }
         assert_eq!(popped, [(2, 10), (3, 10), (1, 20)]);
-        assert_eq!(agenda.pop(Some(1), Instant::AFTER_ALL).map(|p| p.2), Some((1, 30)));
+        assert_eq!(
+            agenda.pop(Some(1), Instant::AFTER_ALL).map(|p| p.2),
+            Some((1, 30))
+        );
         assert!(agenda.pop(Some(1), Instant::AFTER_ALL).is_none());
     }
 }

@@ -53,13 +53,25 @@ impl GroupSpec {
         }
         let (keys, arguments) = columns;
         let encoded = Encoded::new(keys.iter(), chunk.rows());
-        Prepared { chunk, keys, arguments, encoded }
+        Prepared {
+            chunk,
+            keys,
+            arguments,
+            encoded,
+        }
     }
 
     fn evaluate(&self, chunk: &Chunk, faults: &mut Faults) -> (Vec<Column>, Vec<Option<Column>>) {
-        let keys = self.keys.iter().map(|key| eval::evaluate(key, chunk, faults)).collect();
-        let arguments =
-            self.aggregates.iter().map(|spec| accumulate::argument(spec, chunk, faults)).collect();
+        let keys = self
+            .keys
+            .iter()
+            .map(|key| eval::evaluate(key, chunk, faults))
+            .collect();
+        let arguments = self
+            .aggregates
+            .iter()
+            .map(|spec| accumulate::argument(spec, chunk, faults))
+            .collect();
         (keys, arguments)
     }
 }
@@ -154,7 +166,10 @@ impl Groups {
             let slot = match self.find(hash, key) {
                 Some(slot) => slot,
                 None => self.insert(hash, key, |shown| {
-                    input.keys.iter().for_each(|column| shown.value(column.get(row)));
+                    input
+                        .keys
+                        .iter()
+                        .for_each(|column| shown.value(column.get(row)));
                 }),
             };
             slots.push(slot);
@@ -174,25 +189,36 @@ impl Groups {
             .map(|slot| {
                 let (hash, key) = (other.hashes[slot], other.key(slot));
                 self.find(hash, key).unwrap_or_else(|| {
-                    self.insert(hash, key, |out| out.bytes.extend_from_slice(other.shown(slot)))
+                    self.insert(hash, key, |out| {
+                        out.bytes.extend_from_slice(other.shown(slot))
+                    })
                 })
             })
             .collect();
         self.grow();
         for (index, accumulator) in self.accumulators.iter_mut().enumerate() {
             let outcome = accumulator.absorb(&other.accumulators[index], &slots);
-            accumulate::note(outcome, &spec.aggregates[index], Instant::from_ticks(end), errors);
+            accumulate::note(
+                outcome,
+                &spec.aggregates[index],
+                Instant::from_ticks(end),
+                errors,
+            );
         }
     }
 
     fn grow(&mut self) {
         let groups = self.len();
-        self.accumulators.iter_mut().for_each(|accumulator| accumulator.grow(groups));
+        self.accumulators
+            .iter_mut()
+            .for_each(|accumulator| accumulator.grow(groups));
     }
 
     #[inline]
     fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        self.table.find(hash, |&slot| self.key(slot as usize) == key).copied()
+        self.table
+            .find(hash, |&slot| self.key(slot as usize) == key)
+            .copied()
     }
 
     fn insert(&mut self, hash: u64, key: &[u8], show: impl FnOnce(&mut Writer)) -> u32 {
@@ -200,11 +226,14 @@ impl Groups {
         self.hashes.push(hash);
         self.keys.extend_from_slice(key);
         self.key_ends.push(self.keys.len() as u32);
-        let mut writer = Writer { bytes: std::mem::take(&mut self.shown.bytes) };
+        let mut writer = Writer {
+            bytes: std::mem::take(&mut self.shown.bytes),
+        };
         show(&mut writer);
         self.shown.bytes = writer.bytes;
         self.shown.ends.push(self.shown.bytes.len() as u32);
-        self.table.insert_unique(hash, slot, |&slot| self.hashes[slot as usize]);
+        self.table
+            .insert_unique(hash, slot, |&slot| self.hashes[slot as usize]);
         slot
     }
 
@@ -241,18 +270,20 @@ impl Groups {
     }
 
     pub fn snapshot(&self, out: &mut Writer) {
-        out.len(self.len());
+        out.count(self.len());
         for slot in 0..self.len() {
             out.u64(self.hashes[slot]);
             out.blob(self.key(slot));
             out.blob(self.shown(slot));
         }
-        self.accumulators.iter().for_each(|accumulator| accumulator.snapshot(out));
+        self.accumulators
+            .iter()
+            .for_each(|accumulator| accumulator.snapshot(out));
     }
 
     pub fn restore(spec: &GroupSpec, from: &mut Reader<'_>) -> Result<Groups, RestoreError> {
         let mut groups = Groups::new(spec);
-        let len = from.len()?;
+        let len = from.count()?;
         for _ in 0..len {
             let hash = from.u64()?;
             let key = from.blob()?;
@@ -268,7 +299,10 @@ impl Groups {
 
 #[inline]
 fn range_of<'a>(bytes: &'a [u8], ends: &[u32], index: usize) -> &'a [u8] {
-    let start = if index == 0 { 0 } else { ends[index - 1] as usize };
+    let start = if index == 0 {
+        0
+    } else {
+        ends[index - 1] as usize
+    };
     &bytes[start..ends[index] as usize]
 }
-

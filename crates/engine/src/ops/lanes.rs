@@ -44,7 +44,11 @@ pub(crate) struct Notes<'a> {
 impl Notes<'_> {
     pub fn entered(&mut self, input: &Prepared, row: usize, start: Instant, end: Instant) {
         if let (Some(trace), Some(origins)) = (&mut self.trace, &input.chunk.origins) {
-            trace.push(WindowEntry { origin: origins[row], start, end });
+            trace.push(WindowEntry {
+                origin: origins[row],
+                start,
+                end,
+            });
         }
     }
 
@@ -61,7 +65,10 @@ pub(crate) struct Windowed<W> {
 
 impl<W> Windowed<W> {
     pub fn new(window: W) -> Windowed<W> {
-        Windowed { window, has_lanes: false }
+        Windowed {
+            window,
+            has_lanes: false,
+        }
     }
 }
 
@@ -71,7 +78,8 @@ impl<W: LaneWindow> Operator for Windowed<W> {
             Item::Rows(chunk) => self.rows(chunk, context),
             Item::Watermark(watermark) => {
                 let mut out = RowsOut::new(self.window.spec(), self.has_lanes);
-                self.window.advance(None, watermark, &mut out, &mut notes_of(context));
+                self.window
+                    .advance(None, watermark, &mut out, &mut notes_of(context));
                 out.finish(context.out);
                 context.out.push(Item::Watermark(watermark));
             }
@@ -95,7 +103,8 @@ impl<W: LaneWindow> Windowed<W> {
         let input = self.window.spec().prepare(chunk, context);
         let mut notes = notes_of(context);
         let Some(lanes) = &input.chunk.lanes else {
-            self.window.rows(&input, ONE_LANE, 0..input.chunk.rows(), &mut notes);
+            self.window
+                .rows(&input, ONE_LANE, 0..input.chunk.rows(), &mut notes);
             return;
         };
         self.has_lanes = true;
@@ -104,18 +113,28 @@ impl<W: LaneWindow> Windowed<W> {
         for mark in &lanes.marks {
             self.lane_runs(&input, &lanes.of_row, from..mark.before, &mut notes);
             from = mark.before;
-            self.window.advance(mark.lane, mark.watermark, &mut out, &mut notes);
+            self.window
+                .advance(mark.lane, mark.watermark, &mut out, &mut notes);
             out.mark(*mark);
         }
         self.lane_runs(&input, &lanes.of_row, from..input.chunk.rows(), &mut notes);
         out.finish(context.out);
     }
 
-    fn lane_runs(&mut self, input: &Prepared, lanes: &[u32], rows: Range<usize>, notes: &mut Notes<'_>) {
+    fn lane_runs(
+        &mut self,
+        input: &Prepared,
+        lanes: &[u32],
+        rows: Range<usize>,
+        notes: &mut Notes<'_>,
+    ) {
         let mut start = rows.start;
         while start < rows.end {
             let lane = lanes[start];
-            let run = lanes[start..rows.end].iter().take_while(|&&other| other == lane).count();
+            let run = lanes[start..rows.end]
+                .iter()
+                .take_while(|&&other| other == lane)
+                .count();
             self.window.rows(input, lane, start..start + run, notes);
             start += run;
         }
@@ -123,7 +142,10 @@ impl<W: LaneWindow> Windowed<W> {
 }
 
 fn notes_of<'a>(context: &'a mut Context<'_>) -> Notes<'a> {
-    Notes { errors: context.errors, trace: context.trace.as_deref_mut() }
+    Notes {
+        errors: context.errors,
+        trace: context.trace.as_deref_mut(),
+    }
 }
 
 /// Result rows being written.
@@ -163,7 +185,10 @@ impl RowsOut {
 
     fn mark(&mut self, mark: LaneMark) {
         if let Some(lanes) = &mut self.lanes {
-            lanes.marks.push(LaneMark { before: self.times.len(), ..mark });
+            lanes.marks.push(LaneMark {
+                before: self.times.len(),
+                ..mark
+            });
         }
     }
 
@@ -177,7 +202,10 @@ impl RowsOut {
     }
 
     pub fn finish(mut self, out: &mut Vec<Item>) {
-        let marks = self.lanes.as_ref().is_some_and(|lanes| !lanes.marks.is_empty());
+        let marks = self
+            .lanes
+            .as_ref()
+            .is_some_and(|lanes| !lanes.marks.is_empty());
         if !self.times.is_empty() || marks {
             self.seal();
         }
@@ -186,5 +214,7 @@ impl RowsOut {
 }
 
 fn builders(width: usize) -> Vec<ColumnBuilder> {
-    std::iter::repeat_with(ColumnBuilder::default).take(width).collect()
+    std::iter::repeat_with(ColumnBuilder::default)
+        .take(width)
+        .collect()
 }

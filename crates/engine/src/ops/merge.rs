@@ -49,9 +49,16 @@ impl Merge {
     /// With the columns that each port contributes.
     pub fn mapped(mappings: impl Iterator<Item = Option<Vec<usize>>>) -> Merge {
         let ports: Vec<Port> = mappings
-            .map(|mapping| Port { mapping, held: VecDeque::new(), reached: i64::MIN })
+            .map(|mapping| Port {
+                mapping,
+                held: VecDeque::new(),
+                reached: i64::MIN,
+            })
             .collect();
-        Merge { clock: Combined::new(ports.len()), ports }
+        Merge {
+            clock: Combined::new(ports.len()),
+            ports,
+        }
     }
 
     fn take(&mut self, port: usize, chunk: Chunk, out: &mut Vec<Item>) {
@@ -70,13 +77,21 @@ impl Merge {
         }
         let order = match chunk.lanes.take() {
             None => chunk.times.clone(),
-            Some(_) => chunk.times.iter().scan(port.reached, |reached, &time| {
-                *reached = (*reached).max(time);
-                Some(*reached)
-            }).collect(),
+            Some(_) => chunk
+                .times
+                .iter()
+                .scan(port.reached, |reached, &time| {
+                    *reached = (*reached).max(time);
+                    Some(*reached)
+                })
+                .collect(),
         };
         port.reached = order[order.len() - 1];
-        port.held.push_back(Held { chunk, order, start: 0 });
+        port.held.push_back(Held {
+            chunk,
+            order,
+            start: 0,
+        });
     }
 
     /// Emits every held row before `watermark`.
@@ -88,7 +103,11 @@ impl Merge {
             }
             out.push(Item::Rows(self.gather(&picked)));
             for port in &mut self.ports {
-                while port.held.front().is_some_and(|held| held.start == held.order.len()) {
+                while port
+                    .held
+                    .front()
+                    .is_some_and(|held| held.start == held.order.len())
+                {
                     port.held.pop_front();
                 }
             }
@@ -100,7 +119,9 @@ impl Merge {
         let mut at: Vec<usize> = vec![0; self.ports.len()];
         let (mut runs, mut rows) = (Vec::new(), 0);
         while rows < CHUNK_ROWS {
-            let Some((head, port)) = self.head(&at) else { break };
+            let Some((head, port)) = self.head(&at) else {
+                break;
+            };
             if head >= before {
                 break;
             }
@@ -112,7 +133,12 @@ impl Merge {
                 order < before && limit.is_none_or(|(time, other)| (order, port) < (time, other))
             });
             let run = run.min(CHUNK_ROWS - rows).max(1);
-            runs.push(Run { port, chunk: at[port], start: held.start, rows: run });
+            runs.push(Run {
+                port,
+                chunk: at[port],
+                start: held.start,
+                rows: run,
+            });
             held.start += run;
             rows += run;
             if held.start == held.order.len() {
@@ -138,11 +164,14 @@ impl Merge {
     }
 
     fn gather(&self, runs: &[Run]) -> Chunk {
-        let mut sources: Vec<(usize, usize)> = runs.iter().map(|run| (run.port, run.chunk)).collect();
+        let mut sources: Vec<(usize, usize)> =
+            runs.iter().map(|run| (run.port, run.chunk)).collect();
         sources.sort_unstable();
         sources.dedup();
-        let chunks: Vec<&Chunk> =
-            sources.iter().map(|&(port, chunk)| &self.ports[port].held[chunk].chunk).collect();
+        let chunks: Vec<&Chunk> = sources
+            .iter()
+            .map(|&(port, chunk)| &self.ports[port].held[chunk].chunk)
+            .collect();
         let mut rows: Vec<(u32, u32)> = Vec::with_capacity(CHUNK_ROWS);
         for run in runs {
             let place = sources.partition_point(|source| *source < (run.port, run.chunk)) as u32;
@@ -177,13 +206,21 @@ impl Operator for Merge {
         snapshot_clock(&self.clock, out);
         for port in &self.ports {
             out.i64(port.reached);
-            out.len(port.held.iter().map(|held| held.order.len() - held.start).sum());
-            out.len(port.held.front().map_or(0, |held| held.chunk.columns.len()));
+            out.count(
+                port.held
+                    .iter()
+                    .map(|held| held.order.len() - held.start)
+                    .sum(),
+            );
+            out.count(port.held.front().map_or(0, |held| held.chunk.columns.len()));
             for held in &port.held {
                 for row in held.start..held.order.len() {
                     out.i64(held.chunk.times[row]);
                     out.i64(held.order[row]);
-                    held.chunk.columns.iter().for_each(|column| out.value(column.get(row)));
+                    held.chunk
+                        .columns
+                        .iter()
+                        .for_each(|column| out.value(column.get(row)));
                 }
             }
         }
@@ -194,10 +231,11 @@ impl Operator for Merge {
         for port in &mut self.ports {
             port.reached = from.i64()?;
             port.held.clear();
-            let (rows, width) = (from.len()?, from.len()?);
+            let (rows, width) = (from.count()?, from.count()?);
             let (mut times, mut order) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-            let mut columns: Vec<ColumnBuilder> =
-                std::iter::repeat_with(ColumnBuilder::default).take(width).collect();
+            let mut columns: Vec<ColumnBuilder> = std::iter::repeat_with(ColumnBuilder::default)
+                .take(width)
+                .collect();
             for _ in 0..rows {
                 times.push(from.i64()?);
                 order.push(from.i64()?);
@@ -208,7 +246,11 @@ impl Operator for Merge {
             if rows > 0 {
                 let columns: Vec<Column> = columns.into_iter().map(ColumnBuilder::finish).collect();
                 let chunk = Chunk::new(times.into(), columns);
-                port.held.push_back(Held { chunk, order: order.into(), start: 0 });
+                port.held.push_back(Held {
+                    chunk,
+                    order: order.into(),
+                    start: 0,
+                });
             }
         }
         Ok(())
@@ -216,10 +258,16 @@ impl Operator for Merge {
 }
 
 pub(super) fn snapshot_clock(clock: &Combined, out: &mut Writer) {
-    clock.members().iter().for_each(|member| out.i64(member.ticks()));
+    clock
+        .members()
+        .iter()
+        .for_each(|member| out.i64(member.ticks()));
 }
 
-pub(super) fn restore_clock(clock: &mut Combined, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+pub(super) fn restore_clock(
+    clock: &mut Combined,
+    from: &mut Reader<'_>,
+) -> Result<(), RestoreError> {
     let members = clock.members().len();
     *clock = Combined::new(members);
     for member in 0..members {

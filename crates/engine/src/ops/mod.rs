@@ -80,7 +80,11 @@ impl DataErrors {
     pub fn add(&mut self, time: Instant, span: Span, reason: impl FnOnce() -> String) {
         self.count += 1;
         if self.samples.len() < SAMPLES_MAX {
-            self.samples.push(DataError { time, span, reason: reason() });
+            self.samples.push(DataError {
+                time,
+                span,
+                reason: reason(),
+            });
         }
     }
 

@@ -38,16 +38,25 @@ impl PaneGrid {
             Window::Sliding { .. } | Window::Session { .. } => return None,
         };
         let pane = Duration::from_ticks(gcd(size.ticks(), hop.ticks()));
-        Some(PaneGrid { pane, size, hop, offset })
+        Some(PaneGrid {
+            pane,
+            size,
+            hop,
+            offset,
+        })
     }
 
     fn pane_end(&self, time: i64) -> i64 {
-        Instant::from_ticks(time).ceil_to(self.pane, self.offset).ticks()
+        Instant::from_ticks(time)
+            .ceil_to(self.pane, self.offset)
+            .ticks()
     }
 
     /// The end of the first window that ends at or after `time`.
     fn window_end(&self, time: i64) -> i64 {
-        Instant::from_ticks(time).ceil_to(self.hop, self.offset).ticks()
+        Instant::from_ticks(time)
+            .ceil_to(self.hop, self.offset)
+            .ticks()
     }
 
     fn window_start(&self, end: i64) -> i64 {
@@ -56,7 +65,11 @@ impl PaneGrid {
 
     /// The windows that hold the pane ending at `pane_end`.
     fn windows(&self, pane_end: i64) -> impl Iterator<Item = i64> {
-        let (first, hop, size) = (self.window_end(pane_end), self.hop.ticks(), self.size.ticks());
+        let (first, hop, size) = (
+            self.window_end(pane_end),
+            self.hop.ticks(),
+            self.size.ticks(),
+        );
         let last = pane_end.saturating_add(size);
         std::iter::successors(Some(first), move |end| end.checked_add(hop))
             .take_while(move |&end| end < last)
@@ -77,7 +90,12 @@ struct Filler {
 
 impl Filler {
     fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> Filler {
-        Filler { spec, grid, open: Agenda::default(), slots: Vec::new() }
+        Filler {
+            spec,
+            grid,
+            open: Agenda::default(),
+            slots: Vec::new(),
+        }
     }
 
     fn rows(&mut self, input: &Prepared, lane: u32, rows: Range<usize>, notes: &mut Notes<'_>) {
@@ -87,7 +105,13 @@ impl Filler {
             let end = self.grid.pane_end(times[start]);
             let stop = start + times[start..rows.end].partition_point(|&time| time <= end);
             let groups = self.open.at(lane, end, || Groups::new(&self.spec));
-            groups.add(&self.spec, input, start..stop, &mut self.slots, notes.errors);
+            groups.add(
+                &self.spec,
+                input,
+                start..stop,
+                &mut self.slots,
+                notes.errors,
+            );
             if notes.tracing() {
                 self.trace(input, start..stop, end, notes);
             }
@@ -126,7 +150,12 @@ struct Joiner {
 
 impl Joiner {
     fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> Joiner {
-        Joiner { spec, grid, panes: Agenda::default(), due: Agenda::default() }
+        Joiner {
+            spec,
+            grid,
+            panes: Agenda::default(),
+            due: Agenda::default(),
+        }
     }
 
     fn add(&mut self, lane: u32, port: u32, share: Share) {
@@ -150,9 +179,21 @@ impl Joiner {
         while let Some((lane, end, ())) = self.due.pop(lane, watermark) {
             out.lane = lane;
             self.emit_window(lane, end, out, errors);
-            let next_start = self.grid.window_start(end.saturating_add(self.grid.hop.ticks()));
-            while self.panes.pop(Some(lane), Instant::from_ticks(next_start.saturating_add(1))).is_some() {}
-            let first = self.panes.lane(lane).and_then(|panes| panes.first_key_value());
+            let next_start = self
+                .grid
+                .window_start(end.saturating_add(self.grid.hop.ticks()));
+            while self
+                .panes
+                .pop(
+                    Some(lane),
+                    Instant::from_ticks(next_start.saturating_add(1)),
+                )
+                .is_some()
+            {}
+            let first = self
+                .panes
+                .lane(lane)
+                .and_then(|panes| panes.first_key_value());
             if let Some((&first, _)) = first {
                 let next = self.grid.window_end(first.max(end.saturating_add(1)));
                 self.due.at(lane, next, || ());
@@ -161,21 +202,30 @@ impl Joiner {
     }
 
     fn emit_window(&self, lane: u32, end: i64, out: &mut RowsOut, errors: &mut DataErrors) {
-        let Some(panes) = self.panes.lane(lane) else { return };
+        let Some(panes) = self.panes.lane(lane) else {
+            return;
+        };
         let start = self.grid.window_start(end);
-        let mut shares =
-            panes.range(start + 1..=end).flat_map(|(_, shares)| shares).map(|(_, groups)| groups);
+        let mut shares = panes
+            .range(start + 1..=end)
+            .flat_map(|(_, shares)| shares)
+            .map(|(_, groups)| groups);
         let Some(first) = shares.next() else { return };
         let mut joined: Option<Groups> = None;
         for share in shares {
-            joined.get_or_insert_with(|| first.clone()).absorb(&self.spec, share, end, errors);
+            joined
+                .get_or_insert_with(|| first.clone())
+                .absorb(&self.spec, share, end, errors);
         }
-        joined.as_ref().unwrap_or(first).emit(&self.spec, end, out, errors);
+        joined
+            .as_ref()
+            .unwrap_or(first)
+            .emit(&self.spec, end, out, errors);
     }
 
     fn snapshot(&self, out: &mut Writer) {
         self.panes.snapshot(out, |shares, out| {
-            out.len(shares.len());
+            out.count(shares.len());
             for (port, groups) in shares {
                 out.u32(*port);
                 groups.snapshot(out);
@@ -186,7 +236,7 @@ impl Joiner {
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         self.panes = Agenda::restore(from, |from| {
-            (0..from.len()?)
+            (0..from.count()?)
                 .map(|_| Ok((from.u32()?, Groups::restore(&self.spec, from)?)))
                 .collect()
         })?;
@@ -203,7 +253,10 @@ pub(crate) struct PaneWindow {
 
 impl PaneWindow {
     pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneWindow {
-        PaneWindow { filler: Filler::new(spec.clone(), grid), joiner: Joiner::new(spec, grid) }
+        PaneWindow {
+            filler: Filler::new(spec.clone(), grid),
+            joiner: Joiner::new(spec, grid),
+        }
     }
 }
 
@@ -255,9 +308,12 @@ impl Operator for PaneFill {
             Item::Rows(chunk) => {
                 let spec = self.0.spec.clone();
                 let input = spec.prepare(chunk, context);
-                let mut notes =
-                    Notes { errors: context.errors, trace: context.trace.as_deref_mut() };
-                self.0.rows(&input, ONE_LANE, 0..input.chunk.rows(), &mut notes);
+                let mut notes = Notes {
+                    errors: context.errors,
+                    trace: context.trace.as_deref_mut(),
+                };
+                self.0
+                    .rows(&input, ONE_LANE, 0..input.chunk.rows(), &mut notes);
             }
             Item::Watermark(watermark) => {
                 let pop = || self.0.open.pop(None, watermark);
@@ -290,7 +346,10 @@ pub(crate) struct PaneJoin {
 
 impl PaneJoin {
     pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid, partitions: usize) -> PaneJoin {
-        PaneJoin { joiner: Joiner::new(spec, grid), clock: Combined::new(partitions) }
+        PaneJoin {
+            joiner: Joiner::new(spec, grid),
+            clock: Combined::new(partitions),
+        }
     }
 }
 
@@ -303,7 +362,9 @@ impl Operator for PaneJoin {
                 }
             }
             Item::Watermark(watermark) => {
-                let Some(watermark) = self.clock.advance(port, watermark) else { return };
+                let Some(watermark) = self.clock.advance(port, watermark) else {
+                    return;
+                };
                 let mut out = RowsOut::new(&self.joiner.spec, false);
                 self.joiner.emit(None, watermark, &mut out, context.errors);
                 out.finish(context.out);

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use highwater_time::{Duration, Instant};
 
+use super::WindowEntry;
 use super::agenda::Agenda;
 use super::groups::{Encoded, GroupSpec, Groups, Prepared};
 use super::lanes::{LaneWindow, Notes, RowsOut};
-use super::WindowEntry;
 use crate::codec::{Reader, RestoreError, Writer};
 
 pub(crate) struct Sessions {
@@ -60,7 +60,7 @@ enum Due {
     /// See whether an open session has come to its end.
     Check(u32),
     /// A session that ended at this instant, found out when a later row came.
-    Closed(Building),
+    Closed(Box<Building>),
 }
 
 impl Rule {
@@ -70,7 +70,11 @@ impl Rule {
         let cut = Instant::from_ticks(start.saturating_add(self.max.ticks()))
             .ceil_to(self.max, Duration::ZERO)
             .ticks();
-        if cut <= timeout { (cut, true) } else { (timeout, false) }
+        if cut <= timeout {
+            (cut, true)
+        } else {
+            (timeout, false)
+        }
     }
 }
 
@@ -96,7 +100,9 @@ impl Sessions {
 
     fn find(&self, lane: u32, hash: u64, key: &[u8]) -> Option<u32> {
         let same = |&slot: &u32| {
-            self.open[slot as usize].as_ref().is_some_and(|s| s.lane == lane && &*s.key == key)
+            self.open[slot as usize]
+                .as_ref()
+                .is_some_and(|s| s.lane == lane && &*s.key == key)
         };
         self.table.find(hash, same).copied()
     }
@@ -106,7 +112,9 @@ impl Sessions {
         if let Some(slot) = self.find(lane, hash, key) {
             while let Some((end, closed)) = self.close_before(slot, time) {
                 if closed.groups.len() > 0 {
-                    self.due.at(lane, end, Vec::new).push(Due::Closed(closed));
+                    self.due
+                        .at(lane, end, Vec::new)
+                        .push(Due::Closed(Box::new(closed)));
                 }
             }
             if self.open[slot as usize].is_some() {
@@ -115,9 +123,21 @@ impl Sessions {
         }
         self.born += 1;
         let groups = Groups::new(&self.spec);
-        let window = Building { born: self.born, start: time, groups, origins: Vec::new() };
+        let window = Building {
+            born: self.born,
+            start: time,
+            groups,
+            origins: Vec::new(),
+        };
         let (check, _) = self.rule.close(time, time);
-        let slot = self.insert(Open { lane, hash, key: key.into(), window, last: time, check });
+        let slot = self.insert(Open {
+            lane,
+            hash,
+            key: key.into(),
+            window,
+            last: time,
+            check,
+        });
         self.due.at(lane, check, Vec::new).push(Due::Check(slot));
         slot
     }
@@ -131,7 +151,12 @@ impl Sessions {
         }
         if cut {
             let (born, groups) = (session.window.born, Groups::new(&self.spec));
-            let next = Building { born, start: end, groups, origins: Vec::new() };
+            let next = Building {
+                born,
+                start: end,
+                groups,
+                origins: Vec::new(),
+            };
             let session = self.open[slot as usize].as_mut()?;
             return Some((end, std::mem::replace(&mut session.window, next)));
         }
@@ -152,7 +177,9 @@ impl Sessions {
         };
         let open = &self.open;
         self.table.insert_unique(hash, slot, |&slot| {
-            open[slot as usize].as_ref().map_or(0, |session| session.hash)
+            open[slot as usize]
+                .as_ref()
+                .map_or(0, |session| session.hash)
         });
         slot
     }
@@ -173,10 +200,14 @@ impl Sessions {
             return None; // the place was taken by a later session, which has a check of its own
         }
         let lane = session.lane;
-        let closed = self.close_before(slot, due.saturating_add(1)).map(|(_, closed)| closed);
+        let closed = self
+            .close_before(slot, due.saturating_add(1))
+            .map(|(_, closed)| closed);
         if let Some(session) = &mut self.open[slot as usize] {
             session.check = self.rule.close(session.window.start, session.last).0;
-            self.due.at(lane, session.check, Vec::new).push(Due::Check(slot));
+            self.due
+                .at(lane, session.check, Vec::new)
+                .push(Due::Check(slot));
         }
         closed
     }
@@ -188,14 +219,25 @@ impl LaneWindow for Sessions {
     }
 
     fn rows(&mut self, input: &Prepared, lane: u32, rows: Range<usize>, notes: &mut Notes<'_>) {
-        let over = Encoded::new(self.over.iter().map(|&key| &input.keys[key]), input.chunk.rows());
+        let over = Encoded::new(
+            self.over.iter().map(|&key| &input.keys[key]),
+            input.chunk.rows(),
+        );
         for row in rows {
             let time = input.chunk.times[row];
             let slot = self.session_at(lane, over.hash(row), over.key(row), time);
-            let Some(session) = &mut self.open[slot as usize] else { continue };
+            let Some(session) = &mut self.open[slot as usize] else {
+                continue;
+            };
             session.last = time;
             let groups = &mut session.window.groups;
-            groups.add(&self.spec, input, row..row + 1, &mut self.slots, notes.errors);
+            groups.add(
+                &self.spec,
+                input,
+                row..row + 1,
+                &mut self.slots,
+                notes.errors,
+            );
             if let (true, Some(origins)) = (notes.tracing(), &input.chunk.origins) {
                 session.window.origins.push(origins[row]);
             }
@@ -213,7 +255,7 @@ impl LaneWindow for Sessions {
             let mut closed: Vec<Building> = Vec::new();
             for due in due {
                 match due {
-                    Due::Closed(window) => closed.push(window),
+                    Due::Closed(window) => closed.push(*window),
                     Due::Check(slot) => closed.extend(self.check(slot, end)),
                 }
             }
@@ -234,7 +276,7 @@ impl LaneWindow for Sessions {
 
     fn snapshot(&self, out: &mut Writer) {
         out.u64(self.born);
-        out.len(self.open.len());
+        out.count(self.open.len());
         for session in &self.open {
             out.u8(session.is_some().into());
             let Some(session) = session else { continue };
@@ -245,10 +287,10 @@ impl LaneWindow for Sessions {
             out.i64(session.last);
             out.i64(session.check);
         }
-        out.len(self.free.len());
+        out.count(self.free.len());
         self.free.iter().for_each(|&slot| out.u32(slot));
         self.due.snapshot(out, |dues, out| {
-            out.len(dues.len());
+            out.count(dues.len());
             for due in dues {
                 match due {
                     Due::Check(slot) => {
@@ -268,7 +310,7 @@ impl LaneWindow for Sessions {
         let over = Some(std::mem::take(&mut self.over));
         let mut fresh = Sessions::new(self.spec.clone(), self.rule.timeout, self.rule.max, over);
         fresh.born = from.u64()?;
-        let places = from.len()?;
+        let places = from.count()?;
         for _ in 0..places {
             if from.u8()? == 0 {
                 fresh.open.push(None);
@@ -277,19 +319,30 @@ impl LaneWindow for Sessions {
             let (lane, hash, key) = (from.u32()?, from.u64()?, from.blob()?.into());
             let window = Building::restore(&self.spec, from)?;
             let (last, check) = (from.i64()?, from.i64()?);
-            fresh.insert(Open { lane, hash, key, window, last, check });
+            fresh.insert(Open {
+                lane,
+                hash,
+                key,
+                window,
+                last,
+                check,
+            });
         }
         let known = |slot: u32| {
-            if (slot as usize) < places { Ok(slot) } else { Err(RestoreError("an unknown session")) }
+            if (slot as usize) < places {
+                Ok(slot)
+            } else {
+                Err(RestoreError("an unknown session"))
+            }
         };
-        for _ in 0..from.len()? {
+        for _ in 0..from.count()? {
             fresh.free.push(known(from.u32()?)?);
         }
         fresh.due = Agenda::restore(from, |from| {
-            (0..from.len()?)
+            (0..from.count()?)
                 .map(|_| match from.u8()? {
                     0 => Ok(Due::Check(known(from.u32()?)?)),
-                    _ => Ok(Due::Closed(Building::restore(&self.spec, from)?)),
+                    _ => Ok(Due::Closed(Box::new(Building::restore(&self.spec, from)?))),
                 })
                 .collect()
         })?;

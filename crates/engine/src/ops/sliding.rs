@@ -85,7 +85,9 @@ impl Sliding {
     fn slot(&mut self, lane: u32, input: &Prepared, row: usize) -> u32 {
         let (hash, key) = (input.hash(row), input.key(row));
         let found = self.table.find(hash, |&slot| {
-            self.groups[slot as usize].as_ref().is_some_and(|g| g.lane == lane && &*g.key == key)
+            self.groups[slot as usize]
+                .as_ref()
+                .is_some_and(|g| g.lane == lane && &*g.key == key)
         });
         if let Some(&slot) = found {
             return slot;
@@ -94,7 +96,11 @@ impl Sliding {
             lane,
             hash,
             key: key.into(),
-            shown: input.keys.iter().map(|column| column.get(row).to_value()).collect(),
+            shown: input
+                .keys
+                .iter()
+                .map(|column| column.get(row).to_value())
+                .collect(),
             events: VecDeque::new(),
             inside: 0,
             rolling: vec![Rolling::default(); self.spec.aggregates.len()],
@@ -131,7 +137,9 @@ impl Sliding {
     }
 
     fn change(&mut self, slot: u32, time: i64, out: &mut RowsOut, notes: &mut Notes<'_>) {
-        let Some(group) = &mut self.groups[slot as usize] else { return };
+        let Some(group) = &mut self.groups[slot as usize] else {
+            return;
+        };
         if group.seen == time {
             return;
         }
@@ -155,13 +163,21 @@ impl Sliding {
 
 impl Group {
     fn move_to(&mut self, time: i64, size: i64) {
-        while let Some(event) = self.events.get(self.inside).filter(|event| event.time <= time) {
+        while let Some(event) = self
+            .events
+            .get(self.inside)
+            .filter(|event| event.time <= time)
+        {
             for (rolling, value) in self.rolling.iter_mut().zip(&event.arguments) {
                 rolling.change(value, 1);
             }
             self.inside += 1;
         }
-        while self.events.front().is_some_and(|event| event.time <= time - size) {
+        while self
+            .events
+            .front()
+            .is_some_and(|event| event.time <= time - size)
+        {
             if let Some(event) = self.events.pop_front() {
                 for (rolling, value) in self.rolling.iter_mut().zip(&event.arguments) {
                     rolling.change(value, -1);
@@ -186,7 +202,9 @@ impl Group {
                     (AggregateFunction::Count, Some(_)) => return Ok(Value::Int(rolling.values)),
                     (AggregateFunction::Sum, _) if rolling.values > 0 && rolling.floats == 0 => {
                         let sum = i64::try_from(rolling.ints);
-                        return sum.map(Value::Int).map_err(|_| (index, "SUM overflows bigint"));
+                        return sum
+                            .map(Value::Int)
+                            .map_err(|_| (index, "SUM overflows bigint"));
                     }
                     _ => {}
                 }
@@ -196,8 +214,7 @@ impl Group {
                     column.push(event.arguments[index].view());
                 }
                 accumulator.grow(1);
-                let outcome =
-                    accumulator.update(&vec![0; self.inside], 0, Some(&column.finish()));
+                let outcome = accumulator.update(&vec![0; self.inside], 0, Some(&column.finish()));
                 accumulate::note(outcome, aggregate, Instant::from_ticks(time), notes.errors);
                 accumulator.result(0).map_err(|reason| (index, reason))
             })
@@ -215,7 +232,9 @@ impl LaneWindow for Sliding {
             let time = input.chunk.times[row];
             let slot = self.slot(lane, input, row);
             let argument = |column: &Option<_>| {
-                column.as_ref().map_or(Value::Null, |c: &crate::Column| c.get(row).to_value())
+                column
+                    .as_ref()
+                    .map_or(Value::Null, |c: &crate::Column| c.get(row).to_value())
             };
             let arguments = input.arguments.iter().map(argument).collect();
             if let Some(group) = &mut self.groups[slot as usize] {
@@ -228,7 +247,12 @@ impl LaneWindow for Sliding {
                     changed.push(slot);
                 }
             }
-            notes.entered(input, row, Instant::from_ticks(time), Instant::from_ticks(leaves));
+            notes.entered(
+                input,
+                row,
+                Instant::from_ticks(time),
+                Instant::from_ticks(leaves),
+            );
         }
     }
 
@@ -248,7 +272,7 @@ impl LaneWindow for Sliding {
     }
 
     fn snapshot(&self, out: &mut Writer) {
-        out.len(self.groups.len());
+        out.count(self.groups.len());
         for group in &self.groups {
             out.u8(group.is_some().into());
             let Some(group) = group else { continue };
@@ -257,26 +281,33 @@ impl LaneWindow for Sliding {
             out.blob(&group.key);
             group.shown.iter().for_each(|value| out.value(value.view()));
             out.i64(group.seen);
-            out.len(group.inside);
-            out.len(group.events.len());
+            out.count(group.inside);
+            out.count(group.events.len());
             for event in &group.events {
                 out.i64(event.time);
-                event.arguments.iter().for_each(|value| out.value(value.view()));
+                event
+                    .arguments
+                    .iter()
+                    .for_each(|value| out.value(value.view()));
             }
         }
-        out.len(self.free.len());
+        out.count(self.free.len());
         self.free.iter().for_each(|&slot| out.u32(slot));
         self.changes.snapshot(out, |slots, out| {
-            out.len(slots.len());
+            out.count(slots.len());
             slots.iter().for_each(|&slot| out.u32(slot));
         });
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         let mut fresh = Sliding::new(self.spec.clone(), Duration::from_ticks(self.size));
-        let groups = from.len()?;
+        let groups = from.count()?;
         for slot in 0..groups {
-            let group = if from.u8()? == 0 { None } else { Some(self.restore_group(from)?) };
+            let group = if from.u8()? == 0 {
+                None
+            } else {
+                Some(self.restore_group(from)?)
+            };
             match group {
                 Some(group) => {
                     fresh.insert(group);
@@ -286,13 +317,17 @@ impl LaneWindow for Sliding {
             debug_assert_eq!(fresh.groups.len(), slot + 1);
         }
         let known = |slot: u32| {
-            if (slot as usize) < groups { Ok(slot) } else { Err(RestoreError("an unknown group")) }
+            if (slot as usize) < groups {
+                Ok(slot)
+            } else {
+                Err(RestoreError("an unknown group"))
+            }
         };
-        for _ in 0..from.len()? {
+        for _ in 0..from.count()? {
             fresh.free.push(known(from.u32()?)?);
         }
         fresh.changes = Agenda::restore(from, |from| {
-            (0..from.len()?).map(|_| known(from.u32()?)).collect()
+            (0..from.count()?).map(|_| known(from.u32()?)).collect()
         })?;
         *self = fresh;
         Ok(())
@@ -307,9 +342,10 @@ impl Sliding {
         let (shown, seen, inside) = (shown?, from.i64()?, from.u64()? as usize);
         let mut rolling = vec![Rolling::default(); aggregates];
         let mut events = VecDeque::new();
-        for index in 0..from.len()? {
+        for index in 0..from.count()? {
             let time = from.i64()?;
-            let arguments: Result<Box<[Value]>, _> = (0..aggregates).map(|_| from.value()).collect();
+            let arguments: Result<Box<[Value]>, _> =
+                (0..aggregates).map(|_| from.value()).collect();
             let arguments = arguments?;
             if index < inside {
                 for (rolling, value) in rolling.iter_mut().zip(&arguments) {
@@ -321,6 +357,15 @@ impl Sliding {
         if inside > events.len() {
             return Err(RestoreError("more events inside a window than there are"));
         }
-        Ok(Group { lane, hash, key, shown, events, inside, rolling, seen })
+        Ok(Group {
+            lane,
+            hash,
+            key,
+            shown,
+            events,
+            inside,
+            rolling,
+            seen,
+        })
     }
 }

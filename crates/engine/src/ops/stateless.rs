@@ -28,13 +28,18 @@ pub(crate) struct Project {
 
 impl Project {
     pub fn new(items: &[Column]) -> Project {
-        Project { exprs: items.iter().map(|item| item.expr.clone()).collect() }
+        Project {
+            exprs: items.iter().map(|item| item.expr.clone()).collect(),
+        }
     }
 
     fn apply(&self, chunk: Chunk, context: &mut Context<'_>) -> Chunk {
         let mut faults = Faults::new(chunk.rows());
-        let columns =
-            self.exprs.iter().map(|expr| eval::evaluate(expr, &chunk, &mut faults)).collect();
+        let columns = self
+            .exprs
+            .iter()
+            .map(|expr| eval::evaluate(expr, &chunk, &mut faults))
+            .collect();
         context.errors.sift(chunk.with_columns(columns), &faults)
     }
 }

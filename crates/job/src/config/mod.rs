@@ -17,6 +17,7 @@ mod tests;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use highwater_env::disk;
 use highwater_time::Policy;
 use toml::de::DeTable;
 
@@ -164,19 +165,16 @@ fn json_files(folder: &Path) -> Result<Vec<PathBuf>, FilesError> {
         path: folder.to_owned(),
         source,
     };
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
+    let is_json = |path: &PathBuf| {
         let extension = path.extension().and_then(|e| e.to_str());
-        if matches!(extension, Some("jsonl" | "json" | "ndjson")) && path.is_file() {
-            files.push(path);
-        }
-    }
+        matches!(extension, Some("jsonl" | "json" | "ndjson")) && path.is_file()
+    };
+    let listed = disk::list(folder).map_err(unreadable)?;
+    let files: Vec<PathBuf> = listed.into_iter().filter(is_json).collect();
     if files.is_empty() {
         return Err(FilesError::Empty {
             path: folder.to_owned(),
         });
     }
-    files.sort();
     Ok(files)
 }

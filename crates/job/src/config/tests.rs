@@ -1,3 +1,4 @@
+#![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 use std::path::{Path, PathBuf};
 
 use highwater_time::{Action, Duration};

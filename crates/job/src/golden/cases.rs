@@ -1,5 +1,6 @@
 //! Finds golden cases on disk.
 
+use highwater_env::disk;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,11 +27,10 @@ impl CaseDir {
         if !folder.is_dir() {
             return Ok(outputs);
         }
-        for entry in std::fs::read_dir(&folder)? {
-            let path = entry?.path();
+        for path in disk::list(&folder)? {
             let name = path.file_stem().and_then(|stem| stem.to_str());
             if let (Some(name), true) = (name, path.extension().is_some_and(|e| e == "jsonl")) {
-                outputs.insert(name.to_owned(), std::fs::read_to_string(&path)?);
+                outputs.insert(name.to_owned(), disk::read_to_string(&path)?);
             }
         }
         Ok(outputs)
@@ -64,19 +64,18 @@ fn search(root: &Path, folder: &Path, cases: &mut Vec<CaseDir>) {
             name: name_of(root, folder),
         });
     }
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        if !hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            search(root, &entry.path(), cases);
+    for path in disk::list(folder).unwrap_or_default() {
+        let hidden = path
+            .file_name()
+            .is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.is_dir() && !path.is_symlink() {
+            search(root, &path, cases);
         }
     }
 }
 
 fn is_case(folder: &Path) -> bool {
-    let Ok(job) = std::fs::read_to_string(folder.join("job.toml")) else {
+    let Ok(job) = disk::read_to_string(folder.join("job.toml")) else {
         return false;
     };
     // A job file with mistakes in it may be a case all the same, and then has to fail.

@@ -1,3 +1,4 @@
+#![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 use std::fs;
 use std::path::PathBuf;
 

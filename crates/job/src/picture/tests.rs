@@ -1,3 +1,4 @@
+#![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 use highwater_time::{Arrivals, Clock, Duration, Events, Fate, Instant, Policy, Timeline};
 
 use super::*;

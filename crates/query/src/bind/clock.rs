@@ -1,7 +1,7 @@
 //! TIMESTAMP BY: one input, one timeline, and the rules for substreams.
 
 use super::expr::Exprs;
-use super::scope::{Clause, Scope};
+use super::scope::{Aliases, Clause, Scope};
 use super::{Binder, Bound};
 use crate::Span;
 use crate::ast::{self, ExprKind as Ast, TimestampBy};
@@ -62,7 +62,7 @@ impl<'a> Binder<'a> {
             binder: self,
             scope,
             clause,
-            aliases: &[],
+            aliases: &Aliases::default(),
             grouping: None,
         }
         .value(expr)

@@ -1,8 +1,8 @@
 //! Names to columns, over sources that have no schema.
 //!
-//! Over an input every name is a column: asking for it makes the source deliver it. Over a step a name
-//! is one of its columns, or else goes through its `*` down to where the star came from; each node on
-//! the way carries the column along under a hidden name.
+//! Over an input every name is a column: asking for it makes the source deliver it. Over a step a
+//! name is one of its columns, or else goes through its `*` down to where the star came from; each
+//! node on the way carries the column along under a hidden name.
 
 use super::{Binder, Bound, InputState};
 use crate::Span;
@@ -123,7 +123,8 @@ impl Binder<'_> {
         self.report(Diagnostic::error(code::UNKNOWN_COLUMN, name.span, message).help(help))
     }
 
-    /// The field at `path` of what column `index` of `node` spreads or holds, over `node`'s columns.
+    /// The field at `path` of what column `index` of `node` spreads or holds, over `node`'s
+    /// columns.
     fn through(&mut self, node: NodeId, index: usize, path: &[String], span: Span) -> Expr {
         let key = (node, index, path.to_vec());
         if let Some(known) = self.through.get(&key) {
@@ -200,7 +201,8 @@ impl Binder<'_> {
         }
     }
 
-    /// The position of an expression over the columns of a branch, which is a projection or a union.
+    /// The position of an expression over the columns of a branch, which is a projection or a
+    /// union.
     fn as_column(&mut self, node: NodeId, path: &[String], expr: Expr) -> usize {
         match expr.kind {
             ExprKind::Column(index) => index,

@@ -3,7 +3,7 @@
 use super::columns::{fields, find};
 use super::group::Grouping;
 use super::same::{same, same_path};
-use super::scope::{Alias, Clause, Scope, is_timestamp};
+use super::scope::{Aliases, Clause, Scope, is_timestamp};
 use super::{Binder, Bound};
 use crate::Span;
 use crate::ast::{self, Ident, Quote};
@@ -20,7 +20,7 @@ pub(super) struct Exprs<'b, 'a> {
     pub binder: &'b mut Binder<'a>,
     pub scope: &'b Scope,
     pub clause: Clause,
-    pub aliases: &'b [Alias<'b>],
+    pub aliases: &'b Aliases<'b>,
     /// Set where only keys and aggregates exist: SELECT and HAVING of a grouped query.
     pub grouping: Option<&'b mut Grouping>,
 }
@@ -162,7 +162,8 @@ impl<'b> Exprs<'b, '_> {
             .report(error.label("this is what TIMESTAMP BY defines").help(help)))
     }
 
-    /// The group key that says the same; System.Timestamp() always means the end of the window.
+    /// The group key that says the same; System.Timestamp() always means the end of the window
+    ///
     fn group_key(&self, expr: &ast::Expr) -> Option<usize> {
         let grouping = self.grouping.as_ref()?;
         let find = |exact| {
@@ -188,10 +189,11 @@ impl<'b> Exprs<'b, '_> {
         let Some(first) = rest.first() else {
             return self.whole(span);
         };
-        if !qualified && rest.len() == 1 {
-            if let Some(alias) = self.alias(first) {
-                return self.use_alias(alias, span);
-            }
+        if !qualified
+            && rest.len() == 1
+            && let Some(alias) = self.alias(first)
+        {
+            return self.use_alias(alias, span);
         }
         self.binder.column(self.scope.node, rest, span)
     }
@@ -205,12 +207,10 @@ impl<'b> Exprs<'b, '_> {
         ) {
             return None;
         }
-        let alias = self
-            .aliases
-            .iter()
-            .find(|alias| alias.name.name == name.name)?;
-        let column = find(&self.binder.names(self.scope.node), &name.name).is_some();
-        (!column && !alias.names_a_source_column(self.scope)).then_some(alias.expr)
+        let alias = self.aliases.get(&name.name)?;
+        let column = find(&self.binder.names(self.scope.node), &name.name).is_some()
+            || self.aliases.is_source_column(self.scope, &name.name);
+        (!column).then_some(alias)
     }
 
     /// HAVING may use an alias; WHERE and GROUP BY run before there are any.
@@ -275,14 +275,13 @@ impl<'b> Exprs<'b, '_> {
                 return Ok(fields(column, &names));
             }
         }
-        if self.clause == Clause::Having && !qualified && path.len() == 1 {
-            if let Some(alias) = self
-                .aliases
-                .iter()
-                .find(|alias| alias.name.is(&path[0].name))
-            {
-                return self.use_alias(alias.expr, span);
-            }
+        let alias = path.first().and_then(|name| self.aliases.get(&name.name));
+        if self.clause == Clause::Having
+            && !qualified
+            && path.len() == 1
+            && let Some(alias) = alias
+        {
+            return self.use_alias(alias, span);
         }
         Err(self.ungrouped(path, span))
     }

@@ -160,6 +160,7 @@ impl<'a> Binder<'a> {
             .map(|near| format!("did you mean `{near}`? "));
         let exist = match known.is_empty() {
             true => "the job declares no inputs".to_string(),
+            false if known.len() == 1 => format!("there is only {}", list(known)),
             false => format!("there are {}", list(known)),
         };
         let help = format!("{}{exist}", near.unwrap_or_default());

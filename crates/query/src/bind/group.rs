@@ -2,7 +2,7 @@
 
 use super::expr::Exprs;
 use super::from::From;
-use super::scope::{Alias, Clause, default_name, is_timestamp};
+use super::scope::{Aliases, Clause, default_name, is_timestamp};
 use super::window::is_window;
 use super::{Binder, Bound};
 use crate::Span;
@@ -78,7 +78,7 @@ impl<'a> Binder<'a> {
         &mut self,
         group: &ast::Group,
         from: &From,
-        aliases: &[Alias],
+        aliases: &Aliases,
     ) -> Bound<Grouping> {
         let (windows, keys): (Vec<_>, Vec<_>) =
             group.items.iter().partition(|item| is_window(item));
@@ -116,7 +116,7 @@ impl<'a> Binder<'a> {
         key: &ast::Expr,
         from: &From,
         clause: Clause,
-        aliases: &[Alias],
+        aliases: &Aliases,
     ) -> Bound<Expr> {
         let scope = &from.scope;
         Exprs {
@@ -143,7 +143,7 @@ impl<'a> Binder<'a> {
                 let message = "a window must be specified in GROUP BY";
                 let error = Diagnostic::error(code::WINDOW, group.span, message);
                 let label = "groups never end without a window";
-                let help = "add for example TumblingWindow(second, 10), or System.Timestamp() for events of one instant";
+                let help = "add for example TumblingWindow(second, 10), or System.Timestamp()";
                 Err(self.report(error.label(label).help(help)))
             }
         }
@@ -155,7 +155,7 @@ impl<'a> Binder<'a> {
             return Ok(());
         };
         for key in &by.keys {
-            let expr = self.key(key, from, Clause::PartitionBy, &[])?;
+            let expr = self.key(key, from, Clause::PartitionBy, &Aliases::default())?;
             grouping.by_partition |= self.is_partition(from.scope.node, &expr);
             let known = grouping.keys.len();
             grouping.key(key, expr);
@@ -211,7 +211,7 @@ impl<'a> Binder<'a> {
         grouping: &mut Grouping,
         from: &From,
         call: &ast::Expr,
-        aliases: &[Alias],
+        aliases: &Aliases,
     ) -> Bound<Option<Vec<usize>>> {
         let ast::ExprKind::Call(call) = &call.kind else {
             return Err(Reported);

@@ -1,8 +1,8 @@
 //! Joins cannot run yet; what the language forbids about them is told first.
 //!
-//! Between streams, ON must bound the distance in time on both sides, or every event would have to be
-//! kept for ever. Bounds are `DATEDIFF(unit, a, b)` conditions among the top-level ANDs, where `a` and
-//! `b` are sources. They combine: if a bounds b and b bounds c, then a bounds c.
+//! Between streams, ON must bound the distance in time on both sides, or every event would have to
+//! be kept for ever. Bounds are `DATEDIFF(unit, a, b)` conditions among the top-level ANDs, where
+//! `a` and `b` are sources. They combine: if a bounds b and b bounds c, then a bounds c.
 
 use highwater_time::TICKS_PER_DAY;
 
@@ -38,7 +38,7 @@ impl<'a> Binder<'a> {
         let joins = from
             .rest
             .iter()
-            .any(|part| matches!(part, FromPart::Join { .. }));
+            .any(|part| matches!(part, FromPart::Join(_)));
         let star = select.items.iter().find_map(|item| match item {
             SelectItem::Star { path, span } if path.is_empty() => Some(*span),
             _ => None,
@@ -55,7 +55,7 @@ impl<'a> Binder<'a> {
         self.check_sources(from, &mut bounds)?;
         let part = from.rest.first().ok_or(Reported)?;
         match part {
-            FromPart::Join { span, .. } => Err(self.unsupported("JOIN", *span)),
+            FromPart::Join(join) => Err(self.unsupported("JOIN", join.span)),
             FromPart::Apply { span } => Err(self.unsupported("APPLY", *span)),
         }
     }
@@ -68,13 +68,13 @@ impl<'a> Binder<'a> {
             return Err(self.report(error.help("put the stream first")));
         }
         for part in &from.rest {
-            let FromPart::Join { source, on, .. } = part else {
+            let FromPart::Join(join) = part else {
                 continue;
             };
-            let reference = self.joined_source(source, bounds)?;
-            self.add_bounds(on, bounds)?;
+            let reference = self.joined_source(&join.source, bounds)?;
+            self.add_bounds(&join.on, bounds)?;
             if !reference {
-                self.check_bounded(source, bounds)?;
+                self.check_bounded(&join.source, bounds)?;
             }
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! Syntax tree to plan: every name finds its column, every rule of the language is checked.
 //!
-//! Inputs have no schema, so the binder asks instead of looking up: a name used over an input becomes
-//! a column that the source must deliver, and a name used over `SELECT *` is fetched through the star
-//! from below. Columns are only ever appended while binding, so positions handed out stay valid; what
-//! turned out not to be needed is taken out at the end ([`prune`]).
+//! Inputs have no schema, so the binder asks instead of looking up: a name used over an input
+//! becomes a column that the source must deliver, and a name used over `SELECT *` is fetched
+//! through the star from below. Columns are only ever appended while binding, so positions handed
+//! out stay valid; what turned out not to be needed is taken out at the end ([`prune`]).
 //!
 //! A failed clause reports itself once and yields [`Reported`]; whoever depends on it stays silent.
 
@@ -57,8 +57,8 @@ pub struct CatalogInput {
 }
 
 impl Catalog {
-    /// For checking a query without its job: every name in FROM that is no step is an input, and any
-    /// output name is fine.
+    /// For checking a query without its job: every name in FROM that is no step is an input, and
+    /// any output name is fine.
     pub fn open() -> Catalog {
         Catalog::default()
     }
@@ -135,7 +135,8 @@ struct Binder<'a> {
     /// All step names of the script, also those not bound yet.
     step_names: Vec<String>,
     diagnostics: Vec<Diagnostic>,
-    /// What [`Binder::through`] answered: without it, unions of unions would ask exponentially often.
+    /// What [`Binder::through`] answered: without it, unions of unions would ask exponentially
+    /// often.
     through: HashMap<(NodeId, usize, Vec<String>), Expr>,
 }
 
@@ -159,8 +160,14 @@ struct Relation {
     /// The input of a bare `SELECT * FROM input`, where a later TIMESTAMP BY may be pushed down to
     /// and the place that reads it.
     bare: Option<(usize, Span)>,
-    /// The explicit PARTITION BY of its source, as written.
-    partition: Option<Vec<String>>,
+    partition: Option<Partitioning>,
+}
+
+/// The explicit PARTITION BY of a source: keys without qualifiers, and INTO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Partitioning {
+    keys: Vec<String>,
+    count: Option<u64>,
 }
 
 impl<'a> Binder<'a> {

@@ -6,7 +6,7 @@ use crate::Span;
 use crate::ast::{self, ExprKind};
 use crate::diagnostic::{Diagnostic, code};
 use crate::parser::Reported;
-use crate::plan::{Pred, PredKind};
+use crate::plan::{Expr, Pred, PredKind};
 
 impl Exprs<'_, '_> {
     pub fn condition(&mut self, expr: &ast::Expr) -> Bound<Pred> {
@@ -37,12 +37,10 @@ impl Exprs<'_, '_> {
                 }
             }
             ExprKind::In { of, list, negated } => {
-                let of = self.value(of);
-                let list: Vec<_> = list.iter().map(|item| self.value(item)).collect();
-                let list = list.into_iter().collect::<Bound<Vec<_>>>()?;
+                let (of, list) = (self.value(of), self.values(list));
                 PredKind::In {
                     of: of?,
-                    list,
+                    list: list?,
                     negated: *negated,
                 }
             }
@@ -52,9 +50,10 @@ impl Exprs<'_, '_> {
                 high,
                 negated,
             } => {
-                let (of, (low, high)) = (self.value(of), self.pair(low, high)?);
+                let (of, bounds) = (self.value(of), self.pair(low, high));
+                let (of, (low, high)) = (of?, bounds?);
                 PredKind::Between {
-                    of: of?,
+                    of,
                     low,
                     high,
                     negated: *negated,
@@ -70,6 +69,11 @@ impl Exprs<'_, '_> {
             kind,
             span: expr.span,
         })
+    }
+
+    fn values(&mut self, list: &[ast::Expr]) -> Bound<Vec<Expr>> {
+        let bound: Vec<_> = list.iter().map(|item| self.value(item)).collect();
+        bound.into_iter().collect()
     }
 
     /// As a balanced tree: a thousand alternatives are ten levels deep, still tested left to right.

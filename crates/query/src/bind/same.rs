@@ -3,8 +3,8 @@
 use super::scope::{Scope, is_timestamp};
 use crate::ast::{Call, Expr, ExprKind, Ident, same_name};
 
-/// Compares what is written, not where: qualified and bare names are equal, and so are spellings of a
-/// name that differ in case, unless `exact`.
+/// Compares what is written, not where: qualified and bare names are equal, and so are spellings of
+/// a name that differ in case, unless `exact`.
 pub fn same(scope: &Scope, exact: bool, a: &Expr, b: &Expr) -> bool {
     use ExprKind::*;
     let eq = |a: &Expr, b: &Expr| same(scope, exact, a, b);

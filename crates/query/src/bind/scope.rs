@@ -40,37 +40,57 @@ impl Clause {
     }
 }
 
-/// A name that the SELECT list gives to an expression.
-#[derive(Clone, Copy, Debug)]
-pub struct Alias<'q> {
-    pub name: &'q Ident,
-    pub expr: &'q Expr,
+/// The names that the SELECT list gives, and what shows that such a name is a source column too.
+#[derive(Clone, Debug, Default)]
+pub struct Aliases<'q> {
+    named: Vec<(&'q Ident, &'q Expr)>,
+    /// Here names can only be columns of the source: the SELECT list and TIMESTAMP BY.
+    over_source: Vec<&'q Expr>,
 }
 
-impl Alias<'_> {
+impl<'q> Aliases<'q> {
+    pub fn of(select: &'q ast::Select) -> Aliases<'q> {
+        let mut aliases = Aliases::default();
+        for item in &select.items {
+            let ast::SelectItem::Expr { expr, alias } = item else {
+                continue;
+            };
+            aliases.over_source.push(expr);
+            aliases
+                .named
+                .extend(alias.as_ref().map(|name| (name, expr)));
+        }
+        aliases
+            .over_source
+            .extend(select.from.first.timestamp.as_ref().map(|by| &by.expr));
+        aliases
+    }
+
+    /// What the alias of this name stands for.
+    pub fn get(&self, name: &str) -> Option<&'q Expr> {
+        self.named
+            .iter()
+            .find(|(alias, _)| alias.is(name))
+            .map(|(_, expr)| *expr)
+    }
+
     /// `x + 1 AS x`: the name is also that of a column of the source.
-    pub fn names_a_source_column(&self, scope: &Scope) -> bool {
-        mentions(scope, self.expr, |name| same_name(name, &self.name.name))
+    pub fn is_source_column(&self, scope: &Scope, name: &str) -> bool {
+        self.over_source
+            .iter()
+            .any(|expr| mentions(scope, expr, |column| same_name(column, name)))
     }
 }
 
 /// Does the expression read a top-level source column of such a name?
 pub fn mentions(scope: &Scope, expr: &Expr, wanted: impl Fn(&str) -> bool) -> bool {
     expr.any(|e| match &e.kind {
-        ExprKind::Path(path) => scope.strip(path).first().is_some_and(|first| wanted(&first.name)),
+        ExprKind::Path(path) => scope
+            .strip(path)
+            .first()
+            .is_some_and(|first| wanted(&first.name)),
         _ => false,
     })
-}
-
-pub fn aliases(items: &[ast::SelectItem]) -> Vec<Alias<'_>> {
-    let alias = |item| match item {
-        &ast::SelectItem::Expr {
-            ref expr,
-            alias: Some(ref name),
-        } => Some(Alias { name, expr }),
-        _ => None,
-    };
-    items.iter().filter_map(alias).collect()
 }
 
 impl Scope {
@@ -83,10 +103,21 @@ impl Scope {
         }
     }
 
-    /// Does the path start with the name of the source?
+    /// Does the path start with the name of the source? A name alone must be spelt exactly like it to mean the whole
+    /// event: over a source `toll` with a field `Toll`, `SUM(Toll)` is about the field.
     pub fn is_source(&self, path: &[Ident]) -> bool {
-        match (&self.qualifier, path.first()) {
-            (Some(qualifier), Some(first)) => first.is(qualifier),
+        match (&self.qualifier, path) {
+            (Some(qualifier), [only]) => only.name == *qualifier,
+            (Some(qualifier), [first, ..]) => first.is(qualifier),
+            _ => false,
+        }
+    }
+
+    /// `source.*`
+    pub fn is_star_of_source(&self, path: &[Ident]) -> bool {
+        match (&self.qualifier, path) {
+            (_, []) => true,
+            (Some(qualifier), [only]) => only.is(qualifier),
             _ => false,
         }
     }

@@ -3,8 +3,8 @@
 use super::expr::Exprs;
 use super::from::From;
 use super::group::Grouping;
-use super::scope::{Alias, Clause, Scope, aliases, default_name, mentions};
-use super::{Binder, Bound, Relation};
+use super::scope::{Aliases, Clause, Scope, default_name, mentions};
+use super::{Binder, Bound, Partitioning, Relation};
 use crate::Span;
 use crate::ast::{self, Ident, PartitionBy, SelectItem};
 use crate::diagnostic::{Diagnostic, code};
@@ -18,7 +18,7 @@ impl<'a> Binder<'a> {
         if bare.is_none() {
             self.settle_bare(from.bare);
         }
-        let aliases = aliases(&select.items);
+        let aliases = Aliases::of(select);
         let filter = select.filter.as_ref();
         let keep = filter
             .map(|f| self.filter(f, &from.scope, Clause::Where, &aliases))
@@ -33,7 +33,7 @@ impl<'a> Binder<'a> {
                 self.ungrouped(select, &from, keep, &aliases)?
             }
         };
-        let partition = from.partition.map(|by| self.partition_text(by));
+        let partition = from.partition.map(|by| self.partitioning(by, &from.scope));
         Ok(Relation {
             node,
             bare,
@@ -49,7 +49,7 @@ impl<'a> Binder<'a> {
         select: &ast::Select,
         from: &From,
         keep: Bound<Option<Pred>>,
-        aliases: &[Alias],
+        aliases: &Aliases,
     ) -> Bound<NodeId> {
         let scope = &from.scope;
         let mut list = ListBuilder::default();
@@ -73,7 +73,7 @@ impl<'a> Binder<'a> {
         from: &From,
         keep: Bound<Option<Pred>>,
         mut grouping: Grouping,
-        aliases: &[Alias],
+        aliases: &Aliases,
     ) -> Bound<NodeId> {
         let scope = &from.scope;
         let mut list = ListBuilder::default();
@@ -107,7 +107,7 @@ impl<'a> Binder<'a> {
         expr: &ast::Expr,
         scope: &Scope,
         clause: Clause,
-        aliases: &[Alias],
+        aliases: &Aliases,
     ) -> Bound<Pred> {
         Exprs {
             binder: self,
@@ -123,7 +123,7 @@ impl<'a> Binder<'a> {
         &mut self,
         select: &ast::Select,
         scope: &Scope,
-        aliases: &[Alias],
+        aliases: &Aliases,
         mut grouping: Option<&mut Grouping>,
         list: &mut ListBuilder,
     ) {
@@ -146,8 +146,8 @@ impl<'a> Binder<'a> {
                         None => default_name(expr, index + 1),
                     };
                     let span = alias.as_ref().map_or(expr.span, |alias| alias.span);
-                    let hidden =
-                        list.has_whole(exprs.binder, scope) && mentions(scope, expr, |column| column == name);
+                    let hidden = list.has_whole(exprs.binder, scope)
+                        && mentions(scope, expr, |column| column == name);
                     list.named(exprs.binder, name, bound, span, hidden)
                 }),
             };
@@ -170,7 +170,7 @@ impl<'a> Binder<'a> {
                 binder: self,
                 scope,
                 clause,
-                aliases: &[],
+                aliases: &Aliases::default(),
                 grouping: None,
             }
             .value(key)?;
@@ -189,20 +189,25 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn partition_text(&self, by: &PartitionBy) -> Vec<String> {
-        let count = by.count.map(|count| format!("INTO {count}"));
-        by.keys
-            .iter()
-            .map(|key| self.text(key.span).to_lowercase())
-            .chain(count)
-            .collect()
+    fn partitioning(&self, by: &PartitionBy, scope: &Scope) -> Partitioning {
+        let key = |key: &ast::Expr| match &key.kind {
+            ast::ExprKind::Path(path) => {
+                let names: Vec<&str> = scope.strip(path).iter().map(|i| i.name.as_str()).collect();
+                names.join(".").to_lowercase()
+            }
+            _ => self.text(key.span).to_lowercase(),
+        };
+        Partitioning {
+            keys: by.keys.iter().map(key).collect(),
+            count: by.count,
+        }
     }
 }
 
 impl Exprs<'_, '_> {
     /// `*`, `source.*` or `record.*`
     fn star(&mut self, path: &[Ident], span: Span) -> Bound<Vec<Item>> {
-        let whole = path.is_empty() || (path.len() == 1 && self.scope.is_source(path));
+        let whole = self.scope.is_star_of_source(path);
         if whole && self.grouping.is_some() {
             let error = Diagnostic::error(code::UNGROUPED, span, "a group has no `*`");
             let help = "name the keys and aggregates that you want";
@@ -304,9 +309,7 @@ impl ListBuilder {
 /// `SELECT * FROM source` and nothing else.
 fn is_bare(select: &ast::Select, scope: &Scope) -> bool {
     let star = match select.items.as_slice() {
-        [SelectItem::Star { path, .. }] => {
-            path.is_empty() || (path.len() == 1 && scope.is_source(path))
-        }
+        [SelectItem::Star { path, .. }] => scope.is_star_of_source(path),
         _ => false,
     };
     star && select.filter.is_none() && select.group.is_none() && select.having.is_none()

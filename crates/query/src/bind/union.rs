@@ -1,7 +1,7 @@
 //! UNION: branches of one shape, merged in time order.
 
 use super::columns::field_name;
-use super::{Binder, Bound, Relation};
+use super::{Binder, Bound, Partitioning, Relation};
 use crate::Span;
 use crate::ast::{Query, same_name};
 use crate::diagnostic::{Diagnostic, code};
@@ -25,7 +25,7 @@ impl<'a> Binder<'a> {
             if let Some((first, expected)) = shapes.first() {
                 let partition = first.partition.clone();
                 self.check_shape(expected, &shape, span)?;
-                self.check_partitioning(partition.as_deref(), relation.partition.as_deref(), span)?;
+                self.check_partitioning(partition.as_ref(), relation.partition.as_ref(), span)?;
             }
             shapes.push((relation, shape));
         }
@@ -99,19 +99,24 @@ impl<'a> Binder<'a> {
 
     fn check_partitioning(
         &mut self,
-        a: Option<&[String]>,
-        b: Option<&[String]>,
+        first: Option<&Partitioning>,
+        here: Option<&Partitioning>,
         span: Span,
     ) -> Bound<()> {
-        match (a, b) {
-            (Some(a), Some(b)) if a != b => {
-                let message = "the branches of this UNION are partitioned differently";
-                let error = Diagnostic::error(code::UNION, span, message);
-                let label = format!("by {}, above by {}", b.join(", "), a.join(", "));
-                Err(self.report(error.label(label)))
-            }
-            _ => Ok(()),
+        let (Some(first), Some(here)) = (first, here) else {
+            return Ok(());
+        };
+        let counts = first.count.zip(here.count).is_none_or(|(a, b)| a == b);
+        if first.keys == here.keys && counts {
+            return Ok(());
         }
+        let show = |by: &Partitioning| match by.count {
+            Some(count) => format!("{} INTO {count}", by.keys.join(", ")),
+            None => by.keys.join(", "),
+        };
+        let message = "the branches of this UNION are partitioned differently";
+        let label = format!("by {}, above by {}", show(here), show(first));
+        Err(self.report(Diagnostic::error(code::UNION, span, message).label(label)))
     }
 }
 

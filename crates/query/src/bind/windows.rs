@@ -1,5 +1,5 @@
-//! Windows(..): several windows in one GROUP BY. Cannot run yet; what is wrong with it in any case is
-//! told first.
+//! Windows(..): several windows in one GROUP BY. Cannot run yet; what is wrong with it in any case
+//! is told first.
 
 use super::Binder;
 use super::scope::is_timestamp;

@@ -22,7 +22,9 @@ impl Parser<'_> {
             over: None,
         };
         self.nested(|p| p.arguments(&mut call))?;
-        self.expect_symbol(")")?;
+        if !self.eat_symbol(")") {
+            return Err(self.unexpected("`,` or `)`"));
+        }
         if self.foreign_clause().is_some() && (self.at_word("FILTER") || self.at_word("WITHIN")) {
             return Err(self.unexpected("the end of the call"));
         }

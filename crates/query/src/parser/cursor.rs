@@ -178,11 +178,11 @@ impl Parser<'_> {
         if let Some(error) = self.foreign_clause() {
             return self.report(error);
         }
-        let found = match &self.token().kind {
-            TokenKind::End => "the end of the query".to_string(),
-            _ => format!("`{}`", shorten(self.span().text(self.source))),
+        let message = match &self.token().kind {
+            TokenKind::End => "the query ends too early".to_string(),
+            _ => format!("unexpected `{}`", shorten(self.span().text(self.source))),
         };
-        let error = Diagnostic::error(code::SYNTAX, self.span(), format!("unexpected {found}"));
+        let error = Diagnostic::error(code::SYNTAX, self.span(), message);
         let help = help
             .or_else(|| self.symbol_hint())
             .or_else(|| self.keyword_hint());
@@ -190,7 +190,7 @@ impl Parser<'_> {
     }
 }
 
-fn is_reserved(word: &str) -> bool {
+pub(crate) fn is_reserved(word: &str) -> bool {
     RESERVED
         .iter()
         .any(|reserved| reserved.eq_ignore_ascii_case(word))

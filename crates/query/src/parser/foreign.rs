@@ -1,7 +1,7 @@
 //! What people bring along from other SQL dialects, and what this language has instead; also
 //! keywords that lost a letter.
 
-use super::{Parser, Reported};
+use super::{Parser, Reported, is_reserved};
 use crate::Span;
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
@@ -178,14 +178,11 @@ impl Parser<'_> {
             let TokenKind::Word(word) = &self.tokens[at].kind else {
                 return None;
             };
-            if word.len() < 3
-                || KEYWORDS
-                    .iter()
-                    .any(|known| known.eq_ignore_ascii_case(word))
-            {
+            if word.len() < 3 || is_reserved(word) {
                 return None;
             }
-            nearest(word, KEYWORDS).map(|near| format!("did you mean {near} instead of `{word}`?"))
+            let near = nearest(word, KEYWORDS).filter(|near| !near.eq_ignore_ascii_case(word));
+            near.map(|near| format!("did you mean {near} instead of `{word}`?"))
         })
     }
 

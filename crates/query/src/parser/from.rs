@@ -1,13 +1,13 @@
 //! FROM: sources with their TIMESTAMP BY and PARTITION BY, joins and APPLY.
 
 use super::{Parsed, Parser};
-use crate::ast::{From, FromPart, Ident, PartitionBy, Source, SourceOf, TimestampBy};
+use crate::ast::{From, FromPart, Ident, Join, PartitionBy, Source, SourceOf, TimestampBy};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
-    pub(super) fn from_clause(&mut self) -> Parsed<From> {
-        let first = self.from_item()?;
+    pub(super) fn sources(&mut self) -> Parsed<From> {
+        let first = self.source_item()?;
         let mut from = From {
             first,
             rest: Vec::new(),
@@ -35,7 +35,7 @@ impl Parser<'_> {
         Ok(from)
     }
 
-    fn from_item(&mut self) -> Parsed<Source> {
+    fn source_item(&mut self) -> Parsed<Source> {
         let start = self.span();
         let of = if self.eat_symbol("(") {
             self.nested(Self::parenthesized)?
@@ -65,7 +65,7 @@ impl Parser<'_> {
         let of = if self.word_ahead(ahead, "SELECT") {
             SourceOf::Query(Box::new(self.query()?))
         } else {
-            SourceOf::Nested(Box::new(self.from_clause()?))
+            SourceOf::Nested(Box::new(self.sources()?))
         };
         self.expect_symbol(")")?;
         Ok(of)
@@ -168,10 +168,10 @@ impl Parser<'_> {
         }
         self.expect_word("JOIN")?;
         let span = start.to(self.last_span());
-        let source = self.from_item()?;
+        let source = self.source_item()?;
         self.expect_word("ON")?;
         let on = self.expr()?;
-        Ok(FromPart::Join { source, on, span })
+        Ok(FromPart::Join(Box::new(Join { source, on, span })))
     }
 
     fn apply(&mut self) -> Parsed<FromPart> {

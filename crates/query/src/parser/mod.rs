@@ -18,6 +18,8 @@ mod select;
 mod tests;
 mod types;
 
+pub(crate) use cursor::is_reserved;
+
 use crate::ast::{CreateTable, Script, Step};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::{Token, TokenKind, lex};
@@ -157,7 +159,7 @@ impl Parser<'_> {
         if self.at == start {
             depth = self.skip_token(depth);
         }
-        while !self.at_end() && !(depth == 0 && self.at_statement()) {
+        while !(self.at_end() || depth == 0 && self.at_statement()) {
             depth = self.skip_token(depth);
         }
         self.nesting = 0;

@@ -38,6 +38,10 @@ impl Parser<'_> {
         self.select_modifier();
         let mut items = vec![self.select_item()?];
         while self.eat_symbol(",") {
+            if self.at_word("FROM") {
+                let help = "remove the comma before FROM".to_string();
+                return Err(self.unexpected_with("another column", Some(help)));
+            }
             items.push(self.select_item()?);
         }
         let head = start.to(self.last_span());
@@ -49,7 +53,7 @@ impl Parser<'_> {
         if !self.eat_word("FROM") {
             return Err(self.missing_from(head));
         }
-        let from = self.from_clause()?;
+        let from = self.sources()?;
         let filter = if self.eat_word("WHERE") {
             Some(self.expr()?)
         } else {

@@ -5,12 +5,15 @@ use super::{accepts, check, rejects, warns};
 // proves S1
 #[test]
 fn a_star_over_an_input_is_the_whole_event() {
-    check("SELECT * FROM input", expect![[r#"
+    check(
+        "SELECT * FROM input",
+        expect![[r#"
         output output
           select *
             source input
               reads the whole event
-    "#]]);
+    "#]],
+    );
 }
 
 // proves S1
@@ -117,12 +120,15 @@ fn source_metadata_stands_behind_a_field_of_that_name() {
 // proves S1
 #[test]
 fn the_name_of_the_source_is_the_event_as_a_record() {
-    check("SELECT i AS e, i.a FROM input i", expect![[r#"
+    check(
+        "SELECT i AS e, i.a FROM input i",
+        expect![[r#"
         output output
           select * AS e, a
             source input
               reads the whole event, a
-    "#]]);
+    "#]],
+    );
 }
 
 // proves S1
@@ -168,9 +174,11 @@ fn columns_of_a_step_are_found_exactly_then_ignoring_case() {
                     reads b, c
         "#]],
     );
-    rejects(r#"
+    rejects(
+        r#"
         WITH s AS (SELECT a AS ab, b AS AB FROM input) SELECT Ab FROM s => there is no column `Ab`
-    "#);
+    "#,
+    );
 }
 
 // proves S1 S2
@@ -192,37 +200,48 @@ fn a_column_that_a_step_does_not_have_is_an_error_with_the_nearest_name() {
 // proves S1
 #[test]
 fn two_columns_of_one_name_are_an_error() {
-    check("SELECT a AS x, b AS x FROM input", expect![[r#"
+    check(
+        "SELECT a AS x, b AS x FROM input",
+        expect![[r#"
         error[HW1302]: there are two columns called `x`
          --> q:1:21
           |
         1 | SELECT a AS x, b AS x FROM input
           |                     ^ the second one
           = help: give it another name with AS
-    "#]]);
-    rejects(r#"
+    "#]],
+    );
+    rejects(
+        r#"
         SELECT COUNT(*), COUNT(a) FROM input GROUP BY Tumbling(s, 1) => there are two columns called `count`
-    "#);
+    "#,
+    );
     accepts(&["SELECT a, A FROM input"]);
 }
 
 // proves S1
 #[test]
 fn a_column_behind_a_star_that_has_it_is_ignored_with_a_warning() {
-    warns("SELECT *, x + 1 AS x FROM input", expect![[r#"
+    warns(
+        "SELECT *, x + 1 AS x FROM input",
+        expect![[r#"
         warning[HW1302]: this `x` is ignored: the `*` to its left has a column of that name
          --> q:1:20
           |
         1 | SELECT *, x + 1 AS x FROM input
           |                    ^
           = help: the leftmost column wins; put this one before the `*`
-    "#]]);
-    check("SELECT *, x + 1 AS x FROM input", expect![[r#"
+    "#]],
+    );
+    check(
+        "SELECT *, x + 1 AS x FROM input",
+        expect![[r#"
         output output
           select *
             source input
               reads the whole event
-    "#]]);
+    "#]],
+    );
     check(
         "WITH s AS (SELECT a FROM input) SELECT *, 1 AS a FROM s",
         expect![[r#"
@@ -239,30 +258,39 @@ fn a_column_behind_a_star_that_has_it_is_ignored_with_a_warning() {
 // proves S1
 #[test]
 fn likely_mistakes_about_names_are_warned_about() {
-    warns("SELECT arr[0] FROM input", expect![[r#"
+    warns(
+        "SELECT arr[0] FROM input",
+        expect![[r#"
         warning[HW1208]: [0] gives the column the name `0`; it takes no array element
          --> q:1:11
           |
         1 | SELECT arr[0] FROM input
           |           ^^^
           = help: for the element write GetArrayElement(arr, 0)
-    "#]]);
-    warns("SELECT a FROM input WHERE kind = \"start\"", expect![[r#"
+    "#]],
+    );
+    warns(
+        "SELECT a FROM input WHERE kind = \"start\"",
+        expect![[r#"
         warning[HW1208]: "start" is the name of a column, not a text
          --> q:1:34
           |
         1 | SELECT a FROM input WHERE kind = "start"
           |                                  ^^^^^^^
           = help: write 'start' for the text, [start] for the column
-    "#]]);
-    warns("SELECT input.a FROM input i", expect![[r#"
+    "#]],
+    );
+    warns(
+        "SELECT input.a FROM input i",
+        expect![[r#"
         warning[HW1208]: `input` has the alias `i` here, so this is a field named `input`
          --> q:1:8
           |
         1 | SELECT input.a FROM input i
           |        ^^^^^
           = help: write i.a
-    "#]]);
+    "#]],
+    );
 }
 
 // proves S1
@@ -270,15 +298,20 @@ fn likely_mistakes_about_names_are_warned_about() {
 fn casting_to_text_is_remembered_through_steps() {
     check(
         "WITH s AS (SELECT CAST(a AS nvarchar(max)) AS t, a FROM input),
-              u AS (SELECT t AS v, a FROM s UNION SELECT t, a FROM s WHERE a > 1)
+              u AS (SELECT t AS v, a FROM s UNION SELECT t AS v, a FROM s WHERE a > 1)
          SELECT MAX(v), MIN(a), COUNT(v) AS n FROM u GROUP BY Tumbling(s, 1)",
         expect![[r#"
-            error[HW1304]: column 1 of this UNION is `v` above and `t` here
-             --> q:2:51
-              |
-            2 |               u AS (SELECT t AS v, a FROM s UNION SELECT t, a FROM s WHERE a > 1)
-              |                                                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-              = help: write t AS v, or put the columns in the same order
+            output output
+              select MAX(v) as text AS max, MIN(a) AS min, COUNT(v) AS n
+                group by TumblingWindow(Duration(second, 1)) computing MAX(v) as text, MIN(a), COUNT(v)
+                  union v, a
+                    select t AS v, a
+                      #1 select CAST(a AS nvarchar(max)) AS t, a
+                        source input
+                          reads a
+                    select t AS v, a
+                      filter a > 1
+                        #1 as above
         "#]],
     );
 }

@@ -1,11 +1,13 @@
 use expect_test::expect;
 
-use super::{check, rejects};
+use super::{check, rejects, rejects_one, table};
 
 // proves S1 S2
 #[test]
 fn conditions_are_not_values_and_values_are_not_conditions() {
-    check("SELECT a > 1 FROM input WHERE flag", expect![[r#"
+    check(
+        "SELECT a > 1 FROM input WHERE flag",
+        expect![[r#"
         error[HW1401]: a condition is not a value
          --> q:1:8
           |
@@ -18,14 +20,17 @@ fn conditions_are_not_values_and_values_are_not_conditions() {
         1 | SELECT a > 1 FROM input WHERE flag
           |                               ^^^^ expected a condition
           = help: compare it: flag = 1
-    "#]]);
-    rejects(r#"
+    "#]],
+    );
+    rejects(
+        r#"
         SELECT a AS x FROM input WHERE a + 1 => a value is not a condition
         SELECT CASE WHEN a THEN 1 ELSE 0 END AS x FROM input => a value is not a condition
         SELECT CASE a WHEN b > 1 THEN 1 ELSE 0 END AS x FROM input => a condition is not a value
         SELECT x = a = b FROM input => a condition is not a value
         SELECT (a IS NULL) + 1 AS x FROM input => a condition is not a value
-    "#);
+    "#,
+    );
 }
 
 // proves S1 S2
@@ -47,7 +52,8 @@ fn functions_not_there_yet_are_told_apart_from_typos() {
               = help: did you mean DATEADD?
         "#]],
     );
-    rejects(r#"
+    rejects(
+        r#"
         SELECT frobnicate(a) FROM input => unknown function `frobnicate`
         SELECT udf.f(a) FROM input => the user-defined function udf.f is not supported yet
         SELECT uda.f(a) FROM input => the user-defined function uda.f is not supported yet
@@ -60,13 +66,15 @@ fn functions_not_there_yet_are_told_apart_from_typos() {
         SELECT ISFIRST(minute, 1) FROM input => ISFIRST is not supported yet
         SELECT System.Window().Id FROM input GROUP BY Tumbling(s, 1) => System.Window() is not supported yet
         CREATE TABLE input (a bigint, b nvarchar(max)); SELECT a FROM input => CREATE TABLE (the declared types of `input`) is not supported yet
-    "#);
+    "#,
+    );
 }
 
 // proves S1
 #[test]
 fn what_is_illegal_is_said_before_what_is_missing() {
-    rejects(r#"
+    rejects(
+        r#"
         SELECT LAG(a) OVER (PARTITION BY b) FROM input => LAG needs OVER (.. LIMIT DURATION(unit, n))
         SELECT LAG(a, 0) OVER (LIMIT DURATION(s, 1)) FROM input => LAG looks back at least one event
         SELECT LAST(LAG(a) OVER (LIMIT DURATION(s, 1))) OVER (LIMIT DURATION(s, 1)) FROM input => LAST cannot take another analytic or user-defined function
@@ -75,7 +83,8 @@ fn what_is_illegal_is_said_before_what_is_missing() {
         SELECT Tumbling(s, 1) FROM input => Tumbling stands only in GROUP BY
         SELECT Duration(s, 1) FROM input => Duration(..) stands only inside a window function
         SELECT System.Timestamp(1) FROM input => System.Timestamp() takes no arguments
-    "#);
+    "#,
+    );
 }
 
 // proves S1 S2
@@ -106,21 +115,24 @@ fn a_join_of_streams_needs_a_bound_in_time_on_both_sides() {
         DATEDIFF(s, a, b) BETWEEN 0 AND 5 LEFT JOIN input c ON DATEDIFF(s, b, c) > 5 => this JOIN bounds how early events may be, but not how late
     "#;
     for (on, message) in table(cases) {
-        rejects(&[(&join(on), message)]);
+        rejects_one(&join(on), message);
     }
-    rejects(r#"
+    rejects(
+        r#"
         SELECT * FROM input a JOIN orders b ON DATEDIFF(s, a, b) = 0 => SELECT * cannot be used with JOIN
         SELECT a.* FROM input a CROSS APPLY GetArrayElements(a.l) AS e => APPLY is not supported yet
         SELECT * FROM input OUTER APPLY GetRecordProperties(r) e => APPLY is not supported yet
         SELECT a.x FROM input a CROSS APPLY Foo(a.l) AS e => `Foo` makes no rows for APPLY
         SELECT a.x FROM input a, orders b => a comma cannot join two sources
-    "#);
+    "#,
+    );
 }
 
 // proves S1
 #[test]
 fn reference_data_has_rules_of_its_own() {
-    rejects(r#"
+    rejects(
+        r#"
         SELECT d.x FROM devices d JOIN input i ON d.k = i.k => reference data stands on the right of a JOIN
         SELECT x FROM devices TIMESTAMP BY t => `devices` is reference data and has no timestamps
         SELECT COUNT(*) FROM devices GROUP BY Tumbling(s, 1) => `devices` is reference data and cannot be windowed on its own
@@ -128,7 +140,8 @@ fn reference_data_has_rules_of_its_own() {
         SELECT i.x FROM input i JOIN devices d TIMESTAMP BY t ON i.k = d.k => reference data has no timestamps
         SELECT i.x FROM input i JOIN devices d ON DATEDIFF(s, i, d) = 0 => reference data has no time to measure from
         SELECT i.x FROM input i JOIN devices d ON i.k = d.k => JOIN is not supported yet
-    "#);
+    "#,
+    );
 }
 
 // proves S1
@@ -143,18 +156,14 @@ fn patterns_are_recognised_but_cannot_run_yet() {
                PATTERN (Up+ (Hot | .)? Hot*) DEFINE Up AS Up.v > 10, Hot AS Hot.v > 90 ) AS m"
         )
     };
-    rejects(&[
-        (
-            &pattern("*", "TO NEXT ROW"),
-            "MATCH_RECOGNIZE is not supported yet",
-        ),
-        (
-            &pattern("*", "PAST LAST ROW"),
-            "matches only skip to the next row",
-        ),
-        (
-            &pattern("v0", "TO NEXT ROW"),
-            "MATCH_RECOGNIZE stands alone in SELECT * FROM source MATCH_RECOGNIZE (..)",
-        ),
-    ]);
+    let alone = "MATCH_RECOGNIZE stands alone in SELECT * FROM source MATCH_RECOGNIZE (..)";
+    rejects_one(
+        &pattern("*", "TO NEXT ROW"),
+        "MATCH_RECOGNIZE is not supported yet",
+    );
+    rejects_one(
+        &pattern("*", "PAST LAST ROW"),
+        "matches only skip to the next row",
+    );
+    rejects_one(&pattern("v0", "TO NEXT ROW"), alone);
 }

@@ -1,6 +1,6 @@
 use expect_test::expect;
 
-use super::{accepts, check, rejects, warns};
+use super::{accepts, check, rejects, rejects_one, table, warns};
 
 // proves S1
 #[test]
@@ -38,7 +38,7 @@ fn sizes_are_positive_constants_of_at_most_seven_days() {
              --> q:1:57
               |
             1 | SELECT COUNT(*) FROM input GROUP BY TumblingWindow(day, 8)
-              |                                                         ^ this is 8
+              |                                                         ^ this is 8 days
         "#]],
     );
     let of = |window: &str| format!("SELECT COUNT(*) FROM input GROUP BY {window}");
@@ -69,24 +69,29 @@ fn sizes_are_positive_constants_of_at_most_seven_days() {
         1 + Tumbling(s, 1), Sliding(s, 1) => Tumbling cannot be part of an expression
     "#;
     for (window, message) in table(cases) {
-        rejects(&[(&of(window), message)]);
+        rejects_one(&of(window), message);
     }
 }
 
 // proves S1
 #[test]
 fn grouping_needs_exactly_one_window() {
-    check("SELECT k FROM input GROUP BY k", expect![[r#"
-        error[HW1503]: a window must be specified in GROUP BY
-         --> q:1:21
-          |
-        1 | SELECT k FROM input GROUP BY k
-          |                     ^^^^^^^^^^ groups never end without a window
-          = help: add for example TumblingWindow(second, 10), or System.Timestamp() for events of one instant
-    "#]]);
-    rejects(r#"
+    check(
+        "SELECT k FROM input GROUP BY k",
+        expect![[r#"
+            error[HW1503]: a window must be specified in GROUP BY
+             --> q:1:21
+              |
+            1 | SELECT k FROM input GROUP BY k
+              |                     ^^^^^^^^^^ groups never end without a window
+              = help: add for example TumblingWindow(second, 10), or System.Timestamp()
+        "#]],
+    );
+    rejects(
+        r#"
         SELECT k FROM input GROUP BY k, Tumbling(s, 1), Sliding(s, 1) => GROUP BY takes one window
-    "#);
+    "#,
+    );
 }
 
 // proves S1
@@ -134,18 +139,21 @@ fn what_is_neither_grouped_nor_aggregated_is_an_error() {
               = help: add temperature to GROUP BY, or aggregate it: MAX(temperature)
         "#]],
     );
-    rejects(r#"
+    rejects(
+        r#"
         SELECT * FROM input GROUP BY k, Tumbling(s, 1) => a group has no `*`
         SELECT i.* FROM input i GROUP BY k, Tumbling(s, 1) => a group has no `*`
         SELECT input FROM input GROUP BY k, Tumbling(s, 1) => `input` is the whole event, and a group has many
         SELECT k FROM input GROUP BY k, Tumbling(s, 1) HAVING v > 1 => `v` is neither grouped nor aggregated
-    "#);
+    "#,
+    );
 }
 
 // proves S1
 #[test]
 fn aggregates_stand_in_select_and_having_of_grouped_queries_only() {
-    rejects(r#"
+    rejects(
+        r#"
         SELECT COUNT(*) FROM input => COUNT needs a GROUP BY with a window
         SELECT a FROM input HAVING SUM(a) > 1 => SUM needs a GROUP BY with a window
         SELECT a FROM input WHERE SUM(a) > 1 => WHERE cannot use SUM
@@ -157,7 +165,8 @@ fn aggregates_stand_in_select_and_having_of_grouped_queries_only() {
         SELECT SUM(a) OVER (PARTITION BY b) FROM input => SUM needs OVER (.. LIMIT DURATION(unit, n))
         SELECT SUM(*) FROM input GROUP BY Tumbling(s, 1) => SUM takes one argument
         SELECT COUNT(a, b) FROM input GROUP BY Tumbling(s, 1) => COUNT takes at most one argument
-    "#);
+    "#,
+    );
 }
 
 // proves S1
@@ -183,26 +192,36 @@ fn having_may_use_aliases_but_where_and_group_by_may_not() {
     accepts(&[
         "SELECT AVG(a) AS m FROM input GROUP BY Tumbling(s, 1) HAVING m > 1",
         "SELECT CAST(x AS bigint) AS x FROM input WHERE x > 1",
-        "SELECT a AS b, b AS a FROM input WHERE input.b > 1",
+        "SELECT a AS b FROM input WHERE input.b > 1",
+        "SELECT a AS b, b AS a FROM input WHERE b > 1",
+        "SELECT System.Timestamp() AS time FROM input TIMESTAMP BY time WHERE time > '2024'",
     ]);
-    check("SELECT a + 1 AS b FROM input HAVING b > 3", expect![[r#"
+    check(
+        "SELECT a + 1 AS b FROM input HAVING b > 3",
+        expect![[r#"
         output output
           select a + 1 AS b
             filter a + 1 > 3
               source input
                 reads a
-    "#]]);
-    check("SELECT a + 1 AS b FROM input WHERE b > 3", expect![[r#"
+    "#]],
+    );
+    check(
+        "SELECT a + 1 AS b FROM input WHERE b > 3",
+        expect![[r#"
         error[HW1208]: WHERE cannot use the alias `b`
          --> q:1:36
           |
         1 | SELECT a + 1 AS b FROM input WHERE b > 3
           |                                    ^ WHERE runs before the SELECT list
           = help: repeat the expression, or write input.b for a field of the event
-    "#]]);
-    rejects(r#"
+    "#]],
+    );
+    rejects(
+        r#"
         SELECT a + 1 AS b, COUNT(*) FROM input GROUP BY b, Tumbling(s, 1) => GROUP BY cannot use the alias `b`
-    "#);
+    "#,
+    );
 }
 
 // proves S1
@@ -233,10 +252,12 @@ fn what_partitions_the_events_is_a_key() {
         "SELECT k, COUNT(*) FROM input PARTITION BY k GROUP BY k, Tumbling(s, 1)",
         expect![[""]],
     );
-    rejects(r#"
+    rejects(
+        r#"
         SELECT a FROM input PARTITION BY a INTO 1 => PARTITION BY .. INTO needs at least 2 partitions
         WITH s AS (SELECT a FROM input) SELECT a FROM s PARTITION BY b => there is no column `b`
-    "#);
+    "#,
+    );
 }
 
 // proves S1

@@ -65,17 +65,31 @@ fn warns(query: &str, expected: Expect) {
     }
 }
 
-/// Each query has exactly this error message.
-fn rejects(cases: &[(&str, &str)]) {
-    for (query, expected) in cases {
-        match compile(query, &catalog()) {
-            Ok(_) => panic!("should be rejected: {query}"),
-            Err(errors) => {
-                let messages: Vec<&str> = errors.iter().map(|e| e.message.as_str()).collect();
-                assert_eq!(messages, [*expected], "{query}");
-                let shown = errors[0].render(query, "q");
-                assert!(shown.contains('^'), "{shown}");
-            }
+/// One case per line: `left => right`.
+fn table(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let cases = text.lines().filter(|line| !line.trim().is_empty());
+    cases.map(|line| {
+        line.trim()
+            .split_once(" => ")
+            .unwrap_or_else(|| panic!("no case: {line}"))
+    })
+}
+
+/// Lines of `query => the message of its only error`.
+fn rejects(cases: &str) {
+    for (query, expected) in table(cases) {
+        rejects_one(query, expected);
+    }
+}
+
+fn rejects_one(query: &str, expected: &str) {
+    match compile(query, &catalog()) {
+        Ok(_) => panic!("should be rejected: {query}"),
+        Err(errors) => {
+            let messages: Vec<&str> = errors.iter().map(|e| e.message.as_str()).collect();
+            assert_eq!(messages, [expected], "{query}");
+            let shown = errors[0].render(query, "q");
+            assert!(shown.contains('^'), "{shown}");
         }
     }
 }

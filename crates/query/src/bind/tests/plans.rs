@@ -65,7 +65,7 @@ fn a_grouped_query_is_window_then_having_then_list() {
                   group by TumblingWindow(Duration(second, 10)), k computing COUNT(*), SUM(v), MAX(v)
                     filter v > 0
                       source input timestamp by time
-                        reads time as time, v, k
+                        reads time as datetime, v, k
         "#]],
     );
 }
@@ -75,18 +75,21 @@ fn a_grouped_query_is_window_then_having_then_list() {
 fn a_shared_step_is_planned_once() {
     let query = "WITH s AS (SELECT k, COUNT(*) AS n FROM input TIMESTAMP BY t GROUP BY k, Tumbling(minute, 1))
          SELECT * INTO a FROM s SELECT k INTO b FROM s WHERE n > 1";
-    check(query, expect![[r#"
-        output a
-          select k, n
-            #2 select k, COUNT(*) AS n
-              group by TumblingWindow(Duration(minute, 1)), k computing COUNT(*)
-                source input timestamp by t
-                  reads t as time, k
-        output b
-          select k
-            filter n > 1
-              #2 as above
-    "#]]);
+    check(
+        query,
+        expect![[r#"
+            output a
+              select k, n
+                #2 select k, COUNT(*) AS n
+                  group by TumblingWindow(Duration(minute, 1)), k computing COUNT(*)
+                    source input timestamp by t
+                      reads t as datetime, k
+            output b
+              select k
+                filter n > 1
+                  #2 as above
+        "#]],
+    );
 }
 
 // proves S1
@@ -117,7 +120,7 @@ fn explain_says_what_can_run_per_partition_and_how_far_a_start_reads_back() {
               select k, COUNT(*) AS n  -- per partition: row by row
                 group by HoppingWindow(Duration(minute, 10), Hop(minute, 1)), k, COALESCE(PartitionId, partition) AS PartitionId computing COUNT(*)  -- per partition: PartitionId is a key
                   source input timestamp by t  -- per partition: partitions are read on their own
-                    reads t as time, k, PartitionId, partition
+                    reads t as datetime, k, PartitionId, partition
         a start reads back 15 minutes
     "#]].assert_eq(&explain(&compiled.plan));
     assert_eq!(lookback(&compiled.plan).ticks(), 15 * TICKS_PER_MINUTE);

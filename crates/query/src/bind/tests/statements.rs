@@ -19,26 +19,34 @@ fn statements_share_steps_and_need_no_semicolons() {
 // proves S1 S2
 #[test]
 fn an_unknown_input_is_an_error_that_says_what_there_is() {
-    check("SELECT a\nFROM ordrs", expect![[r#"
+    check(
+        "SELECT a\nFROM ordrs",
+        expect![[r#"
         error[HW1201]: there is no input or step `ordrs`
          --> q:2:6
           |
         2 | FROM ordrs
           |      ^^^^^
           = help: did you mean `orders`? there are `input`, `orders` and `devices`
-    "#]]);
-    check("SELECT a FROM weather", expect![[r#"
+    "#]],
+    );
+    check(
+        "SELECT a FROM weather",
+        expect![[r#"
         error[HW1201]: there is no input or step `weather`
          --> q:1:15
           |
         1 | SELECT a FROM weather
           |               ^^^^^^^
           = help: there are `input`, `orders` and `devices`
-    "#]]);
-    rejects(r#"
+    "#]],
+    );
+    rejects(
+        r#"
         WITH a AS (SELECT x FROM b), b AS (SELECT x FROM input) SELECT x FROM a => the step `b` is not there yet
         WITH a AS (SELECT x FROM a) SELECT x FROM a => the step `a` is not there yet
-    "#);
+    "#,
+    );
 }
 
 // proves S1
@@ -59,9 +67,11 @@ fn a_step_may_take_the_name_of_the_input_it_reads() {
 // proves S1
 #[test]
 fn step_names_are_unique() {
-    rejects(r#"
+    rejects(
+        r#"
         WITH s AS (SELECT a FROM input), S AS (SELECT b FROM input) SELECT * FROM s => there are two steps called `s`
-    "#);
+    "#,
+    );
     warns(
         "WITH s AS (SELECT a FROM input) SELECT a FROM input",
         expect![[r#"
@@ -88,10 +98,12 @@ fn into_stands_on_the_first_select_of_a_statement() {
               = help: name the output in a SELECT behind the WITH block that reads this step
         "#]],
     );
-    rejects(r#"
+    rejects(
+        r#"
         SELECT a FROM (SELECT a INTO x FROM input) d => a step cannot write to an output
         SELECT a FROM input UNION SELECT a INTO x FROM orders => INTO stands on the first SELECT of a UNION
-    "#);
+    "#,
+    );
 }
 
 // proves S1 S2
@@ -116,7 +128,8 @@ fn an_unknown_output_is_an_error_when_outputs_are_declared() {
         1 | SELECT a INTO alert FROM input
           |               ^^^^^
           = help: did you mean `Alerts`?
-    "#]].assert_eq(&message("SELECT a INTO alert FROM input"));
+    "#]]
+    .assert_eq(&message("SELECT a INTO alert FROM input"));
     expect![[r#"
         error[HW1202]: without INTO the result goes to `output`, and there is no such output
          --> q:1:1
@@ -124,7 +137,8 @@ fn an_unknown_output_is_an_error_when_outputs_are_declared() {
         1 | SELECT a FROM input
           | ^^^^^^^^
           = help: the outputs are `Alerts`
-    "#]].assert_eq(&message("SELECT a FROM input"));
+    "#]]
+    .assert_eq(&message("SELECT a FROM input"));
     assert_eq!(
         message("SELECT a INTO alerts FROM input"),
         "fine, to Alerts"
@@ -145,14 +159,19 @@ fn branches_of_a_union_have_the_same_columns() {
               = help: write c AS b, or put the columns in the same order
         "#]],
     );
-    rejects(r#"
+    rejects(
+        r#"
         SELECT a FROM input UNION SELECT a, b FROM orders => the branches of this UNION have 1 and 2 columns
         SELECT * FROM input UNION SELECT a FROM orders => one branch of this UNION has a `*`, another lists its columns
         SELECT a, * FROM input UNION SELECT *, a AS b FROM orders => column 1 of this UNION is `a` above and `*` here
         SELECT a FROM input PARTITION BY a UNION SELECT a FROM orders PARTITION BY b => the branches of this UNION are partitioned differently
         SELECT a FROM input PARTITION BY a INTO 4 UNION SELECT a FROM orders PARTITION BY a INTO 8 => the branches of this UNION are partitioned differently
-    "#);
-    accepts(&["SELECT a, * FROM input UNION SELECT b AS A, * FROM orders PARTITION BY a"]);
+    "#,
+    );
+    accepts(&[
+        "SELECT a, * FROM input UNION SELECT b AS A, * FROM orders PARTITION BY a",
+        "SELECT a FROM input i PARTITION BY i.k UNION SELECT a FROM orders o PARTITION BY o.K INTO 4",
+    ]);
 }
 
 // proves S1

@@ -11,7 +11,7 @@ fn a_plain_timestamp_is_read_as_time_and_others_are_computed() {
             output output
               select a
                 source input timestamp by meta.time
-                  reads meta.time as time, a
+                  reads meta.time as datetime, a
         "#]],
     );
     check(
@@ -59,9 +59,11 @@ fn timestamp_by_is_about_fields_of_an_input() {
               = help: put TIMESTAMP BY where the input is read; steps keep the time of their events
         "#]],
     );
-    rejects(r#"
+    rejects(
+        r#"
         SELECT a FROM input TIMESTAMP BY MAX(t) => TIMESTAMP BY cannot use MAX
-    "#);
+    "#,
+    );
 }
 
 // proves S1
@@ -75,7 +77,7 @@ fn timestamp_by_on_a_bare_step_goes_down_to_the_input() {
                 select a (carried)
                   select a (carried)
                     source input timestamp by t
-                      reads t as time, a
+                      reads t as datetime, a
         "#]],
     );
     check(
@@ -85,7 +87,7 @@ fn timestamp_by_on_a_bare_step_goes_down_to_the_input() {
               select a
                 select a (carried)
                   source input timestamp by t
-                    reads t as time, a
+                    reads t as datetime, a
         "#]],
     );
 }
@@ -104,12 +106,14 @@ fn one_input_has_one_timeline() {
               = help: one input has one timeline; elsewhere it is read with TIMESTAMP BY t
         "#]],
     );
-    rejects(r#"
+    rejects(
+        r#"
         SELECT a INTO x FROM input TIMESTAMP BY t SELECT a INTO y FROM input => `input` is read here without the TIMESTAMP BY it has elsewhere
         SELECT a INTO x FROM input SELECT a INTO y FROM input TIMESTAMP BY t => `input` is read here with a TIMESTAMP BY that it does not have elsewhere
         WITH s AS (SELECT * FROM input) SELECT a INTO x FROM s TIMESTAMP BY t SELECT a INTO y FROM s => `input` is read here without the TIMESTAMP BY it has elsewhere
         SELECT * FROM input TIMESTAMP BY t UNION SELECT * FROM input => `input` is read here without the TIMESTAMP BY it has elsewhere
-    "#);
+    "#,
+    );
     accepts(&[
         "SELECT a INTO x FROM input TIMESTAMP BY t SELECT a INTO y FROM input i TIMESTAMP BY i.t WHERE a > 1",
         "WITH s AS (SELECT * FROM input) SELECT a INTO x FROM s TIMESTAMP BY t SELECT b INTO y FROM s TIMESTAMP BY t",
@@ -126,7 +130,7 @@ fn substream_keys_are_keys_of_every_group() {
               select k, COUNT(*) AS count
                 group by TumblingWindow(Duration(second, 1)), k computing COUNT(*)
                   source input timestamp by t over k
-                    reads t as time, k
+                    reads t as datetime, k
         "#]],
     );
     accepts(&[
@@ -147,8 +151,10 @@ fn substream_keys_are_keys_of_every_group() {
               = help: add k to GROUP BY
         "#]],
     );
-    rejects(r#"
+    rejects(
+        r#"
         WITH s AS (SELECT k + 1 AS k, v FROM input TIMESTAMP BY t OVER k) SELECT k, MAX(v) FROM s GROUP BY k, Tumbling(s, 1) => `k` must be a key here, because `input` has a timeline per `k`
         SELECT a INTO x FROM input TIMESTAMP BY t OVER k SELECT a INTO y FROM orders TIMESTAMP BY t => `orders` has one timeline, other inputs have one per OVER key
-    "#);
+    "#,
+    );
 }
