@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use highwater_query::plan::{Node, NodeId, Plan, Window, WindowNode};
+use highwater_query::plan::{LookupNode, Node, NodeId, Plan, Window, WindowNode};
 
 use crate::ops::{
     Filter, GroupSpec, Merge, Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project,
@@ -198,6 +198,11 @@ impl Physical {
             }
             Node::Project { from, items } => graph.add(Box::new(Project::new(items)), [*from]),
             Node::Window(window) => graph.add(window_operator(window), [window.from]),
+            Node::Join(_)
+            | Node::Lookup(_)
+            | Node::Apply { .. }
+            | Node::Analytic(_)
+            | Node::Match(_) => unreachable!("no query is bound to these nodes"),
             Node::Union { from, .. } => {
                 let merge = Merge::mapped(from.iter().map(|(_, columns)| Some(columns.clone())));
                 graph.add(Box::new(merge), from.iter().map(|(node, _)| *node))
@@ -218,6 +223,8 @@ fn place(plan: &Plan, places: &[Place], node: &Node) -> Result<Place, PhysicalEr
             place if substreams(place) || window.by_partition => place,
             _ => Place::Shared,
         },
+        Node::Join(_) | Node::Match(_) | Node::Analytic(_) => Place::Shared,
+        Node::Lookup(LookupNode { from, .. }) | Node::Apply { from, .. } => places[from.0],
         Node::Union { from, .. } => {
             if from.iter().any(|(node, _)| substreams(places[node.0])) {
                 return Err(PhysicalError::UnionOfSubstreams);
@@ -247,15 +254,10 @@ fn exits(plan: &Plan, places: &[Place], input: usize) -> Vec<Exit> {
                     None => Exit::Rows(window.from),
                 });
             }
-            Node::Filter { from, .. } | Node::Project { from, .. } if here(*from) => {
-                add(Exit::Rows(*from));
+            other => {
+                let below = other.below().into_iter().filter(|below| here(*below));
+                below.for_each(|below| add(Exit::Rows(below)));
             }
-            Node::Union { from, .. } => {
-                from.iter()
-                    .filter(|(node, _)| here(*node))
-                    .for_each(|(node, _)| add(Exit::Rows(*node)));
-            }
-            _ => {}
         }
     }
     plan.outputs

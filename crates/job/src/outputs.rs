@@ -277,5 +277,16 @@ pub(crate) fn names(plan: &Plan, node: NodeId) -> Vec<Name> {
             .collect()
         }
         Node::Union { names, .. } => names.clone(),
+        Node::Match(node) => {
+            let keys = node
+                .partition
+                .iter()
+                .map(|key| Name::Field(key.name.clone()));
+            keys.chain(node.measures.iter().map(|measure| measure.name.clone()))
+                .collect()
+        }
+        Node::Join(_) | Node::Lookup(_) | Node::Apply { .. } | Node::Analytic(_) => {
+            unreachable!("every statement ends in a projection, a union or a match")
+        }
     }
 }

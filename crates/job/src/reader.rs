@@ -133,6 +133,8 @@ enum Serve {
     Partition,
     FileName,
     FileTime,
+    /// What only other adapters know.
+    Nothing,
 }
 
 impl Columns {
@@ -154,6 +156,7 @@ impl Columns {
                 Read::Partition => Serve::Partition,
                 Read::FileName => Serve::FileName,
                 Read::FileTime => Serve::FileTime,
+                Read::Metadata(_) => Serve::Nothing,
             })
             .collect();
         let arrival = input
@@ -431,6 +434,7 @@ impl FileReader {
             },
             Serve::FileName => same(ValueRef::Text(&self.name)),
             Serve::FileTime => same(ValueRef::Time(self.modified)),
+            Serve::Nothing => Column::Null(rows),
         });
         Chunk::new(vec![0; rows].into(), columns.collect())
     }

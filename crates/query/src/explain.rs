@@ -8,7 +8,10 @@ use std::fmt::Write;
 
 use highwater_time::Duration;
 
-use crate::plan::{ExprKind, Item, Name, Node, NodeId, Plan, Read, Window, WindowNode};
+use crate::plan::{
+    AnalyticColumn, AnalyticNode, ApplyColumn, Each, ExprKind, Item, JoinNode, LookupNode,
+    MatchNode, Name, Node, NodeId, Plan, Read, Reference, ReferenceStep, Side, Window, WindowNode,
+};
 use crate::print;
 
 /// How far back by event time a start must read for its first results to be whole: the largest sum
@@ -18,18 +21,31 @@ pub fn lookback(plan: &Plan) -> Duration {
     for node in &plan.nodes {
         let here = match node {
             Node::Source { .. } => 0,
-            Node::Filter { from, .. } | Node::Project { from, .. } => ticks[from.0],
-            Node::Window(window) => ticks[window.from.0].saturating_add(span(&window.window)),
-            Node::Union { from, .. } => from
-                .iter()
-                .map(|(from, _)| ticks[from.0])
-                .max()
-                .unwrap_or(0),
+            other => {
+                let below = other.below().into_iter().map(|below| ticks[below.0]).max();
+                below.unwrap_or(0).saturating_add(held(other))
+            }
         };
         ticks.push(here);
     }
     let longest = plan.outputs.iter().map(|output| ticks[output.from.0]).max();
     Duration::from_ticks(longest.unwrap_or(0))
+}
+
+/// How long a node may hold on to a row.
+fn held(node: &Node) -> i64 {
+    match node {
+        Node::Window(window) => span(&window.window),
+        Node::Join(join) => join.low.ticks().abs().max(join.high.ticks().abs()),
+        Node::Analytic(analytic) => analytic
+            .calls
+            .iter()
+            .map(|call| call.limit.ticks())
+            .max()
+            .unwrap_or(0),
+        Node::Match(node) => node.limit.ticks(),
+        _ => 0,
+    }
 }
 
 /// The longest time between an event and the end of a window that it is in. A session lasts less
@@ -121,6 +137,44 @@ impl<'p> Explainer<'p> {
                 let aggregates = window.aggregates.iter().map(|a| print::aggregate(a, below));
                 keys.chain(aggregates).collect()
             }
+            Node::Join(join) => {
+                let side = |side: &Side| match side {
+                    Side::Left => &self.columns[join.left.0],
+                    Side::Right => &self.columns[join.right.0],
+                };
+                join.columns
+                    .iter()
+                    .map(|(at, column)| side(at)[*column].clone())
+                    .collect()
+            }
+            Node::Lookup(lookup) => {
+                let right = reference_columns(&self.plan.references[lookup.reference]);
+                let name = |(side, column): &(Side, usize)| match side {
+                    Side::Left => self.columns[lookup.from.0][*column].clone(),
+                    Side::Right => right[*column].clone(),
+                };
+                lookup.columns.iter().map(name).collect()
+            }
+            Node::Apply { from, columns, .. } => {
+                let name = |column: &ApplyColumn| match column {
+                    ApplyColumn::Carried(below) => self.columns[from.0][*below].clone(),
+                    ApplyColumn::Element => "element".to_string(),
+                };
+                columns.iter().map(name).collect()
+            }
+            Node::Analytic(analytic) => {
+                let below = &self.columns[analytic.from.0];
+                let name = |column: &AnalyticColumn| match column {
+                    AnalyticColumn::Carried(column) => below[*column].clone(),
+                    AnalyticColumn::Call(call) => print::analytic(&analytic.calls[*call], below),
+                };
+                analytic.columns.iter().map(name).collect()
+            }
+            Node::Match(node) => {
+                let keys = node.partition.iter().map(|key| print::name(&key.name));
+                keys.chain(node.measures.iter().map(|item| column_name(&item.name)))
+                    .collect()
+            }
         }
     }
 
@@ -133,6 +187,14 @@ impl<'p> Explainer<'p> {
             Node::Filter { .. } | Node::Project { .. } => (true, "row by row"),
             Node::Union { .. } => (true, "partition by partition"),
             Node::Window(window) => self.apart_of_window(window),
+            Node::Lookup(_) => (true, "row by row"),
+            Node::Apply { .. } => (true, "row by row"),
+            Node::Join(JoinNode { by_partition, .. })
+            | Node::Analytic(AnalyticNode { by_partition, .. })
+            | Node::Match(MatchNode { by_partition, .. }) => match by_partition {
+                true => (true, "PARTITION BY PartitionId"),
+                false => (false, "rows of all partitions are looked at in order"),
+            },
         }
     }
 
@@ -212,7 +274,85 @@ impl<'p> Explainer<'p> {
                 let names: Vec<String> = names.iter().map(column_name).collect();
                 format!("union {}", names.join(", "))
             }
+            Node::Join(join) => self.join(join),
+            Node::Lookup(lookup) => self.lookup(lookup),
+            Node::Apply {
+                from,
+                of,
+                each,
+                outer,
+                ..
+            } => {
+                let kind = if *outer { "outer" } else { "cross" };
+                let function = match each {
+                    Each::Element => "GetArrayElements",
+                    Each::Property => "GetRecordProperties",
+                };
+                format!(
+                    "{kind} apply {function}({})",
+                    print::expr(of, &self.columns[from.0])
+                )
+            }
+            Node::Analytic(analytic) => {
+                let below = &self.columns[analytic.from.0];
+                let calls: Vec<String> = analytic
+                    .calls
+                    .iter()
+                    .map(|call| print::analytic(call, below))
+                    .collect();
+                format!("compute {}", calls.join(", "))
+            }
+            Node::Match(node) => {
+                format!(
+                    "match pattern {}",
+                    print::pattern(&node.pattern, &node.variables)
+                )
+            }
         }
+    }
+
+    fn join(&self, join: &JoinNode) -> String {
+        let (left, right) = (&self.columns[join.left.0], &self.columns[join.right.0]);
+        let mut text = String::from(if join.outer { "left join" } else { "join" });
+        let _ = write!(
+            text,
+            " within [{} .. {}]",
+            print::signed(join.low),
+            print::signed(join.high)
+        );
+        for (a, b) in &join.keys {
+            let _ = write!(
+                text,
+                ", {} = {}",
+                print::expr(a, left),
+                print::expr(b, right)
+            );
+        }
+        if let Some(residual) = &join.residual {
+            let columns = self.columns_of(&Node::Join(join.clone()));
+            let _ = write!(text, ", {}", print::pred(residual, &columns));
+        }
+        text
+    }
+
+    fn lookup(&self, lookup: &LookupNode) -> String {
+        let reference = &self.plan.references[lookup.reference];
+        let (left, right) = (&self.columns[lookup.from.0], reference_columns(reference));
+        let mut text = String::from(if lookup.outer { "left join" } else { "join" });
+        let _ = write!(text, " reference {}", print::name(&reference.name));
+        for (a, b) in &lookup.keys {
+            let _ = write!(
+                text,
+                ", {} = {}",
+                print::expr(a, left),
+                print::expr(b, &right)
+            );
+        }
+        if let Some(residual) = &lookup.residual {
+            let columns = self.columns_of(&Node::Lookup(lookup.clone()));
+            let _ = write!(text, ", {}", print::pred(residual, &columns));
+        }
+        text
     }
 
     fn source(&self, input: usize) -> String {
@@ -270,6 +410,20 @@ impl<'p> Explainer<'p> {
         };
         let _ = writeln!(out, "{indent}  reads {reads}");
     }
+}
+
+/// The columns of a reference after its steps.
+fn reference_columns(reference: &Reference) -> Vec<String> {
+    let read = reference.reads.iter().map(print::read).collect();
+    reference
+        .steps
+        .iter()
+        .fold(read, |columns, step| match step {
+            ReferenceStep::Filter(_) => columns,
+            ReferenceStep::Project(items) => {
+                items.iter().map(|item| column_name(&item.name)).collect()
+            }
+        })
 }
 
 fn column_name(name: &Name) -> String {

@@ -34,6 +34,7 @@ mod ast;
 mod bind;
 mod diagnostic;
 mod explain;
+pub mod functions;
 mod lexer;
 mod nearest;
 mod parser;

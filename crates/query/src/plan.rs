@@ -6,11 +6,14 @@
 
 use highwater_time::Duration;
 
+use crate::functions::{DatePart, Function};
 use crate::span::Span;
 
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub inputs: Vec<Input>,
+    /// Tables that lookups read.
+    pub references: Vec<Reference>,
     pub nodes: Vec<Node>,
     pub outputs: Vec<Output>,
 }
@@ -29,7 +32,28 @@ pub struct Input {
     pub timestamp: Option<Expr>,
     /// TIMESTAMP BY .. OVER keys, over `reads`; empty means one timeline for the partition.
     pub substream: Vec<Expr>,
+    /// CREATE TABLE: an event that does not fit is a data error.
+    pub schema: Option<Vec<(String, Type)>>,
     pub span: Span,
+}
+
+/// Reference data: a table without time, read by [`Node::Lookup`].
+#[derive(Clone, Debug)]
+pub struct Reference {
+    pub name: String,
+    /// The columns of the table, in order.
+    pub reads: Vec<Read>,
+    pub schema: Option<Vec<(String, Type)>>,
+    /// Steps that only project or filter the table, in order, before it is joined: each is over the columns that the
+    /// one before it made.
+    pub steps: Vec<ReferenceStep>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum ReferenceStep {
+    Filter(Pred),
+    Project(Vec<Item>),
 }
 
 /// What a source must deliver as one column.
@@ -49,6 +73,8 @@ pub enum Read {
     FileName,
     /// When that file was last written (`BlobLastModifiedUtcTime`).
     FileTime,
+    /// GetMetadataPropertyValue(input, path): a property that only the adapter knows; NULL if it does not.
+    Metadata(Vec<String>),
 }
 
 #[derive(Clone, Debug)]
@@ -61,6 +87,22 @@ pub enum Node {
     Project { from: NodeId, items: Vec<Item> },
     /// Grouping by a window and keys; columns are the keys, then the aggregates. Row time is the window's end.
     Window(WindowNode),
+    /// Pairs of rows of two streams that lie close in time.
+    Join(JoinNode),
+    /// Rows joined to reference data.
+    Lookup(LookupNode),
+    /// CROSS or OUTER APPLY: one row per element.
+    Apply {
+        from: NodeId,
+        of: Expr,
+        each: Each,
+        outer: bool,
+        columns: Vec<ApplyColumn>,
+    },
+    /// Analytic functions. Rows are never dropped.
+    Analytic(AnalyticNode),
+    /// MATCH_RECOGNIZE: columns are the partition keys, then the measures.
+    Match(MatchNode),
     /// Rows of all branches in time order; ties in branch order. Column `i` of branch `b` is `from[b].1[i]` of the node
     /// `from[b].0`.
     Union {
@@ -76,6 +118,11 @@ impl Node {
             Node::Source { .. } => Vec::new(),
             Node::Filter { from, .. } | Node::Project { from, .. } => vec![*from],
             Node::Window(window) => vec![window.from],
+            Node::Join(join) => vec![join.left, join.right],
+            Node::Lookup(lookup) => vec![lookup.from],
+            Node::Apply { from, .. } => vec![*from],
+            Node::Analytic(analytic) => vec![analytic.from],
+            Node::Match(node) => vec![node.from],
             Node::Union { from, .. } => from.iter().map(|(from, _)| *from).collect(),
         }
     }
@@ -90,6 +137,189 @@ pub struct WindowNode {
     /// PARTITION BY PartitionId: partitions aggregate and advance apart from each other.
     pub by_partition: bool,
     pub span: Span,
+}
+
+/// Which side of a join a column comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Left,
+    Right,
+}
+
+/// The row's time is the later of the two; an unmatched row of a LEFT JOIN has NULLs on the right and the last time at
+/// which a match could have come.
+#[derive(Clone, Debug)]
+pub struct JoinNode {
+    pub left: NodeId,
+    pub right: NodeId,
+    /// The columns of the result.
+    pub columns: Vec<(Side, usize)>,
+    pub outer: bool,
+    /// `low <= time(right) - time(left) <= high`, over the times of the rows: how long state is kept. Follows from
+    /// `bounds`.
+    pub low: Duration,
+    pub high: Duration,
+    /// The exact conditions on times, all of which must hold.
+    pub bounds: Vec<TimeBound>,
+    /// Equalities, hashed: left over the columns of `left`, right over those of `right`. NULL matches nothing.
+    pub keys: Vec<(Expr, Expr)>,
+    /// What else must hold, over the joined columns.
+    pub residual: Option<Pred>,
+    pub by_partition: bool,
+    pub span: Span,
+}
+
+/// `low <= time(right) - <left column> <= high`, where the column holds the time of one of the sources on the left.
+#[derive(Clone, Debug)]
+pub struct TimeBound {
+    /// `None`: the time of the left row itself.
+    pub left_column: Option<usize>,
+    pub low: Option<Duration>,
+    pub high: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+pub struct LookupNode {
+    pub from: NodeId,
+    pub reference: usize,
+    /// The columns of the result: left ones of `from`, right ones of the reference.
+    pub columns: Vec<(Side, usize)>,
+    pub outer: bool,
+    /// Equalities, hashed by type-sensitive key: left over `from`, right over the columns of the reference.
+    pub keys: Vec<(Expr, Expr)>,
+    /// What else must hold, over the joined columns.
+    pub residual: Option<Pred>,
+    pub span: Span,
+}
+
+/// A column of APPLY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyColumn {
+    /// Of the row that is applied to.
+    Carried(usize),
+    /// The record that stands for the element.
+    Element,
+}
+
+/// A column of an analytic node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnalyticColumn {
+    /// Of the row itself.
+    Carried(usize),
+    /// The value of a call.
+    Call(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Each {
+    /// GetArrayElements: records of ArrayIndex and ArrayValue.
+    Element,
+    /// GetRecordProperties: records of PropertyName and PropertyValue.
+    Property,
+}
+
+/// All calls see every row of `from`, in time order.
+#[derive(Clone, Debug)]
+pub struct AnalyticNode {
+    pub from: NodeId,
+    pub calls: Vec<AnalyticCall>,
+    pub columns: Vec<AnalyticColumn>,
+    /// PARTITION BY PartitionId: partitions are looked at apart from each other.
+    pub by_partition: bool,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct AnalyticCall {
+    pub function: Analytic,
+    pub partition: Vec<Expr>,
+    /// LIMIT DURATION: candidates lie in (t - limit, t].
+    pub limit: Duration,
+    pub when: Option<Pred>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum Analytic {
+    /// The `offset`-th candidate before the row; `default` where there are not that many.
+    Lag {
+        of: Expr,
+        offset: usize,
+        default: Option<Expr>,
+    },
+    /// The latest candidate up to and including the row.
+    Last { of: Expr, default: Option<Expr> },
+    /// 1 for the first row in its aligned interval of the length `limit`.
+    IsFirst,
+    /// An aggregate over the candidates, the row included.
+    Aggregate(Aggregate),
+    SpikeAndDip {
+        of: Expr,
+        confidence: Expr,
+        history: usize,
+        mode: Expr,
+    },
+    ChangePoint {
+        of: Expr,
+        confidence: Expr,
+        history: usize,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct MatchNode {
+    pub from: NodeId,
+    /// A match spans less than this.
+    pub limit: Duration,
+    pub partition: Vec<Key>,
+    pub pattern: Pattern,
+    /// Names of the pattern variables; [`Pattern::Variable`] and [`MatchRef`] index them.
+    pub variables: Vec<String>,
+    /// Per variable what must hold; over `refs`. `None`: always.
+    pub defines: Vec<Option<Pred>>,
+    /// Over `refs`.
+    pub measures: Vec<Item>,
+    /// What DEFINE and MEASURES look at: column `i` of their expressions is `refs[i]`.
+    pub refs: Vec<MatchRef>,
+    pub by_partition: bool,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    Variable(usize),
+    /// `.`
+    Any,
+    Sequence(Vec<Pattern>),
+    /// The left one is preferred.
+    Either(Vec<Pattern>),
+    Repeat {
+        of: Box<Pattern>,
+        at_least_one: bool,
+        at_most_one: bool,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum MatchRef {
+    /// The value of an expression over the columns of `from`, in events matched by the variable so far.
+    Picked {
+        variable: usize,
+        pick: Pick,
+        of: Expr,
+    },
+    /// Classifier(): the names of the matched variables, one per event.
+    Classifier,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// The event under test.
+    Current,
+    First,
+    Last,
+    Min,
+    Max,
 }
 
 #[derive(Clone, Debug)]
@@ -144,18 +374,42 @@ pub struct Aggregate {
     pub function: AggregateFunction,
     /// `None` only for COUNT(*), which counts rows.
     pub argument: Option<Expr>,
+    /// ORDER BY inside OVER, for those that rank.
+    pub order: Vec<OrderKey>,
     /// MIN/MAX over text compares as text only where the query cast it so; otherwise text is read as a number.
     pub as_text: bool,
     pub span: Span,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum AggregateFunction {
     Count,
+    CountDistinct,
     Sum,
     Avg,
     Min,
     Max,
+    /// Sample, n - 1.
+    StDev,
+    /// Population, n.
+    StDevP,
+    Var,
+    VarP,
+    /// The argument is what is ordered by; `order` says which way.
+    PercentileCont(f64),
+    PercentileDisc(f64),
+    /// Without argument: whole events.
+    Collect,
+    CollectTop(usize),
+    TopOne,
+    /// uda.name
+    User(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OrderKey {
+    pub expr: Expr,
+    pub descending: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -204,6 +458,20 @@ pub enum ExprKind {
     },
     /// The first argument that is not NULL.
     Coalesce(Vec<Expr>),
+    /// A built-in function; see [`crate::functions`].
+    Call {
+        function: Function,
+        /// For the functions that take a datepart first.
+        part: Option<DatePart>,
+        args: Vec<Expr>,
+    },
+    /// udf.name(..)
+    User {
+        name: String,
+        args: Vec<Expr>,
+    },
+    /// A record of named values, such as the row of a step.
+    Record(Vec<(String, Expr)>),
 }
 
 #[derive(Clone, Debug, PartialEq)]

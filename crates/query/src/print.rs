@@ -6,8 +6,8 @@ use highwater_time::{
 
 use crate::parser::is_reserved;
 use crate::plan::{
-    Aggregate, AggregateFunction, BinaryOp, CompareOp, Expr, ExprKind, Literal, Pred, PredKind,
-    Read, Type, UnaryOp, Window, WindowNode,
+    Aggregate, AggregateFunction, Analytic, AnalyticCall, BinaryOp, CompareOp, Expr, ExprKind,
+    Literal, Pattern, Pred, PredKind, Read, Type, UnaryOp, Window, WindowNode,
 };
 
 /// How tightly an operator binds; a looser one inside a tighter one needs parentheses.
@@ -59,6 +59,24 @@ fn value(e: &Expr, columns: &[String], outer: u8) -> String {
             return format!("{cast}({} AS {})", expr(of, columns), type_name(*to));
         }
         ExprKind::Coalesce(all) => return format!("COALESCE({})", list(all, columns)),
+        ExprKind::Call {
+            function,
+            part,
+            args,
+        } => {
+            let part = part
+                .map(|part| format!("{}, ", part.name()))
+                .unwrap_or_default();
+            return format!("{}({part}{})", function.name(), list(args, columns));
+        }
+        ExprKind::User { name, args } => return format!("udf.{name}({})", list(args, columns)),
+        ExprKind::Record(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, of)| format!("{}: {}", self::name(name), expr(of, columns)))
+                .collect();
+            return format!("{{{}}}", fields.join(", "));
+        }
     };
     if level < outer {
         format!("({text})")
@@ -173,19 +191,33 @@ fn compare(op: CompareOp) -> &'static str {
 }
 
 pub fn aggregate(of: &Aggregate, columns: &[String]) -> String {
-    let function = match of.function {
-        AggregateFunction::Count => "COUNT",
-        AggregateFunction::Sum => "SUM",
-        AggregateFunction::Avg => "AVG",
-        AggregateFunction::Min => "MIN",
-        AggregateFunction::Max => "MAX",
+    let function = match &of.function {
+        AggregateFunction::Count | AggregateFunction::CountDistinct => "COUNT".to_string(),
+        AggregateFunction::Sum => "SUM".to_string(),
+        AggregateFunction::Avg => "AVG".to_string(),
+        AggregateFunction::Min => "MIN".to_string(),
+        AggregateFunction::Max => "MAX".to_string(),
+        AggregateFunction::StDev => "STDEV".to_string(),
+        AggregateFunction::StDevP => "STDEVP".to_string(),
+        AggregateFunction::Var => "VAR".to_string(),
+        AggregateFunction::VarP => "VARP".to_string(),
+        AggregateFunction::PercentileCont(at) => format!("PERCENTILE_CONT {at} of "),
+        AggregateFunction::PercentileDisc(at) => format!("PERCENTILE_DISC {at} of "),
+        AggregateFunction::Collect => "Collect".to_string(),
+        AggregateFunction::CollectTop(count) => format!("CollectTop {count} of "),
+        AggregateFunction::TopOne => "TopOne".to_string(),
+        AggregateFunction::User(name) => format!("uda.{name}"),
+    };
+    let distinct = match of.function {
+        AggregateFunction::CountDistinct => "DISTINCT ",
+        _ => "",
     };
     let argument = of
         .argument
         .as_ref()
         .map_or("*".to_string(), |argument| expr(argument, columns));
     format!(
-        "{function}({argument}){}",
+        "{function}({distinct}{argument}){}",
         if of.as_text { " as text" } else { "" }
     )
 }
@@ -202,6 +234,7 @@ pub fn read(read: &Read) -> String {
         Read::Partition => "partition".to_string(),
         Read::FileName => "file name".to_string(),
         Read::FileTime => "file time".to_string(),
+        Read::Metadata(path) => format!("metadata {}", path.join(".")),
     }
 }
 
@@ -273,5 +306,60 @@ pub fn spoken(of: Duration) -> String {
         Some((unit, "1")) => format!("1 {unit}"),
         Some((unit, count)) => format!("{count} {unit}s"),
         None => written,
+    }
+}
+
+/// A duration that may be negative.
+pub fn signed(of: Duration) -> String {
+    match of.ticks() {
+        0 => "0".to_string(),
+        ticks if ticks < 0 => format!("-{}", spoken(Duration::from_ticks(-ticks))),
+        _ => spoken(of),
+    }
+}
+
+pub fn analytic(call: &AnalyticCall, columns: &[String]) -> String {
+    let e = |of: &Expr| expr(of, columns);
+    let function = match &call.function {
+        Analytic::Lag { of, offset, .. } => format!("LAG({}, {offset})", e(of)),
+        Analytic::Last { of, .. } => format!("LAST({})", e(of)),
+        Analytic::IsFirst => return format!("ISFIRST({})", duration(call.limit)),
+        Analytic::Aggregate(of) => aggregate(of, columns),
+        Analytic::SpikeAndDip { of, .. } => format!("AnomalyDetection_SpikeAndDip({})", e(of)),
+        Analytic::ChangePoint { of, .. } => format!("AnomalyDetection_ChangePoint({})", e(of)),
+    };
+    let mut over = Vec::new();
+    if !call.partition.is_empty() {
+        over.push(format!("PARTITION BY {}", list(&call.partition, columns)));
+    }
+    over.push(format!("LIMIT DURATION({})", duration(call.limit)));
+    if let Some(when) = &call.when {
+        over.push(format!("WHEN {}", pred(when, columns)));
+    }
+    format!("{function} OVER ({})", over.join(" "))
+}
+
+pub fn pattern(of: &Pattern, variables: &[String]) -> String {
+    let all = |parts: &[Pattern], between: &str| {
+        let parts: Vec<String> = parts.iter().map(|part| pattern(part, variables)).collect();
+        parts.join(between)
+    };
+    match of {
+        Pattern::Variable(variable) => variables[*variable].clone(),
+        Pattern::Any => ".".to_string(),
+        Pattern::Sequence(parts) => format!("({})", all(parts, " ")),
+        Pattern::Either(parts) => format!("({})", all(parts, " | ")),
+        Pattern::Repeat {
+            of,
+            at_least_one,
+            at_most_one,
+        } => {
+            let sign = match (at_least_one, at_most_one) {
+                (true, _) => "+",
+                (false, true) => "?",
+                (false, false) => "*",
+            };
+            format!("{}{sign}", pattern(of, variables))
+        }
     }
 }

@@ -24,7 +24,10 @@ pub fn expr_mut(expr: &mut Expr, visit: &mut Visit) {
             }
             expr_mut(otherwise, visit);
         }
-        ExprKind::Coalesce(all) => all.iter_mut().for_each(|e| expr_mut(e, visit)),
+        ExprKind::Coalesce(args) | ExprKind::Call { args, .. } | ExprKind::User { args, .. } => {
+            args.iter_mut().for_each(|e| expr_mut(e, visit))
+        }
+        ExprKind::Record(fields) => fields.iter_mut().for_each(|(_, e)| expr_mut(e, visit)),
     }
     (visit.expr)(expr);
 }

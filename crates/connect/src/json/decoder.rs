@@ -166,7 +166,7 @@ impl Decoder {
     ///
     /// This is where nearly all the time goes. It touches little, so that all of it stays in
     /// registers, and leaves everything unusual to its caller.
-    #[inline(always)]
+    #[inline(never)]
     fn run(&mut self, block: &str, node: usize, key: usize, at: usize) -> Result<Run, Fault> {
         let bytes = block.as_bytes();
         let keys = &self.shape.nodes[node].keys[..];

@@ -249,6 +249,7 @@ fn rank_of(expr: &Expr) -> Option<Rank> {
             otherwise,
         } => case_rank(branches, otherwise),
         ExprKind::Coalesce(args) => args.iter().map(rank_of).min().flatten(),
+        ExprKind::Call { .. } | ExprKind::User { .. } | ExprKind::Record(_) => None,
     }
 }
 

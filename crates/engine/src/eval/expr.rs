@@ -58,6 +58,9 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
             )
         }
         ExprKind::Coalesce(args) => case::coalesce(args, chunk, rows, faults),
+        ExprKind::Call { .. } | ExprKind::User { .. } | ExprKind::Record(_) => {
+            unreachable!("no query is bound to these expressions")
+        }
     }
 }
 

@@ -38,6 +38,17 @@ pub(crate) fn argument(spec: &Aggregate, chunk: &Chunk, faults: &mut Faults) -> 
     let column = eval::evaluate(spec.argument.as_ref()?, chunk, faults);
     let to_number = match spec.function {
         AggregateFunction::Count => return Some(column),
+        AggregateFunction::CountDistinct
+        | AggregateFunction::StDev
+        | AggregateFunction::StDevP
+        | AggregateFunction::Var
+        | AggregateFunction::VarP
+        | AggregateFunction::PercentileCont(_)
+        | AggregateFunction::PercentileDisc(_)
+        | AggregateFunction::Collect
+        | AggregateFunction::CollectTop(_)
+        | AggregateFunction::TopOne
+        | AggregateFunction::User(_) => unreachable!("no query is bound to these aggregates"),
         AggregateFunction::Sum | AggregateFunction::Avg => true,
         AggregateFunction::Min | AggregateFunction::Max => !spec.as_text,
     };
@@ -139,6 +150,17 @@ fn finite(value: f64, otherwise: &'static str) -> Result<Value, &'static str> {
 impl Accumulator {
     pub fn new(spec: &Aggregate) -> Accumulator {
         match spec.function {
+            AggregateFunction::CountDistinct
+            | AggregateFunction::StDev
+            | AggregateFunction::StDevP
+            | AggregateFunction::Var
+            | AggregateFunction::VarP
+            | AggregateFunction::PercentileCont(_)
+            | AggregateFunction::PercentileDisc(_)
+            | AggregateFunction::Collect
+            | AggregateFunction::CollectTop(_)
+            | AggregateFunction::TopOne
+            | AggregateFunction::User(_) => unreachable!("no query is bound to these aggregates"),
             AggregateFunction::Count => Accumulator::Count(Vec::new()),
             AggregateFunction::Sum => Accumulator::Sum(Vec::new()),
             AggregateFunction::Avg => Accumulator::Avg(Vec::new()),

@@ -197,7 +197,7 @@ impl Group {
         aggregates
             .map(|(index, aggregate)| {
                 let rolling = &self.rolling[index];
-                match (aggregate.function, &aggregate.argument) {
+                match (&aggregate.function, &aggregate.argument) {
                     (AggregateFunction::Count, None) => return Ok(Value::Int(self.inside as i64)),
                     (AggregateFunction::Count, Some(_)) => return Ok(Value::Int(rolling.values)),
                     (AggregateFunction::Sum, _) if rolling.values > 0 && rolling.floats == 0 => {

@@ -21,7 +21,7 @@ impl Exprs<'_, '_> {
         if call.distinct.is_some() {
             return Err(self.binder.unsupported("COUNT(DISTINCT ..)", span));
         }
-        let argument = self.aggregate_argument(function, name, call, span)?;
+        let argument = self.aggregate_argument(&function, name, call, span)?;
         let text = argument
             .as_ref()
             .is_some_and(|arg| self.binder.is_text(self.scope.node, arg));
@@ -30,6 +30,7 @@ impl Exprs<'_, '_> {
             return Err(Reported);
         };
         let index = grouping.aggregate(Aggregate {
+            order: Vec::new(),
             function,
             argument,
             as_text,
@@ -98,12 +99,12 @@ impl Exprs<'_, '_> {
 
     fn aggregate_argument(
         &mut self,
-        function: AggregateFunction,
+        function: &AggregateFunction,
         name: &str,
         call: &Call,
         span: Span,
     ) -> Bound<Option<Expr>> {
-        let count = function == AggregateFunction::Count;
+        let count = *function == AggregateFunction::Count;
         match call.args.as_slice() {
             [] if count => Ok(None),
             [only] if count && !call.star && self.is_whole_source(only) => Ok(None),

@@ -6,7 +6,7 @@ use super::{Binder, Bound};
 use crate::Span;
 use crate::ast::{self, ExprKind as Ast, TimestampBy};
 use crate::diagnostic::{Diagnostic, code};
-use crate::plan::{Expr, ExprKind, Node, NodeId, Read};
+use crate::plan::{AnalyticColumn, ApplyColumn, Expr, ExprKind, Node, NodeId, Read, Side};
 use crate::visit::same_expr;
 
 /// What TIMESTAMP BY says about an input, and where.
@@ -190,9 +190,7 @@ impl<'a> Binder<'a> {
             }
             match &self.plan.nodes[node] {
                 Node::Source { input } => found.push(*input),
-                Node::Filter { from, .. } | Node::Project { from, .. } => wanted.push(*from),
-                Node::Window(window) => wanted.push(window.from),
-                Node::Union { from, .. } => wanted.extend(from.iter().map(|(from, _)| *from)),
+                other => wanted.extend(other.below()),
             }
         }
     }
@@ -227,7 +225,37 @@ impl<'a> Binder<'a> {
                 };
                 self.comes_from(*branch, &expr, input, origin)
             }),
-            (Node::Project { .. } | Node::Window(_) | Node::Union { .. }, None) => false,
+            (other, Some(column)) => carried(other, column).is_some_and(|(below, column)| {
+                let expr = Expr {
+                    kind: ExprKind::Column(column),
+                    span: expr.span,
+                };
+                self.comes_from(below, &expr, input, origin)
+            }),
+            (_, None) => false,
         }
+    }
+}
+
+/// Where a column that a node only carries along comes from.
+pub(super) fn carried(node: &Node, column: usize) -> Option<(NodeId, usize)> {
+    match node {
+        Node::Join(join) => Some(match join.columns[column] {
+            (Side::Left, below) => (join.left, below),
+            (Side::Right, below) => (join.right, below),
+        }),
+        Node::Lookup(lookup) => match lookup.columns[column] {
+            (Side::Left, below) => Some((lookup.from, below)),
+            (Side::Right, _) => None,
+        },
+        Node::Apply { from, columns, .. } => match columns[column] {
+            ApplyColumn::Carried(below) => Some((*from, below)),
+            ApplyColumn::Element => None,
+        },
+        Node::Analytic(analytic) => match analytic.columns[column] {
+            AnalyticColumn::Carried(below) => Some((analytic.from, below)),
+            AnalyticColumn::Call(_) => None,
+        },
+        _ => None,
     }
 }

@@ -4,13 +4,17 @@
 //! name is one of its columns, or else goes through its `*` down to where the star came from; each
 //! node on the way carries the column along under a hidden name.
 
+use super::clock::carried;
 use super::{Binder, Bound, InputState};
 use crate::Span;
 use crate::ast::{Ident, same_name};
 use crate::diagnostic::{Diagnostic, code};
 use crate::nearest::nearest;
 use crate::parser::Reported;
-use crate::plan::{AggregateFunction, Expr, ExprKind, Input, Item, Name, Node, NodeId, Read, Type};
+use crate::plan::{
+    AggregateFunction, AnalyticColumn, ApplyColumn, Expr, ExprKind, Input, Item, Name, Node,
+    NodeId, Read, Side, Type,
+};
 use crate::visit;
 
 /// Columns that a source knows of itself; a field of that name in the event wins.
@@ -34,6 +38,7 @@ impl Binder<'_> {
             reads: Vec::new(),
             timestamp: None,
             substream: Vec::new(),
+            schema: None,
             span,
         });
         let node = self.push(Node::Source { input });
@@ -163,10 +168,58 @@ impl Binder<'_> {
             Node::Union { from, names } if names[index] == Name::Spread => {
                 self.through_union(node, &from, index, path, span)
             }
-            Node::Union { .. } | Node::Window(_) => fields(column, path),
+            other => match carried(&other, index) {
+                Some((below, inner)) => self.through_carrier(node, below, inner, path, column),
+                None => fields(column, path),
+            },
         };
         self.through.insert(key, found.clone());
         found
+    }
+
+    /// Through a node that carries the column of `below`, which is a projection and can carry more.
+    fn through_carrier(
+        &mut self,
+        node: NodeId,
+        below: NodeId,
+        inner: usize,
+        path: &[String],
+        column: Expr,
+    ) -> Expr {
+        let found = self.through(below, inner, path, column.span);
+        let ExprKind::Column(found) = found.kind else {
+            return fields(column, path);
+        };
+        let carried = self.carry(node, below, found);
+        Expr {
+            kind: ExprKind::Column(carried),
+            span: column.span,
+        }
+    }
+
+    /// The place in `node` of column `column` of `below`, which it reads; added if it is not there yet.
+    pub(super) fn carry(&mut self, node: NodeId, below: NodeId, column: usize) -> usize {
+        fn place<T: PartialEq>(columns: &mut Vec<T>, wanted: T) -> usize {
+            columns
+                .iter()
+                .position(|known| *known == wanted)
+                .unwrap_or_else(|| {
+                    columns.push(wanted);
+                    columns.len() - 1
+                })
+        }
+        match &mut self.plan.nodes[node.0] {
+            Node::Join(join) if join.left == below => {
+                place(&mut join.columns, (Side::Left, column))
+            }
+            Node::Join(join) => place(&mut join.columns, (Side::Right, column)),
+            Node::Lookup(lookup) => place(&mut lookup.columns, (Side::Left, column)),
+            Node::Apply { columns, .. } => place(columns, ApplyColumn::Carried(column)),
+            Node::Analytic(analytic) => {
+                place(&mut analytic.columns, AnalyticColumn::Carried(column))
+            }
+            _ => column,
+        }
     }
 
     fn through_union(
@@ -241,7 +294,15 @@ impl Binder<'_> {
             Node::Project { items, .. } => items.iter().map(|item| item.name.clone()).collect(),
             Node::Union { names, .. } => names.clone(),
             Node::Filter { from, .. } => self.names(*from),
-            Node::Source { .. } | Node::Window(_) => Vec::new(),
+            Node::Match(node) => {
+                let keys = node
+                    .partition
+                    .iter()
+                    .map(|key| Name::Field(key.name.clone()));
+                keys.chain(node.measures.iter().map(|measure| measure.name.clone()))
+                    .collect()
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -302,6 +363,13 @@ impl Binder<'_> {
                     span: expr.span,
                 };
                 self.is_text(*branch, &column)
+            }),
+            other => carried(other, index).is_some_and(|(below, index)| {
+                let column = Expr {
+                    kind: ExprKind::Column(index),
+                    span: expr.span,
+                };
+                self.is_text(below, &column)
             }),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::plan::AggregateFunction;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     Aggregate(AggregateFunction),
     /// Aggregates that cannot run yet.
@@ -29,7 +29,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 fn all() -> impl Iterator<Item = (&'static str, Kind)> {
-    let of = |names: &'static [&'static str], kind| names.iter().map(move |name| (*name, kind));
+    let of = |names: &'static [&'static str], kind| {
+        names.iter().map(move |name| (*name, Kind::clone(&kind)))
+    };
     AGGREGATES
         .into_iter()
         .chain(of(&OTHER_AGGREGATES, Kind::OtherAggregate))

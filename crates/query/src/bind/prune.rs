@@ -100,8 +100,24 @@ impl Used {
                     .for_each(|key| self.mark(from, &mut key.expr));
                 let wanted = window.aggregates.iter_mut().zip(&mine[window.keys.len()..]);
                 let wanted = wanted.filter(|(_, wanted)| **wanted);
-                let arguments = wanted.filter_map(|(aggregate, _)| aggregate.argument.as_mut());
-                arguments.for_each(|argument| self.mark(from, argument));
+                for (aggregate, _) in wanted {
+                    let order = aggregate.order.iter_mut().map(|key| &mut key.expr);
+                    aggregate
+                        .argument
+                        .iter_mut()
+                        .chain(order)
+                        .for_each(|e| self.mark(from, e));
+                }
+            }
+            // Rare nodes keep whatever they and their expressions might look at.
+            Node::Join(_)
+            | Node::Lookup(_)
+            | Node::Apply { .. }
+            | Node::Analytic(_)
+            | Node::Match(_) => {
+                node.below()
+                    .into_iter()
+                    .for_each(|below| self.columns[below.0].fill(true));
             }
             Node::Union { from, .. } => {
                 for (branch, map) in from {
@@ -137,6 +153,11 @@ fn width(inputs: &[Input], widths: &[usize], node: &Node) -> usize {
         Node::Project { items, .. } => items.len(),
         Node::Window(window) => window.keys.len() + window.aggregates.len(),
         Node::Union { names, .. } => names.len(),
+        Node::Join(join) => join.columns.len(),
+        Node::Lookup(lookup) => lookup.columns.len(),
+        Node::Apply { columns, .. } => columns.len(),
+        Node::Analytic(analytic) => analytic.columns.len(),
+        Node::Match(node) => node.partition.len() + node.measures.len(),
     }
 }
 
@@ -153,11 +174,17 @@ struct Renumber {
 impl Renumber {
     fn run(mut self, plan: Plan, used: &Used) -> Plan {
         let mut inputs: Vec<Option<Input>> = plan.inputs.into_iter().map(Some).collect();
+        self.plan.references = plan.references;
         for (index, node) in plan.nodes.into_iter().enumerate() {
             let wanted = &used.columns[index];
             let columns = match &node {
                 Node::Filter { from, .. } => self.columns[from.0].clone(),
                 Node::Window(window) => positions(&keep_keys(wanted, window.keys.len())),
+                Node::Join(_)
+                | Node::Lookup(_)
+                | Node::Apply { .. }
+                | Node::Analytic(_)
+                | Node::Match(_) => (0..wanted.len()).collect(),
                 _ => positions(wanted),
             };
             self.columns.push(columns);
@@ -223,13 +250,46 @@ impl Renumber {
                     .keys
                     .iter_mut()
                     .for_each(|key| self.renumber(window.from, &mut key.expr));
-                let arguments = window
-                    .aggregates
-                    .iter_mut()
-                    .filter_map(|a| a.argument.as_mut());
-                arguments.for_each(|argument| self.renumber(window.from, argument));
+                for aggregate in &mut window.aggregates {
+                    let order = aggregate.order.iter_mut().map(|key| &mut key.expr);
+                    let exprs = aggregate.argument.iter_mut().chain(order);
+                    exprs.for_each(|expr| self.renumber(window.from, expr));
+                }
                 window.from = self.nodes[window.from.0];
                 Node::Window(window)
+            }
+            Node::Join(mut join) => {
+                join.left = self.nodes[join.left.0];
+                join.right = self.nodes[join.right.0];
+                Node::Join(join)
+            }
+            Node::Lookup(mut lookup) => {
+                lookup.from = self.nodes[lookup.from.0];
+                Node::Lookup(lookup)
+            }
+            Node::Apply {
+                from,
+                of,
+                each,
+                outer,
+                columns,
+            } => {
+                let from = self.nodes[from.0];
+                Node::Apply {
+                    from,
+                    of,
+                    each,
+                    outer,
+                    columns,
+                }
+            }
+            Node::Analytic(mut analytic) => {
+                analytic.from = self.nodes[analytic.from.0];
+                Node::Analytic(analytic)
+            }
+            Node::Match(mut node) => {
+                node.from = self.nodes[node.from.0];
+                Node::Match(node)
             }
             Node::Union { from, names } => {
                 let branch = |(branch, map): (NodeId, Vec<usize>)| {

@@ -57,6 +57,11 @@ fn well_formed(plan: &Plan) {
                 columns_within(&exprs, input.reads.len());
                 input.reads.len()
             }
+            Node::Join(join) => join.columns.len(),
+            Node::Lookup(lookup) => lookup.columns.len(),
+            Node::Apply { columns, .. } => columns.len(),
+            Node::Analytic(analytic) => analytic.columns.len(),
+            Node::Match(node) => node.partition.len() + node.measures.len(),
             Node::Filter { keep, .. } => {
                 let otherwise = Box::new(Expr {
                     kind: ExprKind::Timestamp,

@@ -1,0 +1,264 @@
+//! Runs a query's pipelines by hand, an item at a time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use highwater_engine::codec::{Reader, Writer};
+use highwater_engine::{Chunk, Column, ColumnBuilder, Item, Physical, Pipeline, Shared, Value};
+use highwater_query::plan::{Input, Read};
+use highwater_query::{Catalog, compile};
+use highwater_time::{Instant, TICKS_PER_SECOND};
+
+use crate::oracle::{Row, show};
+use crate::query::{Event, Query, from_origin, instant, ticks};
+
+/// What one partition is sent next.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Rows(Vec<Event>),
+    Watermark(Instant),
+}
+
+/// Numbers drawn beforehand, so that a failure shrinks to the simplest way of doing things: 0 stands for it everywhere.
+pub struct Choices<'a> {
+    drawn: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Choices<'a> {
+    pub fn new(drawn: &'a [u8]) -> Choices<'a> {
+        Choices { drawn, at: 0 }
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.at += 1;
+        let drawn = self
+            .drawn
+            .get((self.at - 1) % self.drawn.len().max(1))
+            .copied()
+            .unwrap_or(0);
+        usize::from(drawn) % limit
+    }
+}
+
+/// Cuts each partition's events into chunks, with legal watermarks between them: none goes back, and none is later than
+/// an event that follows.
+pub fn cut(partitions: usize, events: &[Event], choices: &[u8]) -> Vec<Vec<Step>> {
+    let mut choices = Choices::new(choices);
+    (0..partitions)
+        .map(|partition| {
+            let own: Vec<&Event> = events.iter().filter(|e| e.partition == partition).collect();
+            cut_one(&own, &mut choices)
+        })
+        .collect()
+}
+
+fn cut_one(events: &[&Event], choices: &mut Choices<'_>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let (mut sent, mut reached) = (0, ticks(-20));
+    loop {
+        if choices.below(3) > 0 {
+            let next = events.get(sent).map_or(ticks(90), |e| ticks(e.second));
+            let quarters = choices.below(5) as i64;
+            reached = reached.max(next - (next - reached) / 4 * quarters);
+            steps.push(Step::Watermark(Instant::from_ticks(reached)));
+        }
+        let left = events.len() - sent;
+        if left == 0 {
+            break;
+        }
+        let count = left - choices.below(left);
+        steps.push(Step::Rows(
+            events[sent..sent + count]
+                .iter()
+                .map(|e| (*e).clone())
+                .collect(),
+        ));
+        sent += count;
+    }
+    steps.push(Step::Watermark(Instant::AFTER_ALL));
+    steps
+}
+
+/// One order in which the partitions' steps may happen.
+pub fn interleave(lists: Vec<Vec<Step>>, choices: &[u8]) -> Vec<(usize, Step)> {
+    let mut choices = Choices::new(choices);
+    let mut lists: Vec<(usize, VecDeque<Step>)> =
+        lists.into_iter().map(VecDeque::from).enumerate().collect();
+    let mut steps = Vec::new();
+    while !lists.is_empty() {
+        let pick = choices.below(lists.len());
+        let (partition, list) = &mut lists[pick];
+        match list.pop_front() {
+            Some(step) => steps.push((*partition, step)),
+            None => drop(lists.remove(pick)),
+        }
+    }
+    steps
+}
+
+pub struct Drive {
+    physical: Physical,
+    partitions: usize,
+    locals: Vec<Pipeline>,
+    shared: Shared,
+    pub dynamic: bool,
+    /// Every row in the order of emission.
+    pub rows: Vec<Row>,
+    reached: Vec<Instant>,
+}
+
+impl Drive {
+    pub fn new(query: &Query, partitions: usize) -> Drive {
+        let sql = query.sql();
+        let compiled = compile(&sql, &Catalog::streams(["input"]));
+        let compiled = compiled.unwrap_or_else(|errors| panic!("{sql}: {errors:?}"));
+        let physical = Physical::new(Arc::new(compiled.plan)).expect("the query can run");
+        Drive {
+            locals: (0..partitions).map(|_| physical.local(0)).collect(),
+            shared: physical.shared(&[partitions]),
+            reached: vec![Instant::BEFORE_ALL; partitions],
+            rows: Vec::new(),
+            dynamic: false,
+            partitions,
+            physical,
+        }
+    }
+
+    pub fn input(&self) -> &Input {
+        &self.physical.plan().inputs[0]
+    }
+
+    pub fn plan(&self) -> &highwater_query::plan::Plan {
+        self.physical.plan()
+    }
+
+    pub fn step(&mut self, partition: usize, step: &Step) {
+        match step {
+            Step::Rows(events) => {
+                let chunk = self.chunk(events);
+                self.push(partition, Item::Rows(chunk));
+            }
+            Step::Watermark(watermark) => {
+                self.reached[partition] = self.reached[partition].max(*watermark);
+                self.push(partition, Item::Watermark(*watermark));
+            }
+        }
+    }
+
+    pub fn push(&mut self, partition: usize, item: Item) {
+        let (mut out, mut results) = (Vec::new(), Vec::new());
+        self.locals[partition].push(Physical::LOCAL_ENTRY, item, &mut out);
+        for (exit, item) in out {
+            let entry = self.shared.entry(0, exit, partition);
+            self.shared.pipeline.push(entry, item, &mut results);
+        }
+        for (_, item) in results {
+            if let Item::Rows(chunk) = item {
+                self.take(&chunk);
+            }
+        }
+        assert_eq!(
+            self.shared.pipeline.errors.count, 0,
+            "{:?}",
+            self.shared.pipeline.errors
+        );
+    }
+
+    fn take(&mut self, chunk: &Chunk) {
+        let reached = self
+            .reached
+            .iter()
+            .min()
+            .copied()
+            .unwrap_or(Instant::AFTER_ALL);
+        for row in 0..chunk.rows() {
+            // a window may be shown only when no event can enter it any more. Substreams have clocks of their own.
+            let whole = chunk.lanes.is_some() || chunk.time(row) < reached;
+            assert!(
+                whole,
+                "a row at {} came at watermark {reached}",
+                chunk.time(row)
+            );
+            let second = chunk.times[row] / TICKS_PER_SECOND - from_origin(0);
+            assert_eq!(
+                ticks(second),
+                chunk.times[row],
+                "all windows end at whole seconds"
+            );
+            let values = chunk
+                .columns
+                .iter()
+                .map(|column| show(&column.get(row).to_value()));
+            self.rows.push((second, values.collect()));
+        }
+    }
+
+    /// The events as the source would deliver them.
+    pub fn chunk(&self, events: &[Event]) -> Chunk {
+        let columns = self.input().reads.iter().map(|read| {
+            let column = column(read, events);
+            if self.dynamic {
+                column.to_dynamic()
+            } else {
+                column
+            }
+        });
+        let columns = columns.collect();
+        Chunk::new(events.iter().map(|e| ticks(e.second)).collect(), columns)
+    }
+
+    /// The state as bytes.
+    pub fn snapshot(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        self.locals
+            .iter()
+            .for_each(|local| local.snapshot(&mut writer));
+        self.shared.pipeline.snapshot(&mut writer);
+        writer.bytes
+    }
+
+    /// Forgets everything and goes on from the snapshot.
+    pub fn restart_from(&mut self, bytes: &[u8]) {
+        self.locals = (0..self.partitions)
+            .map(|_| self.physical.local(0))
+            .collect();
+        self.shared = self.physical.shared(&[self.partitions]);
+        let mut reader = Reader::new(bytes);
+        for local in &mut self.locals {
+            local.restore(&mut reader).expect("the snapshot is whole");
+        }
+        self.shared
+            .pipeline
+            .restore(&mut reader)
+            .expect("the snapshot is whole");
+        assert!(reader.is_done());
+    }
+}
+
+fn column(read: &Read, events: &[Event]) -> Column {
+    let mut builder = ColumnBuilder::with_capacity(events.len());
+    for event in events {
+        let value = match read {
+            Read::Path(path) | Read::TimePath(path) => match path[0].as_str() {
+                "k" => event.k.clone(),
+                "j" => event.j.clone(),
+                "v" => event.v.clone(),
+                "t" => Value::Time(instant(event.second)),
+                other => panic!("no such field: {other}"),
+            },
+            Read::Partition => Value::Int(event.partition as i64),
+            other => panic!("not in any query here: {other:?}"),
+        };
+        builder.push_owned(value);
+    }
+    builder.finish()
+}
+
+pub fn run(query: &Query, partitions: usize, steps: &[(usize, Step)]) -> Vec<Row> {
+    let mut drive = Drive::new(query, partitions);
+    steps
+        .iter()
+        .for_each(|(partition, step)| drive.step(*partition, step));
+    drive.rows
+}
