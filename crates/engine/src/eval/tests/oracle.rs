@@ -15,6 +15,9 @@ use crate::value::Value;
 
 pub fn value(expr: &Expr, chunk: &Chunk, row: usize) -> Option<Value> {
     Some(match &expr.kind {
+        ExprKind::Call { .. } | ExprKind::User { .. } | ExprKind::Record(_) => {
+            unreachable!("the oracle knows operators only")
+        }
         ExprKind::Column(column) => chunk.columns[*column].get(row).to_value(),
         ExprKind::Literal(Literal::Null) => Value::Null,
         ExprKind::Literal(Literal::Int(i)) => Value::Int(*i),
