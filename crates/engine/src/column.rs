@@ -58,6 +58,7 @@ impl Column {
         builder.finish()
     }
 
+    #[inline]
     pub fn get(&self, row: usize) -> ValueRef<'_> {
         match self {
             Column::Null(_) => ValueRef::Null,
@@ -187,6 +188,8 @@ fn interleave_plain(columns: &[&Column], rows: &[(u32, u32)]) -> Option<Column> 
 pub struct ColumnBuilder {
     values: Values,
     nulls: NullBufferBuilder,
+    /// How many rows to make room for once the type is known.
+    capacity: usize,
 }
 
 #[derive(Debug)]
@@ -233,6 +236,7 @@ impl ColumnBuilder {
         ColumnBuilder {
             values: Values::Untyped,
             nulls: NullBufferBuilder::new(rows),
+            capacity: rows,
         }
     }
 
@@ -312,16 +316,16 @@ impl ColumnBuilder {
     /// A value that the current representation cannot hold.
     #[cold]
     fn push_other(&mut self, value: ValueRef<'_>) {
-        let len = self.len();
+        let (len, room) = (self.len(), self.capacity);
         match (&self.values, value) {
-            (Values::Untyped, ValueRef::Bit(_)) => self.values = Values::Bit(vec![false; len]),
-            (Values::Untyped, ValueRef::Int(_)) => self.values = Values::Int(vec![0; len]),
-            (Values::Untyped, ValueRef::Float(_)) => self.values = Values::Float(vec![0.0; len]),
-            (Values::Untyped, ValueRef::Time(_)) => self.values = Values::Time(vec![0; len]),
+            (Values::Untyped, ValueRef::Bit(_)) => self.values = Values::Bit(filled(len, room)),
+            (Values::Untyped, ValueRef::Int(_)) => self.values = Values::Int(filled(len, room)),
+            (Values::Untyped, ValueRef::Float(_)) => self.values = Values::Float(filled(len, room)),
+            (Values::Untyped, ValueRef::Time(_)) => self.values = Values::Time(filled(len, room)),
             (Values::Untyped, ValueRef::Text(t)) if t.len() < i32::MAX as usize => {
                 self.values = Values::Text(TextValues {
-                    bytes: Vec::new(),
-                    offsets: vec![0; len + 1],
+                    bytes: Vec::with_capacity(room * TEXT_BYTES_GUESS),
+                    offsets: filled(len + 1, room + 1),
                 });
             }
             _ => {
@@ -339,6 +343,7 @@ impl ColumnBuilder {
             let typed = ColumnBuilder {
                 values: std::mem::replace(&mut self.values, Values::Untyped),
                 nulls: copy_nulls(&self.nulls),
+                capacity: 0,
             }
             .finish();
             let values = (0..len).map(|row| typed.get(row).to_value()).collect();
@@ -381,6 +386,16 @@ impl TextValues {
         self.bytes.extend_from_slice(value.as_bytes());
         self.offsets.push(self.bytes.len() as i32);
     }
+}
+
+/// How much text a row may be expected to hold, to make room for.
+const TEXT_BYTES_GUESS: usize = 16;
+
+/// What stands for that many NULLs, with room for more.
+fn filled<T: Default + Clone>(len: usize, room: usize) -> Vec<T> {
+    let mut values = Vec::with_capacity(room.max(len));
+    values.resize(len, T::default());
+    values
 }
 
 fn copy_nulls(nulls: &NullBufferBuilder) -> NullBufferBuilder {

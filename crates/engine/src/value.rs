@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use highwater_time::Instant;
 
 #[derive(Clone, Debug, Default)]
@@ -43,6 +45,34 @@ impl Record {
         }
     }
 
+    /// A record of these fields. Of fields with the same name the last value stays, in the place of the first.
+    pub fn from_fields(fields: Vec<(Arc<str>, Value)>) -> Record {
+        /// From here on looking each name up beats comparing it with all before it.
+        const MANY: usize = 16;
+        if fields.len() < MANY {
+            let mut record = Record::with_capacity(fields.len());
+            fields.into_iter().for_each(|(name, value)| record.set(name, value));
+            return record;
+        }
+        let mut places: HashMap<Arc<str>, usize, FixedState> = HashMap::default();
+        let mut record = Record::with_capacity(fields.len());
+        for (name, value) in fields {
+            match places.get(&name) {
+                Some(&place) => record.fields[place].1 = value,
+                None => {
+                    places.insert(name.clone(), record.fields.len());
+                    record.fields.push((name, value));
+                }
+            }
+        }
+        record
+    }
+
+    /// The field of exactly that name.
+    pub fn get_exact(&self, name: &str) -> Option<&Value> {
+        self.fields.iter().find(|(known, _)| &**known == name).map(|(_, value)| value)
+    }
+
     /// Sets a field; an earlier field of the same name keeps its place and takes the new value.
     pub fn set(&mut self, name: Arc<str>, value: Value) {
         match self.fields.iter_mut().find(|(known, _)| *known == name) {
@@ -53,7 +83,7 @@ impl Record {
 
     /// The field of that exact name, else the only one that matches but for case, else nothing.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        if let Some((_, value)) = self.fields.iter().find(|(known, _)| &**known == name) {
+        if let Some(value) = self.get_exact(name) {
             return Some(value);
         }
         let mut alike = self

@@ -58,7 +58,7 @@ impl Builder {
 
     fn record(&mut self, line: &str, at: usize, open: u32) -> Result<(Record, usize), Fault> {
         let bytes = line.as_bytes();
-        let mut record = Record::default();
+        let mut fields = Vec::new();
         let mut at = skip_blanks(bytes, at + 1);
         if byte(bytes, at) == b'}' {
             return Ok((record, at + 1));
@@ -68,7 +68,7 @@ impl Builder {
             let key = key(bytes, at, missing)?;
             let name = self.name(&line[key.start..key.end], key.escaped);
             let (value, end) = self.value(line, key.value, open)?;
-            record.set(name, value);
+            fields.push((name, value));
             at = skip_blanks(bytes, end);
             match byte(bytes, at) {
                 b',' => at = skip_blanks(bytes, at + 1),
