@@ -61,7 +61,7 @@ impl Builder {
         let mut fields = Vec::new();
         let mut at = skip_blanks(bytes, at + 1);
         if byte(bytes, at) == b'}' {
-            return Ok((record, at + 1));
+            return Ok((Record::from_fields(fields), at + 1));
         }
         let mut missing = Kind::FirstKey;
         loop {
@@ -72,7 +72,7 @@ impl Builder {
             at = skip_blanks(bytes, end);
             match byte(bytes, at) {
                 b',' => at = skip_blanks(bytes, at + 1),
-                b'}' => return Ok((record, at + 1)),
+                b'}' => return Ok((Record::from_fields(fields), at + 1)),
                 _ => return Err(Fault::new(at, Kind::CommaOrBrace)),
             }
             missing = Kind::Key;

@@ -19,7 +19,7 @@ use super::groups::{GroupSpec, Prepared};
 use super::lanes::{LaneWindow, Notes, RowsOut};
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::ColumnBuilder;
-use crate::value::Value;
+use crate::value::{Value, ValueRef};
 
 pub(crate) struct Sliding {
     spec: Arc<GroupSpec>,
@@ -35,7 +35,11 @@ struct Group {
     lane: u32,
     hash: u64,
     key: Box<[u8]>,
+    /// The keys as the first of the events has them. Equal keys may look different, as 1 and 1.0 do;
+    /// what is shown must not depend on how long a group is remembered, so it follows the content.
     shown: Vec<Value>,
+    /// The keys as the last of the events has them.
+    shown_last: Vec<Value>,
     events: VecDeque<Event>,
     /// How many events at the front are in the content; later ones have not been reached yet.
     inside: usize,
@@ -48,6 +52,8 @@ struct Event {
     time: i64,
     /// One per aggregate; NULL for COUNT(*).
     arguments: Box<[Value]>,
+    /// The keys, where they look different from those of the event before.
+    shown: Option<Vec<Value>>,
 }
 
 /// What can be kept up to date exactly while events come and go.
@@ -92,15 +98,13 @@ impl Sliding {
         if let Some(&slot) = found {
             return slot;
         }
+        let shown: Vec<Value> = keys_of(input, row).map(ValueRef::to_value).collect();
         self.insert(Group {
             lane,
             hash,
             key: key.into(),
-            shown: input
-                .keys
-                .iter()
-                .map(|column| column.get(row).to_value())
-                .collect(),
+            shown_last: shown.clone(),
+            shown,
             events: VecDeque::new(),
             inside: 0,
             rolling: vec![Rolling::default(); self.spec.aggregates.len()],
@@ -161,7 +165,30 @@ impl Sliding {
     }
 }
 
+fn keys_of(input: &Prepared, row: usize) -> impl Iterator<Item = ValueRef<'_>> {
+    input.keys.iter().map(move |key| key.get(row))
+}
+
+/// Whether two equal keys look the same as well.
+fn alike(a: &Value, b: ValueRef<'_>) -> bool {
+    match (a, b) {
+        (Value::Float(a), ValueRef::Float(b)) => a.to_bits() == b.to_bits(),
+        (Value::Record(_) | Value::Array(_), _) => false,
+        (a, b) => std::mem::discriminant(&a.view()) == std::mem::discriminant(&b),
+    }
+}
+
 impl Group {
+    /// The keys of the next event, if they look different from those of the last one.
+    fn changed_keys(&mut self, input: &Prepared, row: usize) -> Option<Vec<Value>> {
+        let mut pairs = self.shown_last.iter().zip(keys_of(input, row));
+        if pairs.all(|(last, new)| alike(last, new)) {
+            return None;
+        }
+        self.shown_last = keys_of(input, row).map(ValueRef::to_value).collect();
+        Some(self.shown_last.clone())
+    }
+
     fn move_to(&mut self, time: i64, size: i64) {
         while let Some(event) = self
             .events
@@ -183,6 +210,10 @@ impl Group {
                     rolling.change(value, -1);
                 }
                 self.inside -= 1;
+            }
+            let first = self.events.front_mut();
+            if let Some(shown) = first.and_then(|event| event.shown.take()) {
+                self.shown = shown;
             }
         }
     }
@@ -238,7 +269,12 @@ impl LaneWindow for Sliding {
             };
             let arguments = input.arguments.iter().map(argument).collect();
             if let Some(group) = &mut self.groups[slot as usize] {
-                group.events.push_back(Event { time, arguments });
+                let shown = group.changed_keys(input, row);
+                group.events.push_back(Event {
+                    time,
+                    arguments,
+                    shown,
+                });
             }
             let leaves = time.saturating_add(self.size);
             for change in [time, leaves] {
@@ -279,7 +315,8 @@ impl LaneWindow for Sliding {
             out.u32(group.lane);
             out.u64(group.hash);
             out.blob(&group.key);
-            group.shown.iter().for_each(|value| out.value(value.view()));
+            let shown = group.shown.iter().chain(&group.shown_last);
+            shown.for_each(|value| out.value(value.view()));
             out.i64(group.seen);
             out.count(group.inside);
             out.count(group.events.len());
@@ -289,6 +326,9 @@ impl LaneWindow for Sliding {
                     .arguments
                     .iter()
                     .for_each(|value| out.value(value.view()));
+                out.u8(event.shown.is_some().into());
+                let shown = event.shown.iter().flatten();
+                shown.for_each(|value| out.value(value.view()));
             }
         }
         out.count(self.free.len());
@@ -338,21 +378,31 @@ impl Sliding {
     fn restore_group(&self, from: &mut Reader<'_>) -> Result<Group, RestoreError> {
         let (keys, aggregates) = (self.spec.keys.len(), self.spec.aggregates.len());
         let (lane, hash, key) = (from.u32()?, from.u64()?, from.blob()?.into());
-        let shown: Result<Vec<Value>, _> = (0..keys).map(|_| from.value()).collect();
-        let (shown, seen, inside) = (shown?, from.i64()?, from.u64()? as usize);
+        let values = |from: &mut Reader<'_>, count: usize| -> Result<Vec<Value>, RestoreError> {
+            (0..count).map(|_| from.value()).collect()
+        };
+        let (shown, shown_last) = (values(from, keys)?, values(from, keys)?);
+        let (seen, inside) = (from.i64()?, from.u64()? as usize);
         let mut rolling = vec![Rolling::default(); aggregates];
         let mut events = VecDeque::new();
         for index in 0..from.count()? {
             let time = from.i64()?;
-            let arguments: Result<Box<[Value]>, _> =
-                (0..aggregates).map(|_| from.value()).collect();
-            let arguments = arguments?;
+            let arguments: Box<[Value]> = values(from, aggregates)?.into();
             if index < inside {
                 for (rolling, value) in rolling.iter_mut().zip(&arguments) {
                     rolling.change(value, 1);
                 }
             }
-            events.push_back(Event { time, arguments });
+            let shown = if from.u8()? == 0 {
+                None
+            } else {
+                Some(values(from, keys)?)
+            };
+            events.push_back(Event {
+                time,
+                arguments,
+                shown,
+            });
         }
         if inside > events.len() {
             return Err(RestoreError("more events inside a window than there are"));
@@ -362,6 +412,7 @@ impl Sliding {
             hash,
             key,
             shown,
+            shown_last,
             events,
             inside,
             rolling,

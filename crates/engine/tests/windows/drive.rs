@@ -245,6 +245,8 @@ fn column(read: &Read, events: &[Event]) -> Column {
                 "j" => event.j.clone(),
                 "v" => event.v.clone(),
                 "t" => Value::Time(instant(event.second)),
+                // Events have no such field, so the source's own column counts.
+                "PartitionId" => Value::Null,
                 other => panic!("no such field: {other}"),
             },
             Read::Partition => Value::Int(event.partition as i64),
