@@ -1,8 +1,9 @@
 //! Formats and endpoints: how events come in from files and how results go out.
 //!
-//! A file is read in blocks of whole lines ([`LineReader`]), a block is decoded into columns
-//! ([`json::Decoder`]), rows become lines again ([`json::JsonWriter`]) and go to a [`Sink`]. This
-//! crate knows nothing of jobs: it neither decides what to read nor when.
+//! A file of any format is a [`Source`] of columns ([`open`]): JSON is read in blocks of whole lines
+//! ([`LineReader`]) that become columns ([`json::Decoder`]), CSV, Avro and Parquet have readers of
+//! their own. Rows become bytes again in a [`RowWriter`] and go to a [`Sink`]. This crate knows
+//! nothing of jobs: it neither decides what to read nor when.
 //!
 //! ```
 //! use highwater_connect::json::{Batch, Decoder, Field};
@@ -16,9 +17,25 @@
 //! assert_eq!((decoded.bad[0].line, decoded.bad[0].column), (2, 11));
 //! ```
 
+#[cfg(feature = "avro")]
+mod avro;
+mod bytes;
+pub mod csv;
+mod declared;
 pub mod json;
 mod lines;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod rows;
 mod sink;
+mod source;
+mod table;
+mod writer;
 
 pub use lines::{Block, LineOptions, LineReader, ReadError, SourceNote};
+pub use rows::RowNames;
 pub use sink::{FileSink, Sink, SinkError, StdoutSink};
+pub use source::{
+    BadEvent, BadKind, Compression, CsvFormat, Events, Format, Level, Source, SourceOptions, open,
+};
+pub use writer::{OutputFormat, RowWriter, WriteError, Written, row_writer};

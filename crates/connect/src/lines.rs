@@ -13,12 +13,11 @@ use highwater_env::disk;
 use thiserror::Error;
 
 use crate::json::{BadJson, BadLine};
+use crate::source::SAMPLE_BYTES_MAX;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// A buffer must at least hold a byte order mark.
 const BUFFER_BYTES_MIN: usize = 4;
-/// What is kept of a line that is too long, to show which one it was.
-const SAMPLE_BYTES: usize = 200;
 
 #[derive(Clone, Copy, Debug)]
 pub struct LineOptions {
@@ -57,6 +56,12 @@ pub enum ReadError {
         offset: u64,
         source: io::Error,
     },
+    #[error("{} cannot be read: {reason}", file.display())]
+    Format { file: PathBuf, reason: String },
+    #[error("the header of {} cannot serve: {reason}", file.display())]
+    Header { file: PathBuf, reason: String },
+    #[error("{} has another compression: {reason}", file.display())]
+    Compression { file: PathBuf, reason: &'static str },
 }
 
 /// Something about a file that its reader should be told, though it was read to its end.
@@ -261,12 +266,13 @@ impl LineReader {
     /// Reads on to the next line without keeping this one.
     fn pass_over_line(&mut self) -> Block<'_> {
         let limit_bytes = self.options.line_bytes_max;
-        let sample = &self.buffer[..self.end.min(SAMPLE_BYTES)];
+        let sample = &self.buffer[..self.end.min(SAMPLE_BYTES_MAX)];
         let bad = BadLine::new(
             self.line,
             limit_bytes,
             BadJson::TooLong { limit_bytes },
             sample,
+            SAMPLE_BYTES_MAX,
         );
         self.line += 1;
         (self.start, self.end) = (0, 0);

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use highwater_env::disk::{self, AtomicFile};
 use thiserror::Error;
 
+use crate::writer::WriteError;
+
 const BUFFER_BYTES: usize = 256 << 10;
 
 pub trait Sink: Send {
@@ -31,6 +33,8 @@ pub enum SinkError {
     /// The reader has gone away, as `head` does; end quietly.
     #[error("standard output was closed by its reader")]
     Closed,
+    #[error("{0}")]
+    Format(#[from] WriteError),
 }
 
 /// A file that takes its name when it is committed, replacing what had that name.

@@ -15,7 +15,9 @@ mod value;
 
 pub use chunk::{CHUNK_ROWS, Chunk, Lanes};
 pub use column::{Column, ColumnBuilder};
-pub use ops::{Context, DataError, DataErrors, Item, Merge, Operator, Share, WindowEntry};
+pub use ops::{
+    Context, DataError, DataErrors, Item, Merge, Operator, ReferenceTable, Share, WindowEntry,
+};
 pub use physical::{Physical, PhysicalError, Shared};
 pub use pipeline::{Pipeline, Target};
 pub use value::{Record, Value, ValueRef, same_but_for_case};

@@ -7,11 +7,14 @@
 
 use std::sync::Arc;
 
-use highwater_query::plan::{LookupNode, Node, NodeId, Plan, Window, WindowNode};
+use highwater_query::plan::{
+    AnalyticNode, Expr, ExprKind, Input, LookupNode, MatchNode, Node, NodeId, Plan, Read, Window,
+    WindowNode,
+};
 
 use crate::ops::{
-    Filter, GroupSpec, Merge, Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project,
-    Sessions, Sliding, Windowed,
+    Analytics, Apply, DataErrors, Filter, GroupSpec, Join, Lookup, LookupTable, Matcher, Merge, Operator, PaneFill,
+    PaneGrid, PaneJoin, PaneWindow, Project, ReferenceTable, Sessions, Sliding, Windowed,
 };
 use crate::pipeline::{Pipeline, Stage, Target};
 
@@ -19,8 +22,11 @@ use crate::pipeline::{Pipeline, Stage, Target};
 pub enum PhysicalError {
     #[error("UNION of substreams (TIMESTAMP BY .. OVER) is not supported yet")]
     UnionOfSubstreams,
+    #[error("JOIN of substreams (TIMESTAMP BY .. OVER) is not supported yet")]
+    JoinOfSubstreams,
     #[error(
-        "a query with substreams (TIMESTAMP BY .. OVER) over several partitions needs PARTITION BY PartitionId"
+        "over several partitions, TIMESTAMP BY .. OVER needs PARTITION BY PartitionId on the source and PartitionId \
+         among the OVER columns"
     )]
     SubstreamsCombined,
 }
@@ -32,6 +38,9 @@ pub struct Physical {
     places: Vec<Place>,
     /// Per input, what its partitions hand to the shared pipeline, in order.
     exits: Vec<Vec<Exit>>,
+    /// Per node, the table of a lookup.
+    tables: Vec<Option<Arc<LookupTable>>>,
+    reference_errors: DataErrors,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +72,7 @@ impl Shared {
 }
 
 impl Physical {
+    /// Lays out a plan. If it reads reference data, it can be looked at but not run.
     pub fn new(plan: Arc<Plan>) -> Result<Physical, PhysicalError> {
         let mut places: Vec<Place> = Vec::with_capacity(plan.nodes.len());
         for node in &plan.nodes {
@@ -75,21 +85,69 @@ impl Physical {
             plan,
             places,
             exits,
+            tables: Vec::new(),
+            reference_errors: DataErrors::default(),
         })
+    }
+
+    /// Lays out a plan that looks up reference data: one table for each of [`Plan::references`].
+    pub fn with_references(
+        plan: Arc<Plan>,
+        references: &[Arc<ReferenceTable>],
+    ) -> Result<Physical, PhysicalError> {
+        let mut physical = Physical::new(plan)?;
+        let mut errors = DataErrors::default();
+        let tables: Vec<ReferenceTable> = physical
+            .plan
+            .references
+            .iter()
+            .zip(references)
+            .map(|(plan, table)| table.after_steps(plan, &mut errors))
+            .collect();
+        physical.tables = physical
+            .plan
+            .nodes
+            .iter()
+            .map(|node| match node {
+                Node::Lookup(lookup) => {
+                    let table = &tables[lookup.reference];
+                    Some(Arc::new(LookupTable::new(table, lookup, &mut errors)))
+                }
+                _ => None,
+            })
+            .collect();
+        physical.reference_errors = errors;
+        Ok(physical)
+    }
+
+    /// Rows of reference data that an expression failed on.
+    pub fn reference_errors(&self) -> &DataErrors {
+        &self.reference_errors
     }
 
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Whether `input` may have that many partitions: substreams of several are never combined.
-    pub fn check_partitions(&self, input: usize, partitions: usize) -> Result<(), PhysicalError> {
+    /// Whether `input` may have several partitions: their substreams are never combined, so each key must belong to one.
+    pub fn check_partitions(&self, input: usize, several: bool) -> Result<(), PhysicalError> {
+        let Input { reads, substream, .. } = &self.plan.inputs[input];
+        if substream.is_empty() || !several {
+            return Ok(());
+        }
+        let is_partition = |expr: &Expr| match &expr.kind {
+            ExprKind::Column(column) => reads[*column] == Read::Partition,
+            _ => false,
+        };
+        let by_partition = |expr: &Expr| match &expr.kind {
+            ExprKind::Coalesce(all) => all.iter().any(is_partition),
+            _ => is_partition(expr),
+        };
         let combines = |node: &Node| {
             matches!(node, Node::Window(window) if !window.by_partition
                 && self.places[window.from.0] == Place::Partition(input))
         };
-        let substreams = !self.plan.inputs[input].substream.is_empty();
-        if substreams && partitions > 1 && self.plan.nodes.iter().any(combines) {
+        if !substream.iter().any(by_partition) || self.plan.nodes.iter().any(combines) {
             return Err(PhysicalError::SubstreamsCombined);
         }
         Ok(())
@@ -118,7 +176,7 @@ impl Physical {
                     graph.exit(stage, self.exit_number(input, Exit::Panes(id)));
                 }
                 _ if here => {
-                    graph.stage_of[index] = Some(self.add_node(&mut graph, node, 1));
+                    graph.stage_of[index] = Some(self.add_node(&mut graph, index));
                 }
                 _ => {}
             }
@@ -157,9 +215,9 @@ impl Physical {
             }
             entries.push(input_entries);
         }
-        for (index, node) in self.plan.nodes.iter().enumerate() {
+        for index in 0..self.plan.nodes.len() {
             if self.places[index] == Place::Shared && graph.stage_of[index].is_none() {
-                graph.stage_of[index] = Some(self.add_node(&mut graph, node, 1));
+                graph.stage_of[index] = Some(self.add_node(&mut graph, index));
             }
         }
         for (number, output) in self.plan.outputs.iter().enumerate() {
@@ -190,19 +248,35 @@ impl Physical {
         }
     }
 
-    fn add_node(&self, graph: &mut Graph, node: &Node, _ports: usize) -> usize {
-        match node {
+    fn add_node(&self, graph: &mut Graph, index: usize) -> usize {
+        match &self.plan.nodes[index] {
             Node::Source { .. } => unreachable!("sources run on partitions"),
             Node::Filter { from, keep } => {
                 graph.add(Box::new(Filter { keep: keep.clone() }), [*from])
             }
             Node::Project { from, items } => graph.add(Box::new(Project::new(items)), [*from]),
             Node::Window(window) => graph.add(window_operator(window), [window.from]),
-            Node::Join(_)
-            | Node::Lookup(_)
-            | Node::Apply { .. }
-            | Node::Analytic(_)
-            | Node::Match(_) => unreachable!("no query is bound to these nodes"),
+            Node::Join(join) => graph.add(Box::new(Join::new(join)), [join.left, join.right]),
+            Node::Lookup(lookup) => match self.tables.get(index) {
+                Some(Some(table)) => {
+                    graph.add(Box::new(Lookup::new(lookup, table.clone())), [lookup.from])
+                }
+                _ => unreachable!("a plan with lookups is run with its reference data"),
+            },
+            Node::Apply {
+                from,
+                of,
+                each,
+                outer,
+                columns,
+            } => {
+                let apply = Apply::new(of.clone(), *each, *outer, columns.clone());
+                graph.add(Box::new(apply), [*from])
+            }
+            Node::Analytic(analytic) => {
+                graph.add(Box::new(Analytics::new(analytic)), [analytic.from])
+            }
+            Node::Match(node) => graph.add(Box::new(Matcher::new(node)), [node.from]),
             Node::Union { from, .. } => {
                 let merge = Merge::mapped(from.iter().map(|(_, columns)| Some(columns.clone())));
                 graph.add(Box::new(merge), from.iter().map(|(node, _)| *node))
@@ -223,7 +297,18 @@ fn place(plan: &Plan, places: &[Place], node: &Node) -> Result<Place, PhysicalEr
             place if substreams(place) || window.by_partition => place,
             _ => Place::Shared,
         },
-        Node::Join(_) | Node::Match(_) | Node::Analytic(_) => Place::Shared,
+        Node::Join(join) => match (places[join.left.0], places[join.right.0]) {
+            (left, right) if substreams(left) || substreams(right) => {
+                return Err(PhysicalError::JoinOfSubstreams);
+            }
+            (left, right) if left == right && join.by_partition => left,
+            _ => Place::Shared,
+        },
+        Node::Analytic(AnalyticNode { from, by_partition, .. })
+        | Node::Match(MatchNode { from, by_partition, .. }) => match places[from.0] {
+            place if substreams(place) || *by_partition => place,
+            _ => Place::Shared,
+        },
         Node::Lookup(LookupNode { from, .. }) | Node::Apply { from, .. } => places[from.0],
         Node::Union { from, .. } => {
             if from.iter().any(|(node, _)| substreams(places[node.0])) {

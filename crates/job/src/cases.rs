@@ -1,11 +1,16 @@
 //! Golden cases: a folder with a job, its inputs and what must come out.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use crate::config::JobFile;
+use highwater_env::disk;
+use serde_json::Value as Json;
+
+use crate::config::{JobFile, Order};
 use crate::golden::{self, CaseDir};
 use crate::load::Job;
 use crate::outputs::Outputs;
+use crate::project;
 use crate::run::{Options, run};
 
 /// Why a case failed, as text for a person.
@@ -14,28 +19,97 @@ pub struct CaseFailure(pub String);
 
 /// Runs one case.
 pub fn check(case: &CaseDir, threads: usize) -> Result<(), CaseFailure> {
-    let fail = |text: String| CaseFailure(text);
-    let file = JobFile::load(&case.dir).map_err(|error| fail(error.to_string()))?;
+    if let Some(test) = case.test {
+        return check_test(&case.test_file(), test, threads);
+    }
+    let file = JobFile::load(&case.dir).map_err(fail)?;
     let expect = file.expect.clone().unwrap_or_default();
     let loaded = Job::new(file);
     if let Some(wanted) = &expect.error {
         return match loaded {
-            Ok(_) => Err(fail(
-                "the query was accepted, but should be rejected".into(),
-            )),
+            Ok(_) => Err(fail("the query was accepted, but should be rejected")),
             Err(error) if error.to_string().contains(wanted.as_str()) => Ok(()),
             Err(error) => Err(fail(format!(
                 "the query was rejected, but not with {wanted:?}:\n{error}"
             ))),
         };
     }
-    let job = loaded.map_err(|error| fail(error.to_string()))?;
-    let (outputs, collected) = Outputs::collected(&job.plan);
+    let mut actual = outputs_of(&loaded.map_err(fail)?, threads)?;
+    for (name, expected) in case.expected_texts().map_err(fail)? {
+        let found = actual.keys().find(|key| key.eq_ignore_ascii_case(&name));
+        let text = match found.cloned().and_then(|key| actual.remove(&key)) {
+            Some(text) => text,
+            None => return Err(fail(format!("the job has no output {name}"))),
+        };
+        same_text(&name, &expected, &text)?;
+    }
+    let expected = case.expected().map_err(fail)?;
+    golden::compare_outputs(&expected, &actual, expect.order).map_err(fail)
+}
+
+/// Runs one case of a Stream Analytics project's test configuration.
+fn check_test(file: &Path, test: usize, threads: usize) -> Result<(), CaseFailure> {
+    let cases = project::test_cases(file).map_err(fail)?;
+    let Some(case) = cases.get(test) else {
+        return Err(fail(format!("{} has no such case", file.display())));
+    };
+    let job = Job::new(project::test_job(file, case).map_err(fail)?).map_err(fail)?;
+    let mut actual = outputs_of(&job, threads)?;
+    let mut expected = BTreeMap::new();
+    for output in &case.expected {
+        if output.required {
+            let rows = expected_rows(&output.file).map_err(fail)?;
+            expected.insert(output.output.clone(), rows);
+        } else {
+            actual.retain(|name, _| !name.eq_ignore_ascii_case(&output.output));
+        }
+    }
+    golden::compare_outputs(&expected, &actual, Order::Any).map_err(fail)
+}
+
+/// A file of expected rows as lines: it may hold an array, or objects with space between them.
+fn expected_rows(file: &Path) -> Result<String, String> {
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let text = disk::read_to_string(file).map_err(|error| wrong(&error))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let mut lines = String::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter::<Json>() {
+        let rows = match value.map_err(|error| wrong(&error))? {
+            Json::Array(rows) => rows,
+            row => vec![row],
+        };
+        for row in rows {
+            lines.push_str(&row.to_string());
+            lines.push('\n');
+        }
+    }
+    Ok(lines)
+}
+
+fn same_text(name: &str, expected: &str, actual: &str) -> Result<(), CaseFailure> {
+    let mut lines = expected.lines().zip(actual.lines()).zip(1..);
+    if let Some(((wanted, found), line)) = lines.find(|((wanted, found), _)| wanted != found) {
+        return Err(fail(format!(
+            "output {name}: line {line} differs\n- {wanted}\n+ {found}"
+        )));
+    }
+    let (wanted, found) = (expected.lines().count(), actual.lines().count());
+    if wanted != found {
+        return Err(fail(format!(
+            "output {name}: expected {wanted} lines, got {found}"
+        )));
+    }
+    Ok(())
+}
+
+/// Everything that a job writes, by output.
+fn outputs_of(job: &Job, threads: usize) -> Result<BTreeMap<String, String>, CaseFailure> {
+    let (outputs, collected) = Outputs::collected_as_declared(&job.file, &job.plan);
     let options = Options {
         threads,
         ..Options::default()
     };
-    run(&job, outputs, options).map_err(|error| fail(error.to_string()))?;
+    run(job, outputs, options).map_err(fail)?;
     let collected = std::mem::take(&mut *collected.lock().unwrap_or_else(|e| e.into_inner()));
     let names = job
         .plan
@@ -46,7 +120,9 @@ pub fn check(case: &CaseDir, threads: usize) -> Result<(), CaseFailure> {
     for (output, bytes) in collected {
         actual.insert(output, String::from_utf8_lossy(&bytes).into_owned());
     }
-    let expected = case.expected().map_err(|error| fail(error.to_string()))?;
-    golden::compare_outputs(&expected, &actual, expect.order)
-        .map_err(|mismatch| fail(mismatch.to_string()))
+    Ok(actual)
+}
+
+fn fail(why: impl std::fmt::Display) -> CaseFailure {
+    CaseFailure(why.to_string())
 }

@@ -2,13 +2,16 @@
 
 pub mod cases;
 pub mod config;
+mod dead;
 mod events;
 pub mod golden;
 mod load;
 mod order;
 mod outputs;
 pub mod picture;
+mod project;
 mod reader;
+mod reference;
 mod report;
 mod run;
 mod timeline;
@@ -18,6 +21,7 @@ pub mod why;
 pub use load::{Job, LoadError, job_file_of, render};
 pub use outputs::{Collected, Outputs};
 pub use reader::{EventFate, LostEvent, Witness, origin_file, origin_line};
+pub use reference::ReferenceError;
 pub use report::{InputReport, OutputReport, Report, Trouble, TroubleKind, Troubles, short_time};
 pub use run::{Options, Outcome, ReadFile, RunError, run};
 pub use timeline::picture;

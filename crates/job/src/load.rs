@@ -8,7 +8,8 @@ use highwater_env::disk;
 use highwater_query::plan::Plan;
 use highwater_query::{Catalog, CatalogInput, Diagnostic, compile};
 
-use crate::config::{ConfigError, FilesError, JobFile, QuerySource};
+use crate::config::{ConfigError, FilesError, Input, JobFile, OnError, QuerySource};
+use crate::project::{self, PROJECT_FILE};
 
 /// A job file and its query, compiled and laid out.
 #[derive(Debug)]
@@ -48,14 +49,25 @@ pub enum LoadError {
     PartitionedFiles { input: String, files: usize },
     #[error("error: {0}")]
     Files(#[from] FilesError),
+    #[error("error: {}: {reason}", file.display())]
+    Project { file: PathBuf, reason: String },
+    #[error(
+        "error: the query writes rows to \"{output}\", which is the output for dead letters; \
+         give dead letters an output of their own"
+    )]
+    DeadLetterOutput { output: String },
 }
 
-/// The job file that `path` names: the file itself, or `job.toml` in that folder.
+/// The job file that `path` names: the file itself, or `job.toml` in that folder, or the
+/// `asaproj.json` of a Stream Analytics project there.
 pub fn job_file_of(path: &Path) -> PathBuf {
-    if path.is_dir() {
-        path.join("job.toml")
-    } else {
-        path.to_path_buf()
+    if !path.is_dir() {
+        return path.to_path_buf();
+    }
+    let (job, project) = (path.join("job.toml"), path.join(PROJECT_FILE));
+    match project.is_file() && !job.is_file() {
+        true => project,
+        false => job,
     }
 }
 
@@ -63,9 +75,20 @@ impl JobFile {
     /// Reads the job file at `path`, which may be the folder that holds it.
     pub fn load(path: &Path) -> Result<JobFile, LoadError> {
         let file = job_file_of(path);
+        if file.extension().is_some_and(|extension| extension == "json") {
+            return project::load(&file);
+        }
         let text = read(&file)?;
         let job = JobFile::parse(&text, &file.display().to_string())?;
         Ok(job.resolve(file.parent().unwrap_or(Path::new(""))))
+    }
+}
+
+impl JobFile {
+    /// The input that the query calls `name`.
+    pub fn input(&self, name: &str) -> Option<&Input> {
+        let exact = self.inputs.iter().find(|input| input.name == name);
+        exact.or_else(|| self.inputs.iter().find(|input| input.name.eq_ignore_ascii_case(name)))
     }
 }
 
@@ -98,6 +121,18 @@ impl Job {
         })?;
         let plan = Arc::new(compiled.plan);
         let physical = Physical::new(plan.clone())?;
+        if let (OnError::DeadLetter, Some(dead)) = (file.on_error, &file.dead_letter)
+            && plan.outputs.iter().any(|o| o.name.eq_ignore_ascii_case(dead))
+        {
+            let output = dead.clone();
+            return Err(LoadError::DeadLetterOutput { output });
+        }
+        for (index, input) in plan.inputs.iter().enumerate() {
+            let declared = file.input(&input.name);
+            let files = declared.map_or(1, |input| input.files().map_or(1, |files| files.len()));
+            let by_column = declared.is_some_and(|input| input.partition.is_some());
+            physical.check_partitions(index, files > 1 || by_column)?;
+        }
         Ok(Job {
             file,
             query_name,

@@ -4,14 +4,20 @@
 //! statement, so that what is written does not depend on which statement was faster.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow_array::StringArray;
 use highwater_connect::json::JsonWriter;
-use highwater_connect::{FileSink, Sink, SinkError, StdoutSink};
+use highwater_connect::{
+    FileSink, OutputFormat, RowNames, RowWriter, Sink, SinkError, StdoutSink, Written, row_writer,
+};
 use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator};
 use highwater_query::plan::{Name, Node, NodeId, Plan};
 
 use crate::config::{JobFile, Sink as Declared};
+use crate::dead::DeadLetter;
+use crate::load::Job;
 use crate::report::OutputReport;
 
 /// Where the rows of all outputs go.
@@ -19,18 +25,50 @@ pub struct Outputs {
     destinations: Vec<Destination>,
     /// Per statement, its destination and its place among the statements of that destination.
     statements: Vec<(usize, usize)>,
+    dead: Option<DeadOutput>,
+}
+
+/// Where dead letters go.
+struct DeadOutput {
+    output: String,
+    destination: usize,
+    /// In front of every letter, where the destination takes other rows as well.
+    prefix: String,
+    letters: u64,
+}
+
+/// A file, standard output or memory.
+#[derive(Clone, PartialEq)]
+struct Place {
+    to: To,
+    format: OutputFormat,
+}
+
+#[derive(Clone, PartialEq)]
+enum To {
+    File(PathBuf),
+    Stdout,
+    Memory(String),
 }
 
 struct Destination {
+    place: Place,
     sink: Box<dyn Sink>,
+    /// Parts that are complete.
+    parts: Vec<Box<dyn Sink>>,
+    collected: Option<Collected>,
     statements: Vec<Statement>,
     merge: Option<Merge>,
+    /// For formats other than lines of JSON.
+    writer: Option<Box<dyn RowWriter>>,
     buffer: Vec<u8>,
 }
 
 struct Statement {
     output: String,
-    writer: JsonWriter,
+    lines: JsonWriter,
+    names: Vec<Name>,
+    rows_of: RowNames,
     /// In front of every row, where a destination takes several outputs.
     prefix: String,
     rows: u64,
@@ -42,39 +80,41 @@ pub type Collected = std::sync::Arc<std::sync::Mutex<HashMap<String, Vec<u8>>>>;
 impl Outputs {
     /// As the job file says; what it does not declare goes to standard output.
     pub fn declared(file: &JobFile, plan: &Plan) -> Result<Outputs, SinkError> {
-        let declared = |output: &str| {
-            file.outputs
-                .iter()
-                .find(|o| o.name.eq_ignore_ascii_case(output))
-                .map(|o| &o.sink)
+        let place = |output: &str| {
+            let declared = declared(file, output);
+            let to = match declared.map(|o| &o.sink) {
+                Some(Declared::File(path)) => To::File(path.clone()),
+                Some(Declared::Stdout) | None => To::Stdout,
+            };
+            let format = declared.map(|o| o.format).unwrap_or_default();
+            Place { to, format }
         };
-        let place = |output: &str| match declared(output) {
-            Some(Declared::File(path)) => Some(path.clone()),
-            _ => None,
-        };
-        Outputs::new(plan, place, |path| {
-            Ok(match path {
-                Some(path) => Box::new(FileSink::create(path)?),
-                None => Box::new(StdoutSink::new()),
-            })
+        Outputs::new(plan, place, file.dead_letter.as_deref(), None)
+    }
+
+    /// Everything into memory, as lines of JSON.
+    pub fn collected(plan: &Plan) -> (Outputs, Collected) {
+        Outputs::in_memory(plan, None, |_| OutputFormat::JsonLines)
+    }
+
+    /// Everything into memory, in the formats that the job file declares, dead letters included.
+    pub fn collected_as_declared(file: &JobFile, plan: &Plan) -> (Outputs, Collected) {
+        Outputs::in_memory(plan, file.dead_letter.as_deref(), |output| {
+            declared(file, output).map(|o| o.format).unwrap_or_default()
         })
     }
 
-    /// Everything into memory.
-    pub fn collected(plan: &Plan) -> (Outputs, Collected) {
+    fn in_memory(
+        plan: &Plan,
+        dead_letter: Option<&str>,
+        format: impl Fn(&str) -> OutputFormat,
+    ) -> (Outputs, Collected) {
         let collected = Collected::default();
-        let outputs = Outputs::new(
-            plan,
-            |output| Some(output.to_string()),
-            |output| {
-                let output = output.clone().unwrap_or_default();
-                Ok(Box::new(MemorySink {
-                    output,
-                    collected: collected.clone(),
-                }))
-            },
-        );
-        match outputs {
+        let place = |output: &str| Place {
+            to: To::Memory(output.to_owned()),
+            format: format(output),
+        };
+        match Outputs::new(plan, place, dead_letter, Some(collected.clone())) {
             Ok(outputs) => (outputs, collected),
             Err(_) => unreachable!("memory cannot be refused"),
         }
@@ -85,40 +125,63 @@ impl Outputs {
         Outputs::collected(plan).0
     }
 
-    fn new<P: Clone + PartialEq>(
+    fn new(
         plan: &Plan,
-        place: impl Fn(&str) -> P,
-        mut open: impl FnMut(&P) -> Result<Box<dyn Sink>, SinkError>,
+        place: impl Fn(&str) -> Place,
+        dead_letter: Option<&str>,
+        collected: Option<Collected>,
     ) -> Result<Outputs, SinkError> {
-        let mut places: Vec<P> = Vec::new();
         let mut outputs = Outputs {
             destinations: Vec::new(),
             statements: Vec::new(),
+            dead: None,
         };
         for output in &plan.outputs {
-            let here = place(&output.name);
-            let destination = match places.iter().position(|other| *other == here) {
-                Some(known) => known,
-                None => {
-                    outputs.destinations.push(Destination::new(open(&here)?));
-                    places.push(here);
-                    places.len() - 1
-                }
-            };
+            let destination = outputs.destination(place(&output.name), collected.as_ref())?;
             let statements = &mut outputs.destinations[destination].statements;
             outputs.statements.push((destination, statements.len()));
+            let names = names(plan, output.from);
             statements.push(Statement {
                 output: output.name.clone(),
-                writer: JsonWriter::new(names(plan, output.from)),
+                lines: JsonWriter::new(names.clone()),
+                rows_of: RowNames::new(names.clone()),
+                names,
                 prefix: String::new(),
                 rows: 0,
             });
         }
-        outputs
-            .destinations
-            .iter_mut()
-            .for_each(Destination::settle);
+        for destination in &mut outputs.destinations {
+            destination.settle()?;
+        }
+        if let Some(output) = dead_letter {
+            let known = outputs.destinations.len();
+            let destination = outputs.destination(place(output), collected.as_ref())?;
+            outputs.dead = Some(DeadOutput {
+                output: output.to_owned(),
+                destination,
+                prefix: match destination < known {
+                    true => format!("{output}\t"),
+                    false => String::new(),
+                },
+                letters: 0,
+            });
+        }
         Ok(outputs)
+    }
+
+    /// The destination for a place, opened if it is new.
+    fn destination(
+        &mut self,
+        place: Place,
+        collected: Option<&Collected>,
+    ) -> Result<usize, SinkError> {
+        let known = self.destinations.iter().position(|d| d.place == place);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        self.destinations
+            .push(Destination::new(place, collected.cloned())?);
+        Ok(self.destinations.len() - 1)
     }
 
     /// Takes an item of statement `statement` (its place in `Plan::outputs`).
@@ -127,54 +190,139 @@ impl Outputs {
         self.destinations[destination].take(port, item)
     }
 
+    /// Takes dead letters; without a place for them they are only counted, elsewhere.
+    pub(crate) fn take_dead(
+        &mut self,
+        job: &Job,
+        letters: &[DeadLetter],
+    ) -> Result<(), SinkError> {
+        let Some(dead) = &mut self.dead else {
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        for letter in letters {
+            dead.letters += 1;
+            bytes.extend_from_slice(dead.prefix.as_bytes());
+            let query_name = crate::reader::shown_file(&job.query_name, &job.file.folder);
+            letter.write(&query_name, &job.query, &mut bytes);
+        }
+        self.destinations[dead.destination].sink.write(&bytes)
+    }
+
     /// Makes everything written so far final.
-    pub fn commit(self) -> Result<Vec<OutputReport>, SinkError> {
+    pub fn commit(mut self) -> Result<Vec<OutputReport>, SinkError> {
         let mut reports: Vec<OutputReport> = Vec::new();
+        // Nothing is final before everything has been written.
+        for destination in &mut self.destinations {
+            destination.finish()?;
+        }
+        let dead = self.dead.map(|dead| (dead.output, dead.letters));
         for destination in self.destinations {
+            let note = destination.writer.as_ref().and_then(|writer| writer.note());
             for statement in &destination.statements {
-                match reports
-                    .iter_mut()
-                    .find(|report| report.name == statement.output)
-                {
-                    Some(report) => report.rows += statement.rows,
-                    None => reports.push(OutputReport {
-                        name: statement.output.clone(),
-                        rows: statement.rows,
-                    }),
-                }
+                let report = match reports.iter_mut().find(|r| r.name == statement.output) {
+                    Some(report) => report,
+                    None => {
+                        reports.push(OutputReport {
+                            name: statement.output.clone(),
+                            ..OutputReport::default()
+                        });
+                        reports.last_mut().expect("one was pushed just now")
+                    }
+                };
+                report.rows += statement.rows;
+                report.notes.extend(note.clone());
+                report.notes.dedup();
+            }
+            for part in destination.parts {
+                part.commit()?;
             }
             destination.sink.commit()?;
         }
+        reports.extend(dead.map(|(name, rows)| OutputReport {
+            name,
+            rows,
+            notes: Vec::new(),
+        }));
         Ok(reports)
+    }
+
+    /// How many dead letters were written.
+    pub(crate) fn dead_letters(&self) -> u64 {
+        self.dead.as_ref().map_or(0, |dead| dead.letters)
     }
 }
 
+fn declared<'a>(file: &'a JobFile, output: &str) -> Option<&'a crate::config::Output> {
+    let mut outputs = file.outputs.iter();
+    outputs.find(|o| o.name.eq_ignore_ascii_case(output))
+}
+
+impl Place {
+    /// Opens the place, or a further part of it.
+    fn open(&self, part: usize, collected: Option<&Collected>) -> Result<Box<dyn Sink>, SinkError> {
+        Ok(match (&self.to, collected) {
+            (To::File(path), _) => Box::new(FileSink::create(part_path(path, part))?),
+            (To::Memory(output), Some(collected)) => Box::new(MemorySink {
+                output: match part {
+                    1 => output.clone(),
+                    part => format!("{output}-{part}"),
+                },
+                collected: collected.clone(),
+            }),
+            (To::Stdout | To::Memory(_), _) => Box::new(StdoutSink::new()),
+        })
+    }
+}
+
+/// `out/a.parquet`, then `out/a-2.parquet` and so on.
+fn part_path(path: &Path, part: usize) -> PathBuf {
+    if part == 1 {
+        return path.to_path_buf();
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match path.extension() {
+        Some(extension) => format!("{stem}-{part}.{}", extension.to_string_lossy()),
+        None => format!("{stem}-{part}"),
+    };
+    path.with_file_name(name)
+}
+
 impl Destination {
-    fn new(sink: Box<dyn Sink>) -> Destination {
-        Destination {
-            sink,
+    fn new(place: Place, collected: Option<Collected>) -> Result<Destination, SinkError> {
+        Ok(Destination {
+            sink: place.open(1, collected.as_ref())?,
+            place,
+            parts: Vec::new(),
+            collected,
             statements: Vec::new(),
             merge: None,
+            writer: None,
             buffer: Vec::new(),
-        }
+        })
     }
 
     /// Once all statements are known: merge them if there are several, and tell outputs apart if there are several.
-    fn settle(&mut self) {
+    fn settle(&mut self) -> Result<(), SinkError> {
+        let lines = self.place.format == OutputFormat::JsonLines;
+        if !lines {
+            let names = match &self.statements[..] {
+                [only] => only.names.clone(),
+                _ => vec![Name::Spread],
+            };
+            self.writer = Some(row_writer(self.place.format, names)?);
+        }
         if self.statements.len() < 2 {
-            return;
+            return Ok(());
         }
         self.merge = Some(Merge::new(self.statements.len()));
         let first = self.statements[0].output.clone();
-        if self
-            .statements
-            .iter()
-            .any(|statement| statement.output != first)
-        {
+        if lines && self.statements.iter().any(|s| s.output != first) {
             for statement in &mut self.statements {
                 statement.prefix = format!("{}\t", statement.output);
             }
         }
+        Ok(())
     }
 
     fn take(&mut self, port: usize, item: Item) -> Result<(), SinkError> {
@@ -183,15 +331,25 @@ impl Destination {
             statement.rows += chunk.rows() as u64;
         }
         match (&mut self.merge, item) {
-            (None, Item::Rows(chunk)) => {
-                self.buffer.clear();
-                statement.writer.write(&chunk, &mut self.buffer);
-                self.sink.write(&self.buffer)
-            }
+            (None, Item::Rows(chunk)) => match &mut self.writer {
+                None => {
+                    self.buffer.clear();
+                    statement.lines.write(&chunk, &mut self.buffer);
+                    self.sink.write(&self.buffer)
+                }
+                Some(writer) => {
+                    writer.write(&chunk)?;
+                    self.pass_on()
+                }
+            },
             (None, _) => Ok(()),
             (Some(merge), item) => {
                 let item = match item {
-                    Item::Rows(chunk) => Item::Rows(statement.lines(&chunk)),
+                    Item::Rows(chunk) if self.writer.is_some() => {
+                        let rows = Column::Dynamic(Arc::new(statement.rows_of.records(&chunk)));
+                        Item::Rows(chunk.with_columns(vec![rows]))
+                    }
+                    Item::Rows(chunk) => Item::Rows(statement.as_lines(&chunk)),
                     other => other,
                 };
                 let mut merged = Vec::new();
@@ -202,15 +360,19 @@ impl Destination {
                     trace: None,
                 };
                 merge.push(port, item, &mut context);
-                merged.iter().try_for_each(|item| self.write_lines(item))
+                merged.iter().try_for_each(|item| self.write_merged(item))
             }
         }
     }
 
-    fn write_lines(&mut self, item: &Item) -> Result<(), SinkError> {
+    fn write_merged(&mut self, item: &Item) -> Result<(), SinkError> {
         let Item::Rows(chunk) = item else {
             return Ok(());
         };
+        if let Some(writer) = &mut self.writer {
+            writer.write(chunk)?;
+            return self.pass_on();
+        }
         let Some(Column::Text(lines)) = chunk.columns.first() else {
             return Ok(());
         };
@@ -221,13 +383,35 @@ impl Destination {
         }
         self.sink.write(&self.buffer)
     }
+
+    /// What the writer has made goes to the sink.
+    fn pass_on(&mut self) -> Result<(), SinkError> {
+        while let Some(written) = self.writer.as_mut().and_then(|writer| writer.take()) {
+            match written {
+                Written::Bytes(bytes) => self.sink.write(&bytes)?,
+                Written::NewPart => {
+                    let number = self.parts.len() + 2;
+                    let next = self.place.open(number, self.collected.as_ref())?;
+                    self.parts.push(std::mem::replace(&mut self.sink, next));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        if let Some(writer) = &mut self.writer {
+            writer.finish()?;
+        }
+        self.pass_on()
+    }
 }
 
 impl Statement {
     /// The rows as text, one line each.
-    fn lines(&mut self, chunk: &Chunk) -> Chunk {
+    fn as_lines(&mut self, chunk: &Chunk) -> Chunk {
         let mut bytes = Vec::new();
-        self.writer.write(chunk, &mut bytes);
+        self.lines.write(chunk, &mut bytes);
         let text = String::from_utf8_lossy(&bytes);
         let lines = text
             .lines()

@@ -1,20 +1,24 @@
-//! Reads one file: lines become columns, columns become ordered events, and those run through the partition's share of
+//! Reads one file: its events become columns, columns become ordered events, and those run through the partition's share of
 //! the query.
 //!
 //! A reader works on its own, a block of the file at a time, and knows nothing of other files. What it hands over is
 //! addressed to the shared pipeline. It may run on any thread, as fast or slow as it is asked: nothing it hands over
 //! depends on that.
 
-use std::path::Path;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_connect::json::{BadLine, Batch, Decoded, Decoder, Field};
-use highwater_connect::{LineReader, ReadError, SourceNote};
+use highwater_connect::json::Field;
+use highwater_connect::{
+    BadEvent, Compression, Events, Format, Level, ReadError, Source, SourceNote, SourceOptions,
+};
 use highwater_engine::eval;
 use highwater_engine::{Chunk, Column, Item, Physical, Pipeline, ValueRef, WindowEntry};
-use highwater_query::plan::{Input, Read};
+use highwater_query::plan::{Input, Read, Type};
 use highwater_time::{Arrivals, Clock, Duration, Fate, Instant, Keys, Policy};
 
+use crate::dead::{Cause, DeadLetter};
 use crate::events::{RowTroubles, TimedEvents, event_times, substream_keys, times_column};
 use crate::order::{Incoming, Orderer};
 use crate::report::{InputReport, Trouble, TroubleKind};
@@ -38,6 +42,39 @@ pub(crate) struct InputPlan {
     pub arrival: Option<String>,
     /// Payload column with the partition.
     pub partition: Option<String>,
+    pub how: HowToRead,
+    /// Events that are lost are kept as dead letters.
+    pub dead_letters: bool,
+    /// Files are shown without it.
+    pub folder: PathBuf,
+}
+
+/// How the files of an input are written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HowToRead {
+    pub format: Option<Format>,
+    pub compression: Compression,
+    pub level: Level,
+    pub declared: Option<Vec<(String, Type)>>,
+}
+
+impl HowToRead {
+    pub fn open(
+        &self,
+        path: &Path,
+        fields: Vec<Field>,
+        keep_text: bool,
+    ) -> Result<Box<dyn Source>, ReadError> {
+        let options = SourceOptions {
+            format: self.format,
+            compression: self.compression,
+            level: self.level,
+            declared: self.declared.clone(),
+            fields,
+            keep_text,
+        };
+        highwater_connect::open(path, options)
+    }
 }
 
 /// One partition of the input, as this file holds it.
@@ -55,9 +92,7 @@ pub(crate) struct FileReader {
     number: usize,
     name: Arc<str>,
     modified: Instant,
-    lines: LineReader,
-    decoder: Decoder,
-    batch: Batch,
+    source: Box<dyn Source>,
     columns: Columns,
     /// The latest arrival; later lines cannot have arrived before it.
     arrived: Instant,
@@ -67,8 +102,20 @@ pub(crate) struct FileReader {
     report: InputReport,
     /// Kept only when somebody asks for the fate of events.
     witness: Option<Witness>,
+    /// Kept only where lost events have somewhere to go.
+    dead: Option<Dead>,
     ended: bool,
 }
+
+/// Dead letters that nobody has taken yet, and the latest events, should the query fail on them.
+#[derive(Default)]
+struct Dead {
+    letters: Vec<DeadLetter>,
+    recent: VecDeque<(Vec<u64>, Column)>,
+}
+
+/// An event that waits longer than this many blocks for its time is not remembered.
+const RECENT_BLOCKS: usize = 8;
 
 struct Partition {
     id: PartitionId,
@@ -124,6 +171,8 @@ struct Columns {
     reads: Vec<Serve>,
     arrival: Option<usize>,
     partition: Option<usize>,
+    /// The event as it is, for dead letters.
+    whole: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -167,11 +216,13 @@ impl Columns {
             .partition
             .as_ref()
             .map(|name| want(Field::Path(vec![name.clone()])));
+        let whole = input.dead_letters.then(|| want(Field::Whole));
         (
             Columns {
                 reads,
                 arrival,
                 partition,
+                whole,
             },
             fields,
         )
@@ -187,15 +238,18 @@ impl FileReader {
         partitions: Vec<PartitionId>,
         witness: bool,
     ) -> Result<FileReader, ReadError> {
-        let lines = LineReader::open(path)?;
-        let modified = Instant::from_unix_nanos(lines.modified());
         let (columns, fields) = Columns::plan(&input);
+        let source = input.how.open(path, fields, input.dead_letters)?;
+        let modified = Instant::from_unix_nanos(source.modified());
         let partitions = partitions
             .into_iter()
             .map(|id| {
                 let mut pipeline = physical.local(input.index);
                 if witness {
                     pipeline.trace_windows();
+                }
+                if input.dead_letters {
+                    pipeline.errors.keep_all();
                 }
                 let mut key = Vec::new();
                 eval::encode_key(id.shown.view(), &mut key);
@@ -216,13 +270,12 @@ impl FileReader {
             number,
             name: path.display().to_string().into(),
             modified,
-            lines,
-            batch: Batch::tracking_lines(fields.len()),
-            decoder: Decoder::new(fields),
+            source,
             columns,
             arrived: Instant::BEFORE_ALL,
             reached: Instant::BEFORE_ALL,
             partitions,
+            dead: input.dead_letters.then(Dead::default),
             input,
             witness: witness.then(Witness::default),
             ended: false,
@@ -260,31 +313,59 @@ impl FileReader {
         if self.ended {
             return false;
         }
-        match self.lines.next_block() {
-            Ok(Some(block)) => {
-                self.report.bytes += block.bytes.len() as u64;
-                let too_long = block.bad;
-                self.decoder
-                    .decode(block.bytes, block.first_line, &mut self.batch);
-                let decoded = self.batch.finish();
-                too_long
-                    .iter()
-                    .chain(&decoded.bad)
-                    .for_each(|bad| self.bad_line(bad));
-                self.take(decoded, out);
+        match self.source.next_batch() {
+            Ok(Some(events)) => {
+                self.report.bytes = self.source.bytes_read();
+                events.bad.iter().for_each(|bad| self.bad_event(bad));
+                self.take(events, out);
             }
             Ok(None) => self.end(out),
             Err(error) => {
-                self.file_trouble(error.to_string());
+                let kind = error.kind();
+                let kind = kind.map_or(TroubleKind::File, |kind| TroubleKind::of(kind, true));
+                self.file_trouble(kind, error.to_string());
                 self.end(out);
             }
         }
         true
     }
 
-    fn file_trouble(&mut self, reason: String) {
+    /// The dead letters since the last call.
+    pub fn take_dead(&mut self) -> Vec<DeadLetter> {
+        let Some(dead) = &mut self.dead else {
+            return Vec::new();
+        };
+        let failed = self.partitions.iter_mut();
+        let failed = failed.flat_map(|partition| partition.pipeline.errors.take_kept());
+        for error in failed {
+            let line = error.origin.map(origin_line);
+            dead.letters.push(DeadLetter {
+                input: Some(self.input.plan.name.clone()),
+                cause: Cause::Query(error.span),
+                reason: error.reason,
+                event: line.and_then(|line| event_of(&dead.recent, line)),
+                file: line.map(|_| shown_file(&self.name, &self.input.folder)),
+                line,
+                time: Some(error.time),
+            });
+        }
+        std::mem::take(&mut dead.letters)
+    }
+
+    fn file_trouble(&mut self, kind: TroubleKind, reason: String) {
         let file = self.name.to_string();
-        self.report.troubles.add(TroubleKind::File, || Trouble {
+        if let Some(dead) = &mut self.dead {
+            dead.letters.push(DeadLetter {
+                input: Some(self.input.plan.name.clone()),
+                cause: Cause::Input(kind),
+                reason: reason.clone(),
+                event: None,
+                file: Some(shown_file(&file, &self.input.folder)),
+                line: None,
+                time: None,
+            });
+        }
+        self.report.troubles.add(kind, || Trouble {
             file,
             line: 0,
             reason,
@@ -292,9 +373,9 @@ impl FileReader {
         });
     }
 
-    fn bad_line(&mut self, bad: &BadLine) {
-        let reason = format!("column {}: {}", bad.column, bad.reason);
-        self.lose(TroubleKind::Json, bad.line, &reason, &bad.sample);
+    fn bad_event(&mut self, bad: &BadEvent) {
+        let kind = TroubleKind::of(bad.kind, false);
+        self.lose(kind, bad.line, &bad.reason, &bad.text);
     }
 
     fn lose(&mut self, kind: TroubleKind, line: u64, reason: &str, sample: &str) {
@@ -303,8 +384,23 @@ impl FileReader {
             file: file.to_string(),
             line,
             reason: reason.into(),
-            sample: sample.into(),
+            sample: shortened(sample).into(),
         });
+        if let Some(dead) = &mut self.dead {
+            let event = match sample {
+                "" => event_of(&dead.recent, line),
+                text => Some(text.to_owned()),
+            };
+            dead.letters.push(DeadLetter {
+                input: Some(self.input.plan.name.clone()),
+                cause: Cause::Input(kind),
+                reason: reason.into(),
+                event,
+                file: Some(shown_file(&self.name, &self.input.folder)),
+                line: Some(line),
+                time: None,
+            });
+        }
         if let Some(witness) = &mut self.witness {
             let origin = origin(self.number, line);
             witness.lost.push(LostEvent {
@@ -316,8 +412,11 @@ impl FileReader {
     }
 
     fn end(&mut self, out: &mut Vec<Delivery>) {
-        match self.lines.note() {
-            Some(note @ SourceNote::CutShort { .. }) => self.file_trouble(note.to_string()),
+        self.report.bytes = self.source.bytes_read();
+        match self.source.note() {
+            Some(note @ SourceNote::CutShort { .. }) => {
+                self.file_trouble(TroubleKind::File, note.to_string());
+            }
             Some(note) => self.report.notes.push(note.to_string()),
             None => {}
         }
@@ -342,9 +441,16 @@ impl FileReader {
         (self.report, errors, self.witness)
     }
 
-    fn take(&mut self, decoded: Decoded, out: &mut Vec<Delivery>) {
+    fn take(&mut self, decoded: Events, out: &mut Vec<Delivery>) {
         if decoded.rows == 0 {
             return;
+        }
+        if let (Some(dead), Some(whole)) = (&mut self.dead, self.columns.whole) {
+            dead.recent
+                .push_back((decoded.lines.clone(), decoded.columns[whole].clone()));
+            if dead.recent.len() > RECENT_BLOCKS {
+                dead.recent.pop_front();
+            }
         }
         let events = self.timed(decoded);
         if self.columns.partition.is_none() {
@@ -358,7 +464,7 @@ impl FileReader {
     }
 
     /// Reads the times of the decoded events; those without are counted and left out.
-    fn timed(&mut self, decoded: Decoded) -> TimedEvents {
+    fn timed(&mut self, decoded: Events) -> TimedEvents {
         let rows = decoded.rows;
         let mut troubles = RowTroubles::new(rows);
         let arrivals = self
@@ -397,7 +503,7 @@ impl FileReader {
             self.note(&troubles, &events);
             events = events.keep(&troubles.good());
         }
-        if self.witness.is_some() {
+        if self.witness.is_some() || self.dead.is_some() {
             let origins = events.lines.iter().map(|line| origin(self.number, *line));
             events.chunk.origins = Some(origins.collect());
         }
@@ -419,7 +525,7 @@ impl FileReader {
             .collect()
     }
 
-    fn chunk(&self, decoded: &Decoded, arrivals: Option<&[Instant]>) -> Chunk {
+    fn chunk(&self, decoded: &Events, arrivals: Option<&[Instant]>) -> Chunk {
         let rows = decoded.rows;
         let same = |value: ValueRef<'_>| Column::repeat(value, rows);
         let columns = self.columns.reads.iter().map(|serve| match serve {
@@ -504,7 +610,7 @@ impl FileReader {
                 bytes: &keys.bytes,
             });
         let mut fates = self.witness.as_ref().map(|_| Vec::new());
-        if let Some(origins) = &events.chunk.origins {
+        if let (Some(origins), true) = (&events.chunk.origins, self.witness.is_some()) {
             partition.origins.extend_from_slice(origins);
         }
         let incoming = Incoming {
@@ -534,7 +640,10 @@ impl FileReader {
     /// The file is in order of arrival, so what one partition shows of time holds for the others: they will send
     /// nothing older than the late bound any more. Verdicts do not depend on this, only how soon results come.
     fn punctuate(&mut self, out: &mut Vec<Delivery>) {
-        if self.partitions.len() < 2 || self.columns.arrival.is_none() || self.witness.is_some() {
+        // With a clock for every key, this would show in the order of rows, and so would the size of blocks.
+        let per_key = !self.input.plan.substream.is_empty();
+        let apart = self.partitions.len() < 2 || self.columns.arrival.is_none();
+        if apart || per_key || self.witness.is_some() {
             return;
         }
         let mut items = Vec::new();
@@ -575,25 +684,48 @@ fn orderer(input: &InputPlan) -> Orderer {
     Orderer::new(input.policy, clock)
 }
 
+/// The event of that line as JSON, if it is still at hand.
+fn event_of(recent: &VecDeque<(Vec<u64>, Column)>, line: u64) -> Option<String> {
+    recent.iter().rev().find_map(|(lines, events)| {
+        let row = lines.binary_search(&line).ok()?;
+        let mut text = String::new();
+        eval::write_json(events.get(row), &mut text);
+        Some(text)
+    })
+}
+
+/// A file as the job file calls it, so that what is shown does not depend on where it was run.
+pub(crate) fn shown_file(file: &str, folder: &Path) -> String {
+    let path = Path::new(file);
+    path.strip_prefix(folder)
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}
+
+/// As much of an event as a person wants to see.
+fn shortened(text: &str) -> &str {
+    const BYTES_MAX: usize = 200;
+    &text[..text.floor_char_boundary(BYTES_MAX)]
+}
+
 /// The distinct partitions in a file, found by reading it once. Sorted, so that their order is that of their values.
 pub(crate) fn discover_partitions(
     path: &Path,
     column: &str,
+    how: &HowToRead,
 ) -> Result<Vec<highwater_engine::Value>, ReadError> {
-    let mut lines = LineReader::open(path)?;
     let fields = vec![Field::Path(vec![column.to_string()])];
-    let mut decoder = Decoder::new(fields);
-    let mut batch = Batch::new(1);
+    let mut source = how.open(path, fields, false)?;
     let mut found = std::collections::BTreeMap::new();
-    while let Some(block) = lines.next_block()? {
-        decoder.decode(block.bytes, block.first_line, &mut batch);
-        let decoded = batch.finish();
-        for row in 0..decoded.rows {
+    // What is wrong with the file is told when it is read for good.
+    while let Ok(Some(events)) = source.next_batch() {
+        for row in 0..events.rows {
             let mut key = Vec::new();
-            eval::encode_key(decoded.columns[0].get(row), &mut key);
+            eval::encode_key(events.columns[0].get(row), &mut key);
             found
                 .entry(key)
-                .or_insert_with(|| decoded.columns[0].get(row).to_value());
+                .or_insert_with(|| events.columns[0].get(row).to_value());
         }
     }
     let mut values: Vec<_> = found.into_values().collect();

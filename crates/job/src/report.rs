@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use highwater_connect::BadKind;
 use highwater_engine::{DataError, DataErrors};
 use highwater_time::{Counts, Instant};
 
@@ -17,6 +18,8 @@ pub struct Report {
     pub outputs: Vec<OutputReport>,
     /// Rows that a query expression failed on.
     pub errors: DataErrors,
+    /// Events and rows that were written to the dead-letter output.
+    pub dead_letters: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -34,12 +37,14 @@ pub struct InputReport {
 pub struct OutputReport {
     pub name: String,
     pub rows: u64,
+    /// Remarks about what was written, such as values that its format has no place for.
+    pub notes: Vec<String>,
 }
 
 /// Why an event never got as far as a time policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TroubleKind {
-    /// The line is no JSON object that we can read.
+    /// The event cannot be read: no JSON object, no record of CSV, or whatever the format asks for.
     Json,
     /// The arrival column is missing or no date-time.
     Arrival,
@@ -47,6 +52,16 @@ pub enum TroubleKind {
     Timestamp,
     /// A key of TIMESTAMP BY .. OVER is NULL.
     Key,
+    /// A value is not of the type that CREATE TABLE declares.
+    Type,
+    /// A column that CREATE TABLE declares is absent.
+    Missing,
+    /// The header of a CSV file cannot serve; none of its events were read.
+    Header,
+    /// The file is compressed in another way than was said; none of its events were read.
+    Compression,
+    /// The file is not of the format that was said, or damaged from some place on.
+    Format,
     /// Reading stopped before the end of the file.
     File,
 }
@@ -59,7 +74,46 @@ impl TroubleKind {
             TroubleKind::Arrival => "InvalidArrivalTime",
             TroubleKind::Timestamp => "InvalidInputTimeStamp",
             TroubleKind::Key => "InvalidInputTimeStampKey",
+            TroubleKind::Type => "InputDeserializerError.TypeConversionError",
+            TroubleKind::Missing => "InputDeserializerError.MissingColumns",
+            TroubleKind::Header => "InputDeserializerError.InvalidHeader",
+            TroubleKind::Compression => "InputDeserializerError.InvalidCompressionType",
+            TroubleKind::Format => "InputDeserializerError.InvalidData",
             TroubleKind::File => "InputFileError",
+        }
+    }
+
+    /// The code of the data error, as users know it.
+    pub fn code(self) -> &'static str {
+        match self {
+            TroubleKind::Timestamp => "InputEventTimestampNotFound",
+            TroubleKind::Key => "InputEventTimestampByOverValueNotFound",
+            TroubleKind::Arrival => "InputEventArrivalTimeNotFound",
+            TroubleKind::File => "InputFileError",
+            _ => "InputDeserializationError",
+        }
+    }
+
+    /// Whether it is about a whole file and not about one event.
+    pub fn is_of_file(self) -> bool {
+        matches!(
+            self,
+            TroubleKind::Header
+                | TroubleKind::Compression
+                | TroubleKind::Format
+                | TroubleKind::File
+        )
+    }
+
+    /// What is wrong with an event, or with a file where `of_file`.
+    pub(crate) fn of(kind: BadKind, of_file: bool) -> TroubleKind {
+        match kind {
+            BadKind::InvalidData if of_file => TroubleKind::Format,
+            BadKind::InvalidData => TroubleKind::Json,
+            BadKind::TypeConversion => TroubleKind::Type,
+            BadKind::MissingColumns => TroubleKind::Missing,
+            BadKind::InvalidHeader => TroubleKind::Header,
+            BadKind::InvalidCompression => TroubleKind::Compression,
         }
     }
 }
@@ -120,7 +174,8 @@ impl InputReport {
 
     /// Events that were read, whatever became of them.
     pub fn events(&self) -> u64 {
-        self.time.read + self.troubles.count() - self.troubles.of(TroubleKind::File)
+        let of_events = self.troubles.iter().filter(|(kind, ..)| !kind.is_of_file());
+        self.time.read + of_events.map(|(_, count, _)| count).sum::<u64>()
     }
 }
 

@@ -11,14 +11,19 @@ use std::thread::{self, JoinHandle};
 
 use highwater_connect::ReadError;
 use highwater_connect::SinkError;
-use highwater_engine::{DataErrors, Item, Shared, Value};
+use highwater_engine::{DataErrors, Item, Physical, Shared, Value};
 use highwater_query::lookback;
 use highwater_time::Instant;
 
 use crate::config::{Input, OnError};
 use crate::load::{Job, LoadError};
 use crate::outputs::Outputs;
-use crate::reader::{Delivery, FileReader, InputPlan, PartitionId, Witness, discover_partitions};
+use crate::dead::{Cause, DeadLetter};
+use crate::reader::{
+    Delivery, FileReader, HowToRead, InputPlan, PartitionId, Witness, discover_partitions,
+    origin_file, origin_line, shown_file,
+};
+use crate::reference::{self, ReferenceError};
 use crate::report::{InputReport, Report};
 
 /// How far a reader may work ahead, in blocks.
@@ -48,6 +53,8 @@ pub enum RunError {
     #[error("{0}")]
     Load(#[from] LoadError),
     #[error("{0}")]
+    Reference(#[from] ReferenceError),
+    #[error("{0}")]
     Read(#[from] ReadError),
     #[error("{0}")]
     Sink(#[from] SinkError),
@@ -75,14 +82,22 @@ pub struct ReadFile {
 
 /// Runs the job to the end of its inputs.
 pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<Outcome, RunError> {
+    let references = reference::load_all(job)?;
+    if let (OnError::Stop, Some(reason)) = (job.file.on_error, references.first_trouble()) {
+        return Err(RunError::Stopped(reason));
+    }
+    let physical = references.physical.as_ref().unwrap_or(&job.physical);
     let Opened {
         readers,
         partitions,
         files,
-    } = open(job, options.witness)?;
-    let mut shared = job.physical.shared(&partitions);
+    } = open(job, physical, options.witness)?;
+    let mut shared = physical.shared(&partitions);
     if options.witness {
         shared.pipeline.trace_windows();
+    }
+    if job.file.on_error == OnError::DeadLetter {
+        shared.pipeline.errors.keep_all();
     }
     let mut sources: Vec<Source> = readers
         .into_iter()
@@ -99,6 +114,10 @@ pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<
         for delivery in batch.deliveries {
             deliver(&mut shared, &mut outputs, input, delivery)?;
         }
+        if job.file.on_error == OnError::DeadLetter {
+            outputs.take_dead(job, &batch.dead)?;
+            outputs.take_dead(job, &failed_rows(job, &mut shared, &files))?;
+        }
         if let Some(progress) = &mut options.progress {
             progress(bytes);
         }
@@ -109,7 +128,13 @@ pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<
             failed.map_or(Ok(()), |reason| Err(RunError::Stopped(reason)))?;
         }
     }
-    finish(job, shared, sources, outputs, files, options.witness)
+    let mut outcome = finish(job, shared, sources, outputs, files, options.witness)?;
+    outcome.report.inputs.extend(references.reports);
+    outcome
+        .report
+        .errors
+        .merge(physical.reference_errors().clone());
+    Ok(outcome)
 }
 
 fn deliver(
@@ -125,6 +150,26 @@ fn deliver(
         outputs.take(statement, item)?;
     }
     Ok(())
+}
+
+/// The rows that failed in the shared part of the query since the last call.
+fn failed_rows(job: &Job, shared: &mut Shared, files: &[ReadFile]) -> Vec<DeadLetter> {
+    let failed = shared.pipeline.errors.take_kept().into_iter();
+    failed
+        .map(|error| {
+            let file = error.origin.and_then(|origin| files.get(origin_file(origin)));
+            let shown = |file: &ReadFile| file.path.display().to_string();
+            DeadLetter {
+                input: file.map(|file| job.plan.inputs[file.input].name.clone()),
+                cause: Cause::Query(error.span),
+                reason: error.reason,
+                event: None,
+                file: file.map(|file| shown_file(&shown(file), &job.file.folder)),
+                line: error.origin.map(origin_line),
+                time: Some(error.time),
+            }
+        })
+        .collect()
 }
 
 fn error_text(errors: &DataErrors) -> Option<String> {
@@ -165,8 +210,9 @@ fn finish(
     errors.merge(std::mem::take(&mut shared.pipeline.errors));
     let report = Report {
         inputs,
-        outputs: outputs.commit()?,
         errors,
+        dead_letters: outputs.dead_letters(),
+        outputs: outputs.commit()?,
     };
     Ok(Outcome {
         report,
@@ -182,14 +228,16 @@ struct Opened {
     files: Vec<ReadFile>,
 }
 
-fn open(job: &Job, witness: bool) -> Result<Opened, RunError> {
+fn open(job: &Job, physical: &Physical, witness: bool) -> Result<Opened, RunError> {
     let mut opened = Opened {
         readers: Vec::new(),
         partitions: Vec::new(),
         files: Vec::new(),
     };
     for (index, planned) in job.plan.inputs.iter().enumerate() {
-        let declared = declared_input(job, &planned.name);
+        let Some(declared) = job.file.input(&planned.name) else {
+            unreachable!("the query was bound against the inputs of the job file")
+        };
         let files = declared.files().map_err(LoadError::from)?;
         let input = InputPlan {
             index,
@@ -198,12 +246,17 @@ fn open(job: &Job, witness: bool) -> Result<Opened, RunError> {
             linger: lookback(&job.plan),
             arrival: declared.arrival.clone(),
             partition: declared.partition.clone(),
+            how: HowToRead {
+                format: declared.format,
+                compression: declared.compression,
+                level: job.file.compatibility,
+                declared: planned.schema.clone(),
+            },
+            dead_letters: job.file.on_error == OnError::DeadLetter,
+            folder: job.file.folder.clone(),
         };
-        let per_file = partitions_of(declared, &files)?;
+        let per_file = partitions_of(declared, &input.how, &files)?;
         let count: usize = per_file.iter().map(Vec::len).sum();
-        job.physical
-            .check_partitions(index, count)
-            .map_err(LoadError::from)?;
         opened.partitions.push(count);
         for (path, partitions) in files.into_iter().zip(per_file) {
             let number = opened.files.len();
@@ -211,7 +264,7 @@ fn open(job: &Job, witness: bool) -> Result<Opened, RunError> {
                 &path,
                 number,
                 input.clone(),
-                &job.physical,
+                physical,
                 partitions,
                 witness,
             )?;
@@ -222,21 +275,12 @@ fn open(job: &Job, witness: bool) -> Result<Opened, RunError> {
     Ok(opened)
 }
 
-fn declared_input<'a>(job: &'a Job, name: &str) -> &'a Input {
-    let inputs = &job.file.inputs;
-    let found = inputs.iter().find(|input| input.name == name);
-    match found.or_else(|| {
-        inputs
-            .iter()
-            .find(|input| input.name.eq_ignore_ascii_case(name))
-    }) {
-        Some(input) => input,
-        None => unreachable!("the query was bound against the inputs of the job file"),
-    }
-}
-
 /// The partitions that each file holds: the file itself, or the values of its partition column.
-fn partitions_of(input: &Input, files: &[PathBuf]) -> Result<Vec<Vec<PartitionId>>, RunError> {
+fn partitions_of(
+    input: &Input,
+    how: &HowToRead,
+    files: &[PathBuf],
+) -> Result<Vec<Vec<PartitionId>>, RunError> {
     let Some(column) = &input.partition else {
         let each = (0..files.len()).map(|number| {
             vec![PartitionId {
@@ -250,7 +294,7 @@ fn partitions_of(input: &Input, files: &[PathBuf]) -> Result<Vec<Vec<PartitionId
         let (input, files) = (input.name.clone(), files.len());
         return Err(LoadError::PartitionedFiles { input, files }.into());
     };
-    let mut values = discover_partitions(file, column)?;
+    let mut values = discover_partitions(file, column, how)?;
     if values.is_empty() {
         values.push(Value::Null);
     }
@@ -268,6 +312,7 @@ struct Pulled {
     bytes: u64,
     /// Something was wrong with an event up to here.
     trouble: Option<String>,
+    dead: Vec<DeadLetter>,
 }
 
 /// A reader, in place or on its own thread.
@@ -355,6 +400,7 @@ fn step(reader: &mut FileReader) -> Option<Pulled> {
         deliveries,
         bytes,
         trouble: reader.first_trouble(),
+        dead: reader.take_dead(),
     })
 }
 

@@ -5,7 +5,7 @@
 //! alternatives is not a tree a thousand levels deep; all other nesting is limited by the parser.
 
 use crate::Span;
-pub use crate::plan::{BinaryOp, CompareOp, Type, UnaryOp};
+pub use crate::plan::{BinaryOp, CompareOp, Each, Type, UnaryOp};
 
 #[derive(Clone, Debug, Default)]
 pub struct Script {
@@ -17,7 +17,7 @@ pub struct Script {
 #[derive(Clone, Debug)]
 pub struct CreateTable {
     pub name: Ident,
-    pub span: Span,
+    pub columns: Vec<(Ident, Type)>,
 }
 
 #[derive(Clone, Debug)]
@@ -108,22 +108,29 @@ pub enum SelectItem {
 pub struct From {
     pub first: Source,
     pub rest: Vec<FromPart>,
-    pub pattern: Option<Span>,
+    pub pattern: Option<Box<MatchRecognize>>,
 }
 
 #[derive(Clone, Debug)]
 pub enum FromPart {
     Join(Box<Join>),
-    /// Checked by the parser; nothing reads more of it yet.
-    Apply {
-        span: Span,
-    },
+    Apply(Box<Apply>),
+}
+
+/// CROSS or OUTER APPLY.
+#[derive(Clone, Debug)]
+pub struct Apply {
+    pub each: Each,
+    pub of: Expr,
+    pub outer: bool,
+    pub alias: Ident,
 }
 
 #[derive(Clone, Debug)]
 pub struct Join {
     pub source: Source,
     pub on: Expr,
+    pub outer: bool,
     /// The words JOIN, LEFT JOIN, ..
     pub span: Span,
 }
@@ -243,10 +250,49 @@ pub struct Call {
 #[derive(Clone, Debug)]
 pub struct Over {
     pub partition: Vec<Expr>,
-    pub order: Vec<Expr>,
+    pub order: Vec<Order>,
     pub limit: Option<(Ident, Box<Expr>)>,
     pub when: Option<Box<Expr>>,
     pub span: Span,
+}
+
+/// A key of ORDER BY.
+#[derive(Clone, Debug)]
+pub struct Order {
+    pub of: Expr,
+    pub descending: bool,
+}
+
+/// MATCH_RECOGNIZE (..), its clauses in the order of the text.
+#[derive(Clone, Debug)]
+pub struct MatchRecognize {
+    pub limit: (Ident, Box<Expr>),
+    pub partition: Vec<Expr>,
+    pub measures: Vec<(Expr, Ident)>,
+    pub pattern: Pattern,
+    pub defines: Vec<(Ident, Expr)>,
+    /// The word MATCH_RECOGNIZE.
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    Variable(Ident),
+    /// `.`
+    Any,
+    Sequence(Vec<Pattern>),
+    Either(Vec<Pattern>),
+    Repeat(Box<Pattern>, Repeat),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// `*`
+    Any,
+    /// `+`
+    AtLeastOnce,
+    /// `?`
+    AtMostOnce,
 }
 
 impl Expr {
@@ -320,10 +366,8 @@ impl Call {
     fn each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         self.args.iter().for_each(&mut *visit);
         if let Some(over) = &self.over {
-            over.partition
-                .iter()
-                .chain(&over.order)
-                .for_each(&mut *visit);
+            let order = over.order.iter().map(|order| &order.of);
+            over.partition.iter().chain(order).for_each(&mut *visit);
             over.limit.iter().for_each(|(_, size)| visit(size));
             over.when.iter().for_each(|when| visit(when));
         }

@@ -61,6 +61,8 @@ pub mod code {
     pub const DUPLICATE_COLUMN: &str = "HW1302";
     pub const STAR: &str = "HW1303";
     pub const UNION: &str = "HW1304";
+    /// CREATE TABLE.
+    pub const TABLE: &str = "HW1305";
     /// A condition where a value belongs, or the other way round.
     pub const BOOLEAN: &str = "HW1401";
     pub const CASE: &str = "HW1402";
@@ -81,6 +83,8 @@ pub mod code {
     pub const REFERENCE: &str = "HW1508";
     /// Analytic functions and their OVER.
     pub const ANALYTIC: &str = "HW1509";
+    /// MATCH_RECOGNIZE.
+    pub const PATTERN: &str = "HW1510";
 }
 
 impl Diagnostic {

@@ -172,7 +172,7 @@ impl<'p> Explainer<'p> {
             }
             Node::Match(node) => {
                 let keys = node.partition.iter().map(|key| print::name(&key.name));
-                keys.chain(node.measures.iter().map(|item| column_name(&item.name)))
+                keys.chain(print::measures(node, &self.columns[node.from.0]))
                     .collect()
             }
         }
@@ -217,19 +217,26 @@ impl<'p> Explainer<'p> {
 
     /// Only the direct way: a key over the source itself, or carried along unchanged.
     fn is_partition(&self, node: NodeId, kind: &ExprKind) -> bool {
-        match (&self.plan.nodes[node.0], kind) {
-            (Node::Source { input }, ExprKind::Coalesce(all)) => {
-                all.iter().any(|one| match one.kind {
-                    ExprKind::Column(column) => {
-                        self.plan.inputs[*input].reads[column] == Read::Partition
-                    }
-                    _ => false,
-                })
+        let column = match kind {
+            ExprKind::Coalesce(all) => {
+                return all.iter().any(|one| self.is_partition(node, &one.kind));
             }
-            (Node::Filter { from, .. }, _) => self.is_partition(*from, kind),
-            (Node::Project { from, items }, ExprKind::Column(column)) => {
-                self.is_partition(*from, &items[*column].expr.kind)
-            }
+            ExprKind::Column(column) => *column,
+            _ => return false,
+        };
+        let below = |node: NodeId, column| self.is_partition(node, &ExprKind::Column(column));
+        match &self.plan.nodes[node.0] {
+            Node::Source { input } => self.plan.inputs[*input].reads[column] == Read::Partition,
+            Node::Filter { from, .. } => below(*from, column),
+            Node::Project { from, items } => self.is_partition(*from, &items[column].expr.kind),
+            Node::Apply { from, columns, .. } => match columns[column] {
+                ApplyColumn::Carried(column) => below(*from, column),
+                ApplyColumn::Element => false,
+            },
+            Node::Lookup(lookup) => match lookup.columns[column] {
+                (Side::Left, column) => below(lookup.from, column),
+                (Side::Right, _) => false,
+            },
             _ => false,
         }
     }
@@ -254,7 +261,15 @@ impl<'p> Explainer<'p> {
         };
         let _ = writeln!(out, "{indent}{number}{text}  -- {apart}: {why}");
         if let Node::Source { input } = self.plan.nodes[node.0] {
-            self.reads(out, input, &indent);
+            let _ = writeln!(out, "{indent}  {}", reads(&self.plan.inputs[input].reads));
+        }
+        if let Node::Lookup(lookup) = &self.plan.nodes[node.0] {
+            for (deeper, line) in reference_steps(&self.plan.references[lookup.reference])
+                .iter()
+                .enumerate()
+            {
+                let _ = writeln!(out, "{indent}  {}{line}", "  ".repeat(deeper));
+            }
         }
     }
 
@@ -302,12 +317,7 @@ impl<'p> Explainer<'p> {
                     .collect();
                 format!("compute {}", calls.join(", "))
             }
-            Node::Match(node) => {
-                format!(
-                    "match pattern {}",
-                    print::pattern(&node.pattern, &node.variables)
-                )
-            }
+            Node::Match(node) => print::matching(node, &self.columns[node.from.0]),
         }
     }
 
@@ -320,6 +330,13 @@ impl<'p> Explainer<'p> {
             print::signed(join.low),
             print::signed(join.high)
         );
+        for bound in &join.bounds {
+            if let Some(column) = bound.left_column {
+                let end = |end: Option<Duration>| end.map(print::signed).unwrap_or_default();
+                let (low, high) = (end(bound.low), end(bound.high));
+                let _ = write!(text, ", from {} [{low} .. {high}]", left[column]);
+            }
+        }
         for (a, b) in &join.keys {
             let _ = write!(
                 text,
@@ -395,35 +412,64 @@ impl<'p> Explainer<'p> {
         }
         text
     }
-
-    fn reads(&self, out: &mut String, input: usize, indent: &str) {
-        let reads = self.plan.inputs[input].reads.iter().map(|read| match read {
-            Read::TimePath(_) => format!("{} as datetime", print::read(read)),
-            Read::Whole => "the whole event".to_string(),
-            _ => print::read(read),
-        });
-        let reads: Vec<String> = reads.collect();
-        let reads = if reads.is_empty() {
-            "no fields".to_string()
-        } else {
-            reads.join(", ")
-        };
-        let _ = writeln!(out, "{indent}  reads {reads}");
-    }
 }
 
-/// The columns of a reference after its steps.
+/// The columns of a reference after its steps, with its name.
 fn reference_columns(reference: &Reference) -> Vec<String> {
-    let read = reference.reads.iter().map(print::read).collect();
+    let own = |name: String| format!("{}.{name}", print::name(&reference.name));
+    let read = reference.reads.iter().map(print::read).map(own).collect();
     reference
         .steps
         .iter()
         .fold(read, |columns, step| match step {
             ReferenceStep::Filter(_) => columns,
             ReferenceStep::Project(items) => {
-                items.iter().map(|item| column_name(&item.name)).collect()
+                let name = |item: &Item| match &item.name {
+                    // Called after the source already.
+                    Name::Hidden(name) if name.contains('.') => name.clone(),
+                    name => own(column_name(name)),
+                };
+                items.iter().map(name).collect()
             }
         })
+}
+
+/// What becomes of a reference before it is joined, the last step first.
+fn reference_steps(reference: &Reference) -> Vec<String> {
+    let mut columns: Vec<String> = reference.reads.iter().map(print::read).collect();
+    let mut lines = vec![format!(
+        "reference {}: {}",
+        print::name(&reference.name),
+        reads(&reference.reads)
+    )];
+    for step in &reference.steps {
+        match step {
+            ReferenceStep::Filter(keep) => {
+                lines.push(format!("filter {}", print::pred(keep, &columns)));
+            }
+            ReferenceStep::Project(items) => {
+                let shown: Vec<String> =
+                    items.iter().map(|item| show_item(item, &columns)).collect();
+                lines.push(format!("select {}", shown.join(", ")));
+                columns = items.iter().map(|item| column_name(&item.name)).collect();
+            }
+        }
+    }
+    lines.reverse();
+    lines
+}
+
+fn reads(reads: &[Read]) -> String {
+    let reads = reads.iter().map(|read| match read {
+        Read::TimePath(_) => format!("{} as datetime", print::read(read)),
+        Read::Whole => "the whole event".to_string(),
+        _ => print::read(read),
+    });
+    let reads: Vec<String> = reads.collect();
+    match reads.is_empty() {
+        true => "reads no fields".to_string(),
+        false => format!("reads {}", reads.join(", ")),
+    }
 }
 
 fn column_name(name: &Name) -> String {
@@ -438,7 +484,7 @@ fn column_name(name: &Name) -> String {
 fn show_item(item: &Item, below: &[String]) -> String {
     let expr = print::expr(&item.expr, below);
     match &item.name {
-        Name::Spread if expr == "*" => expr,
+        Name::Spread if expr == "*" || expr.ends_with(".*") => expr,
         Name::Spread => format!("{expr}.*"),
         Name::Field(name) if print::name(name) == expr => expr,
         Name::Field(name) => format!("{expr} AS {}", print::name(name)),

@@ -34,9 +34,9 @@ pub enum TokenKind {
 }
 
 /// Longest first, so that `<=` is not read as `<`.
-const SYMBOLS: [&str; 24] = [
+const SYMBOLS: [&str; 26] = [
     "<>", "!=", "<=", ">=", "!<", "!>", "(", ")", ",", ";", ".", "*", "/", "%", "+", "-", "&", "|",
-    "^", "~", "=", "<", ">", "?",
+    "^", "~", "=", "<", ">", "?", "{", "}",
 ];
 
 pub fn lex(source: &str) -> (Vec<Token>, Vec<Diagnostic>) {

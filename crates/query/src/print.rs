@@ -7,7 +7,8 @@ use highwater_time::{
 use crate::parser::is_reserved;
 use crate::plan::{
     Aggregate, AggregateFunction, Analytic, AnalyticCall, BinaryOp, CompareOp, Expr, ExprKind,
-    Literal, Pattern, Pred, PredKind, Read, Type, UnaryOp, Window, WindowNode,
+    Literal, MatchNode, MatchRef, OrderKey, Pattern, Pick, Pred, PredKind, Read, Type, UnaryOp,
+    Window, WindowNode,
 };
 
 /// How tightly an operator binds; a looser one inside a tighter one needs parentheses.
@@ -191,35 +192,51 @@ fn compare(op: CompareOp) -> &'static str {
 }
 
 pub fn aggregate(of: &Aggregate, columns: &[String]) -> String {
-    let function = match &of.function {
-        AggregateFunction::Count | AggregateFunction::CountDistinct => "COUNT".to_string(),
-        AggregateFunction::Sum => "SUM".to_string(),
-        AggregateFunction::Avg => "AVG".to_string(),
-        AggregateFunction::Min => "MIN".to_string(),
-        AggregateFunction::Max => "MAX".to_string(),
-        AggregateFunction::StDev => "STDEV".to_string(),
-        AggregateFunction::StDevP => "STDEVP".to_string(),
-        AggregateFunction::Var => "VAR".to_string(),
-        AggregateFunction::VarP => "VARP".to_string(),
-        AggregateFunction::PercentileCont(at) => format!("PERCENTILE_CONT {at} of "),
-        AggregateFunction::PercentileDisc(at) => format!("PERCENTILE_DISC {at} of "),
-        AggregateFunction::Collect => "Collect".to_string(),
-        AggregateFunction::CollectTop(count) => format!("CollectTop {count} of "),
-        AggregateFunction::TopOne => "TopOne".to_string(),
-        AggregateFunction::User(name) => format!("uda.{name}"),
+    let order = match of.order.is_empty() {
+        true => String::new(),
+        false => format!(" OVER ({})", order_by(&of.order, columns)),
     };
-    let distinct = match of.function {
-        AggregateFunction::CountDistinct => "DISTINCT ",
-        _ => "",
+    format!("{}{order}", aggregate_call(of, columns))
+}
+
+/// Without its OVER.
+fn aggregate_call(of: &Aggregate, columns: &[String]) -> String {
+    let function = match &of.function {
+        AggregateFunction::Count | AggregateFunction::CountDistinct => "COUNT",
+        AggregateFunction::Sum => "SUM",
+        AggregateFunction::Avg => "AVG",
+        AggregateFunction::Min => "MIN",
+        AggregateFunction::Max => "MAX",
+        AggregateFunction::StDev => "STDEV",
+        AggregateFunction::StDevP => "STDEVP",
+        AggregateFunction::Var => "VAR",
+        AggregateFunction::VarP => "VARP",
+        AggregateFunction::PercentileCont(at) => return format!("PERCENTILE_CONT({at:?})"),
+        AggregateFunction::PercentileDisc(at) => return format!("PERCENTILE_DISC({at:?})"),
+        AggregateFunction::Collect => "Collect",
+        AggregateFunction::CollectTop(_) => "CollectTop",
+        AggregateFunction::TopOne => "TopOne",
+        AggregateFunction::User(name) => &format!("uda.{name}"),
+    };
+    let before = match of.function {
+        AggregateFunction::CountDistinct => "DISTINCT ".to_string(),
+        AggregateFunction::CollectTop(count) => format!("{count}, "),
+        _ => String::new(),
     };
     let argument = of
         .argument
         .as_ref()
         .map_or("*".to_string(), |argument| expr(argument, columns));
-    format!(
-        "{function}({distinct}{argument}){}",
-        if of.as_text { " as text" } else { "" }
-    )
+    let text = if of.as_text { " as text" } else { "" };
+    format!("{function}({before}{argument}){text}")
+}
+
+fn order_by(order: &[OrderKey], columns: &[String]) -> String {
+    let keys = order.iter().map(|key| {
+        let direction = if key.descending { " DESC" } else { "" };
+        format!("{}{direction}", expr(&key.expr, columns))
+    });
+    format!("ORDER BY {}", keys.collect::<Vec<_>>().join(", "))
 }
 
 pub fn read(read: &Read) -> String {
@@ -320,23 +337,108 @@ pub fn signed(of: Duration) -> String {
 
 pub fn analytic(call: &AnalyticCall, columns: &[String]) -> String {
     let e = |of: &Expr| expr(of, columns);
-    let function = match &call.function {
-        Analytic::Lag { of, offset, .. } => format!("LAG({}, {offset})", e(of)),
-        Analytic::Last { of, .. } => format!("LAST({})", e(of)),
-        Analytic::IsFirst => return format!("ISFIRST({})", duration(call.limit)),
-        Analytic::Aggregate(of) => aggregate(of, columns),
-        Analytic::SpikeAndDip { of, .. } => format!("AnomalyDetection_SpikeAndDip({})", e(of)),
-        Analytic::ChangePoint { of, .. } => format!("AnomalyDetection_ChangePoint({})", e(of)),
+    let or = |default: &Option<Expr>| match default {
+        Some(default) => format!(", {}", e(default)),
+        None => String::new(),
     };
     let mut over = Vec::new();
     if !call.partition.is_empty() {
         over.push(format!("PARTITION BY {}", list(&call.partition, columns)));
     }
-    over.push(format!("LIMIT DURATION({})", duration(call.limit)));
+    let function = match &call.function {
+        Analytic::Lag {
+            of,
+            offset,
+            default,
+        } => format!("LAG({}, {offset}{})", e(of), or(default)),
+        Analytic::Last { of, default } => format!("LAST({}{})", e(of), or(default)),
+        Analytic::IsFirst => format!("ISFIRST({})", duration(call.limit)),
+        Analytic::Aggregate(of) => {
+            if !of.order.is_empty() {
+                over.push(order_by(&of.order, columns));
+            }
+            aggregate_call(of, columns)
+        }
+        Analytic::SpikeAndDip {
+            of,
+            confidence,
+            history,
+            mode,
+        } => {
+            let (of, confidence, mode) = (e(of), e(confidence), e(mode));
+            format!("AnomalyDetection_SpikeAndDip({of}, {confidence}, {history}, {mode})")
+        }
+        Analytic::ChangePoint {
+            of,
+            confidence,
+            history,
+        } => {
+            let (of, confidence) = (e(of), e(confidence));
+            format!("AnomalyDetection_ChangePoint({of}, {confidence}, {history})")
+        }
+    };
+    if !matches!(call.function, Analytic::IsFirst) {
+        over.push(format!("LIMIT DURATION({})", duration(call.limit)));
+    }
     if let Some(when) = &call.when {
         over.push(format!("WHEN {}", pred(when, columns)));
     }
-    format!("{function} OVER ({})", over.join(" "))
+    match over.is_empty() {
+        true => function,
+        false => format!("{function} OVER ({})", over.join(" ")),
+    }
+}
+
+/// What a MATCH_RECOGNIZE looks for and makes of it.
+pub fn matching(node: &MatchNode, below: &[String]) -> String {
+    let mut text = format!("match {}", pattern(&node.pattern, &node.variables));
+    text += &format!(" within {}", spoken(node.limit));
+    let keys: Vec<String> = node
+        .partition
+        .iter()
+        .map(|key| expr(&key.expr, below))
+        .collect();
+    if !keys.is_empty() {
+        text += &format!(" by {}", keys.join(", "));
+    }
+    let refs: Vec<String> = node
+        .refs
+        .iter()
+        .map(|of| match_ref(of, &node.variables, below))
+        .collect();
+    for (variable, define) in node.variables.iter().zip(&node.defines) {
+        if let Some(define) = define {
+            text += &format!(", {variable}: {}", pred(define, &refs));
+        }
+    }
+    text
+}
+
+/// The values of a match, over what they look at.
+pub fn measures(node: &MatchNode, below: &[String]) -> Vec<String> {
+    let refs: Vec<String> = node
+        .refs
+        .iter()
+        .map(|of| match_ref(of, &node.variables, below))
+        .collect();
+    node.measures
+        .iter()
+        .map(|measure| expr(&measure.expr, &refs))
+        .collect()
+}
+
+fn match_ref(of: &MatchRef, variables: &[String], columns: &[String]) -> String {
+    let MatchRef::Picked { variable, pick, of } = of else {
+        return "Classifier()".to_string();
+    };
+    let of = format!("{}.{}", variables[*variable], expr(of, columns));
+    match pick {
+        Pick::Current => of,
+        Pick::First => format!("First({of})"),
+        Pick::Last => format!("Last({of})"),
+        Pick::Min => format!("Min({of})"),
+        Pick::Max => format!("Max({of})"),
+    }
 }
 
 pub fn pattern(of: &Pattern, variables: &[String]) -> String {

@@ -1,7 +1,7 @@
 //! Walks the expressions of a plan, to renumber columns or to compare what is said and not where.
 
 use crate::Span;
-use crate::plan::{Expr, ExprKind, Pred, PredKind};
+use crate::plan::{Aggregate, Expr, ExprKind, Pred, PredKind};
 
 /// Calls back for every expression and condition inside `expr`, itself last.
 pub fn expr_mut(expr: &mut Expr, visit: &mut Visit) {
@@ -71,19 +71,47 @@ pub struct Visit<'v> {
 
 /// Equal but for where they stand in the text.
 pub fn same_expr(a: &Expr, b: &Expr) -> bool {
-    let erase = |expr: &Expr| {
-        let mut expr = expr.clone();
-        let erase = &mut |e: &mut Expr| e.span = Span::default();
-        expr_mut(
-            &mut expr,
+    placeless(a) == placeless(b)
+}
+
+pub fn same_pred(a: &Pred, b: &Pred) -> bool {
+    let placeless = |pred: &Pred| {
+        let mut pred = pred.clone();
+        pred_mut(
+            &mut pred,
             &mut Visit {
-                expr: erase,
+                expr: &mut |e| e.span = Span::default(),
                 span: Some(Span::default()),
             },
         );
-        expr
+        pred
     };
-    erase(a) == erase(b)
+    placeless(a) == placeless(b)
+}
+
+pub fn same_aggregate(a: &Aggregate, b: &Aggregate) -> bool {
+    let arguments = match (&a.argument, &b.argument) {
+        (Some(a), Some(b)) => same_expr(a, b),
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    let order = a.order.len() == b.order.len()
+        && a.order
+            .iter()
+            .zip(&b.order)
+            .all(|(a, b)| a.descending == b.descending && same_expr(&a.expr, &b.expr));
+    a.function == b.function && a.as_text == b.as_text && arguments && order
+}
+
+fn placeless(expr: &Expr) -> Expr {
+    let mut expr = expr.clone();
+    expr_mut(
+        &mut expr,
+        &mut Visit {
+            expr: &mut |e| e.span = Span::default(),
+            span: Some(Span::default()),
+        },
+    );
+    expr
 }
 
 /// How many expressions an expression is made of.

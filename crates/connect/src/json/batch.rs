@@ -3,6 +3,7 @@
 use highwater_engine::{CHUNK_ROWS, Column, ColumnBuilder};
 
 use super::fault::BadLine;
+use crate::source::SAMPLE_BYTES_MAX;
 
 /// Columns under construction, one for each field of the decoder that fills them.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub struct Batch {
     /// `None` unless somebody asked.
     pub(crate) lines: Option<Vec<u64>>,
     pub(crate) bad: Vec<BadLine>,
+    /// How much of a bad line is kept.
+    pub(crate) sample_bytes: usize,
 }
 
 /// The events of a finished batch, and the lines that were none.
@@ -32,6 +35,7 @@ impl Batch {
             rows: 0,
             lines: None,
             bad: Vec::new(),
+            sample_bytes: SAMPLE_BYTES_MAX,
         }
     }
 

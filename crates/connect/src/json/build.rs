@@ -14,17 +14,27 @@ use super::fault::{Fault, Kind};
 use super::number::{Number, number};
 use super::scan::{byte, key, skip_blanks, text, word};
 use super::text::unescape;
+use crate::declared::date_text;
+use crate::source::Level;
 
 /// How many names are shared; an object used as a map would otherwise fill the memory.
 const NAMES_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
+    pub level: Level,
     names: HashSet<Arc<str>, FixedState>,
     unescaped: String,
 }
 
 impl Builder {
+    pub fn new(level: Level) -> Builder {
+        Builder {
+            level,
+            ..Builder::default()
+        }
+    }
+
     /// The value at `at` and the position after it; `open` objects and arrays surround it.
     pub fn value(&mut self, line: &str, at: usize, open: u32) -> Result<(Value, usize), Fault> {
         let bytes = line.as_bytes();
@@ -33,7 +43,9 @@ impl Builder {
             b'"' => {
                 let text = text(bytes, at + 1)?;
                 let value = self.text(&line[at + 1..text.end], text.escaped);
-                Ok((Value::Text(value), text.end + 1))
+                let time = (self.level == Level::V1_0).then(|| date_text(&value));
+                let value = time.flatten().map_or(Value::Text(value), Value::Time);
+                Ok((value, text.end + 1))
             }
             b'-'..=b'9' => Ok(match number(bytes, at)? {
                 (Number::Int(value), end) => (Value::Int(value), end),
@@ -49,6 +61,7 @@ impl Builder {
                 let word = word(bytes, at)?;
                 let value = match word {
                     "null" => Value::Null,
+                    word if self.level < Level::V1_2 => Value::Int((word == "true").into()),
                     word => Value::Bit(word == "true"),
                 };
                 Ok((value, at + word.len()))
@@ -66,12 +79,18 @@ impl Builder {
         let mut missing = Kind::FirstKey;
         loop {
             let key = key(bytes, at, missing)?;
-            let name = self.name(&line[key.start..key.end], key.escaped);
+            let mut name = self.name(&line[key.start..key.end], key.escaped);
+            if self.level == Level::V1_0 && name.chars().any(char::is_uppercase) {
+                name = name.to_lowercase().into();
+            }
             let (value, end) = self.value(line, key.value, open)?;
             fields.push((name, value));
             at = skip_blanks(bytes, end);
             match byte(bytes, at) {
                 b',' => at = skip_blanks(bytes, at + 1),
+                b'}' if self.level == Level::V1_0 && has_same_names(&fields) => {
+                    return Err(Fault::new(at, Kind::SameNames));
+                }
                 b'}' => return Ok((Record::from_fields(fields), at + 1)),
                 _ => return Err(Fault::new(at, Kind::CommaOrBrace)),
             }
@@ -120,4 +139,11 @@ impl Builder {
         }
         name
     }
+}
+
+/// Names have lost their case by now, so that equal but for case means equal.
+fn has_same_names(fields: &[(Arc<str>, Value)]) -> bool {
+    let mut names: Vec<&str> = fields.iter().map(|(name, _)| &**name).collect();
+    names.sort_unstable();
+    names.windows(2).any(|pair| pair[0] == pair[1])
 }

@@ -13,6 +13,9 @@ use super::row::{Cell, Row};
 use super::scan::{self, byte, skip_blanks, skip_value};
 use super::shape::{Act, END, START, Shape, Target};
 use super::{DEPTH_MAX, Field};
+use crate::declared::{type_name, widen};
+use crate::source::Level;
+use highwater_query::plan::Type;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -23,6 +26,15 @@ pub struct Decoder {
     row: Row,
     builder: Builder,
     takes: Vec<Take>,
+    declared: Vec<Declared>,
+}
+
+/// A column of CREATE TABLE.
+#[derive(Debug)]
+struct Declared {
+    node: usize,
+    name: std::sync::Arc<str>,
+    kind: Type,
 }
 
 /// Where a field's values come from.
@@ -34,16 +46,38 @@ struct Take {
 
 impl Decoder {
     pub fn new(fields: Vec<Field>) -> Decoder {
-        let (shape, nodes) = Shape::new(&fields);
-        let take = |(field, node)| Take {
-            node,
+        Decoder::with_rules(fields, Level::default(), &[])
+    }
+
+    /// For a compatibility level, and events that must have these columns.
+    pub fn with_rules(
+        fields: Vec<Field>,
+        level: Level,
+        declared: &[(String, Type)],
+    ) -> Decoder {
+        let mut all = fields.clone();
+        all.extend(declared.iter().map(|(name, _)| Field::Path(vec![name.clone()])));
+        let (mut shape, nodes) = Shape::new(&all);
+        // Names are compared and lose their case in objects that are built.
+        shape.nodes[0].wanted |= level == Level::V1_0;
+        let take = |(field, node): (&Field, &usize)| Take {
+            node: *node,
             as_time: matches!(field, &Field::Time(_)),
         };
         Decoder {
             row: Row::new(shape.nodes.len()),
             shape,
-            builder: Builder::default(),
-            takes: fields.iter().zip(nodes).map(take).collect(),
+            builder: Builder::new(level),
+            takes: fields.iter().zip(&nodes).map(take).collect(),
+            declared: declared
+                .iter()
+                .zip(&nodes[fields.len()..])
+                .map(|((name, kind), node)| Declared {
+                    node: *node,
+                    name: name.as_str().into(),
+                    kind: *kind,
+                })
+                .collect(),
         }
     }
 
@@ -75,9 +109,10 @@ impl Decoder {
                 Err(error) => {
                     let shown = line.strip_suffix(b"\n").unwrap_or(line);
                     let at = error.valid_up_to();
+                    let bytes = batch.sample_bytes;
                     batch
                         .bad
-                        .push(BadLine::new(number, at, BadJson::NotUtf8, shown));
+                        .push(BadLine::new(number, at, BadJson::NotUtf8, shown, bytes));
                 }
             }
         }
@@ -88,6 +123,7 @@ impl Decoder {
         let (mut start, mut line) = (0, first_line);
         while start < bytes.len() {
             match self.line(block, start) {
+                Ok(Line::Event(end)) if !self.fits(block, start, end, line, batch) => start = end,
                 Ok(Line::Event(end)) => {
                     self.push_row(block, batch);
                     if let Some(lines) = &mut batch.lines {
@@ -100,6 +136,52 @@ impl Decoder {
             }
             line += 1;
         }
+    }
+
+    /// Whether the row is as CREATE TABLE says; values are widened to the declared types. A row that
+    /// does not fit is reported.
+    #[inline(always)]
+    fn fits(&mut self, block: &str, start: usize, end: usize, line: u64, batch: &mut Batch) -> bool {
+        if self.declared.is_empty() {
+            return true;
+        }
+        let Err(reason) = self.conform(block) else {
+            return true;
+        };
+        let text = block[start..end.min(block.len())].trim_end_matches('\n');
+        let bytes = batch.sample_bytes;
+        batch
+            .bad
+            .push(BadLine::new(line, 0, reason, text.as_bytes(), bytes));
+        false
+    }
+
+    #[inline(never)]
+    fn conform(&mut self, block: &str) -> Result<(), BadJson> {
+        for declared in &self.declared {
+            let column = || declared.name.to_string();
+            if !self.row.is_present(declared.node) {
+                return Err(BadJson::MissingColumn { column: column() });
+            }
+            let found = self.row.look(declared.node, block);
+            let wrong = |found: String| BadJson::WrongType {
+                column: column(),
+                declared: type_name(declared.kind),
+                found,
+            };
+            if let Some(value) = widen(found, declared.kind, self.builder.level).map_err(wrong)? {
+                let cell = self.row.hold(value);
+                *self.row.cell(declared.node) = cell;
+            }
+        }
+        if self.shape.nodes[0].wanted {
+            let value = |declared: &Declared| self.row.look(declared.node, block).to_value();
+            let fields = self.declared.iter().map(|d| (d.name.clone(), value(d)));
+            let record = highwater_engine::Record::from_fields(fields.collect());
+            let cell = self.row.hold(highwater_engine::Value::Record(record.into()));
+            *self.row.cell(0) = cell;
+        }
+        Ok(())
     }
 
     #[inline(always)]
@@ -308,7 +390,10 @@ impl Decoder {
             _ => {
                 let word = scan::word(bytes, at)?;
                 if word != "null" {
-                    *self.row.cell(node) = Cell::Bit(word == "true");
+                    *self.row.cell(node) = match self.builder.level {
+                        Level::V1_2 => Cell::Bit(word == "true"),
+                        _ => Cell::Int((word == "true").into()),
+                    };
                 }
                 Ok(at + word.len())
             }
@@ -359,6 +444,7 @@ enum Line {
 #[cold]
 fn bad_line(fault: Fault, bytes: &[u8], start: usize, line: u64, batch: &mut Batch) -> usize {
     let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |at| start + at);
-    batch.bad.push(fault.report(bytes, start, end, line));
+    let report = fault.report(bytes, start, end, line, batch.sample_bytes);
+    batch.bad.push(report);
     end + 1
 }

@@ -9,9 +9,7 @@ use std::fmt;
 use thiserror::Error;
 
 use super::DEPTH_MAX;
-
-/// How much of a bad line is kept to show.
-const SAMPLE_BYTES_MAX: usize = 200;
+use crate::source::{BadKind, sample};
 
 /// A line that was left out, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +19,7 @@ pub struct BadLine {
     /// The byte where reading failed, counted from 1.
     pub column: u32,
     pub reason: BadJson,
-    /// The start of the line, at most 200 bytes.
+    /// The start of the line: at most 200 bytes, unless the batch was told to keep more.
     pub sample: String,
 }
 
@@ -64,6 +62,26 @@ pub enum BadJson {
     NotUtf8,
     #[error("the line is longer than {limit_bytes} bytes; split the event or raise the limit")]
     TooLong { limit_bytes: usize },
+    #[error("two names in one object are equal but for case, which level 1.0 does not allow")]
+    SameNames,
+    #[error("the event lacks {column}, which CREATE TABLE declares")]
+    MissingColumn { column: String },
+    #[error("{column} is declared as {declared}, but the event holds {found}")]
+    WrongType {
+        column: String,
+        declared: &'static str,
+        found: String,
+    },
+}
+
+impl BadJson {
+    pub fn kind(&self) -> BadKind {
+        match self {
+            BadJson::MissingColumn { .. } => BadKind::MissingColumns,
+            BadJson::WrongType { .. } => BadKind::TypeConversion,
+            _ => BadKind::InvalidData,
+        }
+    }
 }
 
 /// A byte as a person would name it.
@@ -105,6 +123,7 @@ pub(crate) enum Kind {
     TooDeep,
     Trailing,
     NotAnObject,
+    SameNames,
 }
 
 impl Fault {
@@ -140,6 +159,7 @@ impl Fault {
                 };
             }
             Kind::NotAnObject => return not_an_object(found),
+            Kind::SameNames => return BadJson::SameNames,
         };
         match found {
             b'\n' => BadJson::EndsEarly { expected },
@@ -151,22 +171,41 @@ impl Fault {
     }
 
     /// The report on this fault in the line of `block` that starts at `start`.
-    pub fn report(self, block: &[u8], start: usize, end: usize, line: u64) -> BadLine {
+    pub fn report(
+        self,
+        block: &[u8],
+        start: usize,
+        end: usize,
+        line: u64,
+        sample_bytes: usize,
+    ) -> BadLine {
         let found = block.get(self.at).copied().unwrap_or(b'\n');
         let at = self.at.saturating_sub(start);
-        BadLine::new(line, at, self.reason(found), &block[start..end])
+        BadLine::new(
+            line,
+            at,
+            self.reason(found),
+            &block[start..end],
+            sample_bytes,
+        )
     }
 }
 
 impl BadLine {
     /// `at` counts from 0, `text` is the line or its start.
-    pub(crate) fn new(line: u64, at: usize, reason: BadJson, text: &[u8]) -> BadLine {
+    pub(crate) fn new(
+        line: u64,
+        at: usize,
+        reason: BadJson,
+        text: &[u8],
+        sample_bytes: usize,
+    ) -> BadLine {
         let column = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
         BadLine {
             line,
             column,
             reason,
-            sample: sample(text),
+            sample: sample(text, sample_bytes),
         }
     }
 }
@@ -188,35 +227,14 @@ fn not_an_object(found: u8) -> BadJson {
     BadJson::NotAnObject { found }
 }
 
-/// The start of a line, lossy and within the limit even after replacement characters have made it
-/// longer.
-fn sample(line: &[u8]) -> String {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let mut text = String::from_utf8_lossy(&line[..line.len().min(SAMPLE_BYTES_MAX)]).into_owned();
-    let mut end = text.len().min(SAMPLE_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_never_exceeds_its_limit_nor_splits_a_character() {
-        assert_eq!(sample(b"{}\r"), "{}");
-        assert_eq!(sample(&[b'x'; 500]).len(), 200);
-        assert!(sample(&[0xff; 500]).len() <= 200);
-        assert!(sample("ä".repeat(300).as_bytes()).len() <= 200);
-    }
-
-    #[test]
     fn reasons_say_what_was_found_and_how_to_mend_it() {
         let fault = Fault::new(1, Kind::FirstKey);
-        let report = fault.report(b"{x}", 0, 3, 7);
+        let report = fault.report(b"{x}", 0, 3, 7, 200);
         assert_eq!((report.line, report.column), (7, 2));
         assert_eq!(
             report.reason.to_string(),

@@ -1,7 +1,7 @@
-//! JSON lines in and out.
+//! JSON in and out.
 //!
-//! In: [`Decoder`] reads blocks of lines into a [`Batch`] of columns, one for each [`Field`]. Out:
-//! [`JsonWriter`].
+//! In: [`Decoder`] reads blocks of lines into a [`Batch`] of columns, one for each [`Field`]; arrays
+//! and objects over several lines are laid out as lines first. Out: [`JsonWriter`].
 //!
 //! How JSON becomes values: an integer is a bigint (outside 64 bits the event is bad), a number
 //! with a fraction or exponent is a float (beyond its range the event is bad), `true` and `false`
@@ -14,15 +14,18 @@ mod build;
 mod decoder;
 mod fault;
 mod number;
+mod objects;
 mod row;
 mod scan;
 mod shape;
+mod source;
 mod text;
 mod write;
 
 pub use batch::{Batch, Decoded};
 pub use decoder::Decoder;
 pub use fault::{BadJson, BadLine, Found};
+pub(crate) use source::JsonSource;
 pub use write::JsonWriter;
 
 /// How many objects and arrays may be open at once, the event itself included.

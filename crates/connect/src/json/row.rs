@@ -35,6 +35,7 @@ pub(crate) enum Cell {
     Bit(bool),
     Int(i64),
     Float(f64),
+    Time(Instant),
     /// A range of the line.
     Text(usize, usize),
     /// A range of [`Row::unescaped`].
@@ -147,6 +148,7 @@ impl Row {
             Value::Bit(value) => Cell::Bit(value),
             Value::Int(value) => Cell::Int(value),
             Value::Float(value) => Cell::Float(value),
+            Value::Time(value) => Cell::Time(value),
             value => {
                 self.nested.push(value);
                 Cell::Nested(self.nested.len() - 1)
@@ -161,7 +163,10 @@ impl Row {
                 continue;
             };
             let cell = self.hold(value.clone());
-            *self.cell(*child) = cell;
+            self.slots[*child] = Slot {
+                cell,
+                found: Found::Exact,
+            };
             if let Value::Record(inner) = value {
                 self.fill_from(nodes, *child, inner);
             }
@@ -176,6 +181,7 @@ impl Row {
             Cell::Bit(value) => column.push_bit(value),
             Cell::Int(value) => column.push_int(value),
             Cell::Float(value) => column.push_float(value),
+            Cell::Time(value) => column.push_time(value),
             Cell::Text(start, end) => column.push_text(&line[start..end]),
             Cell::Unescaped(start, end) => column.push_text(&self.unescaped[start..end]),
             Cell::Nested(place) => column.push_owned(self.nested[place].clone()),
@@ -192,11 +198,31 @@ impl Row {
                 ValueRef::Text(text) => text,
                 _ => "",
             },
+            Cell::Time(time) => return column.push_time(time),
             _ => "",
         };
         match Instant::parse_iso(text.as_bytes()) {
             Some(time) => column.push_time(time),
             None => column.push_null(),
+        }
+    }
+
+    /// Whether a key has answered a node, be it with null.
+    pub fn is_present(&self, node: usize) -> bool {
+        matches!(self.slots[node].found, Found::Exact | Found::Alike)
+    }
+
+    /// A cell's value, to be looked at.
+    pub fn look<'a>(&'a self, node: usize, line: &'a str) -> ValueRef<'a> {
+        match self.slots[node].cell {
+            Cell::Null => ValueRef::Null,
+            Cell::Bit(value) => ValueRef::Bit(value),
+            Cell::Int(value) => ValueRef::Int(value),
+            Cell::Float(value) => ValueRef::Float(value),
+            Cell::Time(value) => ValueRef::Time(value),
+            Cell::Text(start, end) => ValueRef::Text(&line[start..end]),
+            Cell::Unescaped(start, end) => ValueRef::Text(&self.unescaped[start..end]),
+            Cell::Nested(place) => self.nested[place].view(),
         }
     }
 }

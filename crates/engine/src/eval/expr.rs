@@ -9,7 +9,7 @@ use crate::value::{Value, ValueRef};
 use super::datum::{Datum, Site};
 use super::fault::Faults;
 use super::rows::Rows;
-use super::{arithmetic_kernel, case, cast};
+use super::{arithmetic_kernel, case, cast, functions};
 
 /// The value of an expression for `rows` of a chunk; in other rows anything.
 pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
@@ -58,9 +58,36 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
             )
         }
         ExprKind::Coalesce(args) => case::coalesce(args, chunk, rows, faults),
-        ExprKind::Call { .. } | ExprKind::User { .. } | ExprKind::Record(_) => {
-            unreachable!("no query is bound to these expressions")
+        ExprKind::Call {
+            function,
+            part,
+            args,
+        } => {
+            let args: Vec<Datum> = args
+                .iter()
+                .map(|arg| value_of(arg, chunk, rows, faults))
+                .collect();
+            let site = &mut Site {
+                span: expr.span,
+                rows,
+                faults,
+            };
+            functions::call(*function, *part, &args, site)
         }
+        ExprKind::Record(fields) => {
+            let names: Vec<_> = fields.iter().map(|(name, _)| name.as_str().into()).collect();
+            let values: Vec<Datum> = fields
+                .iter()
+                .map(|(_, value)| value_of(value, chunk, rows, faults))
+                .collect();
+            let site = &mut Site {
+                span: expr.span,
+                rows,
+                faults,
+            };
+            functions::record(&names, &values, site)
+        }
+        ExprKind::User { .. } => unreachable!("no query is bound to user-defined functions yet"),
     }
 }
 

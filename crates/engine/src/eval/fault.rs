@@ -72,6 +72,38 @@ pub enum EvalError {
         from: &'static str,
         to: &'static str,
     },
+    #[error("argument {position} of {function} is {found}, but it takes {allowed}")]
+    Argument {
+        function: &'static str,
+        position: usize,
+        found: &'static str,
+        allowed: &'static str,
+    },
+    #[error(
+        "argument {position} of {function}: cannot read the text {text} as a {wanted}; \
+         TRY_CAST(.. AS {cast}) gives NULL instead"
+    )]
+    ArgumentText {
+        function: &'static str,
+        position: usize,
+        text: String,
+        wanted: &'static str,
+        cast: &'static str,
+    },
+    #[error("argument {position} of {function} is {value}, but {rule}")]
+    ArgumentValue {
+        function: &'static str,
+        position: usize,
+        value: String,
+        rule: &'static str,
+    },
+    #[error("{expression} lies outside of the years 0001 to 9999")]
+    OffCalendar { expression: String },
+    #[error("{function} would make a text of more than {bytes_max} bytes")]
+    TooLong {
+        function: &'static str,
+        bytes_max: usize,
+    },
 }
 
 impl Faults {

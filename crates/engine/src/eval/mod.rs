@@ -17,6 +17,7 @@ mod compare_kernel;
 mod datum;
 mod expr;
 mod fault;
+mod functions;
 mod key;
 mod like;
 mod number;

@@ -12,7 +12,7 @@ use crate::chunk::Chunk;
 use crate::column::Column;
 use crate::value::ValueRef;
 
-use super::compare::equal;
+use super::compare::same;
 use super::compare_kernel::compare;
 use super::datum::{Datum, Site};
 use super::expr::value_of;
@@ -156,6 +156,7 @@ fn in_list(of: &Expr, list: &[Expr], chunk: &Chunk, rows: &Rows, faults: &mut Fa
     Found { matched, missing }
 }
 
+/// Equal without conversion: a text is never in a list of numbers.
 fn matches(of: &Datum, entry: &Datum, rows: &Rows) -> BooleanBuffer {
     // Failures of the typed road are thrown away with this list; they say what cannot be equal.
     let mut ignored = Faults::new(rows.len());
@@ -173,10 +174,8 @@ fn matches(of: &Datum, entry: &Datum, rows: &Rows) -> BooleanBuffer {
         return compare(CompareOp::Eq, of, entry, &mut site);
     }
     site.select(|row| {
-        Ok(equal(of.get(row), entry.get(row))
-            .ok()
-            .flatten()
-            .unwrap_or(false))
+        let (value, entry) = (of.get(row), entry.get(row));
+        Ok(!value.is_null() && !entry.is_null() && same(value, entry))
     })
 }
 

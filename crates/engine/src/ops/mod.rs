@@ -6,10 +6,17 @@
 
 mod accumulate;
 mod agenda;
+mod analytic;
+mod apply;
+mod fanout;
 mod groups;
+mod join;
+mod keys;
 mod lanes;
+mod lookup;
 mod merge;
 mod panes;
+mod pattern;
 mod session;
 mod sliding;
 mod stateless;
@@ -21,10 +28,16 @@ use crate::chunk::Chunk;
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::eval::Faults;
 
+pub(crate) use analytic::Analytics;
+pub(crate) use apply::Apply;
 pub(crate) use groups::{GroupSpec, Groups};
+pub(crate) use join::Join;
 pub(crate) use lanes::Windowed;
+pub use lookup::ReferenceTable;
+pub(crate) use lookup::{Lookup, LookupTable};
 pub use merge::Merge;
 pub(crate) use panes::{PaneFill, PaneGrid, PaneJoin, PaneWindow};
+pub(crate) use pattern::Matcher;
 pub(crate) use session::Sessions;
 pub(crate) use sliding::Sliding;
 pub(crate) use stateless::{Filter, Project};
@@ -65,6 +78,8 @@ pub struct Context<'a> {
 pub struct DataErrors {
     pub count: u64,
     pub samples: Vec<DataError>,
+    /// Every one of them, until it is taken; only where somebody asked with [`DataErrors::keep_all`].
+    kept: Option<Vec<DataError>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,20 +87,51 @@ pub struct DataError {
     pub time: Instant,
     pub span: Span,
     pub reason: String,
+    /// The event that the row was made of, where rows know.
+    pub origin: Option<u64>,
 }
 
 pub(crate) const SAMPLES_MAX: usize = 10;
 
 impl DataErrors {
     pub fn add(&mut self, time: Instant, span: Span, reason: impl FnOnce() -> String) {
+        self.add_from(None, time, span, reason);
+    }
+
+    fn add_from(
+        &mut self,
+        origin: Option<u64>,
+        time: Instant,
+        span: Span,
+        reason: impl FnOnce() -> String,
+    ) {
         self.count += 1;
-        if self.samples.len() < SAMPLES_MAX {
-            self.samples.push(DataError {
-                time,
-                span,
-                reason: reason(),
-            });
+        if self.samples.len() >= SAMPLES_MAX && self.kept.is_none() {
+            return;
         }
+        let reason = reason();
+        let error = DataError {
+            time,
+            span,
+            reason,
+            origin,
+        };
+        if let Some(kept) = &mut self.kept {
+            kept.push(error.clone());
+        }
+        if self.samples.len() < SAMPLES_MAX {
+            self.samples.push(error);
+        }
+    }
+
+    /// From now on keeps every error for [`DataErrors::take_kept`]; whoever asks must take them as they come.
+    pub fn keep_all(&mut self) {
+        self.kept.get_or_insert_default();
+    }
+
+    /// The errors since the last call, where they are kept.
+    pub fn take_kept(&mut self) -> Vec<DataError> {
+        self.kept.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     pub fn merge(&mut self, other: DataErrors) {
@@ -100,7 +146,10 @@ impl DataErrors {
             return chunk;
         }
         for (row, fault) in faults.iter() {
-            self.add(chunk.time(row), fault.span, || fault.reason.to_string());
+            let origin = chunk.origins.as_ref().map(|origins| origins[row]);
+            self.add_from(origin, chunk.time(row), fault.span, || {
+                fault.reason.to_string()
+            });
         }
         chunk.filter(&faults.good())
     }

@@ -17,12 +17,14 @@ mod tests;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat};
 use highwater_env::disk;
 use highwater_time::Policy;
 use toml::de::DeTable;
 
 pub use error::{ConfigError, Mistake};
 use reader::{Reader, Section};
+pub(crate) use sections::is_delimiter;
 
 /// A whole job file, checked. Paths are as written until [`JobFile::resolve`].
 #[derive(Clone, Debug, PartialEq)]
@@ -30,12 +32,20 @@ pub struct JobFile {
     /// The folder's name where the file gives none.
     pub name: String,
     pub query: QuerySource,
+    /// The folder that paths are taken from; empty until [`JobFile::resolve`].
+    pub folder: PathBuf,
+    /// The compatibility level: which version of Stream Analytics the job behaves like.
+    pub compatibility: Level,
     pub time: Policy,
     /// In the order of the file.
     pub inputs: Vec<Input>,
     /// In the order of the file.
     pub outputs: Vec<Output>,
     pub on_error: OnError,
+    /// The output that takes the events which `on_error = "dead_letter"` sets aside.
+    pub dead_letter: Option<String>,
+    /// What a person should know about a job that was imported, such as parts that cannot run.
+    pub remarks: Vec<String>,
     /// Present only where the job is a golden case that says more than its expected files do.
     pub expect: Option<Expect>,
 }
@@ -59,12 +69,16 @@ pub struct Input {
     pub partition: Option<String>,
     /// Reference data: read whole before the first event, and has no time.
     pub reference: bool,
+    /// `None`: by the name of each file.
+    pub format: Option<Format>,
+    pub compression: Compression,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     pub name: String,
     pub sink: Sink,
+    pub format: OutputFormat,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +95,8 @@ pub enum OnError {
     Drop,
     /// End the job with the error.
     Stop,
+    /// Drop it, count it, and write it to the dead-letter output with its reason.
+    DeadLetter,
 }
 
 /// What a golden case expects beyond its expected files.
@@ -121,6 +137,7 @@ impl JobFile {
     /// The same job with every path taken from `folder`, the folder of the job file.
     #[must_use]
     pub fn resolve(mut self, folder: &Path) -> JobFile {
+        self.folder = folder.to_path_buf();
         if let QuerySource::File(path) = &mut self.query {
             *path = folder.join(&*path);
         }
@@ -137,12 +154,13 @@ impl JobFile {
 }
 
 impl Input {
-    /// The files to read, one partition each: a folder stands for the JSON files in it, by name.
+    /// The files to read, one partition each. A folder stands for the files in it that have the
+    /// input's format, by name; without a format, for those of the first format that it has.
     pub fn files(&self) -> Result<Vec<PathBuf>, FilesError> {
         let mut files = Vec::new();
         for path in &self.paths {
             if path.is_dir() {
-                files.extend(json_files(path)?);
+                files.extend(files_in(path, self.format)?);
             } else {
                 files.push(path.clone());
             }
@@ -156,25 +174,44 @@ impl Input {
 pub enum FilesError {
     #[error("cannot list the folder {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("the folder {} holds no .jsonl, .json or .ndjson file", path.display())]
-    Empty { path: PathBuf },
+    #[error("the folder {} holds no {extensions} file", path.display())]
+    Empty { path: PathBuf, extensions: String },
 }
 
-fn json_files(folder: &Path) -> Result<Vec<PathBuf>, FilesError> {
-    let unreadable = |source| FilesError::Unreadable {
+fn files_in(folder: &Path, format: Option<Format>) -> Result<Vec<PathBuf>, FilesError> {
+    let listed = disk::list(folder).map_err(|source| FilesError::Unreadable {
         path: folder.to_owned(),
         source,
+    })?;
+    let known = [
+        Format::Json,
+        Format::Csv(CsvFormat::default()),
+        Format::Avro,
+        Format::Parquet,
+    ];
+    let wanted = match &format {
+        Some(format) => std::slice::from_ref(format),
+        None => &known,
     };
-    let is_json = |path: &PathBuf| {
-        let extension = path.extension().and_then(|e| e.to_str());
-        matches!(extension, Some("jsonl" | "json" | "ndjson")) && path.is_file()
-    };
-    let listed = disk::list(folder).map_err(unreadable)?;
-    let files: Vec<PathBuf> = listed.into_iter().filter(is_json).collect();
-    if files.is_empty() {
-        return Err(FilesError::Empty {
-            path: folder.to_owned(),
-        });
+    for format in wanted {
+        let matching = listed.iter().filter(|path| format.matches(path) && path.is_file());
+        let files: Vec<PathBuf> = matching.cloned().collect();
+        if !files.is_empty() {
+            return Ok(files);
+        }
     }
-    Ok(files)
+    let extensions = format.unwrap_or(Format::Json).extensions();
+    Err(FilesError::Empty {
+        path: folder.to_owned(),
+        extensions: one_of(extensions),
+    })
+}
+
+/// `.jsonl, .json or .ndjson`
+fn one_of(extensions: &[&str]) -> String {
+    let dotted: Vec<String> = extensions.iter().map(|e| format!(".{e}")).collect();
+    match &dotted[..] {
+        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        only => only.join(""),
+    }
 }

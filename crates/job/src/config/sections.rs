@@ -1,7 +1,8 @@
 //! The tables of a job file and what each key in them means.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat};
 use highwater_time::{Action, Policy};
 use toml::de::DeValue;
 
@@ -9,13 +10,28 @@ use super::reader::{Reader, Section};
 use super::{Expect, Input, JobFile, OnError, Order, Output, QuerySource, Sink};
 
 const TOP_KEYS: &[&str] = &[
-    "name", "query", "sql", "time", "inputs", "outputs", "errors", "expect",
+    "name",
+    "query",
+    "sql",
+    "compatibility",
+    "time",
+    "inputs",
+    "outputs",
+    "errors",
+    "expect",
+];
+
+const LEVELS: &[(&str, Level)] = &[
+    ("1.2", Level::V1_2),
+    ("1.1", Level::V1_1),
+    ("1.0", Level::V1_0),
 ];
 
 pub(super) fn read_job(reader: &mut Reader, top: &Section, file_name: &str) -> Option<JobFile> {
     reader.known_keys(top, TOP_KEYS);
     let name = reader.text(top, "name", "toll-counts");
     let query = read_query(reader, top);
+    let compatibility = reader.choice(top, "compatibility", LEVELS, &[]);
     let time = reader
         .section(top, "time")
         .map(|s| read_time(reader, &s))
@@ -30,19 +46,24 @@ pub(super) fn read_job(reader: &mut Reader, top: &Section, file_name: &str) -> O
         .iter()
         .filter_map(|s| read_output(reader, s))
         .collect();
-    let on_error = reader
+    let errors = reader
         .section(top, "errors")
-        .map(|s| read_errors(reader, &s));
+        .map(|s| read_errors(reader, &s, &outputs));
+    let (on_error, dead_letter) = errors.unwrap_or_default();
     let expect = reader
         .section(top, "expect")
         .map(|s| read_expect(reader, &s));
     Some(JobFile {
         name: name.unwrap_or_else(|| default_name(file_name)),
         query: query?,
+        folder: PathBuf::new(),
+        compatibility: compatibility.unwrap_or_default(),
         time,
         inputs,
         outputs,
-        on_error: on_error.unwrap_or_default(),
+        on_error,
+        dead_letter,
+        remarks: Vec::new(),
         expect,
     })
 }
@@ -112,7 +133,17 @@ fn read_time(reader: &mut Reader, section: &Section) -> Policy {
     policy
 }
 
-const INPUT_KEYS: &[&str] = &["type", "path", "arrival", "partition", "reference"];
+const INPUT_KEYS: &[&str] = &[
+    "type",
+    "path",
+    "arrival",
+    "partition",
+    "reference",
+    "format",
+    "compression",
+    "delimiter",
+    "header",
+];
 const INPUT_TYPES: &[(&str, ())] = &[("file", ())];
 const INPUT_TYPES_LATER: &[&str] = &["hub", "kafka"];
 
@@ -138,13 +169,73 @@ fn read_input(reader: &mut Reader, section: &Section) -> Option<Input> {
             );
         }
     }
+    let named = paths.as_ref().and_then(|paths| paths.first());
+    let named = named.map(|path| Format::of_name(path));
+    let format = reader.choice(section, "format", INPUT_FORMATS, &[]);
+    let csv = read_csv(reader, section, matches!(format.or(named), Some(Format::Csv(_))));
+    let format = match (format, csv) {
+        (Some(Format::Csv(_)), csv) => Some(Format::Csv(csv.unwrap_or_default())),
+        (None, Some(csv)) => Some(Format::Csv(csv)),
+        (format, _) => format,
+    };
+    let compression = reader.choice(section, "compression", COMPRESSIONS, &[]);
     Some(Input {
         name: section.leaf().to_owned(),
         paths: paths?,
         arrival,
         partition,
         reference,
+        format,
+        compression: compression.unwrap_or_default(),
     })
+}
+
+const COMMA: CsvFormat = CsvFormat {
+    delimiter: b',',
+    header: true,
+};
+
+const INPUT_FORMATS: &[(&str, Format)] = &[
+    ("json", Format::Json),
+    ("jsonl", Format::JsonLines),
+    ("csv", Format::Csv(COMMA)),
+    ("avro", Format::Avro),
+    ("parquet", Format::Parquet),
+];
+
+const COMPRESSIONS: &[(&str, Compression)] = &[
+    ("gzip", Compression::Gzip),
+    ("deflate", Compression::Deflate),
+    ("none", Compression::None),
+];
+
+/// How CSV is written, where anything is said about that.
+fn read_csv(reader: &mut Reader, section: &Section, is_csv: bool) -> Option<CsvFormat> {
+    let mut csv = COMMA;
+    if !section.has("delimiter") && !section.has("header") {
+        return None;
+    }
+    if !is_csv {
+        for key in ["delimiter", "header"] {
+            reader.useless(section, key, "only format = \"csv\" has it");
+        }
+        return None;
+    }
+    if let Some(header) = reader.boolean(section, "header") {
+        csv.header = header;
+    }
+    if let Some(entry) = section.entry("delimiter") {
+        match entry.value() {
+            DeValue::String(text) if is_delimiter(text) => csv.delimiter = text.as_bytes()[0],
+            _ => reader.wrong_type(&entry, "one character such as \",\"", "delimiter = \";\""),
+        }
+    }
+    Some(csv)
+}
+
+/// One ASCII character that is no quote and ends no line.
+pub(crate) fn is_delimiter(text: &str) -> bool {
+    matches!(text.as_bytes(), [byte] if byte.is_ascii() && !b"\"\r\n".contains(byte))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -153,7 +244,13 @@ enum SinkType {
     Stdout,
 }
 
-const OUTPUT_KEYS: &[&str] = &["type", "path"];
+const OUTPUT_KEYS: &[&str] = &["type", "path", "format", "delimiter", "header"];
+const OUTPUT_FORMATS: &[(&str, OutputFormat)] = &[
+    ("jsonl", OutputFormat::JsonLines),
+    ("json", OutputFormat::JsonArray),
+    ("csv", OutputFormat::Csv(COMMA)),
+    ("parquet", OutputFormat::Parquet),
+];
 const OUTPUT_TYPES: &[(&str, SinkType)] = &[("file", SinkType::File), ("stdout", SinkType::Stdout)];
 const OUTPUT_TYPES_LATER: &[&str] = &["hub", "kafka", "postgres", "webhook", "queue"];
 
@@ -180,19 +277,73 @@ fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
             return None;
         }
     };
+    let named = match &sink {
+        Sink::File(path) => OutputFormat::of_name(path),
+        Sink::Stdout => OutputFormat::JsonLines,
+    };
+    let format = reader.choice(section, "format", OUTPUT_FORMATS, &[]);
+    let format = format.unwrap_or(named);
+    let csv = read_csv(reader, section, matches!(format, OutputFormat::Csv(_)));
+    let format = match (format, csv) {
+        (OutputFormat::Csv(_), Some(csv)) => OutputFormat::Csv(csv),
+        (format, _) => format,
+    };
+    if sink == Sink::Stdout && format == OutputFormat::Parquet {
+        reader.useless(
+            section,
+            "format",
+            "Parquet is written to files only; give the output a path",
+        );
+    }
     Some(Output {
         name: section.leaf().to_owned(),
         sink,
+        format,
     })
 }
 
-const ON_ERROR: &[(&str, OnError)] = &[("drop", OnError::Drop), ("stop", OnError::Stop)];
+const ON_ERROR: &[(&str, OnError)] = &[
+    ("drop", OnError::Drop),
+    ("stop", OnError::Stop),
+    ("dead_letter", OnError::DeadLetter),
+];
 
-fn read_errors(reader: &mut Reader, section: &Section) -> OnError {
-    reader.known_keys(section, &["on_error"]);
-    reader
-        .choice(section, "on_error", ON_ERROR, &["dead_letter"])
-        .unwrap_or_default()
+fn read_errors(
+    reader: &mut Reader,
+    section: &Section,
+    outputs: &[Output],
+) -> (OnError, Option<String>) {
+    reader.known_keys(section, &["on_error", "dead_letter"]);
+    let on_error = reader.choice(section, "on_error", ON_ERROR, &[]);
+    let name = reader.text(section, "dead_letter", "DeadLetters");
+    match (on_error, section.entry("dead_letter")) {
+        (Some(OnError::DeadLetter), None) => {
+            reader.missing(section, "dead_letter", "dead_letter = \"DeadLetters\"");
+        }
+        (Some(OnError::DeadLetter), Some(entry)) => {
+            let named = |output: &&Output| Some(&output.name) == name.as_ref();
+            match outputs.iter().find(named) {
+                None if name.is_some() => {
+                    let message = "there is no such output for dead letters";
+                    let label = "name one of the outputs of this file, or add one";
+                    reader.mistake(entry.key_span(), message, "errors.dead_letter", label);
+                }
+                Some(output) if output.format != OutputFormat::JsonLines => {
+                    let message = "dead letters are written as lines of JSON";
+                    let label = "name an output with format = \"jsonl\"";
+                    reader.mistake(entry.key_span(), message, "errors.dead_letter", label);
+                }
+                _ => {}
+            }
+        }
+        (_, Some(_)) => reader.useless(
+            section,
+            "dead_letter",
+            "it needs on_error = \"dead_letter\"",
+        ),
+        _ => {}
+    }
+    (on_error.unwrap_or_default(), name)
 }
 
 const ORDERS: &[(&str, Order)] = &[("any", Order::Any), ("strict", Order::Strict)];

@@ -82,6 +82,8 @@ error = ""
         arrival: Some("ArrivalTime".to_owned()),
         partition: Some("p".to_owned()),
         reference: false,
+        format: None,
+        compression: Default::default(),
     };
     assert_eq!(job.inputs[0], entry);
     assert_eq!(

@@ -7,17 +7,26 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use crate::project::{TEST_FILE, test_cases};
+
 /// A folder with a job and what it must give.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CaseDir {
     pub dir: PathBuf,
     /// What to call it: the path below the folder that was searched, or the folder's own name.
     pub name: String,
+    /// Which case of a `testConfig.json` in that folder it is; `None` for a `job.toml`.
+    pub test: Option<usize>,
 }
 
 impl CaseDir {
     pub fn job_file(&self) -> PathBuf {
         self.dir.join("job.toml")
+    }
+
+    /// The test configuration that holds the case, where it is one of a Stream Analytics project.
+    pub fn test_file(&self) -> PathBuf {
+        self.dir.join(TEST_FILE)
     }
 
     /// The expected rows of each output, by the output's name: the text of `expected/<name>.jsonl`.
@@ -35,6 +44,24 @@ impl CaseDir {
         }
         Ok(outputs)
     }
+
+    /// The expected text of each output that is not lines of JSON: `expected/<name>.csv` or
+    /// `.json`. It must come out to the byte, line ends aside.
+    pub fn expected_texts(&self) -> io::Result<BTreeMap<String, String>> {
+        let folder = self.dir.join("expected");
+        let mut outputs = BTreeMap::new();
+        if !folder.is_dir() {
+            return Ok(outputs);
+        }
+        for path in disk::list(&folder)? {
+            let name = path.file_stem().and_then(|stem| stem.to_str());
+            let extension = path.extension().and_then(|e| e.to_str());
+            if let (Some(name), Some("csv" | "json")) = (name, extension) {
+                outputs.insert(name.to_owned(), disk::read_to_string(&path)?);
+            }
+        }
+        Ok(outputs)
+    }
 }
 
 /// Every case at or below these folders, sorted by path, each once. A job without anything expected
@@ -43,8 +70,9 @@ impl CaseDir {
 pub fn discover(dirs: &[PathBuf]) -> Vec<CaseDir> {
     let mut cases = Vec::new();
     for dir in dirs {
-        // The job file itself stands for its folder.
-        let is_job = dir.is_file() && dir.file_name().is_some_and(|name| name == "job.toml");
+        // The job file itself stands for its folder, and so does a test configuration.
+        let named = |name: &std::ffi::OsStr| name == "job.toml" || name == TEST_FILE;
+        let is_job = dir.is_file() && dir.file_name().is_some_and(named);
         let root = if is_job {
             dir.parent().unwrap_or(dir)
         } else {
@@ -53,7 +81,7 @@ pub fn discover(dirs: &[PathBuf]) -> Vec<CaseDir> {
         search(root, root, &mut cases);
     }
     cases.sort();
-    cases.dedup_by(|a, b| a.dir == b.dir);
+    cases.dedup_by(|a, b| a.dir == b.dir && a.test == b.test);
     cases
 }
 
@@ -62,7 +90,20 @@ fn search(root: &Path, folder: &Path, cases: &mut Vec<CaseDir>) {
         cases.push(CaseDir {
             dir: folder.to_owned(),
             name: name_of(root, folder),
+            test: None,
         });
+    }
+    let tests = folder.join(TEST_FILE);
+    if tests.is_file() {
+        let name = name_of(root, folder);
+        // A file that cannot be read is one case, which has to fail.
+        let found = test_cases(&tests).map(|cases| cases.into_iter().map(|c| c.name).collect());
+        let found: Vec<String> = found.unwrap_or_else(|_| vec![TEST_FILE.to_owned()]);
+        cases.extend(found.iter().enumerate().map(|(i, case)| CaseDir {
+            dir: folder.to_owned(),
+            name: format!("{name}/{case}"),
+            test: Some(i),
+        }));
     }
     for path in disk::list(folder).unwrap_or_default() {
         let hidden = path

@@ -1,51 +1,77 @@
-//! Function calls: which function it is, and whether it may stand where it stands.
+//! Function calls: which function it is, whether it may stand where it stands, and whether it has what it takes.
 
 use super::Bound;
 use super::expr::Exprs;
-use super::functions::{self, Kind};
-use super::scope::Clause;
+use super::scope::{Clause, is_timestamp};
 use crate::Span;
-use crate::ast::Call;
+use crate::ast::{self, Call, ExprKind as Ast, Quote};
 use crate::diagnostic::{Diagnostic, code};
+use crate::functions::{self, Function, FunctionInfo, Kind};
 use crate::nearest::nearest;
 use crate::parser::Reported;
-use crate::plan::Expr;
+use crate::plan::{CompareOp, Expr, ExprKind, Literal, Pred, PredKind};
 
 impl Exprs<'_, '_> {
     pub fn call(&mut self, call: &Call, span: Span) -> Bound<Expr> {
-        let found = functions::find(&call.name.name);
-        if !call.prefix.is_empty() {
-            return Err(self.prefixed(call, found.is_some(), span));
+        if matches!(self.clause, Clause::Define | Clause::Measures)
+            && let Some(bound) = self.pattern_call(call, span)
+        {
+            return bound;
         }
-        let Some((name, kind)) = found else {
+        let found = functions::find(&call.name.name).filter(|info| info.kind != Kind::System);
+        if !call.prefix.is_empty() {
+            return self.prefixed(call, found.is_some(), span);
+        }
+        let Some(info) = found else {
             return Err(self.unknown_function(call));
         };
-        match kind {
-            Kind::Aggregate(function) => self.aggregate(function, name, call, span),
-            Kind::OtherAggregate => {
-                self.check_aggregate(name, call, span)?;
-                Err(self.binder.unsupported(name, call.name.span))
+        match info.kind {
+            Kind::Scalar(function) => self.scalar(function, info, call, span),
+            Kind::Coalesce => {
+                let args = self.plain_arguments(info, call, span)?;
+                Ok(Expr {
+                    kind: ExprKind::Coalesce(args),
+                    span,
+                })
             }
-            Kind::Analytic => {
-                self.check_analytic(name, call, span)?;
-                Err(self.binder.unsupported(name, call.name.span))
+            Kind::NullIf => self.null_if(info, call, span),
+            Kind::Metadata => {
+                self.check_plain(info, call, span)?;
+                self.metadata_call(call, span)
             }
-            Kind::Scalar => Err(self.binder.unsupported(name, call.name.span)),
-            Kind::Window => Err(self.misplaced_window(name, span)),
-            Kind::WindowPart => {
-                let message = format!("{name}(..) stands only inside a window function");
-                Err(self
-                    .binder
-                    .report(Diagnostic::error(code::WINDOW, span, message)))
-            }
-            Kind::Apply => {
-                let message = format!("{name} makes rows, so it stands only behind APPLY");
-                let help = format!("write FROM source CROSS APPLY {name}(..) AS e");
-                Err(self
-                    .binder
-                    .report(Diagnostic::error(code::ARGUMENTS, span, message).help(help)))
+            Kind::Aggregate(kind) => self.aggregate(kind, info, call, span),
+            Kind::Analytic(kind) => self.analytic(kind, info, call, span),
+            Kind::Window(_) => Err(self.misplaced_window(&call.name.name, span)),
+            Kind::Cast | Kind::WindowPart | Kind::Apply | Kind::Pattern | Kind::System => {
+                Err(self.misplaced(info, span))
             }
         }
+    }
+
+    fn misplaced(&mut self, info: &FunctionInfo, span: Span) -> Reported {
+        let name = info.name;
+        let (code, message) = match info.kind {
+            Kind::Cast => (code::ARGUMENTS, format!("{name} takes a value and a type")),
+            Kind::WindowPart => (
+                code::WINDOW,
+                format!("{name}(..) stands only inside a window function"),
+            ),
+            Kind::Apply => (
+                code::ARGUMENTS,
+                format!("{name} makes rows, so it stands only behind APPLY"),
+            ),
+            _ => (
+                code::PATTERN,
+                format!("{name} stands only inside MATCH_RECOGNIZE"),
+            ),
+        };
+        let help = match info.kind {
+            Kind::Cast => Some(format!("write {}", info.signature)),
+            Kind::Apply => Some(format!("write FROM source CROSS APPLY {name}(..) AS e")),
+            _ => None,
+        };
+        self.binder
+            .report(Diagnostic::error(code, span, message).help_if(help))
     }
 
     fn misplaced_window(&mut self, name: &str, span: Span) -> Reported {
@@ -64,50 +90,6 @@ impl Exprs<'_, '_> {
             .report(Diagnostic::error(code::WINDOW, span, message).help(help))
     }
 
-    /// `System.x()`, `udf.x()`, `uda.x()`, and what is no such thing.
-    fn prefixed(&mut self, call: &Call, built_in: bool, span: Span) -> Reported {
-        let prefix = &call.prefix[0];
-        let name = &call.name.name;
-        if prefix.is("System") && call.name.is("Window") {
-            return self.system_window(span);
-        }
-        if prefix.is("System") && call.name.is("Timestamp") {
-            let error = Diagnostic::error(
-                code::ARGUMENTS,
-                span,
-                "System.Timestamp() takes no arguments",
-            );
-            return self.binder.report(error);
-        }
-        if (prefix.is("udf") || prefix.is("uda")) && call.prefix.len() == 1 {
-            let what = format!("the user-defined function {}.{name}", prefix.name);
-            return self.binder.unsupported(&what, span);
-        }
-        if built_in {
-            let message = format!("the built-in function {name} takes no prefix");
-            let error = Diagnostic::error(code::UNKNOWN_FUNCTION, prefix.span, message);
-            return self.binder.report(error.help(format!("write {name}(..)")));
-        }
-        let message = format!("there is no function `{}.{name}`", prefix.name);
-        let help = match prefix.is("System") {
-            true => {
-                format!("System has Timestamp() and Window(); your own function is udf.{name}(..)")
-            }
-            false => format!("call your own functions as udf.{name}(..)"),
-        };
-        self.binder
-            .report(Diagnostic::error(code::UNKNOWN_FUNCTION, span, message).help(help))
-    }
-
-    fn system_window(&mut self, span: Span) -> Reported {
-        if self.clause == Clause::Select && self.grouping.is_some() {
-            return self.binder.unsupported("System.Window()", span);
-        }
-        let message = "System.Window() stands only in the SELECT list of a grouped query";
-        self.binder
-            .report(Diagnostic::error(code::WINDOW, span, message))
-    }
-
     fn unknown_function(&mut self, call: &Call) -> Reported {
         let name = &call.name.name;
         let help = match nearest(name, functions::names()) {
@@ -119,47 +101,217 @@ impl Exprs<'_, '_> {
         self.binder.report(error.help(help))
     }
 
-    fn check_analytic(&mut self, name: &str, call: &Call, span: Span) -> Bound<()> {
-        let limit = call.over.as_ref().is_some_and(|over| over.limit.is_some());
-        if name != "ISFIRST" && !limit {
-            return Err(self.missing_limit(name, span));
-        }
-        let nested = call.args.iter().find(|arg| {
-            arg.any(|e| match &e.kind {
-                crate::ast::ExprKind::Call(inner) => {
-                    matches!(functions::find(&inner.name.name), Some((_, Kind::Analytic)))
-                        || inner.prefix.first().is_some_and(|prefix| prefix.is("udf"))
-                }
-                _ => false,
-            })
-        });
-        if let Some(arg) = nested {
-            let message = format!("{name} cannot take another analytic or user-defined function");
-            let error = Diagnostic::error(code::ANALYTIC, arg.span, message);
+    // Scalar functions.
+
+    fn scalar(
+        &mut self,
+        function: Function,
+        info: &FunctionInfo,
+        call: &Call,
+        span: Span,
+    ) -> Bound<Expr> {
+        self.check_plain(info, call, span)?;
+        let (part, args) = match call.args.split_first() {
+            Some((part, args)) if function.takes_part() => {
+                (Some(self.binder.date_part(part)), args)
+            }
+            _ => (None, call.args.as_slice()),
+        };
+        let args = match (function, args) {
+            // The name of a property may be written like a name.
+            (Function::GetRecordPropertyValue, [of, name]) => {
+                let text = quoted_text(name);
+                let (of, name) = (self.value(of), text.map_or_else(|| self.value(name), Ok));
+                Ok(vec![of?, name?])
+            }
+            _ => self.values(args),
+        };
+        let kind = ExprKind::Call {
+            function,
+            part: part.transpose()?,
+            args: args?,
+        };
+        Ok(Expr { kind, span })
+    }
+
+    /// NULLIF(a, b) is CASE WHEN a = b THEN NULL ELSE a END.
+    fn null_if(&mut self, info: &FunctionInfo, call: &Call, span: Span) -> Bound<Expr> {
+        self.check_plain(info, call, span)?;
+        let [left, right] = call.args.as_slice() else {
+            return Err(Reported);
+        };
+        let (value, right) = (self.case_operand(left, 2), self.value(right));
+        let (value, right) = (value?, right?);
+        let equal = PredKind::Compare {
+            op: CompareOp::Eq,
+            left: value.clone(),
+            right,
+        };
+        let null = Expr {
+            kind: ExprKind::Literal(Literal::Null),
+            span,
+        };
+        let kind = ExprKind::Case {
+            branches: vec![(Pred { kind: equal, span }, null)],
+            otherwise: Box::new(value),
+        };
+        Ok(Expr { kind, span })
+    }
+
+    fn plain_arguments(
+        &mut self,
+        info: &FunctionInfo,
+        call: &Call,
+        span: Span,
+    ) -> Bound<Vec<Expr>> {
+        self.check_plain(info, call, span)?;
+        self.values(&call.args)
+    }
+
+    /// A function of values only: no OVER, no DISTINCT, no `*`, the right number of arguments.
+    fn check_plain(&mut self, info: &FunctionInfo, call: &Call, span: Span) -> Bound<()> {
+        self.check_no_distinct(call)?;
+        if let Some(over) = &call.over {
+            let message = format!("{} has no OVER", info.name);
+            let error = Diagnostic::error(code::ARGUMENTS, over.span, message);
             return Err(self
                 .binder
-                .report(error.help("compute it in an earlier step")));
+                .report(error.help("aggregates and analytic functions have one")));
         }
-        match call.args.get(1).map(|offset| (&offset.kind, offset.span)) {
-            Some((crate::ast::ExprKind::Int(..1), at)) if name == "LAG" => {
-                let error =
-                    Diagnostic::error(code::ANALYTIC, at, "LAG looks back at least one event");
-                Err(self
-                    .binder
-                    .report(error.help("LAST includes the current event")))
-            }
-            _ => Ok(()),
+        self.check_count(info, call, span)?;
+        match call.star {
+            true => Err(self.wrong_count(info, call, span)),
+            false => Ok(()),
         }
     }
 
-    pub(super) fn missing_limit(&mut self, name: &str, span: Span) -> Reported {
-        let message = format!("{name} needs OVER (.. LIMIT DURATION(unit, n))");
-        let error = Diagnostic::error(code::ANALYTIC, span, message);
-        let label = "how far back may it look?";
-        self.binder.report(
-            error
-                .label(label)
-                .help("for example OVER (LIMIT DURATION(minute, 5))"),
-        )
+    pub(super) fn check_no_distinct(&mut self, call: &Call) -> Bound<()> {
+        let Some(distinct) = call.distinct else {
+            return Ok(());
+        };
+        let error = Diagnostic::error(code::AGGREGATE, distinct, "DISTINCT exists for COUNT only");
+        Err(self.binder.report(error))
+    }
+
+    pub(super) fn check_count(
+        &mut self,
+        info: &FunctionInfo,
+        call: &Call,
+        span: Span,
+    ) -> Bound<()> {
+        let (least, most) = info.arguments;
+        let count = call.args.len() + usize::from(call.star);
+        if count >= least && most.is_none_or(|most| count <= most) {
+            return Ok(());
+        }
+        Err(self.wrong_count(info, call, span))
+    }
+
+    pub(super) fn wrong_count(&mut self, info: &FunctionInfo, call: &Call, span: Span) -> Reported {
+        let message = format!("{} takes {}", info.name, info.takes());
+        let label = match (call.star, call.args.len()) {
+            (true, _) => "`*` is not one".to_string(),
+            (false, 0) => "here are none".to_string(),
+            (false, 1) => "here is one".to_string(),
+            (false, count) => format!("here are {count}"),
+        };
+        let error = Diagnostic::error(code::ARGUMENTS, span, message).label(label);
+        self.binder
+            .report(error.help(format!("write {}", info.signature)))
+    }
+
+    // Prefixes.
+
+    /// `System.x()`, `udf.x()`, `uda.x()`, and what is no such thing.
+    fn prefixed(&mut self, call: &Call, built_in: bool, span: Span) -> Bound<Expr> {
+        let prefix = &call.prefix[0];
+        let name = &call.name.name;
+        if call.prefix.len() == 1 && prefix.is("udf") {
+            return self.user_function(call, span);
+        }
+        if call.prefix.len() == 1 && prefix.is("uda") {
+            return self.user_aggregate(call, span);
+        }
+        if prefix.is("System") && call.name.is("Window") {
+            return self.system_window(call, span);
+        }
+        if prefix.is("System") && call.name.is("Timestamp") {
+            let message = "System.Timestamp() takes no arguments";
+            let error = Diagnostic::error(code::ARGUMENTS, span, message);
+            return Err(self.binder.report(error));
+        }
+        if built_in {
+            let message = format!("the built-in function {name} takes no prefix");
+            let error = Diagnostic::error(code::UNKNOWN_FUNCTION, prefix.span, message);
+            return Err(self.binder.report(error.help(format!("write {name}(..)"))));
+        }
+        let message = format!("there is no function `{}.{name}`", prefix.name);
+        let help = match prefix.is("System") {
+            true => {
+                format!("System has Timestamp() and Window(); your own function is udf.{name}(..)")
+            }
+            false => format!("call your own functions as udf.{name}(..)"),
+        };
+        Err(self
+            .binder
+            .report(Diagnostic::error(code::UNKNOWN_FUNCTION, span, message).help(help)))
+    }
+
+    /// udf.name(..), which takes whatever it takes.
+    fn user_function(&mut self, call: &Call, span: Span) -> Bound<Expr> {
+        self.check_no_distinct(call)?;
+        let name = &call.name.name;
+        let problem = match (&call.over, call.star) {
+            (Some(_), _) => format!("udf.{name} is a function of values, so it has no OVER"),
+            (_, true) => format!("udf.{name} takes no `*`"),
+            _ => {
+                let args = self.values(&call.args)?;
+                let name = name.clone();
+                return Ok(Expr {
+                    kind: ExprKind::User { name, args },
+                    span,
+                });
+            }
+        };
+        let error = Diagnostic::error(code::ARGUMENTS, span, problem);
+        let help = "the name of the source as an argument passes the whole event";
+        let help = (call.star && call.over.is_none()).then(|| help.to_string());
+        Err(self.binder.report(error.help_if(help)))
+    }
+
+    /// System.Window(): which of several windows a row is of.
+    fn system_window(&mut self, call: &Call, span: Span) -> Bound<Expr> {
+        let plain = call.args.is_empty() && !call.star && call.over.is_none();
+        let message = match (&self.grouping, self.clause) {
+            (Some(grouping), Clause::Select) if plain => {
+                let id = match grouping.id() {
+                    Some(column) => ExprKind::Column(column),
+                    None => ExprKind::Literal(Literal::Null),
+                };
+                let id = Expr { kind: id, span };
+                return Ok(Expr {
+                    kind: ExprKind::Record(vec![("Id".to_string(), id)]),
+                    span,
+                });
+            }
+            (Some(_), Clause::Select) => "System.Window() takes no arguments",
+            _ => "System.Window() stands only in the SELECT list of a grouped query",
+        };
+        let error = Diagnostic::error(code::WINDOW, span, message);
+        Err(self.binder.report(error))
+    }
+}
+
+/// `"text"`, where a text is wanted.
+fn quoted_text(expr: &ast::Expr) -> Option<Expr> {
+    match &expr.kind {
+        Ast::Path(path) if !is_timestamp(expr) => match path.as_slice() {
+            [only] if only.quote == Quote::Double => Some(Expr {
+                kind: ExprKind::Literal(Literal::Text(only.name.clone())),
+                span: expr.span,
+            }),
+            _ => None,
+        },
+        _ => None,
     }
 }

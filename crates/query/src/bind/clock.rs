@@ -1,13 +1,15 @@
 //! TIMESTAMP BY: one input, one timeline, and the rules for substreams.
 
 use super::expr::Exprs;
-use super::scope::{Aliases, Clause, Scope};
+use super::scope::{Aliases, Clause, Of, Scope};
 use super::{Binder, Bound};
 use crate::Span;
 use crate::ast::{self, ExprKind as Ast, TimestampBy};
 use crate::diagnostic::{Diagnostic, code};
-use crate::plan::{AnalyticColumn, ApplyColumn, Expr, ExprKind, Node, NodeId, Read, Side};
-use crate::visit::same_expr;
+use crate::plan::{
+    AnalyticColumn, ApplyColumn, Expr, ExprKind, JoinNode, Node, NodeId, Read, Side,
+};
+use crate::visit::{Visit, expr_mut, same_expr};
 
 /// What TIMESTAMP BY says about an input, and where.
 #[derive(Clone, Debug)]
@@ -35,11 +37,16 @@ impl Clock {
 
 impl<'a> Binder<'a> {
     pub(super) fn clock(&mut self, input: usize, by: &TimestampBy, scope: &Scope) -> Bound<Clock> {
-        let scope = Scope {
-            node: self.inputs[input].node,
-            ..scope.clone()
-        };
-        let timestamp = match self.time_path(input, &by.expr, &scope) {
+        let mut scope = scope.clone();
+        scope.node = self.inputs[input].node;
+        let names = self.visible(scope.node);
+        for source in &mut scope.sources {
+            source.of = Of::Rows {
+                node: scope.node,
+                names: names.clone(),
+            };
+        }
+        let timestamp = match self.time_path(input, &by.expr, &scope)? {
             Some(path) => path,
             None => self.clock_expr(&by.expr, &scope)?,
         };
@@ -69,24 +76,22 @@ impl<'a> Binder<'a> {
     }
 
     /// A plain field is read as a time right away, without the detour over text.
-    fn time_path(&mut self, input: usize, expr: &ast::Expr, scope: &Scope) -> Option<Expr> {
+    fn time_path(&mut self, input: usize, expr: &ast::Expr, scope: &Scope) -> Bound<Option<Expr>> {
         let Ast::Path(path) = &expr.kind else {
-            return None;
+            return Ok(None);
         };
-        let names: Vec<String> = scope
-            .strip(path)
-            .iter()
-            .map(|ident| ident.name.clone())
-            .collect();
-        let meta = super::columns::is_metadata(&names) || super::scope::is_timestamp(expr);
-        if meta || names.is_empty() {
-            return None;
+        if super::scope::is_timestamp(expr) {
+            return Ok(None);
+        }
+        let names = self.event_path(input, scope.strip(path))?;
+        if names.is_empty() || super::columns::is_metadata(&names) {
+            return Ok(None);
         }
         let column = self.read(input, Read::TimePath(names));
-        Some(Expr {
+        Ok(Some(Expr {
             kind: ExprKind::Column(column),
             span: expr.span,
-        })
+        }))
     }
 
     pub(super) fn set_clock(&mut self, input: usize, clock: Clock) -> Bound<()> {
@@ -154,6 +159,10 @@ impl<'a> Binder<'a> {
 
     /// The OVER columns of every input below a window must be among its keys.
     fn check_substream_keys(&mut self, node: usize) {
+        if let Node::Join(join) = &self.plan.nodes[node] {
+            let join = join.clone();
+            return self.check_substream_join(&join);
+        }
         let Node::Window(window) = &self.plan.nodes[node] else {
             return;
         };
@@ -177,6 +186,32 @@ impl<'a> Binder<'a> {
                 format!("`{key}` must be a key here, because `{input}` has a timeline per `{key}`");
             let error = Diagnostic::error(code::TIMESTAMP, span, message);
             self.report(error.help(format!("add {key} to GROUP BY")));
+        }
+    }
+
+    /// The OVER columns of every input below a join must be equated with something.
+    fn check_substream_join(&mut self, join: &JoinNode) {
+        let lefts: Vec<&Expr> = join.keys.iter().map(|(left, _)| left).collect();
+        let rights: Vec<&Expr> = join.keys.iter().map(|(_, right)| right).collect();
+        for (side, keys) in [(join.left, lefts), (join.right, rights)] {
+            let mut origins = Vec::new();
+            self.sources(side, &mut origins);
+            for input in origins {
+                let missing = |over: &&Expr| {
+                    let is = |key: &&Expr| self.comes_from(side, key, input, over);
+                    !keys.iter().any(is)
+                };
+                let over = self.plan.inputs[input].substream.iter().find(missing);
+                let Some(key) = over.map(|over| self.text(over.span)) else {
+                    continue;
+                };
+                let name = &self.plan.inputs[input].name;
+                let message = format!(
+                    "`{key}` must be equated in ON, because `{name}` has a timeline per `{key}`"
+                );
+                let error = Diagnostic::error(code::TIMESTAMP, join.span, message);
+                self.report(error.help(format!("add to ON: a.{key} = b.{key}")));
+            }
         }
     }
 
@@ -225,16 +260,75 @@ impl<'a> Binder<'a> {
                 };
                 self.comes_from(*branch, &expr, input, origin)
             }),
-            (other, Some(column)) => carried(other, column).is_some_and(|(below, column)| {
-                let expr = Expr {
-                    kind: ExprKind::Column(column),
-                    span: expr.span,
-                };
-                self.comes_from(below, &expr, input, origin)
-            }),
-            (_, None) => false,
+            (Node::Join(join), Some(column)) => {
+                let (side, column) = join.columns[column];
+                self.comes_from_side(join, side, column, input, origin)
+            }
+            (other, _) => uncarried(other, expr)
+                .is_some_and(|(below, expr)| self.comes_from(below, &expr, input, origin)),
         }
     }
+}
+
+impl Binder<'_> {
+    /// The same for a column of one side of a join; a column of the other side counts as what it
+    /// is equated with.
+    fn comes_from_side(
+        &self,
+        join: &JoinNode,
+        side: Side,
+        column: usize,
+        input: usize,
+        origin: &Expr,
+    ) -> bool {
+        let (here, there) = match side {
+            Side::Left => (join.left, join.right),
+            Side::Right => (join.right, join.left),
+        };
+        let mut inputs = Vec::new();
+        self.sources(here, &mut inputs);
+        let column = Expr {
+            kind: ExprKind::Column(column),
+            span: origin.span,
+        };
+        if inputs.contains(&input) {
+            return self.comes_from(here, &column, input, origin);
+        }
+        join.keys.iter().any(|(left, right)| {
+            let (mine, other) = match side {
+                Side::Left => (left, right),
+                Side::Right => (right, left),
+            };
+            same_expr(mine, &column) && self.comes_from(there, other, input, origin)
+        })
+    }
+}
+
+/// An expression over columns that a node only carries along, as one over the node below.
+fn uncarried(node: &Node, expr: &Expr) -> Option<(NodeId, Expr)> {
+    let mut expr = expr.clone();
+    let mut below = None;
+    let mut made_here = false;
+    let mut place = |e: &mut Expr| {
+        let ExprKind::Column(column) = &mut e.kind else {
+            return;
+        };
+        match carried(node, *column) {
+            Some((node, inner)) if below.is_none_or(|below| below == node) => {
+                below = Some(node);
+                *column = inner;
+            }
+            _ => made_here = true,
+        }
+    };
+    expr_mut(
+        &mut expr,
+        &mut Visit {
+            expr: &mut place,
+            span: None,
+        },
+    );
+    below.filter(|_| !made_here).map(|below| (below, expr))
 }
 
 /// Where a column that a node only carries along comes from.

@@ -5,6 +5,8 @@
 //! node on the way carries the column along under a hidden name.
 
 use super::clock::carried;
+use super::reference::table_of;
+use super::scope::{Located, Of, Scope, Source};
 use super::{Binder, Bound, InputState};
 use crate::Span;
 use crate::ast::{Ident, same_name};
@@ -38,11 +40,18 @@ impl Binder<'_> {
             reads: Vec::new(),
             timestamp: None,
             substream: Vec::new(),
-            schema: None,
+            schema: self.schema(name),
             span,
         });
         let node = self.push(Node::Source { input });
-        self.inputs.push(InputState { node, clock: None });
+        self.inputs.push(InputState {
+            node,
+            clock: None,
+            reference: self
+                .catalog
+                .input(name)
+                .is_some_and(|input| input.reference),
+        });
         input
     }
 
@@ -63,8 +72,13 @@ impl Binder<'_> {
             kind: ExprKind::Column(index),
             span,
         };
+        let declared = self.plan.inputs[input].schema.is_some();
+        let meta = metadata(path).filter(|_| !self.inputs[input].reference);
+        if let (Some(meta), true) = (meta, declared && !self.declares(input, &path[0])) {
+            return column(self.read(input, meta.clone()));
+        }
         let field = column(self.read(input, Read::Path(path.to_vec())));
-        let Some(meta) = metadata(path) else {
+        let Some(meta) = meta.filter(|_| !declared) else {
             return field;
         };
         let meta = column(self.read(input, meta.clone()));
@@ -72,6 +86,32 @@ impl Binder<'_> {
             kind: ExprKind::Coalesce(vec![field, meta]),
             span,
         }
+    }
+
+    /// The path inside the events of an input, which must be declared if anything is.
+    pub(super) fn event_path(&mut self, input: usize, path: &[Ident]) -> Bound<Vec<String>> {
+        let mut names: Vec<String> = path.iter().map(|ident| ident.name.clone()).collect();
+        let Some((schema, first)) = self.declared(input).zip(path.first()) else {
+            return Ok(names);
+        };
+        match find(&schema, &first.name).and_then(|index| field_name(&schema[index])) {
+            Some(declared) => names[0] = declared.to_string(),
+            None if metadata(&names).is_some() && !self.inputs[input].reference => {}
+            None => return Err(self.unknown_column(first, &schema)),
+        }
+        Ok(names)
+    }
+
+    /// The columns that CREATE TABLE gives an input.
+    fn declared(&self, input: usize) -> Option<Vec<Name>> {
+        let schema = self.plan.inputs[input].schema.as_ref()?;
+        let names = schema.iter().map(|(name, _)| Name::Field(name.clone()));
+        Some(names.collect())
+    }
+
+    fn declares(&self, input: usize, name: &str) -> bool {
+        self.declared(input)
+            .is_some_and(|schema| find(&schema, name).is_some())
     }
 
     /// The column that a path means over the columns of `node`; the name of the source is stripped.
@@ -88,7 +128,8 @@ impl Binder<'_> {
             return self.column(from, path, span);
         }
         if let Node::Source { input } = self.plan.nodes[node.0] {
-            return Ok(self.read_path(input, &names, span));
+            let path = self.event_path(input, path)?;
+            return Ok(self.read_path(input, &path, span));
         }
         let columns = self.names(node);
         if let Some(index) = find(&columns, &first.name) {
@@ -120,12 +161,7 @@ impl Binder<'_> {
 
     fn unknown_column(&mut self, name: &Ident, columns: &[Name]) -> Reported {
         let known: Vec<&str> = columns.iter().filter_map(field_name).collect();
-        let help = match nearest(&name.name, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("the columns are {}", super::list(known)),
-        };
-        let message = format!("there is no column `{}`", name.name);
-        self.report(Diagnostic::error(code::UNKNOWN_COLUMN, name.span, message).help(help))
+        self.report(unknown_column(name, &known))
     }
 
     /// The field at `path` of what column `index` of `node` spreads or holds, over `node`'s
@@ -153,8 +189,9 @@ impl Binder<'_> {
             },
             Node::Filter { from, .. } => self.through(from, index, path, span),
             Node::Project { from, items } => match &items[index] {
+                // What is carried along for a join may have been a star below.
                 Item {
-                    name: Name::Spread,
+                    name: Name::Spread | Name::Hidden(_),
                     expr,
                 } => {
                     let inner = match expr.kind {
@@ -168,8 +205,11 @@ impl Binder<'_> {
             Node::Union { from, names } if names[index] == Name::Spread => {
                 self.through_union(node, &from, index, path, span)
             }
-            other => match carried(&other, index) {
-                Some((below, inner)) => self.through_carrier(node, below, inner, path, column),
+            other => match carried_or_looked_up(&other, index) {
+                Some((below, inner)) => {
+                    let found = self.through(below, inner, path, span);
+                    self.lift(node, below, path, found)
+                }
                 None => fields(column, path),
             },
         };
@@ -177,23 +217,134 @@ impl Binder<'_> {
         found
     }
 
-    /// Through a node that carries the column of `below`, which is a projection and can carry more.
-    fn through_carrier(
+    /// What a path means over the node of the scope.
+    pub(super) fn source_column(&mut self, scope: &Scope, at: Located, span: Span) -> Bound<Expr> {
+        let source = &scope.sources[at.source];
+        let names = || at.rest.iter().map(|ident| ident.name.clone());
+        let label: Vec<String> = source.qualifier.iter().cloned().chain(names()).collect();
+        match source.of {
+            Of::Element { column, .. } => {
+                let kind = ExprKind::Column(column);
+                let element = self.raise(source, &label[..1], Expr { kind, span });
+                Ok(fields(element, &names().collect::<Vec<_>>()))
+            }
+            Of::Rows { node, .. } => {
+                let found = match at.rest {
+                    [] => self.whole(node, span)?,
+                    path => self.column(node, path, span)?,
+                };
+                Ok(self.raise(source, &label, found))
+            }
+        }
+    }
+
+    /// `source.*` over the node of the scope.
+    pub(super) fn source_star(&mut self, scope: &Scope, source: usize, span: Span) -> Vec<Item> {
+        let source = &scope.sources[source];
+        let qualifier = source.qualifier.clone().unwrap_or_default();
+        let items = match source.of {
+            Of::Rows { node, .. } => self.star(node, span),
+            Of::Element { column, .. } => vec![Item {
+                name: Name::Field(qualifier.clone()),
+                expr: Expr {
+                    kind: ExprKind::Column(column),
+                    span,
+                },
+            }],
+        };
+        let raise = |Item { name, expr }: Item| {
+            let label = [
+                qualifier.clone(),
+                field_name(&name).unwrap_or("*").to_string(),
+            ];
+            let expr = self.raise(source, &label, expr);
+            Item { name, expr }
+        };
+        items.into_iter().map(raise).collect()
+    }
+
+    /// The whole event or row as a record.
+    fn whole(&mut self, node: NodeId, span: Span) -> Bound<Expr> {
+        let star = self.star(node, span);
+        if let [only] = star.as_slice()
+            && only.name == Name::Spread
+        {
+            return Ok(only.expr.clone());
+        }
+        let field = |item: Item| match item.name {
+            Name::Field(name) => Some((name, item.expr)),
+            _ => None,
+        };
+        let record: Option<Vec<_>> = star.into_iter().map(field).collect();
+        let kind = record.map(ExprKind::Record).ok_or_else(|| {
+            let what = "the row of a step with a `*` beside other columns, as one record,";
+            self.unsupported(what, span)
+        })?;
+        Ok(Expr { kind, span })
+    }
+
+    /// An expression over the source itself as one over the node of its scope.
+    pub(super) fn raise(&mut self, source: &Source, label: &[String], expr: Expr) -> Expr {
+        let (Of::Rows {
+            node: mut below, ..
+        }
+        | Of::Element {
+            node: mut below, ..
+        }) = source.of;
+        let mut expr = expr;
+        for node in &source.above {
+            expr = self.lift(*node, below, label, expr);
+            below = *node;
+        }
+        expr
+    }
+
+    /// An expression over `below` as one over `node`, which reads it: a projection computes it,
+    /// others carry the columns that it looks at.
+    pub(super) fn lift(
         &mut self,
         node: NodeId,
         below: NodeId,
-        inner: usize,
-        path: &[String],
-        column: Expr,
+        label: &[String],
+        mut expr: Expr,
     ) -> Expr {
-        let found = self.through(below, inner, path, column.span);
-        let ExprKind::Column(found) = found.kind else {
-            return fields(column, path);
+        if matches!(self.plan.nodes[node.0], Node::Project { .. }) {
+            return self.append(node, label, expr);
+        }
+        let carry = &mut |e: &mut Expr| {
+            if let ExprKind::Column(column) = &mut e.kind {
+                *column = self.carry(node, below, *column);
+            }
         };
-        let carried = self.carry(node, below, found);
-        Expr {
-            kind: ExprKind::Column(carried),
-            span: column.span,
+        visit::expr_mut(
+            &mut expr,
+            &mut visit::Visit {
+                expr: carry,
+                span: None,
+            },
+        );
+        expr
+    }
+
+    /// Does this column hold whole events of an input?
+    pub(super) fn is_whole_event(&self, node: NodeId, column: usize) -> bool {
+        match &self.plan.nodes[node.0] {
+            Node::Source { input } => self.plan.inputs[*input].reads[column] == Read::Whole,
+            other => carried(other, column)
+                .is_some_and(|(below, column)| self.is_whole_event(below, column)),
+        }
+    }
+
+    /// What is known about the columns of a node.
+    pub(super) fn visible(&self, node: NodeId) -> Vec<Name> {
+        match self.plan.nodes[node.0] {
+            Node::Source { input } => self.declared(input).unwrap_or(vec![Name::Spread]),
+            _ => {
+                let names = self.names(node).into_iter();
+                names
+                    .filter(|name| !matches!(name, Name::Hidden(_)))
+                    .collect()
+            }
         }
     }
 
@@ -213,7 +364,10 @@ impl Binder<'_> {
                 place(&mut join.columns, (Side::Left, column))
             }
             Node::Join(join) => place(&mut join.columns, (Side::Right, column)),
-            Node::Lookup(lookup) => place(&mut lookup.columns, (Side::Left, column)),
+            Node::Lookup(lookup) if lookup.from == below => {
+                place(&mut lookup.columns, (Side::Left, column))
+            }
+            Node::Lookup(lookup) => place(&mut lookup.columns, (Side::Right, column)),
             Node::Apply { columns, .. } => place(columns, ApplyColumn::Carried(column)),
             Node::Analytic(analytic) => {
                 place(&mut analytic.columns, AnalyticColumn::Carried(column))
@@ -313,6 +467,15 @@ impl Binder<'_> {
             span,
         };
         match self.plan.nodes[node.0] {
+            Node::Source { input } if self.plan.inputs[input].schema.is_some() => {
+                let names = self.declared(input).unwrap_or_default();
+                let mut item = |name: Name| {
+                    let path = field_name(&name).into_iter().map(str::to_string).collect();
+                    let expr = column(self.read(input, Read::Path(path)));
+                    Item { name, expr }
+                };
+                names.into_iter().map(&mut item).collect()
+            }
             Node::Source { input } => {
                 let whole = self.read(input, Read::Whole);
                 vec![Item {
@@ -364,7 +527,7 @@ impl Binder<'_> {
                 };
                 self.is_text(*branch, &column)
             }),
-            other => carried(other, index).is_some_and(|(below, index)| {
+            other => carried_or_looked_up(other, index).is_some_and(|(below, index)| {
                 let column = Expr {
                     kind: ExprKind::Column(index),
                     span: expr.span,
@@ -373,6 +536,27 @@ impl Binder<'_> {
             }),
         }
     }
+}
+
+/// Where a column comes from that a node carries along, or takes from reference data.
+fn carried_or_looked_up(node: &Node, column: usize) -> Option<(NodeId, usize)> {
+    let looked_up = match node {
+        Node::Lookup(lookup) => match lookup.columns[column] {
+            (Side::Right, below) => Some((table_of(lookup), below)),
+            (Side::Left, _) => None,
+        },
+        _ => None,
+    };
+    looked_up.or_else(|| carried(node, column))
+}
+
+pub(super) fn unknown_column(name: &Ident, known: &[&str]) -> Diagnostic {
+    let help = match nearest(&name.name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the columns are {}", super::list(known.iter().copied())),
+    };
+    let message = format!("there is no column `{}`", name.name);
+    Diagnostic::error(code::UNKNOWN_COLUMN, name.span, message).help(help)
 }
 
 fn metadata(path: &[String]) -> Option<&'static Read> {

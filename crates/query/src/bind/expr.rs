@@ -1,15 +1,15 @@
 //! Values: names, operators, CASE and CAST.
 
-use super::columns::{fields, find};
+use super::columns::{fields, find, unknown_column};
 use super::group::Grouping;
 use super::same::{same, same_path};
-use super::scope::{Aliases, Clause, Scope, is_timestamp};
+use super::scope::{Aliases, Clause, Lost, Scope, Source, is_timestamp};
 use super::{Binder, Bound};
 use crate::Span;
 use crate::ast::{self, Ident, Quote};
 use crate::diagnostic::{Diagnostic, code};
 use crate::parser::Reported;
-use crate::plan::{CompareOp, Expr, ExprKind, Literal, Name, Node, Pred, PredKind, Read, UnaryOp};
+use crate::plan::{CompareOp, Expr, ExprKind, Literal, Name, Node, Pred, PredKind, UnaryOp};
 use crate::visit;
 
 /// A simple CASE repeats its operand in every branch; nesting them must not explode.
@@ -42,10 +42,9 @@ impl<'b> Exprs<'b, '_> {
             ast::ExprKind::Float(value) => ExprKind::Literal(Literal::Float(*value)),
             ast::ExprKind::Text(text) => ExprKind::Literal(Literal::Text(text.clone())),
             ast::ExprKind::Path(path) => return self.path(path, expr.span),
-            ast::ExprKind::Field { of, name } => ExprKind::Field {
-                of: Box::new(self.value(of)?),
-                name: name.name.clone(),
-            },
+            ast::ExprKind::Field { of, name } => {
+                return Ok(field(self.value(of)?, &name.name, expr.span));
+            }
             ast::ExprKind::Unary { op, of } => self.unary(*op, of)?,
             ast::ExprKind::Binary { op, left, right } => {
                 let (left, right) = self.pair(left, right)?;
@@ -65,7 +64,10 @@ impl<'b> Exprs<'b, '_> {
                 to: *to,
                 lenient: *lenient,
             },
-            ast::ExprKind::Call(call) => return self.call(call, expr.span),
+            ast::ExprKind::Call(call) => {
+                self.forbid_distance(expr)?;
+                return self.call(call, expr.span);
+            }
             _ => return Err(self.not_a_value(expr)),
         };
         Ok(Expr {
@@ -123,7 +125,7 @@ impl<'b> Exprs<'b, '_> {
         })
     }
 
-    fn case_operand(&mut self, operand: &ast::Expr, branches: usize) -> Bound<Expr> {
+    pub(super) fn case_operand(&mut self, operand: &ast::Expr, branches: usize) -> Bound<Expr> {
         let bound = self.value(operand)?;
         if visit::size(&bound).saturating_mul(branches) <= CASE_SIZE_MAX {
             return Ok(bound);
@@ -148,6 +150,19 @@ impl<'b> Exprs<'b, '_> {
     }
 
     pub fn timestamp(&mut self, span: Span) -> Bound<Expr> {
+        if self.clause == Clause::Define {
+            return self.pattern_time(span);
+        }
+        let timed = self
+            .scope
+            .sources
+            .iter()
+            .any(|source| source.time.is_some());
+        if self.clause != Clause::Timestamp && !timed {
+            let message = "reference data has no time";
+            let error = Diagnostic::error(code::REFERENCE, span, message);
+            return Err(self.binder.report(error));
+        }
         if self.clause != Clause::Timestamp {
             return Ok(Expr {
                 kind: ExprKind::Timestamp,
@@ -180,22 +195,22 @@ impl<'b> Exprs<'b, '_> {
     }
 
     fn path(&mut self, path: &[Ident], span: Span) -> Bound<Expr> {
-        let qualified = self.scope.is_source(path);
-        let rest = self.scope.strip(path);
+        if matches!(self.clause, Clause::Define | Clause::Measures) {
+            return self.pattern_path(path, span);
+        }
+        let located = self.scope.locate(path);
+        let qualified = located.is_ok_and(|at| at.qualified);
         self.warn_about_path(path, qualified);
         if self.grouping.is_some() {
-            return self.grouped_path(rest, qualified, span);
+            return self.grouped_path(path, qualified, span);
         }
-        let Some(first) = rest.first() else {
-            return self.whole(span);
-        };
-        if !qualified
-            && rest.len() == 1
-            && let Some(alias) = self.alias(first)
+        if let ([only], false) = (path, qualified)
+            && let Some(alias) = self.alias(only)
         {
             return self.use_alias(alias, span);
         }
-        self.binder.column(self.scope.node, rest, span)
+        let at = located.map_err(|lost| self.lost(lost, path))?;
+        self.binder.source_column(self.scope, at, span)
     }
 
     /// What a select alias of this name stands for, where the name cannot be meant for a column of
@@ -208,8 +223,8 @@ impl<'b> Exprs<'b, '_> {
             return None;
         }
         let alias = self.aliases.get(&name.name)?;
-        let column = find(&self.binder.names(self.scope.node), &name.name).is_some()
-            || self.aliases.is_source_column(self.scope, &name.name);
+        let column =
+            self.scope.has(&name.name) || self.aliases.is_source_column(self.scope, &name.name);
         (!column).then_some(alias)
     }
 
@@ -224,7 +239,12 @@ impl<'b> Exprs<'b, '_> {
         let name = self.binder.text(span);
         let clause = self.clause.name();
         let message = format!("{clause} cannot use the alias `{name}`");
-        let help = match &self.scope.qualifier {
+        let source = self
+            .scope
+            .sources
+            .first()
+            .filter(|_| !self.scope.is_joined());
+        let help = match source.and_then(|source| source.qualifier.as_ref()) {
             Some(source) => {
                 format!("repeat the expression, or write {source}.{name} for a field of the event")
             }
@@ -235,23 +255,44 @@ impl<'b> Exprs<'b, '_> {
         Err(self.binder.report(error.label(label).help(help)))
     }
 
-    /// The whole event or row as a record.
-    fn whole(&mut self, span: Span) -> Bound<Expr> {
-        let node = self.scope.node;
-        if let Node::Source { input } = self.binder.plan.nodes[node.0] {
-            let whole = self.binder.read(input, Read::Whole);
-            return Ok(Expr {
-                kind: ExprKind::Column(whole),
-                span,
-            });
+    /// A name in a join that no source, or more than one, can be meant by.
+    pub(super) fn lost(&mut self, lost: Lost, path: &[Ident]) -> Reported {
+        let Some(first) = path.first() else {
+            return Reported;
+        };
+        let rest: Vec<&str> = path.iter().map(|ident| ident.name.as_str()).collect();
+        let text = rest.join(".");
+        let hidden = |source: &&Source| {
+            path.len() > 1 && source.hidden.as_deref().is_some_and(|h| first.is(h))
+        };
+        let source = self.scope.sources.iter().find(hidden);
+        if let Some(alias) = source.and_then(|source| source.qualifier.as_ref()) {
+            let message = format!("`{}` has the alias `{alias}` here", first.name);
+            let help = format!("write {alias}.{}", rest[1..].join("."));
+            let error = Diagnostic::error(code::UNKNOWN_COLUMN, first.span, message);
+            return self.binder.report(error.help(help));
         }
-        let star = self.binder.star(node, span);
-        match star.as_slice() {
-            [only] if only.name == Name::Spread => Ok(only.expr.clone()),
-            _ => Err(self
-                .binder
-                .unsupported("the row of a step as one record", span)),
+        if lost == Lost::Unknown {
+            let known = self.scope.fields();
+            let error = unknown_column(first, &known);
+            return self.binder.report(error);
         }
+        let message = match lost {
+            Lost::Ambiguous => format!("several sources have a column `{}`", first.name),
+            _ => format!(
+                "`{}` does not say which source it is a column of",
+                first.name
+            ),
+        };
+        let names = self
+            .scope
+            .sources
+            .iter()
+            .filter_map(|source| source.qualifier.as_ref());
+        let ways: Vec<String> = names.map(|name| format!("{name}.{text}")).collect();
+        let error = Diagnostic::error(code::UNKNOWN_COLUMN, first.span, message);
+        self.binder
+            .report(error.help(format!("write {}", ways.join(" or "))))
     }
 
     /// Only keys, and fields of keys, survive grouping.
@@ -259,19 +300,21 @@ impl<'b> Exprs<'b, '_> {
         let Some(grouping) = &self.grouping else {
             return Err(Reported);
         };
-        for length in (1..path.len()).rev() {
-            let key = grouping.written.iter().position(|key| match &key.kind {
-                ast::ExprKind::Path(key) => {
-                    same_path(false, self.scope.strip(key), &path[..length])
-                }
+        let located = self.scope.locate(path);
+        let rest = located.map_or(path, |at| at.rest);
+        for length in (0..rest.len()).rev() {
+            let is_key = |key: &ast::Expr| match (&key.kind, located) {
+                (ast::ExprKind::Path(key), Ok(at)) => self.scope.locate(key).is_ok_and(|key| {
+                    key.source == at.source && same_path(false, key.rest, &rest[..length])
+                }),
                 _ => false,
-            });
-            if let Some(key) = key {
+            };
+            if let Some(key) = grouping.written.iter().position(is_key) {
                 let column = Expr {
                     kind: ExprKind::Column(key),
                     span,
                 };
-                let names: Vec<String> = path[length..].iter().map(|i| i.name.clone()).collect();
+                let names: Vec<String> = rest[length..].iter().map(|i| i.name.clone()).collect();
                 return Ok(fields(column, &names));
             }
         }
@@ -283,7 +326,10 @@ impl<'b> Exprs<'b, '_> {
         {
             return self.use_alias(alias, span);
         }
-        Err(self.ungrouped(path, span))
+        match located {
+            Ok(_) => Err(self.ungrouped(rest, span)),
+            Err(lost) => Err(self.lost(lost, path)),
+        }
     }
 
     fn ungrouped(&mut self, path: &[Ident], span: Span) -> Reported {
@@ -303,14 +349,11 @@ impl<'b> Exprs<'b, '_> {
 
     fn warn_about_path(&mut self, path: &[Ident], qualified: bool) {
         let Some(first) = path.first() else { return };
-        let hidden = self
-            .scope
-            .hidden
-            .as_deref()
-            .filter(|hidden| first.is(hidden));
-        if let (Some(hidden), Some(alias), false, true) =
-            (hidden, &self.scope.qualifier, qualified, path.len() > 1)
-        {
+        let hides = |source: &&Source| source.hidden.as_deref().is_some_and(|h| first.is(h));
+        let source = self.scope.sources.iter().find(hides);
+        let alias = source.and_then(|source| source.qualifier.as_ref());
+        if let (Some(alias), false, true) = (alias, qualified, path.len() > 1) {
+            let hidden = &first.name;
             let message = format!(
                 "`{hidden}` has the alias `{alias}` here, so this is a field named `{hidden}`"
             );
@@ -329,4 +372,24 @@ impl<'b> Exprs<'b, '_> {
                 .warn(Diagnostic::warning(code::ALIAS, first.span, message).help(help));
         }
     }
+}
+
+/// `of.name`, right away if the record is made here.
+fn field(of: Expr, name: &str, span: Span) -> Expr {
+    if let ExprKind::Record(fields) = &of.kind {
+        let names: Vec<Name> = fields
+            .iter()
+            .map(|(name, _)| Name::Field(name.clone()))
+            .collect();
+        let kind = match find(&names, name) {
+            Some(index) => fields[index].1.kind.clone(),
+            None => ExprKind::Literal(Literal::Null),
+        };
+        return Expr { kind, span };
+    }
+    let kind = ExprKind::Field {
+        of: Box::new(of),
+        name: name.to_string(),
+    };
+    Expr { kind, span }
 }

@@ -1,52 +1,51 @@
 //! FROM: finds the source of a SELECT and gives it its clock.
 
 use super::clock::Clock;
-use super::scope::Scope;
-use super::{Binder, Bound, Relation, list};
+use super::scope::{self, Of, Scope};
+use super::{Binder, Bound, InputState, Relation, list};
 use crate::ast::{self, Ident, Source, SourceOf, same_name};
 use crate::diagnostic::{Diagnostic, code};
 use crate::nearest::nearest;
 use crate::parser::Reported;
 use crate::plan::NodeId;
 
-/// The one source of a SELECT, as long as there are no joins.
+/// The sources of a SELECT.
 pub(super) struct From<'q> {
     pub scope: Scope,
     pub partition: Option<&'q ast::PartitionBy>,
     /// Set if the source is an input, or passes one on, whose clock nobody has named yet.
     pub bare: Option<(usize, crate::Span)>,
+    pub reference: bool,
 }
 
 /// What a name in FROM stands for.
 pub(super) enum Named {
     Input(usize),
-    Reference(String),
     Step(Relation),
 }
 
 impl<'a> Binder<'a> {
-    pub(super) fn from<'q>(&mut self, select: &'q ast::Select) -> Bound<From<'q>> {
-        let mut from = &select.from;
+    pub(super) fn from<'q>(
+        &mut self,
+        select: &ast::Select,
+        mut from: &'q ast::From,
+    ) -> Bound<From<'q>> {
         while let SourceOf::Nested(inner) = &from.first.of {
             if !from.rest.is_empty() || from.pattern.is_some() {
                 break;
             }
             from = inner;
         }
-        if !from.rest.is_empty() {
-            return Err(self.joins(select, from));
+        match from.rest.is_empty() {
+            true => self.source(&from.first),
+            false => self.joins(select, from),
         }
-        if let Some(span) = from.pattern {
-            return Err(self.pattern(select, span));
-        }
-        self.source(&from.first, select)
     }
 
-    fn source<'q>(&mut self, source: &'q Source, select: &ast::Select) -> Bound<From<'q>> {
+    pub(super) fn source<'q>(&mut self, source: &'q Source) -> Bound<From<'q>> {
         let (name, relation) = match &source.of {
             SourceOf::Name(name) => match self.named(name)? {
                 Named::Input(input) => (Some(name), self.of_input(input, source)),
-                Named::Reference(input) => return Err(self.lone_reference(&input, source, select)),
                 Named::Step(relation) => (Some(name), relation),
             },
             SourceOf::Query(query) => {
@@ -55,24 +54,60 @@ impl<'a> Binder<'a> {
             }
             SourceOf::Nested(_) => return Err(Reported),
         };
-        let scope = scope(relation.node, name, source.alias.as_ref());
-        let bare = self.clock_of(source, relation.bare, &scope)?;
-        if let Some(partition) = &source.partition {
+        let mut scope = self.scope(relation.node, name, source.alias.as_ref());
+        let partition = source.partition.as_ref();
+        if let Some(partition) = partition {
             self.check_partition_count(partition)?;
         }
+        if relation.reference {
+            self.check_reference(source)?;
+            scope
+                .sources
+                .iter_mut()
+                .for_each(|source| source.time = None);
+            return Ok(From {
+                scope,
+                partition: None,
+                bare: None,
+                reference: true,
+            });
+        }
+        let bare = self.clock_of(source, relation.bare, &scope)?;
         Ok(From {
-            scope,
-            partition: source.partition.as_ref(),
+            scope: self.analytic_over(scope, partition)?,
+            partition,
             bare,
+            reference: false,
         })
     }
 
+    /// The scope of one source.
+    pub(super) fn scope(&self, node: NodeId, name: Option<&Ident>, alias: Option<&Ident>) -> Scope {
+        let own = |ident: &Ident| ident.name.clone();
+        let names = self.visible(node);
+        let source = scope::Source {
+            qualifier: alias.or(name).map(own),
+            hidden: alias.and(name).map(own),
+            of: Of::Rows { node, names },
+            above: Vec::new(),
+            optional: false,
+            time: Some(0),
+        };
+        Scope {
+            node,
+            sources: vec![source],
+        }
+    }
+
     fn of_input(&self, input: usize, source: &Source) -> Relation {
-        let node = self.inputs[input].node;
+        let InputState {
+            node, reference, ..
+        } = self.inputs[input];
         Relation {
             node,
-            bare: Some((input, source.span)),
+            bare: (!reference).then_some((input, source.span)),
             partition: None,
+            reference,
         }
     }
 
@@ -127,7 +162,6 @@ impl<'a> Binder<'a> {
             return step.relation.clone().map(Named::Step);
         }
         match self.catalog.input(&name.name) {
-            Some(input) if input.reference => Ok(Named::Reference(input.name)),
             Some(mut input) => {
                 let known = self
                     .plan
@@ -137,7 +171,7 @@ impl<'a> Binder<'a> {
                 if let Some(known) = known {
                     input.name.clone_from(&known.name);
                 }
-                if !self.step_names.iter().any(|step| name.is(step)) || !self.catalog.is_open() {
+                if !self.step_names.iter().any(|step| name.is(step)) || !self.catalog.any_input {
                     return Ok(Named::Input(self.input(&input.name, name.span)));
                 }
                 Err(self.unknown_source(name))
@@ -168,39 +202,11 @@ impl<'a> Binder<'a> {
         self.report(error(message).help(help))
     }
 
-    fn lone_reference(&mut self, name: &str, source: &Source, select: &ast::Select) -> Reported {
-        let error = |message: String| Diagnostic::error(code::REFERENCE, source.span, message);
-        if let Some(by) = &source.timestamp {
-            let message = format!("`{name}` is reference data and has no timestamps");
-            return self.report(Diagnostic::error(code::REFERENCE, by.span, message));
-        }
-        if select.group.is_some() {
-            let message = format!("`{name}` is reference data and cannot be windowed on its own");
-            return self.report(error(message).help("join it to a stream"));
-        }
-        self.unsupported(
-            &format!("reading the reference input `{name}`"),
-            source.span,
-        )
-    }
-
-    fn pattern(&mut self, select: &ast::Select, span: crate::Span) -> Reported {
-        let star = matches!(select.items.as_slice(), [ast::SelectItem::Star { path, .. }] if path.is_empty());
-        if !star || select.filter.is_some() || select.group.is_some() || select.having.is_some() {
-            let message =
-                "MATCH_RECOGNIZE stands alone in SELECT * FROM source MATCH_RECOGNIZE (..)";
-            let error = Diagnostic::error(code::STAR, span, message);
-            return self.report(error.help("filter, group and pick columns in other steps"));
-        }
-        self.unsupported("MATCH_RECOGNIZE", span)
-    }
-}
-
-fn scope(node: NodeId, name: Option<&Ident>, alias: Option<&Ident>) -> Scope {
-    let own = |ident: &Ident| ident.name.clone();
-    Scope {
-        node,
-        qualifier: alias.or(name).map(own),
-        hidden: alias.and(name).map(own),
+    fn check_reference(&mut self, source: &Source) -> Bound<()> {
+        let Some(by) = &source.timestamp else {
+            return Ok(());
+        };
+        let message = "reference data has no timestamps";
+        Err(self.report(Diagnostic::error(code::REFERENCE, by.span, message)))
     }
 }

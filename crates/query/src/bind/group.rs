@@ -1,20 +1,27 @@
 //! GROUP BY: one window, its keys, and the aggregates that SELECT and HAVING ask for.
 
+use super::clock::carried;
 use super::expr::Exprs;
 use super::from::From;
 use super::scope::{Aliases, Clause, default_name, is_timestamp};
-use super::window::is_window;
+use super::window::{is_window, window_kind};
+use super::windows::Definition;
 use super::{Binder, Bound};
 use crate::Span;
 use crate::ast;
 use crate::diagnostic::{Diagnostic, code};
+use crate::functions::WindowKind;
 use crate::parser::Reported;
-use crate::plan::{Aggregate, Expr, ExprKind, Key, Node, NodeId, Read, Window, WindowNode};
-use crate::visit::same_expr;
+use crate::plan::{
+    Aggregate, Expr, ExprKind, Item, Key, Literal, Name, Node, NodeId, Read, Window, WindowNode,
+};
+use crate::visit::{same_aggregate, same_expr};
 
-/// A window node in the making.
+/// A window node in the making, or several that differ in their window only.
 pub(super) struct Grouping {
-    window: Window,
+    branches: Vec<Branch>,
+    /// Windows(..): the results of several windows, with a column that tells them apart behind the keys.
+    several: bool,
     keys: Vec<Key>,
     /// The keys as the query wrote them, to recognise them in SELECT and HAVING.
     pub written: Vec<ast::Expr>,
@@ -23,40 +30,28 @@ pub(super) struct Grouping {
     span: Span,
 }
 
+/// One of the windows.
+struct Branch {
+    window: Window,
+    id: Option<String>,
+    /// Keys of this window only: those that its sessions have and GROUP BY does not name.
+    more: Vec<Key>,
+}
+
 impl Grouping {
+    /// The column that holds the ids of the windows, if they can have any.
+    pub fn id(&self) -> Option<usize> {
+        self.several.then_some(self.keys.len())
+    }
+
     /// The column of this aggregate, which is computed once however often it is written.
     pub fn aggregate(&mut self, new: Aggregate) -> usize {
-        let same = |known: &Aggregate| {
-            let arguments = match (&known.argument, &new.argument) {
-                (Some(a), Some(b)) => same_expr(a, b),
-                (a, b) => a.is_none() && b.is_none(),
-            };
-            known.function == new.function && known.as_text == new.as_text && arguments
-        };
+        let same = |known: &Aggregate| same_aggregate(known, &new);
         let index = self.aggregates.iter().position(same).unwrap_or_else(|| {
             self.aggregates.push(new);
             self.aggregates.len() - 1
         });
-        self.keys.len() + index
-    }
-
-    pub fn into_node(self, from: NodeId) -> WindowNode {
-        let Grouping {
-            window,
-            keys,
-            aggregates,
-            by_partition,
-            span,
-            ..
-        } = self;
-        WindowNode {
-            from,
-            window,
-            keys,
-            aggregates,
-            by_partition,
-            span,
-        }
+        self.keys.len() + usize::from(self.several) + index
     }
 
     /// The index of the key, which is added unless it is there.
@@ -70,6 +65,20 @@ impl Grouping {
                 self.written.push(written.clone());
                 self.keys.len() - 1
             })
+    }
+}
+
+impl Grouping {
+    /// The index of a key of one window only, among `more`, unless all have it.
+    fn session_key(&self, more: &mut Vec<Key>, written: &ast::Expr, expr: Expr) -> usize {
+        let shared = self.keys.len();
+        let mut all = self.keys.iter().chain(more.iter());
+        let known = all.position(|key| same_expr(&key.expr, &expr));
+        known.unwrap_or_else(|| {
+            let name = default_name(written, shared + more.len() + 1);
+            more.push(Key { name, expr });
+            shared + more.len() - 1
+        })
     }
 }
 
@@ -90,9 +99,10 @@ impl<'a> Binder<'a> {
                     .map(|bound| (key, bound))
             })
             .collect();
-        let window = self.only_window(group, &windows)?;
+        let (definitions, several) = self.definitions(group, &windows)?;
         let mut grouping = Grouping {
-            window: window.clone(),
+            branches: Vec::new(),
+            several,
             keys: Vec::new(),
             written: Vec::new(),
             aggregates: Vec::new(),
@@ -104,11 +114,82 @@ impl<'a> Binder<'a> {
             grouping.key(written, expr);
         }
         self.partition_keys(&mut grouping, from)?;
-        if let (Window::Session { timeout, max, .. }, Some(call)) = (window, windows.first()) {
-            let over = self.session_keys(&mut grouping, from, call, aliases)?;
-            grouping.window = Window::Session { timeout, max, over };
+        for definition in definitions {
+            self.branch(&mut grouping, from, definition, aliases)?;
         }
         Ok(grouping)
+    }
+
+    /// The node that makes the groups: a window, or a union of several.
+    pub(super) fn groups(&mut self, mut grouping: Grouping, from: NodeId) -> NodeId {
+        let mut branches = Vec::new();
+        let mut names = Vec::new();
+        for branch in std::mem::take(&mut grouping.branches) {
+            let mut keys = grouping.keys.clone();
+            keys.extend(branch.more);
+            let node = self.push(Node::Window(WindowNode {
+                from,
+                window: branch.window,
+                keys,
+                aggregates: grouping.aggregates.clone(),
+                by_partition: grouping.by_partition,
+                span: grouping.span,
+            }));
+            if !grouping.several {
+                return node;
+            }
+            let id = branch.id.map_or(Literal::Null, Literal::Text);
+            let items = self.branch_items(&grouping, node, id);
+            names = items.iter().map(|item| item.name.clone()).collect();
+            branches.push((node, items));
+        }
+        let columns: Vec<usize> = (0..names.len()).collect();
+        let from = branches
+            .into_iter()
+            .map(|(from, items)| (self.push(Node::Project { from, items }), columns.clone()))
+            .collect();
+        self.push(Node::Union { from, names })
+    }
+
+    /// The keys that all windows have, the id of this one, and the aggregates.
+    fn branch_items(&self, grouping: &Grouping, node: NodeId, id: Literal) -> Vec<Item> {
+        let keys = match &self.plan.nodes[node.0] {
+            Node::Window(window) => window.keys.len(),
+            _ => 0,
+        };
+        let columns = (0..grouping.keys.len()).map(ExprKind::Column);
+        let values = (keys..keys + grouping.aggregates.len()).map(ExprKind::Column);
+        let kinds = columns.chain([ExprKind::Literal(id)]).chain(values);
+        let names = grouping.keys.iter().map(|key| key.name.clone());
+        let names = names.chain(["System.Window().Id".to_string()]);
+        let names = names.chain(grouping.aggregates.iter().map(|of| self.text(of.span)));
+        let span = grouping.span;
+        let item = |(name, kind)| Item {
+            name: Name::Hidden(name),
+            expr: Expr { kind, span },
+        };
+        names.zip(kinds).map(item).collect()
+    }
+
+    fn branch(
+        &mut self,
+        grouping: &mut Grouping,
+        from: &From,
+        definition: Definition,
+        aliases: &Aliases,
+    ) -> Bound<()> {
+        let mut branch = Branch {
+            window: definition.window,
+            id: definition.id,
+            more: Vec::new(),
+        };
+        if let Window::Session { timeout, max, .. } = branch.window {
+            let over =
+                self.session_keys(grouping, &mut branch.more, from, definition.of, aliases)?;
+            branch.window = Window::Session { timeout, max, over };
+        }
+        grouping.branches.push(branch);
+        Ok(())
     }
 
     fn key(
@@ -129,17 +210,34 @@ impl<'a> Binder<'a> {
         .value(key)
     }
 
-    fn only_window(&mut self, group: &ast::Group, windows: &[&ast::Expr]) -> Bound<Window> {
+    /// The windows of a GROUP BY, and whether they stand in Windows(..).
+    fn definitions<'q>(
+        &mut self,
+        group: &'q ast::Group,
+        windows: &[&'q ast::Expr],
+    ) -> Bound<(Vec<Definition<'q>>, bool)> {
+        let one = |window, of| Definition {
+            window,
+            id: None,
+            of,
+        };
         match windows {
-            [only] => self.window(only),
+            [only] => match (window_kind(only), &only.kind) {
+                (Some(WindowKind::Windows), ast::ExprKind::Call(call)) => {
+                    Ok((self.windows(call, only.span)?, true))
+                }
+                _ => Ok((vec![one(self.window(only)?, only)], false)),
+            },
             [_, second, ..] => {
                 let message = "GROUP BY takes one window";
                 let error =
                     Diagnostic::error(code::WINDOW, second.span, message).label("the second one");
                 Err(self.report(error.help("Windows(..) holds several windows")))
             }
-            [] if group.items.iter().any(is_timestamp) => Ok(Window::Snapshot),
             [] => {
+                if let Some(of) = group.items.iter().find(|item| is_timestamp(item)) {
+                    return Ok((vec![one(Window::Snapshot, of)], false));
+                }
                 let message = "a window must be specified in GROUP BY";
                 let error = Diagnostic::error(code::WINDOW, group.span, message);
                 let label = "groups never end without a window";
@@ -170,22 +268,16 @@ impl<'a> Binder<'a> {
     }
 
     /// Is this the partition that the events below were read from?
-    fn is_partition(&self, node: NodeId, expr: &Expr) -> bool {
-        let reads_partition = |input: usize| match &expr.kind {
-            ExprKind::Coalesce(all) => all.iter().any(|one| match one.kind {
-                ExprKind::Column(column) => {
-                    self.plan.inputs[input].reads[column] == Read::Partition
-                }
-                _ => false,
-            }),
-            _ => false,
-        };
-        let column = match expr.kind {
-            ExprKind::Column(column) => Some(column),
+    pub(super) fn is_partition(&self, node: NodeId, expr: &Expr) -> bool {
+        let column = match &expr.kind {
+            ExprKind::Column(column) => Some(*column),
+            ExprKind::Coalesce(all) => return all.iter().any(|one| self.is_partition(node, one)),
             _ => None,
         };
         match (&self.plan.nodes[node.0], column) {
-            (Node::Source { input }, _) => reads_partition(*input),
+            (Node::Source { input }, Some(column)) => {
+                self.plan.inputs[*input].reads[column] == Read::Partition
+            }
             (Node::Filter { from, .. }, _) => self.is_partition(*from, expr),
             (Node::Project { from, items }, Some(column)) => {
                 self.is_partition(*from, &items[column].expr)
@@ -201,14 +293,21 @@ impl<'a> Binder<'a> {
                 };
                 self.is_partition(*branch, &expr)
             }),
-            _ => false,
+            (other, Some(column)) => carried(other, column).is_some_and(|(below, column)| {
+                let kind = ExprKind::Column(column);
+                let span = expr.span;
+                self.is_partition(below, &Expr { kind, span })
+            }),
+            (_, None) => false,
         }
     }
 
-    /// SessionWindow(..) OVER (PARTITION BY k): keys of the sessions are group keys too.
+    /// SessionWindow(..) OVER (PARTITION BY k): keys of the sessions are group keys too, but not of other windows
+    /// beside it.
     fn session_keys(
         &mut self,
         grouping: &mut Grouping,
+        more: &mut Vec<Key>,
         from: &From,
         call: &ast::Expr,
         aliases: &Aliases,
@@ -216,13 +315,18 @@ impl<'a> Binder<'a> {
         let ast::ExprKind::Call(call) = &call.kind else {
             return Err(Reported);
         };
-        let Some(over) = &call.over else {
+        // PARTITION BY on the source keeps its groups apart, their sessions included.
+        let partition = from.partition.map(|by| &by.keys);
+        let Some(keys) = call.over.as_ref().map(|over| &over.partition).or(partition) else {
             return Ok(None);
         };
         let mut indexes = Vec::new();
-        for key in &over.partition {
+        for key in keys {
             let expr = self.key(key, from, Clause::GroupBy, aliases)?;
-            let index = grouping.key(key, expr);
+            let index = match grouping.several {
+                true => grouping.session_key(more, key, expr),
+                false => grouping.key(key, expr),
+            };
             if !indexes.contains(&index) {
                 indexes.push(index);
             }

@@ -1,275 +1,477 @@
-//! Joins cannot run yet; what the language forbids about them is told first.
+//! FROM with several sources: joins of streams, and of streams with reference data.
 //!
-//! Between streams, ON must bound the distance in time on both sides, or every event would have to
-//! be kept for ever. Bounds are `DATEDIFF(unit, a, b)` conditions among the top-level ANDs, where
-//! `a` and `b` are sources. They combine: if a bounds b and b bounds c, then a bounds c.
+//! A stream goes into a join through a projection of its own, which computes on the right side of
+//! a LEFT JOIN what must be NULL where nothing matches, keeps two uses of one input apart, and
+//! holds the time of its rows for conditions further up.
 
-use highwater_time::TICKS_PER_DAY;
-
-use super::from::Named;
-use super::units::{constant, unit};
+use super::from::From;
+use super::on::{Conditions, On};
+use super::scope::{Clause, Scope};
+use super::times::{Range, Times, Unbounded, duration};
 use super::{Binder, Bound};
 use crate::Span;
-use crate::ast::{self, CompareOp, Expr, ExprKind, FromPart, SelectItem, Source, SourceOf};
+use crate::ast::{
+    self, ExprKind as Ast, FromPart, Ident, PartitionBy, SelectItem, Source, SourceOf,
+};
 use crate::diagnostic::{Diagnostic, code};
-use crate::parser::Reported;
+use crate::plan::{
+    Expr, ExprKind, Item, JoinNode, LookupNode, Name, Node, NodeId, Pred, PredKind, TimeBound,
+};
+use crate::visit::same_expr;
 
 /// Sources of one FROM clause; more are refused.
 const SOURCES_MAX: usize = 16;
-const DISTANCE_MAX: f64 = 7.0 * TICKS_PER_DAY as f64;
 
-/// `farthest[a][b]`: the most by which the time of `b` can exceed that of `a`.
-struct Bounds {
-    names: Vec<String>,
-    reference: Vec<bool>,
-    farthest: Vec<Vec<f64>>,
+/// A FROM clause as far as it is bound.
+pub(super) struct Joined<'q> {
+    pub scope: Scope,
+    /// The place of its rows' time; none if it is reference data.
+    pub row: Option<usize>,
+    /// Of the first source, if all streams are partitioned.
+    pub partition: Option<&'q PartitionBy>,
+}
+
+impl Joined<'_> {
+    fn streams(&self) -> impl DoubleEndedIterator<Item = usize> {
+        let timed = |index: &usize| self.scope.sources[*index].time.is_some();
+        (0..self.scope.sources.len()).filter(timed)
+    }
+}
+
+/// The keys of PARTITION BY with the name of their source, so that they mean the same outside it.
+pub(super) fn qualified(from: &ast::From) -> ast::From {
+    let mut from = from.clone();
+    qualify(&mut from);
+    from
+}
+
+fn qualify(from: &mut ast::From) {
+    let joined = from.rest.iter_mut().filter_map(|part| match part {
+        FromPart::Join(join) => Some(&mut join.source),
+        FromPart::Apply(_) => None,
+    });
+    for source in std::iter::once(&mut from.first).chain(joined) {
+        let name = match &mut source.of {
+            SourceOf::Nested(inner) => {
+                qualify(inner);
+                continue;
+            }
+            SourceOf::Name(name) => Some(&*name),
+            SourceOf::Query(_) => None,
+        };
+        let name = source.alias.as_ref().or(name);
+        let keys = source.partition.iter_mut().flat_map(|by| &mut by.keys);
+        for (key, name) in keys.zip(name.into_iter().cycle()) {
+            let span = key.span;
+            if let Ast::Path(path) = &mut key.kind
+                && !(path.len() > 1 && path[0].is(&name.name))
+            {
+                path.insert(
+                    0,
+                    Ident {
+                        span,
+                        ..name.clone()
+                    },
+                );
+            }
+        }
+    }
 }
 
 impl<'a> Binder<'a> {
-    /// Always fails; with the reason that the language gives, if there is one.
-    pub(super) fn joins(&mut self, select: &ast::Select, from: &ast::From) -> Reported {
-        match self.check_joins(select, from) {
-            Ok(()) => Reported,
-            Err(reported) => reported,
-        }
-    }
-
-    fn check_joins(&mut self, select: &ast::Select, from: &ast::From) -> Bound<()> {
-        let joins = from
-            .rest
-            .iter()
-            .any(|part| matches!(part, FromPart::Join(_)));
+    pub(super) fn joins<'q>(
+        &mut self,
+        select: &ast::Select,
+        from: &'q ast::From,
+    ) -> Bound<From<'q>> {
+        let is_join = |part: &FromPart| matches!(part, FromPart::Join(_));
         let star = select.items.iter().find_map(|item| match item {
             SelectItem::Star { path, span } if path.is_empty() => Some(*span),
             _ => None,
         });
-        if let (true, Some(span)) = (joins, star) {
+        if let (true, Some(span)) = (from.rest.iter().any(is_join), star) {
             let error = Diagnostic::error(code::STAR, span, "SELECT * cannot be used with JOIN");
             return Err(self.report(error.help("name the columns, or take one side: a.*")));
         }
-        let mut bounds = Bounds {
-            names: Vec::new(),
-            reference: Vec::new(),
-            farthest: Vec::new(),
-        };
-        self.check_sources(from, &mut bounds)?;
-        let part = from.rest.first().ok_or(Reported)?;
-        match part {
-            FromPart::Join(join) => Err(self.unsupported("JOIN", join.span)),
-            FromPart::Apply { span } => Err(self.unsupported("APPLY", *span)),
-        }
+        let joined = self.joined(from, &mut Times::default())?;
+        Ok(From {
+            scope: joined.scope,
+            partition: joined.partition,
+            bare: None,
+            reference: false,
+        })
     }
 
-    fn check_sources(&mut self, from: &ast::From, bounds: &mut Bounds) -> Bound<()> {
-        let reference = self.joined_source(&from.first, bounds)?;
-        if reference {
-            let message = "reference data stands on the right of a JOIN";
+    fn joined<'q>(&mut self, from: &'q ast::From, times: &mut Times) -> Bound<Joined<'q>> {
+        self.check_clock_of_elements(from)?;
+        let mut left = self.joined_source(&from.first, times)?;
+        if left.row.is_none() {
+            let message = match from.rest.first() {
+                Some(FromPart::Apply(_)) => "reference data takes no APPLY",
+                _ => "reference data stands on the right of a JOIN",
+            };
             let error = Diagnostic::error(code::REFERENCE, from.first.span, message);
             return Err(self.report(error.help("put the stream first")));
         }
         for part in &from.rest {
-            let FromPart::Join(join) = part else {
-                continue;
-            };
-            let reference = self.joined_source(&join.source, bounds)?;
-            self.add_bounds(&join.on, bounds)?;
-            if !reference {
-                self.check_bounded(&join.source, bounds)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Is it reference data?
-    fn joined_source(&mut self, source: &Source, bounds: &mut Bounds) -> Bound<bool> {
-        let mut reference = false;
-        let name = match &source.of {
-            SourceOf::Nested(inner) => {
-                self.check_sources(inner, bounds)?;
-                return Ok(false);
-            }
-            SourceOf::Query(_) => None,
-            SourceOf::Name(name) => {
-                reference = matches!(self.named(name)?, Named::Reference(_));
-                Some(name)
-            }
-        };
-        if let (true, Some(by)) = (reference, &source.timestamp) {
-            let message = "reference data has no timestamps";
-            return Err(self.report(Diagnostic::error(code::REFERENCE, by.span, message)));
-        }
-        if bounds.names.len() >= SOURCES_MAX {
-            let message = format!("a FROM clause has at most {SOURCES_MAX} sources");
-            return Err(self.report(Diagnostic::error(code::LIMIT, source.span, message)));
-        }
-        let name = source
-            .alias
-            .as_ref()
-            .or(name)
-            .map_or(String::new(), |name| name.name.clone());
-        bounds.add(name, reference);
-        Ok(reference)
-    }
-
-    fn add_bounds(&mut self, on: &Expr, bounds: &mut Bounds) -> Bound<()> {
-        let conjuncts = match &on.kind {
-            ExprKind::And(all) => all.as_slice(),
-            _ => std::slice::from_ref(on),
-        };
-        for conjunct in conjuncts {
-            let found = match &conjunct.kind {
-                ExprKind::Compare { op, left, right } => {
-                    let straight = bounds.distance(left).zip(constant(right));
-                    let swapped = bounds.distance(right).zip(constant(left));
-                    let straight = straight.map(|found| (found, *op));
-                    straight.or_else(|| swapped.map(|found| (found, flip(*op))))
-                }
-                ExprKind::Between {
-                    of,
-                    low,
-                    high,
-                    negated: false,
-                } => {
-                    let low = bounds
-                        .distance(of)
-                        .zip(constant(low))
-                        .map(|found| (found, CompareOp::Ge));
-                    if let Some(bound) = low {
-                        self.add_bound(bound, conjunct.span, bounds)?;
+            left = match part {
+                FromPart::Join(join) => {
+                    let right = self.joined_source(&join.source, times)?;
+                    self.check_room(&left, &right, join)?;
+                    match right.row {
+                        Some(_) => self.join(left, right, join, times)?,
+                        None => self.lookup(left, right, join)?,
                     }
-                    bounds
-                        .distance(of)
-                        .zip(constant(high))
-                        .map(|found| (found, CompareOp::Le))
                 }
-                _ => None,
+                FromPart::Apply(apply) => self.apply(left, apply)?,
             };
-            if let Some(bound) = found {
-                self.add_bound(bound, conjunct.span, bounds)?;
-            }
         }
-        Ok(())
+        if let Some(pattern) = &from.pattern {
+            let message = "MATCH_RECOGNIZE reads one source";
+            let error = Diagnostic::error(code::STAR, pattern.span, message);
+            return Err(self.report(error.help("join in an earlier step")));
+        }
+        Ok(left)
     }
 
-    fn add_bound(
-        &mut self,
-        bound: ((Distance, f64), CompareOp),
-        span: Span,
-        bounds: &mut Bounds,
-    ) -> Bound<()> {
-        let ((Distance { from, to, unit }, count), op) = bound;
-        let ticks = count * unit as f64;
-        if bounds.reference[from] || bounds.reference[to] {
-            let message = "reference data has no time to measure from";
-            return Err(self.report(Diagnostic::error(code::JOIN, span, message)));
+    fn joined_source<'q>(&mut self, source: &'q Source, times: &mut Times) -> Bound<Joined<'q>> {
+        if let SourceOf::Nested(inner) = &source.of {
+            return self.joined(inner, times);
         }
-        if ticks.abs() > DISTANCE_MAX {
-            let message = "joined events are at most 7 days apart";
-            return Err(self.report(Diagnostic::error(code::JOIN, span, message)));
-        }
-        if matches!(op, CompareOp::Eq | CompareOp::Lt | CompareOp::Le) {
-            bounds.farthest[from][to] = bounds.farthest[from][to].min(ticks);
-        }
-        if matches!(op, CompareOp::Eq | CompareOp::Gt | CompareOp::Ge) {
-            bounds.farthest[to][from] = bounds.farthest[to][from].min(-ticks);
-        }
-        Ok(())
-    }
-
-    fn check_bounded(&mut self, source: &Source, bounds: &mut Bounds) -> Bound<()> {
-        bounds.close();
-        let new = bounds.names.len() - 1;
-        let (after, before) = (bounds.farthest[0][new], bounds.farthest[new][0]);
-        let problem = match (after.is_finite(), before.is_finite()) {
-            (true, true) if after <= DISTANCE_MAX && before <= DISTANCE_MAX => return Ok(()),
-            (true, true) => "the sources of this JOIN can be more than 7 days apart",
-            (false, false) => "a JOIN of streams needs a bound in time",
-            (true, false) => "this JOIN bounds how late events may be, but not how early",
-            (false, true) => "this JOIN bounds how early events may be, but not how late",
-        };
-        let (left, right) = (&bounds.names[0], &bounds.names[new]);
-        let help = format!("add to ON: DATEDIFF(second, {left}, {right}) BETWEEN 0 AND 10");
-        let error = Diagnostic::error(code::JOIN, source.span, problem);
-        Err(self.report(
-            error
-                .label("this would keep its events for ever")
-                .help(help),
-        ))
-    }
-}
-
-/// DATEDIFF(unit, from, to) over two sources.
-#[derive(Clone, Copy)]
-struct Distance {
-    from: usize,
-    to: usize,
-    unit: i64,
-}
-
-impl Bounds {
-    fn add(&mut self, name: String, reference: bool) {
-        self.names.push(name);
-        self.reference.push(reference);
-        self.farthest
+        let From {
+            mut scope,
+            partition,
+            bare,
+            reference,
+        } = self.source(source)?;
+        self.settle_bare(bare);
+        let row = (!reference).then(|| times.add());
+        scope
+            .sources
             .iter_mut()
-            .for_each(|row| row.push(f64::INFINITY));
-        let mut row = vec![f64::INFINITY; self.names.len()];
-        row[self.names.len() - 1] = 0.0;
-        self.farthest.push(row);
-    }
-
-    /// Bounds follow from bounds.
-    fn close(&mut self) {
-        let sources = self.names.len();
-        for via in 0..sources {
-            for from in 0..sources {
-                for to in 0..sources {
-                    let way = self.farthest[from][via] + self.farthest[via][to];
-                    self.farthest[from][to] = self.farthest[from][to].min(way);
-                }
-            }
-        }
-    }
-
-    fn distance(&self, expr: &Expr) -> Option<Distance> {
-        let ExprKind::Call(call) = &expr.kind else {
-            return None;
-        };
-        let [part, from, to] = call.args.as_slice() else {
-            return None;
-        };
-        let name = |expr: &Expr| match &expr.kind {
-            ExprKind::Path(path) if path.len() == 1 => Some(path[0].name.clone()),
-            _ => None,
-        };
-        let source = |expr: &Expr| {
-            let name = name(expr)?;
-            self.names
-                .iter()
-                .position(|known| ast::same_name(known, &name))
-        };
-        let week = |part: &str| {
-            ["week", "wk", "ww"]
-                .contains(&part)
-                .then_some(7 * TICKS_PER_DAY)
-        };
-        let part = name(part)?.to_lowercase();
-        let unit = unit(&part).or_else(|| week(&part))?;
-        let datediff = call.prefix.is_empty() && call.name.is("DATEDIFF");
-        datediff.then_some(Distance {
-            from: source(from)?,
-            to: source(to)?,
-            unit,
+            .for_each(|source| source.time = row);
+        Ok(Joined {
+            scope,
+            row,
+            partition,
         })
     }
+
+    /// TIMESTAMP BY comes before APPLY, whatever the alias looks like there.
+    fn check_clock_of_elements(&mut self, from: &ast::From) -> Bound<()> {
+        let aliases = from.rest.iter().filter_map(|part| match part {
+            FromPart::Apply(apply) => Some(&apply.alias),
+            FromPart::Join(_) => None,
+        });
+        let aliases: Vec<&Ident> = aliases.collect();
+        let Some(by) = &from.first.timestamp else {
+            return Ok(());
+        };
+        let element =
+            |path: &[Ident]| path.len() > 1 && aliases.iter().any(|a| a.is(&path[0].name));
+        if !by
+            .expr
+            .any(|e| matches!(&e.kind, Ast::Path(path) if element(path)))
+        {
+            return Ok(());
+        }
+        let message = "TIMESTAMP BY cannot use what APPLY makes";
+        let error = Diagnostic::error(code::TIMESTAMP, by.span, message);
+        Err(self.report(error.help("events have their time before they are taken apart")))
+    }
+
+    pub(super) fn check_source_name(&mut self, scope: &Scope, name: &Ident) -> Bound<()> {
+        if scope.named(name).is_none() {
+            return Ok(());
+        }
+        let message = format!("two sources are called `{}`", name.name);
+        let error = Diagnostic::error(code::JOIN, name.span, message).label("the second one");
+        Err(self.report(error.help("give one of them an alias")))
+    }
+
+    fn check_room(&mut self, left: &Joined, right: &Joined, join: &ast::Join) -> Bound<()> {
+        for source in &right.scope.sources {
+            if let Some(name) = &source.qualifier {
+                let name = Ident {
+                    name: name.clone(),
+                    quote: ast::Quote::Bare,
+                    span: join.source.span,
+                };
+                self.check_source_name(&left.scope, &name)?;
+            }
+        }
+        if left.scope.sources.len() + right.scope.sources.len() > SOURCES_MAX {
+            let message = format!("a FROM clause has at most {SOURCES_MAX} sources");
+            return Err(self.report(Diagnostic::error(code::LIMIT, join.source.span, message)));
+        }
+        Ok(())
+    }
+
+    /// A stream of its own goes through a projection that also holds the time of its rows.
+    fn wrap<'q>(&mut self, joined: Joined<'q>, span: Span) -> Joined<'q> {
+        let streams: Vec<usize> = joined.streams().collect();
+        let [only] = streams[..] else {
+            return joined;
+        };
+        let name = joined.scope.sources[only].qualifier.as_deref();
+        let time = Item {
+            name: Name::Hidden(format!("time of {}", name.unwrap_or("the step"))),
+            expr: Expr {
+                kind: ExprKind::Timestamp,
+                span,
+            },
+        };
+        let node = self.push(Node::Project {
+            from: joined.scope.node,
+            items: vec![time],
+        });
+        Joined {
+            scope: joined.scope.under(node),
+            ..joined
+        }
+    }
+
+    fn join<'q>(
+        &mut self,
+        left: Joined<'q>,
+        right: Joined<'q>,
+        join: &ast::Join,
+        times: &mut Times,
+    ) -> Bound<Joined<'q>> {
+        let (left, right) = (self.wrap(left, join.span), self.wrap(right, join.span));
+        let node = self.push(Node::Join(JoinNode {
+            left: left.scope.node,
+            right: right.scope.node,
+            columns: Vec::new(),
+            outer: join.outer,
+            low: duration(0.0),
+            high: duration(0.0),
+            bounds: Vec::new(),
+            keys: Vec::new(),
+            residual: None,
+            by_partition: false,
+            span: join.span,
+        }));
+        let both = combined(&left.scope, &right.scope, node, join.outer);
+        let conditions = self.conditions(&join.on, &both)?;
+        let (range, row) = self.bounded(&left, &right, &both, &conditions, join, times)?;
+        // The engine knows the time of one right source; those of several are tested like columns.
+        let lefts = left.scope.sources.len();
+        let single = right.streams().count() == 1;
+        let direct = |a: usize, b: usize| single && (a < lefts) != (b < lefts);
+        let on = self.on(&conditions, &left.scope, &right.scope, &both, direct)?;
+        let bounds = self.time_bounds(&left, &on, range);
+        let by_partition = self.check_partitions(&left, &right, &on.keys, join)?;
+        let partition = left.partition.filter(|_| right.partition.is_some());
+        if let Node::Join(join) = &mut self.plan.nodes[node.0] {
+            (join.low, join.high) = (duration(range.0), duration(range.1));
+            join.bounds = bounds;
+            join.keys = on.keys;
+            join.residual = all(on.residual);
+            join.by_partition = by_partition;
+        }
+        Ok(Joined {
+            scope: both,
+            row: Some(row),
+            partition,
+        })
+    }
+
+    /// How far right rows can be from left ones, and the time of the rows that come of it.
+    fn bounded(
+        &mut self,
+        left: &Joined,
+        right: &Joined,
+        both: &Scope,
+        conditions: &Conditions,
+        join: &ast::Join,
+        times: &mut Times,
+    ) -> Bound<((f64, f64), usize)> {
+        let lefts = left.scope.sources.len();
+        let time = |source: usize| both.sources[source].time;
+        // What ON says about the left alone is not true of a left row that stays alone.
+        let mut here = times.clone();
+        for (from, to, range) in conditions.bounds() {
+            let Some((a, b)) = time(from).zip(time(to)) else {
+                continue;
+            };
+            here.limit(a, b, range);
+            if !join.outer || from >= lefts || to >= lefts {
+                times.limit(a, b, range);
+            }
+        }
+        here.close();
+        times.close();
+        let first = left.streams().next();
+        let last = right.streams().next_back().map(|index| index + lefts);
+        let ends = first.and_then(time).zip(last.and_then(time));
+        let problem = match ends {
+            Some((from, to)) => here.check(from, to).err(),
+            None => Some(Unbounded::Neither),
+        };
+        let rows = left.row.zip(right.row);
+        let range = rows.and_then(|(from, to)| here.between(from, to));
+        if let (None, Some(range), Some((from, to))) = (problem, range, rows) {
+            return Ok((range, times.joined(from, to, range)));
+        }
+        let name = |index: Option<usize>| {
+            let name = index.and_then(|index| both.sources[index].qualifier.as_deref());
+            name.unwrap_or("b")
+        };
+        let help = format!(
+            "add to ON: DATEDIFF(second, {}, {}) BETWEEN 0 AND 10",
+            name(first),
+            name(last)
+        );
+        let problem = problem.unwrap_or(Unbounded::Neither);
+        let error = Diagnostic::error(code::JOIN, join.source.span, unbounded(problem));
+        let error = match problem {
+            Unbounded::Never => error,
+            _ => error
+                .label("this would keep its events for ever")
+                .help(help),
+        };
+        Err(self.report(error))
+    }
+
+    /// The conditions on times that the engine tests. For a right side of several sources they are
+    /// only what follows for its rows.
+    fn time_bounds(&mut self, left: &Joined, on: &On, range: (f64, f64)) -> Vec<TimeBound> {
+        let lefts = left.scope.sources.len();
+        let mut ranges: Vec<(usize, Range)> = Vec::new();
+        for (from, to, range) in &on.bounds {
+            let (source, range) = match *from < lefts {
+                true => (*from, *range),
+                false => (*to, range.reversed()),
+            };
+            match ranges.iter_mut().find(|(known, _)| *known == source) {
+                Some((_, known)) => *known = known.and(range),
+                None => ranges.push((source, range)),
+            }
+        }
+        if ranges.is_empty() {
+            return vec![TimeBound {
+                left_column: None,
+                low: Some(duration(range.0)),
+                high: Some(duration(range.1)),
+            }];
+        }
+        let alone = left.streams().count() == 1;
+        let mut bound = |(source, range): (usize, Range)| {
+            let time = match alone {
+                true => None,
+                false => Some(self.time_over(&left.scope, source, Span::default())),
+            };
+            let column = time.and_then(|time| match time.kind {
+                ExprKind::Column(column) => Some(column),
+                _ => None,
+            });
+            TimeBound {
+                left_column: column,
+                low: range.low.map(duration),
+                high: range.high.map(duration),
+            }
+        };
+        ranges.into_iter().map(&mut bound).collect()
+    }
+
+    fn lookup<'q>(
+        &mut self,
+        left: Joined<'q>,
+        right: Joined<'q>,
+        join: &ast::Join,
+    ) -> Bound<Joined<'q>> {
+        let table = self.push(Node::Project {
+            from: right.scope.node,
+            items: Vec::new(),
+        });
+        let right = right.scope.under(table);
+        let node = self.push(Node::Lookup(LookupNode {
+            from: left.scope.node,
+            reference: table.0,
+            columns: Vec::new(),
+            outer: join.outer,
+            keys: Vec::new(),
+            residual: None,
+            span: join.span,
+        }));
+        let both = combined(&left.scope, &right, node, join.outer);
+        let conditions = self.conditions(&join.on, &both)?;
+        let on = self.on(&conditions, &left.scope, &right, &both, |_, _| false)?;
+        if let Node::Lookup(lookup) = &mut self.plan.nodes[node.0] {
+            lookup.keys = on.keys;
+            lookup.residual = all(on.residual);
+        }
+        Ok(Joined {
+            scope: both,
+            ..left
+        })
+    }
+
+    /// Partitions are joined one by one, so ON must equate what they are partitioned by. Are these
+    /// the partitions of the inputs?
+    fn check_partitions(
+        &mut self,
+        left: &Joined,
+        right: &Joined,
+        keys: &[(Expr, Expr)],
+        join: &ast::Join,
+    ) -> Bound<bool> {
+        let (Some(a), Some(b)) = (left.partition, right.partition) else {
+            return Ok(false);
+        };
+        let counts = a.count.zip(b.count).is_none_or(|(a, b)| a == b);
+        if a.keys.len() != b.keys.len() || !counts {
+            let message = "the sources of this JOIN are partitioned differently";
+            return Err(self.report(Diagnostic::error(code::PARTITION, b.span, message)));
+        }
+        let mut by_partition = false;
+        for (a, b) in a.keys.iter().zip(&b.keys) {
+            let first = self.value_over(&left.scope, Clause::PartitionBy, a)?;
+            let second = self.value_over(&right.scope, Clause::PartitionBy, b)?;
+            let equated = |(l, r): &(Expr, Expr)| same_expr(l, &first) && same_expr(r, &second);
+            if !keys.iter().any(equated) {
+                let message = "the partition keys of a JOIN must be equated in ON";
+                let error = Diagnostic::error(code::PARTITION, join.span, message);
+                let help = format!("add to ON: {} = {}", path_text(a), path_text(b));
+                return Err(self.report(error.help(help)));
+            }
+            by_partition |= self.is_partition(left.scope.node, &first)
+                && self.is_partition(right.scope.node, &second);
+        }
+        Ok(by_partition)
+    }
 }
 
-fn flip(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Lt => CompareOp::Gt,
-        CompareOp::Le => CompareOp::Ge,
-        CompareOp::Gt => CompareOp::Lt,
-        CompareOp::Ge => CompareOp::Le,
-        same => same,
+/// The sources of both sides, seen from the node that joins them.
+fn combined(left: &Scope, right: &Scope, node: NodeId, outer: bool) -> Scope {
+    let mut both = left.clone().under(node);
+    let mut right = right.clone().under(node);
+    right.sources.iter_mut().for_each(|s| s.optional |= outer);
+    both.sources.append(&mut right.sources);
+    both
+}
+
+fn all(conditions: Vec<Pred>) -> Option<Pred> {
+    super::pred::balanced(conditions, PredKind::And)
+}
+
+fn path_text(key: &ast::Expr) -> String {
+    match &key.kind {
+        Ast::Path(path) => {
+            let names: Vec<&str> = path.iter().map(|ident| ident.name.as_str()).collect();
+            names.join(".")
+        }
+        _ => "key".to_string(),
+    }
+}
+
+fn unbounded(problem: Unbounded) -> &'static str {
+    match problem {
+        Unbounded::TooFar => "the sources of this JOIN can be more than 7 days apart",
+        Unbounded::Neither => "a JOIN of streams needs a bound in time",
+        Unbounded::NotEarly => "this JOIN bounds how late events may be, but not how early",
+        Unbounded::NotLate => "this JOIN bounds how early events may be, but not how late",
+        Unbounded::Never => "no two events can be as far apart as this JOIN asks",
     }
 }

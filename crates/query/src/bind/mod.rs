@@ -1,29 +1,36 @@
 //! Syntax tree to plan: every name finds its column, every rule of the language is checked.
 //!
-//! Inputs have no schema, so the binder asks instead of looking up: a name used over an input
-//! becomes a column that the source must deliver, and a name used over `SELECT *` is fetched
+//! Inputs have no schema unless CREATE TABLE gives them one, so the binder asks instead of looking
+//! up: a name used over an input becomes a column that the source must deliver, and a name used over `SELECT *` is fetched
 //! through the star from below. Columns are only ever appended while binding, so positions handed
 //! out stay valid; what turned out not to be needed is taken out at the end ([`prune`]).
 //!
 //! A failed clause reports itself once and yields [`Reported`]; whoever depends on it stays silent.
 
 mod aggregate;
+mod analytic;
+mod apply;
 mod call;
 mod clock;
 mod columns;
 mod expr;
 mod from;
-mod functions;
 mod group;
 mod join;
+mod metadata;
+mod on;
+mod pattern;
 mod pred;
 mod prune;
+mod reference;
 mod same;
 mod scope;
 mod script;
 mod select;
+mod table;
 #[cfg(test)]
 mod tests;
+mod times;
 mod union;
 mod units;
 mod window;
@@ -48,6 +55,8 @@ pub struct Catalog {
     pub inputs: Vec<CatalogInput>,
     /// `None`: any output name is fine.
     pub outputs: Option<Vec<String>>,
+    /// Every name in FROM that is no step is an input.
+    pub any_input: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,11 +69,10 @@ impl Catalog {
     /// For checking a query without its job: every name in FROM that is no step is an input, and
     /// any output name is fine.
     pub fn open() -> Catalog {
-        Catalog::default()
-    }
-
-    fn is_open(&self) -> bool {
-        self.inputs.is_empty() && self.outputs.is_none()
+        Catalog {
+            any_input: true,
+            ..Catalog::default()
+        }
     }
 
     /// These stream inputs and any output.
@@ -89,7 +97,7 @@ impl Catalog {
             name: name.to_string(),
             reference: false,
         };
-        known.or_else(|| self.is_open().then(open))
+        known.or_else(|| self.any_input.then(open))
     }
 }
 
@@ -117,7 +125,7 @@ pub fn compile(source: &str, catalog: &Catalog) -> Result<Compiled, Vec<Diagnost
     warnings.truncate(DIAGNOSTICS_MAX);
     if errors.is_empty() {
         Ok(Compiled {
-            plan: prune::prune(binder.plan),
+            plan: prune::prune(reference::settle(binder.plan)),
             warnings,
         })
     } else {
@@ -134,15 +142,23 @@ struct Binder<'a> {
     steps: Vec<Step>,
     /// All step names of the script, also those not bound yet.
     step_names: Vec<String>,
+    tables: Vec<table::Table>,
     diagnostics: Vec<Diagnostic>,
     /// What [`Binder::through`] answered: without it, unions of unions would ask exponentially
     /// often.
     through: HashMap<(NodeId, usize, Vec<String>), Expr>,
+    /// The SELECT whose FROM is being bound, if it uses analytic functions.
+    analytic: Option<Span>,
+    /// What the source below an analytic node is partitioned by.
+    partitions: HashMap<NodeId, Vec<Expr>>,
+    /// The MATCH_RECOGNIZE that is being bound.
+    matching: Option<pattern::Matching>,
 }
 
 struct InputState {
     node: NodeId,
     clock: Option<clock::Clock>,
+    reference: bool,
 }
 
 /// A step of WITH that later FROMs can name.
@@ -161,6 +177,8 @@ struct Relation {
     /// and the place that reads it.
     bare: Option<(usize, Span)>,
     partition: Option<Partitioning>,
+    /// It is reference data, or only picks from it.
+    reference: bool,
 }
 
 /// The explicit PARTITION BY of a source: keys without qualifiers, and INTO.
@@ -179,8 +197,12 @@ impl<'a> Binder<'a> {
             inputs: Vec::new(),
             steps: Vec::new(),
             step_names: Vec::new(),
+            tables: Vec::new(),
             diagnostics,
             through: HashMap::new(),
+            analytic: None,
+            partitions: HashMap::new(),
+            matching: None,
         }
     }
 

@@ -10,6 +10,9 @@ use crate::plan::{Expr, Pred, PredKind};
 
 impl Exprs<'_, '_> {
     pub fn condition(&mut self, expr: &ast::Expr) -> Bound<Pred> {
+        if let Some(distance) = self.distance_condition(expr) {
+            return distance;
+        }
         let kind = match &expr.kind {
             ExprKind::And(all) => return self.all(all, expr.span, PredKind::And),
             ExprKind::Or(all) => return self.all(all, expr.span, PredKind::Or),
@@ -71,7 +74,7 @@ impl Exprs<'_, '_> {
         })
     }
 
-    fn values(&mut self, list: &[ast::Expr]) -> Bound<Vec<Expr>> {
+    pub(super) fn values(&mut self, list: &[ast::Expr]) -> Bound<Vec<Expr>> {
         let bound: Vec<_> = list.iter().map(|item| self.value(item)).collect();
         bound.into_iter().collect()
     }
@@ -109,7 +112,7 @@ impl Exprs<'_, '_> {
 
 type Join = fn(Box<Pred>, Box<Pred>) -> PredKind;
 
-fn balanced(mut all: Vec<Pred>, join: Join) -> Option<Pred> {
+pub(super) fn balanced(mut all: Vec<Pred>, join: Join) -> Option<Pred> {
     if all.len() < 2 {
         return all.pop();
     }

@@ -3,8 +3,13 @@
 //!
 //! Binding cannot know this, because a column may be asked for until the last statement is bound.
 
-use crate::plan::{Expr, ExprKind, Input, Name, Node, NodeId, Output, Plan};
+use crate::plan::{
+    Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, ApplyColumn, Expr, ExprKind, Input,
+    JoinNode, LookupNode, MatchNode, MatchRef, Name, Node, NodeId, Output, Plan, Pred, Side,
+};
 use crate::visit::{Visit, expr_mut, pred_mut};
+
+mod table;
 
 pub(super) fn prune(mut plan: Plan) -> Plan {
     let used = Used::of(&mut plan);
@@ -15,6 +20,8 @@ pub(super) fn prune(mut plan: Plan) -> Plan {
 struct Used {
     node: Vec<bool>,
     columns: Vec<Vec<bool>>,
+    reference: Vec<bool>,
+    references: Vec<Vec<bool>>,
 }
 
 impl Used {
@@ -31,6 +38,12 @@ impl Used {
         let mut used = Used {
             node: vec![false; plan.nodes.len()],
             columns,
+            reference: vec![false; plan.references.len()],
+            references: plan
+                .references
+                .iter()
+                .map(|of| vec![false; table::width(of)])
+                .collect(),
         };
         for output in &plan.outputs {
             used.output(&plan.nodes, output.from);
@@ -109,21 +122,99 @@ impl Used {
                         .for_each(|e| self.mark(from, e));
                 }
             }
-            // Rare nodes keep whatever they and their expressions might look at.
-            Node::Join(_)
-            | Node::Lookup(_)
-            | Node::Apply { .. }
-            | Node::Analytic(_)
-            | Node::Match(_) => {
-                node.below()
-                    .into_iter()
-                    .for_each(|below| self.columns[below.0].fill(true));
+            Node::Analytic(analytic) => self.analytic(analytic, &mine),
+            Node::Match(node) => {
+                let from = node.from.0;
+                exprs_of_match(node).for_each(|expr| self.mark(from, expr));
+            }
+            Node::Join(join) => self.join(join, index),
+            Node::Lookup(lookup) => self.lookup(lookup, index),
+            Node::Apply {
+                from, of, columns, ..
+            } => {
+                self.mark(from.0, of);
+                for (column, _) in columns.iter().zip(&mine).filter(|(_, wanted)| **wanted) {
+                    if let ApplyColumn::Carried(below) = column {
+                        self.columns[from.0][*below] = true;
+                    }
+                }
             }
             Node::Union { from, .. } => {
                 for (branch, map) in from {
                     let wanted = map.iter().zip(&mine).filter(|(_, wanted)| **wanted);
                     wanted.for_each(|(column, _)| self.columns[branch.0][*column] = true);
                 }
+            }
+        }
+    }
+
+    fn join(&mut self, join: &mut JoinNode, index: usize) {
+        let (left, right) = (join.left.0, join.right.0);
+        self.residual(&mut join.residual, index);
+        for (a, b) in &mut join.keys {
+            self.mark(left, a);
+            self.mark(right, b);
+        }
+        for bound in &join.bounds {
+            bound
+                .left_column
+                .into_iter()
+                .for_each(|column| self.columns[left][column] = true);
+        }
+        for (side, column) in wanted_of(&join.columns, &self.columns[index]) {
+            let side = if side == Side::Left { left } else { right };
+            self.columns[side][column] = true;
+        }
+        // A projection that nobody wants is left out, and then two uses of one input fall together.
+        for side in [left, right] {
+            let columns = &mut self.columns[side];
+            if !columns.contains(&true)
+                && let Some(first) = columns.first_mut()
+            {
+                *first = true;
+            }
+        }
+    }
+
+    fn lookup(&mut self, lookup: &mut LookupNode, index: usize) {
+        let (left, table) = (lookup.from.0, lookup.reference);
+        self.residual(&mut lookup.residual, index);
+        for (a, b) in &mut lookup.keys {
+            self.mark(left, a);
+            visit_columns(b, &mut |column| self.references[table][column] = true);
+        }
+        for (side, column) in wanted_of(&lookup.columns, &self.columns[index]) {
+            match side {
+                Side::Left => self.columns[left][column] = true,
+                Side::Right => self.references[table][column] = true,
+            }
+        }
+        self.reference[table] = true;
+    }
+
+    /// A condition over the columns of the node itself.
+    fn residual(&mut self, residual: &mut Option<Pred>, index: usize) {
+        let marks = &mut self.columns[index];
+        if let Some(pred) = residual {
+            pred_mut(
+                pred,
+                &mut Visit {
+                    expr: &mut |e| mark(marks, e),
+                    span: None,
+                },
+            );
+        }
+    }
+
+    fn analytic(&mut self, analytic: &mut AnalyticNode, mine: &[bool]) {
+        let marks = &mut self.columns[analytic.from.0];
+        for (column, wanted) in analytic.columns.iter().zip(mine) {
+            match column {
+                AnalyticColumn::Carried(below) => marks[*below] |= wanted,
+                AnalyticColumn::Call(call) if *wanted => {
+                    visit_call(&mut analytic.calls[*call], &mut |e| mark(marks, e));
+                }
+                AnalyticColumn::Call(_) => {}
             }
         }
     }
@@ -169,22 +260,34 @@ struct Renumber {
     nodes: Vec<NodeId>,
     /// New positions of old columns, by old node.
     columns: Vec<Vec<usize>>,
+    /// New places of old references, and of their columns.
+    references: Vec<(usize, Vec<usize>)>,
 }
 
 impl Renumber {
     fn run(mut self, plan: Plan, used: &Used) -> Plan {
         let mut inputs: Vec<Option<Input>> = plan.inputs.into_iter().map(Some).collect();
-        self.plan.references = plan.references;
+        for (index, reference) in plan.references.into_iter().enumerate() {
+            let (reference, columns) = table::slim(reference, &used.references[index]);
+            self.references.push((self.plan.references.len(), columns));
+            if used.reference[index] {
+                self.plan.references.push(reference);
+            }
+        }
         for (index, node) in plan.nodes.into_iter().enumerate() {
             let wanted = &used.columns[index];
             let columns = match &node {
                 Node::Filter { from, .. } => self.columns[from.0].clone(),
                 Node::Window(window) => positions(&keep_keys(wanted, window.keys.len())),
-                Node::Join(_)
-                | Node::Lookup(_)
-                | Node::Apply { .. }
-                | Node::Analytic(_)
-                | Node::Match(_) => (0..wanted.len()).collect(),
+                Node::Analytic(analytic) if !computes(analytic, wanted) => {
+                    let below = &self.columns[analytic.from.0];
+                    let place = |column: &AnalyticColumn| match column {
+                        AnalyticColumn::Carried(column) => below[*column],
+                        AnalyticColumn::Call(_) => 0,
+                    };
+                    analytic.columns.iter().map(place).collect()
+                }
+                Node::Match(_) => (0..wanted.len()).collect(),
                 _ => positions(wanted),
             };
             self.columns.push(columns);
@@ -258,36 +361,38 @@ impl Renumber {
                 window.from = self.nodes[window.from.0];
                 Node::Window(window)
             }
-            Node::Join(mut join) => {
-                join.left = self.nodes[join.left.0];
-                join.right = self.nodes[join.right.0];
-                Node::Join(join)
-            }
-            Node::Lookup(mut lookup) => {
-                lookup.from = self.nodes[lookup.from.0];
-                Node::Lookup(lookup)
-            }
+            Node::Join(join) => Node::Join(self.join(join, wanted, index)),
+            Node::Lookup(lookup) => Node::Lookup(self.lookup(lookup, wanted, index)),
             Node::Apply {
                 from,
-                of,
+                mut of,
                 each,
                 outer,
                 columns,
             } => {
-                let from = self.nodes[from.0];
+                self.renumber(from, &mut of);
+                let place = |column| match column {
+                    ApplyColumn::Carried(below) => {
+                        ApplyColumn::Carried(self.columns[from.0][below])
+                    }
+                    ApplyColumn::Element => ApplyColumn::Element,
+                };
                 Node::Apply {
-                    from,
+                    from: self.nodes[from.0],
                     of,
                     each,
                     outer,
-                    columns,
+                    columns: pick(columns, wanted).into_iter().map(place).collect(),
                 }
             }
-            Node::Analytic(mut analytic) => {
-                analytic.from = self.nodes[analytic.from.0];
-                Node::Analytic(analytic)
+            // It computes nothing that anybody wants.
+            Node::Analytic(analytic) if !computes(&analytic, wanted) => {
+                return Some(self.nodes[analytic.from.0]);
             }
+            Node::Analytic(analytic) => Node::Analytic(self.analytic(analytic, wanted)),
             Node::Match(mut node) => {
+                let from = node.from;
+                exprs_of_match(&mut node).for_each(|expr| self.renumber(from, expr));
                 node.from = self.nodes[node.from.0];
                 Node::Match(node)
             }
@@ -309,6 +414,85 @@ impl Renumber {
         Some(NodeId(self.plan.nodes.len() - 1))
     }
 
+    fn join(&self, mut join: JoinNode, wanted: &[bool], index: usize) -> JoinNode {
+        let (left, right) = (&self.columns[join.left.0], &self.columns[join.right.0]);
+        join.columns = pick(join.columns, wanted);
+        for (side, column) in &mut join.columns {
+            let columns = if *side == Side::Left { left } else { right };
+            *column = columns[*column];
+        }
+        for bound in &mut join.bounds {
+            bound.left_column = bound.left_column.map(|column| left[column]);
+        }
+        for (a, b) in &mut join.keys {
+            self.renumber(join.left, a);
+            self.renumber(join.right, b);
+        }
+        self.renumber_pred(index, &mut join.residual);
+        join.left = self.nodes[join.left.0];
+        join.right = self.nodes[join.right.0];
+        join
+    }
+
+    fn lookup(&self, mut lookup: LookupNode, wanted: &[bool], index: usize) -> LookupNode {
+        let (place, table) = &self.references[lookup.reference];
+        lookup.columns = pick(lookup.columns, wanted);
+        for (side, column) in &mut lookup.columns {
+            *column = match side {
+                Side::Left => self.columns[lookup.from.0][*column],
+                Side::Right => table[*column],
+            };
+        }
+        for (a, b) in &mut lookup.keys {
+            self.renumber(lookup.from, a);
+            expr_mut(
+                b,
+                &mut Visit {
+                    expr: &mut |e| renumber(table, e),
+                    span: None,
+                },
+            );
+        }
+        self.renumber_pred(index, &mut lookup.residual);
+        lookup.reference = *place;
+        lookup.from = self.nodes[lookup.from.0];
+        lookup
+    }
+
+    fn renumber_pred(&self, node: usize, pred: &mut Option<Pred>) {
+        let columns = &self.columns[node];
+        if let Some(pred) = pred {
+            pred_mut(
+                pred,
+                &mut Visit {
+                    expr: &mut |e| renumber(columns, e),
+                    span: None,
+                },
+            );
+        }
+    }
+
+    fn analytic(&self, mut analytic: AnalyticNode, wanted: &[bool]) -> AnalyticNode {
+        let columns = &self.columns[analytic.from.0];
+        let mut calls: Vec<Option<AnalyticCall>> = analytic.calls.into_iter().map(Some).collect();
+        analytic.calls = Vec::new();
+        analytic.columns = pick(analytic.columns, wanted);
+        for column in &mut analytic.columns {
+            match column {
+                AnalyticColumn::Carried(below) => *below = columns[*below],
+                AnalyticColumn::Call(call) => {
+                    if let Some(mut wanted) = calls[*call].take() {
+                        visit_call(&mut wanted, &mut |e| renumber(columns, e));
+                        analytic.calls.push(wanted);
+                    }
+                    *call = analytic.calls.len() - 1;
+                }
+            }
+        }
+        analytic.from = self.nodes[analytic.from.0];
+        analytic
+    }
+
     fn input(&mut self, mut input: Input, wanted: &[bool], node: usize) -> usize {
         input.reads = pick(input.reads, wanted);
         for expr in input.timestamp.iter_mut().chain(&mut input.substream) {
@@ -328,6 +512,72 @@ impl Renumber {
             },
         );
     }
+}
+
+/// Is the value of one of its calls wanted?
+fn computes(analytic: &AnalyticNode, wanted: &[bool]) -> bool {
+    let call = |column: &AnalyticColumn| matches!(column, AnalyticColumn::Call(_));
+    let mut columns = analytic.columns.iter().zip(wanted);
+    columns.any(|(column, wanted)| *wanted && call(column))
+}
+
+fn visit_call(call: &mut AnalyticCall, visit: &mut dyn FnMut(&mut Expr)) {
+    let exprs: Vec<&mut Expr> = match &mut call.function {
+        Analytic::Lag { of, default, .. } | Analytic::Last { of, default } => {
+            std::iter::once(of).chain(default).collect()
+        }
+        Analytic::IsFirst => Vec::new(),
+        Analytic::Aggregate(aggregate) => {
+            let order = aggregate.order.iter_mut().map(|key| &mut key.expr);
+            aggregate.argument.iter_mut().chain(order).collect()
+        }
+        Analytic::SpikeAndDip {
+            of,
+            confidence,
+            mode,
+            ..
+        } => vec![of, confidence, mode],
+        Analytic::ChangePoint { of, confidence, .. } => vec![of, confidence],
+    };
+    let mut visit = Visit {
+        expr: visit,
+        span: None,
+    };
+    for expr in exprs.into_iter().chain(&mut call.partition) {
+        expr_mut(expr, &mut visit);
+    }
+    if let Some(when) = &mut call.when {
+        pred_mut(when, &mut visit);
+    }
+}
+
+/// What a match looks at in the events below it; its conditions and measures are over that.
+fn exprs_of_match(node: &mut MatchNode) -> impl Iterator<Item = &mut Expr> {
+    let keys = node.partition.iter_mut().map(|key| &mut key.expr);
+    let refs = node.refs.iter_mut().filter_map(|of| match of {
+        MatchRef::Picked { of, .. } => Some(of),
+        MatchRef::Classifier => None,
+    });
+    keys.chain(refs)
+}
+
+/// The columns of a node, with the side they come from, that are wanted.
+fn wanted_of(columns: &[(Side, usize)], wanted: &[bool]) -> Vec<(Side, usize)> {
+    pick(columns.to_vec(), wanted)
+}
+
+fn visit_columns(expr: &mut Expr, visit: &mut dyn FnMut(usize)) {
+    expr_mut(
+        expr,
+        &mut Visit {
+            expr: &mut |e| {
+                if let ExprKind::Column(column) = e.kind {
+                    visit(column);
+                }
+            },
+            span: None,
+        },
+    );
 }
 
 fn renumber(columns: &[usize], expr: &mut Expr) {

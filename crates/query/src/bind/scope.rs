@@ -1,16 +1,61 @@
 //! Which names mean what inside one SELECT.
 
+use super::columns::{field_name, find};
 use crate::ast::{self, Expr, ExprKind, Ident, Quote, same_name};
-use crate::plan::NodeId;
+use crate::plan::{Name, NodeId};
 
-/// The source of a SELECT and what it is called there.
+/// The sources of a SELECT, in the order of FROM.
 #[derive(Clone, Debug)]
 pub struct Scope {
+    /// What expressions are over: the source itself, or what its JOINs and APPLYs have made of it.
     pub node: NodeId,
+    pub sources: Vec<Source>,
+}
+
+/// A source and what it is called.
+#[derive(Clone, Debug)]
+pub struct Source {
     /// Alias, or the name of the input or step; none for a derived table without alias.
     pub qualifier: Option<String>,
     /// The name that an alias has taken the place of.
     pub hidden: Option<String>,
+    pub of: Of,
+    /// The nodes from the source up to what expressions are over; each carries columns of the one
+    /// before it.
+    pub above: Vec<NodeId>,
+    /// It is not there in every row: the right side of a LEFT JOIN.
+    pub optional: bool,
+    /// Its place among the times of the FROM clause; reference data and elements have no time.
+    pub time: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Of {
+    /// An input or step, and what is known of its columns; a [`Name::Spread`] stands for any.
+    Rows { node: NodeId, names: Vec<Name> },
+    /// The record that APPLY makes: a column of its node.
+    Element { node: NodeId, column: usize },
+}
+
+/// What a path means.
+#[derive(Clone, Copy, Debug)]
+pub struct Located<'q> {
+    pub source: usize,
+    /// Inside the source.
+    pub rest: &'q [Ident],
+    /// Did the path start with the name of the source?
+    pub qualified: bool,
+}
+
+/// Why a path means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Several sources have such a column.
+    Ambiguous,
+    /// No source is known to have it, but one without known columns might.
+    Unqualified,
+    /// No source has it.
+    Unknown,
 }
 
 /// Where in a SELECT an expression stands.
@@ -22,8 +67,15 @@ pub enum Clause {
     Having,
     Timestamp,
     PartitionBy,
+    /// ON, and the arguments of APPLY.
+    On,
     /// Inside the argument of an aggregate.
     Aggregate,
+    /// Inside an analytic function.
+    Analytic,
+    /// Inside MATCH_RECOGNIZE.
+    Define,
+    Measures,
 }
 
 impl Clause {
@@ -35,7 +87,11 @@ impl Clause {
             Clause::Having => "HAVING",
             Clause::Timestamp => "TIMESTAMP BY",
             Clause::PartitionBy => "PARTITION BY",
+            Clause::On => "ON",
             Clause::Aggregate => "an aggregate",
+            Clause::Analytic => "an analytic function",
+            Clause::Define => "DEFINE",
+            Clause::Measures => "MEASURES",
         }
     }
 }
@@ -60,9 +116,8 @@ impl<'q> Aliases<'q> {
                 .named
                 .extend(alias.as_ref().map(|name| (name, expr)));
         }
-        aliases
-            .over_source
-            .extend(select.from.first.timestamp.as_ref().map(|by| &by.expr));
+        let timestamp = select.from.first.timestamp.as_ref();
+        aliases.over_source.extend(timestamp.map(|by| &by.expr));
         aliases
     }
 
@@ -93,33 +148,129 @@ pub fn mentions(scope: &Scope, expr: &Expr, wanted: impl Fn(&str) -> bool) -> bo
     })
 }
 
-impl Scope {
-    /// The path inside the source: `s.a.b` and `a.b` are the same column.
-    pub fn strip<'q>(&self, path: &'q [Ident]) -> &'q [Ident] {
-        if self.is_source(path) {
-            &path[1..]
-        } else {
-            path
+impl Source {
+    fn is(&self, name: &Ident) -> bool {
+        self.qualifier
+            .as_ref()
+            .is_some_and(|qualifier| name.is(qualifier))
+    }
+
+    /// A name alone must be spelt exactly like the source to mean the whole event: over a source
+    /// `toll` with a field `Toll`, `SUM(Toll)` is about the field. Elements are never mistaken.
+    fn is_whole(&self, name: &Ident) -> bool {
+        match self.of {
+            Of::Rows { .. } => self.qualifier.as_ref() == Some(&name.name),
+            Of::Element { .. } => self.is(name),
         }
     }
 
-    /// Does the path start with the name of the source? A name alone must be spelt exactly like it to mean the whole
-    /// event: over a source `toll` with a field `Toll`, `SUM(Toll)` is about the field.
-    pub fn is_source(&self, path: &[Ident]) -> bool {
-        match (&self.qualifier, path) {
-            (Some(qualifier), [only]) => only.name == *qualifier,
-            (Some(qualifier), [first, ..]) => first.is(qualifier),
-            _ => false,
+    fn has(&self, name: &str) -> bool {
+        self.names()
+            .is_some_and(|names| find(names, name).is_some())
+    }
+
+    fn is_open(&self) -> bool {
+        self.names()
+            .is_some_and(|names| names.contains(&Name::Spread))
+    }
+
+    /// The columns that may be named without saying whose they are.
+    fn names(&self) -> Option<&[Name]> {
+        match &self.of {
+            Of::Rows { names, .. } => Some(names),
+            Of::Element { .. } => None,
         }
+    }
+}
+
+impl Scope {
+    /// The source that a path is about.
+    pub fn locate<'q>(&self, path: &'q [Ident]) -> Result<Located<'q>, Lost> {
+        let named = match path {
+            [] => None,
+            [only] => self.sources.iter().position(|source| source.is_whole(only)),
+            [first, ..] => self.sources.iter().position(|source| source.is(first)),
+        };
+        if let Some(source) = named {
+            return Ok(Located {
+                source,
+                rest: &path[1..],
+                qualified: true,
+            });
+        }
+        let first = path.first().map_or("", |first| &first.name);
+        self.holder(first).map(|source| Located {
+            source,
+            rest: path,
+            qualified: false,
+        })
+    }
+
+    /// The only source that can have a column of this name. Among several, only those count that
+    /// are known to have it.
+    fn holder(&self, name: &str) -> Result<usize, Lost> {
+        let rows =
+            || (0..self.sources.len()).filter(|index| self.sources[*index].names().is_some());
+        if let (Some(only), None) = (rows().next(), rows().nth(1)) {
+            return Ok(only);
+        }
+        let mut known = rows().filter(|index| self.sources[*index].has(name));
+        match (known.next(), known.next()) {
+            (Some(only), None) => Ok(only),
+            (Some(_), Some(_)) => Err(Lost::Ambiguous),
+            (None, _) if self.sources.iter().any(Source::is_open) => Err(Lost::Unqualified),
+            (None, _) => Err(Lost::Unknown),
+        }
+    }
+
+    /// The path inside the source: `s.a.b` and `a.b` are the same column.
+    pub fn strip<'q>(&self, path: &'q [Ident]) -> &'q [Ident] {
+        self.locate(path).map_or(path, |located| located.rest)
+    }
+
+    /// Is this the name of a source that every row has?
+    pub fn is_row(&self, path: &[Ident]) -> bool {
+        self.locate(path).is_ok_and(|at| {
+            let source = &self.sources[at.source];
+            at.rest.is_empty() && !source.optional && source.names().is_some()
+        })
     }
 
     /// `source.*`
-    pub fn is_star_of_source(&self, path: &[Ident]) -> bool {
-        match (&self.qualifier, path) {
-            (_, []) => true,
-            (Some(qualifier), [only]) => only.is(qualifier),
-            _ => false,
-        }
+    pub fn star_of(&self, path: &[Ident]) -> Option<usize> {
+        let [only] = path else { return None };
+        let rows = |source: &Source| source.names().is_some() && source.is(only);
+        self.sources.iter().position(rows)
+    }
+
+    /// Is a source known to have a column of this name?
+    pub fn has(&self, name: &str) -> bool {
+        self.sources.iter().any(|source| source.has(name))
+    }
+
+    /// The columns that are known by name, of all sources.
+    pub fn fields(&self) -> Vec<&str> {
+        let names = self.sources.iter().filter_map(Source::names).flatten();
+        names.filter_map(field_name).collect()
+    }
+
+    /// The source of this name.
+    pub fn named(&self, name: &Ident) -> Option<usize> {
+        self.sources.iter().position(|source| source.is(name))
+    }
+
+    /// Are there several sources with columns?
+    pub fn is_joined(&self) -> bool {
+        self.sources.iter().filter_map(Source::names).count() > 1
+    }
+
+    /// This scope as it looks above `node`, which reads its node.
+    pub fn under(mut self, node: NodeId) -> Scope {
+        self.node = node;
+        self.sources
+            .iter_mut()
+            .for_each(|source| source.above.push(node));
+        self
     }
 }
 

@@ -9,10 +9,7 @@ use crate::plan::Output;
 
 impl<'a> Binder<'a> {
     pub(super) fn script(&mut self, script: &ast::Script) {
-        for table in &script.tables {
-            let what = format!("CREATE TABLE (the declared types of `{}`)", table.name.name);
-            self.unsupported(&what, table.span);
-        }
+        self.tables(&script.tables);
         self.step_names = script
             .steps
             .iter()
@@ -26,6 +23,7 @@ impl<'a> Binder<'a> {
             let _ = self.statement(query);
         }
         self.check_substreams();
+        self.warn_about_tables();
         self.warn_about_unused_steps();
     }
 
@@ -51,6 +49,7 @@ impl<'a> Binder<'a> {
     fn statement(&mut self, query: &Query) -> Bound<()> {
         let output = self.output(query);
         let relation = self.query(query)?;
+        self.forbid_reference(&relation, "be written to an output", query_head(query))?;
         self.settle_clock(&relation);
         self.plan.outputs.push(Output {
             name: output?,

@@ -1,19 +1,34 @@
 //! One SELECT: source, filter, groups, list of columns.
 
+use super::analytic::uses_analytic;
 use super::expr::Exprs;
 use super::from::From;
 use super::group::Grouping;
+use super::join::qualified;
+use super::pattern::pattern_of;
 use super::scope::{Aliases, Clause, Scope, default_name, mentions};
 use super::{Binder, Bound, Partitioning, Relation};
 use crate::Span;
 use crate::ast::{self, Ident, PartitionBy, SelectItem};
 use crate::diagnostic::{Diagnostic, code};
 use crate::parser::Reported;
-use crate::plan::{Expr, ExprKind, Item, Name, Node, NodeId, Pred, Read};
+use crate::plan::{Expr, ExprKind, Item, Name, Node, NodeId, Pred};
 
 impl<'a> Binder<'a> {
     pub(super) fn select(&mut self, select: &ast::Select) -> Bound<Relation> {
-        let from = self.from(select)?;
+        if let Some((from, clause)) = pattern_of(&select.from) {
+            return self.match_recognize(select, from, clause);
+        }
+        let outer = std::mem::replace(&mut self.analytic, uses_analytic(select));
+        let clause = qualified(&select.from);
+        let from = self.from(select, &clause);
+        self.analytic = outer;
+        let from = from?;
+        if let (true, Some(group)) = (from.reference, &select.group) {
+            let message = "reference data cannot be windowed on its own";
+            let error = Diagnostic::error(code::REFERENCE, group.span, message);
+            return Err(self.report(error.help("join it to a stream")));
+        }
         let bare = from.bare.filter(|_| is_bare(select, &from.scope));
         if bare.is_none() {
             self.settle_bare(from.bare);
@@ -34,10 +49,14 @@ impl<'a> Binder<'a> {
             }
         };
         let partition = from.partition.map(|by| self.partitioning(by, &from.scope));
+        if from.reference {
+            self.check_reference_step(node, select.head)?;
+        }
         Ok(Relation {
             node,
             bare,
             partition,
+            reference: from.reference,
         })
     }
 
@@ -95,7 +114,7 @@ impl<'a> Binder<'a> {
         if let Some(keep) = keep {
             node = self.push(Node::Filter { from: node, keep });
         }
-        node = self.push(Node::Window(grouping.into_node(node)));
+        node = self.groups(grouping, node);
         if let Some(keep) = having {
             node = self.push(Node::Filter { from: node, keep });
         }
@@ -189,7 +208,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn partitioning(&self, by: &PartitionBy, scope: &Scope) -> Partitioning {
+    pub(super) fn partitioning(&self, by: &PartitionBy, scope: &Scope) -> Partitioning {
         let key = |key: &ast::Expr| match &key.kind {
             ast::ExprKind::Path(path) => {
                 let names: Vec<&str> = scope.strip(path).iter().map(|i| i.name.as_str()).collect();
@@ -207,7 +226,8 @@ impl<'a> Binder<'a> {
 impl Exprs<'_, '_> {
     /// `*`, `source.*` or `record.*`
     fn star(&mut self, path: &[Ident], span: Span) -> Bound<Vec<Item>> {
-        let whole = self.scope.is_star_of_source(path);
+        let source = self.scope.star_of(path);
+        let whole = path.is_empty() || source.is_some();
         if whole && self.grouping.is_some() {
             let error = Diagnostic::error(code::UNGROUPED, span, "a group has no `*`");
             let help = "name the keys and aggregates that you want";
@@ -216,7 +236,13 @@ impl Exprs<'_, '_> {
                 .report(error.label("a group has many events").help(help)));
         }
         if whole {
-            return Ok(self.binder.star(self.scope.node, span));
+            let sources = match source {
+                Some(source) => source..source + 1,
+                None => 0..self.scope.sources.len(),
+            };
+            let stars =
+                sources.flat_map(|source| self.binder.source_star(self.scope, source, span));
+            return Ok(stars.collect());
         }
         let kind = ast::ExprKind::Path(path.to_vec());
         let expr = self.value(&ast::Expr::new(kind, span))?;
@@ -253,12 +279,10 @@ impl ListBuilder {
 
     /// Is there a `*` over a whole event already?
     fn has_whole(&self, binder: &Binder, scope: &Scope) -> bool {
-        let Node::Source { input } = binder.plan.nodes[scope.node.0] else {
-            return false;
-        };
-        let reads = &binder.plan.inputs[input].reads;
         self.items.iter().any(|item| match item.expr.kind {
-            ExprKind::Column(column) => item.name == Name::Spread && reads[column] == Read::Whole,
+            ExprKind::Column(column) => {
+                item.name == Name::Spread && binder.is_whole_event(scope.node, column)
+            }
             _ => false,
         })
     }
@@ -309,7 +333,7 @@ impl ListBuilder {
 /// `SELECT * FROM source` and nothing else.
 fn is_bare(select: &ast::Select, scope: &Scope) -> bool {
     let star = match select.items.as_slice() {
-        [SelectItem::Star { path, .. }] => scope.is_star_of_source(path),
+        [SelectItem::Star { path, .. }] => path.is_empty() || scope.star_of(path).is_some(),
         _ => false,
     };
     star && select.filter.is_none() && select.group.is_none() && select.having.is_none()

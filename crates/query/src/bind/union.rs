@@ -20,6 +20,7 @@ impl<'a> Binder<'a> {
         let mut shapes: Vec<(Relation, Shape)> = Vec::new();
         for (span, relation) in bound {
             let relation = relation?;
+            self.forbid_reference(&relation, "be part of a UNION", span)?;
             self.settle_clock(&relation);
             let shape = self.shape(&relation);
             if let Some((first, expected)) = shapes.first() {
@@ -43,6 +44,7 @@ impl<'a> Binder<'a> {
             node: self.push(Node::Union { from, names }),
             bare: None,
             partition,
+            reference: false,
         })
     }
 

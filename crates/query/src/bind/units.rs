@@ -1,50 +1,40 @@
-//! Units of time and constant numbers of them, as windows and joins write them.
+//! Units of time and constant numbers of them, as windows, joins and LIMIT DURATION write them.
 
 use highwater_time::{
-    TICKS_PER_DAY, TICKS_PER_HOUR, TICKS_PER_MILLI, TICKS_PER_MINUTE, TICKS_PER_SECOND,
+    Duration, TICKS_PER_DAY, TICKS_PER_HOUR, TICKS_PER_MILLI, TICKS_PER_MINUTE, TICKS_PER_SECOND,
 };
 
 use super::{Binder, Bound};
 use crate::Span;
-use crate::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
+use crate::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 use crate::diagnostic::{Diagnostic, code};
+use crate::functions::DatePart;
 use crate::nearest::nearest;
 use crate::parser::Reported;
+use crate::print::spoken;
 
-const UNITS: [(&str, i64); 15] = [
-    ("day", TICKS_PER_DAY),
-    ("dd", TICKS_PER_DAY),
-    ("d", TICKS_PER_DAY),
-    ("hour", TICKS_PER_HOUR),
-    ("hh", TICKS_PER_HOUR),
-    ("minute", TICKS_PER_MINUTE),
-    ("mi", TICKS_PER_MINUTE),
-    ("n", TICKS_PER_MINUTE),
-    ("second", TICKS_PER_SECOND),
-    ("ss", TICKS_PER_SECOND),
-    ("s", TICKS_PER_SECOND),
-    ("millisecond", TICKS_PER_MILLI),
-    ("ms", TICKS_PER_MILLI),
-    ("microsecond", TICKS_PER_MILLI / 1000),
-    ("mcs", TICKS_PER_MILLI / 1000),
+/// The longest that anything looks back.
+const LIMIT_MAX: i64 = 7 * TICKS_PER_DAY;
+
+/// What a window can be measured in.
+const UNITS: [DatePart; 6] = [
+    DatePart::Day,
+    DatePart::Hour,
+    DatePart::Minute,
+    DatePart::Second,
+    DatePart::Millisecond,
+    DatePart::Microsecond,
 ];
 
 impl<'a> Binder<'a> {
     pub(super) fn unit_of(&mut self, expr: &Expr) -> Bound<i64> {
-        let name = match &expr.kind {
-            ExprKind::Path(path) => match path.as_slice() {
-                [name] => Some(name.name.as_str()),
-                _ => None,
-            },
-            _ => None,
-        };
+        let name = bare_word(expr);
         let known = name.and_then(unit);
         known.ok_or_else(|| self.unknown_unit(name, expr.span))
     }
 
     fn unknown_unit(&mut self, name: Option<&str>, span: Span) -> Reported {
-        let near = name.and_then(|name| nearest(name, UNITS.iter().map(|(unit, _)| *unit)));
-        let help = match near {
+        let help = match name.and_then(|name| nearest(name, names(&UNITS))) {
             Some(near) => format!("did you mean {near}?"),
             None => {
                 "the units are day, hour, minute, second, millisecond and microsecond".to_string()
@@ -57,21 +47,107 @@ impl<'a> Binder<'a> {
         };
         self.report(Diagnostic::error(code::SIZE, span, message).help(help))
     }
+
+    /// The datepart that a date function starts with.
+    pub(super) fn date_part(&mut self, expr: &Expr) -> Bound<DatePart> {
+        let name = bare_word(expr);
+        if let Some(part) = name.and_then(DatePart::find) {
+            return Ok(part);
+        }
+        let text = self.text(expr.span);
+        let message = match text.trim_matches('\'') {
+            bare if DatePart::find(bare).is_some() => {
+                format!("the datepart is a bare word: {bare}")
+            }
+            _ => format!("`{text}` is no datepart"),
+        };
+        let help = match name.and_then(|name| nearest(name, names(&DatePart::ALL))) {
+            Some(near) => format!("did you mean {near}?"),
+            None => {
+                let names: Vec<&str> = DatePart::ALL.iter().map(|part| part.name()).collect();
+                format!("the dateparts are {}", names.join(", "))
+            }
+        };
+        Err(self.report(Diagnostic::error(code::ARGUMENTS, expr.span, message).help(help)))
+    }
+
+    /// `(unit, n)` of LIMIT DURATION.
+    pub(super) fn limit(&mut self, (unit, size): &(Ident, Box<Expr>)) -> Bound<Duration> {
+        self.length(&unit.name, unit.span, size)
+    }
+
+    /// A length of time that something looks back: constant, positive, at most 7 days.
+    pub(super) fn length(&mut self, unit: &str, at: Span, size: &Expr) -> Bound<Duration> {
+        let Some(part) = DatePart::find(unit) else {
+            return Err(self.unknown_unit(Some(unit), at));
+        };
+        let Some(unit) = ticks(part) else {
+            let message = format!("a {} has no fixed length", part.name());
+            let error = Diagnostic::error(code::SIZE, at, message);
+            return Err(self.report(error.help("count in days or shorter units; 7 days at most")));
+        };
+        let Some(count) = constant(size) else {
+            let message = "how far to look back must be a constant";
+            let error = Diagnostic::error(code::SIZE, size.span, message);
+            return Err(self.report(error.label("expected a number")));
+        };
+        let exact = count * unit as f64;
+        let problem = if exact <= 0.0 {
+            "how far to look back must be positive"
+        } else if exact < 1.0 {
+            "this is shorter than a tick of 100 ns"
+        } else if exact > LIMIT_MAX as f64 {
+            "nothing looks back more than 7 days"
+        } else {
+            return Ok(Duration::from_ticks(exact.round() as i64));
+        };
+        let shown = exact.abs() < 10_000.0 * TICKS_PER_DAY as f64 && exact.abs() >= 1.0;
+        let label = match shown {
+            true => format!(
+                "this is {}",
+                spoken(Duration::from_ticks(exact.round() as i64))
+            ),
+            false => String::new(),
+        };
+        Err(self.report(Diagnostic::error(code::SIZE, size.span, problem).label(label)))
+    }
 }
 
-/// Full names also in the plural.
+/// What the parts are called, abbreviations last.
+fn names(parts: &[DatePart]) -> impl Iterator<Item = &'static str> {
+    let short = parts.iter().flat_map(|part| part.abbreviations());
+    let names = parts.iter().map(|part| part.name());
+    names.chain(short.copied())
+}
+
+pub(super) fn bare_word(expr: &Expr) -> Option<&str> {
+    match &expr.kind {
+        ExprKind::Path(path) => match path.as_slice() {
+            [name] => Some(name.name.as_str()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The ticks of a unit that windows can be measured in.
 pub(super) fn unit(name: &str) -> Option<i64> {
-    let find = |name: &str| {
-        UNITS
-            .iter()
-            .find(|(unit, _)| unit.eq_ignore_ascii_case(name))
-    };
-    let plural = || {
-        name.strip_suffix(['s', 'S'])
-            .filter(|one| one.len() >= 3 && *one != "mcs")
-            .and_then(find)
-    };
-    find(name).or_else(plural).map(|(_, ticks)| *ticks)
+    let part = DatePart::find(name).filter(|part| UNITS.contains(part));
+    part.and_then(ticks)
+}
+
+/// How long the part is, if it is always the same.
+pub(super) fn ticks(part: DatePart) -> Option<i64> {
+    match part {
+        DatePart::Year | DatePart::Quarter | DatePart::Month => None,
+        DatePart::Week => Some(7 * TICKS_PER_DAY),
+        DatePart::Day | DatePart::DayOfYear | DatePart::Weekday => Some(TICKS_PER_DAY),
+        DatePart::Hour => Some(TICKS_PER_HOUR),
+        DatePart::Minute => Some(TICKS_PER_MINUTE),
+        DatePart::Second => Some(TICKS_PER_SECOND),
+        DatePart::Millisecond => Some(TICKS_PER_MILLI),
+        DatePart::Microsecond => Some(TICKS_PER_MILLI / 1000),
+    }
 }
 
 pub(super) fn constant(expr: &Expr) -> Option<f64> {
@@ -96,6 +172,22 @@ pub(super) fn constant(expr: &Expr) -> Option<f64> {
             };
             value.is_finite().then_some(value)
         }
+        _ => None,
+    }
+}
+
+/// A constant whole number, such as an offset or a count.
+pub(super) fn whole_number(expr: &Expr) -> Option<i64> {
+    match &expr.kind {
+        ExprKind::Int(value) => Some(*value),
+        ExprKind::Unary {
+            op: UnaryOp::Minus,
+            of,
+        } => whole_number(of).and_then(i64::checked_neg),
+        ExprKind::Unary {
+            op: UnaryOp::Plus,
+            of,
+        } => whole_number(of),
         _ => None,
     }
 }

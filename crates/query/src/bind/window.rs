@@ -2,12 +2,12 @@
 
 use highwater_time::{Duration, TICKS_PER_DAY};
 
-use super::functions::{self, Kind};
 use super::units::constant;
 use super::{Binder, Bound};
 use crate::Span;
 use crate::ast::{Call, Expr, ExprKind};
 use crate::diagnostic::{Diagnostic, code};
+use crate::functions::{self, Kind, WindowKind};
 use crate::parser::Reported;
 use crate::plan::Window;
 use crate::print::spoken;
@@ -18,15 +18,15 @@ const SIZE_SHOWN: i64 = 10_000 * TICKS_PER_DAY;
 
 /// Is this item of GROUP BY a window function?
 pub(super) fn is_window(item: &Expr) -> bool {
-    window_name(item).is_some()
+    window_kind(item).is_some()
 }
 
-pub(super) fn window_name(item: &Expr) -> Option<&'static str> {
+pub(super) fn window_kind(item: &Expr) -> Option<WindowKind> {
     let ExprKind::Call(call) = &item.kind else {
         return None;
     };
-    match functions::find(&call.name.name) {
-        Some((name, Kind::Window)) if call.prefix.is_empty() => Some(name),
+    match functions::find(&call.name.name)?.kind {
+        Kind::Window(kind) if call.prefix.is_empty() => Some(kind),
         _ => None,
     }
 }
@@ -68,25 +68,25 @@ const SESSION: Form = Form {
 
 impl<'a> Binder<'a> {
     pub(super) fn window(&mut self, item: &Expr) -> Bound<Window> {
-        let (Some(name), ExprKind::Call(call)) = (window_name(item), &item.kind) else {
+        let (Some(kind), ExprKind::Call(call)) = (window_kind(item), &item.kind) else {
             return Err(Reported);
         };
-        match name.trim_end_matches("Window") {
-            "Tumbling" => {
+        match kind {
+            WindowKind::Tumbling => {
                 let parts = self.parts(&TUMBLING, call, item.span)?;
                 Ok(Window::Tumbling {
                     size: get(&parts, "Duration"),
                     offset: get(&parts, "Offset"),
                 })
             }
-            "Hopping" => self.hopping(call, item.span),
-            "Sliding" => {
+            WindowKind::Hopping => self.hopping(call, item.span),
+            WindowKind::Sliding => {
                 let parts = self.parts(&SLIDING, call, item.span)?;
                 Ok(Window::Sliding {
                     size: get(&parts, "Duration"),
                 })
             }
-            "Session" => {
+            WindowKind::Session => {
                 self.check_session_over(call)?;
                 let parts = self.parts(&SESSION, call, item.span)?;
                 let (timeout, max) = (get(&parts, "Timeout"), get(&parts, "MaxDuration"));
@@ -96,8 +96,7 @@ impl<'a> Binder<'a> {
                     over: None,
                 })
             }
-            "Windows" => Err(self.windows(call, item.span)),
-            _ => {
+            WindowKind::Windows | WindowKind::Window => {
                 let message = "Window('id', ..) stands only inside Windows(..)";
                 Err(self.report(Diagnostic::error(code::WINDOW, item.span, message)))
             }
@@ -191,19 +190,10 @@ impl<'a> Binder<'a> {
     }
 
     fn wrong_arguments(&mut self, form: &Form, span: Span) -> Reported {
-        let usage = match form.name {
-            "TumblingWindow" => {
-                "(unit, size [, offset]) or (Duration(unit, n) [, Offset(unit, n)])"
-            }
-            "HoppingWindow" => {
-                "(unit, size, hop [, offset]) or (Duration(unit, n), Hop(unit, n) [, Offset(unit, n)])"
-            }
-            "SlidingWindow" => "(unit, size) or (Duration(unit, n))",
-            _ => "(unit, timeout, maxDuration) or (Timeout(unit, n), MaxDuration(unit, n))",
-        };
         let message = format!("these are not the arguments of {}", form.name);
         let error = Diagnostic::error(code::ARGUMENTS, span, message);
-        self.report(error.help(format!("write {}{usage}", form.name)))
+        let usage = functions::find(form.name).map_or("", |info| info.signature);
+        self.report(error.help(format!("write {usage}")))
     }
 
     fn check_size(&mut self, form: &Form, part: &Part) -> Bound<()> {
@@ -234,8 +224,9 @@ impl<'a> Binder<'a> {
             let error = Diagnostic::error(code::SIZE, size.span, message);
             return Err(self.report(error.label("expected a number")));
         };
-        let ticks = (number * unit as f64).round();
-        if number != 0.0 && ticks == 0.0 {
+        let exact = number * unit as f64;
+        let ticks = exact.round();
+        if number != 0.0 && exact.abs() < 1.0 {
             let message = "this is shorter than a tick of 100 ns";
             return Err(self.report(Diagnostic::error(code::SIZE, size.span, message)));
         }

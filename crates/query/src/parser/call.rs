@@ -1,7 +1,7 @@
 //! Function calls and their OVER.
 
 use super::{Parsed, Parser};
-use crate::ast::{Call, Expr, ExprKind, Ident, Over};
+use crate::ast::{Call, Expr, ExprKind, Ident, Order, Over};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
 
@@ -83,8 +83,9 @@ impl Parser<'_> {
         }
         if self.eat_words("ORDER", "BY") {
             loop {
-                over.order.push(self.expr()?);
-                let _ = self.eat_word("ASC") || self.eat_word("DESC");
+                let of = self.expr()?;
+                let descending = !self.eat_word("ASC") && self.eat_word("DESC");
+                over.order.push(Order { of, descending });
                 if !self.eat_symbol(",") {
                     break;
                 }

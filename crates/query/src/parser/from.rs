@@ -1,7 +1,9 @@
 //! FROM: sources with their TIMESTAMP BY and PARTITION BY, joins and APPLY.
 
 use super::{Parsed, Parser};
-use crate::ast::{From, FromPart, Ident, Join, PartitionBy, Source, SourceOf, TimestampBy};
+use crate::ast::{
+    Apply, Each, From, FromPart, Ident, Join, PartitionBy, Source, SourceOf, TimestampBy,
+};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
 
@@ -15,7 +17,7 @@ impl Parser<'_> {
         };
         loop {
             if self.at_word("MATCH_RECOGNIZE") && from.pattern.is_none() {
-                from.pattern = Some(self.match_recognize()?);
+                from.pattern = Some(Box::new(self.match_recognize()?));
             } else if self.at_join() {
                 from.rest.push(self.join()?);
             } else if self.word_ahead(1, "APPLY")
@@ -161,36 +163,50 @@ impl Parser<'_> {
 
     fn join(&mut self) -> Parsed<FromPart> {
         let start = self.span();
-        if self.eat_word("LEFT") {
-            self.eat_word("OUTER");
-        } else {
-            self.eat_word("INNER");
-        }
+        let outer = self.eat_word("LEFT");
+        let _ = match outer {
+            true => self.eat_word("OUTER"),
+            false => self.eat_word("INNER"),
+        };
         self.expect_word("JOIN")?;
         let span = start.to(self.last_span());
         let source = self.source_item()?;
         self.expect_word("ON")?;
         let on = self.expr()?;
-        Ok(FromPart::Join(Box::new(Join { source, on, span })))
+        Ok(FromPart::Join(Box::new(Join {
+            source,
+            on,
+            outer,
+            span,
+        })))
     }
 
     fn apply(&mut self) -> Parsed<FromPart> {
-        let start = self.bump().span;
+        let outer = self.at_word("OUTER");
         self.bump();
-        let span = start.to(self.last_span());
+        self.bump();
         let function = self.ident("GetArrayElements or GetRecordProperties")?;
-        if !function.is("GetArrayElements") && !function.is("GetRecordProperties") {
+        let each = if function.is("GetArrayElements") {
+            Each::Element
+        } else if function.is("GetRecordProperties") {
+            Each::Property
+        } else {
             let message = format!("`{}` makes no rows for APPLY", function.name);
             let error = Diagnostic::error(code::SYNTAX, function.span, message);
             return Err(
                 self.report(error.label("expected GetArrayElements or GetRecordProperties"))
             );
-        }
+        };
         self.expect_symbol("(")?;
-        self.nested(Self::expr)?;
+        let of = self.nested(Self::expr)?;
         self.expect_symbol(")")?;
         self.eat_word("AS");
-        self.ident("an alias for the elements")?;
-        Ok(FromPart::Apply { span })
+        let alias = self.ident("an alias for the elements")?;
+        Ok(FromPart::Apply(Box::new(Apply {
+            each,
+            of,
+            outer,
+            alias,
+        })))
     }
 }

@@ -180,22 +180,20 @@ impl Parser<'_> {
 
     /// CREATE TABLE name (column type, ..)
     fn create_table(&mut self) -> Parsed<CreateTable> {
-        let start = self.bump().span;
+        self.bump();
         self.expect_word("TABLE")?;
         let name = self.ident("the name of an input")?;
         self.expect_symbol("(")?;
+        let mut columns = Vec::new();
         loop {
-            self.ident("the name of a column")?;
-            self.data_type()?;
+            let name = self.ident("the name of a column")?;
+            columns.push((name, self.data_type()?));
             if !self.eat_symbol(",") {
                 break;
             }
         }
         self.expect_symbol(")")?;
-        Ok(CreateTable {
-            name,
-            span: start.to(self.last_span()),
-        })
+        Ok(CreateTable { name, columns })
     }
 }
 

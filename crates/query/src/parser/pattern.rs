@@ -1,51 +1,129 @@
-//! MATCH_RECOGNIZE: checked clause by clause, kept only as a place in the text until it can run.
+//! MATCH_RECOGNIZE: its clauses, which stand in one order, and the pattern, which is a small language of its own.
 
-use super::{Parsed, Parser};
+use super::{Parsed, Parser, Reported};
 use crate::Span;
+use crate::ast::{Expr, Ident, MatchRecognize, Pattern, Repeat};
 use crate::diagnostic::{Diagnostic, code};
 
+const ORDER: &str = "the clauses are, in this order: LIMIT DURATION, [PARTITION BY,] MEASURES, AFTER MATCH SKIP, PATTERN, DEFINE";
+
+/// Clauses that other dialects have between these: first word, second word, what to know about it.
+const FOREIGN: [(&str, &str, &str, &str); 6] = [
+    (
+        "ORDER",
+        "BY",
+        "ORDER BY",
+        "events are matched in time order",
+    ),
+    (
+        "ONE",
+        "ROW",
+        "ONE ROW PER MATCH",
+        "leave it out: a match is always one row",
+    ),
+    (
+        "ALL",
+        "ROWS",
+        "ALL ROWS PER MATCH",
+        "a match is one row; First(..) and Last(..) reach into it",
+    ),
+    (
+        "SUBSET",
+        "",
+        "SUBSET",
+        "name the variables one by one in MEASURES",
+    ),
+    (
+        "WITHIN",
+        "",
+        "WITHIN",
+        "LIMIT DURATION, the first clause, says how long a match may be",
+    ),
+    (
+        "INTERVAL",
+        "",
+        "INTERVAL",
+        "write LIMIT DURATION(minute, 5)",
+    ),
+];
+
 impl Parser<'_> {
-    pub(super) fn match_recognize(&mut self) -> Parsed<Span> {
+    pub(super) fn match_recognize(&mut self) -> Parsed<MatchRecognize> {
         let span = self.bump().span;
         self.expect_symbol("(")?;
-        self.nested(Self::pattern_clauses)?;
-        self.expect_symbol(")")?;
+        let clauses = self.nested(|p| p.pattern_clauses(span))?;
+        if !self.at_symbol(")") {
+            return Err(self.out_of_order("`,` or `)`"));
+        }
+        self.bump();
         self.expect_word("AS")?;
         self.ident("an alias for the matches")?;
-        Ok(span)
+        Ok(clauses)
     }
 
-    fn pattern_clauses(&mut self) -> Parsed<()> {
-        self.expect_word("LIMIT")?;
+    fn pattern_clauses(&mut self, span: Span) -> Parsed<MatchRecognize> {
+        self.clause("LIMIT")?;
         self.expect_word("DURATION")?;
-        self.duration()?;
-        if self.eat_words("PARTITION", "BY") {
-            self.expr_list()?;
-        }
-        self.expect_word("MEASURES")?;
-        self.measures()?;
+        let limit = self.duration()?;
+        let partition = if self.eat_words("PARTITION", "BY") {
+            self.expr_list()?
+        } else {
+            Vec::new()
+        };
+        self.clause("MEASURES")?;
+        let measures = self.measures()?;
         self.after_match()?;
-        self.expect_word("PATTERN")?;
+        self.clause("PATTERN")?;
         self.expect_symbol("(")?;
-        self.nested(Self::alternatives)?;
+        let pattern = self.nested(Self::alternatives)?;
         self.expect_symbol(")")?;
-        self.expect_word("DEFINE")?;
-        self.definitions()
+        self.clause("DEFINE")?;
+        let defines = self.definitions()?;
+        Ok(MatchRecognize {
+            limit,
+            partition,
+            measures,
+            pattern,
+            defines,
+            span,
+        })
     }
 
-    fn measures(&mut self) -> Parsed<()> {
+    /// The first word of the clause that must come next.
+    fn clause(&mut self, word: &str) -> Parsed<Span> {
+        if self.at_word(word) {
+            return Ok(self.bump().span);
+        }
+        Err(self.out_of_order(word))
+    }
+
+    fn out_of_order(&mut self, expected: &str) -> Reported {
+        let foreign = FOREIGN.iter().find(|(first, second, _, _)| {
+            self.at_word(first) && (second.is_empty() || self.word_ahead(1, second))
+        });
+        match foreign {
+            Some((_, _, name, help)) => {
+                let error = super::foreign::foreign(name, self.span(), help);
+                self.report(error)
+            }
+            None => self.unexpected_with(expected, Some(ORDER.to_string())),
+        }
+    }
+
+    fn measures(&mut self) -> Parsed<Vec<(Expr, Ident)>> {
+        let mut measures = Vec::new();
         loop {
-            self.expr()?;
+            let measure = self.expr()?;
             self.expect_word("AS")?;
-            self.ident("the name of a measure")?;
+            measures.push((measure, self.ident("the name of a measure")?));
             if !self.eat_symbol(",") {
-                return Ok(());
+                return Ok(measures);
             }
         }
     }
 
     fn after_match(&mut self) -> Parsed<()> {
-        let start = self.expect_word("AFTER")?;
+        let start = self.clause("AFTER")?;
         self.expect_word("MATCH")?;
         self.expect_word("SKIP")?;
         let next = ["TO", "NEXT", "ROW"].iter().all(|word| self.eat_word(word));
@@ -57,38 +135,92 @@ impl Parser<'_> {
         Err(self.report(error.help("write AFTER MATCH SKIP TO NEXT ROW")))
     }
 
-    fn alternatives(&mut self) -> Parsed<()> {
-        loop {
-            self.sequence()?;
-            if !self.eat_symbol("|") {
-                return Ok(());
-            }
+    fn alternatives(&mut self) -> Parsed<Pattern> {
+        let mut all = vec![self.sequence()?];
+        while self.eat_symbol("|") {
+            all.push(self.sequence()?);
         }
+        Ok(only(all, Pattern::Either))
     }
 
-    fn sequence(&mut self) -> Parsed<()> {
-        loop {
-            if self.eat_symbol("(") {
-                self.nested(Self::alternatives)?;
-                self.expect_symbol(")")?;
-            } else if !self.eat_symbol(".") {
-                self.ident("a pattern variable")?;
-            }
-            let _ = self.eat_symbol("*") || self.eat_symbol("+") || self.eat_symbol("?");
-            if self.at_symbol(")") || self.at_symbol("|") {
-                return Ok(());
-            }
+    fn sequence(&mut self) -> Parsed<Pattern> {
+        let mut all = vec![self.repeated()?];
+        while !self.at_symbol(")") && !self.at_symbol("|") {
+            all.push(self.repeated()?);
         }
+        Ok(only(all, Pattern::Sequence))
     }
 
-    fn definitions(&mut self) -> Parsed<()> {
+    fn repeated(&mut self) -> Parsed<Pattern> {
+        let atom = self.atom()?;
+        let repeat = if self.eat_symbol("*") {
+            Repeat::Any
+        } else if self.eat_symbol("+") {
+            Repeat::AtLeastOnce
+        } else if self.eat_symbol("?") {
+            Repeat::AtMostOnce
+        } else {
+            return Ok(atom);
+        };
+        if ["*", "+", "?"].iter().any(|symbol| self.at_symbol(symbol)) {
+            let help = "patterns take as many events as they can; group a repeated part: (A B)*";
+            return Err(self.no_pattern("a second sign of repetition", help));
+        }
+        Ok(Pattern::Repeat(Box::new(atom), repeat))
+    }
+
+    fn atom(&mut self) -> Parsed<Pattern> {
+        if self.at_word("PERMUTE") && self.symbol_ahead(1, "(") {
+            return Err(self.no_pattern("PERMUTE", "write the orders out: (A B | B A)"));
+        }
+        if self.at_word("DEFINE") && self.name_ahead(1) && self.word_ahead(2, "AS") {
+            return Err(self.unexpected("`)`"));
+        }
+        if self.at_symbol("^") {
+            let help = "a match starts at any event and spans at most the LIMIT DURATION";
+            return Err(self.no_pattern("anchors", help));
+        }
+        if self.at_symbol("{") {
+            let help = "write A A for two of them, A A A* for two and more";
+            return Err(self.no_pattern("counts in braces", help));
+        }
+        if self.eat_symbol("(") {
+            let inner = self.nested(Self::alternatives)?;
+            self.expect_symbol(")")?;
+            return Ok(inner);
+        }
+        if self.eat_symbol(".") {
+            return Ok(Pattern::Any);
+        }
+        self.ident("a pattern variable").map(Pattern::Variable)
+    }
+
+    fn no_pattern(&mut self, what: &str, help: &str) -> Reported {
+        let message = format!("patterns do not have {what}");
+        let error = Diagnostic::error(code::FOREIGN, self.span(), message);
+        self.report(error.help(help))
+    }
+
+    fn definitions(&mut self) -> Parsed<Vec<(Ident, Expr)>> {
+        let mut defines = Vec::new();
         loop {
-            self.ident("a pattern variable")?;
+            let variable = self.ident("a pattern variable")?;
             self.expect_word("AS")?;
-            self.expr()?;
+            defines.push((variable, self.expr()?));
             if !self.eat_symbol(",") {
-                return Ok(());
+                return Ok(defines);
             }
+        }
+    }
+}
+
+/// One of something needs nothing around it.
+fn only(mut all: Vec<Pattern>, around: fn(Vec<Pattern>) -> Pattern) -> Pattern {
+    match (all.pop(), all.is_empty()) {
+        (Some(one), true) => one,
+        (last, _) => {
+            all.extend(last);
+            around(all)
         }
     }
 }

@@ -334,7 +334,9 @@ pub fn holds(pred: &Pred, chunk: &Chunk, row: usize) -> Option<bool> {
             for entry in list {
                 let entry = value(entry, chunk, row)?;
                 unknown |= entry.is_null();
-                if compare(CompareOp::Eq, &of, &entry) == Some(true) {
+                let texts = |v: &Value| matches!(v, Value::Text(_));
+                let alike = texts(&of) == texts(&entry);
+                if alike && compare(CompareOp::Eq, &of, &entry) == Some(true) {
                     return Some(!negated);
                 }
             }

@@ -65,7 +65,6 @@ fn sizes_are_positive_constants_of_at_most_seven_days() {
         Windows(Window('a', Tumbling(s, 1)), Sliding(s, 1)) => either all windows have an id or none has
         Windows(Window('a', Tumbling(s, 1)), Window('A', Sliding(s, 1))) => two windows have this id; ids ignore case
         Windows(Window(NULL, Tumbling(s, 1))) => the id of a window is a text, as in Window('1 minute', ..)
-        Windows(Tumbling(s, 1), System.Timestamp()) => Windows(..) is not supported yet
         1 + Tumbling(s, 1), Sliding(s, 1) => Tumbling cannot be part of an expression
     "#;
     for (window, message) in table(cases) {

@@ -1,12 +1,23 @@
 //! One rule, one query, one snapshot.
 
+mod aggregates;
+mod analytic;
+mod applies;
+mod calls;
 mod columns;
 mod errors;
 mod grouping;
+mod joins;
+mod metadata;
+mod patterns;
 mod plans;
+mod references;
 mod robust;
+mod robust_joins;
 mod statements;
+mod tables;
 mod time;
+mod windows;
 
 use expect_test::Expect;
 
@@ -25,6 +36,7 @@ fn catalog() -> Catalog {
             input("devices", true),
         ],
         outputs: None,
+        any_input: false,
     }
 }
 

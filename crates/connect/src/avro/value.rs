@@ -1,0 +1,229 @@
+//! Avro's binary encoding: from bytes to values.
+
+use std::sync::Arc;
+
+use highwater_engine::{Record, Value};
+use highwater_time::Instant;
+
+use super::schema::{Schema, Schemas};
+
+/// How deep values may nest.
+const DEPTH_MAX: u32 = 128;
+const NANOS_PER_DAY: i128 = 86_400_000_000_000;
+
+/// Reads values from the bytes of one block.
+pub(crate) struct Values<'a> {
+    schemas: &'a Schemas,
+    bytes: &'a [u8],
+    /// What was read well but cannot be a value of an event.
+    misfit: Option<&'static str>,
+}
+
+/// Why a value cannot be read. What follows it in the block is lost with it.
+#[derive(Debug)]
+pub(crate) struct BadValue {
+    pub reason: String,
+}
+
+type Read<T> = Result<T, BadValue>;
+
+fn bad<T>(reason: impl Into<String>) -> Read<T> {
+    Err(BadValue {
+        reason: reason.into(),
+    })
+}
+
+impl<'a> Values<'a> {
+    pub fn new(schemas: &'a Schemas, bytes: &'a [u8]) -> Values<'a> {
+        Values {
+            schemas,
+            bytes,
+            misfit: None,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The fields of the next event, in the order of the schema. An event may be read whole and yet
+    /// be bad, for the reason that is returned.
+    pub fn event(&mut self, root: usize, fields: &mut Vec<Value>) -> Read<Option<String>> {
+        fields.clear();
+        let mut misfit = None;
+        let schemas = self.schemas;
+        for (name, schema) in &schemas.records[root] {
+            let value = self.value(schema, 1);
+            let value = value.map_err(|error| BadValue {
+                reason: format!("{name}: {}", error.reason),
+            })?;
+            fields.push(value);
+            if let Some(reason) = self.misfit.take() {
+                misfit = Some(format!("{name}: {reason}"));
+            }
+        }
+        Ok(misfit)
+    }
+
+    /// NULL in place of what cannot be a value.
+    fn fit(&mut self, value: Result<Value, &'static str>) -> Value {
+        value.unwrap_or_else(|reason| {
+            self.misfit = Some(reason);
+            Value::Null
+        })
+    }
+
+    fn value(&mut self, schema: &Schema, depth: u32) -> Read<Value> {
+        if depth > DEPTH_MAX {
+            return bad(format!("values nest more than {DEPTH_MAX} levels deep"));
+        }
+        Ok(match schema {
+            Schema::Null => Value::Null,
+            Schema::Boolean => match self.take(1)?[0] {
+                0 => Value::Bit(false),
+                1 => Value::Bit(true),
+                other => return bad(format!("a boolean is written as {other}")),
+            },
+            Schema::Int | Schema::Long => Value::Int(self.long()?),
+            Schema::Float => {
+                let bytes = self.array()?;
+                Value::Float(f32::from_le_bytes(bytes).into())
+            }
+            Schema::Double => Value::Float(f64::from_le_bytes(self.array()?)),
+            Schema::String | Schema::Bytes => {
+                let length = self.length()?;
+                let text = text(self.take(length)?);
+                self.fit(text)
+            }
+            Schema::Fixed(length) => {
+                let text = text(self.take(*length)?);
+                self.fit(text)
+            }
+            Schema::Enum(symbols) => {
+                let place = usize::try_from(self.long()?).ok();
+                match place.and_then(|place| symbols.get(place)) {
+                    Some(symbol) => Value::Text(symbol.clone()),
+                    None => return bad("an enum has no such symbol"),
+                }
+            }
+            Schema::Union(branches) => {
+                let place = usize::try_from(self.long()?).ok();
+                match place.and_then(|place| branches.get(place)) {
+                    Some(branch) => self.value(branch, depth + 1)?,
+                    None => return bad("a union has no such branch"),
+                }
+            }
+            Schema::Array(items) => self.items(items, depth)?,
+            Schema::Record(record) => {
+                let schemas = self.schemas;
+                let fields = schemas.records[*record].iter();
+                let fields = fields
+                    .map(|(name, schema)| Ok((name.clone(), self.value(schema, depth + 1)?)))
+                    .collect::<Read<_>>()?;
+                Value::Record(Record::from_fields(fields).into())
+            }
+            Schema::Date => {
+                let time = instant(i128::from(self.long()?) * NANOS_PER_DAY);
+                self.fit(time)
+            }
+            Schema::Timestamp(nanos) => {
+                let time = instant(i128::from(self.long()?) * nanos);
+                self.fit(time)
+            }
+            Schema::Decimal(scale, length) => {
+                let length = match length {
+                    Some(length) => *length,
+                    None => self.length()?,
+                };
+                let value = decimal(self.take(length)?, *scale);
+                self.fit(value)
+            }
+        })
+    }
+
+    fn items(&mut self, schema: &Schema, depth: u32) -> Read<Value> {
+        let mut items = Vec::new();
+        loop {
+            let count = self.long()?;
+            if count == 0 {
+                return Ok(Value::Array(Arc::from(items)));
+            }
+            if count < 0 {
+                // The size in bytes follows, for those who want to skip.
+                self.long()?;
+            }
+            for _ in 0..count.unsigned_abs() {
+                // Items of no bytes could otherwise go on for ever.
+                if items.len() > self.bytes.len() + (1 << 20) {
+                    return bad("an array is longer than its block");
+                }
+                items.push(self.value(schema, depth + 1)?);
+            }
+        }
+    }
+
+    fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+        match self.bytes.split_at_checked(count) {
+            Some((taken, rest)) => {
+                self.bytes = rest;
+                Ok(taken)
+            }
+            None => bad("the block ends inside of the value"),
+        }
+    }
+
+    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+        let taken = self.take(N)?;
+        Ok(*taken.first_chunk().expect("that many bytes were taken"))
+    }
+
+    fn length(&mut self) -> Read<usize> {
+        match usize::try_from(self.long()?) {
+            Ok(length) => Ok(length),
+            Err(_) => bad("a length is negative"),
+        }
+    }
+
+    pub fn long(&mut self) -> Read<i64> {
+        let mut value = 0u64;
+        for (i, &byte) in self.bytes.iter().take(10).enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if byte < 0x80 {
+                self.bytes = &self.bytes[i + 1..];
+                return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
+            }
+        }
+        bad("a number has no end")
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<Value, &'static str> {
+    let text = std::str::from_utf8(bytes);
+    text.map(Value::text)
+        .map_err(|_| "the bytes are not valid UTF-8, and events hold text only")
+}
+
+fn instant(nanos: i128) -> Result<Value, &'static str> {
+    let time = Instant::from_unix_nanos(nanos);
+    match time.is_in_calendar() {
+        true => Ok(Value::Time(time)),
+        false => Err("the time lies outside of the years 1 to 9999"),
+    }
+}
+
+/// SAQL has no decimals: a float is what comes closest.
+fn decimal(bytes: &[u8], scale: u32) -> Result<Value, &'static str> {
+    if bytes.len() > 16 {
+        return Err("the decimal has more than 38 digits");
+    }
+    let negative = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
+    let start = if negative { -1i128 } else { 0 };
+    let unscaled = bytes
+        .iter()
+        .fold(start, |value, byte| value << 8 | i128::from(*byte));
+    // Through decimal text, so that it is rounded once.
+    let value = format!("{unscaled}e-{scale}").parse();
+    value
+        .map(Value::Float)
+        .map_err(|_| "the decimal is no number")
+}

@@ -1,0 +1,11 @@
+//! CSV in and out.
+//!
+//! A record is a line, except that a field in quotes may hold delimiters, newlines and, doubled,
+//! quotes. Fields are text unless CREATE TABLE says more.
+
+mod source;
+mod split;
+mod write;
+
+pub(crate) use source::CsvSource;
+pub use write::CsvWriter;

@@ -1,0 +1,125 @@
+//! From columns to CSV.
+//!
+//! The first row decides the columns, because a file has one header; what later rows have beyond
+//! them is left out and counted, and what they lack is empty. An empty text is written in quotes, so
+//! that it differs from NULL.
+
+use std::borrow::Cow;
+
+use highwater_engine::{Chunk, ValueRef, eval};
+use highwater_query::plan::Name;
+
+use crate::rows::RowNames;
+use crate::source::CsvFormat;
+
+#[derive(Debug)]
+pub struct CsvWriter {
+    rows: RowNames,
+    format: CsvFormat,
+    columns: Option<Vec<String>>,
+    left_out: u64,
+}
+
+impl CsvWriter {
+    pub fn new(names: Vec<Name>, format: CsvFormat) -> CsvWriter {
+        CsvWriter {
+            rows: RowNames::new(names),
+            format,
+            columns: None,
+            left_out: 0,
+        }
+    }
+
+    /// How many values had no column.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Appends the rows of a chunk to `out`.
+    pub fn write(&mut self, chunk: &Chunk, out: &mut Vec<u8>) {
+        let delimiter = self.format.delimiter;
+        for row in 0..chunk.rows() {
+            let values = self.rows.row(chunk, row);
+            let columns = self.columns.get_or_insert_with(|| {
+                let names: Vec<String> = values.iter().map(|(name, _)| (*name).into()).collect();
+                if self.format.header {
+                    write_record(names.iter().map(|name| (&name[..]).into()), delimiter, out);
+                }
+                names
+            });
+            // Rows nearly always look like the first one.
+            let same = values.len() == columns.len()
+                && values.iter().zip(&*columns).all(|((a, _), b)| a == b);
+            if same {
+                write_record(values.iter().map(|(_, v)| field(*v)), delimiter, out);
+                continue;
+            }
+            let found = columns.iter().map(|name| {
+                let value = values.iter().find(|(known, _)| known == name);
+                value.map_or(Cow::Borrowed(""), |(_, value)| field(*value))
+            });
+            write_record(found, delimiter, out);
+            let known = |name: &&str| columns.iter().any(|column| column == name);
+            let extra = values.iter().filter(|(name, _)| !known(name));
+            self.left_out += extra.count() as u64;
+        }
+    }
+}
+
+/// NULL is the empty text, and the empty text a pair of quotes.
+fn field(value: ValueRef<'_>) -> Cow<'_, str> {
+    match value {
+        ValueRef::Null => "".into(),
+        ValueRef::Text("") => "\"\"".into(),
+        ValueRef::Text(text) => text.into(),
+        ValueRef::Bit(true) => "true".into(),
+        ValueRef::Bit(false) => "false".into(),
+        ValueRef::Record(_) => "Record".into(),
+        ValueRef::Array(_) => "Array".into(),
+        other => {
+            let mut text = String::new();
+            eval::write_text(other, &mut text);
+            text.into()
+        }
+    }
+}
+
+fn write_record<'a>(
+    fields: impl Iterator<Item = Cow<'a, str>>,
+    delimiter: u8,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    let mut count = 0;
+    for field in fields {
+        if count > 0 {
+            out.push(delimiter);
+        }
+        write_field(&field, delimiter, out);
+        count += 1;
+    }
+    // A line with nothing on it would be taken for no record at all.
+    if count == 1 && out.len() == start {
+        out.extend_from_slice(b"\"\"");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_field(text: &str, delimiter: u8, out: &mut Vec<u8>) {
+    let bytes = text.as_bytes();
+    let plain = text == "\"\""
+        || bytes
+            .iter()
+            .all(|b| *b != delimiter && !matches!(b, b'"' | b'\n' | b'\r'));
+    if plain {
+        return out.extend_from_slice(bytes);
+    }
+    out.push(b'"');
+    for part in text.split_inclusive('"') {
+        out.extend_from_slice(part.as_bytes());
+        if part.ends_with('"') {
+            out.push(b'"');
+        }
+    }
+    out.push(b'"');
+}

@@ -1,0 +1,135 @@
+//! A file of JSON as a source of events.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::objects::{Objects, is_lines};
+use super::{Batch, Decoder};
+use crate::bytes::{FileBytes, Watch};
+use crate::lines::{LineOptions, LineReader, ReadError, SourceNote};
+use crate::source::{BadEvent, Events, Source, SourceOptions, extension};
+
+/// How much of a file may be looked at to tell its layout.
+const PEEK_BYTES: usize = 64 << 10;
+
+pub(crate) struct JsonSource {
+    file: PathBuf,
+    watch: Arc<Watch>,
+    modified: i128,
+    blocks: Blocks,
+    decoder: Decoder,
+    batch: Batch,
+}
+
+enum Blocks {
+    /// Nothing has been read yet; the layout shows only then.
+    Unread(Option<FileBytes>, bool),
+    Lines(LineReader),
+    Objects(Objects),
+}
+
+impl JsonSource {
+    pub fn new(bytes: FileBytes, lines: bool, options: SourceOptions) -> JsonSource {
+        let mut batch = Batch::tracking_lines(options.fields.len());
+        batch.sample_bytes = options.text_bytes_max();
+        let declared = options.declared.unwrap_or_default();
+        JsonSource {
+            file: bytes.file.clone(),
+            watch: bytes.watch.clone(),
+            modified: bytes.modified,
+            blocks: Blocks::Unread(Some(bytes), lines),
+            decoder: Decoder::with_rules(options.fields, options.level, &declared),
+            batch,
+        }
+    }
+
+    fn start(&mut self) -> Result<(), ReadError> {
+        let Blocks::Unread(bytes, lines) = &mut self.blocks else {
+            return Ok(());
+        };
+        let Some(mut bytes) = bytes.take() else {
+            return Ok(());
+        };
+        let options = LineOptions::default();
+        let named_lines = matches!(&extension(&self.file)[..], "jsonl" | "ndjson");
+        let in_lines = *lines || {
+            let first = bytes.peek(PEEK_BYTES).map_err(|e| self.failed(e))?;
+            is_lines(&first) || (named_lines && !starts_array(&first))
+        };
+        self.blocks = match in_lines {
+            true => Blocks::Lines(LineReader::new(bytes.file, bytes.bytes, None, options)),
+            false => Blocks::Objects(Objects::new(
+                bytes.bytes,
+                options.block_bytes,
+                options.line_bytes_max,
+            )),
+        };
+        Ok(())
+    }
+
+    fn failed(&self, source: std::io::Error) -> ReadError {
+        ReadError::Read {
+            file: self.file.clone(),
+            offset: self.watch.bytes_read(),
+            source,
+        }
+    }
+}
+
+fn starts_array(first: &[u8]) -> bool {
+    let first = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
+    first.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[')
+}
+
+impl Source for JsonSource {
+    fn next_batch(&mut self) -> Result<Option<Events>, ReadError> {
+        self.start()?;
+        match &mut self.blocks {
+            Blocks::Unread(..) => Ok(None),
+            Blocks::Lines(lines) => {
+                let Some(block) = lines.next_block()? else {
+                    return Ok(None);
+                };
+                let too_long = block.bad.map(BadEvent::from);
+                self.decoder
+                    .decode(block.bytes, block.first_line, &mut self.batch);
+                let mut events = Events::from(self.batch.finish());
+                events.bad.splice(0..0, too_long);
+                Ok(Some(events))
+            }
+            Blocks::Objects(objects) => {
+                let block = objects.next_block();
+                let Some(block) = block.map_err(|source| ReadError::Read {
+                    file: self.file.clone(),
+                    offset: self.watch.bytes_read(),
+                    source,
+                })?
+                else {
+                    return Ok(None);
+                };
+                self.decoder.decode(block.bytes, 1, &mut self.batch);
+                let mut decoded = self.batch.finish();
+                let start = |line: u64| block.starts[line as usize - 1];
+                for line in &mut decoded.lines {
+                    *line = start(*line);
+                }
+                for bad in &mut decoded.bad {
+                    bad.line = start(bad.line);
+                }
+                Ok(Some(decoded.into()))
+            }
+        }
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.watch.bytes_read()
+    }
+
+    fn modified(&self) -> i128 {
+        self.modified
+    }
+
+    fn note(&self) -> Option<SourceNote> {
+        self.watch.note(&self.file)
+    }
+}

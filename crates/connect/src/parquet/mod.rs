@@ -1,0 +1,10 @@
+//! Parquet in and out.
+
+mod column;
+mod kind;
+mod source;
+mod write;
+
+pub(crate) use source::ParquetSource;
+pub(crate) use write::ParquetWriter;
+

@@ -1,0 +1,233 @@
+//! A file of Parquet as a source of events.
+//!
+//! Only the columns that a query reads are decoded, a few thousand rows at a time. The file must be
+//! read at arbitrary places, so a compressed one is decompressed into memory first.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use highwater_engine::{CHUNK_ROWS, Column};
+use highwater_env::disk;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
+
+use super::column::decode_column;
+use crate::bytes::{FileBytes, by_name};
+use crate::lines::ReadError;
+use crate::source::{BadEvent, Compression, Events, Source, SourceOptions};
+use crate::table::Table;
+
+pub(crate) struct ParquetSource {
+    file: PathBuf,
+    bytes: Places,
+    modified: i128,
+    options: SourceOptions,
+    reader: Option<(ParquetRecordBatchReader, Table, Vec<usize>)>,
+    rows: u64,
+    ended: bool,
+}
+
+/// A file that can be read at any place.
+#[derive(Clone)]
+struct Places {
+    from: Arc<From>,
+    len: u64,
+    read: Arc<AtomicU64>,
+}
+
+enum From {
+    Disk(disk::Reader),
+    Memory(Bytes),
+}
+
+impl ParquetSource {
+    pub fn open(path: &Path, options: SourceOptions) -> Result<ParquetSource, ReadError> {
+        let file = path.to_path_buf();
+        let compressed = by_name(options.compression, path) != Compression::None;
+        let (from, len, modified) = if compressed {
+            let mut opened = FileBytes::open(path, options.compression)?;
+            let mut bytes = Vec::new();
+            let read = opened.bytes.read_to_end(&mut bytes);
+            read.map_err(|source| ReadError::Read {
+                file: file.clone(),
+                offset: opened.watch.bytes_read(),
+                source,
+            })?;
+            let len = bytes.len() as u64;
+            (From::Memory(bytes.into()), len, opened.modified)
+        } else {
+            let opened = disk::open(path).map_err(|source| ReadError::Open {
+                file: file.clone(),
+                source,
+            })?;
+            let (len, modified) = (opened.len(), opened.modified());
+            (From::Disk(opened), len, modified)
+        };
+        Ok(ParquetSource {
+            file,
+            bytes: Places {
+                from: Arc::new(from),
+                len,
+                read: Arc::default(),
+            },
+            modified,
+            options,
+            reader: None,
+            rows: 0,
+            ended: false,
+        })
+    }
+
+    fn start(&self) -> Result<(ParquetRecordBatchReader, Table, Vec<usize>), ReadError> {
+        // The types of the file itself, not those that a writer once had in memory.
+        let how = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(self.bytes.clone(), how)
+            .map_err(|error| self.wrong(&error))?;
+        let fields = builder.schema().fields();
+        let names = fields.iter().map(|field| field.name().clone()).collect();
+        let table = Table::new(names, false, &self.options);
+        let needed: Vec<usize> = (0..fields.len()).filter(|i| table.needs(*i)).collect();
+        let mask = ProjectionMask::roots(builder.parquet_schema(), needed.iter().copied());
+        let reader = builder
+            .with_projection(mask)
+            .with_batch_size(CHUNK_ROWS)
+            .build()
+            .map_err(|error| self.wrong(&error))?;
+        Ok((reader, table, needed))
+    }
+
+    fn wrong(&self, error: &dyn std::fmt::Display) -> ReadError {
+        ReadError::Format {
+            file: self.file.clone(),
+            reason: format!("it is no Parquet file, or a damaged one: {error}"),
+        }
+    }
+}
+
+impl Source for ParquetSource {
+    fn next_batch(&mut self) -> Result<Option<Events>, ReadError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let started = match self.reader.take() {
+            Some(reader) => Ok(reader),
+            None => self.start(),
+        };
+        let (mut reader, table, needed) = started.inspect_err(|_| self.ended = true)?;
+        let batch = match reader.next() {
+            Some(Ok(batch)) => batch,
+            Some(Err(error)) => {
+                self.ended = true;
+                return Err(self.wrong(&error));
+            }
+            None => {
+                self.ended = true;
+                return Ok(None);
+            }
+        };
+        let rows = batch.num_rows();
+        let mut columns = vec![Column::Null(rows); table.names().len()];
+        let mut bad = Vec::new();
+        for (array, column) in batch.columns().iter().zip(&needed) {
+            let name = &table.names()[*column];
+            match decode_column(array, name, &mut bad) {
+                Ok(decoded) => columns[*column] = decoded,
+                Err(reason) => {
+                    self.ended = true;
+                    return Err(ReadError::Format {
+                        file: self.file.clone(),
+                        reason,
+                    });
+                }
+            }
+        }
+        let before = columns.clone();
+        let picked = table.pick(columns, rows, bad);
+        let first = self.rows;
+        let line = |row: usize| first + row as u64 + 1;
+        let events = Events {
+            rows: picked.good.len(),
+            lines: picked.good.iter().map(|row| line(*row as usize)).collect(),
+            columns: picked.columns,
+            bad: picked
+                .bad
+                .into_iter()
+                .map(|bad| BadEvent {
+                    line: line(bad.row),
+                    kind: bad.kind,
+                    reason: bad.reason,
+                    text: table.shown(&before, bad.row),
+                })
+                .collect(),
+        };
+        self.rows += rows as u64;
+        self.reader = Some((reader, table, needed));
+        Ok(Some(events))
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.bytes.read.load(Ordering::Relaxed)
+    }
+
+    fn modified(&self) -> i128 {
+        self.modified
+    }
+}
+
+impl Length for Places {
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl ChunkReader for Places {
+    type T = Place;
+
+    fn get_read(&self, start: u64) -> Result<Place, ParquetError> {
+        Ok(Place {
+            places: self.clone(),
+            at: start,
+        })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let end = start.checked_add(length as u64);
+        if end.is_none_or(|end| end > self.len) {
+            return Err(ParquetError::EOF("the file ends too early".into()));
+        }
+        self.read.fetch_add(length as u64, Ordering::Relaxed);
+        match &*self.from {
+            From::Memory(bytes) => Ok(bytes.slice(start as usize..start as usize + length)),
+            From::Disk(file) => {
+                let mut buffer = vec![0; length];
+                file.read_exact_at(&mut buffer, start)?;
+                Ok(buffer.into())
+            }
+        }
+    }
+}
+
+/// Reading on from one place.
+pub(crate) struct Place {
+    places: Places,
+    at: u64,
+}
+
+impl Read for Place {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.places.len.saturating_sub(self.at);
+        let count = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let bytes = self.places.get_bytes(self.at, count);
+        let bytes = bytes.map_err(io::Error::other)?;
+        buffer[..count].copy_from_slice(&bytes);
+        self.at += count as u64;
+        Ok(count)
+    }
+}

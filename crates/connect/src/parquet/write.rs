@@ -1,0 +1,185 @@
+//! From columns to Parquet.
+//!
+//! A Parquet file has one schema and our rows have none, so the schema is that of the first row
+//! group. When later rows do not fit it, because a column is new or has values of another type, the
+//! file ends and a new part starts, whose schema has room for both. Row groups hold a fixed number of
+//! rows, so that where a part ends depends on the rows alone.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Field, Schema, SchemaRef};
+use highwater_engine::{Chunk, Value, ValueRef};
+use highwater_query::plan::Name;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+
+use super::kind::Kind;
+use crate::rows::RowNames;
+use crate::writer::{RowWriter, WriteError, Written};
+
+const GROUP_ROWS: usize = 32_768;
+
+pub(crate) struct ParquetWriter {
+    rows: RowNames,
+    /// What is known without any row: the names that the query gives.
+    schema: Vec<(Arc<str>, Kind)>,
+    /// Rows of the group that is being gathered.
+    group: Vec<Value>,
+    part: Option<ArrowWriter<Shared>>,
+    bytes: Shared,
+    done: Vec<Written>,
+}
+
+/// Where the library leaves its bytes until they are taken.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut buffer = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        buffer.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl ParquetWriter {
+    pub fn new(names: Vec<Name>) -> ParquetWriter {
+        let mut schema: Vec<(Arc<str>, Kind)> = Vec::new();
+        for name in &names {
+            if let Name::Field(name) = name
+                && schema.iter().all(|(known, _)| **known != **name)
+            {
+                schema.push((name.as_str().into(), Kind::Null));
+            }
+        }
+        ParquetWriter {
+            rows: RowNames::new(names),
+            schema,
+            group: Vec::new(),
+            part: None,
+            bytes: Shared::default(),
+            done: Vec::new(),
+        }
+    }
+
+    fn write_group(&mut self) -> Result<(), WriteError> {
+        let group = std::mem::take(&mut self.group);
+        let kinds = group.iter().map(|row| Kind::of(row.view()));
+        let found = kinds.fold(Kind::Struct(self.schema.clone()), Kind::join);
+        let Kind::Struct(wanted) = found else {
+            return Err(failed("rows are no records"));
+        };
+        let same = |a: &[(Arc<str>, Kind)], b: &[(Arc<str>, Kind)]| {
+            let types = a.iter().zip(b);
+            a.len() == b.len() && types.clone().all(|(a, b)| a.1.data_type() == b.1.data_type())
+        };
+        if self.part.is_some() && !same(&self.schema, &wanted) {
+            self.end_part()?;
+            self.done.push(Written::NewPart);
+        }
+        self.schema = wanted;
+        let schema = self.schema();
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.schema.len());
+        for (name, kind) in &self.schema {
+            let values: Vec<ValueRef> = group
+                .iter()
+                .map(|row| match row {
+                    Value::Record(record) => {
+                        record.get_exact(name).map_or(ValueRef::Null, Value::view)
+                    }
+                    _ => ValueRef::Null,
+                })
+                .collect();
+            arrays.push(kind.array(&values).map_err(failed)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(group.len()));
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options).map_err(failed)?;
+        let part = self.part()?;
+        part.write(&batch).map_err(failed)?;
+        part.flush().map_err(failed)
+    }
+
+    fn schema(&self) -> SchemaRef {
+        let field = |(name, kind): &(Arc<str>, Kind)| Field::new(&**name, kind.data_type(), true);
+        Arc::new(Schema::new(
+            self.schema.iter().map(field).collect::<Vec<_>>(),
+        ))
+    }
+
+    /// The file that is being written, started if need be.
+    fn part(&mut self) -> Result<&mut ArrowWriter<Shared>, WriteError> {
+        if self.part.is_none() {
+            let how = WriterProperties::builder()
+                .set_compression(Compression::SNAPPY)
+                .set_max_row_group_row_count(Some(GROUP_ROWS))
+                .build();
+            let writer = ArrowWriter::try_new(self.bytes.clone(), self.schema(), Some(how));
+            self.part = Some(writer.map_err(failed)?);
+        }
+        match &mut self.part {
+            Some(part) => Ok(part),
+            None => unreachable!("it was made just now"),
+        }
+    }
+
+    fn end_part(&mut self) -> Result<(), WriteError> {
+        if let Some(part) = self.part.take() {
+            part.close().map_err(failed)?;
+            self.keep_bytes();
+        }
+        Ok(())
+    }
+
+    fn keep_bytes(&mut self) {
+        let bytes = self.bytes.take();
+        if !bytes.is_empty() {
+            self.done.push(Written::Bytes(bytes));
+        }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> WriteError {
+    WriteError {
+        format: "Parquet",
+        reason: error.to_string(),
+    }
+}
+
+impl RowWriter for ParquetWriter {
+    fn write(&mut self, chunk: &Chunk) -> Result<(), WriteError> {
+        for row in self.rows.records(chunk) {
+            self.group.push(row);
+            if self.group.len() == GROUP_ROWS {
+                self.write_group()?;
+                self.keep_bytes();
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), WriteError> {
+        if !self.group.is_empty() {
+            self.write_group()?;
+        }
+        // A file without rows is a file all the same.
+        self.part()?;
+        self.end_part()
+    }
+
+    fn take(&mut self) -> Option<Written> {
+        (!self.done.is_empty()).then(|| self.done.remove(0))
+    }
+}

@@ -1,0 +1,368 @@
+//! Files of any format as columns of events.
+//!
+//! [`open`] looks at a file's name and first bytes and gives a [`Source`], which hands out decoded
+//! events batch by batch. Whoever reads does not see whether they were lines of JSON, an array over
+//! the whole file, CSV, Avro or Parquet, nor whether the file was compressed.
+//!
+//! What is wrong with one event never ends a file, and what is wrong with a file never ends a job:
+//! the first comes as a [`BadEvent`] beside the good ones, the second as an error after them.
+
+use std::path::{Path, PathBuf};
+
+use highwater_engine::Column;
+use highwater_query::plan::Type;
+
+use crate::bytes::{FileBytes, Watch};
+use crate::json::{BadLine, Decoded, Field};
+use crate::{ReadError, SourceNote, csv, json};
+
+/// How much of a bad event is kept to show.
+pub(crate) const SAMPLE_BYTES_MAX: usize = 200;
+/// How much of it is kept where the whole event is wanted.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Decoded events in the order of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    /// One for each field that was asked for.
+    pub columns: Vec<Column>,
+    pub rows: usize,
+    /// Per row, the line where its event starts; for formats without lines, the number of the event
+    /// in the file. Counted from 1.
+    pub lines: Vec<u64>,
+    pub bad: Vec<BadEvent>,
+}
+
+/// An event that was left out, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadEvent {
+    /// As in [`Events::lines`].
+    pub line: u64,
+    pub kind: BadKind,
+    pub reason: String,
+    /// The event or its start, if it can be shown.
+    pub text: String,
+}
+
+/// What kind of data error it is, as users of Stream Analytics know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BadKind {
+    InvalidData,
+    /// A value is not of the type that CREATE TABLE declares.
+    TypeConversion,
+    /// A column that CREATE TABLE declares is absent.
+    MissingColumns,
+    InvalidHeader,
+    InvalidCompression,
+}
+
+/// A file that is being read.
+pub trait Source: Send {
+    /// The next events, or `None` after the last. An error comes after everything before it.
+    fn next_batch(&mut self) -> Result<Option<Events>, ReadError>;
+
+    /// How far the file has been read, in bytes as they are on the disk; for showing progress.
+    fn bytes_read(&self) -> u64;
+
+    /// When the file was last written, in nanoseconds since 1970.
+    fn modified(&self) -> i128;
+
+    /// Once the file has been read: whether it had the size that it started with.
+    fn note(&self) -> Option<SourceNote> {
+        None
+    }
+}
+
+/// How the events of a file are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One array of objects, or objects separated by blank space; lines of one object each, if that
+    /// is what it turns out to be.
+    Json,
+    /// One object on each line, whatever the first bytes look like.
+    JsonLines,
+    Csv(CsvFormat),
+    Avro,
+    Parquet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CsvFormat {
+    pub delimiter: u8,
+    /// The first record names the columns; without it they are `column1`, `column2`, ..
+    pub header: bool,
+}
+
+impl Default for CsvFormat {
+    fn default() -> CsvFormat {
+        CsvFormat {
+            delimiter: b',',
+            header: true,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Gzip if the file is named `.gz`, else none.
+    #[default]
+    ByName,
+    None,
+    Gzip,
+    Deflate,
+}
+
+/// The compatibility level of the job, as far as reading events goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Names lose their case and must differ by more than case, JSON date texts are times.
+    V1_0,
+    /// Booleans are 0 and 1.
+    V1_1,
+    #[default]
+    V1_2,
+}
+
+/// What is wanted of a file, and how to read it.
+#[derive(Clone, Debug, Default)]
+pub struct SourceOptions {
+    /// `None`: by the name of the file.
+    pub format: Option<Format>,
+    pub compression: Compression,
+    pub level: Level,
+    /// CREATE TABLE.
+    pub declared: Option<Vec<(String, Type)>>,
+    pub fields: Vec<Field>,
+    /// Keep bad events whole (up to 1 MiB) instead of their first 200 bytes.
+    pub keep_text: bool,
+}
+
+impl SourceOptions {
+    pub fn of(fields: Vec<Field>) -> SourceOptions {
+        SourceOptions {
+            fields,
+            ..SourceOptions::default()
+        }
+    }
+
+    pub(crate) fn text_bytes_max(&self) -> usize {
+        match self.keep_text {
+            true => TEXT_BYTES_MAX,
+            false => SAMPLE_BYTES_MAX,
+        }
+    }
+}
+
+impl Format {
+    /// What a file of that name holds, a compression suffix aside; JSON unless it says otherwise.
+    pub fn of_name(path: &Path) -> Format {
+        match &extension(path)[..] {
+            "csv" => Format::Csv(CsvFormat::default()),
+            "tsv" => Format::Csv(CsvFormat {
+                delimiter: b'\t',
+                ..CsvFormat::default()
+            }),
+            "avro" => Format::Avro,
+            "parquet" => Format::Parquet,
+            "jsonl" | "ndjson" => Format::JsonLines,
+            _ => Format::Json,
+        }
+    }
+
+    /// The extensions that a folder of such files is searched for.
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Format::Json | Format::JsonLines => &["jsonl", "json", "ndjson"],
+            Format::Csv(_) => &["csv", "tsv"],
+            Format::Avro => &["avro"],
+            Format::Parquet => &["parquet"],
+        }
+    }
+
+    /// Whether a file of that name would be searched for, `.gz` aside.
+    pub fn matches(self, path: &Path) -> bool {
+        self.extensions().contains(&&extension(path)[..])
+    }
+}
+
+/// The last extension in lower case, after `.gz` has been taken off.
+pub(crate) fn extension(path: &Path) -> String {
+    let lower = |path: &Path| {
+        let extension = path.extension().and_then(|e| e.to_str());
+        extension.unwrap_or_default().to_ascii_lowercase()
+    };
+    match &lower(path)[..] {
+        "gz" => lower(Path::new(path.file_stem().unwrap_or_default())),
+        own => own.to_owned(),
+    }
+}
+
+/// Opens a file. Only a file that cannot be opened is an error here; one that turns out to be
+/// something else than was said is an error of its first batch.
+pub fn open(path: &Path, options: SourceOptions) -> Result<Box<dyn Source>, ReadError> {
+    let format = options.format.unwrap_or_else(|| Format::of_name(path));
+    let opened = match format {
+        Format::Parquet => open_parquet(path, options),
+        format => FileBytes::open(path, options.compression).and_then(|bytes| {
+            Ok(match format {
+                Format::Csv(csv) => Box::new(csv::CsvSource::new(bytes, csv, options)),
+                Format::Avro => open_avro(bytes, options)?,
+                _ => Box::new(json::JsonSource::new(
+                    bytes,
+                    format == Format::JsonLines,
+                    options,
+                )),
+            })
+        }),
+    };
+    match opened {
+        Err(error @ ReadError::Open { .. }) => Err(error),
+        Err(error) => Ok(Box::new(Broken(Some(error)))),
+        opened => opened,
+    }
+}
+
+#[cfg(feature = "avro")]
+fn open_avro(bytes: FileBytes, options: SourceOptions) -> Result<Box<dyn Source>, ReadError> {
+    Ok(Box::new(crate::avro::AvroSource::new(bytes, options)))
+}
+
+#[cfg(not(feature = "avro"))]
+fn open_avro(bytes: FileBytes, _: SourceOptions) -> Result<Box<dyn Source>, ReadError> {
+    Err(ReadError::left_out(&bytes.file, "Avro"))
+}
+
+#[cfg(feature = "parquet")]
+fn open_parquet(path: &Path, options: SourceOptions) -> Result<Box<dyn Source>, ReadError> {
+    Ok(Box::new(crate::parquet::ParquetSource::open(
+        path, options,
+    )?))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn open_parquet(path: &Path, _: SourceOptions) -> Result<Box<dyn Source>, ReadError> {
+    Err(ReadError::left_out(path, "Parquet"))
+}
+
+/// A file that is not what it was said to be.
+struct Broken(Option<ReadError>);
+
+impl Source for Broken {
+    fn next_batch(&mut self) -> Result<Option<Events>, ReadError> {
+        self.0.take().map_or(Ok(None), Err)
+    }
+
+    fn bytes_read(&self) -> u64 {
+        0
+    }
+
+    fn modified(&self) -> i128 {
+        0
+    }
+}
+
+impl ReadError {
+    #[cfg(not(all(feature = "avro", feature = "parquet")))]
+    fn left_out(file: &Path, format: &str) -> ReadError {
+        ReadError::Format {
+            file: file.to_path_buf(),
+            reason: format!("this build of Highwater was made without {format}"),
+        }
+    }
+
+    /// The kind of data error, where the file is to blame and not the disk.
+    pub fn kind(&self) -> Option<BadKind> {
+        match self {
+            ReadError::Open { .. } | ReadError::Read { .. } => None,
+            ReadError::Format { .. } => Some(BadKind::InvalidData),
+            ReadError::Header { .. } => Some(BadKind::InvalidHeader),
+            ReadError::Compression { .. } => Some(BadKind::InvalidCompression),
+        }
+    }
+}
+
+impl Watch {
+    pub(crate) fn note(&self, file: &Path) -> Option<SourceNote> {
+        let (bytes_at_open, bytes_read) = (self.bytes_at_open?, self.bytes_read());
+        let file: PathBuf = file.to_path_buf();
+        let ended = self.ended();
+        match bytes_read.cmp(&bytes_at_open) {
+            std::cmp::Ordering::Less if ended => Some(SourceNote::CutShort {
+                file,
+                bytes_at_open,
+                bytes_read,
+            }),
+            std::cmp::Ordering::Greater if ended => Some(SourceNote::Grew {
+                file,
+                bytes_at_open,
+                bytes_read,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl From<Decoded> for Events {
+    fn from(decoded: Decoded) -> Events {
+        Events {
+            columns: decoded.columns,
+            rows: decoded.rows,
+            lines: decoded.lines,
+            bad: decoded.bad.into_iter().map(BadEvent::from).collect(),
+        }
+    }
+}
+
+impl From<BadLine> for BadEvent {
+    fn from(bad: BadLine) -> BadEvent {
+        let kind = bad.reason.kind();
+        BadEvent {
+            line: bad.line,
+            kind,
+            reason: match kind {
+                BadKind::InvalidData => format!("column {}: {}", bad.column, bad.reason),
+                _ => bad.reason.to_string(),
+            },
+            text: bad.sample,
+        }
+    }
+}
+
+/// The start of an event's text, lossy and within the limit even after replacement characters have
+/// made it longer.
+pub(crate) fn sample(text: &[u8], bytes_max: usize) -> String {
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    let mut text = String::from_utf8_lossy(&text[..text.len().min(bytes_max)]).into_owned();
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_never_exceeds_its_limit_nor_splits_a_character() {
+        let sample = |text: &[u8]| super::sample(text, SAMPLE_BYTES_MAX);
+        assert_eq!(sample(b"{}\r"), "{}");
+        assert_eq!(sample(&[b'x'; 500]).len(), 200);
+        assert!(sample(&[0xff; 500]).len() <= 200);
+        assert!(sample("ä".repeat(300).as_bytes()).len() <= 200);
+    }
+
+    #[test]
+    fn a_name_says_what_is_in_a_file() {
+        let of = |name: &str| Format::of_name(Path::new(name));
+        assert_eq!(of("a/b.csv"), Format::Csv(CsvFormat::default()));
+        assert_eq!(of("b.CSV.gz"), Format::Csv(CsvFormat::default()));
+        assert_eq!(of("b.jsonl.gz"), Format::JsonLines);
+        assert_eq!(of("b.avro"), Format::Avro);
+        assert_eq!(of("b"), Format::Json);
+        assert!(Format::Parquet.matches(Path::new("x.parquet")));
+        assert!(!Format::Parquet.matches(Path::new("x.csv")));
+    }
+}

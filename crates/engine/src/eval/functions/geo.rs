@@ -1,0 +1,218 @@
+//! The geospatial functions: making shapes, and asking how two of them lie to each other.
+//!
+//! ST_DISTANCE measures on the WGS-84 ellipsoid, as the reference's example does to the last digit; the questions of
+//! topology are answered on the plane of longitude and latitude by the rules of OGC, so a point on the edge of a
+//! polygon intersects it but is not within it.
+
+use std::borrow::Cow;
+
+use geo::algorithm::{Contains, CoordsIter, Distance, Intersects, LinesIter, Relate};
+use geo::geometry::{Coord, Geometry, Line, Point};
+use geo::line_intersection::{LineIntersection, line_intersection};
+use geo::line_measures::metric_spaces::Geodesic;
+
+use crate::eval::datum::Datum;
+use crate::eval::fault::EvalError;
+use crate::value::Value;
+
+use super::args::{Call, Row};
+use super::geometry;
+
+/// CreatePoint(latitude, longitude), which is not the order it is stored in.
+pub(super) fn create_point(call: Call<'_, '_>) -> Datum {
+    call.strict(|row, out| {
+        let (y, x) = (row.float(0)?, row.float(1)?);
+        out.push_owned(geometry::to_record("Point", geometry::pair(Coord { x, y })));
+        Ok(())
+    })
+}
+
+/// CreateLineString(point, point, ..)
+pub(super) fn create_line_string(call: Call<'_, '_>) -> Datum {
+    call.strict(|row, out| {
+        let points = points(row)?;
+        if !geometry::has_length(&points) {
+            return Err(row.wrong_value(row.len() - 1, geometry::TWO_POINTS));
+        }
+        if let Some(at) = runs_over_itself(&points) {
+            return Err(row.wrong_value(at, "the line that leads there runs along itself"));
+        }
+        let pairs = points.into_iter().map(geometry::pair).collect();
+        out.push_owned(geometry::to_record("LineString", Value::Array(pairs)));
+        Ok(())
+    })
+}
+
+/// CreatePolygon(point, point, point, ..)
+pub(super) fn create_polygon(call: Call<'_, '_>) -> Datum {
+    call.strict(|row, out| {
+        let mut points = points(row)?;
+        if !geometry::has_area(&points) {
+            return Err(row.wrong_value(row.len() - 1, geometry::THREE_POINTS));
+        }
+        if points.first() != points.last() {
+            points.extend(points.first().copied());
+        }
+        let ring = Value::Array(points.into_iter().map(geometry::pair).collect());
+        out.push_owned(geometry::to_record("Polygon", Value::Array([ring].into())));
+        Ok(())
+    })
+}
+
+/// All arguments, which are points.
+fn points(row: Row<'_>) -> Result<Vec<Coord>, EvalError> {
+    let point = |at| match geometry::read(row, at)? {
+        Geometry::Point(point) => Ok(point.0),
+        _ => Err(row.wrong_value(at, "it must be a point")),
+    };
+    (0..row.len()).map(point).collect()
+}
+
+/// The first point whose way there shares more than a point with an earlier part of the line.
+fn runs_over_itself(points: &[Coord]) -> Option<usize> {
+    let ways: Vec<Line> = points.windows(2).map(|way| Line::new(way[0], way[1])).collect();
+    let shared = |a: &Line, b: &Line| match line_intersection(*a, *b) {
+        Some(LineIntersection::Collinear { intersection }) => {
+            intersection.start != intersection.end
+        }
+        _ => false,
+    };
+    let overlaps = |at: &usize| ways[..*at].iter().any(|earlier| shared(earlier, &ways[*at]));
+    (1..ways.len()).find(overlaps).map(|at| at + 1)
+}
+
+/// ST_INTERSECTS(a, b)
+pub(super) fn intersects(call: Call<'_, '_>) -> Datum {
+    ask(call, |a, b| a.intersects(b))
+}
+
+/// ST_OVERLAPS(a, b): shapes of one dimension that share some of their insides but not all.
+pub(super) fn overlaps(call: Call<'_, '_>) -> Datum {
+    ask(call, |a, b| a.relate(b).is_overlaps())
+}
+
+/// ST_WITHIN(shape, polygon)
+pub(super) fn within(call: Call<'_, '_>) -> Datum {
+    ask(call, |a, b| match (a, b) {
+        (Geometry::Point(point), Geometry::Polygon(polygon)) => polygon.contains(point),
+        _ => a.relate(b).is_within(),
+    })
+}
+
+fn ask(call: Call<'_, '_>, question: fn(&Geometry, &Geometry) -> bool) -> Datum {
+    on_two(call, |_, a, b, out| {
+        out.push_int(i64::from(question(a, b)));
+        Ok(())
+    })
+}
+
+/// ST_DISTANCE(a, b) in metres; 0 where a polygon is involved, as the reference has it.
+pub(super) fn distance(call: Call<'_, '_>) -> Datum {
+    on_two(call, |row, a, b, out| {
+        for (at, shape) in [a, b].into_iter().enumerate() {
+            let on_earth = |coord: Coord| coord.y.abs() <= 90.0;
+            if !shape.coords_iter().all(on_earth) {
+                return Err(row.wrong_value(at, "a latitude lies between -90 and 90"));
+            }
+        }
+        match metres(a, b) {
+            Some(metres) if metres.is_finite() => out.push_float(metres),
+            Some(_) => return Err(row.wrong_value(0, "the distance cannot be measured")),
+            None => out.push_null(),
+        }
+        Ok(())
+    })
+}
+
+/// `None` where a shape has no points. Between lines it is the way between the points that lie closest on the plane,
+/// its longitudes scaled to the latitude.
+fn metres(a: &Geometry, b: &Geometry) -> Option<f64> {
+    if let (Geometry::Point(a), Geometry::Point(b)) = (a, b) {
+        return Some(Geodesic.distance(*a, *b));
+    }
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    let areas = [ways(a, &mut left), ways(b, &mut right)];
+    if left.is_empty() || right.is_empty() {
+        return None;
+    }
+    if areas.contains(&true) || a.intersects(b) {
+        return Some(0.0);
+    }
+    let latitudes = left.iter().chain(&right).map(|way| way.start.y);
+    let scale = latitudes.sum::<f64>() / (left.len() + right.len()) as f64;
+    let scale = scale.to_radians().cos();
+    let mut best: Option<(f64, Point, Point)> = None;
+    for (a, b) in left.iter().flat_map(|a| right.iter().map(move |b| (a, b))) {
+        for (from, way) in [(a.start, b), (a.end, b), (b.start, a), (b.end, a)] {
+            let to = closest(from, way, scale);
+            let (dx, dy) = ((to.x - from.x) * scale, to.y - from.y);
+            let squared = dx * dx + dy * dy;
+            if best.is_none_or(|(least, ..)| squared < least) {
+                best = Some((squared, Point(from), Point(to)));
+            }
+        }
+    }
+    best.map(|(_, from, to)| Geodesic.distance(from, to))
+}
+
+/// Collects what a shape is drawn with, points as lines without length. Answers whether it has an area.
+fn ways(shape: &Geometry, out: &mut Vec<Line>) -> bool {
+    match shape {
+        Geometry::Point(point) => out.push(Line::new(point.0, point.0)),
+        Geometry::MultiPoint(points) => {
+            out.extend(points.iter().map(|point| Line::new(point.0, point.0)));
+        }
+        Geometry::LineString(line) => out.extend(line.lines_iter()),
+        Geometry::MultiLineString(lines) => out.extend(lines.lines_iter()),
+        Geometry::GeometryCollection(parts) => {
+            return parts.iter().fold(false, |area, part| ways(part, out) | area);
+        }
+        _ => {
+            // Where it lies is not asked, only whether it is anywhere.
+            out.extend(shape.coords_iter().take(1).map(|at| Line::new(at, at)));
+            return true;
+        }
+    }
+    false
+}
+
+fn closest(from: Coord, way: &Line, scale: f64) -> Coord {
+    let (x, y) = (way.dx() * scale, way.dy());
+    let along = (from.x - way.start.x) * scale * x + (from.y - way.start.y) * y;
+    let length = x * x + y * y;
+    let share = match length > 0.0 {
+        true => (along / length).clamp(0.0, 1.0),
+        false => 0.0,
+    };
+    Coord {
+        x: way.start.x + share * way.dx(),
+        y: way.start.y + share * way.dy(),
+    }
+}
+
+/// Runs a rule on two geometries. One that is the same in all rows is read once.
+fn on_two(
+    call: Call<'_, '_>,
+    mut rule: impl FnMut(
+        Row<'_>,
+        &Geometry,
+        &Geometry,
+        &mut crate::column::ColumnBuilder,
+    ) -> Result<(), EvalError>,
+) -> Datum {
+    let mut fixed: [Option<Result<Geometry, EvalError>>; 2] = [None, None];
+    let same: [bool; 2] = std::array::from_fn(|at| matches!(call.args[at], Datum::Scalar(_)));
+    call.strict(|row, out| {
+        for at in 0..2 {
+            if same[at] && fixed[at].is_none() {
+                fixed[at] = Some(geometry::read(row, at));
+            }
+        }
+        let shape = |at: usize| match &fixed[at] {
+            Some(Ok(geometry)) => Ok(Cow::Borrowed(geometry)),
+            Some(Err(reason)) => Err(reason.clone()),
+            None => geometry::read(row, at).map(Cow::Owned),
+        };
+        rule(row, &*shape(0)?, &*shape(1)?, out)
+    })
+}

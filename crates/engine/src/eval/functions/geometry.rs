@@ -1,0 +1,150 @@
+//! Geometries as the functions see them: GeoJSON records or WKT text, both [longitude, latitude].
+//!
+//! A ring that does not end where it began is closed, and its direction does not matter: geometry here is planar, and
+//! on a plane a ring has only one inside. Coordinates beyond the second (height, measure) are left aside.
+
+use std::sync::Arc;
+
+use geo::algorithm::kernels::{HasKernel, Kernel, Orientation};
+use geo::geometry::{
+    Coord, Geometry, LineString, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon,
+};
+
+use crate::value::{Record, Value, ValueRef};
+
+use super::args::Row;
+use super::wkt;
+use crate::eval::fault::EvalError;
+
+/// Why something is no geometry, as the second half of a sentence.
+pub(super) type Malformed = &'static str;
+
+pub(super) const TWO_POINTS: Malformed = "a line needs at least 2 different points";
+pub(super) const THREE_POINTS: Malformed =
+    "a ring needs at least 3 different points that do not lie on one line";
+
+/// An argument that is a geometry.
+pub(super) fn read(row: Row<'_>, at: usize) -> Result<Geometry, EvalError> {
+    let geometry = match row.value(at) {
+        ValueRef::Record(record) => from_record(record),
+        ValueRef::Text(text) => wkt::parse(text),
+        _ => return Err(row.wrong_type(at, "GeoJSON records and WKT text")),
+    };
+    geometry.map_err(|malformed| row.wrong_value(at, malformed))
+}
+
+fn from_record(record: &Record) -> Result<Geometry, Malformed> {
+    const SHAPES: Malformed =
+        "its type must be Point, LineString, Polygon or one of these behind Multi";
+    let Some(Value::Text(shape)) = record.get("type") else {
+        return Err(SHAPES);
+    };
+    let coordinates = record.get("coordinates").unwrap_or(&Value::Null);
+    Ok(match &**shape {
+        "Point" => Geometry::Point(Point(coord(coordinates)?)),
+        "LineString" => Geometry::LineString(line_of(coordinates)?),
+        "Polygon" => Geometry::Polygon(polygon_of(coordinates)?),
+        "MultiPoint" => {
+            let points = items(coordinates)?.iter();
+            let points: Result<_, _> = points.map(|item| coord(item).map(Point)).collect();
+            Geometry::MultiPoint(MultiPoint(points?))
+        }
+        "MultiLineString" => {
+            let lines: Result<_, _> = items(coordinates)?.iter().map(line_of).collect();
+            Geometry::MultiLineString(MultiLineString(lines?))
+        }
+        "MultiPolygon" => {
+            let polygons: Result<_, _> = items(coordinates)?.iter().map(polygon_of).collect();
+            Geometry::MultiPolygon(MultiPolygon(polygons?))
+        }
+        _ => return Err(SHAPES),
+    })
+}
+
+fn items(value: &Value) -> Result<&Arc<[Value]>, Malformed> {
+    match value {
+        Value::Array(items) => Ok(items),
+        _ => Err("its coordinates must be an array"),
+    }
+}
+
+fn coord(value: &Value) -> Result<Coord, Malformed> {
+    const NUMBERS: Malformed = "each of its points must be an array of longitude and latitude";
+    let number = |value: &Value| match value {
+        Value::Int(int) => Ok(*int as f64),
+        Value::Float(float) => Ok(*float),
+        _ => Err(NUMBERS),
+    };
+    match &items(value)?[..] {
+        [x, y, ..] => Ok(Coord {
+            x: number(x)?,
+            y: number(y)?,
+        }),
+        _ => Err(NUMBERS),
+    }
+}
+
+fn coords(value: &Value) -> Result<Vec<Coord>, Malformed> {
+    items(value)?.iter().map(coord).collect()
+}
+
+fn line_of(value: &Value) -> Result<LineString, Malformed> {
+    line(coords(value)?)
+}
+
+/// The documentation nests the ring of a polygon once too little in places, so a bare ring will do.
+fn polygon_of(value: &Value) -> Result<Polygon, Malformed> {
+    let rings = items(value)?;
+    let bare = rings
+        .first()
+        .and_then(|first| items(first).ok())
+        .is_some_and(|first| matches!(first.first(), Some(Value::Int(_) | Value::Float(_))));
+    match bare {
+        true => polygon(vec![coords(value)?]),
+        false => polygon(rings.iter().map(coords).collect::<Result<_, _>>()?),
+    }
+}
+
+/// A line through these points.
+pub(super) fn line(points: Vec<Coord>) -> Result<LineString, Malformed> {
+    match has_length(&points) {
+        true => Ok(LineString(points)),
+        false => Err(TWO_POINTS),
+    }
+}
+
+/// A polygon of an outer ring and holes.
+pub(super) fn polygon(rings: Vec<Vec<Coord>>) -> Result<Polygon, Malformed> {
+    if rings.is_empty() || !rings.iter().all(|ring| has_area(ring)) {
+        return Err(THREE_POINTS);
+    }
+    let mut rings = rings.into_iter().map(LineString);
+    let outer = rings.next().unwrap_or_else(|| LineString(Vec::new()));
+    Ok(Polygon::new(outer, rings.collect()))
+}
+
+/// Whether there are two points that differ.
+pub(super) fn has_length(points: &[Coord]) -> bool {
+    points.iter().any(|point| *point != points[0])
+}
+
+/// Whether there are three points that do not lie on one line.
+pub(super) fn has_area(points: &[Coord]) -> bool {
+    let Some(second) = points.iter().find(|point| **point != points[0]) else {
+        return false;
+    };
+    let turn = |third| <f64 as HasKernel>::Ker::orient2d(points[0], *second, third);
+    points.iter().any(|third| turn(*third) != Orientation::Collinear)
+}
+
+/// A geometry as a GeoJSON record; `coordinates` are nested as its type asks for.
+pub(super) fn to_record(shape: &str, coordinates: Value) -> Value {
+    Value::Record(Arc::new(Record::from_fields(vec![
+        ("type".into(), Value::text(shape)),
+        ("coordinates".into(), coordinates),
+    ])))
+}
+
+pub(super) fn pair(point: Coord) -> Value {
+    Value::Array([Value::Float(point.x), Value::Float(point.y)].into())
+}

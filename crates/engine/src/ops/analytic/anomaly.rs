@@ -1,0 +1,427 @@
+//! AnomalyDetection_SpikeAndDip and AnomalyDetection_ChangePoint.
+//!
+//! Both learn from the last `history` values of a key within the limit and score each new value against them before
+//! learning it too. The result is a record `{IsAnomaly: 0 or 1, Score: float}`; it is NULL where there is nothing to
+//! score, because the value is NULL or WHEN does not hold. Nothing is random, and a model that has heard nothing for
+//! the limit is as new.
+//!
+//! **SpikeAndDip** estimates how likely a value at least as extreme is, by adaptive kernel density estimation: each
+//! value x_j of the history carries a normal distribution around itself whose standard deviation s is that of the
+//! history (of n values, population form; 1 for a single value, never below 1e-6). The tail above the new value x is
+//!
+//! ```text
+//! p(x) = 1/n * sum over j of erfc((x - x_j) / (sqrt(2) * s)) / 2
+//! ```
+//!
+//! Score is p for `spikes`, 1 - p for `dips`, and the smaller of the two for `spikesanddips`; without history it is 1.
+//! It is an anomaly when Score < 1 - confidence/100 and the history holds at least 10 values (or all it may hold).
+//!
+//! **ChangePoint** bets against the claim that values come from one unchanging distribution. The rank of a value within
+//! the history gives two p-values, for being large and for being small (ties count half):
+//!
+//! ```text
+//! p_up = (number of x_j > x + (number of x_j = x) / 2 + 1/2) / (n + 1),    p_down = 1 - p_up
+//! ```
+//!
+//! Each side has a power martingale with the bet g(p) = 1/2 * max(p, 0.05)^(-1/2), which multiplies the stake by at most
+//! 2.24 per value, and never falls below 1 before a bet: M = max(1, M) * g(p). Score is the mean of the two sides; 0
+//! without history. The claim holds up to `history / (1 - confidence/100)`; a Score from there on is a change point, so
+//! in a steady stream fewer than (100 - confidence)% of stretches of `history` values are expected to raise a false one.
+//! While a martingale stands above 1 something may be changing: values then wait, at most `history` of them, and are
+//! learned when both have come back to 1. A change point starts the model anew with what was waiting, the new level. A
+//! change thus takes some values to show (8 of them for a history of 20 at 95%), and a lone spike is never one.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, LazyLock};
+
+use highwater_query::plan::Expr;
+
+use super::over::trim;
+use super::{CallInput, Failures, Memory};
+use crate::chunk::Chunk;
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::column::{Column, ColumnBuilder};
+use crate::eval::{self, Faults};
+use crate::value::{Record, Value, ValueRef};
+
+/// An argument that must be a number: text is read as one.
+pub(super) fn numbers(of: &Expr, chunk: &Chunk, faults: &mut Faults) -> Column {
+    let column = eval::evaluate(of, chunk, faults);
+    if matches!(column, Column::Null(_) | Column::Int(_) | Column::Float(_)) {
+        return column;
+    }
+    let mut builder = ColumnBuilder::with_capacity(column.len());
+    for row in 0..column.len() {
+        let value = column.get(row);
+        let number = match value {
+            ValueRef::Null => Ok(value),
+            value => eval::to_number(value),
+        };
+        match number {
+            Ok(number) => builder.push(number),
+            Err(reason) => {
+                builder.push_null();
+                faults.add(row, of.span, reason);
+            }
+        }
+    }
+    builder.finish()
+}
+
+fn float(value: ValueRef<'_>) -> Option<f64> {
+    match value {
+        ValueRef::Bit(b) => Some(f64::from(u8::from(b))),
+        ValueRef::Int(i) => Some(i as f64),
+        ValueRef::Float(f) => Some(f),
+        _ => None,
+    }
+}
+
+fn verdict(anomaly: bool, score: f64) -> Value {
+    static NAMES: LazyLock<[Arc<str>; 2]> = LazyLock::new(|| ["IsAnomaly".into(), "Score".into()]);
+    let [is_anomaly, name] = &*NAMES;
+    let mut record = Record::with_capacity(2);
+    record.set(is_anomaly.clone(), Value::Int(anomaly.into()));
+    record.set(name.clone(), Value::Float(score));
+    Value::Record(Arc::new(record))
+}
+
+/// How unlikely something must be to be an anomaly.
+fn significance(confidence: ValueRef<'_>) -> Result<f64, String> {
+    match float(confidence) {
+        Some(confidence) if (1.0..=100.0).contains(&confidence) => Ok(1.0 - confidence / 100.0),
+        _ => Err("the confidence of anomaly detection must lie between 1 and 100".into()),
+    }
+}
+
+/// The values that a model has learned, in order.
+#[derive(Default)]
+struct History(VecDeque<(i64, f64)>);
+
+impl History {
+    fn leave(&mut self, floor: i64) {
+        while self.0.front().is_some_and(|&(time, _)| time <= floor) {
+            self.0.pop_front();
+        }
+        trim(&mut self.0);
+    }
+
+    /// Learns a value; what does not fit any more is given back.
+    fn learn(&mut self, value: (i64, f64), most: usize) -> Option<(i64, f64)> {
+        self.0.push_back(value);
+        if self.0.len() > most {
+            return self.0.pop_front();
+        }
+        None
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().map(|&(_, value)| value)
+    }
+
+    fn snapshot(&self, out: &mut Writer) {
+        out.count(self.0.len());
+        for &(time, value) in &self.0 {
+            out.i64(time);
+            out.f64(value);
+        }
+    }
+
+    fn restore(from: &mut Reader<'_>) -> Result<History, RestoreError> {
+        let values = (0..from.count()?).map(|_| Ok((from.i64()?, from.f64()?)));
+        values.collect::<Result<_, _>>().map(History)
+    }
+}
+
+pub(super) struct SpikeAndDip {
+    limit: i64,
+    history: usize,
+    models: Vec<History>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Spikes,
+    Dips,
+    Both,
+}
+
+impl Mode {
+    fn of(value: ValueRef<'_>) -> Result<Mode, String> {
+        match value {
+            ValueRef::Text(text) if text.eq_ignore_ascii_case("spikes") => Ok(Mode::Spikes),
+            ValueRef::Text(text) if text.eq_ignore_ascii_case("dips") => Ok(Mode::Dips),
+            ValueRef::Text(text) if text.eq_ignore_ascii_case("spikesanddips") => Ok(Mode::Both),
+            _ => Err(
+                "the mode of anomaly detection must be 'spikes', 'dips' or 'spikesanddips'".into(),
+            ),
+        }
+    }
+}
+
+/// With fewer values than this nothing is called an anomaly.
+const LEARNED_MIN: usize = 10;
+const BANDWIDTH_MIN: f64 = 1e-6;
+
+impl SpikeAndDip {
+    pub fn new(limit: i64, history: usize) -> SpikeAndDip {
+        SpikeAndDip {
+            limit,
+            history: history.max(1),
+            models: Vec::new(),
+        }
+    }
+}
+
+/// How much of the estimated density of `history` lies above `value`.
+fn tail_above(value: f64, history: &History) -> f64 {
+    let n = history.0.len() as f64;
+    let bandwidth = match history.0.len() {
+        1 => 1.0,
+        _ => {
+            let mean = history.values().sum::<f64>() / n;
+            let squares: f64 = history.values().map(|x| (x - mean) * (x - mean)).sum();
+            (squares / n).sqrt()
+        }
+    };
+    let scale = std::f64::consts::SQRT_2 * bandwidth.max(BANDWIDTH_MIN);
+    let tails = history.values().map(|x| erfc((value - x) / scale));
+    let tail = tails.sum::<f64>() / (2.0 * n);
+    // Values near the end of what a float can hold overflow on the way; they say nothing then.
+    if tail.is_nan() { 0.5 } else { tail }
+}
+
+/// The complementary error function, with a relative error below 1.2e-7 (Chebyshev fit, Numerical Recipes 6.2).
+fn erfc(x: f64) -> f64 {
+    const FIT: [f64; 10] = [
+        -1.265_512_23,
+        1.000_023_68,
+        0.374_091_96,
+        0.096_784_18,
+        -0.186_288_06,
+        0.278_868_07,
+        -1.135_203_98,
+        1.488_515_87,
+        -0.822_152_23,
+        0.170_872_77,
+    ];
+    let z = x.abs();
+    let t = 1.0 / (1.0 + 0.5 * z);
+    let fit = FIT.iter().rev().fold(0.0, |sum, term| sum * t + term);
+    let tail = t * (fit - z * z).exp();
+    if x >= 0.0 { tail } else { 2.0 - tail }
+}
+
+impl Memory for SpikeAndDip {
+    fn grow(&mut self, slots: usize) {
+        let slots = slots.max(self.models.len());
+        self.models.resize_with(slots, History::default);
+    }
+
+    fn clear(&mut self, slot: usize) {
+        self.models[slot] = History::default();
+    }
+
+    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures) {
+        let [of, confidence, mode] = input.arguments else {
+            unreachable!("it has three arguments");
+        };
+        for at in input.rows() {
+            let model = &mut self.models[at.slot];
+            model.leave(at.time.saturating_sub(self.limit));
+            let value = float(of.get(at.row)).filter(|_| at.passes);
+            let Some(value) = value else {
+                out.push_null();
+                continue;
+            };
+            let settings = significance(confidence.get(at.row))
+                .and_then(|significance| Ok((significance, Mode::of(mode.get(at.row))?)));
+            match settings {
+                Err(reason) => {
+                    out.push_null();
+                    failures.add(at.row, input.span, reason);
+                }
+                Ok(_) if model.0.is_empty() => out.push_owned(verdict(false, 1.0)),
+                Ok((significance, mode)) => {
+                    let above = tail_above(value, model);
+                    let score = match mode {
+                        Mode::Spikes => above,
+                        Mode::Dips => 1.0 - above,
+                        Mode::Both => above.min(1.0 - above),
+                    };
+                    let learned = model.0.len() >= LEARNED_MIN.min(self.history);
+                    out.push_owned(verdict(learned && score < significance, score));
+                }
+            }
+            model.learn((at.time, value), self.history);
+        }
+    }
+
+    fn snapshot(&self, slot: usize, out: &mut Writer) {
+        self.models[slot].snapshot(out);
+    }
+
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.models[slot] = History::restore(from)?;
+        Ok(())
+    }
+}
+
+pub(super) struct ChangePoint {
+    limit: i64,
+    history: usize,
+    models: Vec<Changing>,
+}
+
+#[derive(Default)]
+struct Changing {
+    learned: History,
+    /// What came since the stream began to look different.
+    waiting: History,
+    up: f64,
+    down: f64,
+}
+
+const BET_POWER: f64 = 0.5;
+/// Rarer than this does not count for more: that keeps a few spikes from looking like a new level.
+const BET_P_MIN: f64 = 0.05;
+
+fn bet(stake: f64, p: f64) -> f64 {
+    // Far beyond any threshold, and far from overflow.
+    const STAKE_MAX: f64 = 1e300;
+    let gain = BET_POWER * p.max(BET_P_MIN).powf(BET_POWER - 1.0);
+    (stake.max(1.0) * gain).min(STAKE_MAX)
+}
+
+impl Changing {
+    fn leave(&mut self, floor: i64) {
+        self.learned.leave(floor);
+        self.waiting.leave(floor);
+        if self.learned.0.is_empty() && self.waiting.0.is_empty() {
+            (self.up, self.down) = (0.0, 0.0);
+        }
+    }
+
+    /// The score of a value.
+    fn score(&mut self, value: f64) -> f64 {
+        if self.learned.0.is_empty() {
+            return 0.0;
+        }
+        let halves = |x: f64| match x.partial_cmp(&value) {
+            Some(std::cmp::Ordering::Greater) => 2,
+            Some(std::cmp::Ordering::Equal) => 1,
+            _ => 0,
+        };
+        let above: u64 = self.learned.values().map(halves).sum();
+        let n = self.learned.0.len() as f64;
+        let p = (above as f64 / 2.0 + 0.5) / (n + 1.0);
+        self.up = bet(self.up, p);
+        self.down = bet(self.down, 1.0 - p);
+        (self.up + self.down) / 2.0
+    }
+
+    fn learn(&mut self, value: (i64, f64), history: usize) {
+        if self.up <= 1.0 && self.down <= 1.0 {
+            let waiting = std::mem::take(&mut self.waiting);
+            for value in waiting.0.into_iter().chain([value]) {
+                self.learned.learn(value, history);
+            }
+        } else if let Some(oldest) = self.waiting.learn(value, history) {
+            self.learned.learn(oldest, history);
+        }
+    }
+
+    fn start_anew(&mut self) {
+        self.learned = std::mem::take(&mut self.waiting);
+        (self.up, self.down) = (0.0, 0.0);
+    }
+}
+
+impl ChangePoint {
+    pub fn new(limit: i64, history: usize) -> ChangePoint {
+        ChangePoint {
+            limit,
+            history: history.max(1),
+            models: Vec::new(),
+        }
+    }
+}
+
+impl Memory for ChangePoint {
+    fn grow(&mut self, slots: usize) {
+        let slots = slots.max(self.models.len());
+        self.models.resize_with(slots, Changing::default);
+    }
+
+    fn clear(&mut self, slot: usize) {
+        self.models[slot] = Changing::default();
+    }
+
+    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures) {
+        let [of, confidence] = input.arguments else {
+            unreachable!("it has two arguments");
+        };
+        for at in input.rows() {
+            let model = &mut self.models[at.slot];
+            model.leave(at.time.saturating_sub(self.limit));
+            let value = float(of.get(at.row)).filter(|_| at.passes);
+            let Some(value) = value else {
+                out.push_null();
+                continue;
+            };
+            let score = model.score(value);
+            model.learn((at.time, value), self.history);
+            match significance(confidence.get(at.row)) {
+                Err(reason) => {
+                    out.push_null();
+                    failures.add(at.row, input.span, reason);
+                }
+                Ok(significance) => {
+                    let changed = score * significance >= self.history as f64;
+                    out.push_owned(verdict(changed, score));
+                    if changed {
+                        model.start_anew();
+                    }
+                }
+            }
+        }
+    }
+
+    fn snapshot(&self, slot: usize, out: &mut Writer) {
+        let model = &self.models[slot];
+        model.learned.snapshot(out);
+        model.waiting.snapshot(out);
+        out.f64(model.up);
+        out.f64(model.down);
+    }
+
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.models[slot] = Changing {
+            learned: History::restore(from)?,
+            waiting: History::restore(from)?,
+            up: from.f64()?,
+            down: from.f64()?,
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves S1
+    #[test]
+    fn erfc_is_close() {
+        for (x, expected) in [
+            (0.0, 1.0),
+            (0.5, 0.479_500_122_186_953_5),
+            (1.0, 0.157_299_207_050_285_13),
+            (2.0, 0.004_677_734_981_047_266),
+            (5.0, 1.537_459_794_428_035e-12),
+        ] {
+            assert!((erfc(x) - expected).abs() <= 1.2e-7 * expected, "{x}");
+            assert!((erfc(-x) - (2.0 - expected)).abs() <= 2.4e-7, "{x}");
+        }
+    }
+}

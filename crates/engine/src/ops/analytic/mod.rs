@@ -1,0 +1,380 @@
+//! Analytic functions: every row leaves at once with one more value per call, made of the rows before it.
+//!
+//! The rows that a call at time `t` looks at are those that stand before the row (in order of time, ties in order of
+//! arrival), have equal keys, satisfy WHEN and lie in (t - limit, t]. The value depends on those rows alone, so neither
+//! the cut into chunks nor how early a silent key was forgotten can be seen in it. Keys of different substreams are
+//! different keys.
+//!
+//! Keys, conditions and arguments are evaluated for a whole chunk; then each call walks the rows once with what it
+//! remembers per key. Calls with equal PARTITION BY share one table of keys. The argument of a call is evaluated only in
+//! rows that satisfy its WHEN, so a WHEN can guard it; the default of LAG and LAST is evaluated in every row.
+//!
+//! A row on which an expression fails is left out and counted, and no other row sees it. A row for which only the result
+//! cannot be represented (a SUM that overflows) is left out and counted too, but stays visible to later rows.
+
+mod anomaly;
+mod exact;
+mod keys;
+mod lag;
+mod over;
+
+use std::collections::BTreeMap;
+
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use highwater_query::Span;
+use highwater_query::plan::{
+    Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, Expr, ExprKind, Pred,
+};
+use highwater_time::Instant;
+
+use super::groups::Encoded;
+use super::{Context, Item, Operator, accumulate};
+use crate::chunk::Chunk;
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::column::{Column, ColumnBuilder};
+use crate::eval::{self, Faults};
+
+use keys::Keys;
+
+/// What one call remembers, per key. Keys are numbered by [`Keys`]; a number that was forgotten is cleared and used
+/// again.
+trait Memory: Send {
+    /// Makes room for keys up to `slots`.
+    fn grow(&mut self, slots: usize);
+
+    fn clear(&mut self, slot: usize);
+
+    /// Walks the rows of a chunk in order and appends one value for each.
+    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures);
+
+    fn snapshot(&self, slot: usize, out: &mut Writer);
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError>;
+}
+
+/// The rows of a chunk as one call sees them.
+struct CallInput<'a> {
+    times: &'a [i64],
+    /// The number of each row's key.
+    slots: &'a [u32],
+    /// The rows that satisfy WHEN; `None`: all.
+    when: Option<&'a BooleanBuffer>,
+    /// What the call was given; NULL where WHEN does not hold.
+    arguments: &'a [Column],
+    span: Span,
+}
+
+impl CallInput<'_> {
+    fn rows(&self) -> impl Iterator<Item = RowInput> {
+        (0..self.times.len()).map(|row| RowInput {
+            row,
+            slot: self.slots[row] as usize,
+            time: self.times[row],
+            passes: self.when.is_none_or(|when| when.value(row)),
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct RowInput {
+    row: usize,
+    slot: usize,
+    time: i64,
+    passes: bool,
+}
+
+/// Rows whose result cannot be given, and why.
+#[derive(Default)]
+struct Failures(BTreeMap<usize, (Span, String)>);
+
+impl Failures {
+    fn add(&mut self, row: usize, span: Span, reason: String) {
+        self.0.entry(row).or_insert((span, reason));
+    }
+}
+
+pub(crate) struct Analytics {
+    keyings: Vec<Keying>,
+    calls: Vec<Call>,
+    columns: Vec<AnalyticColumn>,
+}
+
+/// A PARTITION BY list and its keys.
+struct Keying {
+    partition: Vec<Expr>,
+    keys: Keys,
+    /// The number of each row's key, while a chunk is worked on.
+    slots: Vec<u32>,
+}
+
+struct Call {
+    function: Analytic,
+    when: Option<Pred>,
+    keying: usize,
+    memory: Box<dyn Memory>,
+    span: Span,
+}
+
+/// The conditions, arguments and keys of one chunk.
+struct Evaluated {
+    keys: Vec<Vec<Column>>,
+    calls: Vec<(Option<BooleanBuffer>, Vec<Column>)>,
+}
+
+impl Analytics {
+    pub fn new(node: &AnalyticNode) -> Analytics {
+        let mut keyings: Vec<Keying> = Vec::new();
+        let mut calls = Vec::new();
+        for call in &node.calls {
+            let known = keyings
+                .iter()
+                .position(|keying| same_keys(&keying.partition, &call.partition));
+            let keying = known.unwrap_or_else(|| {
+                keyings.push(Keying {
+                    partition: call.partition.clone(),
+                    keys: Keys::default(),
+                    slots: Vec::new(),
+                });
+                keyings.len() - 1
+            });
+            keyings[keying].keys.keep_for(call.limit);
+            calls.push(Call {
+                function: call.function.clone(),
+                when: call.when.clone(),
+                keying,
+                memory: memory(call),
+                span: call.span,
+            });
+        }
+        Analytics {
+            keyings,
+            calls,
+            columns: node.columns.clone(),
+        }
+    }
+
+    fn rows(&mut self, chunk: Chunk, context: &mut Context<'_>) -> Chunk {
+        let mut faults = Faults::new(chunk.rows());
+        let mut evaluated = self.evaluate(&chunk, &mut faults);
+        let mut chunk = chunk;
+        if !faults.is_empty() {
+            chunk = context.errors.sift(chunk, &faults);
+            evaluated = self.evaluate(&chunk, &mut Faults::new(chunk.rows()));
+        }
+        let lanes = chunk.lanes.as_ref().map(|lanes| &lanes.of_row[..]);
+        for (keying, keys) in self.keyings.iter_mut().zip(&evaluated.keys) {
+            let encoded = Encoded::new(keys.iter(), chunk.rows());
+            keying
+                .keys
+                .find(&encoded, lanes, &chunk.times, &mut keying.slots);
+        }
+        let mut failures = Failures::default();
+        let mut results = Vec::with_capacity(self.calls.len());
+        for (call, (when, arguments)) in self.calls.iter_mut().zip(&evaluated.calls) {
+            let keying = &self.keyings[call.keying];
+            call.memory.grow(keying.keys.slots());
+            let input = CallInput {
+                times: &chunk.times,
+                slots: &keying.slots,
+                when: when.as_ref(),
+                arguments,
+                span: call.span,
+            };
+            let mut out = ColumnBuilder::with_capacity(chunk.rows());
+            call.memory.run(&input, &mut out, &mut failures);
+            results.push(out.finish());
+        }
+        let columns = self.columns.iter().map(|column| match *column {
+            AnalyticColumn::Carried(column) => chunk.columns[column].clone(),
+            AnalyticColumn::Call(call) => results[call].clone(),
+        });
+        let columns = columns.collect();
+        leave_out(chunk.with_columns(columns), failures, context)
+    }
+
+    fn evaluate(&self, chunk: &Chunk, faults: &mut Faults) -> Evaluated {
+        let keyings = self.keyings.iter();
+        let keys = keyings.map(|keying| {
+            let keys = keying.partition.iter();
+            keys.map(|key| eval::evaluate(key, chunk, faults)).collect()
+        });
+        let keys = keys.collect();
+        let calls = self.calls.iter().map(|call| call.evaluate(chunk, faults));
+        let calls = calls.collect();
+        Evaluated { keys, calls }
+    }
+
+    /// Forgets keys of which no row can be seen any more.
+    fn forget(&mut self, watermark: Instant) {
+        for (index, keying) in self.keyings.iter_mut().enumerate() {
+            let calls = &mut self.calls;
+            keying.keys.forget(watermark, |slot| {
+                let own = calls.iter_mut().filter(|call| call.keying == index);
+                own.for_each(|call| call.memory.clear(slot));
+            });
+        }
+    }
+}
+
+impl Call {
+    fn evaluate(&self, chunk: &Chunk, faults: &mut Faults) -> (Option<BooleanBuffer>, Vec<Column>) {
+        let Some(when) = &self.when else {
+            let mut arguments = self.arguments(chunk, faults);
+            arguments.extend(self.default(chunk, faults));
+            return (None, arguments);
+        };
+        let when = eval::test(when, chunk, faults);
+        let rows: Vec<usize> = when.set_indices().collect();
+        let guarded = chunk.filter(&when);
+        let mut own = Faults::new(rows.len());
+        let arguments = self.arguments(&guarded, &mut own);
+        for (row, fault) in own.iter() {
+            faults.add(rows[row], fault.span, fault.reason.clone());
+        }
+        let arguments = arguments.iter().map(|column| spread(column, &when));
+        let mut arguments: Vec<Column> = arguments.collect();
+        arguments.extend(self.default(chunk, faults));
+        (Some(when), arguments)
+    }
+
+    /// What stands in for a missing row, as the last argument.
+    fn default(&self, chunk: &Chunk, faults: &mut Faults) -> Option<Column> {
+        match &self.function {
+            Analytic::Lag { default, .. } | Analytic::Last { default, .. } => {
+                let default = default.as_ref()?;
+                Some(eval::evaluate(default, chunk, faults))
+            }
+            _ => None,
+        }
+    }
+
+    fn arguments(&self, chunk: &Chunk, faults: &mut Faults) -> Vec<Column> {
+        match &self.function {
+            Analytic::Lag { of, .. } | Analytic::Last { of, .. } => {
+                vec![eval::evaluate(of, chunk, faults)]
+            }
+            Analytic::IsFirst => Vec::new(),
+            Analytic::Aggregate(aggregate) => {
+                let argument = accumulate::argument(aggregate, chunk, faults);
+                argument.into_iter().collect()
+            }
+            Analytic::SpikeAndDip {
+                of,
+                confidence,
+                mode,
+                ..
+            } => vec![
+                anomaly::numbers(of, chunk, faults),
+                anomaly::numbers(confidence, chunk, faults),
+                eval::evaluate(mode, chunk, faults),
+            ],
+            Analytic::ChangePoint { of, confidence, .. } => vec![
+                anomaly::numbers(of, chunk, faults),
+                anomaly::numbers(confidence, chunk, faults),
+            ],
+        }
+    }
+}
+
+fn memory(call: &AnalyticCall) -> Box<dyn Memory> {
+    let limit = call.limit.ticks();
+    match &call.function {
+        Analytic::Lag { offset: 1, .. } => Box::new(lag::LagOne::new(limit)),
+        Analytic::Lag { offset, .. } => Box::new(lag::LagMany::new(limit, *offset)),
+        Analytic::Last { .. } => Box::new(lag::Last::new(limit)),
+        Analytic::IsFirst => Box::new(lag::IsFirst::new(call.limit)),
+        Analytic::Aggregate(aggregate) => over::memory(aggregate, limit),
+        Analytic::SpikeAndDip { history, .. } => {
+            Box::new(anomaly::SpikeAndDip::new(limit, *history))
+        }
+        Analytic::ChangePoint { history, .. } => {
+            Box::new(anomaly::ChangePoint::new(limit, *history))
+        }
+    }
+}
+
+/// Whether two PARTITION BY lists are the same; calls for which this is not seen only do not share a table.
+fn same_keys(a: &[Expr], b: &[Expr]) -> bool {
+    let same = |(a, b): (&Expr, &Expr)| match (&a.kind, &b.kind) {
+        (ExprKind::Column(a), ExprKind::Column(b)) => a == b,
+        (a, b) => a == b,
+    };
+    a.len() == b.len() && a.iter().zip(b).all(same)
+}
+
+/// A column over the rows that `mask` selects, with NULL in the other rows.
+fn spread(column: &Column, mask: &BooleanBuffer) -> Column {
+    if column.len() == mask.len() {
+        return column.clone();
+    }
+    let mut builder = ColumnBuilder::with_capacity(mask.len());
+    let mut at = 0;
+    for selected in mask.iter() {
+        if selected {
+            builder.push(column.get(at));
+            at += 1;
+        } else {
+            builder.push_null();
+        }
+    }
+    builder.finish()
+}
+
+fn leave_out(chunk: Chunk, failures: Failures, context: &mut Context<'_>) -> Chunk {
+    if failures.0.is_empty() {
+        return chunk;
+    }
+    let mut good = BooleanBufferBuilder::new(chunk.rows());
+    good.append_n(chunk.rows(), true);
+    for (row, (span, reason)) in failures.0 {
+        context.errors.add(chunk.time(row), span, || reason);
+        good.set_bit(row, false);
+    }
+    chunk.filter(&good.finish())
+}
+
+impl Operator for Analytics {
+    fn push(&mut self, _port: usize, item: Item, context: &mut Context<'_>) {
+        match item {
+            Item::Rows(chunk) => {
+                let floors = chunk.lanes.iter().flat_map(|lanes| &lanes.marks);
+                let floor = floors
+                    .filter(|mark| mark.lane.is_none())
+                    .map(|mark| mark.watermark)
+                    .max();
+                let chunk = self.rows(chunk, context);
+                context.out.push(Item::Rows(chunk));
+                if let Some(floor) = floor {
+                    self.forget(floor);
+                }
+            }
+            Item::Watermark(watermark) => {
+                self.forget(watermark);
+                context.out.push(item);
+            }
+            Item::Shares(_) => unreachable!("analytic functions are never given shares"),
+        }
+    }
+
+    fn snapshot(&self, out: &mut Writer) {
+        for (index, keying) in self.keyings.iter().enumerate() {
+            keying.keys.snapshot(out);
+            for call in self.calls.iter().filter(|call| call.keying == index) {
+                let used = keying.keys.used();
+                used.for_each(|slot| call.memory.snapshot(slot, out));
+            }
+        }
+    }
+
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        for (index, keying) in self.keyings.iter_mut().enumerate() {
+            keying.keys.restore(from)?;
+            for call in self.calls.iter_mut().filter(|call| call.keying == index) {
+                call.memory.grow(keying.keys.slots());
+                for slot in keying.keys.used() {
+                    call.memory.restore(slot, from)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

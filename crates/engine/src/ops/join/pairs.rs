@@ -1,0 +1,160 @@
+//! Results of a join on their way out: places first, columns when there are enough of them.
+//!
+//! Pairs come in the order of the result. A row of the left side that may stay alone is put in line as well, where its
+//! result would stand, and is struck out if one of the pairs before it turns out to hold: the remaining conditions are
+//! only tested here, many pairs at a time.
+
+use highwater_query::plan::{Pred, Side as From};
+
+use super::super::{Context, Item};
+use super::side::{Place, Side};
+use crate::chunk::{CHUNK_ROWS, Chunk};
+use crate::column::Column;
+use crate::eval::{self, Faults};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub time: i64,
+    pub left: Place,
+    /// `None` for a row of the left that may stay alone.
+    pub right: Option<Place>,
+}
+
+/// How pairs become rows.
+#[derive(Debug)]
+pub(super) struct Shape {
+    /// The columns of the result, by their place among the kept columns of each side.
+    pub columns: Vec<(From, usize)>,
+    pub residual: Option<Pred>,
+    pub outer: bool,
+}
+
+impl Shape {
+    /// Emits the results among `pairs`, which are gone afterwards.
+    pub fn flush(
+        &self,
+        pairs: &mut Vec<Pair>,
+        left: &mut Side,
+        right: &Side,
+        context: &mut Context<'_>,
+    ) {
+        for batch in pairs.chunks(CHUNK_ROWS) {
+            let rows = match &self.residual {
+                None => self.gather(batch, left, right),
+                Some(residual) => self.sift(residual, batch, left, right, context),
+            };
+            if rows.rows() > 0 {
+                context.out.push(Item::Rows(rows));
+            }
+        }
+        pairs.clear();
+    }
+
+    fn sift(
+        &self,
+        residual: &Pred,
+        batch: &[Pair],
+        left: &mut Side,
+        right: &Side,
+        context: &mut Context<'_>,
+    ) -> Chunk {
+        let pairs: Vec<Pair> = batch
+            .iter()
+            .filter(|pair| pair.right.is_some())
+            .copied()
+            .collect();
+        let rows = self.gather(&pairs, left, right);
+        let mut faults = Faults::new(rows.rows());
+        let holds = eval::test(residual, &rows, &mut faults);
+        for (row, fault) in faults.iter() {
+            let reason = || fault.reason.to_string();
+            context.errors.add(rows.time(row), fault.span, reason);
+        }
+        if !self.outer {
+            return rows.filter(&holds);
+        }
+        for row in holds.set_indices() {
+            left.mark_matched(pairs[row].left);
+        }
+        let mut held = holds.iter();
+        let results: Vec<Pair> = batch
+            .iter()
+            .filter(|pair| match pair.right {
+                Some(_) => held.next() == Some(true),
+                None => !left.is_matched(pair.left),
+            })
+            .copied()
+            .collect();
+        self.gather(&results, left, right)
+    }
+
+    fn gather(&self, pairs: &[Pair], left: &Side, right: &Side) -> Chunk {
+        let mut lefts = Parts::new(left);
+        let mut rights = Parts::new(right);
+        let left_rows: Vec<(u32, u32)> = pairs.iter().map(|pair| lefts.row(pair.left)).collect();
+        let right_rows: Vec<(u32, u32)> = pairs
+            .iter()
+            .map(|pair| pair.right.map_or(Parts::NOTHING, |place| rights.row(place)))
+            .collect();
+        let columns = self.columns.iter().map(|&(from, column)| match from {
+            From::Left => lefts.column(column, &left_rows),
+            From::Right => rights.column(column, &right_rows),
+        });
+        let columns = columns.collect();
+        Chunk::new(pairs.iter().map(|pair| pair.time).collect(), columns)
+    }
+}
+
+/// The chunks of one side that some places lie in.
+struct Parts<'a> {
+    side: &'a Side,
+    /// For each chunk of the side its part, or none yet.
+    of_chunk: Vec<u32>,
+    chunks: Vec<usize>,
+}
+
+impl<'a> Parts<'a> {
+    /// A row of NULLs.
+    const NOTHING: (u32, u32) = (u32::MAX, 0);
+
+    fn new(side: &'a Side) -> Parts<'a> {
+        Parts {
+            side,
+            of_chunk: vec![u32::MAX; side.chunks().len()],
+            chunks: Vec::new(),
+        }
+    }
+
+    fn row(&mut self, place: Place) -> (u32, u32) {
+        let chunk = place.chunk.wrapping_sub(self.side.first()) as usize;
+        let part = &mut self.of_chunk[chunk];
+        if *part == u32::MAX {
+            *part = self.chunks.len() as u32;
+            self.chunks.push(chunk);
+        }
+        (*part, place.row)
+    }
+
+    fn column(&self, column: usize, rows: &[(u32, u32)]) -> Column {
+        let stored = self.side.chunks();
+        let mut parts: Vec<&Column> = self
+            .chunks
+            .iter()
+            .map(|&chunk| &stored[chunk].columns[column])
+            .collect();
+        let nothing = Column::Null(1);
+        if !rows.iter().any(|row| row.0 == u32::MAX) {
+            return match parts.is_empty() {
+                true => Column::Null(0),
+                false => Column::interleave(&parts, rows),
+            };
+        }
+        let last = parts.len() as u32;
+        parts.push(&nothing);
+        let rows: Vec<(u32, u32)> = rows
+            .iter()
+            .map(|&(part, row)| (part.min(last), row))
+            .collect();
+        Column::interleave(&parts, &rows)
+    }
+}

@@ -1,0 +1,481 @@
+//! One side of a join: rows that wait for the watermark, and rows that later ones of the other side may still meet.
+//!
+//! Rows stay in the chunks they came in, without the columns that nobody reads any more. What is kept per row is small: a
+//! line in a ring, which rows enter and leave in time order. Lines with equal keys form a circle, oldest to newest and
+//! around again; the hash table holds the newest of each circle, so appending, walking from the oldest and removing the
+//! oldest are all one step away.
+
+use std::collections::VecDeque;
+
+use arrow_buffer::ScalarBuffer;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use highwater_query::plan::Expr;
+
+use super::super::keys::{NO_KEY, RowKeys};
+use super::super::{Context, DataErrors};
+use crate::chunk::{CHUNK_ROWS, Chunk};
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::column::{Column, ColumnBuilder};
+use crate::eval::{self, Faults};
+
+/// Where a row is: the number of its chunk (counting on and around 32 bits) and its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub chunk: u32,
+    pub row: u32,
+}
+
+/// A chunk reduced to what the join still needs.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub times: ScalarBuffer<i64>,
+    pub columns: Vec<Column>,
+    keys: RowKeys,
+    /// Which rows have met a partner; empty where nobody asks.
+    matched: Vec<bool>,
+}
+
+/// A row that later ones of the other side may meet.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    hash: u64,
+    time: i64,
+    place: Place,
+    /// Where its key starts in its chunk, or [`NO_KEY`]: then it is in no circle.
+    key: u32,
+    /// The next one in its circle.
+    next: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Side {
+    keys: Vec<Expr>,
+    /// The columns that are kept, of those of the chunks pushed.
+    columns: Vec<usize>,
+    /// Whether to remember which rows have met a partner.
+    marks: bool,
+    chunks: VecDeque<Stored>,
+    /// The number of the first chunk.
+    first: u32,
+    /// The first row that the watermark has not passed: chunk by place in `chunks`.
+    ahead: (usize, usize),
+    rows: VecDeque<Kept>,
+    /// The number of the first of `rows`, counting on and around 32 bits.
+    base: u32,
+    table: HashTable<u32>,
+}
+
+/// The next row that the watermark has passed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Next {
+    pub place: Place,
+    /// Its chunk by place, until chunks are dropped.
+    chunk: usize,
+}
+
+impl Side {
+    pub fn new(keys: Vec<Expr>, columns: Vec<usize>, marks: bool) -> Side {
+        Side {
+            keys,
+            columns,
+            marks,
+            chunks: VecDeque::new(),
+            first: 0,
+            ahead: (0, 0),
+            rows: VecDeque::new(),
+            base: 0,
+            table: HashTable::new(),
+        }
+    }
+
+    /// Takes rows in; those whose keys cannot be computed are counted and left out.
+    pub fn push(&mut self, chunk: Chunk, context: &mut Context<'_>) {
+        let (chunk, keys) = prepare(&self.keys, chunk, context.errors);
+        let columns: Vec<&Column> = self.columns.iter().map(|&c| &chunk.columns[c]).collect();
+        let mut from = 0;
+        while from < chunk.rows() {
+            let keys = RowKeys::new(&keys, from, chunk.rows());
+            let len = keys.len();
+            let whole = len == chunk.rows();
+            let cut = |column: &&Column| match whole {
+                true => (*column).clone(),
+                false => column.slice(from, len),
+            };
+            self.store(
+                chunk.times.slice(from, len),
+                columns.iter().map(cut).collect(),
+                keys,
+            );
+            from += len;
+        }
+    }
+
+    fn store(&mut self, times: ScalarBuffer<i64>, columns: Vec<Column>, keys: RowKeys) {
+        let matched = if self.marks { times.len() } else { 0 };
+        self.chunks.push_back(Stored {
+            matched: vec![false; matched],
+            times,
+            columns,
+            keys,
+        });
+    }
+
+    /// The time of the next row, or the end of time.
+    #[inline]
+    pub fn next_time(&self) -> i64 {
+        let (chunk, row) = self.ahead;
+        self.chunks.get(chunk).map_or(i64::MAX, |c| c.times[row])
+    }
+
+    /// Takes the next row if its time is `time`.
+    #[inline]
+    pub fn next_at(&mut self, time: i64) -> Option<Next> {
+        let (chunk, row) = self.ahead;
+        let stored = self.chunks.get(chunk)?;
+        if stored.times[row] != time {
+            return None;
+        }
+        self.ahead = match row + 1 < stored.times.len() {
+            true => (chunk, row + 1),
+            false => (chunk + 1, 0),
+        };
+        let place = Place {
+            chunk: self.first.wrapping_add(chunk as u32),
+            row: row as u32,
+        };
+        Some(Next { place, chunk })
+    }
+
+    /// Hash and key of a row, unless one of its keys is NULL.
+    #[inline]
+    pub fn key(&self, next: Next) -> Option<(u64, &[u8])> {
+        let (keys, row) = (&self.chunks[next.chunk].keys, next.place.row as usize);
+        keys.key(row).map(|key| (keys.hash(row), key))
+    }
+
+    /// Keeps a row for later ones of the other side.
+    pub fn keep(&mut self, next: Next, time: i64) {
+        let row = next.place.row as usize;
+        let keys = &self.chunks[next.chunk].keys;
+        let id = self.base.wrapping_add(self.rows.len() as u32);
+        let mut kept = Kept {
+            hash: keys.hash(row),
+            time,
+            place: next.place,
+            key: keys.start(row),
+            next: id,
+        };
+        if let Some(key) = keys.key(row) {
+            let (rows, base, first, chunks) = (&self.rows, self.base, self.first, &self.chunks);
+            let line = |id: u32| &rows[id.wrapping_sub(base) as usize];
+            let entry = self.table.entry(
+                kept.hash,
+                |&newest| line(newest).has_key(kept.hash, key, chunks, first),
+                |&newest| line(newest).hash,
+            );
+            match entry {
+                Entry::Vacant(entry) => {
+                    entry.insert(id);
+                }
+                Entry::Occupied(mut entry) => {
+                    let newest = std::mem::replace(entry.get_mut(), id);
+                    let newest = &mut self.rows[newest.wrapping_sub(base) as usize];
+                    kept.next = std::mem::replace(&mut newest.next, id);
+                }
+            }
+        }
+        self.rows.push_back(kept);
+    }
+
+    /// Visits the kept rows with that key, oldest first, until `visit` says no.
+    #[inline]
+    pub fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(i64, Place) -> bool) {
+        let line = |id: u32| &self.rows[id.wrapping_sub(self.base) as usize];
+        let newest = self.table.find(hash, |&newest| {
+            line(newest).has_key(hash, key, &self.chunks, self.first)
+        });
+        let Some(&newest) = newest else {
+            return;
+        };
+        let mut at = line(newest).next;
+        loop {
+            let kept = line(at);
+            if !visit(kept.time, kept.place) || at == newest {
+                return;
+            }
+            at = kept.next;
+        }
+    }
+
+    /// How many rows are kept.
+    pub fn kept(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Time and place of a kept row, counted from the oldest.
+    pub fn kept_row(&self, index: usize) -> Option<(i64, Place)> {
+        self.rows.get(index).map(|kept| (kept.time, kept.place))
+    }
+
+    /// Lets go of the kept rows before `time`; says how many there were.
+    pub fn forget_before(&mut self, time: i64) -> usize {
+        let mut gone = 0;
+        while self.rows.front().is_some_and(|kept| kept.time < time) {
+            self.forget_oldest();
+            gone += 1;
+        }
+        gone
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.rows.front().copied() else {
+            return;
+        };
+        let (id, base) = (self.base, self.base);
+        if oldest.key != NO_KEY {
+            let rows = &self.rows;
+            // The oldest of a circle follows its newest.
+            let entry = self.table.find_entry(oldest.hash, |&newest| {
+                rows[newest.wrapping_sub(base) as usize].next == id
+            });
+            match entry {
+                Ok(entry) if *entry.get() == id => {
+                    entry.remove();
+                }
+                Ok(entry) => {
+                    let newest = *entry.get();
+                    self.rows[newest.wrapping_sub(base) as usize].next = oldest.next;
+                }
+                Err(_) => debug_assert!(false, "a kept row is in the table"),
+            }
+        }
+        self.rows.pop_front();
+        self.base = self.base.wrapping_add(1);
+    }
+
+    pub fn chunk(&self, number: u32) -> &Stored {
+        &self.chunks[number.wrapping_sub(self.first) as usize]
+    }
+
+    pub fn chunks(&self) -> &VecDeque<Stored> {
+        &self.chunks
+    }
+
+    /// The number of the first chunk.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    pub fn mark_matched(&mut self, place: Place) {
+        let chunk = place.chunk.wrapping_sub(self.first) as usize;
+        self.chunks[chunk].matched[place.row as usize] = true;
+    }
+
+    pub fn is_matched(&self, place: Place) -> bool {
+        self.chunk(place.chunk).matched[place.row as usize]
+    }
+
+    /// Drops chunks that no kept or waiting row is in.
+    pub fn drop_chunks(&mut self) {
+        let kept = self
+            .rows
+            .front()
+            .map(|kept| kept.place.chunk.wrapping_sub(self.first) as usize);
+        let done = kept.unwrap_or(self.ahead.0).min(self.ahead.0);
+        self.chunks.drain(..done);
+        self.first = self.first.wrapping_add(done as u32);
+        self.ahead.0 -= done;
+    }
+
+    /// Puts small chunks at the end together, so that what is kept of a stream that comes a row at a time does not cost
+    /// a chunk for each row. Every row is moved a few times at most, as each move at least doubles its chunk's size.
+    ///
+    /// Places change: call it when nobody holds one.
+    pub fn compact(&mut self) {
+        let end = self.ahead.0;
+        if end < 2 {
+            return;
+        }
+        let (mut start, mut size) = (end - 1, self.chunks[end - 1].times.len());
+        while start > 0 {
+            let before = self.chunks[start - 1].times.len();
+            if size + before > CHUNK_ROWS || before > 2 * size {
+                break;
+            }
+            size += before;
+            start -= 1;
+        }
+        if start + 1 < end {
+            self.put_together(start, end);
+        }
+    }
+
+    /// Makes one chunk of the kept rows of some chunks, all of which the watermark has passed.
+    fn put_together(&mut self, start: usize, end: usize) {
+        let first = self.first;
+        let chunk_of = |kept: &Kept| kept.place.chunk.wrapping_sub(first) as usize;
+        let from = self.rows.partition_point(|kept| chunk_of(kept) < start);
+        let to = self.rows.partition_point(|kept| chunk_of(kept) < end);
+        let (mut rows, mut keys, mut matched) = (Vec::new(), RowKeys::default(), Vec::new());
+        for kept in self.rows.range_mut(from..to) {
+            let (chunk, row) = (chunk_of(kept), kept.place.row);
+            let stored = &self.chunks[chunk];
+            match stored.keys.key(row as usize) {
+                Some(key) => keys.push(key),
+                None => keys.push_none(),
+            }
+            if self.marks {
+                matched.push(stored.matched[row as usize]);
+            }
+            kept.key = keys.start(rows.len());
+            kept.place = Place {
+                chunk: first.wrapping_add(start as u32),
+                row: rows.len() as u32,
+            };
+            rows.push(((chunk - start) as u32, row));
+        }
+        let parts: Vec<&Stored> = self.chunks.range(start..end).collect();
+        let columns = (0..self.columns.len()).map(|column| {
+            let parts: Vec<&Column> = parts.iter().map(|part| &part.columns[column]).collect();
+            Column::interleave(&parts, &rows)
+        });
+        let times = rows
+            .iter()
+            .map(|&(part, row)| parts[part as usize].times[row as usize]);
+        let merged = Stored {
+            times: times.collect(),
+            columns: columns.collect(),
+            keys,
+            matched,
+        };
+        self.chunks.drain(start..end);
+        let mut gone = end - start;
+        if !rows.is_empty() {
+            self.chunks.insert(start, merged);
+            gone -= 1;
+        }
+        self.ahead.0 -= gone;
+        for kept in self.rows.range_mut(to..) {
+            kept.place.chunk = kept.place.chunk.wrapping_sub(gone as u32);
+        }
+    }
+
+    pub fn snapshot(&self, out: &mut Writer) {
+        out.count(self.rows.len());
+        for kept in &self.rows {
+            let chunk = kept.place.chunk.wrapping_sub(self.first) as usize;
+            self.snapshot_row(chunk, kept.place.row as usize, out);
+        }
+        let (chunk, row) = self.ahead;
+        let start = |at: usize| if at == chunk { row } else { 0 };
+        let waiting = chunk..self.chunks.len();
+        out.count(
+            waiting
+                .clone()
+                .map(|at| self.chunks[at].times.len() - start(at))
+                .sum(),
+        );
+        for at in waiting {
+            for row in start(at)..self.chunks[at].times.len() {
+                self.snapshot_row(at, row, out);
+            }
+        }
+    }
+
+    fn snapshot_row(&self, chunk: usize, row: usize, out: &mut Writer) {
+        let stored = &self.chunks[chunk];
+        out.i64(stored.times[row]);
+        out.u8(u8::from(self.marks && stored.matched[row]));
+        match stored.keys.key(row) {
+            None => out.u8(0),
+            Some(key) => {
+                out.u8(1);
+                out.blob(key);
+            }
+        }
+        stored
+            .columns
+            .iter()
+            .for_each(|column| out.value(column.get(row)));
+    }
+
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.chunks.clear();
+        self.rows.clear();
+        self.table.clear();
+        self.ahead = (0, 0);
+        self.restore_rows(from)?;
+        while self.next_time() < i64::MAX {
+            let time = self.next_time();
+            while let Some(next) = self.next_at(time) {
+                self.keep(next, time);
+            }
+        }
+        self.restore_rows(from)
+    }
+
+    fn restore_rows(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        let mut left = from.count()?;
+        while left > 0 {
+            let rows = left.min(CHUNK_ROWS);
+            let mut times = Vec::with_capacity(rows);
+            let mut keys = RowKeys::default();
+            let mut matched = Vec::new();
+            let mut columns: Vec<ColumnBuilder> = self
+                .columns
+                .iter()
+                .map(|_| ColumnBuilder::with_capacity(rows))
+                .collect();
+            for _ in 0..rows {
+                times.push(from.i64()?);
+                let met = from.u8()? != 0;
+                if self.marks {
+                    matched.push(met);
+                }
+                match from.u8()? {
+                    0 => keys.push_none(),
+                    _ => keys.push(from.blob()?),
+                }
+                for column in &mut columns {
+                    column.push_owned(from.value()?);
+                }
+            }
+            self.chunks.push_back(Stored {
+                times: times.into(),
+                columns: columns.into_iter().map(ColumnBuilder::finish).collect(),
+                keys,
+                matched,
+            });
+            left -= rows;
+        }
+        Ok(())
+    }
+}
+
+impl Kept {
+    #[inline]
+    fn has_key(&self, hash: u64, key: &[u8], chunks: &VecDeque<Stored>, first: u32) -> bool {
+        self.hash == hash
+            && chunks[self.place.chunk.wrapping_sub(first) as usize]
+                .keys
+                .is(self.key, key)
+    }
+}
+
+/// Evaluates the keys; rows on which one fails are counted and left out.
+fn prepare(keys: &[Expr], chunk: Chunk, errors: &mut DataErrors) -> (Chunk, Vec<Column>) {
+    let evaluate = |chunk: &Chunk, faults: &mut Faults| -> Vec<Column> {
+        keys.iter()
+            .map(|key| eval::evaluate(key, chunk, faults))
+            .collect()
+    };
+    let mut faults = Faults::new(chunk.rows());
+    let columns = evaluate(&chunk, &mut faults);
+    if faults.is_empty() {
+        return (chunk, columns);
+    }
+    let good = faults.good();
+    let columns = columns.iter().map(|column| column.filter(&good)).collect();
+    (errors.sift(chunk, &faults), columns)
+}

@@ -1,0 +1,248 @@
+//! What DEFINE and MEASURES can see of a match so far: first, last, smallest and largest values, and who took what.
+//!
+//! Values are kept running, so a match is as large as the list of things the query asks for, however many events it
+//! spans. Ways to go on share what they have in common.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use highwater_query::plan::{Expr, MatchRef, Pick};
+
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::column::Column;
+use crate::eval::{self, EvalError};
+use crate::value::{Value, ValueRef};
+
+/// What a query asks for, without repetitions.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Evaluated in every event.
+    pub exprs: Vec<Expr>,
+    pub running: Vec<Running>,
+    /// Where each of the node's refs is found.
+    pub refs: Vec<Source>,
+    /// Whether anybody asks who took which event.
+    path: bool,
+}
+
+/// A value kept up to date along a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Running {
+    pub variable: usize,
+    pub pick: Pick,
+    pub expr: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Running(usize),
+    Classifier,
+}
+
+impl Asked {
+    pub fn new(refs: &[MatchRef]) -> Asked {
+        let mut asked = Asked::default();
+        for one in refs {
+            let source = match one {
+                MatchRef::Classifier => Source::Classifier,
+                MatchRef::Picked { variable, pick, of } => {
+                    let expr = place(&mut asked.exprs, of.clone());
+                    // Once the event under test counts as taken, it is the last one.
+                    let pick = match pick {
+                        Pick::Current => Pick::Last,
+                        other => *other,
+                    };
+                    let running = Running {
+                        variable: *variable,
+                        pick,
+                        expr,
+                    };
+                    Source::Running(place(&mut asked.running, running))
+                }
+            };
+            asked.path |= source == Source::Classifier;
+            asked.refs.push(source);
+        }
+        asked
+    }
+}
+
+fn place<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
+    match list.iter().position(|known| *known == wanted) {
+        Some(at) => at,
+        None => {
+            list.push(wanted);
+            list.len() - 1
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Captures {
+    /// One for each running value; `None` until its variable has taken an event.
+    pub values: Arc<[Option<Value>]>,
+    path: Option<Arc<Path>>,
+}
+
+/// Who took the events, last first; runs of one variable are counted.
+#[derive(Debug)]
+struct Path {
+    variable: u32,
+    events: u64,
+    before: Option<Arc<Path>>,
+}
+
+/// Stands for `.`, which is no variable.
+const ANY: u32 = u32::MAX;
+
+impl Drop for Path {
+    /// A long path would be dropped link by link, each inside the other.
+    fn drop(&mut self) {
+        let mut before = self.before.take();
+        while let Some(mut path) = before.and_then(Arc::into_inner) {
+            before = path.before.take();
+        }
+    }
+}
+
+impl Captures {
+    pub fn new(asked: &Asked) -> Captures {
+        Captures {
+            values: vec![None; asked.running.len()].into(),
+            path: None,
+        }
+    }
+
+    /// The same after an event was taken. Values that cannot be compared leave the smallest or largest as it was.
+    pub fn with(
+        &self,
+        asked: &Asked,
+        variable: Option<usize>,
+        event: &Event<'_>,
+        failed: &mut Option<EvalError>,
+    ) -> Captures {
+        let mut next = self.clone();
+        if asked.path {
+            let variable = variable.map_or(ANY, |variable| variable as u32);
+            next.path = Some(Arc::new(extend(self.path.as_ref(), variable)));
+        }
+        let own = |running: &Running| Some(running.variable) == variable;
+        if !asked.running.iter().any(own) {
+            return next;
+        }
+        let mut values = self.values.to_vec();
+        for (running, value) in asked.running.iter().zip(&mut values) {
+            if own(running)
+                && let Err(reason) = pick(running.pick, value, event.value(running.expr))
+            {
+                failed.get_or_insert(reason);
+            }
+        }
+        next.values = values.into();
+        next
+    }
+
+    pub fn value(&self, source: Source, variables: &[Value]) -> Value {
+        match source {
+            Source::Running(at) => self.values[at].clone().unwrap_or_default(),
+            Source::Classifier => self.classifier(variables),
+        }
+    }
+
+    fn classifier(&self, variables: &[Value]) -> Value {
+        let mut names = Vec::new();
+        let mut path = self.path.as_ref();
+        while let Some(run) = path {
+            let name = variables.get(run.variable as usize);
+            let name = name.cloned().unwrap_or_else(|| Value::text("."));
+            names.extend(std::iter::repeat_n(name, run.events as usize));
+            path = run.before.as_ref();
+        }
+        names.reverse();
+        Value::Array(names.into())
+    }
+
+    pub fn snapshot(&self, out: &mut Writer) {
+        for value in self.values.iter() {
+            out.u8(value.is_some().into());
+            if let Some(value) = value {
+                out.value(value.view());
+            }
+        }
+        let runs = std::iter::successors(self.path.as_ref(), |path| path.before.as_ref());
+        out.count(runs.clone().count());
+        for run in runs {
+            out.u32(run.variable);
+            out.u64(run.events);
+        }
+    }
+
+    pub fn restore(asked: &Asked, from: &mut Reader<'_>) -> Result<Captures, RestoreError> {
+        let values = asked.running.iter().map(|_| match from.u8()? {
+            0 => Ok(None),
+            _ => from.value().map(Some),
+        });
+        let values: Result<Vec<_>, RestoreError> = values.collect();
+        let values = values?.into();
+        let runs = (0..from.count()?).map(|_| Ok((from.u32()?, from.u64()?)));
+        let runs: Result<Vec<_>, RestoreError> = runs.collect();
+        let mut path = None;
+        for (variable, events) in runs?.into_iter().rev() {
+            path = Some(Arc::new(Path {
+                variable,
+                events,
+                before: path,
+            }));
+        }
+        Ok(Captures { values, path })
+    }
+}
+
+fn extend(path: Option<&Arc<Path>>, variable: u32) -> Path {
+    match path {
+        Some(last) if last.variable == variable => Path {
+            variable,
+            events: last.events + 1,
+            before: last.before.clone(),
+        },
+        before => Path {
+            variable,
+            events: 1,
+            before: before.cloned(),
+        },
+    }
+}
+
+fn pick(pick: Pick, kept: &mut Option<Value>, new: ValueRef<'_>) -> Result<(), EvalError> {
+    let wanted = match pick {
+        Pick::First if kept.is_some() => return Ok(()),
+        Pick::First | Pick::Last | Pick::Current => {
+            *kept = Some(new.to_value());
+            return Ok(());
+        }
+        Pick::Min => Ordering::Less,
+        Pick::Max => Ordering::Greater,
+    };
+    let old = kept.as_ref().map_or(ValueRef::Null, Value::view);
+    if old.is_null() || eval::compare(new, old)? == Some(wanted) {
+        *kept = Some(new.to_value());
+    }
+    Ok(())
+}
+
+/// One event under test: a row of the evaluated chunk.
+#[derive(Clone, Copy)]
+pub(super) struct Event<'a> {
+    pub time: i64,
+    pub row: usize,
+    /// The columns of [`Asked::exprs`].
+    pub columns: &'a [Column],
+    /// Per variable, in which rows its condition holds, where that can be said of an event alone.
+    pub alone: &'a [Option<arrow_buffer::BooleanBuffer>],
+}
+
+impl<'a> Event<'a> {
+    fn value(&self, expr: usize) -> ValueRef<'a> {
+        self.columns[expr].get(self.row)
+    }
+}

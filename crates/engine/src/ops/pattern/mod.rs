@@ -1,0 +1,519 @@
+//! MATCH_RECOGNIZE: rows for the runs of events that a pattern describes.
+//!
+//! Every event of a key is the possible first one of a match (AFTER MATCH SKIP TO NEXT ROW), so every event begins an
+//! attempt, and at most one row comes of each: that of the preferred match (greedy, left alternative first). A match
+//! spans less than the limit, and one without events makes no row.
+//!
+//! A row's time is when its match was decided: the time of the last event where nothing could go on; otherwise that of
+//! the key's event with which nothing more preferred could go on; otherwise the first event's time plus the limit. Rows
+//! come in that order, those of one instant in the order of their first events, matches that ran out of time before
+//! those decided by an event. They come as soon as they are decided.
+//!
+//! A condition that fails on an event does not hold there, and is counted. Conditions that look at the event alone are
+//! evaluated for a whole chunk; those that look back for all open attempts of the key at once.
+//!
+//! What is kept is bounded by the limit: an attempt lasts no longer, and a key is forgotten at most one limit after its
+//! last attempt. [`attempt::WAYS_MAX`] bounds an attempt, [`ATTEMPTS_MAX`] the open attempts of a key; what exceeds them
+//! is given up and counted as a data error.
+
+mod attempt;
+mod captures;
+mod nfa;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use arrow_buffer::BooleanBuffer;
+use hashbrown::HashTable;
+use highwater_query::Span;
+use highwater_query::plan::{Expr, MatchNode};
+use highwater_time::{Instant, LaneMark};
+
+use super::agenda::{Agenda, ONE_LANE};
+use super::groups::Encoded;
+use super::{Context, DataErrors, Item, Operator};
+use crate::chunk::{CHUNK_ROWS, Chunk, Lanes};
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::column::{Column, ColumnBuilder};
+use crate::eval::{self, Faults};
+use crate::value::Value;
+
+use attempt::{Attempt, Rules, Test};
+use captures::{Asked, Captures, Event};
+use nfa::Nfa;
+
+/// How many attempts of one key may be open at once.
+const ATTEMPTS_MAX: usize = 65_536;
+
+pub(crate) struct Matcher {
+    rules: Rules,
+    keys: Vec<Expr>,
+    measures: Vec<Expr>,
+    /// Names of the variables.
+    variables: Vec<Value>,
+    limit: i64,
+    span: Span,
+    has_lanes: bool,
+    /// How many events have come.
+    events: u64,
+    table: HashTable<u32>,
+    parts: Vec<Option<Part>>,
+    free: Vec<u32>,
+    /// When to look at a key next: each stands here once, no later than its oldest attempt runs out.
+    due: Agenda<Vec<u32>>,
+}
+
+/// The attempts of one key.
+struct Part {
+    lane: u32,
+    hash: u64,
+    key: Box<[u8]>,
+    /// In the order of their first events.
+    attempts: VecDeque<Attempt>,
+}
+
+/// A chunk with everything evaluated.
+struct Prepared {
+    times: arrow_buffer::ScalarBuffer<i64>,
+    keys: Vec<Column>,
+    encoded: Encoded,
+    columns: Vec<Column>,
+    alone: Vec<Option<BooleanBuffer>>,
+}
+
+impl Matcher {
+    pub fn new(node: &MatchNode) -> Matcher {
+        let asked = Asked::new(&node.refs);
+        let rules = Rules::new(Nfa::new(&node.pattern), asked, &node.defines, node.span);
+        Matcher {
+            rules,
+            keys: node.partition.iter().map(|key| key.expr.clone()).collect(),
+            measures: node.measures.iter().map(|item| item.expr.clone()).collect(),
+            variables: node
+                .variables
+                .iter()
+                .map(|name| Value::text(name))
+                .collect(),
+            limit: node.limit.ticks(),
+            span: node.span,
+            has_lanes: false,
+            events: 0,
+            table: HashTable::new(),
+            parts: Vec::new(),
+            free: Vec::new(),
+            due: Agenda::default(),
+        }
+    }
+
+    fn rows(&mut self, chunk: Chunk, context: &mut Context<'_>) {
+        let (input, lanes) = self.prepare(chunk, context.errors);
+        let rows = input.times.len();
+        self.has_lanes |= lanes.is_some();
+        let mut found = Found::new(self);
+        match lanes {
+            None => self.run(&input, None, 0..rows, &mut found, context.errors),
+            Some(lanes) => {
+                let mut from = 0;
+                for mark in &lanes.marks {
+                    let before = from..mark.before;
+                    self.run(
+                        &input,
+                        Some(&lanes.of_row),
+                        before,
+                        &mut found,
+                        context.errors,
+                    );
+                    from = mark.before;
+                    self.expire(
+                        mark.lane,
+                        mark.watermark.ticks(),
+                        &mut found,
+                        context.errors,
+                    );
+                    found.mark(*mark);
+                }
+                self.run(
+                    &input,
+                    Some(&lanes.of_row),
+                    from..rows,
+                    &mut found,
+                    context.errors,
+                );
+            }
+        }
+        found.finish(self, context);
+    }
+
+    fn prepare(&self, chunk: Chunk, errors: &mut DataErrors) -> (Prepared, Option<Lanes>) {
+        let mut faults = Faults::new(chunk.rows());
+        let evaluate = |chunk: &Chunk, faults: &mut Faults| -> (Vec<Column>, Vec<Column>) {
+            let mut all = |exprs: &[Expr]| {
+                let columns = exprs.iter().map(|e| eval::evaluate(e, chunk, faults));
+                columns.collect()
+            };
+            (all(&self.keys), all(&self.rules.asked.exprs))
+        };
+        let mut evaluated = evaluate(&chunk, &mut faults);
+        let mut chunk = chunk;
+        if !faults.is_empty() {
+            chunk = errors.sift(chunk, &faults);
+            evaluated = evaluate(&chunk, &mut Faults::new(chunk.rows()));
+        }
+        let (keys, columns) = evaluated;
+        let tests = self.rules.tests.iter();
+        let alone = tests.map(|test| self.alone(test, &chunk, &columns, errors));
+        let alone = alone.collect();
+        let input = Prepared {
+            times: chunk.times.clone(),
+            encoded: Encoded::new(keys.iter(), chunk.rows()),
+            keys,
+            columns,
+            alone,
+        };
+        (input, chunk.lanes)
+    }
+
+    /// In which rows a condition holds, if the row alone decides.
+    fn alone(
+        &self,
+        test: &Test,
+        chunk: &Chunk,
+        evaluated: &[Column],
+        errors: &mut DataErrors,
+    ) -> Option<BooleanBuffer> {
+        let Test::Alone { pred, columns } = test else {
+            return None;
+        };
+        let columns = columns.iter().map(|column| match column {
+            Some(expr) => evaluated[*expr].clone(),
+            None => Column::Null(chunk.rows()),
+        });
+        let chunk = Chunk::new(chunk.times.clone(), columns.collect());
+        let mut faults = Faults::new(chunk.rows());
+        let holds = eval::test(pred, &chunk, &mut faults);
+        for (row, fault) in faults.iter() {
+            errors.add(chunk.time(row), fault.span, || fault.reason.to_string());
+        }
+        Some(holds)
+    }
+
+    fn run(
+        &mut self,
+        input: &Prepared,
+        lanes: Option<&[u32]>,
+        rows: Range<usize>,
+        found: &mut Found,
+        errors: &mut DataErrors,
+    ) {
+        for row in rows {
+            let lane = lanes.map_or(ONE_LANE, |lanes| lanes[row]);
+            // An event exactly one limit after the first is out of reach.
+            self.expire(Some(lane), input.times[row], found, errors);
+            self.event(input, row, lane, found, errors);
+        }
+    }
+
+    fn event(
+        &mut self,
+        input: &Prepared,
+        row: usize,
+        lane: u32,
+        found: &mut Found,
+        errors: &mut DataErrors,
+    ) {
+        let number = self.events;
+        self.events += 1;
+        let event = Event {
+            time: input.times[row],
+            row,
+            columns: &input.columns,
+            alone: &input.alone,
+        };
+        let begins = self.rules.may_begin(&event);
+        let hash = input.encoded.hash(row) ^ u64::from(lane).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let key = input.encoded.key(row);
+        let slot = self.find(lane, hash, key);
+        if slot.is_none() && !begins {
+            return;
+        }
+        let new = begins.then(|| {
+            let shown = input.keys.iter().map(|key| key.get(row).to_value());
+            Attempt::new(&self.rules, event.time, number, shown.collect())
+        });
+        let Some(slot) = slot else {
+            self.first_event(new, (lane, hash, key), &event, found, errors);
+            return;
+        };
+        let Some(part) = &mut self.parts[slot as usize] else {
+            return;
+        };
+        if let Some(new) = new {
+            if part.attempts.len() < ATTEMPTS_MAX {
+                part.attempts.push_back(new);
+            } else {
+                errors.add(Instant::from_ticks(event.time), self.span, || {
+                    format!("no match was tried from here: {ATTEMPTS_MAX} are open for this key")
+                });
+            }
+        }
+        attempt::show(&mut part.attempts, &self.rules, &event, errors);
+        part.attempts.retain(|attempt| {
+            if attempt.is_decided() {
+                found.add(attempt, event.time, lane, &self.rules, &self.variables);
+            }
+            !attempt.is_decided()
+        });
+        found.seal_if_full(&self.measures, errors);
+    }
+
+    /// An event of a key that has no attempts: most end at once, and then nothing is kept.
+    fn first_event(
+        &mut self,
+        new: Option<Attempt>,
+        (lane, hash, key): (u32, u64, &[u8]),
+        event: &Event<'_>,
+        found: &mut Found,
+        errors: &mut DataErrors,
+    ) {
+        let Some(mut new) = new else { return };
+        attempt::show([&mut new], &self.rules, event, errors);
+        if new.is_decided() {
+            found.add(&new, event.time, lane, &self.rules, &self.variables);
+            found.seal_if_full(&self.measures, errors);
+            return;
+        }
+        let due = new.first.saturating_add(self.limit);
+        let slot = self.insert(Part {
+            lane,
+            hash,
+            key: key.into(),
+            attempts: VecDeque::from([new]),
+        });
+        self.due.at(lane, due, Vec::new).push(slot);
+    }
+
+    /// Decides what has run out of time now that `lane` (or every lane) has reached `time`.
+    fn expire(&mut self, lane: Option<u32>, time: i64, found: &mut Found, errors: &mut DataErrors) {
+        let before = Instant::from_ticks(time.saturating_add(1));
+        while let Some((lane, due, slots)) = self.due.pop(lane, before) {
+            let mut over = Vec::new();
+            for slot in slots {
+                self.expire_part(lane, slot, due, &mut over);
+            }
+            over.sort_unstable_by_key(|attempt| attempt.number);
+            for attempt in over {
+                found.add(&attempt, due, lane, &self.rules, &self.variables);
+            }
+            found.seal_if_full(&self.measures, errors);
+        }
+    }
+
+    fn expire_part(&mut self, lane: u32, slot: u32, due: i64, over: &mut Vec<Attempt>) {
+        let Some(part) = &mut self.parts[slot as usize] else {
+            return;
+        };
+        debug_assert_eq!(part.lane, lane);
+        while part
+            .attempts
+            .front()
+            .is_some_and(|attempt| attempt.first.saturating_add(self.limit) <= due)
+        {
+            over.extend(part.attempts.pop_front());
+        }
+        match part.attempts.front() {
+            Some(oldest) => {
+                let next = oldest.first.saturating_add(self.limit);
+                self.due.at(lane, next, Vec::new).push(slot);
+            }
+            None => self.forget(slot),
+        }
+    }
+
+    fn find(&self, lane: u32, hash: u64, key: &[u8]) -> Option<u32> {
+        let same = |slot: &u32| {
+            let part = self.parts[*slot as usize].as_ref();
+            part.is_some_and(|part| part.lane == lane && &*part.key == key)
+        };
+        self.table.find(hash, same).copied()
+    }
+
+    fn insert(&mut self, part: Part) -> u32 {
+        let hash = part.hash;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.parts.push(None);
+            (self.parts.len() - 1) as u32
+        });
+        self.parts[slot as usize] = Some(part);
+        let parts = &self.parts;
+        self.table.insert_unique(hash, slot, |&slot| {
+            parts[slot as usize].as_ref().map_or(0, |part| part.hash)
+        });
+        slot
+    }
+
+    fn forget(&mut self, slot: u32) {
+        if let Some(part) = self.parts[slot as usize].take() {
+            if let Ok(entry) = self.table.find_entry(part.hash, |&other| other == slot) {
+                entry.remove();
+            }
+            self.free.push(slot);
+        }
+    }
+}
+
+/// Matches on their way out.
+struct Found {
+    times: Vec<i64>,
+    keys: Vec<ColumnBuilder>,
+    refs: Vec<ColumnBuilder>,
+    lanes: Option<Lanes>,
+    sealed: Vec<Chunk>,
+}
+
+impl Found {
+    fn new(matcher: &Matcher) -> Found {
+        Found {
+            times: Vec::new(),
+            keys: builders(matcher.keys.len()),
+            refs: builders(matcher.rules.asked.refs.len()),
+            lanes: matcher.has_lanes.then(Lanes::default),
+            sealed: Vec::new(),
+        }
+    }
+
+    /// Adds the match that an attempt came to, if any.
+    fn add(&mut self, attempt: &Attempt, time: i64, lane: u32, rules: &Rules, variables: &[Value]) {
+        let Some(best) = &attempt.best else { return };
+        self.times.push(time);
+        for (builder, value) in self.keys.iter_mut().zip(attempt.shown.iter()) {
+            builder.push_owned(value.clone());
+        }
+        for (builder, source) in self.refs.iter_mut().zip(&rules.asked.refs) {
+            builder.push_owned(Captures::value(best, *source, variables));
+        }
+        if let Some(lanes) = &mut self.lanes {
+            lanes.of_row.push(lane);
+        }
+    }
+
+    fn mark(&mut self, mark: LaneMark) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.marks.push(LaneMark {
+                before: self.times.len(),
+                ..mark
+            });
+        }
+    }
+
+    fn seal_if_full(&mut self, measures: &[Expr], errors: &mut DataErrors) {
+        if self.times.len() >= CHUNK_ROWS {
+            self.seal(measures, errors);
+        }
+    }
+
+    fn seal(&mut self, measures: &[Expr], errors: &mut DataErrors) {
+        let finish = |builders: &mut Vec<ColumnBuilder>| -> Vec<Column> {
+            let width = builders.len();
+            let done = std::mem::replace(builders, self::builders(width));
+            done.into_iter().map(ColumnBuilder::finish).collect()
+        };
+        let mut columns = finish(&mut self.keys);
+        let times = std::mem::take(&mut self.times);
+        let seen = Chunk::new(times.into(), finish(&mut self.refs));
+        let mut faults = Faults::new(seen.rows());
+        for measure in measures {
+            columns.push(eval::evaluate(measure, &seen, &mut faults));
+        }
+        let mut chunk = seen.with_columns(columns);
+        chunk.lanes = self.lanes.as_mut().map(std::mem::take);
+        self.sealed.push(errors.sift(chunk, &faults));
+    }
+
+    fn finish(mut self, matcher: &Matcher, context: &mut Context<'_>) {
+        let marks = self
+            .lanes
+            .as_ref()
+            .is_some_and(|lanes| !lanes.marks.is_empty());
+        if !self.times.is_empty() || marks {
+            self.seal(&matcher.measures, context.errors);
+        }
+        context.out.extend(self.sealed.into_iter().map(Item::Rows));
+    }
+}
+
+fn builders(width: usize) -> Vec<ColumnBuilder> {
+    std::iter::repeat_with(ColumnBuilder::default)
+        .take(width)
+        .collect()
+}
+
+impl Operator for Matcher {
+    fn push(&mut self, _port: usize, item: Item, context: &mut Context<'_>) {
+        match item {
+            Item::Rows(chunk) => self.rows(chunk, context),
+            Item::Watermark(watermark) => {
+                let mut found = Found::new(self);
+                self.expire(None, watermark.ticks(), &mut found, context.errors);
+                found.finish(self, context);
+                context.out.push(Item::Watermark(watermark));
+            }
+            Item::Shares(_) => unreachable!("a pattern is never given shares"),
+        }
+    }
+
+    fn snapshot(&self, out: &mut Writer) {
+        out.u8(self.has_lanes.into());
+        out.u64(self.events);
+        out.count(self.parts.len());
+        for part in &self.parts {
+            out.u8(part.is_some().into());
+            let Some(part) = part else { continue };
+            out.u32(part.lane);
+            out.u64(part.hash);
+            out.blob(&part.key);
+            out.count(part.attempts.len());
+            part.attempts.iter().for_each(|one| one.snapshot(out));
+        }
+        out.count(self.free.len());
+        self.free.iter().for_each(|&slot| out.u32(slot));
+        self.due.snapshot(out, |slots, out| {
+            out.count(slots.len());
+            slots.iter().for_each(|&slot| out.u32(slot));
+        });
+    }
+
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.has_lanes = from.u8()? != 0;
+        self.events = from.u64()?;
+        (self.table, self.parts, self.free) = Default::default();
+        let parts = from.count()?;
+        for _ in 0..parts {
+            if from.u8()? == 0 {
+                self.parts.push(None);
+                continue;
+            }
+            let (lane, hash, key) = (from.u32()?, from.u64()?, from.blob()?.into());
+            let attempts = 0..from.count()?;
+            let attempts = attempts.map(|_| Attempt::restore(&self.rules, self.keys.len(), from));
+            let attempts: Result<VecDeque<Attempt>, RestoreError> = attempts.collect();
+            let attempts = attempts?;
+            self.insert(Part {
+                lane,
+                hash,
+                key,
+                attempts,
+            });
+        }
+        let known = |slot: u32| match (slot as usize) < parts {
+            true => Ok(slot),
+            false => Err(RestoreError("an unknown key")),
+        };
+        for _ in 0..from.count()? {
+            self.free.push(known(from.u32()?)?);
+        }
+        self.due = Agenda::restore(from, |from| {
+            (0..from.count()?).map(|_| known(from.u32()?)).collect()
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! A pattern as states that take one event each, with what may follow in order of preference.
+//!
+//! The order is that of a backtracking matcher: greedy, and of alternatives the left one first. What can follow an event
+//! without taking another depends on the pattern alone, so it is worked out once. A repetition whose last round took no
+//! event does not go round again; `(A? | B)*` would never end otherwise.
+
+use std::collections::BTreeSet;
+
+use highwater_query::plan::Pattern;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Nfa {
+    /// The variable that each state tests its event for; `None`: any event will do.
+    pub tests: Vec<Option<usize>>,
+    /// What may come after the event that a state took.
+    pub after: Vec<Follow>,
+    pub start: Follow,
+}
+
+/// States in order of preference. If `done`, ending here comes after them, and whatever would come after that is moot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Follow {
+    pub states: Vec<u32>,
+    pub done: bool,
+}
+
+/// One instruction of the backtracking matcher; unless it says otherwise the next one follows.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    /// Takes an event, as the state of that number.
+    Take(u32),
+    /// Goes on here, or else there.
+    Or(usize),
+    Jump(usize),
+    /// A round of the repetition at that depth begins.
+    Round(u32),
+    /// Goes round again if the round took an event, or else on.
+    Again {
+        depth: u32,
+        start: usize,
+    },
+    Done,
+}
+
+impl Nfa {
+    pub fn new(pattern: &Pattern) -> Nfa {
+        let mut compiler = Compiler::default();
+        compiler.compile(pattern, 0);
+        compiler.code.push(Code::Done);
+        let follow = |at: usize, progress: u128| {
+            let mut walk = Walk {
+                code: &compiler.code,
+                visited: BTreeSet::new(),
+                follow: Follow::default(),
+            };
+            walk.from(at, progress);
+            walk.follow
+        };
+        let takes = compiler.code.iter().enumerate();
+        let takes = takes.filter(|(_, code)| matches!(code, Code::Take(_)));
+        Nfa {
+            after: takes.map(|(at, _)| follow(at + 1, u128::MAX)).collect(),
+            start: follow(0, 0),
+            tests: compiler.tests,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Compiler {
+    code: Vec<Code>,
+    tests: Vec<Option<usize>>,
+}
+
+impl Compiler {
+    fn compile(&mut self, pattern: &Pattern, depth: u32) {
+        match pattern {
+            Pattern::Variable(variable) => self.take(Some(*variable)),
+            Pattern::Any => self.take(None),
+            Pattern::Sequence(parts) => parts.iter().for_each(|part| self.compile(part, depth)),
+            Pattern::Either(branches) => self.either(branches, depth),
+            Pattern::Repeat {
+                of,
+                at_least_one,
+                at_most_one,
+            } => {
+                let skip = (!at_least_one).then(|| self.hole());
+                if *at_most_one {
+                    self.compile(of, depth);
+                } else {
+                    let start = self.code.len();
+                    self.code.push(Code::Round(depth));
+                    self.compile(of, depth + 1);
+                    self.code.push(Code::Again { depth, start });
+                }
+                if let Some(skip) = skip {
+                    self.code[skip] = Code::Or(self.code.len());
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, test: Option<usize>) {
+        self.code.push(Code::Take(self.tests.len() as u32));
+        self.tests.push(test);
+    }
+
+    /// A place for an instruction that is not known yet.
+    fn hole(&mut self) -> usize {
+        self.code.push(Code::Done);
+        self.code.len() - 1
+    }
+
+    fn either(&mut self, branches: &[Pattern], depth: u32) {
+        let mut ends = Vec::new();
+        for (index, branch) in branches.iter().enumerate() {
+            let last = index + 1 == branches.len();
+            let or = (!last).then(|| self.hole());
+            self.compile(branch, depth);
+            if let Some(or) = or {
+                ends.push(self.hole());
+                self.code[or] = Code::Or(self.code.len());
+            }
+        }
+        let end = self.code.len();
+        ends.into_iter()
+            .for_each(|at| self.code[at] = Code::Jump(end));
+    }
+}
+
+/// Finds what follows. `progress` has a bit for each depth: whether the round there has taken an event.
+struct Walk<'a> {
+    code: &'a [Code],
+    visited: BTreeSet<(usize, u128)>,
+    follow: Follow,
+}
+
+impl Walk<'_> {
+    fn from(&mut self, at: usize, progress: u128) {
+        // What is met a second time was preferred the first time, and whatever comes after an end is moot.
+        if self.follow.done || !self.visited.insert((at, progress)) {
+            return;
+        }
+        match self.code[at] {
+            Code::Take(state) => {
+                if !self.follow.states.contains(&state) {
+                    self.follow.states.push(state);
+                }
+            }
+            Code::Or(other) => {
+                self.from(at + 1, progress);
+                self.from(other, progress);
+            }
+            Code::Jump(to) => self.from(to, progress),
+            Code::Round(depth) => self.from(at + 1, progress & !bit(depth)),
+            Code::Again { depth, start } => {
+                if progress & bit(depth) != 0 {
+                    self.from(start, progress);
+                }
+                self.from(at + 1, progress);
+            }
+            Code::Done => self.follow.done = true,
+        }
+    }
+}
+
+/// Beyond any depth that a query reaches, depths share a bit: a repetition may then end early, but always ends.
+fn bit(depth: u32) -> u128 {
+    1 << depth.min(127)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn star(of: Pattern) -> Pattern {
+        Pattern::Repeat {
+            of: Box::new(of),
+            at_least_one: false,
+            at_most_one: false,
+        }
+    }
+
+    // proves S1
+    #[test]
+    fn repetition_is_greedy_and_alternatives_go_left_to_right() {
+        let plus = Pattern::Repeat {
+            of: Box::new(Pattern::Variable(0)),
+            at_least_one: true,
+            at_most_one: false,
+        };
+        let either = Pattern::Either(vec![Pattern::Variable(1), Pattern::Any]);
+        let nfa = Nfa::new(&Pattern::Sequence(vec![plus, either]));
+        let follow = |states: &[u32], done| Follow {
+            states: states.to_vec(),
+            done,
+        };
+        assert_eq!(nfa.tests, [Some(0), Some(1), None]);
+        assert_eq!(nfa.start, follow(&[0], false));
+        assert_eq!(nfa.after[0], follow(&[0, 1, 2], false));
+        assert_eq!(nfa.after[1], follow(&[], true));
+    }
+
+    // proves S1
+    #[test]
+    fn repetitions_of_nothing_end() {
+        let nested = star(star(star(Pattern::Variable(0))));
+        let nfa = Nfa::new(&nested);
+        assert!(nfa.start.done && nfa.start.states == [0]);
+        assert_eq!(nfa.after[0].states, [0]);
+        // An empty round is preferred to B, and ends the repetition.
+        let optional = Pattern::Repeat {
+            of: Box::new(Pattern::Variable(0)),
+            at_least_one: false,
+            at_most_one: true,
+        };
+        let body = Pattern::Either(vec![optional, Pattern::Variable(1)]);
+        let nfa = Nfa::new(&star(body));
+        assert_eq!(nfa.start.states, [0]);
+        assert!(nfa.start.done);
+    }
+}

@@ -1,0 +1,244 @@
+//! Streams of random rows, and running a plan over them in a random way that must not show.
+
+use highwater_engine::codec::{Reader, Writer};
+use highwater_engine::{
+    Chunk, Column, ColumnBuilder, Item, Physical, Pipeline, Shared, Value, eval,
+};
+use highwater_time::Instant;
+
+/// Numbers that look random and follow from a seed.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// Both ends included.
+    pub fn between(&mut self, low: i64, high: i64) -> i64 {
+        low + self.below((high - low + 1) as usize) as i64
+    }
+
+    pub fn flip(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub time: i64,
+    pub values: Vec<Value>,
+}
+
+/// The rows of each partition, by time.
+pub type Stream = Vec<Vec<Row>>;
+
+pub fn column(rows: &[&Row], index: usize) -> Column {
+    let mut builder = ColumnBuilder::default();
+    rows.iter()
+        .for_each(|row| builder.push(row.values[index].view()));
+    builder.finish()
+}
+
+pub fn chunk(rows: &[&Row]) -> Chunk {
+    let width = rows.first().map_or(0, |row| row.values.len());
+    let columns = (0..width).map(|index| column(rows, index)).collect();
+    Chunk::new(rows.iter().map(|row| row.time).collect(), columns)
+}
+
+/// Rows as text: what two runs are compared by.
+pub fn shown(rows: &[Row]) -> Vec<String> {
+    rows.iter()
+        .map(|row| {
+            let values = row.values.iter().map(|value| match value {
+                Value::Null => "NULL".to_string(),
+                value => {
+                    let mut text = String::new();
+                    eval::write_text(value.view(), &mut text);
+                    text
+                }
+            });
+            format!("{}: {}", row.time, values.collect::<Vec<_>>().join("|"))
+        })
+        .collect()
+}
+
+/// What came out.
+#[derive(Debug, Default)]
+pub struct Got {
+    pub rows: Vec<Row>,
+    pub errors: u64,
+}
+
+/// A plan being run. What is random about it: how rows are cut into chunks, which partition goes next, where
+/// watermarks stand, and when everything is written down and taken up again.
+pub struct Run<'a> {
+    physical: &'a Physical,
+    random: &'a mut Random,
+    partitions: Vec<usize>,
+    feeds: Vec<Feed<'a>>,
+    shared: Shared,
+    got: Got,
+    watermark: i64,
+}
+
+struct Feed<'a> {
+    input: usize,
+    partition: usize,
+    rows: &'a [Row],
+    watermark: i64,
+    ended: bool,
+    pipeline: Pipeline,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(physical: &'a Physical, streams: &'a [Stream], random: &'a mut Random) -> Run<'a> {
+        let mut feeds = Vec::new();
+        for (input, stream) in streams.iter().enumerate() {
+            for (partition, rows) in stream.iter().enumerate() {
+                feeds.push(Feed {
+                    input,
+                    partition,
+                    rows,
+                    watermark: i64::MIN,
+                    ended: false,
+                    pipeline: physical.local(input),
+                });
+            }
+        }
+        let partitions: Vec<usize> = streams.iter().map(Vec::len).collect();
+        Run {
+            shared: physical.shared(&partitions),
+            physical,
+            random,
+            partitions,
+            feeds,
+            got: Got::default(),
+            watermark: i64::MIN,
+        }
+    }
+
+    pub fn finish(mut self) -> Got {
+        loop {
+            let open: Vec<usize> = (0..self.feeds.len())
+                .filter(|&feed| !self.feeds[feed].ended)
+                .collect();
+            if open.is_empty() {
+                break;
+            }
+            let feed = open[self.random.below(open.len())];
+            let item = self.item(feed);
+            self.push(feed, item);
+            if self.random.below(8) == 0 {
+                self.restart();
+            }
+        }
+        assert_eq!(
+            self.watermark,
+            i64::MAX,
+            "the end of time arrives at the exit"
+        );
+        let local = self.feeds.iter().map(|feed| feed.pipeline.errors.count);
+        self.got.errors += local.sum::<u64>() + self.shared.pipeline.errors.count;
+        self.got
+    }
+
+    fn item(&mut self, feed: usize) -> Item {
+        let feed = &mut self.feeds[feed];
+        let next = feed.rows.first().map(|row| row.time);
+        if self.random.flip() {
+            let low = feed.watermark.max(990);
+            let watermark = match next {
+                Some(next) => self.random.between(low.min(next), next),
+                None => i64::MAX,
+            };
+            feed.watermark = feed.watermark.max(watermark);
+            feed.ended = next.is_none();
+            return Item::Watermark(Instant::from_ticks(feed.watermark));
+        }
+        let most = feed.rows.len().min([1, 3, 100][self.random.below(3)]);
+        let (now, later) = feed.rows.split_at(self.random.below(most + 1));
+        feed.rows = later;
+        Item::Rows(chunk(&now.iter().collect::<Vec<_>>()))
+    }
+
+    fn push(&mut self, feed: usize, item: Item) {
+        if matches!(&item, Item::Rows(chunk) if chunk.rows() == 0) {
+            return;
+        }
+        let feed = &mut self.feeds[feed];
+        let (mut local, mut out) = (Vec::new(), Vec::new());
+        feed.pipeline.push(Physical::LOCAL_ENTRY, item, &mut local);
+        for (exit, item) in local {
+            let entry = self.shared.entry(feed.input, exit, feed.partition);
+            self.shared.pipeline.push(entry, item, &mut out);
+        }
+        for (_, item) in out {
+            self.take(item);
+        }
+    }
+
+    fn take(&mut self, item: Item) {
+        match item {
+            Item::Watermark(watermark) => {
+                assert!(watermark.ticks() > self.watermark, "time goes on");
+                self.watermark = watermark.ticks();
+            }
+            Item::Rows(chunk) => {
+                for row in 0..chunk.rows() {
+                    let time = chunk.times[row];
+                    let last = self.got.rows.last().map_or(i64::MIN, |row| row.time);
+                    assert!(time >= self.watermark, "nothing comes after its watermark");
+                    assert!(time >= last, "results come in time order");
+                    let values = chunk.columns.iter().map(|c| c.get(row).to_value());
+                    self.got.rows.push(Row {
+                        time,
+                        values: values.collect(),
+                    });
+                }
+            }
+            Item::Shares(_) => panic!("rows come out"),
+        }
+    }
+
+    /// Writes everything down and takes it up in new pipelines.
+    fn restart(&mut self) {
+        for feed in &mut self.feeds {
+            let fresh = self.physical.local(feed.input);
+            let old = std::mem::replace(&mut feed.pipeline, fresh);
+            self.got.errors += old.errors.count;
+            carry(&old, &mut feed.pipeline);
+        }
+        let fresh = self.physical.shared(&self.partitions);
+        let old = std::mem::replace(&mut self.shared, fresh);
+        self.got.errors += old.pipeline.errors.count;
+        carry(&old.pipeline, &mut self.shared.pipeline);
+    }
+}
+
+fn carry(from: &Pipeline, to: &mut Pipeline) {
+    let mut state = Writer::default();
+    from.snapshot(&mut state);
+    let mut reader = Reader::new(&state.bytes);
+    to.restore(&mut reader)
+        .expect("a snapshot can be read back");
+    assert!(reader.is_done(), "all of a snapshot is read");
+    let mut again = Writer::default();
+    to.snapshot(&mut again);
+    assert_eq!(
+        state.bytes, again.bytes,
+        "a restored pipeline has the same state"
+    );
+}

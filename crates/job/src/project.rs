@@ -1,0 +1,341 @@
+//! Stream Analytics projects, as Visual Studio Code keeps them, run as they are.
+//!
+//! `asaproj.json` names the query and a settings file for everything else. Of these the job settings
+//! (time policy, compatibility level) and the inputs that stand for live ones with a local file are
+//! taken over; results go to standard output. What cannot run here is remarked, and an input that the
+//! query reads but that has no local file is an error that says what to add.
+//!
+//! A `testConfig.json` of the project's test tool holds golden cases: per case its own input files
+//! and expected outputs, over the query and settings of the project that it belongs to.
+
+use std::path::{Path, PathBuf};
+
+use highwater_connect::{Compression, CsvFormat, Format, Level};
+use highwater_env::disk;
+use highwater_time::{Action, Duration, Policy};
+use serde_json::Value as Json;
+
+use crate::config::{Input, JobFile, OnError, QuerySource, is_delimiter};
+use crate::load::LoadError;
+
+pub(crate) const PROJECT_FILE: &str = "asaproj.json";
+pub(crate) const TEST_FILE: &str = "testConfig.json";
+
+/// As unlimited as a bound on lateness needs to be.
+const UNLIMITED: Duration = Duration::from_days(36_500);
+
+/// A case of a test configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TestCase {
+    pub name: String,
+    pub inputs: Vec<Input>,
+    pub expected: Vec<ExpectedOutput>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ExpectedOutput {
+    pub output: String,
+    pub file: PathBuf,
+    /// Otherwise whatever comes is fine.
+    pub required: bool,
+}
+
+/// The project's job; `file` is its `asaproj.json`.
+pub(crate) fn load(file: &Path) -> Result<JobFile, LoadError> {
+    let (mut job, live) = import(file)?;
+    require_local_inputs(file, &mut job, &live)?;
+    Ok(job)
+}
+
+/// The project's job, and its live inputs.
+fn import(file: &Path) -> Result<(JobFile, Vec<Json>), LoadError> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let project = read_json(file)?;
+    let name = text(&project, "name").map(str::to_owned);
+    let query = match text(&project, "startFile") {
+        Some(start) => path_in(folder, start),
+        None => only_query(file, folder)?,
+    };
+    let mut job = JobFile {
+        name: name.unwrap_or_else(|| folder_name(folder)),
+        query: QuerySource::File(query),
+        folder: folder.to_path_buf(),
+        compatibility: Level::default(),
+        time: Policy::default(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        on_error: OnError::default(),
+        dead_letter: None,
+        remarks: Vec::new(),
+        expect: None,
+    };
+    let mut live = Vec::new();
+    for settings in settings_files(&project, folder) {
+        let content = read_json(&settings)?;
+        match text(&content, "ScriptType").unwrap_or_default() {
+            "JobConfig" => job_settings(&settings, &content, &mut job)?,
+            "InputMock" => job.inputs.push(local_input(&settings, &content)?),
+            "Input" => live.push(content),
+            "JSFunction" | "JSUDF" | "JSUDA" => {
+                let name = text(&content, "Name").unwrap_or_default();
+                job.remarks.push(format!(
+                    "the function {name} of {} is JavaScript, which projects cannot bring along yet",
+                    settings.display()
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok((job, live))
+}
+
+/// A live input that the query reads must have a local one to stand for it.
+fn require_local_inputs(file: &Path, job: &mut JobFile, live: &[Json]) -> Result<(), LoadError> {
+    let query = match &job.query {
+        QuerySource::File(path) => disk::read_to_string(path).unwrap_or_default(),
+        QuerySource::Inline(text) => text.clone(),
+    };
+    let query = query.to_lowercase();
+    for input in live {
+        let Some(name) = text(input, "Name").or(text(input, "InputAlias")) else {
+            continue;
+        };
+        if job.inputs.iter().any(|i| i.name.eq_ignore_ascii_case(name)) {
+            continue;
+        }
+        let kind = text(input, "DataSourceType").unwrap_or("live source");
+        if query.contains(&name.to_lowercase()) {
+            return Err(wrong(
+                file,
+                format!(
+                    "the input {name} is a live {kind}; add a local input Inputs/Local_{name}.json \
+                     with a FilePath, so that it can run here"
+                ),
+            ));
+        }
+        job.remarks
+            .push(format!("the input {name} is a live {kind} and is left out"));
+    }
+    Ok(())
+}
+
+/// The settings files that the project lists, or all in their usual folders if it lists none.
+fn settings_files(project: &Json, folder: &Path) -> Vec<PathBuf> {
+    let listed = project.get("configurations").and_then(Json::as_array);
+    let listed = listed.into_iter().flatten();
+    let listed: Vec<PathBuf> = listed
+        .filter_map(|entry| text(entry, "filePath"))
+        .map(|path| path_in(folder, path))
+        .collect();
+    if !listed.is_empty() {
+        return listed;
+    }
+    let mut found = vec![folder.join("JobConfig.json")];
+    for sub in ["Inputs", "Functions"] {
+        found.extend(disk::list(folder.join(sub)).unwrap_or_default());
+    }
+    found.retain(|path| path.is_file() && path.extension().is_some_and(|e| e == "json"));
+    found
+}
+
+fn only_query(file: &Path, folder: &Path) -> Result<PathBuf, LoadError> {
+    let listed = disk::list(folder).unwrap_or_default();
+    let mut queries = listed
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|e| e == "asaql"));
+    match (queries.next(), queries.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(wrong(
+            file,
+            "it has no startFile, and its folder does not hold exactly one .asaql file".into(),
+        )),
+    }
+}
+
+fn job_settings(file: &Path, settings: &Json, job: &mut JobFile) -> Result<(), LoadError> {
+    let seconds = |key: &str| number(settings, key);
+    job.time.late_arrival = match seconds("EventsLateArrivalMaxDelayInSeconds") {
+        Some(seconds) if seconds >= 0 => Duration::from_secs(seconds),
+        // -1 and no value at all both mean without limit.
+        _ => UNLIMITED,
+    };
+    if let Some(seconds) = seconds("EventsOutOfOrderMaxDelayInSeconds") {
+        job.time.out_of_order = Duration::from_secs(seconds.max(0));
+    }
+    let action = match text(settings, "EventsOutOfOrderPolicy") {
+        Some(policy) if policy.eq_ignore_ascii_case("drop") => Action::Drop,
+        _ => Action::Adjust,
+    };
+    job.time.late_events = action;
+    job.time.out_of_order_events = action;
+    job.compatibility = match text(settings, "CompatibilityLevel") {
+        Some("1.0") => Level::V1_0,
+        Some("1.1") => Level::V1_1,
+        Some("1.2") | None => Level::V1_2,
+        Some(other) => {
+            return Err(wrong(
+                file,
+                format!("compatibility level {other:?} is unknown; 1.0, 1.1 and 1.2 are there"),
+            ));
+        }
+    };
+    Ok(())
+}
+
+/// An input with a local file. Older projects say `InputAlias` and `Format`, newer ones `Name` and
+/// `Serialization`.
+fn local_input(file: &Path, settings: &Json) -> Result<Input, LoadError> {
+    let missing = |key: &str| wrong(file, format!("it has no {key}"));
+    let name = text(settings, "Name").or(text(settings, "InputAlias"));
+    let name = name.ok_or_else(|| missing("Name"))?;
+    let path = text(settings, "FilePath").ok_or_else(|| missing("FilePath"))?;
+    let path = path_in(file.parent().unwrap_or(Path::new("")), path);
+    let form = settings.get("Serialization").unwrap_or(settings);
+    let format = text(form, "Type").filter(|_| settings.get("Serialization").is_some());
+    let format = format.or(text(settings, "Format")).unwrap_or("Json");
+    let format = match &format.to_ascii_lowercase()[..] {
+        "json" => Format::Json,
+        "csv" => Format::Csv(csv_format(form)),
+        "avro" => Format::Avro,
+        "parquet" => Format::Parquet,
+        _ => {
+            return Err(wrong(
+                file,
+                format!("its format {format} cannot be read; Json, Csv, Avro and Parquet can"),
+            ));
+        }
+    };
+    let kind = text(settings, "Type").unwrap_or_default();
+    let compression = match text(settings, "CompressionType").unwrap_or_default() {
+        "GZip" => Compression::Gzip,
+        "Deflate" => Compression::Deflate,
+        _ => Compression::ByName,
+    };
+    Ok(Input {
+        name: name.to_owned(),
+        paths: vec![path],
+        arrival: None,
+        partition: None,
+        reference: kind.to_ascii_lowercase().starts_with("reference"),
+        format: Some(format),
+        compression,
+    })
+}
+
+fn csv_format(form: &Json) -> CsvFormat {
+    let delimiter = text(form, "FieldDelimiter").or(text(form, "Delimiter"));
+    let delimiter = match delimiter {
+        Some("\\t" | "tab" | "Tab") => b'\t',
+        Some(delimiter) if is_delimiter(delimiter) => delimiter.as_bytes()[0],
+        _ => b',',
+    };
+    CsvFormat {
+        delimiter,
+        ..CsvFormat::default()
+    }
+}
+
+/// The cases of a test configuration, without their project.
+pub(crate) fn test_cases(file: &Path) -> Result<Vec<TestCase>, LoadError> {
+    let config = read_json(file)?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let list = |from: &Json, key: &str| {
+        let list = from.get(key).and_then(Json::as_array);
+        list.cloned().unwrap_or_default()
+    };
+    let mut cases = Vec::new();
+    for (i, case) in list(&config, "TestCases").iter().enumerate() {
+        let name = text(case, "Name").map_or_else(|| format!("case {}", i + 1), str::to_owned);
+        let inputs = list(case, "Inputs");
+        let inputs = inputs.iter().map(|input| local_input(file, input));
+        let mut expected = Vec::new();
+        for output in list(case, "ExpectedOutputs") {
+            let alias = text(&output, "OutputAlias");
+            let alias = alias.ok_or_else(|| wrong(file, "an output has no OutputAlias".into()))?;
+            let required = output.get("Required").and_then(Json::as_bool);
+            expected.push(ExpectedOutput {
+                output: alias.to_owned(),
+                file: path_in(folder, text(&output, "FilePath").unwrap_or_default()),
+                required: required.unwrap_or(true),
+            });
+        }
+        cases.push(TestCase {
+            name,
+            inputs: inputs.collect::<Result<_, _>>()?,
+            expected,
+        });
+    }
+    Ok(cases)
+}
+
+/// The job of a test case: that of its project, with the case's own inputs.
+pub(crate) fn test_job(file: &Path, case: &TestCase) -> Result<JobFile, LoadError> {
+    let config = read_json(file)?;
+    let project = project_of(file, text(&config, "Script")).ok_or_else(|| {
+        wrong(
+            file,
+            format!("there is no {PROJECT_FILE} in its folder or one above"),
+        )
+    })?;
+    let (mut job, live) = import(&project)?;
+    for input in &case.inputs {
+        job.inputs
+            .retain(|known| !known.name.eq_ignore_ascii_case(&input.name));
+        job.inputs.push(input.clone());
+    }
+    require_local_inputs(&project, &mut job, &live)?;
+    Ok(job)
+}
+
+/// The project that a test configuration belongs to: that of its script, else the nearest above.
+fn project_of(file: &Path, script: Option<&str>) -> Option<PathBuf> {
+    let folder = file.parent()?;
+    let of_script = script.map(|script| path_in(folder, script));
+    let of_script = of_script.and_then(|script| Some(script.parent()?.join(PROJECT_FILE)));
+    if let Some(project) = of_script.filter(|project| project.is_file()) {
+        return Some(project);
+    }
+    let mut folders = folder.ancestors().map(|folder| folder.join(PROJECT_FILE));
+    folders.find(|project| project.is_file())
+}
+
+fn read_json(file: &Path) -> Result<Json, LoadError> {
+    let content = disk::read_to_string(file).map_err(|source| LoadError::Read {
+        file: file.to_path_buf(),
+        source,
+    })?;
+    let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
+    serde_json::from_str(content)
+        .map_err(|error| wrong(file, format!("it is not valid JSON: {error}")))
+}
+
+fn wrong(file: &Path, reason: String) -> LoadError {
+    LoadError::Project {
+        file: file.to_path_buf(),
+        reason,
+    }
+}
+
+fn text<'a>(from: &'a Json, key: &str) -> Option<&'a str> {
+    let found = from.get(key).and_then(Json::as_str);
+    found.filter(|text| !text.is_empty())
+}
+
+/// Numbers may be written as text.
+fn number(from: &Json, key: &str) -> Option<i64> {
+    match from.get(key)? {
+        Json::Number(number) => number.as_i64(),
+        Json::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Projects made on Windows have its slashes.
+fn path_in(folder: &Path, path: &str) -> PathBuf {
+    folder.join(path.replace('\\', "/"))
+}
+
+fn folder_name(folder: &Path) -> String {
+    let name = folder.file_name().map(|name| name.to_string_lossy());
+    name.map_or_else(|| "job".to_owned(), std::borrow::Cow::into_owned)
+}

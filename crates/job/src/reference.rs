@@ -1,0 +1,498 @@
+//! Reference data: tables read whole before the first event.
+//!
+//! An input with `reference = true` names files, or folders of JSON files, which together are one table that never
+//! changes. A path with `{date}` in it names a table that is refreshed: each file that fits is (part of) a snapshot, and
+//! an event sees the newest one that took effect by the event's own time. `{date}` stands for `2026-01-31` or
+//! `2026/01/31`, `{time}` for `23-59` or `23/59`, both in UTC; without `{time}` a snapshot takes effect at midnight. The
+//! rest of the path must fit exactly, except that a pattern which ends in a folder stands for the JSON files in it.
+//!
+//! ```toml
+//! [inputs.Registration]
+//! path = "registration/{date}/{time}/vehicles.jsonl"
+//! reference = true
+//! ```
+//!
+//! Lines that cannot be read are counted and left out, like those of a stream. A file that is not there is an error: a
+//! join with half a table gives wrong answers that look right.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use highwater_connect::json::{BadLine, Batch, Decoder, Field};
+use highwater_connect::{LineReader, ReadError};
+use highwater_engine::{Chunk, Column, Physical, PhysicalError, ReferenceTable, ValueRef};
+use highwater_env::disk;
+use highwater_query::plan::{Read, Reference};
+use highwater_time::{Duration, Instant};
+
+use crate::config::{FilesError, Input};
+use crate::load::Job;
+use crate::report::{InputReport, Trouble, TroubleKind};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReferenceError {
+    #[error("error: {0}")]
+    Physical(#[from] PhysicalError),
+    #[error("error: {0}")]
+    Files(#[from] FilesError),
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    #[error(
+        "error: no file fits the path {pattern} of the reference input \"{input}\"; {{date}} stands for \
+         2026-01-31 or 2026/01/31, {{time}} for 23-59 or 23/59"
+    )]
+    NoSnapshot { input: String, pattern: String },
+    #[error(
+        "error: the path {pattern} of the reference input \"{input}\" has {{time}} but no {{date}}"
+    )]
+    TimeWithoutDate { input: String, pattern: String },
+}
+
+/// The tables of a job, laid out with its plan.
+pub(crate) struct References {
+    /// The plan with its tables; `None` where it has none.
+    pub physical: Option<Physical>,
+    /// What was read, one report for each input.
+    pub reports: Vec<InputReport>,
+}
+
+/// Reads all reference data of a job.
+pub(crate) fn load_all(job: &Job) -> Result<References, ReferenceError> {
+    let mut reports: Vec<InputReport> = Vec::new();
+    let mut tables = Vec::new();
+    for reference in &job.plan.references {
+        let Some(declared) = job.file.input(&reference.name) else {
+            unreachable!("the query was bound against the inputs of the job file")
+        };
+        let (table, report) = load(reference, declared)?;
+        tables.push(Arc::new(table));
+        // Read once for each way the query uses it, reported once.
+        if !reports.iter().any(|known| known.name == report.name) {
+            reports.push(report);
+        }
+    }
+    let physical = match tables.is_empty() {
+        true => None,
+        false => Some(Physical::with_references(job.plan.clone(), &tables)?),
+    };
+    Ok(References { physical, reports })
+}
+
+impl References {
+    /// The first thing that was wrong with a line, if any.
+    pub fn first_trouble(&self) -> Option<String> {
+        let samples = |report: &InputReport| {
+            let mut troubles = report.troubles.iter();
+            let trouble = troubles.find_map(|(_, _, samples)| samples.first().cloned())?;
+            Some(format!(
+                "{}:{}: {}",
+                trouble.file, trouble.line, trouble.reason
+            ))
+        };
+        self.reports.iter().find_map(samples)
+    }
+}
+
+/// Reads a table, and says what was read.
+fn load(
+    reference: &Reference,
+    input: &Input,
+) -> Result<(ReferenceTable, InputReport), ReferenceError> {
+    let mut report = InputReport {
+        name: reference.name.clone(),
+        ..InputReport::default()
+    };
+    let mut table = ReferenceTable::default();
+    for (from, files) in snapshot_files(input)? {
+        let mut parts = Parts::default();
+        for file in files {
+            read_file(&file, &reference.reads, &mut parts, &mut report)?;
+        }
+        report.time.read += parts.rows.len() as u64;
+        report.time.kept += parts.rows.len() as u64;
+        let chunk = parts.finish(from, reference.reads.len());
+        table.snapshots.push((from, chunk));
+    }
+    Ok((table, report))
+}
+
+/// The files of each snapshot, by the time at which it takes effect.
+fn snapshot_files(input: &Input) -> Result<BTreeMap<Instant, Vec<PathBuf>>, ReferenceError> {
+    let mut snapshots: BTreeMap<Instant, Vec<PathBuf>> = BTreeMap::new();
+    let is_pattern = |path: &&PathBuf| {
+        let path = path.to_string_lossy();
+        path.contains(DATE) || path.contains(TIME)
+    };
+    let (patterns, fixed): (Vec<_>, Vec<_>) = input.paths.iter().partition(is_pattern);
+    if !fixed.is_empty() {
+        let fixed = Input {
+            paths: fixed.into_iter().cloned().collect(),
+            ..input.clone()
+        };
+        snapshots.insert(Instant::BEFORE_ALL, fixed.files()?);
+    }
+    for path in patterns {
+        let pattern = path.to_string_lossy().into_owned();
+        let input = input.name.clone();
+        if !pattern.contains(DATE) {
+            return Err(ReferenceError::TimeWithoutDate { input, pattern });
+        }
+        let found = fitting_files(path)?;
+        if found.is_empty() {
+            return Err(ReferenceError::NoSnapshot { input, pattern });
+        }
+        for (from, file) in found {
+            snapshots.entry(from).or_default().push(file);
+        }
+    }
+    Ok(snapshots)
+}
+
+const DATE: &str = "{date}";
+const TIME: &str = "{time}";
+
+/// `{date}` and `{time}` add up to five folders; a folder pattern one more name.
+const EXTRA_DEPTH: usize = 6;
+
+/// The files below the fixed part of the pattern that fit it, each with its time.
+fn fitting_files(pattern: &Path) -> Result<Vec<(Instant, PathBuf)>, FilesError> {
+    let is_fixed =
+        |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains('{');
+    let folder: PathBuf = pattern.components().take_while(is_fixed).collect();
+    let wanted = parts_of(pattern.strip_prefix(&folder).unwrap_or(pattern));
+    let mut found = Vec::new();
+    let depth = wanted.matches('/').count() + EXTRA_DEPTH;
+    walk(&folder, depth, &mut |file| {
+        let name = parts_of(file.strip_prefix(&folder).unwrap_or(file));
+        if let Some(from) = fit(&wanted, &name) {
+            found.push((from, file.to_owned()));
+        }
+    })?;
+    Ok(found)
+}
+
+/// A relative path with `/` between its parts, whatever the system writes.
+fn parts_of(path: &Path) -> String {
+    let parts: Vec<_> = path
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy().into_owned())
+        .collect();
+    parts.join("/")
+}
+
+fn walk(folder: &Path, depth: usize, visit: &mut impl FnMut(&Path)) -> Result<(), FilesError> {
+    let here = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let listed = disk::list(here).map_err(|source| FilesError::Unreadable {
+        path: here.to_owned(),
+        source,
+    })?;
+    for path in listed {
+        if !path.is_dir() {
+            visit(path.strip_prefix(".").unwrap_or(&path));
+        } else if depth > 0 {
+            walk(&path, depth - 1, visit)?;
+        }
+    }
+    Ok(())
+}
+
+/// The time in `name` if it fits the pattern.
+fn fit(pattern: &str, name: &str) -> Option<Instant> {
+    let mut found = Found::default();
+    let rest = found.match_up(pattern, name)?;
+    let in_folder = rest.strip_prefix('/').is_some_and(|file| {
+        let extension = Path::new(file).extension().and_then(|e| e.to_str());
+        !file.contains('/') && matches!(extension, Some("jsonl" | "json" | "ndjson"))
+    });
+    (rest.is_empty() || in_folder).then(|| found.time())?
+}
+
+/// What a name says about time.
+#[derive(Default)]
+struct Found {
+    day: Option<Instant>,
+    minutes: i64,
+}
+
+impl Found {
+    /// Matches all of the pattern and gives the rest of the name.
+    fn match_up<'n>(&mut self, mut pattern: &str, mut name: &'n str) -> Option<&'n str> {
+        while !pattern.is_empty() {
+            if let Some(rest) = pattern.strip_prefix(DATE) {
+                let numbers;
+                (numbers, name) = numbers_of([4, 2, 2], name)?;
+                let [year, month, day] = numbers;
+                self.day = Some(Instant::from_civil(year as i32, month, day)?);
+                pattern = rest;
+            } else if let Some(rest) = pattern.strip_prefix(TIME) {
+                let numbers;
+                (numbers, name) = numbers_of([2, 2], name)?;
+                let [hour, minute] = numbers;
+                if hour > 23 || minute > 59 {
+                    return None;
+                }
+                self.minutes = i64::from(hour * 60 + minute);
+                pattern = rest;
+            } else {
+                let mut wanted = pattern.chars();
+                name = name.strip_prefix(wanted.next()?)?;
+                pattern = wanted.as_str();
+            }
+        }
+        Some(name)
+    }
+
+    fn time(&self) -> Option<Instant> {
+        let day = self.day?;
+        let since = Duration::from_minutes(self.minutes);
+        Some(Instant::from_ticks(day.ticks() + since.ticks()))
+    }
+}
+
+/// Numbers of so many digits, all of them with `-` or all with `/` between them.
+fn numbers_of<const N: usize>(digits: [usize; N], name: &str) -> Option<([u32; N], &str)> {
+    let separator = name.get(digits[0]..)?.chars().next()?;
+    if separator != '-' && separator != '/' {
+        return None;
+    }
+    let (mut numbers, mut rest) = ([0; N], name);
+    for (index, &digits) in digits.iter().enumerate() {
+        if index > 0 {
+            rest = rest.strip_prefix(separator)?;
+        }
+        let number = rest.get(..digits)?;
+        if !number.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        numbers[index] = number.parse().ok()?;
+        rest = &rest[digits..];
+    }
+    Some((numbers, rest))
+}
+
+/// Columns of blocks of a table.
+#[derive(Default)]
+struct Parts {
+    blocks: Vec<Vec<Column>>,
+    /// All rows, by block.
+    rows: Vec<(u32, u32)>,
+}
+
+impl Parts {
+    fn add(&mut self, columns: Vec<Column>, rows: usize) {
+        let block = self.blocks.len() as u32;
+        self.rows.extend((0..rows as u32).map(|row| (block, row)));
+        self.blocks.push(columns);
+    }
+
+    fn finish(self, from: Instant, width: usize) -> Chunk {
+        let columns = (0..width).map(|column| {
+            let parts: Vec<&Column> = self.blocks.iter().map(|block| &block[column]).collect();
+            match parts.is_empty() {
+                true => Column::Null(0),
+                false => Column::interleave(&parts, &self.rows),
+            }
+        });
+        let columns = columns.collect();
+        Chunk::new(vec![from.ticks(); self.rows.len()].into(), columns)
+    }
+}
+
+fn read_file(
+    path: &Path,
+    reads: &[Read],
+    parts: &mut Parts,
+    report: &mut InputReport,
+) -> Result<(), ReferenceError> {
+    let mut lines = LineReader::open(path)?;
+    let name = path.display().to_string();
+    let modified = Instant::from_unix_nanos(lines.modified());
+    let fields: Vec<Field> = reads.iter().filter_map(field_of).collect();
+    let mut batch = Batch::new(fields.len());
+    let mut decoder = Decoder::new(fields);
+    while let Some(block) = lines.next_block()? {
+        report.bytes += block.bytes.len() as u64;
+        let too_long = block.bad;
+        decoder.decode(block.bytes, block.first_line, &mut batch);
+        let decoded = batch.finish();
+        for bad in too_long.iter().chain(&decoded.bad) {
+            bad_line(bad, &name, report);
+        }
+        let rows = decoded.rows;
+        if rows == 0 {
+            continue;
+        }
+        let mut columns = decoded.columns.into_iter();
+        let columns = reads.iter().map(|read| match read {
+            Read::FileName => Column::repeat(ValueRef::Text(&name), rows),
+            Read::FileTime => Column::repeat(ValueRef::Time(modified), rows),
+            other if field_of(other).is_some() => columns.next().unwrap_or(Column::Null(rows)),
+            _ => Column::Null(rows),
+        });
+        parts.add(columns.collect(), rows);
+    }
+    if let Some(note) = lines.note() {
+        report.notes.push(note.to_string());
+    }
+    Ok(())
+}
+
+fn field_of(read: &Read) -> Option<Field> {
+    match read {
+        Read::Path(path) => Some(Field::Path(path.clone())),
+        Read::TimePath(path) => Some(Field::Time(path.clone())),
+        Read::Whole => Some(Field::Whole),
+        _ => None,
+    }
+}
+
+fn bad_line(bad: &BadLine, file: &str, report: &mut InputReport) {
+    report.troubles.add(TroubleKind::Json, || Trouble {
+        file: file.to_owned(),
+        line: bad.line,
+        reason: format!("column {}: {}", bad.column, bad.reason),
+        sample: bad.sample.clone(),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::JobFile;
+
+    fn time(text: &str) -> Option<Instant> {
+        text.parse().ok()
+    }
+
+    // proves S3
+    #[test]
+    fn dates_and_times_are_found_in_names() {
+        let at = |pattern, name| fit(pattern, name);
+        let expected = time("2026-01-31T23:59:00Z");
+        assert!(expected.is_some());
+        assert_eq!(
+            at("{date}/{time}/a.jsonl", "2026-01-31/23-59/a.jsonl"),
+            expected
+        );
+        assert_eq!(
+            at("{date}/{time}/a.jsonl", "2026/01/31/23/59/a.jsonl"),
+            expected
+        );
+        assert_eq!(
+            at("x_{date}T{time}.json", "x_2026-01-31T23-59.json"),
+            expected
+        );
+        assert_eq!(at("{date}/{time}", "2026-01-31/23-59/any.ndjson"), expected);
+        let midnight = time("2026-01-31T00:00:00Z");
+        assert_eq!(at("{date}.jsonl", "2026-01-31.jsonl"), midnight);
+        for name in [
+            "2026-01-31/24-00/a.jsonl",
+            "2026-02-30/10-00/a.jsonl",
+            "2026-01/31/10-00/a.jsonl",
+            "2026-01-31/10-00/b.jsonl",
+            "2026-01-31/10-00/a.jsonl/c",
+            "26-01-31/10-00/a.jsonl",
+        ] {
+            assert_eq!(at("{date}/{time}/a.jsonl", name), None, "{name}");
+        }
+    }
+
+    fn input(paths: &[PathBuf]) -> Input {
+        let text =
+            format!("sql = \"SELECT 1\"\n[inputs.Ref]\nreference = true\npath = {paths:?}\n");
+        let mut job = JobFile::parse(&text, "job.toml").unwrap();
+        job.inputs.remove(0)
+    }
+
+    fn reference() -> Reference {
+        Reference {
+            name: "Ref".into(),
+            reads: vec![
+                Read::Path(vec!["a".into()]),
+                Read::FileName,
+                Read::Whole,
+                Read::Partition,
+            ],
+            schema: None,
+            steps: Vec::new(),
+            span: highwater_query::Span::default(),
+        }
+    }
+
+    fn write(path: &Path, text: &str) {
+        use std::io::Write;
+        disk::create_folder(path.parent().unwrap()).unwrap();
+        let mut file = disk::create_atomic(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        file.commit().unwrap();
+    }
+
+    // proves S3
+    #[test]
+    fn a_fixed_table_is_all_lines_of_all_files_and_bad_ones_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, two] = ["one.jsonl", "two.jsonl"].map(|name| folder.path().join(name));
+        write(&one, "{\"a\":1}\n{\"a\":\n{\"a\":2}\n");
+        write(&two, "{\"a\":\"x\"}\n");
+        let (table, report) = load(&reference(), &input(&[one, two.clone()])).unwrap();
+        assert_eq!(report.troubles.count(), 1);
+        assert_eq!((report.time.read, report.events()), (3, 4));
+        let [(from, chunk)] = &table.snapshots[..] else {
+            panic!("one snapshot");
+        };
+        assert_eq!(*from, Instant::BEFORE_ALL);
+        assert_eq!(chunk.rows(), 3);
+        assert!(matches!(chunk.columns[0].get(1), ValueRef::Int(2)));
+        assert!(matches!(chunk.columns[0].get(2), ValueRef::Text("x")));
+        let name = two.display().to_string();
+        assert!(matches!(chunk.columns[1].get(2), ValueRef::Text(found) if found == name));
+        assert!(matches!(chunk.columns[2].get(0), ValueRef::Record(_)));
+        assert!(chunk.columns[3].is_null(0));
+
+        let missing = input(&[folder.path().join("none.jsonl")]);
+        assert!(matches!(
+            load(&reference(), &missing),
+            Err(ReferenceError::Read(_))
+        ));
+    }
+
+    // proves S3
+    #[test]
+    fn snapshots_are_found_by_their_pattern_and_come_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write(&root.join("r/2026-01-02/00-30/t.jsonl"), "{\"a\":2}\n");
+        write(&root.join("r/2026-01-01/12-00/t.jsonl"), "{\"a\":1}\n");
+        write(&root.join("r/2026-01-01/12-00/u.jsonl"), "{\"a\":9}\n");
+        let pattern = root.join("r/{date}/{time}/t.jsonl");
+        let (table, _) = load(&reference(), &input(&[pattern])).unwrap();
+        let seen: Vec<_> = table
+            .snapshots
+            .iter()
+            .map(|(from, chunk)| (from.to_string(), chunk.rows()))
+            .collect();
+        let expected = [
+            "2026-01-01T12:00:00.0000000Z",
+            "2026-01-02T00:30:00.0000000Z",
+        ];
+        assert_eq!(seen, expected.map(|time| (time.to_string(), 1)));
+
+        let pattern = root.join("r/{date}/{time}/none.jsonl");
+        let error = load(&reference(), &input(&[pattern])).unwrap_err();
+        assert!(
+            matches!(error, ReferenceError::NoSnapshot { .. }),
+            "{error}"
+        );
+        let pattern = root.join("r/{time}/t.jsonl");
+        let error = load(&reference(), &input(&[pattern])).unwrap_err();
+        assert!(
+            matches!(error, ReferenceError::TimeWithoutDate { .. }),
+            "{error}"
+        );
+    }
+}

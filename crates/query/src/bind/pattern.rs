@@ -1,0 +1,487 @@
+//! MATCH_RECOGNIZE: a pattern of variables, what each of them stands for, and what a match amounts to.
+//!
+//! DEFINE and MEASURES look at events through variables: `Up.v` is a field of the event that `Up` is tested on or has
+//! matched last, `First(Up.v)` that of the first one. Each such look is collected as a [`MatchRef`] and becomes a
+//! column of the expressions around it.
+
+use super::expr::Exprs;
+use super::from::From;
+use super::scope::{Aliases, Clause, default_name};
+use super::{Binder, Bound, Relation, list};
+use crate::Span;
+use crate::ast::{
+    self, Call, ExprKind as Ast, Ident, MatchRecognize, Repeat, SelectItem, SourceOf, same_name,
+};
+use crate::diagnostic::{Diagnostic, code};
+use crate::functions::{self, Kind};
+use crate::parser::Reported;
+use crate::plan::{
+    Expr, ExprKind, Item, Key, MatchNode, MatchRef, Name, Node, NodeId, Pattern, Pick, Pred,
+};
+use crate::visit::same_expr;
+
+/// Different variables of one pattern.
+const VARIABLES_MAX: usize = 100;
+
+/// The pattern whose expressions are being bound.
+pub(super) struct Matching {
+    /// What the events are over.
+    node: NodeId,
+    variables: Vec<String>,
+    /// Which variables may be looked at: in DEFINE, those before this one.
+    known: Vec<bool>,
+    /// The variable that DEFINE is about.
+    current: Option<usize>,
+    refs: Vec<MatchRef>,
+}
+
+/// The pattern of a FROM, whatever parentheses stand around it.
+pub(super) fn pattern_of(from: &ast::From) -> Option<(&ast::From, &MatchRecognize)> {
+    match (&from.pattern, &from.first.of) {
+        (Some(pattern), _) => Some((from, pattern)),
+        (None, SourceOf::Nested(inner)) if from.rest.is_empty() => pattern_of(inner),
+        _ => None,
+    }
+}
+
+impl<'a> Binder<'a> {
+    pub(super) fn match_recognize(
+        &mut self,
+        select: &ast::Select,
+        from: &ast::From,
+        clause: &MatchRecognize,
+    ) -> Bound<Relation> {
+        let star =
+            matches!(select.items.as_slice(), [SelectItem::Star { path, .. }] if path.is_empty());
+        let plain = select.filter.is_none() && select.group.is_none() && select.having.is_none();
+        if !star || !plain || !from.rest.is_empty() {
+            return Err(self.pattern_with_more(clause.span));
+        }
+        let source = self.source(&from.first)?;
+        if source.reference {
+            let message = "reference data has no events in time order to match";
+            return Err(self.report(Diagnostic::error(code::PATTERN, clause.span, message)));
+        }
+        self.settle_bare(source.bare);
+        let limit = self.limit(&clause.limit);
+        let variables = self.variables(clause)?;
+        let (partition, shown, by_partition) = self.pattern_keys(&source, clause)?;
+        self.matching = Some(Matching {
+            node: source.scope.node,
+            known: vec![true; variables.len()],
+            current: None,
+            refs: Vec::new(),
+            variables: variables.clone(),
+        });
+        let defines = self.defines(&source, clause);
+        let measures = self.measures(&source, clause, &partition[..shown]);
+        let refs = self.matching.take().map(|matching| matching.refs);
+        let (defines, measures, limit) = (defines?, measures?, limit?);
+        let items = columns_of(&partition, shown, &measures, clause.span);
+        let node = self.push(Node::Match(MatchNode {
+            from: source.scope.node,
+            limit,
+            partition,
+            pattern: pattern(&clause.pattern, &variables),
+            variables,
+            defines,
+            measures,
+            refs: refs.unwrap_or_default(),
+            by_partition,
+            span: clause.span,
+        }));
+        Ok(Relation {
+            node: self.push(Node::Project { from: node, items }),
+            bare: None,
+            partition: source
+                .partition
+                .map(|by| self.partitioning(by, &source.scope)),
+            reference: false,
+        })
+    }
+
+    pub(super) fn pattern_with_more(&mut self, span: Span) -> Reported {
+        let message = "MATCH_RECOGNIZE stands alone in SELECT * FROM source MATCH_RECOGNIZE (..)";
+        let error = Diagnostic::error(code::PATTERN, span, message);
+        self.report(error.help("filter, group, join and pick columns in other steps"))
+    }
+
+    /// The variables of the pattern in the order of the text; DEFINE must be about these.
+    fn variables(&mut self, clause: &MatchRecognize) -> Bound<Vec<String>> {
+        let mut variables: Vec<String> = Vec::new();
+        collect(&clause.pattern, &mut variables);
+        if variables.len() > VARIABLES_MAX {
+            let message = format!("a pattern has at most {VARIABLES_MAX} variables");
+            return Err(self.report(Diagnostic::error(code::LIMIT, clause.span, message)));
+        }
+        for (index, (name, _)) in clause.defines.iter().enumerate() {
+            let twice = clause.defines[..index]
+                .iter()
+                .any(|(other, _)| other.is(&name.name));
+            let message = if !variables.iter().any(|known| name.is(known)) {
+                format!("the pattern has no variable `{}`", name.name)
+            } else if twice {
+                format!("`{}` is defined twice", name.name)
+            } else {
+                continue;
+            };
+            let help = format!(
+                "the pattern has {}",
+                list(variables.iter().map(String::as_str))
+            );
+            let error = Diagnostic::error(code::PATTERN, name.span, message);
+            return Err(self.report(error.help_if((!twice).then_some(help))));
+        }
+        Ok(variables)
+    }
+
+    /// The keys that matches are looked for apart by: those that are shown, then those of the source.
+    fn pattern_keys(
+        &mut self,
+        source: &From,
+        clause: &MatchRecognize,
+    ) -> Bound<(Vec<Key>, usize, bool)> {
+        let mut keys: Vec<Key> = Vec::new();
+        for key in &clause.partition {
+            if !matches!(key.kind, Ast::Path(_)) {
+                let message = "PARTITION BY of MATCH_RECOGNIZE takes columns";
+                let error = Diagnostic::error(code::PATTERN, key.span, message);
+                return Err(self.report(error.help("compute the key in an earlier step")));
+            }
+            let expr = self.pattern_key(source, key)?;
+            let name = default_name(key, keys.len() + 1);
+            if keys.iter().any(|known| known.name == name) {
+                return Err(self.same_name_twice(&name, key.span));
+            }
+            keys.push(Key { name, expr });
+        }
+        let shown = keys.len();
+        let mut by_partition = false;
+        for key in source.partition.iter().flat_map(|by| &by.keys) {
+            let expr = self.pattern_key(source, key)?;
+            by_partition |= self.is_partition(source.scope.node, &expr);
+            if !keys.iter().any(|known| same_expr(&known.expr, &expr)) {
+                let name = default_name(key, keys.len() + 1);
+                keys.push(Key { name, expr });
+            }
+        }
+        Ok((keys, shown, by_partition))
+    }
+
+    fn pattern_key(&mut self, source: &From, key: &ast::Expr) -> Bound<Expr> {
+        Exprs {
+            binder: self,
+            scope: &source.scope,
+            clause: Clause::PartitionBy,
+            aliases: &Aliases::default(),
+            grouping: None,
+        }
+        .value(key)
+    }
+
+    fn same_name_twice(&mut self, name: &str, span: Span) -> Reported {
+        let message = format!("there are two columns called `{name}`");
+        let error = Diagnostic::error(code::DUPLICATE_COLUMN, span, message);
+        self.report(error.label("the second one"))
+    }
+
+    /// Per variable, its condition. A variable sees itself and those defined before it.
+    fn defines(&mut self, source: &From, clause: &MatchRecognize) -> Bound<Vec<Option<Pred>>> {
+        let variables = match &mut self.matching {
+            Some(matching) => {
+                // Those without a definition have no place in the list that others could be before.
+                let defined = |name: &String| clause.defines.iter().any(|(v, _)| v.is(name));
+                matching.known = matching.variables.iter().map(|v| !defined(v)).collect();
+                matching.variables.clone()
+            }
+            None => return Err(Reported),
+        };
+        let mut defines = vec![None; variables.len()];
+        let mut failed = false;
+        for (name, condition) in &clause.defines {
+            let Some(index) = variables.iter().position(|known| name.is(known)) else {
+                return Err(Reported);
+            };
+            if let Some(matching) = &mut self.matching {
+                matching.current = Some(index);
+                matching.known[index] = true;
+            }
+            let bound =
+                self.pattern_exprs(source, Clause::Define, |exprs| exprs.condition(condition));
+            failed |= bound.is_err();
+            defines[index] = bound.ok();
+        }
+        if failed { Err(Reported) } else { Ok(defines) }
+    }
+
+    fn measures(
+        &mut self,
+        source: &From,
+        clause: &MatchRecognize,
+        keys: &[Key],
+    ) -> Bound<Vec<Item>> {
+        if let Some(matching) = &mut self.matching {
+            matching.current = None;
+            matching.known.fill(true);
+        }
+        let mut measures: Vec<Item> = Vec::new();
+        let mut failed = false;
+        for (measure, name) in &clause.measures {
+            let known = measures
+                .iter()
+                .any(|item| item.name == Name::Field(name.name.clone()))
+                || keys.iter().any(|key| key.name == name.name);
+            if known {
+                return Err(self.same_name_twice(&name.name, name.span));
+            }
+            let bound = self.pattern_exprs(source, Clause::Measures, |exprs| exprs.value(measure));
+            failed |= bound.is_err();
+            measures.extend(bound.ok().map(|expr| Item {
+                name: Name::Field(name.name.clone()),
+                expr,
+            }));
+        }
+        if failed { Err(Reported) } else { Ok(measures) }
+    }
+
+    fn pattern_exprs<T>(
+        &mut self,
+        source: &From,
+        clause: Clause,
+        bind: impl FnOnce(&mut Exprs) -> Bound<T>,
+    ) -> Bound<T> {
+        bind(&mut Exprs {
+            binder: self,
+            scope: &source.scope,
+            clause,
+            aliases: &Aliases::default(),
+            grouping: None,
+        })
+    }
+}
+
+impl Exprs<'_, '_> {
+    /// `variable.field`: the event under test, or the last one that another variable has matched.
+    pub(super) fn pattern_path(&mut self, path: &[Ident], span: Span) -> Bound<Expr> {
+        let (variable, rest) = self.pattern_variable(path, span)?;
+        let current = self.binder.matching.as_ref().and_then(|m| m.current);
+        let pick = match current == Some(variable) {
+            true => Pick::Current,
+            false => Pick::Last,
+        };
+        self.picked(variable, pick, rest, span)
+    }
+
+    /// System.Timestamp() of the event under test.
+    pub(super) fn pattern_time(&mut self, span: Span) -> Bound<Expr> {
+        let time = Expr {
+            kind: ExprKind::Timestamp,
+            span,
+        };
+        let current = self.binder.matching.as_ref().and_then(|m| m.current);
+        Ok(match current {
+            Some(variable) => self.reference(
+                MatchRef::Picked {
+                    variable,
+                    pick: Pick::Current,
+                    of: time,
+                },
+                span,
+            ),
+            None => time,
+        })
+    }
+
+    /// What only patterns have; `None` for functions that are the same everywhere.
+    pub(super) fn pattern_call(&mut self, call: &Call, span: Span) -> Option<Bound<Expr>> {
+        if !call.prefix.is_empty() {
+            return None;
+        }
+        let picks = [
+            ("First", Pick::First),
+            ("Last", Pick::Last),
+            ("Min", Pick::Min),
+            ("Max", Pick::Max),
+        ];
+        if let Some((name, pick)) = picks.into_iter().find(|(name, _)| call.name.is(name)) {
+            return Some(self.pick(name, pick, call, span));
+        }
+        if call.name.is("Classifier") {
+            return Some(self.classifier(call, span));
+        }
+        let name = &call.name.name;
+        let help = match functions::find(name).map(|info| info.kind) {
+            Some(Kind::Aggregate(_)) => "patterns have First, Last, Min and Max",
+            Some(Kind::Analytic(_)) => "compute it in an earlier step",
+            None if call.name.is("PREV") || call.name.is("NEXT") => {
+                "compute LAG(..) in an earlier step"
+            }
+            _ => return None,
+        };
+        let message = format!("MATCH_RECOGNIZE cannot use {name}");
+        let error = Diagnostic::error(code::PATTERN, span, message);
+        Some(Err(self.binder.report(error.help(help))))
+    }
+
+    /// First(variable.field) and its like.
+    fn pick(&mut self, name: &str, pick: Pick, call: &Call, span: Span) -> Bound<Expr> {
+        let plain = call.distinct.is_none() && call.over.is_none() && !call.star;
+        if let ([only], true) = (call.args.as_slice(), plain)
+            && let Ast::Path(path) = &only.kind
+        {
+            let (variable, rest) = self.pattern_variable(path, only.span)?;
+            return self.picked(variable, pick, rest, span);
+        }
+        let message = format!("{name} takes one field of one variable");
+        let error = Diagnostic::error(code::PATTERN, span, message);
+        let help =
+            format!("write {name}(variable.field), and compute around it or in an earlier step");
+        Err(self.binder.report(error.help(help)))
+    }
+
+    fn classifier(&mut self, call: &Call, span: Span) -> Bound<Expr> {
+        let plain = call.args.is_empty() && !call.star && call.over.is_none();
+        let message = match self.clause {
+            Clause::Measures if plain => return Ok(self.reference(MatchRef::Classifier, span)),
+            Clause::Measures => "Classifier takes no arguments",
+            _ => "Classifier() stands only in MEASURES",
+        };
+        Err(self
+            .binder
+            .report(Diagnostic::error(code::PATTERN, span, message)))
+    }
+
+    fn pattern_variable<'q>(
+        &mut self,
+        path: &'q [Ident],
+        span: Span,
+    ) -> Bound<(usize, &'q [Ident])> {
+        let (Some(matching), Some((first, rest))) = (&self.binder.matching, path.split_first())
+        else {
+            return Err(Reported);
+        };
+        let names = matching.variables.iter();
+        let index = names.clone().position(|known| first.is(known));
+        let error = |message: String, help: String| {
+            Diagnostic::error(code::PATTERN, span, message).help(help)
+        };
+        let error = match index {
+            Some(index) if !matching.known[index] => error(
+                format!("`{}` is defined only later", first.name),
+                "a variable sees itself and those before it in DEFINE; change their order"
+                    .to_string(),
+            ),
+            Some(_) if rest.is_empty() => error(
+                format!("`{}` is a variable; name a field of it", first.name),
+                format!("for example {}.value", first.name),
+            ),
+            Some(index) => return Ok((index, rest)),
+            None => {
+                let known = list(names.map(String::as_str));
+                let variable = matching.variables.first().map_or("", String::as_str);
+                let field = path.last().map_or("", |last| &last.name);
+                error(
+                    format!("`{}` is no variable of the pattern", first.name),
+                    format!("the variables are {known}; a field is written {variable}.{field}"),
+                )
+            }
+        };
+        Err(self.binder.report(error))
+    }
+
+    fn picked(&mut self, variable: usize, pick: Pick, path: &[Ident], span: Span) -> Bound<Expr> {
+        let Some(node) = self.binder.matching.as_ref().map(|matching| matching.node) else {
+            return Err(Reported);
+        };
+        let of = self.binder.column(node, path, span)?;
+        let new = MatchRef::Picked { variable, pick, of };
+        Ok(self.reference(new, span))
+    }
+
+    /// The column of what is looked at, once however often it is.
+    fn reference(&mut self, new: MatchRef, span: Span) -> Expr {
+        let mut column = 0;
+        if let Some(matching) = &mut self.binder.matching {
+            let same = |known: &MatchRef| same_ref(known, &new);
+            column = matching.refs.iter().position(same).unwrap_or_else(|| {
+                matching.refs.push(new);
+                matching.refs.len() - 1
+            });
+        }
+        Expr {
+            kind: ExprKind::Column(column),
+            span,
+        }
+    }
+}
+
+/// The columns of the result: the first `shown` keys, then the measures.
+fn columns_of(keys: &[Key], shown: usize, measures: &[Item], span: Span) -> Vec<Item> {
+    let names = keys[..shown]
+        .iter()
+        .map(|key| Name::Field(key.name.clone()));
+    let names = names.chain(measures.iter().map(|measure| measure.name.clone()));
+    let columns = (0..shown).chain(keys.len()..keys.len() + measures.len());
+    let item = |(name, column)| Item {
+        name,
+        expr: Expr {
+            kind: ExprKind::Column(column),
+            span,
+        },
+    };
+    names.zip(columns).map(item).collect()
+}
+
+fn same_ref(a: &MatchRef, b: &MatchRef) -> bool {
+    match (a, b) {
+        (MatchRef::Classifier, MatchRef::Classifier) => true,
+        (
+            MatchRef::Picked {
+                variable: v,
+                pick: p,
+                of: a,
+            },
+            MatchRef::Picked {
+                variable: w,
+                pick: q,
+                of: b,
+            },
+        ) => v == w && p == q && same_expr(a, b),
+        _ => false,
+    }
+}
+
+fn collect(pattern: &ast::Pattern, found: &mut Vec<String>) {
+    match pattern {
+        ast::Pattern::Variable(name) => {
+            if !found.iter().any(|known| name.is(known)) {
+                found.push(name.name.clone());
+            }
+        }
+        ast::Pattern::Any => {}
+        ast::Pattern::Sequence(all) | ast::Pattern::Either(all) => {
+            all.iter().for_each(|one| collect(one, found));
+        }
+        ast::Pattern::Repeat(of, _) => collect(of, found),
+    }
+}
+
+fn pattern(of: &ast::Pattern, variables: &[String]) -> Pattern {
+    let all = |all: &[ast::Pattern]| all.iter().map(|one| pattern(one, variables)).collect();
+    match of {
+        ast::Pattern::Variable(name) => {
+            let index = variables
+                .iter()
+                .position(|known| same_name(known, &name.name));
+            Pattern::Variable(index.unwrap_or(0))
+        }
+        ast::Pattern::Any => Pattern::Any,
+        ast::Pattern::Sequence(parts) => Pattern::Sequence(all(parts)),
+        ast::Pattern::Either(parts) => Pattern::Either(all(parts)),
+        ast::Pattern::Repeat(of, repeat) => Pattern::Repeat {
+            of: Box::new(pattern(of, variables)),
+            at_least_one: *repeat == Repeat::AtLeastOnce,
+            at_most_one: *repeat == Repeat::AtMostOnce,
+        },
+    }
+}
