@@ -1,6 +1,6 @@
 //! `highwater bench`: what a job costs on this machine.
 
-use std::io::Write;
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -71,22 +71,24 @@ impl BenchRun {
         let millions = events as f64 / 1e6;
         let peak = used.memory_peak_bytes.unwrap_or(0) as f64 / 1e6;
         if self.json {
-            println!(
+            writeln!(
+                stdout(),
                 "{}",
                 json!({
                     "job": job.file.name, "events": events, "rows": rows, "seconds": wall,
                     "events_per_second": events as f64 / wall, "cpu_seconds": cpu,
                     "cpu_seconds_per_million": cpu / millions, "peak_megabytes": peak,
                 })
-            );
+            )?;
         } else {
-            println!(
+            writeln!(
+                stdout(),
                 "BENCH job={} events={events} rows={rows} elapsed={wall:.3} rate={:.0} cpu={cpu:.2} \
                  cpu_per_million={:.3} peak_mb={peak:.0}",
                 job.file.name,
                 events as f64 / wall,
                 cpu / millions,
-            );
+            )?;
         }
         Ok(if report.lost_data() {
             Ending::LostData

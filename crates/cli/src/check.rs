@@ -1,5 +1,6 @@
 //! `highwater check`: what is wrong with a query, without running it.
 
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 
 use highwater_env::disk;
@@ -33,13 +34,13 @@ impl Check {
             .any(|d| d.severity == Severity::Error);
         for finding in &checked.findings {
             if self.json {
-                println!("{}", as_json(finding, &checked));
+                writeln!(stdout(), "{}", as_json(finding, &checked))?;
             } else {
-                println!("{}", finding.render(&checked.text, &checked.name));
+                writeln!(stdout(), "{}", finding.render(&checked.text, &checked.name))?;
             }
         }
         if !wrong && !self.json {
-            println!("{}: the query is fine", checked.name);
+            writeln!(stdout(), "{}: the query is fine", checked.name)?;
         }
         Ok(if wrong { Ending::Failed } else { Ending::Well })
     }

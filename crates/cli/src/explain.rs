@@ -1,5 +1,7 @@
 //! `highwater explain`: the plan, and how far back a start reads.
 
+use std::io::{Write, stdout};
+
 use highwater_query::{explain, lookback};
 use highwater_time::Duration;
 use serde_json::json;
@@ -32,7 +34,8 @@ impl Explain {
                 .iter()
                 .map(|input| input.name.clone())
                 .collect();
-            println!(
+            writeln!(
+                stdout(),
                 "{}",
                 json!({
                     "plan": plan,
@@ -41,22 +44,27 @@ impl Explain {
                     "reads_back_by_arrival": arrival_back.to_string(),
                     "early_arrival_off": policy.early_arrival.is_none(),
                 })
-            );
+            )?;
             return Ok(Ending::Well);
         }
-        print!("{plan}");
-        println!();
-        println!("a start at output time T reads events from T - {back}, by event time;");
+        write!(stdout(), "{plan}")?;
+        writeln!(stdout())?;
+        writeln!(
+            stdout(),
+            "a start at output time T reads events from T - {back}, by event time;"
+        )?;
         match policy.early_arrival {
-            Some(early) => println!(
+            Some(early) => writeln!(
+                stdout(),
                 "an event may carry a time up to {early} after its arrival, so reading begins at the \
                  arrival time T - {arrival_back}"
             ),
-            None => println!(
+            None => writeln!(
+                stdout(),
                 "with early arrival off an event may arrive any time before that, so reading begins at \
                  the start of the input"
             ),
-        }
+        }?;
         Ok(Ending::Well)
     }
 }

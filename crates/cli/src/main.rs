@@ -9,6 +9,7 @@ mod check;
 mod demo;
 mod exit;
 mod explain;
+mod manual;
 mod run;
 mod summary;
 mod test;
@@ -46,6 +47,8 @@ enum Command {
     Why(why::Why),
     /// Draw event time against arrival time, with the watermark
     Timeline(timeline::Timeline),
+    /// Look up functions of the query language
+    Manual(manual::Manual),
     /// Measure this machine
     Bench(bench::Bench),
 }
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Explain(command) => command.run(),
         Command::Why(command) => command.run(),
         Command::Timeline(command) => command.run(),
+        Command::Manual(command) => command.run(),
         Command::Bench(command) => command.run(),
     };
     exit::code(result)

@@ -1,5 +1,6 @@
 //! `highwater test`: golden cases.
 
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 
 use highwater_job::cases;
@@ -36,10 +37,10 @@ impl Test {
         for case in &found {
             let outcome = cases::check(case, 1);
             failed += usize::from(outcome.is_err());
-            self.show(&case.name, outcome.err().map(|failure| failure.0));
+            self.show(&case.name, outcome.err().map(|failure| failure.0))?;
         }
         if !self.json {
-            println!("{} passed, {failed} failed", found.len() - failed);
+            writeln!(stdout(), "{} passed, {failed} failed", found.len() - failed)?;
         }
         Ok(if failed > 0 {
             Ending::Failed
@@ -48,18 +49,22 @@ impl Test {
         })
     }
 
-    fn show(&self, name: &str, failure: Option<String>) {
+    fn show(&self, name: &str, failure: Option<String>) -> std::io::Result<()> {
+        let mut out = stdout().lock();
         match (self.json, failure) {
             (true, failure) => {
-                println!(
+                let passed = failure.is_none();
+                writeln!(
+                    out,
                     "{}",
-                    json!({"case": name, "passed": failure.is_none(), "diff": failure})
-                );
+                    json!({"case": name, "passed": passed, "diff": failure})
+                )
             }
-            (false, None) => println!("ok    {name}"),
+            (false, None) => writeln!(out, "ok    {name}"),
             (false, Some(text)) => {
-                println!("FAIL  {name}");
-                text.lines().for_each(|line| println!("      {line}"));
+                writeln!(out, "FAIL  {name}")?;
+                text.lines()
+                    .try_for_each(|line| writeln!(out, "      {line}"))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `highwater timeline`: the picture of event time against arrival time.
 
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
 use highwater_env::disk;
@@ -32,14 +32,15 @@ impl Timeline {
         let job = load(&self.job)?;
         let drawing = draw(&job, self.input.as_deref())?;
         if self.json {
-            println!("{}", as_json(&drawing));
+            writeln!(stdout(), "{}", as_json(&drawing))?;
         } else if let Some(path) = &self.output {
             write_svg(path, &drawing)?;
             eprintln!("wrote {}", path.display());
         } else {
-            let colour = std::io::stdout().is_terminal();
+            let colour = stdout().is_terminal();
             let (width, height) = console_size();
-            print!(
+            write!(
+                stdout(),
                 "{}",
                 Terminal {
                     width,
@@ -47,7 +48,7 @@ impl Timeline {
                     colour
                 }
                 .draw(&drawing)
-            );
+            )?;
         }
         Ok(Ending::Well)
     }

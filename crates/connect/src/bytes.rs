@@ -95,12 +95,17 @@ impl FileBytes {
         })
     }
 
-    /// The first bytes, which are still to be read afterwards.
-    pub fn peek(&mut self, most: usize) -> io::Result<Vec<u8>> {
-        let first = peek(&mut self.bytes, most)?;
-        let rest = std::mem::replace(&mut self.bytes, Box::new(io::empty()));
+    /// The first bytes, which are still to be read afterwards. An error on the way comes again when
+    /// reading gets there.
+    pub fn peek(&mut self, most: usize) -> Vec<u8> {
+        let mut first = Vec::new();
+        let read = (&mut self.bytes).take(most as u64).read_to_end(&mut first);
+        let rest = match read {
+            Ok(_) => std::mem::replace(&mut self.bytes, Box::new(io::empty())),
+            Err(error) => Box::new(Failing(Some(error))),
+        };
         self.bytes = Box::new(Cursor::new(first.clone()).chain(rest));
-        Ok(first)
+        first
     }
 }
 
@@ -119,6 +124,15 @@ fn peek(from: &mut impl Read, most: usize) -> io::Result<Vec<u8>> {
     let mut first = Vec::new();
     from.take(most as u64).read_to_end(&mut first)?;
     Ok(first)
+}
+
+/// Fails once, and has nothing else to give.
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
 }
 
 impl Watch {

@@ -133,14 +133,8 @@ mod tests {
     #[test]
     fn csv_text_is_parsed_into_its_type() {
         let parsed = |text: &str, declared| parse(text, declared, Level::V1_2);
-        assert!(matches!(
-            parsed(" -5 ", Type::Bigint),
-            Ok(Value::Int(-5))
-        ));
-        assert!(matches!(
-            parsed("TRUE", Type::Bit),
-            Ok(Value::Bit(true))
-        ));
+        assert!(matches!(parsed(" -5 ", Type::Bigint), Ok(Value::Int(-5))));
+        assert!(matches!(parsed("TRUE", Type::Bit), Ok(Value::Bit(true))));
         assert!(matches!(parsed("", Type::Float), Ok(Value::Null)));
         for (text, declared) in [
             ("1.5", Type::Bigint),

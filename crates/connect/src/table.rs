@@ -6,9 +6,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{
-    Column, ColumnBuilder, Record, Value, ValueRef, eval, same_but_for_case,
-};
+use highwater_engine::{Column, ColumnBuilder, Record, Value, ValueRef, eval, same_but_for_case};
 use highwater_query::plan::Type;
 use highwater_time::Instant;
 
@@ -239,8 +237,10 @@ impl Table {
                 Column::Dynamic(_) => true,
                 _ => false,
             };
-            let rows = suspect.then_some(0..column.len()).unwrap_or_default();
-            for row in rows.filter(|row| is_strange(column.get(*row))) {
+            if !suspect {
+                continue;
+            }
+            for row in (0..column.len()).filter(|row| is_strange(column.get(*row))) {
                 bad.push(BadRow {
                     row,
                     kind: BadKind::InvalidData,

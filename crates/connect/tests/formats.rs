@@ -99,7 +99,10 @@ fn json_is_read_in_every_layout() {
     for (text, lines) in [
         ("{\"a\":1}\n{\"a\":[2,{\"b\":3}]}\n", [1, 2]),
         ("[{\"a\":1},{\"a\":[2,{\"b\":3}]}]", [1, 1]),
-        ("\u{feff}[\n{\"a\":1}\n,\n{\"a\":\n[2,\n{\"b\":3}]}\n]\n", [2, 4]),
+        (
+            "\u{feff}[\n{\"a\":1}\n,\n{\"a\":\n[2,\n{\"b\":3}]}\n]\n",
+            [2, 4],
+        ),
         ("{\n \"a\": 1\n}\n\n{ \"a\": [2, {\n\"b\": 3 }]}", [1, 5]),
         ("{\"a\":1} {\"a\":[2,{\"b\":3}]}", [1, 1]),
     ] {
@@ -140,7 +143,11 @@ fn lines_are_forced_by_their_name_and_format() {
 
 #[test]
 fn declared_json_is_widened_or_dropped() {
-    let options = declared(&[("i", Type::Bigint), ("f", Type::Float), ("t", Type::Datetime)]);
+    let options = declared(&[
+        ("i", Type::Bigint),
+        ("f", Type::Float),
+        ("t", Type::Datetime),
+    ]);
     let text = br#"{"i":1,"f":2,"t":"2026-01-01","more":1}
 {"i":"1","f":2,"t":null}
 {"f":2,"t":null}
@@ -157,7 +164,11 @@ fn declared_json_is_widened_or_dropped() {
             r#"{"i":7,"f":1.5,"t":null}"#,
         ]
     );
-    let bad: Vec<_> = found.bad.iter().map(|(line, kind, _)| (*line, *kind)).collect();
+    let bad: Vec<_> = found
+        .bad
+        .iter()
+        .map(|(line, kind, _)| (*line, *kind))
+        .collect();
     assert_eq!(
         bad,
         [
@@ -176,7 +187,11 @@ fn declared_json_is_widened_or_dropped() {
 fn declared_columns_are_checked_without_reading_whole_events() {
     let options = SourceOptions {
         fields: vec![Field::Path(vec!["f".into()]), Field::Time(vec!["t".into()])],
-        ..declared(&[("i", Type::Bigint), ("f", Type::Float), ("t", Type::Datetime)])
+        ..declared(&[
+            ("i", Type::Bigint),
+            ("f", Type::Float),
+            ("t", Type::Datetime),
+        ])
     };
     let text = b"{\"i\":1,\"f\":2,\"t\":\"2026-01-01\"}\n{\"i\":true,\"f\":2,\"t\":null}\n";
     let found = read_with("x.jsonl", text, options);
@@ -187,7 +202,8 @@ fn declared_columns_are_checked_without_reading_whole_events() {
 #[test]
 fn older_levels_read_json_in_their_own_way() {
     let level = |level| SourceOptions { level, ..whole() };
-    let text = b"{\"Ab\":true,\"t\":\"2026-01-01T00:00:00Z\",\"r\":{\"B\":false}}\n{\"x\":1,\"X\":2}\n";
+    let text =
+        b"{\"Ab\":true,\"t\":\"2026-01-01T00:00:00Z\",\"r\":{\"B\":false}}\n{\"x\":1,\"X\":2}\n";
     let found = read_with("x.jsonl", text, level(Level::V1_2));
     assert_eq!(found.rows.len(), 2);
     let found = read_with("x.jsonl", text, level(Level::V1_1));
@@ -202,7 +218,10 @@ fn older_levels_read_json_in_their_own_way() {
     );
     assert!(found.bad[0].2.contains("equal but for case"));
     let options = SourceOptions {
-        fields: vec![Field::Path(vec!["Ab".into()]), Field::Path(vec!["t".into()])],
+        fields: vec![
+            Field::Path(vec!["Ab".into()]),
+            Field::Path(vec!["t".into()]),
+        ],
         ..level(Level::V1_0)
     };
     let found = read_with("x.jsonl", text, options);
@@ -248,7 +267,9 @@ fn a_compressed_file_that_is_cut_short_gives_what_it_can() {
     assert!(found.rows.len() > 1000 && found.rows.len() < 20_000);
     assert!(found.bad.is_empty());
     assert_eq!(found.error.unwrap().0, None);
-    let text: String = (0..20_000).map(|i| format!("{i},{i}\n")).collect();
+    let found = read("x.json.gz", &gzip(b"{\"a\":1}\n{}\n")[..20]);
+    assert!(found.error.is_some());
+    let text: String = (0..20_000).map(|i| format!("{i},x\n")).collect();
     let packed = gzip(text.as_bytes());
     let found = read("x.csv.gz", &packed[..packed.len() / 2]);
     assert!(found.rows.len() > 1000 && found.error.is_some());
@@ -269,10 +290,12 @@ fn csv_fields_are_text_under_their_names() {
 
 #[test]
 fn csv_without_a_header_has_numbered_columns() {
-    let format = |delimiter| Some(Format::Csv(CsvFormat {
-        delimiter,
-        header: false,
-    }));
+    let format = |delimiter| {
+        Some(Format::Csv(CsvFormat {
+            delimiter,
+            header: false,
+        }))
+    };
     let options = SourceOptions {
         format: format(b';'),
         ..whole()
@@ -343,7 +366,9 @@ fn a_header_that_cannot_serve_is_refused() {
 
 fn column(values: Vec<Value>) -> Column {
     let mut builder = ColumnBuilder::default();
-    values.into_iter().for_each(|value| builder.push_owned(value));
+    values
+        .into_iter()
+        .for_each(|value| builder.push_owned(value));
     builder.finish()
 }
 
@@ -589,10 +614,16 @@ mod parquet {
     #[test]
     fn rows_that_do_not_fit_start_a_new_part() {
         const GROUP_ROWS: usize = 32_768;
-        let ints = chunk(vec![column((0..GROUP_ROWS as i64).map(Value::Int).collect())]);
+        let ints = chunk(vec![column(
+            (0..GROUP_ROWS as i64).map(Value::Int).collect(),
+        )]);
         let texts = chunk(vec![column(vec![Value::text("x"), Value::Int(7)])]);
         let names = || vec![field("a")];
-        let parts = write(OutputFormat::Parquet, names(), &[ints.clone(), ints.clone(), texts]);
+        let parts = write(
+            OutputFormat::Parquet,
+            names(),
+            &[ints.clone(), ints.clone(), texts],
+        );
         assert_eq!(parts.len(), 2);
         assert_eq!(read_parquet(&parts[0]).rows.len(), 2 * GROUP_ROWS);
         assert_eq!(
@@ -600,7 +631,10 @@ mod parquet {
             [r#"{"a":"x"}"#, r#"{"a":"7"}"#]
         );
         let floats = chunk(vec![column(vec![Value::Null])]);
-        assert_eq!(write(OutputFormat::Parquet, names(), &[ints, floats]).len(), 1);
+        assert_eq!(
+            write(OutputFormat::Parquet, names(), &[ints, floats]).len(),
+            1
+        );
     }
 
     #[test]
@@ -614,7 +648,12 @@ mod parquet {
     fn a_damaged_file_is_named() {
         let rows = chunk(vec![column((0..5000).map(Value::Int).collect())]);
         let bytes = write(OutputFormat::Parquet, vec![field("a")], &[rows]).concat();
-        for cut in [&bytes[..0], &bytes[..4], &bytes[..bytes.len() - 9], b"not parquet"] {
+        for cut in [
+            &bytes[..0],
+            &bytes[..4],
+            &bytes[..bytes.len() - 9],
+            b"not parquet",
+        ] {
             let (kind, message) = read_parquet(cut).error.unwrap();
             assert_eq!(kind, Some(BadKind::InvalidData));
             assert!(message.contains("no Parquet file"), "{message}");

@@ -13,8 +13,9 @@ use highwater_query::plan::{
 };
 
 use crate::ops::{
-    Analytics, Apply, DataErrors, Filter, GroupSpec, Join, Lookup, LookupTable, Matcher, Merge, Operator, PaneFill,
-    PaneGrid, PaneJoin, PaneWindow, Project, ReferenceTable, Sessions, Sliding, Windowed,
+    Analytics, Apply, DataErrors, Filter, GroupSpec, Join, Lookup, LookupTable, Matcher, Merge,
+    Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project, ReferenceTable, Sessions, Sliding,
+    Windowed,
 };
 use crate::pipeline::{Pipeline, Stage, Target};
 
@@ -131,7 +132,9 @@ impl Physical {
 
     /// Whether `input` may have several partitions: their substreams are never combined, so each key must belong to one.
     pub fn check_partitions(&self, input: usize, several: bool) -> Result<(), PhysicalError> {
-        let Input { reads, substream, .. } = &self.plan.inputs[input];
+        let Input {
+            reads, substream, ..
+        } = &self.plan.inputs[input];
         if substream.is_empty() || !several {
             return Ok(());
         }
@@ -304,8 +307,12 @@ fn place(plan: &Plan, places: &[Place], node: &Node) -> Result<Place, PhysicalEr
             (left, right) if left == right && join.by_partition => left,
             _ => Place::Shared,
         },
-        Node::Analytic(AnalyticNode { from, by_partition, .. })
-        | Node::Match(MatchNode { from, by_partition, .. }) => match places[from.0] {
+        Node::Analytic(AnalyticNode {
+            from, by_partition, ..
+        })
+        | Node::Match(MatchNode {
+            from, by_partition, ..
+        }) => match places[from.0] {
             place if substreams(place) || *by_partition => place,
             _ => Place::Shared,
         },

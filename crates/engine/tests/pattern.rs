@@ -549,3 +549,38 @@ fn keys_that_have_gone_leave_nothing_behind() {
     let (few, many) = (state(50), state(1_000));
     assert!(many < few * 2, "{few:?} {many:?}");
 }
+
+// proves S1
+#[test]
+fn queries_run_from_their_text() {
+    let plan = by_hand::compiled(
+        "SELECT * INTO alerts FROM input TIMESTAMP BY t MATCH_RECOGNIZE (
+           LIMIT DURATION (minute, 5) PARTITION BY id
+           MEASURES First(Up.v) AS v0, Last(Hot.v) AS v1, Classifier() AS vars
+           AFTER MATCH SKIP TO NEXT ROW
+           PATTERN (Up+ Hot)
+           DEFINE Up AS Up.v > 10, Hot AS Hot.v > 90 AND Hot.v > Last(Up.v) + 5 ) AS m",
+    );
+    let row = |second, v| {
+        let fields = [("id", Value::text("x")), ("v", Value::Int(v))];
+        by_hand::row_for(&plan, second, &fields)
+    };
+    let rows = [
+        row(0, 5),
+        row(1, 20),
+        row(2, 30),
+        row(3, 95),
+        row(4, 96),
+        row(5, 1),
+    ];
+    let drive = run(&plan, &rows, &[3, 1, 200]);
+    let values: Vec<String> = drive.rows.iter().map(|row| row.2.join(" ")).collect();
+    assert_eq!(
+        values,
+        [
+            "Text(\"x\") Int(20) Int(95) [Text(\"Up\"), Text(\"Up\"), Text(\"Hot\")]",
+            "Text(\"x\") Int(30) Int(95) [Text(\"Up\"), Text(\"Hot\")]",
+        ]
+    );
+    assert!(drive.rows.iter().all(|row| row.0 == 5));
+}

@@ -59,10 +59,19 @@ impl DeadLetter {
 }
 
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
-    let before = &text[..text.floor_char_boundary(at)];
+    let before = start_of(text, at);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (
         before.matches('\n').count() + 1,
         before[line_start..].chars().count() + 1,
     )
+}
+
+/// The start of a text, at most that many bytes.
+pub(crate) fn start_of(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }

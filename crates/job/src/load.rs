@@ -75,7 +75,10 @@ impl JobFile {
     /// Reads the job file at `path`, which may be the folder that holds it.
     pub fn load(path: &Path) -> Result<JobFile, LoadError> {
         let file = job_file_of(path);
-        if file.extension().is_some_and(|extension| extension == "json") {
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
             return project::load(&file);
         }
         let text = read(&file)?;
@@ -88,7 +91,11 @@ impl JobFile {
     /// The input that the query calls `name`.
     pub fn input(&self, name: &str) -> Option<&Input> {
         let exact = self.inputs.iter().find(|input| input.name == name);
-        exact.or_else(|| self.inputs.iter().find(|input| input.name.eq_ignore_ascii_case(name)))
+        exact.or_else(|| {
+            self.inputs
+                .iter()
+                .find(|input| input.name.eq_ignore_ascii_case(name))
+        })
     }
 }
 
@@ -122,7 +129,10 @@ impl Job {
         let plan = Arc::new(compiled.plan);
         let physical = Physical::new(plan.clone())?;
         if let (OnError::DeadLetter, Some(dead)) = (file.on_error, &file.dead_letter)
-            && plan.outputs.iter().any(|o| o.name.eq_ignore_ascii_case(dead))
+            && plan
+                .outputs
+                .iter()
+                .any(|o| o.name.eq_ignore_ascii_case(dead))
         {
             let output = dead.clone();
             return Err(LoadError::DeadLetterOutput { output });

@@ -49,6 +49,7 @@ enum To {
     File(PathBuf),
     Stdout,
     Memory(String),
+    Nowhere,
 }
 
 struct Destination {
@@ -122,7 +123,14 @@ impl Outputs {
 
     /// Nowhere, for when only the fate of events is of interest.
     pub fn discarded(plan: &Plan) -> Outputs {
-        Outputs::collected(plan).0
+        let nowhere = |_: &str| Place {
+            to: To::Nowhere,
+            format: OutputFormat::JsonLines,
+        };
+        match Outputs::new(plan, nowhere, None, None) {
+            Ok(outputs) => outputs,
+            Err(_) => unreachable!("nowhere cannot be refused"),
+        }
     }
 
     fn new(
@@ -191,11 +199,7 @@ impl Outputs {
     }
 
     /// Takes dead letters; without a place for them they are only counted, elsewhere.
-    pub(crate) fn take_dead(
-        &mut self,
-        job: &Job,
-        letters: &[DeadLetter],
-    ) -> Result<(), SinkError> {
+    pub(crate) fn take_dead(&mut self, job: &Job, letters: &[DeadLetter]) -> Result<(), SinkError> {
         let Some(dead) = &mut self.dead else {
             return Ok(());
         };
@@ -220,7 +224,8 @@ impl Outputs {
         for destination in self.destinations {
             let note = destination.writer.as_ref().and_then(|writer| writer.note());
             for statement in &destination.statements {
-                let report = match reports.iter_mut().find(|r| r.name == statement.output) {
+                let same = |r: &&mut OutputReport| r.name.eq_ignore_ascii_case(&statement.output);
+                let report = match reports.iter_mut().find(same) {
                     Some(report) => report,
                     None => {
                         reports.push(OutputReport {
@@ -270,6 +275,7 @@ impl Place {
                 },
                 collected: collected.clone(),
             }),
+            (To::Nowhere, _) => Box::new(NoSink),
             (To::Stdout | To::Memory(_), _) => Box::new(StdoutSink::new()),
         })
     }
@@ -317,7 +323,8 @@ impl Destination {
         }
         self.merge = Some(Merge::new(self.statements.len()));
         let first = self.statements[0].output.clone();
-        if lines && self.statements.iter().any(|s| s.output != first) {
+        let other = |s: &Statement| !s.output.eq_ignore_ascii_case(&first);
+        if lines && self.statements.iter().any(other) {
             for statement in &mut self.statements {
                 statement.prefix = format!("{}\t", statement.output);
             }
@@ -423,6 +430,18 @@ impl Statement {
 struct MemorySink {
     output: String,
     collected: Collected,
+}
+
+struct NoSink;
+
+impl Sink for NoSink {
+    fn write(&mut self, _bytes: &[u8]) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), SinkError> {
+        Ok(())
+    }
 }
 
 impl Sink for MemorySink {

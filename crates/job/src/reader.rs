@@ -18,7 +18,7 @@ use highwater_engine::{Chunk, Column, Item, Physical, Pipeline, ValueRef, Window
 use highwater_query::plan::{Input, Read, Type};
 use highwater_time::{Arrivals, Clock, Duration, Fate, Instant, Keys, Policy};
 
-use crate::dead::{Cause, DeadLetter};
+use crate::dead::{Cause, DeadLetter, start_of};
 use crate::events::{RowTroubles, TimedEvents, event_times, substream_keys, times_column};
 use crate::order::{Incoming, Orderer};
 use crate::report::{InputReport, Trouble, TroubleKind};
@@ -706,7 +706,7 @@ pub(crate) fn shown_file(file: &str, folder: &Path) -> String {
 /// As much of an event as a person wants to see.
 fn shortened(text: &str) -> &str {
     const BYTES_MAX: usize = 200;
-    &text[..text.floor_char_boundary(BYTES_MAX)]
+    start_of(text, BYTES_MAX)
 }
 
 /// The distinct partitions in a file, found by reading it once. Sorted, so that their order is that of their values.
@@ -729,9 +729,17 @@ pub(crate) fn discover_partitions(
         }
     }
     let mut values: Vec<_> = found.into_values().collect();
-    values.sort_by(|a, b| match eval::compare(a.view(), b.view()) {
-        Ok(Some(order)) => order,
-        _ => a.view().type_name().cmp(b.view().type_name()),
+    // Values of different kinds have no order of their own, and text beside a number would be read as one.
+    let kind = |value: &highwater_engine::Value| match value.view() {
+        ValueRef::Null => 0,
+        ValueRef::Bit(_) | ValueRef::Int(_) | ValueRef::Float(_) => 1,
+        ValueRef::Text(_) => 2,
+        _ => 3,
+    };
+    values.sort_by(|a, b| {
+        let order = || eval::compare(a.view(), b.view()).ok().flatten();
+        let kinds = kind(a).cmp(&kind(b));
+        kinds.then_with(|| order().unwrap_or(std::cmp::Ordering::Equal))
     });
     Ok(values)
 }

@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_connect::json::{BadLine, Batch, Decoder, Field};
-use highwater_connect::{LineReader, ReadError};
+use highwater_connect::json::Field;
+use highwater_connect::{BadEvent, Level, ReadError};
 use highwater_engine::{Chunk, Column, Physical, PhysicalError, ReferenceTable, ValueRef};
 use highwater_env::disk;
 use highwater_query::plan::{Read, Reference};
@@ -28,6 +28,7 @@ use highwater_time::{Duration, Instant};
 
 use crate::config::{FilesError, Input};
 use crate::load::Job;
+use crate::reader::HowToRead;
 use crate::report::{InputReport, Trouble, TroubleKind};
 
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +66,7 @@ pub(crate) fn load_all(job: &Job) -> Result<References, ReferenceError> {
         let Some(declared) = job.file.input(&reference.name) else {
             unreachable!("the query was bound against the inputs of the job file")
         };
-        let (table, report) = load(reference, declared)?;
+        let (table, report) = load(reference, declared, job.file.compatibility)?;
         tables.push(Arc::new(table));
         // Read once for each way the query uses it, reported once.
         if !reports.iter().any(|known| known.name == report.name) {
@@ -98,7 +99,14 @@ impl References {
 fn load(
     reference: &Reference,
     input: &Input,
+    level: Level,
 ) -> Result<(ReferenceTable, InputReport), ReferenceError> {
+    let how = HowToRead {
+        format: input.format,
+        compression: input.compression,
+        level,
+        declared: reference.schema.clone(),
+    };
     let mut report = InputReport {
         name: reference.name.clone(),
         ..InputReport::default()
@@ -107,7 +115,7 @@ fn load(
     for (from, files) in snapshot_files(input)? {
         let mut parts = Parts::default();
         for file in files {
-            read_file(&file, &reference.reads, &mut parts, &mut report)?;
+            read_file(&file, &how, &reference.reads, &mut parts, &mut report)?;
         }
         report.time.read += parts.rows.len() as u64;
         report.time.kept += parts.rows.len() as u64;
@@ -305,23 +313,18 @@ impl Parts {
 
 fn read_file(
     path: &Path,
+    how: &HowToRead,
     reads: &[Read],
     parts: &mut Parts,
     report: &mut InputReport,
 ) -> Result<(), ReferenceError> {
-    let mut lines = LineReader::open(path)?;
-    let name = path.display().to_string();
-    let modified = Instant::from_unix_nanos(lines.modified());
     let fields: Vec<Field> = reads.iter().filter_map(field_of).collect();
-    let mut batch = Batch::new(fields.len());
-    let mut decoder = Decoder::new(fields);
-    while let Some(block) = lines.next_block()? {
-        report.bytes += block.bytes.len() as u64;
-        let too_long = block.bad;
-        decoder.decode(block.bytes, block.first_line, &mut batch);
-        let decoded = batch.finish();
-        for bad in too_long.iter().chain(&decoded.bad) {
-            bad_line(bad, &name, report);
+    let mut source = how.open(path, fields, false)?;
+    let name = path.display().to_string();
+    let modified = Instant::from_unix_nanos(source.modified());
+    while let Some(decoded) = source.next_batch()? {
+        for bad in &decoded.bad {
+            bad_event(bad, &name, report);
         }
         let rows = decoded.rows;
         if rows == 0 {
@@ -336,7 +339,8 @@ fn read_file(
         });
         parts.add(columns.collect(), rows);
     }
-    if let Some(note) = lines.note() {
+    report.bytes += source.bytes_read();
+    if let Some(note) = source.note() {
         report.notes.push(note.to_string());
     }
     Ok(())
@@ -351,12 +355,13 @@ fn field_of(read: &Read) -> Option<Field> {
     }
 }
 
-fn bad_line(bad: &BadLine, file: &str, report: &mut InputReport) {
-    report.troubles.add(TroubleKind::Json, || Trouble {
+fn bad_event(bad: &BadEvent, file: &str, report: &mut InputReport) {
+    let kind = TroubleKind::of(bad.kind, false);
+    report.troubles.add(kind, || Trouble {
         file: file.to_owned(),
         line: bad.line,
-        reason: format!("column {}: {}", bad.column, bad.reason),
-        sample: bad.sample.clone(),
+        reason: bad.reason.clone(),
+        sample: bad.text.clone(),
     });
 }
 
@@ -366,7 +371,7 @@ mod tests {
     use crate::config::JobFile;
 
     fn time(text: &str) -> Option<Instant> {
-        text.parse().ok()
+        Instant::parse_iso(text.as_bytes())
     }
 
     // proves S3
@@ -439,7 +444,8 @@ mod tests {
         let [one, two] = ["one.jsonl", "two.jsonl"].map(|name| folder.path().join(name));
         write(&one, "{\"a\":1}\n{\"a\":\n{\"a\":2}\n");
         write(&two, "{\"a\":\"x\"}\n");
-        let (table, report) = load(&reference(), &input(&[one, two.clone()])).unwrap();
+        let (table, report) =
+            load(&reference(), &input(&[one, two.clone()]), Level::default()).unwrap();
         assert_eq!(report.troubles.count(), 1);
         assert_eq!((report.time.read, report.events()), (3, 4));
         let [(from, chunk)] = &table.snapshots[..] else {
@@ -456,7 +462,7 @@ mod tests {
 
         let missing = input(&[folder.path().join("none.jsonl")]);
         assert!(matches!(
-            load(&reference(), &missing),
+            load(&reference(), &missing, Level::default()),
             Err(ReferenceError::Read(_))
         ));
     }
@@ -470,7 +476,7 @@ mod tests {
         write(&root.join("r/2026-01-01/12-00/t.jsonl"), "{\"a\":1}\n");
         write(&root.join("r/2026-01-01/12-00/u.jsonl"), "{\"a\":9}\n");
         let pattern = root.join("r/{date}/{time}/t.jsonl");
-        let (table, _) = load(&reference(), &input(&[pattern])).unwrap();
+        let (table, _) = load(&reference(), &input(&[pattern]), Level::default()).unwrap();
         let seen: Vec<_> = table
             .snapshots
             .iter()
@@ -483,13 +489,13 @@ mod tests {
         assert_eq!(seen, expected.map(|time| (time.to_string(), 1)));
 
         let pattern = root.join("r/{date}/{time}/none.jsonl");
-        let error = load(&reference(), &input(&[pattern])).unwrap_err();
+        let error = load(&reference(), &input(&[pattern]), Level::default()).unwrap_err();
         assert!(
             matches!(error, ReferenceError::NoSnapshot { .. }),
             "{error}"
         );
         let pattern = root.join("r/{time}/t.jsonl");
-        let error = load(&reference(), &input(&[pattern])).unwrap_err();
+        let error = load(&reference(), &input(&[pattern]), Level::default()).unwrap_err();
         assert!(
             matches!(error, ReferenceError::TimeWithoutDate { .. }),
             "{error}"

@@ -16,9 +16,9 @@ use highwater_query::lookback;
 use highwater_time::Instant;
 
 use crate::config::{Input, OnError};
+use crate::dead::{Cause, DeadLetter};
 use crate::load::{Job, LoadError};
 use crate::outputs::Outputs;
-use crate::dead::{Cause, DeadLetter};
 use crate::reader::{
     Delivery, FileReader, HowToRead, InputPlan, PartitionId, Witness, discover_partitions,
     origin_file, origin_line, shown_file,
@@ -26,11 +26,14 @@ use crate::reader::{
 use crate::reference::{self, ReferenceError};
 use crate::report::{InputReport, Report};
 
+/// With more files than this, reading them in turn beats a thread for each.
+const READER_THREADS_MAX: usize = 64;
+
 /// How far a reader may work ahead, in blocks.
 const AHEAD_BLOCKS: usize = 4;
 
 pub struct Options<'a> {
-    /// How many threads may read and compute; 1 does everything in place.
+    /// 1 does everything in place; with more, each file is read and computed on a thread of its own.
     pub threads: usize,
     /// Keep the fate of every event. Costs memory in proportion to the input.
     pub witness: bool,
@@ -60,6 +63,8 @@ pub enum RunError {
     Sink(#[from] SinkError),
     #[error("stopped at the first error, as on_error = \"stop\" asks: {0}")]
     Stopped(String),
+    #[error("cannot start a thread: {0}; try --threads 1")]
+    Thread(std::io::Error),
     #[error("a reader thread ended unexpectedly")]
     ReaderDied,
 }
@@ -99,10 +104,15 @@ pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<
     if job.file.on_error == OnError::DeadLetter {
         shared.pipeline.errors.keep_all();
     }
+    let threads = if readers.len() > READER_THREADS_MAX {
+        1
+    } else {
+        options.threads
+    };
     let mut sources: Vec<Source> = readers
         .into_iter()
-        .map(|reader| Source::start(reader, options.threads))
-        .collect();
+        .map(|reader| Source::start(reader, threads))
+        .collect::<Result<_, _>>()?;
     let mut bytes = 0;
     while let Some(next) = furthest_behind(&sources) {
         let source = &mut sources[next];
@@ -157,7 +167,9 @@ fn failed_rows(job: &Job, shared: &mut Shared, files: &[ReadFile]) -> Vec<DeadLe
     let failed = shared.pipeline.errors.take_kept().into_iter();
     failed
         .map(|error| {
-            let file = error.origin.and_then(|origin| files.get(origin_file(origin)));
+            let file = error
+                .origin
+                .and_then(|origin| files.get(origin_file(origin)));
             let shown = |file: &ReadFile| file.path.display().to_string();
             DeadLetter {
                 input: file.map(|file| job.plan.inputs[file.input].name.clone()),
@@ -260,14 +272,8 @@ fn open(job: &Job, physical: &Physical, witness: bool) -> Result<Opened, RunErro
         opened.partitions.push(count);
         for (path, partitions) in files.into_iter().zip(per_file) {
             let number = opened.files.len();
-            let reader = FileReader::open(
-                &path,
-                number,
-                input.clone(),
-                physical,
-                partitions,
-                witness,
-            )?;
+            let reader =
+                FileReader::open(&path, number, input.clone(), physical, partitions, witness)?;
             opened.readers.push(reader);
             opened.files.push(ReadFile { path, input: index });
         }
@@ -335,7 +341,7 @@ enum State {
 }
 
 impl Source {
-    fn start(reader: FileReader, threads: usize) -> Source {
+    fn start(reader: FileReader, threads: usize) -> Result<Source, RunError> {
         let input = reader.input();
         let state = if threads > 1 {
             let (send, results) = sync_channel(AHEAD_BLOCKS);
@@ -344,16 +350,16 @@ impl Source {
                 .spawn(move || read_all(reader, &send));
             match thread {
                 Ok(thread) => State::Away { results, thread },
-                Err(_) => unreachable!("the reader went with the thread that could not start"),
+                Err(error) => return Err(RunError::Thread(error)),
             }
         } else {
             State::Here(Box::new(reader))
         };
-        Source {
+        Ok(Source {
             input,
             reached: Instant::BEFORE_ALL,
             state,
-        }
+        })
     }
 
     fn done(&self) -> bool {

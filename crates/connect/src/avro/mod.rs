@@ -154,11 +154,12 @@ impl AvroSource {
         let bytes = self.exactly(size)?;
         let marker = self.exactly(MARKER_BYTES as u64)?;
         if marker != header.marker {
-            return Err(self.wrong("a block does not end with the marker of the file; it is damaged"));
+            return Err(
+                self.wrong("a block does not end with the marker of the file; it is damaged")
+            );
         }
-        let bytes = decompress(header.codec, bytes).map_err(|error| {
-            self.wrong(&format!("a block cannot be decompressed: {error}"))
-        })?;
+        let bytes = decompress(header.codec, bytes)
+            .map_err(|error| self.wrong(&format!("a block cannot be decompressed: {error}")))?;
         Ok(Some(Block { events, bytes }))
     }
 
@@ -375,6 +376,3 @@ impl Source for AvroSource {
         self.watch.note(&self.file)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -55,7 +55,9 @@ impl Schemas {
                 Ok(Schema::Union(branches.collect::<Result<_, _>>()?))
             }
             Json::Object(object) => self.object(object, namespace, place),
-            _ => Err(format!("the schema of {place} is neither a name nor an object")),
+            _ => Err(format!(
+                "the schema of {place} is neither a name nor an object"
+            )),
         }
     }
 
@@ -137,7 +139,10 @@ impl Schemas {
         let own = match object.get("namespace").and_then(Json::as_str) {
             Some(own) => own.to_owned(),
             None => {
-                let name = object.get("name").and_then(Json::as_str).unwrap_or_default();
+                let name = object
+                    .get("name")
+                    .and_then(Json::as_str)
+                    .unwrap_or_default();
                 match name.rsplit_once('.') {
                     Some((space, _)) => space.to_owned(),
                     None => namespace.to_owned(),
@@ -163,7 +168,10 @@ impl Schemas {
         namespace: &str,
         schema: Schema,
     ) -> Result<Schema, String> {
-        let name = object.get("name").and_then(Json::as_str).unwrap_or_default();
+        let name = object
+            .get("name")
+            .and_then(Json::as_str)
+            .unwrap_or_default();
         let space = object.get("namespace").and_then(Json::as_str);
         self.named
             .push((full_name(name, space.unwrap_or(namespace)), schema.clone()));

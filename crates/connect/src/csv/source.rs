@@ -138,6 +138,7 @@ impl CsvSource {
         self.buffer.clear();
         self.start = 0;
         self.ended = true;
+        self.failed = None;
         ReadError::Header {
             file: self.file.clone(),
             reason,
@@ -155,7 +156,13 @@ impl CsvSource {
         let limit = table.text_bytes_max;
         loop {
             let at = self.start;
-            let outcome = split(&self.buffer, at, self.format.delimiter, self.ended, &mut fields);
+            let outcome = split(
+                &self.buffer,
+                at,
+                self.format.delimiter,
+                self.ended,
+                &mut fields,
+            );
             let mut complain = |end: usize, reason: String| {
                 bad.push(BadEvent {
                     line: self.line,

@@ -84,11 +84,7 @@ fn field(value: ValueRef<'_>) -> Cow<'_, str> {
     }
 }
 
-fn write_record<'a>(
-    fields: impl Iterator<Item = Cow<'a, str>>,
-    delimiter: u8,
-    out: &mut Vec<u8>,
-) {
+fn write_record<'a>(fields: impl Iterator<Item = Cow<'a, str>>, delimiter: u8, out: &mut Vec<u8>) {
     let start = out.len();
     let mut count = 0;
     for field in fields {

@@ -50,13 +50,13 @@ impl Decoder {
     }
 
     /// For a compatibility level, and events that must have these columns.
-    pub fn with_rules(
-        fields: Vec<Field>,
-        level: Level,
-        declared: &[(String, Type)],
-    ) -> Decoder {
+    pub fn with_rules(fields: Vec<Field>, level: Level, declared: &[(String, Type)]) -> Decoder {
         let mut all = fields.clone();
-        all.extend(declared.iter().map(|(name, _)| Field::Path(vec![name.clone()])));
+        all.extend(
+            declared
+                .iter()
+                .map(|(name, _)| Field::Path(vec![name.clone()])),
+        );
         let (mut shape, nodes) = Shape::new(&all);
         // Names are compared and lose their case in objects that are built.
         shape.nodes[0].wanted |= level == Level::V1_0;
@@ -141,7 +141,14 @@ impl Decoder {
     /// Whether the row is as CREATE TABLE says; values are widened to the declared types. A row that
     /// does not fit is reported.
     #[inline(always)]
-    fn fits(&mut self, block: &str, start: usize, end: usize, line: u64, batch: &mut Batch) -> bool {
+    fn fits(
+        &mut self,
+        block: &str,
+        start: usize,
+        end: usize,
+        line: u64,
+        batch: &mut Batch,
+    ) -> bool {
         if self.declared.is_empty() {
             return true;
         }
@@ -178,7 +185,9 @@ impl Decoder {
             let value = |declared: &Declared| self.row.look(declared.node, block).to_value();
             let fields = self.declared.iter().map(|d| (d.name.clone(), value(d)));
             let record = highwater_engine::Record::from_fields(fields.collect());
-            let cell = self.row.hold(highwater_engine::Value::Record(record.into()));
+            let cell = self
+                .row
+                .hold(highwater_engine::Value::Record(record.into()));
             *self.row.cell(0) = cell;
         }
         Ok(())

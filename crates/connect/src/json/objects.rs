@@ -49,7 +49,11 @@ pub(crate) struct ObjectBlock<'a> {
 }
 
 impl Objects {
-    pub fn new(source: Box<dyn Read + Send>, block_bytes: usize, value_bytes_max: usize) -> Objects {
+    pub fn new(
+        source: Box<dyn Read + Send>,
+        block_bytes: usize,
+        value_bytes_max: usize,
+    ) -> Objects {
         Objects {
             source,
             block_bytes: block_bytes.max(1),
@@ -312,10 +316,25 @@ mod tests {
 
     #[test]
     fn the_layout_is_told_from_the_first_bytes() {
-        for text in ["", "{}", " {\"a\":1}\n", "{\"a\":1}\r\n{", "{\"a\":\n{\"a\":1}", "x", "{\"a\n\""] {
+        for text in [
+            "",
+            "{}",
+            " {\"a\":1}\n",
+            "{\"a\":1}\r\n{",
+            "{\"a\":\n{\"a\":1}",
+            "x",
+            "{\"a\n\"",
+        ] {
             assert!(is_lines(text.as_bytes()), "{text:?}");
         }
-        for text in ["[", "\n [{}]", "{\n\"a\":1}", "{\"a\":[\n{}]}", "{} {}", "\u{feff}["] {
+        for text in [
+            "[",
+            "\n [{}]",
+            "{\n\"a\":1}",
+            "{\"a\":[\n{}]}",
+            "{} {}",
+            "\u{feff}[",
+        ] {
             assert!(!is_lines(text.as_bytes()), "{text:?}");
         }
     }

@@ -43,17 +43,17 @@ impl JsonSource {
         }
     }
 
-    fn start(&mut self) -> Result<(), ReadError> {
+    fn start(&mut self) {
         let Blocks::Unread(bytes, lines) = &mut self.blocks else {
-            return Ok(());
+            return;
         };
         let Some(mut bytes) = bytes.take() else {
-            return Ok(());
+            return;
         };
         let options = LineOptions::default();
         let named_lines = matches!(&extension(&self.file)[..], "jsonl" | "ndjson");
         let in_lines = *lines || {
-            let first = bytes.peek(PEEK_BYTES).map_err(|e| self.failed(e))?;
+            let first = bytes.peek(PEEK_BYTES);
             is_lines(&first) || (named_lines && !starts_array(&first))
         };
         self.blocks = match in_lines {
@@ -64,15 +64,6 @@ impl JsonSource {
                 options.line_bytes_max,
             )),
         };
-        Ok(())
-    }
-
-    fn failed(&self, source: std::io::Error) -> ReadError {
-        ReadError::Read {
-            file: self.file.clone(),
-            offset: self.watch.bytes_read(),
-            source,
-        }
     }
 }
 
@@ -83,7 +74,7 @@ fn starts_array(first: &[u8]) -> bool {
 
 impl Source for JsonSource {
     fn next_batch(&mut self) -> Result<Option<Events>, ReadError> {
-        self.start()?;
+        self.start();
         match &mut self.blocks {
             Blocks::Unread(..) => Ok(None),
             Blocks::Lines(lines) => {

@@ -182,7 +182,9 @@ fn structs(fields: &[(Arc<str>, Kind)], values: &[ValueRef<'_>]) -> Result<Array
         let inner: Vec<ValueRef> = values
             .iter()
             .map(|value| match value {
-                ValueRef::Record(record) => record.get_exact(name).map_or(ValueRef::Null, Value::view),
+                ValueRef::Record(record) => {
+                    record.get_exact(name).map_or(ValueRef::Null, Value::view)
+                }
                 _ => ValueRef::Null,
             })
             .collect();

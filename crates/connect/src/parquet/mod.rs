@@ -7,4 +7,3 @@ mod write;
 
 pub(crate) use source::ParquetSource;
 pub(crate) use write::ParquetWriter;
-

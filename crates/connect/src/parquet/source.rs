@@ -88,8 +88,9 @@ impl ParquetSource {
     fn start(&self) -> Result<(ParquetRecordBatchReader, Table, Vec<usize>), ReadError> {
         // The types of the file itself, not those that a writer once had in memory.
         let how = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(self.bytes.clone(), how)
-            .map_err(|error| self.wrong(&error))?;
+        let builder =
+            ParquetRecordBatchReaderBuilder::try_new_with_options(self.bytes.clone(), how)
+                .map_err(|error| self.wrong(&error))?;
         let fields = builder.schema().fields();
         let names = fields.iter().map(|field| field.name().clone()).collect();
         let table = Table::new(names, false, &self.options);
@@ -223,7 +224,9 @@ pub(crate) struct Place {
 impl Read for Place {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.places.len.saturating_sub(self.at);
-        let count = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let count = buffer
+            .len()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
         let bytes = self.places.get_bytes(self.at, count);
         let bytes = bytes.map_err(io::Error::other)?;
         buffer[..count].copy_from_slice(&bytes);

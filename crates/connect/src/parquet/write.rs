@@ -84,7 +84,10 @@ impl ParquetWriter {
         };
         let same = |a: &[(Arc<str>, Kind)], b: &[(Arc<str>, Kind)]| {
             let types = a.iter().zip(b);
-            a.len() == b.len() && types.clone().all(|(a, b)| a.1.data_type() == b.1.data_type())
+            a.len() == b.len()
+                && types
+                    .clone()
+                    .all(|(a, b)| a.1.data_type() == b.1.data_type())
         };
         if self.part.is_some() && !same(&self.schema, &wanted) {
             self.end_part()?;

@@ -44,3 +44,41 @@ impl<'a> Fanout<'a> {
         piece
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use highwater_time::Instant;
+
+    use super::*;
+
+    // proves T9
+    #[test]
+    fn clock_movements_keep_their_place_between_the_results() {
+        let mark = |before: usize| LaneMark {
+            before,
+            lane: None,
+            watermark: Instant::from_ticks(before as i64),
+        };
+        let mut chunk = Chunk::new(vec![5, 6, 7].into(), Vec::new());
+        chunk.origins = Some(vec![50, 60, 70].into());
+        chunk.lanes = Some(Lanes {
+            of_row: vec![1, 2, 1],
+            marks: vec![mark(0), mark(1), mark(2), mark(3)],
+        });
+        let mut fanout = Fanout::of(&chunk);
+        let seen = |piece: &Chunk| -> (Vec<i64>, Vec<u32>, Vec<(usize, i64)>) {
+            let lanes = piece.lanes.clone().unwrap_or_default();
+            let marks = lanes.marks.iter();
+            let marks = marks.map(|mark| (mark.before, mark.watermark.ticks()));
+            (piece.times.to_vec(), lanes.of_row, marks.collect())
+        };
+        // Row 0 has three results, the last of which did not fit; row 1 has none.
+        let first = fanout.piece(&[0, 0], 0, Vec::new());
+        assert_eq!(seen(&first), (vec![5, 5], vec![1, 1], vec![(0, 0)]));
+        let second = fanout.piece(&[0, 2], usize::MAX, Vec::new());
+        let marks = vec![(1, 1), (1, 2), (2, 3)];
+        assert_eq!(seen(&second), (vec![5, 7], vec![1, 1], marks));
+        let origins = second.origins.map(|origins| origins.to_vec());
+        assert_eq!(origins, Some(vec![50, 70]));
+    }
+}

@@ -94,6 +94,14 @@ impl Merge {
         });
     }
 
+    /// The port has passed `watermark`: emits what all of them have passed.
+    fn pass(&mut self, port: usize, watermark: Instant, out: &mut Vec<Item>) {
+        if let Some(watermark) = self.clock.advance(port, watermark) {
+            self.release(watermark, out);
+            out.push(Item::Watermark(watermark));
+        }
+    }
+
     /// Emits every held row before `watermark`.
     fn release(&mut self, watermark: Instant, out: &mut Vec<Item>) {
         loop {
@@ -191,12 +199,16 @@ struct Run {
 impl Operator for Merge {
     fn push(&mut self, port: usize, item: Item, context: &mut Context<'_>) {
         match item {
-            Item::Rows(chunk) => self.take(port, chunk, context.out),
-            Item::Watermark(watermark) => {
-                if let Some(watermark) = self.clock.advance(port, watermark) {
-                    self.release(watermark, context.out);
-                    context.out.push(Item::Watermark(watermark));
+            Item::Rows(chunk) => {
+                let has_lanes = chunk.lanes.is_some();
+                self.take(port, chunk, context.out);
+                if has_lanes {
+                    // No watermark says how far rows with lanes have come; their order does.
+                    self.pass(port, Instant::from_ticks(self.ports[port].reached), context.out);
                 }
+            }
+            Item::Watermark(watermark) => {
+                self.pass(port, watermark, context.out);
             }
             Item::Shares(_) => unreachable!("rows are merged, shares are joined"),
         }

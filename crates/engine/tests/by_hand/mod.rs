@@ -229,3 +229,27 @@ pub fn run(plan: &Plan, rows: &[Row], cuts: &[u8]) -> Drive {
     drive.watermark(0, Instant::AFTER_ALL);
     drive
 }
+
+pub fn compiled(sql: &str) -> Plan {
+    let catalog = highwater_query::Catalog::streams(["input"]);
+    let compiled = highwater_query::compile(sql, &catalog);
+    compiled
+        .unwrap_or_else(|errors| panic!("{sql}: {errors:?}"))
+        .plan
+}
+
+/// A row with the columns that a plan reads; fields that are not given are NULL.
+pub fn row_for(plan: &Plan, second: i64, fields: &[(&str, Value)]) -> Row {
+    let value = |read: &Read| {
+        let (Read::Path(path) | Read::TimePath(path)) = read else {
+            return Value::Null;
+        };
+        let named = fields.iter().find(|(name, _)| *name == path[0]);
+        named.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    Row {
+        second,
+        lane: None,
+        values: plan.inputs[0].reads.iter().map(value).collect(),
+    }
+}

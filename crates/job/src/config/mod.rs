@@ -194,7 +194,9 @@ fn files_in(folder: &Path, format: Option<Format>) -> Result<Vec<PathBuf>, Files
         None => &known,
     };
     for format in wanted {
-        let matching = listed.iter().filter(|path| format.matches(path) && path.is_file());
+        let matching = listed
+            .iter()
+            .filter(|path| format.matches(path) && path.is_file());
         let files: Vec<PathBuf> = matching.cloned().collect();
         if !files.is_empty() {
             return Ok(files);

@@ -172,7 +172,11 @@ fn read_input(reader: &mut Reader, section: &Section) -> Option<Input> {
     let named = paths.as_ref().and_then(|paths| paths.first());
     let named = named.map(|path| Format::of_name(path));
     let format = reader.choice(section, "format", INPUT_FORMATS, &[]);
-    let csv = read_csv(reader, section, matches!(format.or(named), Some(Format::Csv(_))));
+    let csv = read_csv(
+        reader,
+        section,
+        matches!(format.or(named), Some(Format::Csv(_))),
+    );
     let format = match (format, csv) {
         (Some(Format::Csv(_)), csv) => Some(Format::Csv(csv.unwrap_or_default())),
         (None, Some(csv)) => Some(Format::Csv(csv)),

@@ -232,7 +232,7 @@ error: unknown key "nmae"
   |
 2 | nmae = "x"
   | ^^^^ did you mean "name"?
-  = known keys: name, query, sql, time, inputs, outputs, errors, expect
+  = known keys: name, query, sql, compatibility, time, inputs, outputs, errors, expect
 
 error: "query" must be a string, not an integer
  --> job.toml:3:9
@@ -267,7 +267,7 @@ error: unknown key "input"
    |
 10 | [input.Entry]
    |  ^^^^^ did you mean "inputs"?
-   = known keys: name, query, sql, time, inputs, outputs, errors, expect
+   = known keys: name, query, sql, compatibility, time, inputs, outputs, errors, expect
 
 error: type = "hub" in [outputs.Alerts] is not supported yet
   --> job.toml:14:8
@@ -275,11 +275,11 @@ error: type = "hub" in [outputs.Alerts] is not supported yet
 14 | type = "hub"
    |        ^^^^^ this version has: "file", "stdout"
 
-error: on_error = "dead_letter" in [errors] is not supported yet
-  --> job.toml:18:12
+error: missing key "dead_letter" in [errors]
+  --> job.toml:17:2
    |
-18 | on_error = "dead_letter"
-   |            ^^^^^^^^^^^^^ this version has: "drop", "stop"
+17 | [errors]
+   |  ^^^^^^ add dead_letter = "DeadLetters"
 "#,
     );
 }
@@ -456,4 +456,92 @@ proptest::proptest! {
         let text: String = chars.into_iter().collect();
         let _ = JobFile::parse(&text, "job.toml").map_err(|e| e.to_string());
     }
+}
+
+// proves S3
+#[test]
+fn formats_are_said_or_seen_in_names() {
+    let job = parse(
+        r#"
+query = "q"
+compatibility = "1.1"
+[inputs.A]
+path = "a.txt"
+format = "csv"
+delimiter = "\t"
+header = false
+[inputs.B]
+path = "b.avro"
+compression = "gzip"
+[inputs.C]
+path = "c.csv"
+delimiter = ";"
+[outputs.O]
+path = "o.csv"
+header = false
+[outputs.P]
+path = "p.parquet"
+[outputs.J]
+path = "j.json"
+format = "json"
+[outputs.L]
+path = "l.json"
+[errors]
+on_error = "dead_letter"
+dead_letter = "L"
+"#,
+    );
+    let csv = |delimiter, header| CsvFormat { delimiter, header };
+    assert_eq!(job.compatibility, Level::V1_1);
+    assert_eq!(job.inputs[0].format, Some(Format::Csv(csv(b'\t', false))));
+    assert_eq!(job.inputs[1].format, None);
+    assert_eq!(job.inputs[1].compression, Compression::Gzip);
+    assert_eq!(job.inputs[2].format, Some(Format::Csv(csv(b';', true))));
+    let formats: Vec<OutputFormat> = job.outputs.iter().map(|o| o.format).collect();
+    assert_eq!(
+        formats,
+        [
+            OutputFormat::Csv(csv(b',', false)),
+            OutputFormat::Parquet,
+            OutputFormat::JsonArray,
+            OutputFormat::JsonLines
+        ]
+    );
+    assert_eq!(job.on_error, OnError::DeadLetter);
+    assert_eq!(job.dead_letter.as_deref(), Some("L"));
+}
+
+#[test]
+fn settings_that_do_not_go_together_are_told() {
+    for (text, message) in [
+        (
+            "[inputs.A]\npath='a.json'\ndelimiter=','\n",
+            "\"delimiter\" has no effect in [inputs.A]",
+        ),
+        (
+            "[inputs.A]\npath='a.csv'\ndelimiter='ab'\n",
+            "\"delimiter\" must be one character",
+        ),
+        (
+            "[outputs.A]\ntype='stdout'\nformat='parquet'\n",
+            "Parquet is written to files only",
+        ),
+        (
+            "[errors]\non_error='dead_letter'\ndead_letter='X'\n",
+            "there is no such output",
+        ),
+        (
+            "[outputs.X]\npath='x.csv'\n[errors]\non_error='dead_letter'\ndead_letter='X'\n",
+            "written as lines of JSON",
+        ),
+        (
+            "[outputs.X]\npath='x'\n[errors]\ndead_letter='X'\n",
+            "it needs on_error",
+        ),
+        ("[inputs.A]\npath='a'\nformat='xml'\n", "unknown value"),
+    ] {
+        let wrong = wrong(&format!("query='q'\n{text}"));
+        assert!(wrong.contains(message), "{wrong}");
+    }
+    assert!(wrong("query='q'\ncompatibility='2'\n").contains("\"1.2\" or \"1.1\" or \"1.0\""));
 }

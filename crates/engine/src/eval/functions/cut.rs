@@ -74,5 +74,7 @@ pub(super) fn offset(text: &str, chars: usize) -> usize {
         // That many bytes are that many characters, and the next one begins right behind them.
         return chars;
     }
-    text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at)
+    text.char_indices()
+        .nth(chars)
+        .map_or(text.len(), |(at, _)| at)
 }

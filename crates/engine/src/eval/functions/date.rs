@@ -13,6 +13,7 @@ use highwater_time::{
 use crate::column::Column;
 use crate::eval::datum::{Datum, Numbers, Side};
 use crate::eval::fault::{EvalError, shown};
+use crate::value::Value;
 
 use super::args::{Call, Row, int_column, time_column};
 
@@ -76,7 +77,14 @@ pub(super) fn diff(call: Call<'_, '_>, part: DatePart) -> Datum {
         unreachable!("the binder counts arguments")
     };
     let index = |ticks| boundaries(part, Instant::from_ticks(ticks));
-    let differences: Option<Vec<i64>> = match (from.times(), to.times()) {
+    let literal = |arg: &Datum| match arg {
+        Datum::Scalar(Value::Text(text)) => {
+            Instant::parse_iso(text.as_bytes()).map(|time| Side::One(time.ticks()))
+        }
+        _ => None,
+    };
+    let sides = [from, to].map(|arg| literal(arg).or_else(|| arg.times()));
+    let differences: Option<Vec<i64>> = match sides.into() {
         (Some(Side::Many(from)), Some(Side::Many(to))) => {
             let pairs = from.iter().zip(to);
             Some(pairs.map(|(&a, &b)| index(b) - index(a)).collect())

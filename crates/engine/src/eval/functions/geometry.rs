@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use geo::algorithm::kernels::{HasKernel, Kernel, Orientation};
+use geo::algorithm::CoordsIter;
+use geo::algorithm::kernels::{Kernel, Orientation};
 use geo::geometry::{
     Coord, Geometry, LineString, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon,
 };
@@ -23,6 +24,10 @@ pub(super) const TWO_POINTS: Malformed = "a line needs at least 2 different poin
 pub(super) const THREE_POINTS: Malformed =
     "a ring needs at least 3 different points that do not lie on one line";
 
+/// No system of coordinates goes further, in degrees or metres; beyond, the products that topology is decided by would
+/// leave the range of floats.
+const COORDINATE_MAX: f64 = 1e9;
+
 /// An argument that is a geometry.
 pub(super) fn read(row: Row<'_>, at: usize) -> Result<Geometry, EvalError> {
     let geometry = match row.value(at) {
@@ -30,7 +35,14 @@ pub(super) fn read(row: Row<'_>, at: usize) -> Result<Geometry, EvalError> {
         ValueRef::Text(text) => wkt::parse(text),
         _ => return Err(row.wrong_type(at, "GeoJSON records and WKT text")),
     };
-    geometry.map_err(|malformed| row.wrong_value(at, malformed))
+    let far = |coord: Coord| coord.x.abs() > COORDINATE_MAX || coord.y.abs() > COORDINATE_MAX;
+    match geometry {
+        Ok(geometry) if geometry.coords_iter().any(far) => {
+            Err(row.wrong_value(at, "its coordinates must lie between -1E+09 and 1E+09"))
+        }
+        Ok(geometry) => Ok(geometry),
+        Err(malformed) => Err(row.wrong_value(at, malformed)),
+    }
 }
 
 fn from_record(record: &Record) -> Result<Geometry, Malformed> {
@@ -133,16 +145,32 @@ pub(super) fn has_area(points: &[Coord]) -> bool {
     let Some(second) = points.iter().find(|point| **point != points[0]) else {
         return false;
     };
-    let turn = |third| <f64 as HasKernel>::Ker::orient2d(points[0], *second, third);
-    points.iter().any(|third| turn(*third) != Orientation::Collinear)
+    let turn = |third| <f64 as geo::GeoNum>::Ker::orient2d(points[0], *second, third);
+    points
+        .iter()
+        .any(|third| turn(*third) != Orientation::Collinear)
 }
 
-/// A geometry as a GeoJSON record; `coordinates` are nested as its type asks for.
-pub(super) fn to_record(shape: &str, coordinates: Value) -> Value {
-    Value::Record(Arc::new(Record::from_fields(vec![
-        ("type".into(), Value::text(shape)),
-        ("coordinates".into(), coordinates),
-    ])))
+/// Makes GeoJSON records of one type; the names in them are the same in all rows.
+pub(super) struct Maker {
+    names: [Arc<str>; 2],
+    shape: Value,
+}
+
+impl Maker {
+    pub fn new(shape: &str) -> Maker {
+        Maker {
+            names: ["type".into(), "coordinates".into()],
+            shape: Value::text(shape),
+        }
+    }
+
+    /// `coordinates` are nested as the type asks for.
+    pub fn record(&self, coordinates: Value) -> Value {
+        let values = [self.shape.clone(), coordinates];
+        let fields = self.names.iter().cloned().zip(values).collect();
+        Value::Record(Arc::new(Record::from_fields(fields)))
+    }
 }
 
 pub(super) fn pair(point: Coord) -> Value {

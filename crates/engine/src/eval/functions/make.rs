@@ -20,7 +20,8 @@ pub(super) fn concat(call: Call<'_, '_>) -> Datum {
     let mut result = String::new();
     call.each(|row, out| {
         result.clear();
-        row.values().for_each(|value| write_text(value, &mut result));
+        row.values()
+            .for_each(|value| write_text(value, &mut result));
         out.push_text(&result);
         Ok(())
     })

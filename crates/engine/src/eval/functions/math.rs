@@ -73,7 +73,9 @@ fn of_column(function: Function, column: &Column, arg: &Datum) -> Option<Datum> 
 pub(super) fn all_finite(values: impl Iterator<Item = f64>) -> Option<Vec<f64>> {
     let values: Vec<f64> = values.collect();
     // Looked at in a loop of its own and without a way out, which the compiler vectorises.
-    let failed = values.iter().fold(false, |failed, value| failed | !value.is_finite());
+    let failed = values
+        .iter()
+        .fold(false, |failed, value| failed | !value.is_finite());
     (!failed).then_some(values)
 }
 

@@ -280,19 +280,27 @@ impl<'a> Rewriter<'a> {
             let (code, after) = rest.split_once('}')?;
             self.rest = after.chars();
             let hex = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_hexdigit());
-            return hex.then(|| u32::from_str_radix(code, 16).ok()).flatten().and_then(char::from_u32);
+            return hex
+                .then(|| u32::from_str_radix(code, 16).ok())
+                .flatten()
+                .and_then(char::from_u32);
         }
         let high = self.hex(4)?;
         if !(0xd800..0xdc00).contains(&high) {
             return char::from_u32(high);
         }
         self.rest = self.rest.as_str().strip_prefix("\\u")?.chars();
-        let low = self.hex(4)?.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
+        let low = self
+            .hex(4)?
+            .checked_sub(0xdc00)
+            .filter(|low| *low < 0x400)?;
         char::from_u32(0x10000 + ((high - 0xd800) << 10) + low)
     }
 
     fn hex(&mut self, digits: usize) -> Option<u32> {
-        (0..digits).try_fold(0, |value, _| Some(value * 16 + self.rest.next()?.to_digit(16)?))
+        (0..digits).try_fold(0, |value, _| {
+            Some(value * 16 + self.rest.next()?.to_digit(16)?)
+        })
     }
 }
 

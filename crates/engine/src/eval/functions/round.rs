@@ -103,7 +103,9 @@ fn round_digits(float: f64, places: i64) -> f64 {
     }
     let step = 10_u64.pow(dropped);
     let steps = digits / step + u64::from(digits % step >= step / 2);
-    let scale = usize::try_from(places).ok().and_then(|places| POW10.get(places));
+    let scale = usize::try_from(places)
+        .ok()
+        .and_then(|places| POW10.get(places));
     let rounded = match scale {
         Some(scale) if steps < 1 << 53 => steps as f64 / scale,
         _ => format!("{steps}e{}", -places).parse().unwrap_or(f64::NAN),
@@ -116,7 +118,9 @@ fn decimal(float: f64) -> (u64, i32) {
     let mut buffer = ryu::Buffer::new();
     let text = buffer.format_finite(float);
     let (mantissa, power) = text.split_once('e').unwrap_or((text, "0"));
-    let fraction = mantissa.split_once('.').map_or("", |(_, fraction)| fraction);
+    let fraction = mantissa
+        .split_once('.')
+        .map_or("", |(_, fraction)| fraction);
     let digits = mantissa
         .bytes()
         .filter(u8::is_ascii_digit)

@@ -20,7 +20,8 @@
 //! the history gives two p-values, for being large and for being small (ties count half):
 //!
 //! ```text
-//! p_up = (number of x_j > x + (number of x_j = x) / 2 + 1/2) / (n + 1),    p_down = 1 - p_up
+//! p_up   = (number of x_j > x + (number of x_j = x) / 2 + 1) / (n + 1)
+//! p_down = (number of x_j < x + (number of x_j = x) / 2 + 1) / (n + 1)
 //! ```
 //!
 //! Each side has a power martingale with the bet g(p) = 1/2 * max(p, 0.05)^(-1/2), which multiplies the stake by at most
@@ -29,7 +30,7 @@
 //! in a steady stream fewer than (100 - confidence)% of stretches of `history` values are expected to raise a false one.
 //! While a martingale stands above 1 something may be changing: values then wait, at most `history` of them, and are
 //! learned when both have come back to 1. A change point starts the model anew with what was waiting, the new level. A
-//! change thus takes some values to show (8 of them for a history of 20 at 95%), and a lone spike is never one.
+//! change thus takes some values to show (9 of them for a history of 20 at 95%), and a lone spike is never one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
@@ -307,16 +308,16 @@ impl Changing {
         if self.learned.0.is_empty() {
             return 0.0;
         }
-        let halves = |x: f64| match x.partial_cmp(&value) {
-            Some(std::cmp::Ordering::Greater) => 2,
-            Some(std::cmp::Ordering::Equal) => 1,
-            _ => 0,
-        };
-        let above: u64 = self.learned.values().map(halves).sum();
+        let (mut above, mut below) = (0_u64, 0_u64);
+        for x in self.learned.values() {
+            above += u64::from(x > value);
+            below += u64::from(x < value);
+        }
         let n = self.learned.0.len() as f64;
-        let p = (above as f64 / 2.0 + 0.5) / (n + 1.0);
-        self.up = bet(self.up, p);
-        self.down = bet(self.down, 1.0 - p);
+        let ties = n - (above + below) as f64;
+        let p = |beyond: u64| (beyond as f64 + ties / 2.0 + 1.0) / (n + 1.0);
+        self.up = bet(self.up, p(above));
+        self.down = bet(self.down, p(below));
         (self.up + self.down) / 2.0
     }
 

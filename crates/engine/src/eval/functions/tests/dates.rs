@@ -15,7 +15,12 @@ fn dateadd_adds_units_and_clamps_to_the_end_of_the_month() {
         (DatePart::Month, 1, "2024-01-31", "2024-02-29"),
         (DatePart::Month, -1, "2024-03-31", "2024-02-29"),
         (DatePart::Month, 13, "2024-01-31", "2025-02-28"),
-        (DatePart::Year, 1, "2024-02-29T10:00:00Z", "2025-02-28T10:00:00Z"),
+        (
+            DatePart::Year,
+            1,
+            "2024-02-29T10:00:00Z",
+            "2025-02-28T10:00:00Z",
+        ),
         (DatePart::Year, 4, "2024-02-29", "2028-02-29"),
         (Quarter, 1, "2024-11-30", "2025-02-28"),
         (DatePart::Day, 1, "2024-02-28", "2024-02-29"),
@@ -27,15 +32,40 @@ fn dateadd_adds_units_and_clamps_to_the_end_of_the_month() {
         (Second, 61, "2024-01-01", "2024-01-01T00:01:01Z"),
         (Millisecond, 1, "2024-01-01", "2024-01-01T00:00:00.001Z"),
         (Microsecond, 1, "2024-01-01", "2024-01-01T00:00:00.000001Z"),
-        (DatePart::Year, 0, "9999-12-31T23:59:59.9999999Z", "9999-12-31T23:59:59.9999999Z"),
+        (
+            DatePart::Year,
+            0,
+            "9999-12-31T23:59:59.9999999Z",
+            "9999-12-31T23:59:59.9999999Z",
+        ),
     ] {
         check_part(DateAdd, part, args![count, time(from)], time(to));
         check_part(DateAdd, part, args![count, from], time(to));
     }
-    check_part(DateAdd, Hour, args![1.9, "2024-01-01"], time("2024-01-01T01:00:00Z"));
-    check_part(DateAdd, Hour, args![-1.9, "2024-01-01"], time("2023-12-31T23:00:00Z"));
-    check_part(DateAdd, Hour, args!["2", "2024-01-01"], time("2024-01-01T02:00:00Z"));
-    check_part(DateAdd, Hour, args![true, "2024-01-01"], time("2024-01-01T01:00:00Z"));
+    check_part(
+        DateAdd,
+        Hour,
+        args![1.9, "2024-01-01"],
+        time("2024-01-01T01:00:00Z"),
+    );
+    check_part(
+        DateAdd,
+        Hour,
+        args![-1.9, "2024-01-01"],
+        time("2023-12-31T23:00:00Z"),
+    );
+    check_part(
+        DateAdd,
+        Hour,
+        args!["2", "2024-01-01"],
+        time("2024-01-01T02:00:00Z"),
+    );
+    check_part(
+        DateAdd,
+        Hour,
+        args![true, "2024-01-01"],
+        time("2024-01-01T01:00:00Z"),
+    );
     check_part(DateAdd, Hour, args![NULL, "no date"], NULL);
     check_part(DateAdd, Hour, args!["no number", NULL], NULL);
 }
@@ -43,7 +73,8 @@ fn dateadd_adds_units_and_clamps_to_the_end_of_the_month() {
 // proves S2
 #[test]
 fn dateadd_fails_outside_of_the_calendar_and_for_what_is_no_date() {
-    let fails = |part, args: &[Value], message: &str| fails_part(DateAdd, Some(part), args, message);
+    let fails =
+        |part, args: &[Value], message: &str| fails_part(DateAdd, Some(part), args, message);
     fails(
         DatePart::Year,
         args![8000, "2024-01-01"],
@@ -87,15 +118,30 @@ fn datediff_counts_the_boundaries_that_were_crossed() {
         (DatePart::Year, "2024-12-31", "2025-01-01", 1),
         (Quarter, "2024-03-31", "2024-04-01", 1),
         (DatePart::Month, "2024-01-31", "2024-03-01", 2),
-        (DatePart::Day, "2024-03-05T23:59:59Z", "2024-03-06T00:00:00Z", 1),
+        (
+            DatePart::Day,
+            "2024-03-05T23:59:59Z",
+            "2024-03-06T00:00:00Z",
+            1,
+        ),
         (DayOfYear, "2024-03-05", "2024-03-01", -4),
         (Weekday, "2024-03-01", "2024-03-05", 4),
         (Week, "2024-03-02", "2024-03-03", 1),
         (Week, "2024-03-03", "2024-03-09", 0),
-        (Minute, "2024-01-01T00:00:59.9999999Z", "2024-01-01T00:01:00Z", 1),
+        (
+            Minute,
+            "2024-01-01T00:00:59.9999999Z",
+            "2024-01-01T00:01:00Z",
+            1,
+        ),
         (Second, "2024-01-01T00:00:01Z", "2024-01-01T00:00:00Z", -1),
         (Millisecond, "2024-01-01", "2024-01-01T00:00:01Z", 1000),
-        (Microsecond, "0001-01-01", "9999-12-31T23:59:59.9999999Z", 315_537_897_599_999_999),
+        (
+            Microsecond,
+            "0001-01-01",
+            "9999-12-31T23:59:59.9999999Z",
+            315_537_897_599_999_999,
+        ),
     ] {
         check_part(DateDiff, part, args![time(from), time(to)], expected);
         check_part(DateDiff, part, args![from, time(to)], expected);
@@ -156,9 +202,21 @@ fn datepart_and_datename_take_a_date_apart() {
 #[test]
 fn datetimefromparts_does_not_carry() {
     let expected = time("2024-03-05T01:02:03.004Z");
-    check(DateTimeFromParts, args![2024, 3, 5, 1, 2, 3, 4], expected.clone());
-    check(DateTimeFromParts, args!["2024", 3.9, 5, true, 2, 3, 4], expected);
-    check(DateTimeFromParts, args![2024, 2, 29, 0, 0, 0, 0], time("2024-02-29"));
+    check(
+        DateTimeFromParts,
+        args![2024, 3, 5, 1, 2, 3, 4],
+        expected.clone(),
+    );
+    check(
+        DateTimeFromParts,
+        args!["2024", 3.9, 5, true, 2, 3, 4],
+        expected,
+    );
+    check(
+        DateTimeFromParts,
+        args![2024, 2, 29, 0, 0, 0, 0],
+        time("2024-02-29"),
+    );
     check(DateTimeFromParts, args![2024, 13, 5, 1, 2, 3, NULL], NULL);
     for (at, bad, rule) in [
         (0, 0, "a year lies between 1 and 9999"),
@@ -173,7 +231,10 @@ fn datetimefromparts_does_not_carry() {
     ] {
         let mut parts = [2024, 3, 5, 1, 2, 3, 4].map(Value::Int);
         parts[at] = Value::Int(bad);
-        let message = format!("argument {} of DATETIMEFROMPARTS is {bad}, but {rule}", at + 1);
+        let message = format!(
+            "argument {} of DATETIMEFROMPARTS is {bad}, but {rule}",
+            at + 1
+        );
         fails(DateTimeFromParts, &parts, &message);
     }
     fails(
@@ -188,20 +249,34 @@ fn other(ticks: i64) -> DateTime {
     let nanos = (ticks % TICKS_PER_DAY * 100).nanoseconds();
     let days = (ticks / TICKS_PER_DAY).days();
     let start = jiff::civil::date(1, 1, 1).at(0, 0, 0, 0);
-    start.checked_add(days).expect("in range").checked_add(nanos).expect("in range")
+    start
+        .checked_add(days)
+        .expect("in range")
+        .checked_add(nanos)
+        .expect("in range")
 }
 
 fn ticks_of(at: DateTime) -> i64 {
     let start = jiff::civil::date(1, 1, 1).at(0, 0, 0, 0);
-    let days = at.date().since((Unit::Day, start.date())).expect("in range").get_days();
-    let time = at.time().since(jiff::civil::Time::midnight()).expect("in range");
+    let days = at
+        .date()
+        .since((Unit::Day, start.date()))
+        .expect("in range")
+        .get_days();
+    let time = at
+        .time()
+        .since(jiff::civil::Time::midnight())
+        .expect("in range");
     let nanos = time.total(Unit::Nanosecond).expect("a time of day");
     i64::from(days) * TICKS_PER_DAY + nanos as i64 / 100
 }
 
 fn times() -> impl Strategy<Value = i64> {
     let end = Instant::CALENDAR_END.ticks();
-    prop_oneof![0..=end, (0..=end / TICKS_PER_DAY).prop_map(|day| day * TICKS_PER_DAY)]
+    prop_oneof![
+        0..=end,
+        (0..=end / TICKS_PER_DAY).prop_map(|day| day * TICKS_PER_DAY)
+    ]
 }
 
 /// As long as `count` units, in a calendar that knows its months.

@@ -8,11 +8,31 @@ use super::*;
 /// Values that some function or other looks at closely.
 fn values() -> impl Strategy<Value = Value> {
     let texts = prop::sample::select(vec![
-        "", " ", "a", "ab", "Ab ", "é😀x", "5", "-2.5", "1e400", "2024-03-05", "%a%", "[a-z]+", "(",
-        "POINT(1 2)", "POLYGON((0 0, 4 0, 4 4, 0 4))", "{\"a\":[1]}", "ab[", "\u{a0}x",
+        "",
+        " ",
+        "a",
+        "ab",
+        "Ab ",
+        "é😀x",
+        "5",
+        "-2.5",
+        "1e400",
+        "2024-03-05",
+        "%a%",
+        "[a-z]+",
+        "(",
+        "POINT(1 2)",
+        "POLYGON((0 0, 4 0, 4 4, 0 4))",
+        "{\"a\":[1]}",
+        "ab[",
+        "\u{a0}x",
     ]);
     let structures = prop::sample::select(vec![
-        "{}", "[]", "[1,\"x\"]", "{\"a\":1}", r#"{"type":"Point","coordinates":[1,2.5]}"#,
+        "{}",
+        "[]",
+        "[1,\"x\"]",
+        "{\"a\":1}",
+        r#"{"type":"Point","coordinates":[1,2.5]}"#,
         r#"{"type":"LineString","coordinates":[[0,0],[3,3]]}"#,
     ]);
     prop_oneof![
@@ -30,20 +50,21 @@ fn values() -> impl Strategy<Value = Value> {
 
 /// Columns of mostly one type, as data has them, or of anything.
 fn columns(rows: usize) -> impl Strategy<Value = Vec<Value>> {
-    let one_type = (0..6_usize, prop::collection::vec(values(), rows * 5)).prop_map(move |(kind, all)| {
-        let fits = |value: &Value| match value {
-            Value::Null => true,
-            Value::Text(_) => kind <= 1,
-            Value::Int(_) => kind == 2,
-            Value::Float(_) => kind == 3,
-            Value::Time(_) => kind == 4,
-            Value::Record(_) => kind == 5,
-            _ => false,
-        };
-        let mut fitting: Vec<Value> = all.into_iter().filter(fits).take(rows).collect();
-        fitting.resize(rows, NULL);
-        fitting
-    });
+    let one_type =
+        (0..6_usize, prop::collection::vec(values(), rows * 5)).prop_map(move |(kind, all)| {
+            let fits = |value: &Value| match value {
+                Value::Null => true,
+                Value::Text(_) => kind <= 1,
+                Value::Int(_) => kind == 2,
+                Value::Float(_) => kind == 3,
+                Value::Time(_) => kind == 4,
+                Value::Record(_) => kind == 5,
+                _ => false,
+            };
+            let mut fitting: Vec<Value> = all.into_iter().filter(fits).take(rows).collect();
+            fitting.resize(rows, NULL);
+            fitting
+        });
     prop_oneof![3 => one_type, 1 => prop::collection::vec(values(), rows)]
 }
 
@@ -82,12 +103,20 @@ fn cases() -> impl Strategy<Value = Case> {
                 }
             }
             let part = function.takes_part().then_some(part);
-            Case { function, part, args }
+            Case {
+                function,
+                part,
+                args,
+            }
         })
 }
 
 impl Case {
-    fn run(&self, rows: std::ops::Range<usize>, layout: impl Fn(&[Value], bool) -> Datum) -> Vec<Answer> {
+    fn run(
+        &self,
+        rows: std::ops::Range<usize>,
+        layout: impl Fn(&[Value], bool) -> Datum,
+    ) -> Vec<Answer> {
         let args: Vec<Datum> = self
             .args
             .iter()

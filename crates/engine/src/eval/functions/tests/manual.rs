@@ -34,7 +34,10 @@ fn value(expression: &str) -> Option<String> {
 #[test]
 fn every_example_of_a_scalar_function_is_true() {
     let mut wrong = Vec::new();
-    for info in table().iter().filter(|info| matches!(info.kind, Kind::Scalar(_))) {
+    for info in table()
+        .iter()
+        .filter(|info| matches!(info.kind, Kind::Scalar(_)))
+    {
         for (expression, expected) in info.examples {
             let found = value(expression);
             if found.as_deref() != Some(expected) {

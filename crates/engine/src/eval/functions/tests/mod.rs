@@ -109,11 +109,25 @@ fn answer(function: Function, part: Option<DatePart>, args: &[Value]) -> Answer 
         args.iter().map(scalar).collect(),
         args.iter().map(typed).collect(),
         args.iter().map(dynamic).collect(),
-        args.iter().take(1).map(typed).chain(args.iter().skip(1).map(scalar)).collect(),
-        args.iter().take(1).map(scalar).chain(args.iter().skip(1).map(typed)).collect(),
-        args.iter().take(1).map(dynamic).chain(args.iter().skip(1).map(scalar)).collect(),
+        args.iter()
+            .take(1)
+            .map(typed)
+            .chain(args.iter().skip(1).map(scalar))
+            .collect(),
+        args.iter()
+            .take(1)
+            .map(scalar)
+            .chain(args.iter().skip(1).map(typed))
+            .collect(),
+        args.iter()
+            .take(1)
+            .map(dynamic)
+            .chain(args.iter().skip(1).map(scalar))
+            .collect(),
     ];
-    let mut answers = layouts.iter().map(|args| run(function, part, args, 1).remove(0));
+    let mut answers = layouts
+        .iter()
+        .map(|args| run(function, part, args, 1).remove(0));
     let first = answers.next().expect("there are layouts");
     for (other, layout) in answers.zip(&layouts[1..]) {
         assert_eq!(first, other, "{} over {layout:?}", function.name());
@@ -147,5 +161,10 @@ pub fn fails(function: Function, args: &[Value], message: &str) {
 #[track_caller]
 pub fn fails_part(function: Function, part: Option<DatePart>, args: &[Value], message: &str) {
     let found = answer(function, part, args).map_err(|error| error.to_string());
-    assert_eq!(found, Err(message.to_string()), "{} {args:?}", function.name());
+    assert_eq!(
+        found,
+        Err(message.to_string()),
+        "{} {args:?}",
+        function.name()
+    );
 }

@@ -47,7 +47,11 @@ fn numbers_without_a_result_fail() {
          cast an operand to float to go on with less precision",
     );
     fails(Exp, args![1000], "EXP(1000) is out of range for float");
-    fails(Square, args![1e200], "SQUARE(1E+200) is out of range for float");
+    fails(
+        Square,
+        args![1e200],
+        "SQUARE(1E+200) is out of range for float",
+    );
     fails(
         Sqrt,
         args![-1],
@@ -93,14 +97,23 @@ fn power_has_the_type_of_its_base() {
     check(Power, args![2.0, -1], 0.5);
     check(Power, args![NULL, 1], NULL);
     check(Power, args!["x", NULL], NULL);
-    let impossible: [&[Value]; 4] =
-        [args![2, 63], args![10, 1e300], args![0, -1], args![-8, 0.5]];
+    let impossible: [&[Value]; 4] = [args![2, 63], args![10, 1e300], args![0, -1], args![-8, 0.5]];
     for args in impossible {
-        let message = answer(Power, None, args).expect_err("no bigint").to_string();
+        let message = answer(Power, None, args)
+            .expect_err("no bigint")
+            .to_string();
         assert!(message.contains("is out of range for bigint"), "{message}");
     }
-    fails(Power, args![-8.0, 0.5], "POWER(-8, 0.5) is out of range for float");
-    fails(Power, args![10.0, 400], "POWER(10, 400) is out of range for float");
+    fails(
+        Power,
+        args![-8.0, 0.5],
+        "POWER(-8, 0.5) is out of range for float",
+    );
+    fails(
+        Power,
+        args![10.0, 400],
+        "POWER(10, 400) is out of range for float",
+    );
 }
 
 // proves S1
@@ -174,8 +187,15 @@ fn round_goes_half_away_from_zero_on_the_decimal_that_is_shown() {
 fn rounded_by_hand(number: f64, places: usize) -> f64 {
     let text = format!("{}", number.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let up = fraction.as_bytes().get(places).is_some_and(|digit| *digit >= b'5');
-    let kept: String = fraction.chars().chain(std::iter::repeat('0')).take(places).collect();
+    let up = fraction
+        .as_bytes()
+        .get(places)
+        .is_some_and(|digit| *digit >= b'5');
+    let kept: String = fraction
+        .chars()
+        .chain(std::iter::repeat('0'))
+        .take(places)
+        .collect();
     let mut digits: Vec<u8> = format!("0{whole}{kept}").into_bytes();
     if up {
         for digit in digits.iter_mut().rev() {

@@ -111,10 +111,41 @@ fn regexmatch_is_ecmascript_that_ignores_case() {
 fn patterns_that_are_invalid_or_cannot_be_done_match_nothing() {
     let long = format!("({})", "a".repeat(2_000_000));
     for pattern in [
-        "(", ")", "[a", "a**", "a++", "*", "^*", "{2}", "a{2}{3}", "a{3,2}", "a|*", "(?=a)",
-        "(?!a)", "(?<=a)", "(?<!a)", r"(a)\1", r"\k<a>", "(?i)a", "(?P<n>a)", "(?#a)", r"\p{L}",
-        r"\A", r"\z", r"\a", r"\x4", r"\u00", r"\ud83d", r"\c1", r"\01", "[z-a]", "\\", "[\\",
-        "a{99999999999}", "(((a{1000}){1000}){1000}){1000}", &long,
+        "(",
+        ")",
+        "[a",
+        "a**",
+        "a++",
+        "*",
+        "^*",
+        "{2}",
+        "a{2}{3}",
+        "a{3,2}",
+        "a|*",
+        "(?=a)",
+        "(?!a)",
+        "(?<=a)",
+        "(?<!a)",
+        r"(a)\1",
+        r"\k<a>",
+        "(?i)a",
+        "(?P<n>a)",
+        "(?#a)",
+        r"\p{L}",
+        r"\A",
+        r"\z",
+        r"\a",
+        r"\x4",
+        r"\u00",
+        r"\ud83d",
+        r"\c1",
+        r"\01",
+        "[z-a]",
+        "\\",
+        "[\\",
+        "a{99999999999}",
+        "(((a{1000}){1000}){1000}){1000}",
+        &long,
     ] {
         check(RegexMatch, args!["aa(x)", pattern], 0);
     }
@@ -123,8 +154,12 @@ fn patterns_that_are_invalid_or_cannot_be_done_match_nothing() {
 // proves S1
 #[test]
 fn patterns_may_come_from_the_data() {
-    let patterns: Vec<Value> = (0..200).map(|n| Value::text(&format!("%{}%", n % 50))).collect();
-    let texts: Vec<Value> = (0..200).map(|n| Value::text(&format!("x{}", n % 7))).collect();
+    let patterns: Vec<Value> = (0..200)
+        .map(|n| Value::text(&format!("%{}%", n % 50)))
+        .collect();
+    let texts: Vec<Value> = (0..200)
+        .map(|n| Value::text(&format!("x{}", n % 7)))
+        .collect();
     let args = [patterns, texts].map(|values| Datum::Column(column(&values)));
     let answers = run(PatIndex, None, &args, 200);
     for (row, answer) in answers.into_iter().enumerate() {

@@ -26,7 +26,11 @@ fn gettype_names_the_types_of_the_language() {
 // proves S1
 #[test]
 fn json_parse_gives_a_record_or_null() {
-    check(JsonParse, args![r#"{"a":1,"b":[true],"a":2}"#], json(r#"{"a":2,"b":[true]}"#));
+    check(
+        JsonParse,
+        args![r#"{"a":1,"b":[true],"a":2}"#],
+        json(r#"{"a":2,"b":[true]}"#),
+    );
     for text in ["", "{", "[1]", "1", "\"a\"", "null", "{\"a\":1} x"] {
         check(JsonParse, args![text], NULL);
     }
@@ -77,8 +81,16 @@ fn properties_are_found_by_name_then_but_for_case() {
     ] {
         check(GetRecordPropertyValue, args![record(), name], expected);
     }
-    check(GetRecordPropertyValue, args![json(r#"{"c":3,"C":4}"#), "c"], 3);
-    check(GetRecordPropertyValue, args![json(r#"{"ab":3,"AB":4}"#), "Ab"], NULL);
+    check(
+        GetRecordPropertyValue,
+        args![json(r#"{"c":3,"C":4}"#), "c"],
+        3,
+    );
+    check(
+        GetRecordPropertyValue,
+        args![json(r#"{"ab":3,"AB":4}"#), "Ab"],
+        NULL,
+    );
     check(GetRecordPropertyValue, args![NULL, "a"], NULL);
     check(GetRecordPropertyValue, args![record(), NULL], NULL);
     fails(
@@ -112,5 +124,8 @@ fn records_hold_the_values_of_their_row() {
     assert_eq!(shown(0), format!("{:?}", json(r#"{"a":null,"b":"x"}"#)));
     assert_eq!(shown(1), format!("{:?}", json(r#"{"a":1.5,"b":"x"}"#)));
     let same = make(&[1, 2, 3].map(|int| Datum::Scalar(Value::Int(int))));
-    assert_eq!(format!("{:?}", same.get(1).to_value()), format!("{:?}", json(r#"{"a":3,"b":2}"#)));
+    assert_eq!(
+        format!("{:?}", same.get(1).to_value()),
+        format!("{:?}", json(r#"{"a":3,"b":2}"#))
+    );
 }

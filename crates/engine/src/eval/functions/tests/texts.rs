@@ -30,7 +30,9 @@ fn numbers_bits_and_dates_are_text_where_text_is_expected() {
 // proves S1
 #[test]
 fn null_gives_null_before_anything_fails() {
-    for function in [Len, Lower, Upper, LTrim, RTrim, Trim, NChar, Reverse, Space, Unicode] {
+    for function in [
+        Len, Lower, Upper, LTrim, RTrim, Trim, NChar, Reverse, Space, Unicode,
+    ] {
         check(function, args![NULL], NULL);
     }
     for function in [Left, Right, Replicate] {
@@ -51,8 +53,16 @@ fn null_gives_null_before_anything_fails() {
 fn concat_takes_null_for_nothing_and_anything_for_text() {
     check(Concat, args!["a", NULL, 1], "a1");
     check(Concat, args![NULL, NULL], "");
-    check(Concat, args![1.5, true, time("2024-01-01")], "1.512024-01-01T00:00:00.0000000Z");
-    check(Concat, args![json(r#"{"a":1.0}"#), json("[null]")], r#"{"a":1.0}[null]"#);
+    check(
+        Concat,
+        args![1.5, true, time("2024-01-01")],
+        "1.512024-01-01T00:00:00.0000000Z",
+    );
+    check(
+        Concat,
+        args![json(r#"{"a":1.0}"#), json("[null]")],
+        r#"{"a":1.0}[null]"#,
+    );
     check(ConcatWs, args!["-", "a", NULL, "b"], "a-b");
     check(ConcatWs, args!["-", NULL, "a", ""], "a-");
     check(ConcatWs, args!["-", NULL, NULL], "");
@@ -103,7 +113,8 @@ fn cutting_counts_code_points() {
     ] {
         let position = if args.len() > 2 { 3 } else { 2 };
         let name = function.name();
-        let message = format!("argument {position} of {name} is -1, but a length cannot be negative");
+        let message =
+            format!("argument {position} of {name} is -1, but a length cannot be negative");
         fails(function, args, &message);
     }
 }
@@ -183,7 +194,11 @@ fn replacing_and_repeating() {
         args!["ab", i64::MAX],
         "REPLICATE would make a text of more than 1048576 bytes",
     );
-    fails(Space, args![1e18], "SPACE would make a text of more than 1048576 bytes");
+    fails(
+        Space,
+        args![1e18],
+        "SPACE would make a text of more than 1048576 bytes",
+    );
     let (long, wide) = ("a".repeat(2000), "b".repeat(2000));
     fails(
         Replace,
@@ -244,7 +259,15 @@ fn charindex_is_a_position_or_nothing() {
     ] {
         check(CharIndex, args![find, text], expected);
     }
-    for (start, expected) in [(3, 4), (2, 2), (0, 2), (-7, 2), (5, 0), (i64::MAX, 0), (i64::MIN, 2)] {
+    for (start, expected) in [
+        (3, 4),
+        (2, 2),
+        (0, 2),
+        (-7, 2),
+        (5, 0),
+        (i64::MAX, 0),
+        (i64::MIN, 2),
+    ] {
         check(CharIndex, args!["b", "abcb", start], expected);
     }
     check(CharIndex, args!["x", "éxéx", 3], 4);
@@ -255,7 +278,10 @@ fn by_hand(function: Function, text: &str, a: i64, b: i64) -> Option<String> {
     let chars: Vec<char> = text.chars().collect();
     let size = chars.len() as i64;
     let kept = |keep: &dyn Fn(i64) -> bool| -> String {
-        (0..size).filter(|at| keep(*at)).map(|at| chars[at as usize]).collect()
+        (0..size)
+            .filter(|at| keep(*at))
+            .map(|at| chars[at as usize])
+            .collect()
     };
     Some(match function {
         Left if a >= 0 => kept(&|at| at < a),

@@ -1,0 +1,374 @@
+//! Fuzzing on stable Rust: a corpus of valid inputs is changed at random, and nothing may panic, hang or break a law.
+//!
+//! In the usual test run each target has two seconds and always the same seed. For longer:
+//!
+//! ```text
+//! HIGHWATER_FUZZ_SECONDS=600 HIGHWATER_FUZZ_SEED=7 cargo test -p highwater-cli --test fuzz -- --nocapture
+//! ```
+//!
+//! What fails is made as small as it goes, printed and written to the folder of the build. The targets themselves are
+//! those of cargo-fuzz, in `fuzz/`. An input that grows the set of outcomes joins the corpus; that stands in for
+//! watching the code.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a fuzzer needs the clock and the files of the corpus"
+)]
+
+mod mutate;
+#[path = "../../../../fuzz/src/targets.rs"]
+mod targets;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+use std::sync::{Arc, Mutex, Once, mpsc};
+use std::time::{Duration, Instant};
+
+use highwater_env::random::Random;
+use highwater_query::functions::table;
+
+use mutate::{Mutator, smallest};
+
+type Target = fn(&[u8]) -> u64;
+
+/// An input that takes longer is a finding.
+const SLOW: Duration = Duration::from_secs(5);
+/// One that takes longer than this will never end.
+const HANGS: Duration = Duration::from_secs(60);
+const CORPUS_MAX: usize = 20_000;
+
+fn setting(name: &str, otherwise: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+// The corpus.
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Every file below a folder of the repository whose name fulfils the condition.
+fn files(folder: &str, named: &dyn Fn(&str) -> bool) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        let mut entries: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        entries.sort();
+        for path in entries {
+            if path.is_dir() {
+                folders.push(path);
+            } else if named(&path.file_name().unwrap_or_default().to_string_lossy()) {
+                found.extend(fs::read(path));
+            }
+        }
+    }
+    found
+}
+
+/// Golden queries, queries of the manual and the examples of functions.
+fn queries() -> Vec<Vec<u8>> {
+    let mut queries = files("cases", &|name| name.ends_with(".saql"));
+    for page in files("docs", &|name| name.ends_with(".md")) {
+        let page = String::from_utf8_lossy(&page).into_owned();
+        let fences = page.split("```sql").skip(1);
+        let texts = fences.filter_map(|from| from.split_once('\n')?.1.split("```").next());
+        queries.extend(texts.map(|text| text.as_bytes().to_vec()));
+    }
+    let examples = table().iter().flat_map(|info| info.examples);
+    queries.extend(examples.map(|(text, _)| format!("SELECT {text} AS v FROM Input").into_bytes()));
+    queries
+}
+
+fn words() -> Vec<String> {
+    let functions = table().iter().flat_map(|info| {
+        let names = std::iter::once(info.name).chain(info.aliases.iter().copied());
+        names.map(String::from).collect::<Vec<_>>()
+    });
+    let calls = table().iter().map(|info| info.signature.to_string());
+    let keywords = "SELECT FROM WHERE GROUP BY HAVING UNION ALL JOIN LEFT INNER OUTER CROSS APPLY ON AND OR NOT CASE \
+        WHEN THEN ELSE END AS INTO WITH OVER NULL IN LIKE BETWEEN IS TIMESTAMP PARTITION LIMIT DURATION ORDER ASC DESC \
+        DISTINCT CREATE TABLE CAST bigint float nvarchar(max) datetime bit record array MATCH_RECOGNIZE MEASURES AFTER \
+        MATCH SKIP TO NEXT ROW PATTERN DEFINE System.Timestamp() PartitionId EventEnqueuedUtcTime Input a b t v device \
+        * + - / % & | ^ ~ = <> < ( ) , . ; 0 1 -1 7 1.5 1e308 9223372036854775807 9223372036854775808 0.0000001 1e999 \
+        day hour minute second ms mcs year month week dayofyear '' 'a' '%' '2026-03-02' 'POINT(1 1)' [x] \"x\" udf.f( \
+        uda.f( a.b.c Rooms 100000000";
+    functions
+        .chain(calls)
+        .chain(keywords.split_whitespace().map(String::from))
+        .collect()
+}
+
+fn events() -> Vec<Vec<u8>> {
+    let mut events = files("cases", &|name| name.ends_with(".jsonl"));
+    events.extend(
+        [
+            r#"{"a":1,"device":{"id":"x"},"t":"2026-03-02T00:00:00.1234567Z","v":[1,2.5e3,null,true]}"#,
+            "{\"a\":\"\\ud83d\\ude00\\u00e4\\n\",\"A\":2,\"\":{}}\n{\"v\":-0.0}\r\n\n[1]\n{\"a\":1} x\n",
+            "\u{feff}{\"t\":\"2026-03-02\",\"deep\":[[[[[[{\"a\":{}}]]]]]]}",
+            "{\"a\":9223372036854775807}\n{\"a\":-9223372036854775808}\n{\"a\":1e308}\n{\"a\":123456789.123456789e-5}",
+        ]
+        .map(|text| text.as_bytes().to_vec()),
+    );
+    events
+}
+
+fn json_words() -> Vec<String> {
+    let words = r#"{ } [ ] , : " "a" "A" "device" "id" "t" "v" null true false 0 -0 1 -1 01 1. .5 1e5 1E+5 1e999 -
+        9223372036854775807 9223372036854775808 -9223372036854775808 1e-400 0.1 "\u0000" "\ud800" "\ud83d\ude00" "\x"
+        "2026-03-02T00:00:00Z" "2026-03-02T25:00:00Z" NaN Infinity {} []"#;
+    let lines = ["\n", "\r\n", "\n{\"a\":1}\n", "{\"a\":"].map(String::from);
+    words
+        .split_whitespace()
+        .map(String::from)
+        .chain(lines)
+        .collect()
+}
+
+fn csv_files() -> Vec<Vec<u8>> {
+    let texts = [
+        "a,device.id,t,v\n1,x,2026-03-02T00:00:00Z,2.5\n\"two\nlines\",\"say \"\"hi\"\"\",,\n",
+        "a,v\r\n1,2\r\n\r\n3\r\n4,5,6\r\n",
+        "\u{feff}a,a,v\n1,2,3\n",
+        "a,v\n\"open,1\n2,3\n",
+        "a\n\"x\"y\nz\n",
+    ];
+    texts.map(|text| text.as_bytes().to_vec()).to_vec()
+}
+
+fn csv_words() -> Vec<String> {
+    let words = [
+        "\n", "\r\n", "\"", "\"\"", ",", ";", "\t", "a", "v", "t", "\"x\"", ",,,,", "\r", "\"\n\"",
+    ];
+    words.map(String::from).to_vec()
+}
+
+fn job_words() -> Vec<String> {
+    let keys = "name query sql compatibility time inputs outputs errors expect late_arrival out_of_order early_arrival \
+        late_events early_events type path arrival partition reference format compression delimiter header on_error \
+        dead_letter order error functions [inputs.A] [outputs.B] [time] [errors] = \"5s\" \"off\" \"1h30m\" \"-1s\" true [] {} \
+        \"csv\" \"jsonl\" \"drop\" 1 1.5 \"\" \"\"\" 1979-05-27";
+    let mut words: Vec<String> = keys.split_whitespace().map(String::from).collect();
+    words.extend(["\n", "\n\n[inputs.A]\npath = \"a.jsonl\"\n"].map(String::from));
+    words
+}
+
+// The run.
+
+thread_local! {
+    /// Where the last panic of this thread was, while it fuzzes.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+    static FUZZING: RefCell<bool> = const { RefCell::new(false) };
+}
+
+/// Panics of targets are noted instead of printed: there may be thousands.
+fn note_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !FUZZING.with(|fuzzing| *fuzzing.borrow()) {
+                return usual(info);
+            }
+            let place = info.location().map(ToString::to_string).unwrap_or_default();
+            let text = info.payload_as_str().unwrap_or_default().to_string();
+            PANIC.with(|panic| *panic.borrow_mut() = Some(format!("{place}: {text}")));
+        }));
+    });
+}
+
+/// What the target said, or where it panicked.
+fn execute(target: Target, input: &[u8]) -> Result<u64, String> {
+    FUZZING.with(|fuzzing| *fuzzing.borrow_mut() = true);
+    let result = panic::catch_unwind(AssertUnwindSafe(|| target(input)));
+    FUZZING.with(|fuzzing| *fuzzing.borrow_mut() = false);
+    result.map_err(|_| {
+        PANIC
+            .with(|panic| panic.borrow_mut().take())
+            .unwrap_or_default()
+    })
+}
+
+/// Panics in one place are one finding.
+fn place(panic: &str) -> String {
+    panic.split(": ").next().unwrap_or_default().to_string()
+}
+
+/// Ends the process when an input does not come to an end: there is no other way to stop it.
+struct Watchdog {
+    current: Arc<Mutex<(Instant, Vec<u8>)>>,
+    _stop: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    fn new(name: &'static str) -> Watchdog {
+        let current = Arc::new(Mutex::new((Instant::now(), Vec::new())));
+        let (stop, stopped) = mpsc::channel::<()>();
+        let watched = Arc::clone(&current);
+        let watch = move || {
+            while stopped.recv_timeout(Duration::from_secs(5))
+                == Err(mpsc::RecvTimeoutError::Timeout)
+            {
+                let (since, input) = &*watched.lock().expect("nobody panics with it");
+                if since.elapsed() > HANGS {
+                    let kept = keep(name, 99, input);
+                    eprintln!(
+                        "{name} hangs on {kept}:\n{}",
+                        String::from_utf8_lossy(input)
+                    );
+                    std::process::abort();
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name(format!("watch {name}"))
+            .spawn(watch)
+            .expect("a thread can be had");
+        Watchdog {
+            current,
+            _stop: stop,
+        }
+    }
+
+    fn starts(&self, input: &[u8]) {
+        let mut current = self.current.lock().expect("nobody panics with it");
+        current.0 = Instant::now();
+        current.1.clear();
+        current.1.extend_from_slice(input);
+    }
+}
+
+fn keep(name: &str, number: usize, input: &[u8]) -> String {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}-{number}"));
+    let _ = fs::write(&path, input);
+    path.display().to_string()
+}
+
+#[derive(Default)]
+struct Findings(BTreeMap<String, Vec<u8>>);
+
+impl Findings {
+    fn add(&mut self, name: &str, what: String, input: &[u8], target: Target) {
+        let at = place(&what);
+        if self.0.keys().any(|known| place(known) == at) || self.0.len() >= 50 {
+            return;
+        }
+        let again =
+            |shorter: &[u8]| execute(target, shorter).is_err_and(|other| place(&other) == at);
+        let smallest = if at.starts_with("slow") {
+            input.to_vec()
+        } else {
+            smallest(input, again)
+        };
+        let what = execute(target, &smallest).err().unwrap_or(what);
+        let kept = keep(name, self.0.len(), &smallest);
+        eprintln!(
+            "{name}: {what}\n  {kept}\n{}\n",
+            String::from_utf8_lossy(&smallest)
+        );
+        self.0.insert(what, smallest);
+    }
+}
+
+fn fuzz(name: &'static str, target: Target, corpus: Vec<Vec<u8>>, words: &[String]) {
+    note_panics();
+    let budget = Duration::from_secs(setting("HIGHWATER_FUZZ_SECONDS", 2));
+    let seed = setting("HIGHWATER_FUZZ_SEED", 1);
+    // After an abort, such as a stack that overflows, the last input of the trace is the one to look at.
+    let trace = std::env::var_os("HIGHWATER_FUZZ_TRACE");
+    let mut mutator = Mutator {
+        random: Random::seeded(seed),
+        words,
+    };
+    let watchdog = Watchdog::new(name);
+    let mut corpus = corpus;
+    let (mut seen, mut findings) = (HashSet::new(), Findings::default());
+    let (start, mut executions, seeds) = (Instant::now(), 0u64, corpus.len());
+    assert!(seeds > 0);
+    while start.elapsed() < budget {
+        let at = executions as usize;
+        let input = match at < seeds {
+            true => corpus[at].clone(),
+            false => {
+                let [one, other] =
+                    [(); 2].map(|()| mutator.random.below(corpus.len() as u64) as usize);
+                mutator.change(&corpus[one], &corpus[other])
+            }
+        };
+        if let Some(folder) = &trace {
+            let _ = fs::write(Path::new(folder).join(name), &input);
+        }
+        watchdog.starts(&input);
+        let began = Instant::now();
+        match execute(target, &input) {
+            Ok(outcome) if seen.insert(outcome) && at >= seeds && corpus.len() < CORPUS_MAX => {
+                corpus.push(input.clone())
+            }
+            Ok(_) => {}
+            Err(what) => findings.add(name, what, &input, target),
+        }
+        if began.elapsed() > SLOW {
+            let what = format!(
+                "slow input: {:?} for {} bytes",
+                began.elapsed(),
+                input.len()
+            );
+            findings.add(name, what, &input, target);
+        }
+        executions += 1;
+    }
+    eprintln!(
+        "{name}: {executions} executions in {:.0?}, {} outcomes, {} findings, seed {seed}",
+        start.elapsed(),
+        seen.len(),
+        findings.0.len()
+    );
+    assert!(findings.0.is_empty(), "{:#?}", findings.0.keys());
+}
+
+// proves S2
+#[test]
+fn parser() {
+    fuzz("parser", targets::parser, queries(), &words());
+}
+
+// proves S2
+#[test]
+fn binder() {
+    fuzz("binder", targets::binder, queries(), &words());
+}
+
+// proves S1, T8
+#[test]
+fn engine() {
+    fuzz("engine", targets::engine, queries(), &words());
+}
+
+// proves S3
+#[test]
+fn json_decoder() {
+    fuzz(
+        "json_decoder",
+        targets::json_decoder,
+        events(),
+        &json_words(),
+    );
+}
+
+// proves S3
+#[test]
+fn csv() {
+    fuzz("csv", targets::csv, csv_files(), &csv_words());
+}
+
+#[test]
+fn job_file() {
+    let jobs = files("cases", &|name| name == "job.toml");
+    fuzz("job_file", targets::job_file, jobs, &job_words());
+}

@@ -1,0 +1,3 @@
+//! What is fuzzed, and what must hold whatever comes in.
+
+pub mod targets;
