@@ -11,6 +11,7 @@ pub mod eval;
 mod ops;
 mod physical;
 mod pipeline;
+mod script;
 mod value;
 
 pub use chunk::{CHUNK_ROWS, Chunk, Lanes};
@@ -20,4 +21,5 @@ pub use ops::{
 };
 pub use physical::{Physical, PhysicalError, Shared};
 pub use pipeline::{Pipeline, Target};
+pub use script::{Entered, ScriptError, Scripts};
 pub use value::{Record, Value, ValueRef, same_but_for_case};

@@ -17,7 +17,9 @@ use crate::ops::{
     Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project, ReferenceTable, Sessions, Sliding,
     Windowed,
 };
+use crate::ops::having;
 use crate::pipeline::{Pipeline, Stage, Target};
+use crate::script::Scripts;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PhysicalError {
@@ -39,6 +41,7 @@ pub struct Physical {
     places: Vec<Place>,
     /// Per input, what its partitions hand to the shared pipeline, in order.
     exits: Vec<Vec<Exit>>,
+    scripts: Option<Arc<Scripts>>,
     /// Per node, the table of a lookup.
     tables: Vec<Option<Arc<LookupTable>>>,
     reference_errors: DataErrors,
@@ -86,6 +89,7 @@ impl Physical {
             plan,
             places,
             exits,
+            scripts: None,
             tables: Vec::new(),
             reference_errors: DataErrors::default(),
         })
@@ -124,6 +128,12 @@ impl Physical {
     /// Rows of reference data that an expression failed on.
     pub fn reference_errors(&self) -> &DataErrors {
         &self.reference_errors
+    }
+
+    /// With the JavaScript functions that the query may call.
+    pub fn with_scripts(mut self, scripts: Arc<Scripts>) -> Physical {
+        self.scripts = Some(scripts);
+        self
     }
 
     pub fn plan(&self) -> &Plan {
@@ -175,7 +185,7 @@ impl Physical {
                     graph.stage_of[index] = Some(source);
                 }
                 Node::Window(window) if fills => {
-                    let stage = graph.add(pane_fill(window), [window.from]);
+                    let stage = graph.add(pane_fill(&self.plan, window), [window.from]);
                     graph.exit(stage, self.exit_number(input, Exit::Panes(id)));
                 }
                 _ if here => {
@@ -191,7 +201,7 @@ impl Physical {
                 graph.exit(stage, number);
             }
         }
-        Pipeline::new(graph.stages)
+        Pipeline::new(graph.stages).with_scripts(self.scripts.clone())
     }
 
     pub const LOCAL_ENTRY: Target = Target::Stage { stage: 0, port: 0 };
@@ -229,7 +239,7 @@ impl Physical {
             }
         }
         Shared {
-            pipeline: Pipeline::new(graph.stages),
+            pipeline: Pipeline::new(graph.stages).with_scripts(self.scripts.clone()),
             entries,
         }
     }
@@ -244,7 +254,7 @@ impl Physical {
     fn pane_join(&self, node: NodeId, partitions: usize) -> Box<dyn Operator> {
         match &self.plan.nodes[node.0] {
             Node::Window(window) => match PaneGrid::of(&window.window) {
-                Some(grid) => Box::new(PaneJoin::new(spec(window), grid, partitions)),
+                Some(grid) => Box::new(PaneJoin::new(spec(&self.plan, window), grid, partitions)),
                 None => unreachable!("only windows on a grid have panes"),
             },
             _ => unreachable!("only windows have panes"),
@@ -258,7 +268,7 @@ impl Physical {
                 graph.add(Box::new(Filter { keep: keep.clone() }), [*from])
             }
             Node::Project { from, items } => graph.add(Box::new(Project::new(items)), [*from]),
-            Node::Window(window) => graph.add(window_operator(window), [window.from]),
+            Node::Window(window) => graph.add(window_operator(&self.plan, window), [window.from]),
             Node::Join(join) => graph.add(Box::new(Join::new(join)), [join.left, join.right]),
             Node::Lookup(lookup) => match self.tables.get(index) {
                 Some(Some(table)) => {
@@ -359,22 +369,25 @@ fn exits(plan: &Plan, places: &[Place], input: usize) -> Vec<Exit> {
     exits
 }
 
-fn spec(window: &WindowNode) -> Arc<GroupSpec> {
+fn spec(plan: &Plan, window: &WindowNode) -> Arc<GroupSpec> {
+    let is_it = |node: &Node| matches!(node, Node::Window(other) if std::ptr::eq(other, window));
+    let node = plan.nodes.iter().position(is_it).map(NodeId);
     Arc::new(GroupSpec {
+        having: node.and_then(|node| having::of(plan, node, window.keys.len())),
         keys: window.keys.iter().map(|key| key.expr.clone()).collect(),
         aggregates: window.aggregates.clone(),
     })
 }
 
-fn pane_fill(window: &WindowNode) -> Box<dyn Operator> {
+fn pane_fill(plan: &Plan, window: &WindowNode) -> Box<dyn Operator> {
     match PaneGrid::of(&window.window) {
-        Some(grid) => Box::new(PaneFill::new(spec(window), grid)),
+        Some(grid) => Box::new(PaneFill::new(spec(plan, window), grid)),
         None => unreachable!("only windows on a grid have panes"),
     }
 }
 
-fn window_operator(node: &WindowNode) -> Box<dyn Operator> {
-    let spec = spec(node);
+fn window_operator(plan: &Plan, node: &WindowNode) -> Box<dyn Operator> {
+    let spec = spec(plan, node);
     if let Some(grid) = PaneGrid::of(&node.window) {
         return Box::new(Windowed::new(PaneWindow::new(spec, grid)));
     }

@@ -3,8 +3,11 @@
 //! Operators stand in an order in which each feeds only later ones. One item pushed in is carried through to the exits
 //! before the next is taken, so a pipeline has no queues of its own and no threads.
 
+use std::sync::Arc;
+
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::ops::{Context, DataErrors, Item, Operator, WindowEntry};
+use crate::script::Scripts;
 
 pub struct Pipeline {
     stages: Vec<Stage>,
@@ -14,6 +17,7 @@ pub struct Pipeline {
     emitted: Vec<Item>,
     pub errors: DataErrors,
     trace: Option<Vec<WindowEntry>>,
+    scripts: Option<Arc<Scripts>>,
 }
 
 pub(crate) struct Stage {
@@ -41,7 +45,14 @@ impl Pipeline {
             emitted: Vec::new(),
             errors: DataErrors::default(),
             trace: None,
+            scripts: None,
         }
+    }
+
+    /// With the functions that expressions and aggregates may call.
+    pub(crate) fn with_scripts(mut self, scripts: Option<Arc<Scripts>>) -> Pipeline {
+        self.scripts = scripts;
+        self
     }
 
     /// From now on, note which events enter which windows.
@@ -61,6 +72,7 @@ impl Pipeline {
             }
             return;
         };
+        let _entered = self.scripts.as_ref().map(|scripts| scripts.enter());
         self.inboxes[first].push((port, item));
         for at in first..self.stages.len() {
             let mut inbox = std::mem::take(&mut self.inboxes[at]);

@@ -4,6 +4,7 @@ use highwater_query::plan::{Expr, ExprKind, Literal};
 
 use crate::chunk::Chunk;
 use crate::column::{Column, ColumnBuilder};
+use crate::script;
 use crate::value::{Value, ValueRef};
 
 use super::datum::{Datum, Site};
@@ -87,8 +88,34 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
             };
             functions::record(&names, &values, site)
         }
-        ExprKind::User { .. } => unreachable!("no query is bound to user-defined functions yet"),
+        ExprKind::User { name, args } => user((name, args), expr, chunk, rows, faults),
     }
+}
+
+/// A JavaScript function, called for each row whose arguments have values.
+fn user(
+    (name, args): (&str, &[Expr]),
+    expr: &Expr,
+    chunk: &Chunk,
+    rows: &Rows,
+    faults: &mut Faults,
+) -> Datum {
+    let args: Vec<Datum> = args
+        .iter()
+        .map(|arg| value_of(arg, chunk, rows, faults))
+        .collect();
+    let good = (!faults.is_empty()).then(|| rows.and(&faults.good()));
+    let site = &mut Site {
+        span: expr.span,
+        rows: good.as_ref().unwrap_or(rows),
+        faults,
+    };
+    let mut given = Vec::with_capacity(args.len());
+    site.map(|row| {
+        given.clear();
+        given.extend(args.iter().map(|arg| arg.get(row)));
+        script::call(name, &given, chunk.time(row))
+    })
 }
 
 fn literal_value(literal: &Literal) -> Value {

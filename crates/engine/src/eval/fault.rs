@@ -104,6 +104,12 @@ pub enum EvalError {
         function: &'static str,
         bytes_max: usize,
     },
+    #[error("function '{name}': {message}")]
+    Script { name: String, message: String },
+    #[error("{reason}")]
+    Aggregate {
+        reason: std::borrow::Cow<'static, str>,
+    },
 }
 
 impl Faults {

@@ -5,6 +5,8 @@
 //! delimit themselves, so the keys of several columns can be appended to each other. They are made for hashing and are
 //! not in any order.
 
+use highwater_time::Instant;
+
 use crate::value::{Record, ValueRef};
 
 use super::number::float_as_int;
@@ -18,6 +20,7 @@ const RECORD: u8 = 5;
 const ARRAY: u8 = 6;
 
 /// Appends the key of a value.
+#[inline]
 pub fn encode_key(value: ValueRef<'_>, out: &mut Vec<u8>) {
     match value {
         ValueRef::Null => out.push(NULL),
@@ -64,6 +67,59 @@ fn encode_record(record: &Record, out: &mut Vec<u8>) {
     }
 }
 
+/// Whether a value looks as [`decode_key`] gives it back: not a bit, a float without fraction, a record or an array.
+pub(crate) fn looks_usual(value: ValueRef<'_>) -> bool {
+    match value {
+        ValueRef::Null | ValueRef::Int(_) | ValueRef::Text(_) | ValueRef::Time(_) => true,
+        ValueRef::Float(f) => float_as_int(f).is_none(),
+        ValueRef::Bit(_) | ValueRef::Record(_) | ValueRef::Array(_) => false,
+    }
+}
+
+/// Takes the first value off a key, as it looks by default. NULL for what has no default look.
+#[inline]
+pub(crate) fn decode_key<'a>(key: &mut &'a [u8]) -> ValueRef<'a> {
+    let Some((&tag, rest)) = key.split_first() else {
+        return ValueRef::Null;
+    };
+    *key = rest;
+    match tag {
+        INT => ValueRef::Int(decode_int(key)),
+        FLOAT => ValueRef::Float(f64::from_bits(decode_int(key) as u64)),
+        TIME => ValueRef::Time(Instant::from_ticks(decode_int(key))),
+        TEXT => {
+            let len = decode_len(key).min(key.len());
+            let (text, rest) = key.split_at(len);
+            *key = rest;
+            std::str::from_utf8(text).map_or(ValueRef::Null, ValueRef::Text)
+        }
+        _ => ValueRef::Null,
+    }
+}
+
+fn decode_int(key: &mut &[u8]) -> i64 {
+    match key.split_first_chunk() {
+        Some((bytes, rest)) => {
+            *key = rest;
+            i64::from_le_bytes(*bytes)
+        }
+        None => 0,
+    }
+}
+
+fn decode_len(key: &mut &[u8]) -> usize {
+    let (mut len, mut shift) = (0usize, 0);
+    while let Some((&byte, rest)) = key.split_first() {
+        *key = rest;
+        len |= usize::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+        shift += 7;
+    }
+    len
+}
+
 /// Seven bits a byte, the last one without the high bit.
 fn encode_len(mut len: usize, out: &mut Vec<u8>) {
     while len >= 0x80 {
@@ -76,8 +132,6 @@ fn encode_len(mut len: usize, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-
-    use highwater_time::Instant;
 
     use super::*;
     use crate::value::Value;
@@ -108,6 +162,28 @@ mod tests {
         let (large, rounded) = (9_007_199_254_740_993, 9_007_199_254_740_992.0);
         assert_ne!(key(&Value::Int(large)), key(&Value::Float(rounded)));
         assert_eq!(key(&Value::Null), key(&Value::Null));
+    }
+
+    #[test]
+    fn usual_keys_are_read_back_as_they_were() {
+        let values = [
+            Value::Null,
+            Value::Int(-7),
+            Value::Float(2.5),
+            Value::text(&"é".repeat(100)),
+            Value::Time(Instant::from_ticks(12)),
+            Value::text(""),
+        ];
+        let all: Vec<u8> = values.iter().flat_map(key).collect();
+        let mut rest = &all[..];
+        for value in &values {
+            assert!(looks_usual(value.view()));
+            assert_eq!(format!("{:?}", decode_key(&mut rest)), format!("{:?}", value.view()));
+        }
+        assert!(rest.is_empty());
+        for value in [Value::Float(2.0), Value::Float(-0.0), Value::Bit(true)] {
+            assert!(!looks_usual(value.view()));
+        }
     }
 
     // proves S1

@@ -74,6 +74,10 @@ impl<T> Agenda<T> {
         self.lanes.get(&lane)
     }
 
+    pub fn lane_mut(&mut self, lane: u32) -> Option<&mut BTreeMap<i64, T>> {
+        self.lanes.get_mut(&lane)
+    }
+
     pub fn snapshot(&self, out: &mut Writer, mut put: impl FnMut(&T, &mut Writer)) {
         let mut lanes: Vec<_> = self.lanes.iter().collect();
         lanes.sort_unstable_by_key(|(lane, _)| **lane);

@@ -1,28 +1,36 @@
 //! Groups of rows with equal keys, and their aggregates.
 //!
 //! Groups keep the order in which they were first met, and come out in it: the hash table only finds them. Two keys are
-//! one group when their encoded bytes are equal; what is shown is the first of them, kept as it came.
+//! one group when their encoded bytes are equal. What is shown is the first of them, as it came; the encoded bytes tell
+//! how it looked unless it looked unusual ([`Looks`]).
 
 use std::hash::BuildHasher;
+use std::ops::Range;
 
+use arrow_array::Array;
+use arrow_buffer::BooleanBuffer;
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
-use highwater_query::plan::{Aggregate, Expr};
+use hashbrown::{HashMap, HashTable};
+use highwater_query::plan::{Aggregate, Expr, Pred};
 use highwater_time::Instant;
 
 use super::accumulate::{self, Accumulator};
 use super::lanes::RowsOut;
 use super::{Context, DataErrors};
-use crate::chunk::Chunk;
+use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::codec::{Reader, RestoreError, Writer};
-use crate::column::Column;
+use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
+use crate::value::ValueRef;
 
 /// What a windowed query groups by and computes.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupSpec {
     pub keys: Vec<Expr>,
     pub aggregates: Vec<Aggregate>,
+    /// What whoever reads the rows will ask of them, if it asks of aggregates alone: the keys of other rows need not be
+    /// written out. Columns count from the first key.
+    pub having: Option<Pred>,
 }
 
 /// A chunk with everything evaluated that grouping needs.
@@ -30,7 +38,9 @@ pub(crate) struct Prepared {
     pub chunk: Chunk,
     pub keys: Vec<Column>,
     pub arguments: Vec<Option<Column>>,
-    encoded: Encoded,
+    pub encoded: Encoded,
+    /// No key of this chunk can look unusual.
+    plain: bool,
 }
 
 /// One encoded key per row.
@@ -53,11 +63,13 @@ impl GroupSpec {
         }
         let (keys, arguments) = columns;
         let encoded = Encoded::new(keys.iter(), chunk.rows());
+        let plain = keys.iter().all(is_plain);
         Prepared {
             chunk,
             keys,
             arguments,
             encoded,
+            plain,
         }
     }
 
@@ -74,6 +86,27 @@ impl GroupSpec {
             .collect();
         (keys, arguments)
     }
+
+    pub fn accumulators(&self) -> Vec<Accumulator> {
+        self.aggregates.iter().map(Accumulator::new).collect()
+    }
+
+    /// Adds rows to the accumulators of their slots.
+    pub fn update(
+        &self,
+        accumulators: &mut [Accumulator],
+        input: &Prepared,
+        rows: Range<usize>,
+        slots: &[u32],
+        errors: &mut DataErrors,
+    ) {
+        let time = input.chunk.time(rows.start);
+        for (index, accumulator) in accumulators.iter_mut().enumerate() {
+            let argument = input.arguments[index].as_ref();
+            let outcome = accumulator.update(slots, rows.start, argument);
+            accumulate::note(outcome, &self.aggregates[index], time, errors);
+        }
+    }
 }
 
 impl Prepared {
@@ -84,26 +117,64 @@ impl Prepared {
     pub fn hash(&self, row: usize) -> u64 {
         self.encoded.hash(row)
     }
+
+    /// How the keys of a row look, in snapshot form, if that does not follow from their encoded bytes.
+    pub fn look(&self, row: usize) -> Option<Box<[u8]>> {
+        if self.plain || self.keys.iter().all(|key| eval::looks_usual(key.get(row))) {
+            return None;
+        }
+        let mut writer = Writer::default();
+        self.keys.iter().for_each(|key| writer.value(key.get(row)));
+        Some(writer.bytes.into())
+    }
+}
+
+fn is_plain(column: &Column) -> bool {
+    matches!(
+        column,
+        Column::Null(_) | Column::Int(_) | Column::Text(_) | Column::Time(_)
+    )
 }
 
 impl Encoded {
     pub fn new<'a>(keys: impl Iterator<Item = &'a Column> + Clone, rows: usize) -> Encoded {
         let mut encoded = Encoded {
-            bytes: Vec::with_capacity(rows * 10),
+            bytes: Vec::with_capacity(rows * 12),
             ends: Vec::with_capacity(rows),
             hashes: Vec::with_capacity(rows),
         };
-        let state = FixedState::default();
-        let mut start = 0;
-        for row in 0..rows {
-            for key in keys.clone() {
-                eval::encode_key(key.get(row), &mut encoded.bytes);
+        let mut columns = keys.clone();
+        match (columns.next(), columns.next()) {
+            (Some(Column::Text(texts)), None) if texts.null_count() == 0 => {
+                for row in 0..rows {
+                    eval::encode_key(ValueRef::Text(texts.value(row)), &mut encoded.bytes);
+                    encoded.close();
+                }
             }
-            encoded.hashes.push(state.hash_one(&encoded.bytes[start..]));
-            start = encoded.bytes.len();
-            encoded.ends.push(start);
+            (Some(Column::Int(ints)), None) if ints.null_count() == 0 => {
+                for &int in &ints.values()[..rows] {
+                    eval::encode_key(ValueRef::Int(int), &mut encoded.bytes);
+                    encoded.close();
+                }
+            }
+            _ => {
+                for row in 0..rows {
+                    for key in keys.clone() {
+                        eval::encode_key(key.get(row), &mut encoded.bytes);
+                    }
+                    encoded.close();
+                }
+            }
         }
         encoded
+    }
+
+    /// Ends the key of a row.
+    #[inline]
+    fn close(&mut self) {
+        let start = self.ends.last().copied().unwrap_or(0);
+        self.hashes.push(hash_key(&self.bytes[start..]));
+        self.ends.push(self.bytes.len());
     }
 
     pub fn key(&self, row: usize) -> &[u8] {
@@ -116,23 +187,60 @@ impl Encoded {
     }
 }
 
+#[inline]
+pub(crate) fn hash_key(key: &[u8]) -> u64 {
+    FixedState::default().hash_one(key)
+}
+
+/// How keys look whose bytes do not tell: bits, whole floats, records, arrays. All keys of the group, in snapshot form.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Looks(HashMap<u32, Box<[u8]>, FixedState>);
+
+impl Looks {
+    pub fn set(&mut self, slot: u32, look: Box<[u8]>) {
+        self.0.insert(slot, look);
+    }
+
+    pub fn get(&self, slot: u32) -> Option<&[u8]> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&slot).map(|look| &**look)
+    }
+
+    pub fn clear(&mut self, slot: u32) {
+        if !self.0.is_empty() {
+            self.0.remove(&slot);
+        }
+    }
+}
+
+/// Groups of which every slot has a key.
+pub(crate) trait Keyed {
+    fn key(&self, slot: u32) -> &[u8];
+    fn look(&self, slot: u32) -> Option<&[u8]>;
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     table: HashTable<u32>,
-    hashes: Vec<u64>,
+    pub hashes: Vec<u64>,
     /// The encoded keys of all groups, one after the other, and where each ends.
     keys: Vec<u8>,
     key_ends: Vec<u32>,
-    /// The key values as first met, in snapshot form, and where each group's end.
-    shown: Shown,
-    accumulators: Vec<Accumulator>,
+    pub looks: Looks,
+    pub accumulators: Vec<Accumulator>,
 }
 
-/// Values of all groups in snapshot form.
-#[derive(Clone, Debug, Default)]
-struct Shown {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
+impl Keyed for Groups {
+    #[inline]
+    fn key(&self, slot: u32) -> &[u8] {
+        key_of(&self.keys, &self.key_ends, slot)
+    }
+
+    fn look(&self, slot: u32) -> Option<&[u8]> {
+        self.looks.get(slot)
+    }
 }
 
 impl Groups {
@@ -142,8 +250,8 @@ impl Groups {
             hashes: Vec::new(),
             keys: Vec::new(),
             key_ends: Vec::new(),
-            shown: Shown::default(),
-            accumulators: spec.aggregates.iter().map(Accumulator::new).collect(),
+            looks: Looks::default(),
+            accumulators: spec.accumulators(),
         }
     }
 
@@ -156,7 +264,7 @@ impl Groups {
         &mut self,
         spec: &GroupSpec,
         input: &Prepared,
-        rows: std::ops::Range<usize>,
+        rows: Range<usize>,
         slots: &mut Vec<u32>,
         errors: &mut DataErrors,
     ) {
@@ -165,130 +273,56 @@ impl Groups {
             let (hash, key) = (input.hash(row), input.key(row));
             let slot = match self.find(hash, key) {
                 Some(slot) => slot,
-                None => self.insert(hash, key, |shown| {
-                    input
-                        .keys
-                        .iter()
-                        .for_each(|column| shown.value(column.get(row)));
-                }),
+                None => {
+                    let slot = self.insert(hash, key);
+                    if let Some(look) = input.look(row) {
+                        self.looks.set(slot, look);
+                    }
+                    slot
+                }
             };
             slots.push(slot);
         }
-        let time = input.chunk.time(rows.start);
-        self.grow();
-        for (index, accumulator) in self.accumulators.iter_mut().enumerate() {
-            let argument = input.arguments[index].as_ref();
-            let outcome = accumulator.update(slots, rows.start, argument);
-            accumulate::note(outcome, &spec.aggregates[index], time, errors);
-        }
-    }
-
-    /// Adds what another share of the same window gathered; its groups come after ours.
-    pub fn absorb(&mut self, spec: &GroupSpec, other: &Groups, end: i64, errors: &mut DataErrors) {
-        let slots: Vec<u32> = (0..other.len())
-            .map(|slot| {
-                let (hash, key) = (other.hashes[slot], other.key(slot));
-                self.find(hash, key).unwrap_or_else(|| {
-                    self.insert(hash, key, |out| {
-                        out.bytes.extend_from_slice(other.shown(slot))
-                    })
-                })
-            })
-            .collect();
-        self.grow();
-        for (index, accumulator) in self.accumulators.iter_mut().enumerate() {
-            let outcome = accumulator.absorb(&other.accumulators[index], &slots);
-            accumulate::note(
-                outcome,
-                &spec.aggregates[index],
-                Instant::from_ticks(end),
-                errors,
-            );
-        }
-    }
-
-    fn grow(&mut self) {
         let groups = self.len();
-        self.accumulators
-            .iter_mut()
-            .for_each(|accumulator| accumulator.grow(groups));
+        let accumulators = self.accumulators.iter_mut();
+        accumulators.for_each(|accumulator| accumulator.grow(groups));
+        spec.update(&mut self.accumulators, input, rows, slots, errors);
     }
 
     #[inline]
     fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        self.table
-            .find(hash, |&slot| self.key(slot as usize) == key)
-            .copied()
+        self.table.find(hash, |&slot| self.key(slot) == key).copied()
     }
 
-    fn insert(&mut self, hash: u64, key: &[u8], show: impl FnOnce(&mut Writer)) -> u32 {
+    fn insert(&mut self, hash: u64, key: &[u8]) -> u32 {
         let slot = self.hashes.len() as u32;
         self.hashes.push(hash);
         self.keys.extend_from_slice(key);
         self.key_ends.push(self.keys.len() as u32);
-        let mut writer = Writer {
-            bytes: std::mem::take(&mut self.shown.bytes),
-        };
-        show(&mut writer);
-        self.shown.bytes = writer.bytes;
-        self.shown.ends.push(self.shown.bytes.len() as u32);
         self.table
             .insert_unique(hash, slot, |&slot| self.hashes[slot as usize]);
         slot
     }
 
-    #[inline]
-    fn key(&self, slot: usize) -> &[u8] {
-        range_of(&self.keys, &self.key_ends, slot)
-    }
-
-    fn shown(&self, slot: usize) -> &[u8] {
-        range_of(&self.shown.bytes, &self.shown.ends, slot)
-    }
-
-    /// Writes one row per group. A group whose result cannot be represented is counted and left out.
+    /// Writes one row per group.
     pub fn emit(&self, spec: &GroupSpec, end: i64, out: &mut RowsOut, errors: &mut DataErrors) {
-        let mut results = Vec::with_capacity(self.accumulators.len());
-        for slot in 0..self.len() {
-            results.clear();
-            let mut failed = None;
-            for (index, accumulator) in self.accumulators.iter().enumerate() {
-                match accumulator.result(slot) {
-                    Ok(value) => results.push(value),
-                    Err(reason) => failed = Some((index, reason)),
-                }
-            }
-            if let Some((index, reason)) = failed {
-                let span = spec.aggregates[index].span;
-                errors.add(Instant::from_ticks(end), span, || reason.to_string());
-                continue;
-            }
-            let mut shown = Reader::new(self.shown(slot));
-            let keys = spec.keys.iter().map(|_| shown.value().unwrap_or_default());
-            out.row(end, keys.chain(results.drain(..)));
-        }
+        let groups = self.len();
+        emit_all(spec, end, groups, self, &self.accumulators, out, errors);
     }
 
     pub fn snapshot(&self, out: &mut Writer) {
-        out.count(self.len());
-        for slot in 0..self.len() {
-            out.u64(self.hashes[slot]);
-            out.blob(self.key(slot));
-            out.blob(self.shown(slot));
-        }
-        self.accumulators
-            .iter()
-            .for_each(|accumulator| accumulator.snapshot(out));
+        snapshot(self, self.len(), &self.accumulators, out);
     }
 
     pub fn restore(spec: &GroupSpec, from: &mut Reader<'_>) -> Result<Groups, RestoreError> {
         let mut groups = Groups::new(spec);
         let len = from.count()?;
-        for _ in 0..len {
-            let hash = from.u64()?;
+        for slot in 0..len {
             let key = from.blob()?;
-            let shown = from.blob()?;
-            groups.insert(hash, key, |out| out.bytes.extend_from_slice(shown));
+            groups.insert(hash_key(key), key);
+            if let Some(look) = restore_look(from)? {
+                groups.looks.set(slot as u32, look);
+            }
         }
         for accumulator in &mut groups.accumulators {
             accumulator.restore(len, from)?;
@@ -298,11 +332,125 @@ impl Groups {
 }
 
 #[inline]
-fn range_of<'a>(bytes: &'a [u8], ends: &[u32], index: usize) -> &'a [u8] {
-    let start = if index == 0 {
-        0
-    } else {
-        ends[index - 1] as usize
+fn key_of<'a>(bytes: &'a [u8], ends: &[u32], slot: u32) -> &'a [u8] {
+    let start = match slot {
+        0 => 0,
+        _ => ends[slot as usize - 1] as usize,
     };
-    &bytes[start..ends[index] as usize]
+    &bytes[start..ends[slot as usize] as usize]
+}
+
+pub(crate) fn snapshot(
+    keys: &impl Keyed,
+    groups: usize,
+    accumulators: &[Accumulator],
+    out: &mut Writer,
+) {
+    out.count(groups);
+    for slot in 0..groups as u32 {
+        out.blob(keys.key(slot));
+        snapshot_look(keys.look(slot), out);
+    }
+    let accumulators = accumulators.iter();
+    accumulators.for_each(|accumulator| accumulator.snapshot(out));
+}
+
+pub(crate) fn snapshot_look(look: Option<&[u8]>, out: &mut Writer) {
+    out.u8(look.is_some().into());
+    if let Some(look) = look {
+        out.blob(look);
+    }
+}
+
+pub(crate) fn restore_look(from: &mut Reader<'_>) -> Result<Option<Box<[u8]>>, RestoreError> {
+    Ok(match from.u8()? {
+        0 => None,
+        _ => Some(from.blob()?.into()),
+    })
+}
+
+/// Writes one row for each of the first `groups` slots, all at `end`.
+pub(crate) fn emit_all(
+    spec: &GroupSpec,
+    end: i64,
+    groups: usize,
+    keys: &impl Keyed,
+    accumulators: &[Accumulator],
+    out: &mut RowsOut,
+    errors: &mut DataErrors,
+) {
+    let mut slots: Vec<u32> = Vec::with_capacity(groups.min(CHUNK_ROWS));
+    let times = vec![end; groups.min(CHUNK_ROWS)];
+    for start in (0..groups).step_by(CHUNK_ROWS) {
+        let stop = groups.min(start + CHUNK_ROWS);
+        slots.clear();
+        slots.extend(start as u32..stop as u32);
+        let times = &times[..slots.len()];
+        emit(spec, times, &slots, keys, accumulators, out, errors);
+    }
+}
+
+/// Writes a row for each slot, at its time. A group whose result cannot be represented is counted and left out.
+pub(crate) fn emit(
+    spec: &GroupSpec,
+    times: &[i64],
+    slots: &[u32],
+    keys: &impl Keyed,
+    accumulators: &[Accumulator],
+    out: &mut RowsOut,
+    errors: &mut DataErrors,
+) {
+    let mut faults = Faults::new(slots.len());
+    let results: Vec<Column> = accumulators
+        .iter()
+        .zip(&spec.aggregates)
+        .map(|(accumulator, spec)| accumulator.results(spec, slots, &mut faults))
+        .collect();
+    let kept = kept(spec, times, &results, &mut faults);
+    for (row, fault) in faults.iter() {
+        let time = Instant::from_ticks(times[row]);
+        errors.add(time, fault.span, || fault.reason.to_string());
+    }
+    let mut write = |row: usize| {
+        let columns = out.begin(times[row]);
+        let (shown, computed) = columns.split_at_mut(spec.keys.len());
+        write_keys(keys, slots[row], shown);
+        for (column, result) in computed.iter_mut().zip(&results) {
+            column.push(result.get(row));
+        }
+    };
+    match kept {
+        None => (0..slots.len()).for_each(&mut write),
+        Some(kept) => kept.set_indices().for_each(&mut write),
+    }
+}
+
+/// The rows to write; `None` means all.
+fn kept(
+    spec: &GroupSpec,
+    times: &[i64],
+    results: &[Column],
+    faults: &mut Faults,
+) -> Option<BooleanBuffer> {
+    let Some(having) = &spec.having else {
+        return (!faults.is_empty()).then(|| faults.good());
+    };
+    let keys = spec.keys.iter().map(|_| Column::Null(times.len()));
+    let columns = keys.chain(results.iter().cloned()).collect();
+    let chunk = Chunk::new(times.to_vec().into(), columns);
+    Some(eval::test(having, &chunk, faults))
+}
+
+fn write_keys(keys: &impl Keyed, slot: u32, columns: &mut [ColumnBuilder]) {
+    if let Some(look) = keys.look(slot) {
+        let mut look = Reader::new(look);
+        for column in columns {
+            column.push_owned(look.value().unwrap_or_default());
+        }
+        return;
+    }
+    let mut key = keys.key(slot);
+    for column in columns {
+        column.push(eval::decode_key(&mut key));
+    }
 }

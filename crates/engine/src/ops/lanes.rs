@@ -170,16 +170,21 @@ impl RowsOut {
         }
     }
 
-    pub fn row(&mut self, time: i64, values: impl Iterator<Item = Value>) {
+    /// Begins a row; the caller pushes one value onto every column.
+    pub fn begin(&mut self, time: i64) -> &mut [ColumnBuilder] {
         if self.times.len() >= CHUNK_ROWS {
             self.seal();
         }
         self.times.push(time);
-        for (column, value) in self.columns.iter_mut().zip(values) {
-            column.push_owned(value);
-        }
         if let Some(lanes) = &mut self.lanes {
             lanes.of_row.push(self.lane);
+        }
+        &mut self.columns
+    }
+
+    pub fn row(&mut self, time: i64, values: impl Iterator<Item = Value>) {
+        for (column, value) in self.begin(time).iter_mut().zip(values) {
+            column.push_owned(value);
         }
     }
 

@@ -4,15 +4,20 @@
 //! however many windows overlap it. Filling panes and joining them into windows are two halves: each partition fills its
 //! own, and where the query combines partitions the finished panes meet, in the order of the partitions, once all of
 //! them have passed the window's end.
+//!
+//! To put a window together no key is hashed again: the panes' keys have numbers ([`KeyTable`]), and a list from number
+//! to slot is all that joining needs.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use highwater_query::plan::Window;
 use highwater_time::{Combined, Duration, Instant};
 
+use super::accumulate::{self, Accumulator};
 use super::agenda::{Agenda, ONE_LANE};
-use super::groups::{GroupSpec, Groups, Prepared};
+use super::groups::{self, GroupSpec, Groups, Keyed, Looks, Prepared};
+use super::interned::KeyTable;
 use super::lanes::{LaneWindow, Notes, RowsOut};
 use super::merge::{restore_clock, snapshot_clock};
 use super::{Context, DataErrors, Item, Operator, Share};
@@ -143,9 +148,61 @@ struct Joiner {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
     /// The shares of each pane with the port they came from.
-    panes: Agenda<Vec<(u32, Groups)>>,
+    panes: Agenda<Vec<(u32, Held)>>,
     /// The next window to emit, per lane.
     due: Agenda<()>,
+    /// The keys of all shares that were part of a larger window.
+    keys: KeyTable,
+    /// Per key the last window that met it, and its slot there.
+    places: Vec<(u32, u32)>,
+    /// The number of the window being put together.
+    window: u32,
+    slots: Vec<u32>,
+}
+
+/// A share as it came, or with its keys in the table. Most shares of tumbling windows are all of their window and are
+/// never looked into.
+enum Held {
+    Loose(Groups),
+    Known(Members),
+}
+
+/// Groups whose keys are in a table.
+struct Members {
+    ids: Vec<u32>,
+    looks: Looks,
+    accumulators: Vec<Accumulator>,
+}
+
+/// [`Members`] with the table.
+struct Named<'a> {
+    members: &'a Members,
+    keys: &'a KeyTable,
+}
+
+impl Keyed for Named<'_> {
+    fn key(&self, slot: u32) -> &[u8] {
+        self.keys.key(self.members.ids[slot as usize])
+    }
+
+    fn look(&self, slot: u32) -> Option<&[u8]> {
+        self.members.looks.get(slot)
+    }
+}
+
+impl Held {
+    fn know(&mut self, keys: &mut KeyTable) {
+        if let Held::Loose(groups) = self {
+            let ids = (0..groups.len() as u32)
+                .map(|slot| keys.hold(groups.hashes[slot as usize], groups.key(slot)))
+                .collect();
+            *self = Held::Known(Members {
+                ids,
+                looks: std::mem::take(&mut groups.looks),
+                accumulators: std::mem::take(&mut groups.accumulators),
+            });
+        }
+    }
 }
 
 impl Joiner {
@@ -155,6 +212,10 @@ impl Joiner {
             grid,
             panes: Agenda::default(),
             due: Agenda::default(),
+            keys: KeyTable::default(),
+            places: Vec::new(),
+            window: 0,
+            slots: Vec::new(),
         }
     }
 
@@ -165,7 +226,7 @@ impl Joiner {
         }
         let shares = self.panes.at(lane, share.end, Vec::new);
         let place = shares.partition_point(|(other, _)| *other <= port);
-        shares.insert(place, (port, share.groups));
+        shares.insert(place, (port, Held::Loose(share.groups)));
         self.due.at(lane, window, || ());
     }
 
@@ -179,17 +240,7 @@ impl Joiner {
         while let Some((lane, end, ())) = self.due.pop(lane, watermark) {
             out.lane = lane;
             self.emit_window(lane, end, out, errors);
-            let next_start = self
-                .grid
-                .window_start(end.saturating_add(self.grid.hop.ticks()));
-            while self
-                .panes
-                .pop(
-                    Some(lane),
-                    Instant::from_ticks(next_start.saturating_add(1)),
-                )
-                .is_some()
-            {}
+            self.forget_panes(lane, end);
             let first = self
                 .panes
                 .lane(lane)
@@ -201,46 +252,120 @@ impl Joiner {
         }
     }
 
-    fn emit_window(&self, lane: u32, end: i64, out: &mut RowsOut, errors: &mut DataErrors) {
-        let Some(panes) = self.panes.lane(lane) else {
+    /// Lets go of the panes that no window after the one ending at `end` holds.
+    fn forget_panes(&mut self, lane: u32, end: i64) {
+        let next_end = end.saturating_add(self.grid.hop.ticks());
+        let next_start = self.grid.window_start(next_end);
+        let passed = Instant::from_ticks(next_start.saturating_add(1));
+        while let Some((_, _, shares)) = self.panes.pop(Some(lane), passed) {
+            for (_, share) in shares {
+                if let Held::Known(members) = share {
+                    members.ids.iter().for_each(|&id| {
+                        self.keys.release(id);
+                    });
+                }
+            }
+        }
+    }
+
+    fn emit_window(&mut self, lane: u32, end: i64, out: &mut RowsOut, errors: &mut DataErrors) {
+        let Some(panes) = self.panes.lane_mut(lane) else {
             return;
         };
-        let start = self.grid.window_start(end);
-        let mut shares = panes
-            .range(start + 1..=end)
-            .flat_map(|(_, shares)| shares)
-            .map(|(_, groups)| groups);
-        let Some(first) = shares.next() else { return };
-        let mut joined: Option<Groups> = None;
-        for share in shares {
-            joined
-                .get_or_insert_with(|| first.clone())
-                .absorb(&self.spec, share, end, errors);
+        let content = self.grid.window_start(end) + 1..=end;
+        let shares = || panes.range(content.clone()).flat_map(|(_, shares)| shares);
+        if let Some((_, Held::Loose(groups))) = shares().next()
+            && shares().nth(1).is_none()
+        {
+            groups.emit(&self.spec, end, out, errors);
+            return;
+        }
+        for (_, share) in panes.range_mut(content.clone()).flat_map(|(_, s)| s) {
+            share.know(&mut self.keys);
+        }
+        let joined = self.join(lane, content, errors);
+        let named = Named {
+            members: &joined,
+            keys: &self.keys,
+        };
+        let (groups, accumulators) = (joined.ids.len(), &joined.accumulators);
+        groups::emit_all(&self.spec, end, groups, &named, accumulators, out, errors);
+    }
+
+    /// All shares of these panes as one, groups in the order in which they are first met.
+    fn join(
+        &mut self,
+        lane: u32,
+        content: RangeInclusive<i64>,
+        errors: &mut DataErrors,
+    ) -> Members {
+        let mut joined = Members {
+            ids: Vec::new(),
+            looks: Looks::default(),
+            accumulators: self.spec.accumulators(),
+        };
+        self.window = self.window.wrapping_add(1);
+        if self.window == 0 {
+            self.places.clear();
+            self.window = 1;
+        }
+        self.places.resize(self.keys.bound(), (0, 0));
+        let end = Instant::from_ticks(*content.end());
+        let panes = self.panes.lane(lane);
+        let shares = panes.iter().flat_map(|panes| panes.range(content.clone()));
+        for (_, share) in shares.flat_map(|(_, shares)| shares) {
+            let Held::Known(share) = share else { continue };
+            self.slots.clear();
+            for (at, &id) in share.ids.iter().enumerate() {
+                let place = &mut self.places[id as usize];
+                if place.0 != self.window {
+                    *place = (self.window, joined.ids.len() as u32);
+                    joined.ids.push(id);
+                    if let Some(look) = share.looks.get(at as u32) {
+                        joined.looks.set(place.1, look.into());
+                    }
+                }
+                self.slots.push(place.1);
+            }
+            for (index, accumulator) in joined.accumulators.iter_mut().enumerate() {
+                accumulator.grow(joined.ids.len());
+                let outcome = accumulator.absorb(&share.accumulators[index], &self.slots);
+                accumulate::note(outcome, &self.spec.aggregates[index], end, errors);
+            }
         }
         joined
-            .as_ref()
-            .unwrap_or(first)
-            .emit(&self.spec, end, out, errors);
     }
 
     fn snapshot(&self, out: &mut Writer) {
         self.panes.snapshot(out, |shares, out| {
             out.count(shares.len());
-            for (port, groups) in shares {
+            for (port, share) in shares {
                 out.u32(*port);
-                groups.snapshot(out);
+                match share {
+                    Held::Loose(groups) => groups.snapshot(out),
+                    Held::Known(members) => {
+                        let keys = &self.keys;
+                        let (groups, accumulators) = (members.ids.len(), &members.accumulators);
+                        groups::snapshot(&Named { members, keys }, groups, accumulators, out);
+                    }
+                }
             }
         });
         self.due.snapshot(out, |(), _| {});
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
-        self.panes = Agenda::restore(from, |from| {
+        let mut fresh = Joiner::new(self.spec.clone(), self.grid);
+        fresh.panes = Agenda::restore(from, |from| {
             (0..from.count()?)
-                .map(|_| Ok((from.u32()?, Groups::restore(&self.spec, from)?)))
+                .map(|_| {
+                    let port = from.u32()?;
+                    Ok((port, Held::Loose(Groups::restore(&self.spec, from)?)))
+                })
                 .collect()
         })?;
-        self.due = Agenda::restore(from, |_| Ok(()))?;
+        fresh.due = Agenda::restore(from, |_| Ok(()))?;
+        *self = fresh;
         Ok(())
     }
 }

@@ -1,22 +1,22 @@
 //! Sliding windows: a row for every instant at which a group's content changes.
 //!
 //! The content at `t` is the group's events in (t - size, t]. It changes when events enter, at their time, and when they
-//! leave, `size` later; a content that becomes empty is not shown. Counts and integer sums roll along with the content.
-//! Anything else is folded anew over the content at each instant, so that a float result depends on what is in the
-//! window alone, never on what went through it before.
+//! leave, `size` later; a content that becomes empty is not shown. What can, rolls along with the content ([`Rolling`]);
+//! anything else is folded anew over the content at each instant. Either way a result depends on what is in the window
+//! alone, never on what went through it before.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use highwater_query::plan::AggregateFunction;
 use highwater_time::{Duration, Instant};
 
-use super::accumulate::{self, Accumulator};
+use super::accumulate::{self, Accumulator, Reason};
 use super::agenda::Agenda;
 use super::groups::{GroupSpec, Prepared};
 use super::lanes::{LaneWindow, Notes, RowsOut};
+use super::rolling::Rolling;
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::ColumnBuilder;
 use crate::value::{Value, ValueRef};
@@ -56,26 +56,6 @@ struct Event {
     shown: Option<Vec<Value>>,
 }
 
-/// What can be kept up to date exactly while events come and go.
-#[derive(Clone, Copy, Default)]
-struct Rolling {
-    values: i64,
-    ints: i128,
-    floats: i64,
-}
-
-impl Rolling {
-    fn change(&mut self, value: &Value, sign: i64) {
-        match value {
-            Value::Null => return,
-            Value::Int(i) => self.ints += i128::from(*i) * i128::from(sign),
-            Value::Float(_) => self.floats += sign,
-            _ => {}
-        }
-        self.values += sign;
-    }
-}
-
 impl Sliding {
     pub fn new(spec: Arc<GroupSpec>, size: Duration) -> Sliding {
         Sliding {
@@ -107,9 +87,13 @@ impl Sliding {
             shown,
             events: VecDeque::new(),
             inside: 0,
-            rolling: vec![Rolling::default(); self.spec.aggregates.len()],
+            rolling: self.rolling(),
             seen: i64::MIN,
         })
+    }
+
+    fn rolling(&self) -> Vec<Rolling> {
+        self.spec.aggregates.iter().map(Rolling::new).collect()
     }
 
     fn insert(&mut self, group: Group) -> u32 {
@@ -196,7 +180,7 @@ impl Group {
             .filter(|event| event.time <= time)
         {
             for (rolling, value) in self.rolling.iter_mut().zip(&event.arguments) {
-                rolling.change(value, 1);
+                rolling.enter(value);
             }
             self.inside += 1;
         }
@@ -207,7 +191,7 @@ impl Group {
         {
             if let Some(event) = self.events.pop_front() {
                 for (rolling, value) in self.rolling.iter_mut().zip(&event.arguments) {
-                    rolling.change(value, -1);
+                    rolling.leave(value);
                 }
                 self.inside -= 1;
             }
@@ -223,21 +207,12 @@ impl Group {
         spec: &GroupSpec,
         time: i64,
         notes: &mut Notes<'_>,
-    ) -> Result<Vec<Value>, (usize, &'static str)> {
+    ) -> Result<Vec<Value>, (usize, Reason)> {
         let aggregates = spec.aggregates.iter().enumerate();
         aggregates
             .map(|(index, aggregate)| {
-                let rolling = &self.rolling[index];
-                match (&aggregate.function, &aggregate.argument) {
-                    (AggregateFunction::Count, None) => return Ok(Value::Int(self.inside as i64)),
-                    (AggregateFunction::Count, Some(_)) => return Ok(Value::Int(rolling.values)),
-                    (AggregateFunction::Sum, _) if rolling.values > 0 && rolling.floats == 0 => {
-                        let sum = i64::try_from(rolling.ints);
-                        return sum
-                            .map(Value::Int)
-                            .map_err(|_| (index, "SUM overflows bigint"));
-                    }
-                    _ => {}
+                if let Some(result) = self.rolling[index].result(aggregate) {
+                    return result.map_err(|reason| (index, reason));
                 }
                 let mut accumulator = Accumulator::new(aggregate);
                 let mut column = ColumnBuilder::with_capacity(self.inside);
@@ -383,14 +358,14 @@ impl Sliding {
         };
         let (shown, shown_last) = (values(from, keys)?, values(from, keys)?);
         let (seen, inside) = (from.i64()?, from.u64()? as usize);
-        let mut rolling = vec![Rolling::default(); aggregates];
+        let mut rolling = self.rolling();
         let mut events = VecDeque::new();
         for index in 0..from.count()? {
             let time = from.i64()?;
             let arguments: Box<[Value]> = values(from, aggregates)?.into();
             if index < inside {
                 for (rolling, value) in rolling.iter_mut().zip(&arguments) {
-                    rolling.change(value, 1);
+                    rolling.enter(value);
                 }
             }
             let shown = if from.u8()? == 0 {

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use highwater_engine::codec::{Reader, Writer};
-use highwater_engine::{Chunk, Column, ColumnBuilder, Item, Physical, Pipeline, Shared, Value};
+use highwater_engine::{
+    Chunk, Column, ColumnBuilder, Item, Physical, Pipeline, Scripts, Shared, Value,
+};
 use highwater_query::plan::{Input, Read};
 use highwater_query::{Catalog, compile};
 use highwater_time::{Instant, TICKS_PER_SECOND};
@@ -110,10 +112,16 @@ pub struct Drive {
 
 impl Drive {
     pub fn new(query: &Query, partitions: usize) -> Drive {
-        let sql = query.sql();
-        let compiled = compile(&sql, &Catalog::streams(["input"]));
+        Drive::of(&query.sql(), None, partitions)
+    }
+
+    pub fn of(sql: &str, scripts: Option<Arc<Scripts>>, partitions: usize) -> Drive {
+        let compiled = compile(sql, &Catalog::streams(["input"]));
         let compiled = compiled.unwrap_or_else(|errors| panic!("{sql}: {errors:?}"));
-        let physical = Physical::new(Arc::new(compiled.plan)).expect("the query can run");
+        let mut physical = Physical::new(Arc::new(compiled.plan)).expect("the query can run");
+        if let Some(scripts) = scripts {
+            physical = physical.with_scripts(scripts);
+        }
         Drive {
             locals: (0..partitions).map(|_| physical.local(0)).collect(),
             shared: physical.shared(&[partitions]),

@@ -4,6 +4,8 @@
 //! `query` draws queries and events, `oracle` knows the rules, `drive` runs the real pipelines by hand, and the other
 //! files are the laws.
 
+#[cfg(feature = "javascript")]
+mod aggregates;
 mod drive;
 mod laws;
 mod oracle;

@@ -11,6 +11,14 @@ pub type Row = (i64, Vec<String>);
 
 /// Every row of the query, sorted.
 pub fn rows(query: &Query, partitions: usize, events: &[Event]) -> Vec<Row> {
+    rows_of(query, partitions, events, &row)
+}
+
+/// What is shown of a group, keys included.
+pub type Show<'a> = &'a dyn Fn(&Query, &[&Event]) -> Vec<String>;
+
+/// One row for every group of every window, sorted.
+pub fn rows_of(query: &Query, partitions: usize, events: &[Event], show: Show<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     if query.apart {
         for partition in 0..partitions {
@@ -19,16 +27,16 @@ pub fn rows(query: &Query, partitions: usize, events: &[Event]) -> Vec<Row> {
                 .filter(|e| e.partition == partition)
                 .cloned()
                 .collect();
-            add_rows(query, &own, &mut rows);
+            add_rows(query, &own, show, &mut rows);
         }
     } else {
-        add_rows(query, events, &mut rows);
+        add_rows(query, events, show, &mut rows);
     }
     rows.sort();
     rows
 }
 
-fn add_rows(query: &Query, events: &[Event], rows: &mut Vec<Row>) {
+fn add_rows(query: &Query, events: &[Event], show: Show<'_>, rows: &mut Vec<Row>) {
     let grid = |size: i64, hop: i64, offset: i64| grid_windows(events, size, hop, offset);
     let windows: Vec<(i64, Vec<&Event>)> = match query.window {
         Window::Tumbling { size, offset } => grid(size, size, offset),
@@ -55,7 +63,7 @@ fn add_rows(query: &Query, events: &[Event], rows: &mut Vec<Row>) {
     };
     for (end, content) in windows {
         for group in groups(&content, &|e| group_key(query, e)) {
-            rows.push((end, row(query, &group)));
+            rows.push((end, show(query, &group)));
         }
     }
 }
@@ -167,7 +175,7 @@ fn group_key(query: &Query, event: &Event) -> String {
 }
 
 /// Equal numbers are one key, whatever their type.
-fn same_key(value: &Value) -> String {
+pub fn same_key(value: &Value) -> String {
     match value {
         Value::Int(i) => format!("number {:?};", *i as f64),
         Value::Float(f) => format!("number {f:?};"),
@@ -175,8 +183,8 @@ fn same_key(value: &Value) -> String {
     }
 }
 
-/// One result row: the keys as first met, COUNT(*), COUNT, SUM, AVG, MIN, MAX.
-fn row(query: &Query, group: &[&Event]) -> Vec<String> {
+/// The keys as first met.
+pub fn keys(query: &Query, group: &[&Event]) -> Vec<String> {
     let mut row = Vec::new();
     if query.apart {
         row.push(show(&Value::Int(group[0].partition as i64)));
@@ -186,6 +194,12 @@ fn row(query: &Query, group: &[&Event]) -> Vec<String> {
             .iter()
             .map(|key| show(key)),
     );
+    row
+}
+
+/// One result row: the keys, COUNT(*), COUNT, SUM, AVG, MIN, MAX.
+fn row(query: &Query, group: &[&Event]) -> Vec<String> {
+    let mut row = keys(query, group);
     let values: Vec<&Value> = group
         .iter()
         .map(|e| &e.v)
@@ -220,7 +234,7 @@ fn row(query: &Query, group: &[&Event]) -> Vec<String> {
     row
 }
 
-fn number(value: &Value) -> f64 {
+pub fn number(value: &Value) -> f64 {
     match value {
         Value::Int(i) => *i as f64,
         Value::Float(f) => *f,

@@ -81,6 +81,14 @@ impl Query {
     }
 
     pub fn sql(&self) -> String {
+        self.sql_of(
+            "COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, MAX(v) AS hi",
+            "",
+        )
+    }
+
+    /// The keys and `shown`, of groups for which `having` holds.
+    pub fn sql_of(&self, shown: &str, having: &str) -> String {
         let mut keys = String::new();
         if self.apart {
             keys.push_str("PartitionId, ");
@@ -95,8 +103,8 @@ impl Query {
             ""
         };
         format!(
-            "SELECT {keys}COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS s, AVG(v) AS a, MIN(v) AS lo, \
-             MAX(v) AS hi INTO out FROM input TIMESTAMP BY t{over}{apart} GROUP BY {keys}{}",
+            "SELECT {keys}{shown} INTO out FROM input TIMESTAMP BY t{over}{apart} \
+             GROUP BY {keys}{} {having}",
             self.window.sql()
         )
     }

@@ -13,7 +13,7 @@ const CHANGES_MAX: u32 = 1 << 29;
 const MANTISSA_BITS: usize = 52;
 
 #[derive(Clone, Debug)]
-pub(super) struct ExactSum {
+pub(crate) struct ExactSum {
     digits: [i64; DIGITS],
     changes: u32,
 }

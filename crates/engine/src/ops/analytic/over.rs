@@ -395,7 +395,9 @@ impl Range for Folds {
         accumulator
             .update(&vec![0; cells.len()], 0, Some(&column.finish()))
             .map_err(|reason| reason.to_string())?;
-        accumulator.result(0).map_err(str::to_string)
+        accumulator
+            .result(0)
+            .map_err(|reason| reason.to_string())
     }
 
     fn snapshot(&self, cells: &VecDeque<Cell>, out: &mut Writer) {
