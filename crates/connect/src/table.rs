@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{Column, ColumnBuilder, Record, Value, ValueRef, eval, same_but_for_case};
+use highwater_engine::{Column, ColumnBuilder, Record, Value, ValueRef, same_but_for_case};
 use highwater_query::plan::Type;
 use highwater_time::Instant;
 
 use crate::declared::{parse, type_name, widen};
 use crate::json::Field;
-use crate::source::{BadKind, Level, SourceOptions, sample};
+use crate::source::{BadKind, Level, SourceOptions};
 
 /// What is wanted of columns, once their names are known.
 #[derive(Debug)]
@@ -158,11 +158,12 @@ impl Table {
     }
 
     /// The event as JSON, for showing a bad one.
+    #[cfg(any(feature = "avro", feature = "parquet"))]
     pub fn shown(&self, columns: &[Column], row: usize) -> String {
         let record = self.record(columns, row, |column| self.needed[column]);
         let mut text = String::new();
-        eval::write_json(Value::Record(record.into()).view(), &mut text);
-        sample(text.as_bytes(), self.text_bytes_max)
+        highwater_engine::eval::write_json(Value::Record(record.into()).view(), &mut text);
+        crate::source::sample(text.as_bytes(), self.text_bytes_max)
     }
 
     fn record(&self, columns: &[Column], row: usize, keep: impl Fn(usize) -> bool) -> Record {

@@ -9,6 +9,7 @@
 //! With `low <= time(right) - time(left) <= high`, a left row is kept until time passes `left + high`, and a right row
 //! until time passes `right - low`. One that can only meet earlier rows is not kept at all.
 
+mod index;
 mod pairs;
 mod side;
 

@@ -98,6 +98,16 @@ impl RowKeys {
         self.hashes[row]
     }
 
+    pub fn hashes(&self) -> &[u64] {
+        &self.hashes
+    }
+
+    /// A byte of the key that starts at `start`, for the sake of having it near.
+    #[inline]
+    pub fn first_byte(&self, start: u32) -> u8 {
+        self.bytes.get(start as usize).copied().unwrap_or(0)
+    }
+
     /// Whether the key that starts at `start` equals `key`.
     #[inline]
     pub fn is(&self, start: u32, key: &[u8]) -> bool {

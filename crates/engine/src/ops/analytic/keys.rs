@@ -17,8 +17,10 @@ use crate::ops::groups::Encoded;
 #[derive(Default)]
 pub(super) struct Keys {
     table: HashTable<u32>,
-    /// By number; `last` is [`UNUSED`] where the number is free.
+    /// By number, what every row looks at: as small as can be, since there may be very many keys.
     entries: Vec<Entry>,
+    /// By number, the rest.
+    colds: Vec<Cold>,
     free: Vec<u32>,
     /// When to look at which key.
     queue: VecDeque<(i64, u32)>,
@@ -27,39 +29,36 @@ pub(super) struct Keys {
 }
 
 struct Entry {
-    hash: u64,
-    /// The time of the last row.
+    short: ShortKey,
+    /// The time of the last row; [`UNUSED`] where the number is free.
     last: i64,
+}
+
+#[derive(Default)]
+struct Cold {
+    hash: u64,
     lane: u32,
-    key: KeyBytes,
+    /// The key, if it is a long one.
+    long: Option<Box<[u8]>>,
 }
 
 const UNUSED: i64 = i64::MIN;
 
-/// Short keys are stored in place: one look at memory instead of two.
-enum KeyBytes {
-    Short(u8, [u8; SHORT]),
-    Long(Box<[u8]>),
-}
+/// A key of up to 15 bytes with its length in the last byte; of a longer one its hash, and [`LONG`].
+type ShortKey = [u8; 16];
 
-const SHORT: usize = 22;
+const LONG: u8 = u8::MAX;
 
-impl KeyBytes {
-    fn new(key: &[u8]) -> KeyBytes {
-        if key.len() > SHORT {
-            return KeyBytes::Long(key.into());
-        }
-        let mut bytes = [0; SHORT];
-        bytes[..key.len()].copy_from_slice(key);
-        KeyBytes::Short(key.len() as u8, bytes)
+fn short(key: &[u8], hash: u64) -> ShortKey {
+    let mut short = [0; 16];
+    if key.len() < short.len() {
+        short[..key.len()].copy_from_slice(key);
+        short[15] = key.len() as u8;
+    } else {
+        short[..8].copy_from_slice(&hash.to_le_bytes());
+        short[15] = LONG;
     }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            KeyBytes::Short(len, bytes) => &bytes[..usize::from(*len)],
-            KeyBytes::Long(bytes) => bytes,
-        }
-    }
+    short
 }
 
 /// Equal keys of different lanes would all collide otherwise.
@@ -97,54 +96,62 @@ impl Keys {
         for (row, &time) in times.iter().enumerate() {
             let lane = lanes.map_or(ONE_LANE, |lanes| lanes[row]);
             let (hash, key) = (with_lane(encoded.hash(row), lane), encoded.key(row));
-            let time = time.max(UNUSED + 1);
-            let entries = &mut self.entries;
+            let wanted = short(key, hash);
+            let (entries, colds) = (&self.entries, &self.colds);
             let found = self.table.find(hash, |&slot| {
-                let entry = &entries[slot as usize];
-                entry.hash == hash && entry.lane == lane && entry.key.bytes() == key
+                let slot = slot as usize;
+                entries[slot].short == wanted
+                    && (lanes.is_none() || colds[slot].lane == lane)
+                    && (wanted[15] != LONG || colds[slot].long.as_deref() == Some(key))
             });
+            let last = time.max(UNUSED + 1);
             let slot = match found {
                 Some(&slot) => {
-                    entries[slot as usize].last = time;
+                    self.entries[slot as usize].last = last;
                     slot
                 }
                 None => {
-                    self.queue_at(time);
-                    self.insert(Entry {
-                        hash,
-                        last: time,
-                        lane,
-                        key: KeyBytes::new(key),
-                    })
+                    let slot = self.insert(last, hash, lane, key);
+                    self.queue.push_back((last.saturating_add(self.keep), slot));
+                    slot
                 }
             };
             slots.push(slot);
         }
     }
 
-    /// Queues the key that is about to be inserted.
-    fn queue_at(&mut self, time: i64) {
-        let slot = self.free.last().copied();
-        let slot = slot.unwrap_or(self.entries.len() as u32);
-        self.queue.push_back((time.saturating_add(self.keep), slot));
+    fn insert(&mut self, last: i64, hash: u64, lane: u32, key: &[u8]) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.push_unused();
+            (self.entries.len() - 1) as u32
+        });
+        let short = short(key, hash);
+        self.entries[slot as usize] = Entry { short, last };
+        self.colds[slot as usize] = Cold {
+            hash,
+            lane,
+            long: (short[15] == LONG).then(|| key.into()),
+        };
+        let colds = &self.colds;
+        self.table
+            .insert_unique(hash, slot, |&slot| colds[slot as usize].hash);
+        slot
     }
 
-    fn insert(&mut self, entry: Entry) -> u32 {
-        let hash = entry.hash;
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.entries[slot as usize] = entry;
-                slot
-            }
-            None => {
-                self.entries.push(entry);
-                (self.entries.len() - 1) as u32
-            }
-        };
-        let entries = &self.entries;
-        self.table
-            .insert_unique(hash, slot, |&slot| entries[slot as usize].hash);
-        slot
+    fn push_unused(&mut self) {
+        self.entries.push(Entry {
+            short: [0; 16],
+            last: UNUSED,
+        });
+        self.colds.push(Cold::default());
+    }
+
+    fn key(&self, slot: usize) -> &[u8] {
+        let short = &self.entries[slot].short;
+        match &self.colds[slot].long {
+            Some(long) => long,
+            None => &short[..usize::from(short[15])],
+        }
     }
 
     /// Forgets what the watermark has passed, and says which numbers that were.
@@ -166,9 +173,8 @@ impl Keys {
                 continue;
             }
             entry.last = UNUSED;
-            entry.key = KeyBytes::new(&[]);
-            let hash = entry.hash;
-            if let Ok(found) = self.table.find_entry(hash, |&other| other == slot) {
+            let cold = std::mem::take(&mut self.colds[slot as usize]);
+            if let Ok(found) = self.table.find_entry(cold.hash, |&other| other == slot) {
                 found.remove();
             }
             self.free.push(slot);
@@ -181,21 +187,21 @@ impl Keys {
     fn trim(&mut self) {
         const SMALL: usize = 1024;
         if self.table.capacity() > SMALL && self.table.capacity() / 8 > self.table.len() {
-            let entries = &self.entries;
+            let colds = &self.colds;
             let room = self.table.len() * 2;
             self.table
-                .shrink_to(room, |&slot| entries[slot as usize].hash);
+                .shrink_to(room, |&slot| colds[slot as usize].hash);
         }
     }
 
     pub fn snapshot(&self, out: &mut Writer) {
         out.count(self.entries.len());
-        for entry in &self.entries {
+        for (slot, entry) in self.entries.iter().enumerate() {
             out.i64(entry.last);
             if entry.last != UNUSED {
-                out.u64(entry.hash);
-                out.u32(entry.lane);
-                out.blob(entry.key.bytes());
+                out.u64(self.colds[slot].hash);
+                out.u32(self.colds[slot].lane);
+                out.blob(self.key(slot));
             }
         }
         out.count(self.free.len());
@@ -216,22 +222,11 @@ impl Keys {
         for _ in 0..slots {
             let last = from.i64()?;
             if last == UNUSED {
-                fresh.entries.push(Entry {
-                    hash: 0,
-                    last,
-                    lane: ONE_LANE,
-                    key: KeyBytes::new(&[]),
-                });
+                fresh.push_unused();
                 continue;
             }
             let (hash, lane) = (from.u64()?, from.u32()?);
-            let key = KeyBytes::new(from.blob()?);
-            fresh.insert(Entry {
-                hash,
-                last,
-                lane,
-                key,
-            });
+            fresh.insert(last, hash, lane, from.blob()?);
         }
         let known = |slot: u32, used: bool| match fresh.entries.get(slot as usize) {
             Some(entry) if (entry.last != UNUSED) == used => Ok(slot),

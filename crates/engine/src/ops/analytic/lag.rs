@@ -8,20 +8,14 @@ use super::over::trim;
 use super::{CallInput, Failures, Memory};
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
-use crate::value::Value;
+use crate::value::{Value, ValueRef};
 
-/// A candidate: its time and value. Numbers and times stand in place, so that the usual LAG allocates nothing.
+/// A candidate: its time and value.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub time: i64,
     pub value: Value,
 }
-
-/// Before every time, so never within the limit.
-const NO_CELL: Cell = Cell {
-    time: i64::MIN,
-    value: Value::Null,
-};
 
 impl Cell {
     pub fn new(time: i64, column: &Column, row: usize) -> Cell {
@@ -29,10 +23,6 @@ impl Cell {
             time,
             value: column.get(row).to_value(),
         }
-    }
-
-    fn is_none(&self) -> bool {
-        self.time == i64::MIN
     }
 
     pub fn snapshot(&self, out: &mut Writer) {
@@ -51,34 +41,177 @@ impl Cell {
 /// LAG with offset 1: the latest candidate of each key.
 pub(super) struct LagOne {
     limit: i64,
-    cells: Vec<Cell>,
+    cells: Cells,
 }
 
 /// LAST: the same, the row itself included.
 pub(super) struct Last(LagOne);
 
+/// One candidate or none for each key. While all values are of one small type, or NULL, they are kept without it: with
+/// very many keys, what counts is how much memory a row touches.
+enum Cells {
+    Slim {
+        kind: Kind,
+        cells: Vec<Slim>,
+        nulls: Vec<bool>,
+    },
+    Wide(Vec<Cell>),
+}
+
+#[derive(Clone, Copy)]
+struct Slim {
+    /// [`NEVER`] if there is no candidate.
+    time: i64,
+    bits: u64,
+}
+
+/// Before every time, so never within a limit.
+const NEVER: i64 = i64::MIN;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// No value yet.
+    Unknown,
+    Bit,
+    Int,
+    Float,
+    Time,
+}
+
+impl Kind {
+    /// The type and bits of a value that is neither NULL nor too large.
+    fn of(value: ValueRef<'_>) -> Option<(Kind, u64)> {
+        match value {
+            ValueRef::Bit(b) => Some((Kind::Bit, b.into())),
+            ValueRef::Int(i) => Some((Kind::Int, i as u64)),
+            ValueRef::Float(f) => Some((Kind::Float, f.to_bits())),
+            ValueRef::Time(t) => Some((Kind::Time, t.ticks() as u64)),
+            _ => None,
+        }
+    }
+
+    fn value(self, bits: u64) -> ValueRef<'static> {
+        match self {
+            Kind::Unknown => ValueRef::Null,
+            Kind::Bit => ValueRef::Bit(bits != 0),
+            Kind::Int => ValueRef::Int(bits as i64),
+            Kind::Float => ValueRef::Float(f64::from_bits(bits)),
+            Kind::Time => ValueRef::Time(Instant::from_ticks(bits as i64)),
+        }
+    }
+}
+
+impl Cells {
+    fn new() -> Cells {
+        Cells::Slim {
+            kind: Kind::Unknown,
+            cells: Vec::new(),
+            nulls: Vec::new(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Cells::Slim { cells, .. } => cells.len(),
+            Cells::Wide(cells) => cells.len(),
+        }
+    }
+
+    fn grow(&mut self, slots: usize) {
+        match self {
+            Cells::Slim { cells, nulls, .. } => {
+                let none = Slim {
+                    time: NEVER,
+                    bits: 0,
+                };
+                cells.resize(slots, none);
+                nulls.resize(slots, false);
+            }
+            Cells::Wide(cells) => cells.resize(
+                slots,
+                Cell {
+                    time: NEVER,
+                    value: Value::Null,
+                },
+            ),
+        }
+    }
+
+    #[inline]
+    fn get(&self, slot: usize) -> (i64, ValueRef<'_>) {
+        match self {
+            Cells::Slim { kind, cells, nulls } => {
+                let Slim { time, bits } = cells[slot];
+                let value = match nulls[slot] {
+                    true => ValueRef::Null,
+                    false => kind.value(bits),
+                };
+                (time, value)
+            }
+            Cells::Wide(cells) => (cells[slot].time, cells[slot].value.view()),
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, slot: usize, time: i64, value: ValueRef<'_>) {
+        if let Cells::Slim { kind, cells, nulls } = self {
+            if value.is_null() {
+                (cells[slot].time, nulls[slot]) = (time, true);
+                return;
+            }
+            if let Some((new, bits)) = Kind::of(value)
+                && (*kind == new || *kind == Kind::Unknown)
+            {
+                *kind = new;
+                cells[slot] = Slim { time, bits };
+                nulls[slot] = false;
+                return;
+            }
+            self.widen();
+        }
+        if let Cells::Wide(cells) = self {
+            cells[slot] = Cell {
+                time,
+                value: value.to_value(),
+            };
+        }
+    }
+
+    #[cold]
+    fn widen(&mut self) {
+        let cells = (0..self.len()).map(|slot| {
+            let (time, value) = self.get(slot);
+            Cell {
+                time,
+                value: value.to_value(),
+            }
+        });
+        *self = Cells::Wide(cells.collect());
+    }
+}
+
 impl LagOne {
     pub fn new(limit: i64) -> LagOne {
         LagOne {
             limit,
-            cells: Vec::new(),
+            cells: Cells::new(),
         }
     }
 
     fn walk(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, itself: bool) {
         let (of, default) = (&input.arguments[0], input.arguments.get(1));
         for at in input.rows() {
-            let cell = &mut self.cells[at.slot];
             if itself && at.passes {
-                *cell = Cell::new(at.time, of, at.row);
+                self.cells.set(at.slot, at.time, of.get(at.row));
             }
-            if cell.time > at.time.saturating_sub(self.limit) {
-                out.push(cell.value.view());
+            let (time, value) = self.cells.get(at.slot);
+            if time > at.time.saturating_sub(self.limit) {
+                out.push(value);
             } else {
                 push_default(default, at.row, out);
             }
             if !itself && at.passes {
-                *cell = Cell::new(at.time, of, at.row);
+                self.cells.set(at.slot, at.time, of.get(at.row));
             }
         }
     }
@@ -99,11 +232,11 @@ impl Last {
 
 impl Memory for LagOne {
     fn grow(&mut self, slots: usize) {
-        self.cells.resize(slots.max(self.cells.len()), NO_CELL);
+        self.cells.grow(slots.max(self.cells.len()));
     }
 
     fn clear(&mut self, slot: usize) {
-        self.cells[slot] = NO_CELL;
+        self.cells.set(slot, NEVER, ValueRef::Null);
     }
 
     fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, _failures: &mut Failures) {
@@ -111,18 +244,14 @@ impl Memory for LagOne {
     }
 
     fn snapshot(&self, slot: usize, out: &mut Writer) {
-        let cell = &self.cells[slot];
-        out.u8(cell.is_none().into());
-        if !cell.is_none() {
-            cell.snapshot(out);
-        }
+        let (time, value) = self.cells.get(slot);
+        out.i64(time);
+        out.value(value);
     }
 
     fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
-        self.cells[slot] = match from.u8()? {
-            0 => Cell::restore(from)?,
-            _ => NO_CELL,
-        };
+        let time = from.i64()?;
+        self.cells.set(slot, time, from.value()?.view());
         Ok(())
     }
 }

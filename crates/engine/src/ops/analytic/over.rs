@@ -395,9 +395,7 @@ impl Range for Folds {
         accumulator
             .update(&vec![0; cells.len()], 0, Some(&column.finish()))
             .map_err(|reason| reason.to_string())?;
-        accumulator
-            .result(0)
-            .map_err(|reason| reason.to_string())
+        accumulator.result(0).map_err(|reason| reason.to_string())
     }
 
     fn snapshot(&self, cells: &VecDeque<Cell>, out: &mut Writer) {

@@ -1,19 +1,17 @@
 //! One side of a join: rows that wait for the watermark, and rows that later ones of the other side may still meet.
 //!
 //! Rows stay in the chunks they came in, without the columns that nobody reads any more. What is kept per row is small: a
-//! line in a ring, which rows enter and leave in time order. Lines with equal keys form a circle, oldest to newest and
-//! around again; the hash table holds the newest of each circle, so appending, walking from the oldest and removing the
-//! oldest are all one step away.
+//! line in a ring, which rows enter and leave in time order. Each line leads to the one before it with the same key, and
+//! an index to the newest. A row leaves by leaving the ring: a link that leads out of it is the end of the chain.
 
 use std::collections::VecDeque;
 
 use arrow_buffer::ScalarBuffer;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use highwater_query::plan::Expr;
 
 use super::super::keys::{NO_KEY, RowKeys};
 use super::super::{Context, DataErrors};
+use super::index::Index;
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
@@ -42,10 +40,10 @@ struct Kept {
     hash: u64,
     time: i64,
     place: Place,
-    /// Where its key starts in its chunk, or [`NO_KEY`]: then it is in no circle.
+    /// Where its key starts in its chunk, or [`NO_KEY`].
     key: u32,
-    /// The next one in its circle.
-    next: u32,
+    /// The one before it with the same key; itself if there is none.
+    before: u32,
 }
 
 #[derive(Debug)]
@@ -63,7 +61,7 @@ pub(super) struct Side {
     rows: VecDeque<Kept>,
     /// The number of the first of `rows`, counting on and around 32 bits.
     base: u32,
-    table: HashTable<u32>,
+    index: Index,
 }
 
 /// The next row that the watermark has passed.
@@ -73,6 +71,11 @@ pub(super) struct Next {
     /// Its chunk by place, until chunks are dropped.
     chunk: usize,
 }
+
+/// How many rows ahead are warmed up at once.
+pub(super) const WARM_ROWS: usize = 64;
+/// With fewer kept rows everything is in the cache anyway.
+const WARM_FROM: usize = 4_096;
 
 impl Side {
     pub fn new(keys: Vec<Expr>, columns: Vec<usize>, marks: bool) -> Side {
@@ -85,7 +88,7 @@ impl Side {
             ahead: (0, 0),
             rows: VecDeque::new(),
             base: 0,
-            table: HashTable::new(),
+            index: Index::new(),
         }
     }
 
@@ -159,53 +162,74 @@ impl Side {
         let row = next.place.row as usize;
         let keys = &self.chunks[next.chunk].keys;
         let id = self.base.wrapping_add(self.rows.len() as u32);
-        let mut kept = Kept {
-            hash: keys.hash(row),
+        let hash = keys.hash(row);
+        let mut before = None;
+        if let Some(key) = keys.key(row) {
+            let (rows, base, first, chunks) = (&self.rows, self.base, self.first, &self.chunks);
+            before = self.index.replace(
+                hash,
+                id,
+                |id| (id.wrapping_sub(base) as usize) < rows.len(),
+                |id| rows[id.wrapping_sub(base) as usize].has_key(hash, key, chunks, first),
+            );
+        }
+        self.rows.push_back(Kept {
+            hash,
             time,
             place: next.place,
             key: keys.start(row),
-            next: id,
-        };
-        if let Some(key) = keys.key(row) {
-            let (rows, base, first, chunks) = (&self.rows, self.base, self.first, &self.chunks);
-            let line = |id: u32| &rows[id.wrapping_sub(base) as usize];
-            let entry = self.table.entry(
-                kept.hash,
-                |&newest| line(newest).has_key(kept.hash, key, chunks, first),
-                |&newest| line(newest).hash,
-            );
-            match entry {
-                Entry::Vacant(entry) => {
-                    entry.insert(id);
-                }
-                Entry::Occupied(mut entry) => {
-                    let newest = std::mem::replace(entry.get_mut(), id);
-                    let newest = &mut self.rows[newest.wrapping_sub(base) as usize];
-                    kept.next = std::mem::replace(&mut newest.next, id);
-                }
-            }
-        }
-        self.rows.push_back(kept);
+            before: before.unwrap_or(id),
+        });
     }
 
-    /// Visits the kept rows with that key, oldest first, until `visit` says no.
     #[inline]
-    pub fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(i64, Place) -> bool) {
-        let line = |id: u32| &self.rows[id.wrapping_sub(self.base) as usize];
-        let newest = self.table.find(hash, |&newest| {
-            line(newest).has_key(hash, key, &self.chunks, self.first)
+    fn line(&self, id: u32) -> Option<&Kept> {
+        self.rows.get(id.wrapping_sub(self.base) as usize)
+    }
+
+    /// Visits the kept rows with that key, newest first.
+    #[inline]
+    pub fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(i64, Place)) {
+        let newest = self.index.find(hash, |id| {
+            self.line(id)
+                .is_some_and(|kept| kept.has_key(hash, key, &self.chunks, self.first))
         });
-        let Some(&newest) = newest else {
-            return;
-        };
-        let mut at = line(newest).next;
-        loop {
-            let kept = line(at);
-            if !visit(kept.time, kept.place) || at == newest {
-                return;
-            }
-            at = kept.next;
+        let mut at = newest;
+        while let Some((id, kept)) = at.and_then(|id| Some((id, self.line(id)?))) {
+            visit(kept.time, kept.place);
+            at = (kept.before != id).then_some(kept.before);
         }
+    }
+
+    /// The hashes of the next rows, some at most.
+    pub fn upcoming(&self) -> &[u64] {
+        let (chunk, row) = self.ahead;
+        self.chunks.get(chunk).map_or(&[], |stored| {
+            let hashes = &stored.keys.hashes()[row..];
+            &hashes[..hashes.len().min(WARM_ROWS)]
+        })
+    }
+
+    /// Looks at what finding rows with these hashes would look at, for all of them together: then the waits for memory
+    /// overlap, and finding them one after the other does not wait any more.
+    pub fn warm(&self, hashes: &[u64]) {
+        if self.rows.len() < WARM_FROM {
+            return;
+        }
+        let mut guesses = [None; WARM_ROWS];
+        for (guess, hash) in guesses.iter_mut().zip(hashes) {
+            *guess = self.index.guess(*hash);
+        }
+        let mut places = [None; WARM_ROWS];
+        for (place, id) in places.iter_mut().zip(guesses) {
+            let kept = id.and_then(|id| self.line(id));
+            *place = kept.map(|kept| (kept.place.chunk, kept.key));
+        }
+        let keys = places.iter().flatten().map(|&(chunk, key)| {
+            let chunk = chunk.wrapping_sub(self.first) as usize;
+            u32::from(self.chunks[chunk].keys.first_byte(key))
+        });
+        std::hint::black_box(keys.sum::<u32>());
     }
 
     /// How many rows are kept.
@@ -222,36 +246,11 @@ impl Side {
     pub fn forget_before(&mut self, time: i64) -> usize {
         let mut gone = 0;
         while self.rows.front().is_some_and(|kept| kept.time < time) {
-            self.forget_oldest();
+            self.rows.pop_front();
             gone += 1;
         }
+        self.base = self.base.wrapping_add(gone as u32);
         gone
-    }
-
-    fn forget_oldest(&mut self) {
-        let Some(oldest) = self.rows.front().copied() else {
-            return;
-        };
-        let (id, base) = (self.base, self.base);
-        if oldest.key != NO_KEY {
-            let rows = &self.rows;
-            // The oldest of a circle follows its newest.
-            let entry = self.table.find_entry(oldest.hash, |&newest| {
-                rows[newest.wrapping_sub(base) as usize].next == id
-            });
-            match entry {
-                Ok(entry) if *entry.get() == id => {
-                    entry.remove();
-                }
-                Ok(entry) => {
-                    let newest = *entry.get();
-                    self.rows[newest.wrapping_sub(base) as usize].next = oldest.next;
-                }
-                Err(_) => debug_assert!(false, "a kept row is in the table"),
-            }
-        }
-        self.rows.pop_front();
-        self.base = self.base.wrapping_add(1);
     }
 
     pub fn chunk(&self, number: u32) -> &Stored {
@@ -403,7 +402,7 @@ impl Side {
     pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         self.chunks.clear();
         self.rows.clear();
-        self.table.clear();
+        self.index.clear();
         self.ahead = (0, 0);
         self.restore_rows(from)?;
         while self.next_time() < i64::MAX {

@@ -1,0 +1,72 @@
+//! Collect, and what a JavaScript aggregate will be run over: values in the order of time, then of arrival.
+
+use super::packed::unpack;
+use super::Reason;
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::column::Column;
+use crate::script;
+use crate::value::Value;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lists(pub(super) Vec<Vec<(i64, Value)>>);
+
+impl Lists {
+    pub fn grow(&mut self, groups: usize) {
+        self.0.resize_with(groups, Vec::new);
+    }
+
+    pub fn clear(&mut self, slot: usize) {
+        self.0[slot] = Vec::new();
+    }
+
+    pub fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
+        for (row, &slot) in slots.iter().enumerate() {
+            let packed = unpack(column.get(start + row));
+            let list = &mut self.0[slot as usize];
+            list.extend(packed.map(|packed| (packed.time, packed.value.clone())));
+        }
+    }
+
+    pub fn absorb(&mut self, other: &Lists, slots: &[u32]) {
+        for (&slot, theirs) in slots.iter().zip(&other.0) {
+            let ours = &mut self.0[slot as usize];
+            let in_order = match (ours.last(), theirs.first()) {
+                (Some((last, _)), Some((first, _))) => last <= first,
+                _ => true,
+            };
+            ours.extend_from_slice(theirs);
+            if !in_order {
+                // Partitions overlap in time; of one instant the earlier partition's events stay in front.
+                ours.sort_by_key(|(time, _)| *time);
+            }
+        }
+    }
+
+    pub fn array(&self, slot: usize) -> Value {
+        Value::Array(self.0[slot].iter().map(|(_, value)| value.clone()).collect())
+    }
+
+    /// The result of the JavaScript aggregate `name`.
+    pub fn run(&self, name: &str, slot: usize) -> Result<Value, Reason> {
+        script::aggregate(name, &self.0[slot]).map_err(|reason| reason.to_string().into())
+    }
+
+    pub fn snapshot(&self, out: &mut Writer) {
+        for list in &self.0 {
+            out.count(list.len());
+            for (time, value) in list {
+                out.i64(*time);
+                out.value(value.view());
+            }
+        }
+    }
+
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        for list in &mut self.0 {
+            for _ in 0..from.count()? {
+                list.push((from.i64()?, from.value()?));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,411 @@
+//! Running aggregates, one value per group, updated a run of rows at a time.
+//!
+//! Integer sums are exact in 128 bits, so only a result can overflow, never the way to it. Float sums are folded in the
+//! order of the rows, which is the order of time, and shares of partitions in the order of the partitions: how the
+//! input was cut never shows in a result.
+//!
+//! Every aggregate takes one column. Those that look at more than a value (when an event happened, what it is ranked
+//! by) are given a column of arrays that hold all of it, see [`packed`]; so whoever keeps events for later keeps one
+//! value per aggregate, whatever the aggregate.
+
+mod collect;
+mod distinct;
+mod extreme;
+mod moments;
+mod packed;
+mod percentile;
+mod rank;
+mod total;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use highwater_query::plan::{Aggregate, AggregateFunction};
+
+use super::DataErrors;
+use crate::chunk::Chunk;
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::column::{Column, ColumnBuilder};
+use crate::eval::{self, EvalError, Faults};
+use crate::value::{Value, ValueRef};
+
+use collect::Lists;
+use distinct::Distinct;
+use extreme::Extremes;
+use moments::{Moments, Spread};
+use percentile::Percentiles;
+use rank::Ranked;
+use total::Total;
+
+/// Why there is no result.
+pub(crate) type Reason = Cow<'static, str>;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Accumulator {
+    Count(Vec<i64>),
+    Distinct(Vec<Distinct>),
+    Sum(Vec<Total>),
+    Avg(Vec<Total>),
+    Extreme(Extremes),
+    Spread(Spread, Vec<Moments>),
+    Percentile(Percentiles),
+    Collect(Lists),
+    Ranked(Ranked),
+    /// A JavaScript aggregate is run over its events when the result is asked for: what a script does to its own state
+    /// can be neither merged nor written down.
+    User(Arc<str>, Lists),
+}
+
+/// The argument of an aggregate over a chunk, in the types that the aggregate takes.
+pub(crate) fn argument(spec: &Aggregate, chunk: &Chunk, faults: &mut Faults) -> Option<Column> {
+    let value = spec
+        .argument
+        .as_ref()
+        .map(|argument| eval::evaluate(argument, chunk, faults));
+    match spec.function {
+        AggregateFunction::Count => value,
+        AggregateFunction::CountDistinct => value,
+        AggregateFunction::Collect => Some(packed::values(value.as_ref(), chunk, true)),
+        AggregateFunction::User(_) => Some(packed::values(value.as_ref(), chunk, false)),
+        AggregateFunction::CollectTop(_) | AggregateFunction::TopOne => {
+            Some(packed::ranked(spec, value.as_ref(), chunk, faults))
+        }
+        AggregateFunction::Min | AggregateFunction::Max => {
+            Some(fitting(spec, value?, !spec.as_text, false, faults))
+        }
+        AggregateFunction::Sum
+        | AggregateFunction::Avg
+        | AggregateFunction::StDev
+        | AggregateFunction::StDevP
+        | AggregateFunction::Var
+        | AggregateFunction::VarP
+        | AggregateFunction::PercentileCont(_)
+        | AggregateFunction::PercentileDisc(_) => Some(fitting(spec, value?, true, true, faults)),
+    }
+}
+
+/// Text read as numbers (`to_number`), and only numbers let through (`sums`).
+fn fitting(
+    spec: &Aggregate,
+    column: Column,
+    to_number: bool,
+    sums: bool,
+    faults: &mut Faults,
+) -> Column {
+    let fits = match &column {
+        Column::Null(_) | Column::Int(_) | Column::Float(_) => true,
+        Column::Time(_) | Column::Bit(_) => !sums,
+        Column::Text(_) => !to_number,
+        Column::Dynamic(_) => false,
+    };
+    if fits {
+        return column;
+    }
+    let mut builder = ColumnBuilder::with_capacity(column.len());
+    for row in 0..column.len() {
+        match fit(column.get(row), to_number, sums) {
+            Ok(value) => builder.push(value),
+            Err(reason) => {
+                builder.push_null();
+                if !faults.failed(row) {
+                    faults.add(row, spec.span, reason);
+                }
+            }
+        }
+    }
+    builder.finish()
+}
+
+fn fit(value: ValueRef<'_>, to_number: bool, sums: bool) -> Result<ValueRef<'_>, EvalError> {
+    match value {
+        ValueRef::Text(_) if to_number => eval::to_number(value),
+        ValueRef::Bit(b) if sums => Ok(ValueRef::Int(b.into())),
+        ValueRef::Time(_) if sums => eval::to_number(value),
+        ValueRef::Record(_) | ValueRef::Array(_) => eval::to_number(value),
+        other => Ok(other),
+    }
+}
+
+impl Accumulator {
+    pub fn new(spec: &Aggregate) -> Accumulator {
+        match &spec.function {
+            AggregateFunction::Count => Accumulator::Count(Vec::new()),
+            AggregateFunction::CountDistinct => Accumulator::Distinct(Vec::new()),
+            AggregateFunction::Sum => Accumulator::Sum(Vec::new()),
+            AggregateFunction::Avg => Accumulator::Avg(Vec::new()),
+            AggregateFunction::Min => Accumulator::Extreme(Extremes::least()),
+            AggregateFunction::Max => Accumulator::Extreme(Extremes::most()),
+            AggregateFunction::StDev => Accumulator::Spread(Spread::DEVIATION, Vec::new()),
+            AggregateFunction::StDevP => Accumulator::Spread(Spread::DEVIATION_OF_ALL, Vec::new()),
+            AggregateFunction::Var => Accumulator::Spread(Spread::VARIANCE, Vec::new()),
+            AggregateFunction::VarP => Accumulator::Spread(Spread::VARIANCE_OF_ALL, Vec::new()),
+            AggregateFunction::PercentileCont(_) | AggregateFunction::PercentileDisc(_) => {
+                Accumulator::Percentile(Percentiles::new(spec))
+            }
+            AggregateFunction::Collect => Accumulator::Collect(Lists::default()),
+            AggregateFunction::CollectTop(_) | AggregateFunction::TopOne => {
+                Accumulator::Ranked(Ranked::new(spec))
+            }
+            AggregateFunction::User(name) => {
+                Accumulator::User(name.as_str().into(), Lists::default())
+            }
+        }
+    }
+
+    /// Makes room for groups up to `groups`.
+    pub fn grow(&mut self, groups: usize) {
+        match self {
+            Accumulator::Count(counts) => counts.resize(groups, 0),
+            Accumulator::Distinct(sets) => sets.resize_with(groups, Distinct::default),
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
+                totals.resize(groups, Total::default());
+            }
+            Accumulator::Extreme(extremes) => extremes.values.resize(groups, Value::Null),
+            Accumulator::Spread(_, moments) => moments.resize(groups, Moments::default()),
+            Accumulator::Percentile(percentiles) => percentiles.grow(groups),
+            Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.grow(groups),
+            Accumulator::Ranked(ranked) => ranked.grow(groups),
+        }
+    }
+
+    /// A copy of some groups, in the order given.
+    pub fn pick(&self, slots: &[u32]) -> Accumulator {
+        fn pick<T: Clone>(all: &[T], slots: &[u32]) -> Vec<T> {
+            slots.iter().map(|&slot| all[slot as usize].clone()).collect()
+        }
+        match self {
+            Accumulator::Count(counts) => Accumulator::Count(pick(counts, slots)),
+            Accumulator::Distinct(sets) => Accumulator::Distinct(pick(sets, slots)),
+            Accumulator::Sum(totals) => Accumulator::Sum(pick(totals, slots)),
+            Accumulator::Avg(totals) => Accumulator::Avg(pick(totals, slots)),
+            Accumulator::Extreme(extremes) => Accumulator::Extreme(Extremes {
+                values: pick(&extremes.values, slots),
+                ..*extremes
+            }),
+            Accumulator::Spread(spread, moments) => {
+                Accumulator::Spread(*spread, pick(moments, slots))
+            }
+            Accumulator::Percentile(percentiles) => Accumulator::Percentile(Percentiles {
+                values: pick(&percentiles.values, slots),
+                ..*percentiles
+            }),
+            Accumulator::Collect(lists) => Accumulator::Collect(Lists(pick(&lists.0, slots))),
+            Accumulator::User(name, lists) => {
+                Accumulator::User(name.clone(), Lists(pick(&lists.0, slots)))
+            }
+            Accumulator::Ranked(ranked) => Accumulator::Ranked(Ranked {
+                shown: ranked.shown,
+                descending: ranked.descending.clone(),
+                best: pick(&ranked.best, slots),
+            }),
+        }
+    }
+
+    /// Forgets what one group has gathered, so that another may take its place.
+    pub fn clear(&mut self, slot: usize) {
+        match self {
+            Accumulator::Count(counts) => counts[slot] = 0,
+            Accumulator::Distinct(sets) => sets[slot] = Distinct::default(),
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals[slot] = Total::default(),
+            Accumulator::Extreme(extremes) => extremes.values[slot] = Value::Null,
+            Accumulator::Spread(_, moments) => moments[slot] = Moments::default(),
+            Accumulator::Percentile(percentiles) => percentiles.clear(slot),
+            Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.clear(slot),
+            Accumulator::Ranked(ranked) => ranked.clear(slot),
+        }
+    }
+
+    /// Adds the rows from `start` on, row `start + i` to group `slots[i]`. `None` is COUNT(*).
+    pub fn update(
+        &mut self,
+        slots: &[u32],
+        start: usize,
+        argument: Option<&Column>,
+    ) -> Result<(), EvalError> {
+        if let Accumulator::Count(counts) = self {
+            total::count(counts, slots, start, argument);
+            return Ok(());
+        }
+        let Some(column) = argument else {
+            return Ok(());
+        };
+        match self {
+            Accumulator::Count(_) => {}
+            Accumulator::Distinct(sets) => distinct::update(sets, slots, start, column),
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
+                total::update(totals, slots, start, column);
+            }
+            Accumulator::Extreme(extremes) => return extremes.update(slots, start, column),
+            Accumulator::Spread(_, moments) => moments::update(moments, slots, start, column),
+            Accumulator::Percentile(percentiles) => percentiles.update(slots, start, column),
+            Accumulator::Collect(lists) | Accumulator::User(_, lists) => {
+                lists.update(slots, start, column);
+            }
+            Accumulator::Ranked(ranked) => ranked.update(slots, start, column),
+        }
+        Ok(())
+    }
+
+    /// Adds what `other` has gathered, its group `i` to our group `slots[i]`.
+    pub fn absorb(&mut self, other: &Accumulator, slots: &[u32]) -> Result<(), EvalError> {
+        match (self, other) {
+            (Accumulator::Count(ours), Accumulator::Count(theirs)) => {
+                for (&slot, count) in slots.iter().zip(theirs) {
+                    ours[slot as usize] += count;
+                }
+            }
+            (Accumulator::Distinct(ours), Accumulator::Distinct(theirs)) => {
+                for (&slot, set) in slots.iter().zip(theirs) {
+                    ours[slot as usize].absorb(set);
+                }
+            }
+            (Accumulator::Sum(ours), Accumulator::Sum(theirs))
+            | (Accumulator::Avg(ours), Accumulator::Avg(theirs)) => {
+                for (&slot, total) in slots.iter().zip(theirs) {
+                    ours[slot as usize].add(total);
+                }
+            }
+            (Accumulator::Extreme(ours), Accumulator::Extreme(theirs)) => {
+                return ours.absorb(theirs, slots);
+            }
+            (Accumulator::Spread(_, ours), Accumulator::Spread(_, theirs)) => {
+                for (&slot, moments) in slots.iter().zip(theirs) {
+                    ours[slot as usize].absorb(moments);
+                }
+            }
+            (Accumulator::Percentile(ours), Accumulator::Percentile(theirs)) => {
+                ours.absorb(theirs, slots);
+            }
+            (Accumulator::Collect(ours), Accumulator::Collect(theirs))
+            | (Accumulator::User(_, ours), Accumulator::User(_, theirs)) => {
+                ours.absorb(theirs, slots);
+            }
+            (Accumulator::Ranked(ours), Accumulator::Ranked(theirs)) => ours.absorb(theirs, slots),
+            _ => unreachable!("shares of one window have the same aggregates"),
+        }
+        Ok(())
+    }
+
+    pub fn result(&self, slot: usize) -> Result<Value, Reason> {
+        match self {
+            Accumulator::Count(counts) => Ok(Value::Int(counts[slot])),
+            Accumulator::Distinct(sets) => Ok(Value::Int(sets[slot].len() as i64)),
+            Accumulator::Sum(totals) => totals[slot].sum(),
+            Accumulator::Avg(totals) => totals[slot].avg(),
+            Accumulator::Extreme(extremes) => Ok(extremes.values[slot].clone()),
+            Accumulator::Spread(spread, moments) => moments[slot].result(*spread),
+            Accumulator::Percentile(percentiles) => percentiles.result(slot),
+            Accumulator::Collect(lists) => Ok(lists.array(slot)),
+            Accumulator::Ranked(ranked) => Ok(ranked.result(slot)),
+            Accumulator::User(name, lists) => lists.run(name, slot),
+        }
+    }
+
+    /// The results of several groups as a column; those that have none are noted.
+    pub fn results(&self, spec: &Aggregate, slots: &[u32], faults: &mut Faults) -> Column {
+        if let Accumulator::Count(counts) = self {
+            let counts = slots.iter().map(|&slot| counts[slot as usize]);
+            return Column::from_ints(counts.collect());
+        }
+        let mut builder = ColumnBuilder::with_capacity(slots.len());
+        for (row, &slot) in slots.iter().enumerate() {
+            match self.result(slot as usize) {
+                Ok(value) => builder.push_owned(value),
+                Err(reason) => {
+                    builder.push_null();
+                    faults.add(row, spec.span, EvalError::Aggregate { reason });
+                }
+            }
+        }
+        builder.finish()
+    }
+
+    pub fn snapshot(&self, out: &mut Writer) {
+        match self {
+            Accumulator::Count(counts) => counts.iter().for_each(|&count| out.i64(count)),
+            Accumulator::Distinct(sets) => sets.iter().for_each(|set| set.snapshot(out)),
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
+                totals.iter().for_each(|total| total.snapshot(out));
+            }
+            Accumulator::Extreme(extremes) => {
+                let values = extremes.values.iter();
+                values.for_each(|value| out.value(value.view()));
+            }
+            Accumulator::Spread(_, moments) => {
+                moments.iter().for_each(|moments| moments.snapshot(out));
+            }
+            Accumulator::Percentile(percentiles) => percentiles.snapshot(out),
+            Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.snapshot(out),
+            Accumulator::Ranked(ranked) => ranked.snapshot(out),
+        }
+    }
+
+    pub fn restore(&mut self, groups: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.grow(groups);
+        match self {
+            Accumulator::Count(counts) => {
+                for count in counts {
+                    *count = from.i64()?;
+                }
+            }
+            Accumulator::Distinct(sets) => {
+                for set in sets {
+                    *set = Distinct::restore(from)?;
+                }
+            }
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
+                for total in totals {
+                    *total = Total::restore(from)?;
+                }
+            }
+            Accumulator::Extreme(extremes) => {
+                for value in &mut extremes.values {
+                    *value = from.value()?;
+                }
+            }
+            Accumulator::Spread(_, moments) => {
+                for moments in moments {
+                    *moments = Moments::restore(from)?;
+                }
+            }
+            Accumulator::Percentile(percentiles) => percentiles.restore(from)?,
+            Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.restore(from)?,
+            Accumulator::Ranked(ranked) => ranked.restore(from)?,
+        }
+        Ok(())
+    }
+}
+
+fn finite(value: f64, otherwise: &'static str) -> Result<Value, Reason> {
+    if value.is_finite() {
+        Ok(Value::Float(value))
+    } else {
+        Err(otherwise.into())
+    }
+}
+
+/// What SUM or AVG make of `count` numbers that add up to `ints` or, if there are floats among them, to `float`.
+pub(crate) fn of_totals(
+    function: &AggregateFunction,
+    ints: i128,
+    float: Option<f64>,
+    count: u64,
+) -> Result<Value, Reason> {
+    let total = Total::of(ints, float, count);
+    match function {
+        AggregateFunction::Avg => total.avg(),
+        _ => total.sum(),
+    }
+}
+
+/// Counts values that a MIN or MAX could not compare with what it had.
+pub(crate) fn note(
+    outcome: Result<(), EvalError>,
+    spec: &Aggregate,
+    time: highwater_time::Instant,
+    errors: &mut DataErrors,
+) {
+    if let Err(reason) = outcome {
+        errors.add(time, spec.span, || reason.to_string());
+    }
+}

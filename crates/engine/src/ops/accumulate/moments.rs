@@ -1,0 +1,145 @@
+//! VAR, VARP, STDEV and STDEVP, without the cancellation of a sum of squares.
+//!
+//! Count, mean and the sum of squared distances from the mean are moved along value by value (Welford) and merged
+//! share by share (Chan); both stay accurate where all values are large and close together.
+
+use super::{Reason, finite};
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::column::Column;
+use crate::value::{Value, ValueRef};
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moments {
+    count: u64,
+    mean: f64,
+    /// The sum of squared distances from the mean.
+    squares: f64,
+}
+
+/// What is asked of the moments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    /// The values are all there are, not a sample.
+    all: bool,
+    root: bool,
+}
+
+impl Spread {
+    pub const VARIANCE: Spread = Spread {
+        all: false,
+        root: false,
+    };
+    pub const VARIANCE_OF_ALL: Spread = Spread {
+        all: true,
+        root: false,
+    };
+    pub const DEVIATION: Spread = Spread {
+        all: false,
+        root: true,
+    };
+    pub const DEVIATION_OF_ALL: Spread = Spread {
+        all: true,
+        root: true,
+    };
+}
+
+impl Moments {
+    fn add(&mut self, value: f64) {
+        self.count += 1;
+        let distance = value - self.mean;
+        self.mean += distance / self.count as f64;
+        self.squares += distance * (value - self.mean);
+    }
+
+    pub fn absorb(&mut self, other: &Moments) {
+        if self.count == 0 {
+            *self = *other;
+            return;
+        }
+        if other.count == 0 {
+            return;
+        }
+        let (ours, theirs) = (self.count as f64, other.count as f64);
+        let distance = other.mean - self.mean;
+        self.count += other.count;
+        self.mean += distance * (theirs / self.count as f64);
+        self.squares +=
+            other.squares + distance * distance * (ours * (theirs / self.count as f64));
+    }
+
+    pub fn result(&self, spread: Spread) -> Result<Value, Reason> {
+        let freedom = match (self.count, spread.all) {
+            (0, _) | (1, false) => return Ok(Value::Null),
+            (count, true) => count,
+            (count, false) => count - 1,
+        };
+        let variance = self.squares / freedom as f64;
+        let result = if spread.root {
+            variance.sqrt()
+        } else {
+            variance
+        };
+        finite(result, "the variance overflows float")
+    }
+
+    pub fn snapshot(&self, out: &mut Writer) {
+        out.u64(self.count);
+        out.f64(self.mean);
+        out.f64(self.squares);
+    }
+
+    pub fn restore(from: &mut Reader<'_>) -> Result<Moments, RestoreError> {
+        Ok(Moments {
+            count: from.u64()?,
+            mean: from.f64()?,
+            squares: from.f64()?,
+        })
+    }
+}
+
+pub(super) fn update(moments: &mut [Moments], slots: &[u32], start: usize, column: &Column) {
+    for (row, &slot) in slots.iter().enumerate() {
+        match column.get(start + row) {
+            ValueRef::Int(value) => moments[slot as usize].add(value as f64),
+            ValueRef::Float(value) => moments[slot as usize].add(value),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[f64]) -> Moments {
+        let mut moments = Moments::default();
+        values.iter().for_each(|&value| moments.add(value));
+        moments
+    }
+
+    fn number(value: Result<Value, Reason>) -> Option<f64> {
+        match value {
+            Ok(Value::Float(f)) => Some(f),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn large_values_that_lie_close_together_keep_their_variance() {
+        let values = [1e9 + 4.0, 1e9 + 7.0, 1e9 + 13.0, 1e9 + 16.0];
+        assert_eq!(number(of(&values).result(Spread::VARIANCE)), Some(30.0));
+        let (mut first, last) = (of(&values[..1]), of(&values[1..]));
+        first.absorb(&last);
+        assert_eq!(number(first.result(Spread::VARIANCE)), Some(30.0));
+    }
+
+    #[test]
+    fn one_value_has_no_sample_variance_and_none_of_its_own() {
+        assert_eq!(number(of(&[5.0]).result(Spread::DEVIATION)), None);
+        assert_eq!(
+            number(of(&[5.0]).result(Spread::DEVIATION_OF_ALL)),
+            Some(0.0)
+        );
+        assert_eq!(number(of(&[]).result(Spread::VARIANCE_OF_ALL)), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! What the reader of a window asks of its rows, known to the window itself.
+//!
+//! HAVING is a filter behind the window. Where it asks of aggregates alone, the window need not write out the keys of
+//! the groups that will not pass; over many groups of which few pass, that is most of the work. The filter stays where
+//! it is: it only has less to do.
+
+use highwater_query::plan::{Expr, ExprKind, Node, NodeId, Plan, Pred, PredKind};
+
+/// The filter that everything reads the node through, if it looks only at columns from `keys` on.
+pub(crate) fn of(plan: &Plan, window: NodeId, keys: usize) -> Option<Pred> {
+    let mut readers = plan.nodes.iter().filter(|n| n.below().contains(&window));
+    let (Some(Node::Filter { keep, .. }), None) = (readers.next(), readers.next()) else {
+        return None;
+    };
+    let shown = plan.outputs.iter().any(|output| output.from == window);
+    (!shown && pred_reads(keep, &|column| column >= keys)).then(|| keep.clone())
+}
+
+/// Whether `allowed` holds for every column that the condition reads.
+fn pred_reads(pred: &Pred, allowed: &dyn Fn(usize) -> bool) -> bool {
+    let reads = |expr: &Expr| expr_reads(expr, allowed);
+    match &pred.kind {
+        PredKind::And(left, right) | PredKind::Or(left, right) => {
+            pred_reads(left, allowed) && pred_reads(right, allowed)
+        }
+        PredKind::Not(of) => pred_reads(of, allowed),
+        PredKind::Compare { left, right, .. } => reads(left) && reads(right),
+        PredKind::Like { of, pattern, .. } => reads(of) && reads(pattern),
+        PredKind::In { of, list, .. } => reads(of) && list.iter().all(reads),
+        PredKind::Between { of, low, high, .. } => reads(of) && reads(low) && reads(high),
+        PredKind::IsNull { of, .. } => reads(of),
+    }
+}
+
+fn expr_reads(expr: &Expr, allowed: &dyn Fn(usize) -> bool) -> bool {
+    let reads = |expr: &Expr| expr_reads(expr, allowed);
+    match &expr.kind {
+        ExprKind::Column(column) => allowed(*column),
+        ExprKind::Literal(_) | ExprKind::Timestamp => true,
+        ExprKind::Field { of, .. } | ExprKind::Unary { of, .. } | ExprKind::Cast { of, .. } => {
+            reads(of)
+        }
+        ExprKind::Binary { left, right, .. } => reads(left) && reads(right),
+        ExprKind::Case {
+            branches,
+            otherwise,
+        } => {
+            let mut branches = branches.iter();
+            reads(otherwise)
+                && branches.all(|(when, then)| pred_reads(when, allowed) && reads(then))
+        }
+        ExprKind::Coalesce(args) | ExprKind::Call { args, .. } => args.iter().all(reads),
+        // What a script computes may depend on how often it is called.
+        ExprKind::User { .. } => false,
+        ExprKind::Record(fields) => fields.iter().all(|(_, value)| reads(value)),
+    }
+}

@@ -1,0 +1,345 @@
+//! The interpreter of a thread, and what keeps a script within bounds.
+//!
+//! A call may use 64 MB of memory and 256 KB of stack, and must end within a number of steps. Steps and not time are
+//! counted, so that whether an event fails does not depend on how busy the machine is: QuickJS asks every 10,000
+//! backward jumps and calls whether to go on, and is stopped after [`ASKS_MAX`] times (some 100 ms). The count to
+//! 10,000 runs on from call to call, so the bound is exact to one part in [`ASKS_MAX`]. After a call that was stopped
+//! or ran out of memory the interpreter is made anew, because nobody knows what was left half done.
+
+use std::cell::{Cell, RefCell};
+use std::hash::BuildHasher;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use highwater_time::Instant;
+use rquickjs::context::EvalOptions;
+use rquickjs::function::{Args, Constructor, This};
+use rquickjs::{Context, Ctx, Function, Object, Persistent, Runtime, Value as Js};
+
+use super::convert::{Dates, Refused, from_js, to_js};
+use super::{ScriptError, Scripts};
+use crate::eval;
+use crate::value::{Value, ValueRef};
+
+const MEMORY_BYTES_MAX: usize = 64 << 20;
+const STACK_BYTES_MAX: usize = 256 << 10;
+const ASKS_MAX: u32 = 400;
+
+const PRELUDE: &str = include_str!("prelude.js");
+
+thread_local! {
+    static ENGINES: RefCell<Vec<(Weak<Scripts>, Engine)>> = const { RefCell::new(Vec::new()) };
+}
+
+// Fields are dropped in this order, and what was saved must go before the runtime that it lives in.
+struct Engine {
+    functions: HashMap<String, Persistent<Function<'static>>, FixedState>,
+    host: Host,
+    context: Context,
+    _runtime: Runtime,
+    asks: Rc<Cell<u32>>,
+}
+
+#[derive(Clone)]
+struct Host {
+    enter: Persistent<Function<'static>>,
+    date: Persistent<Function<'static>>,
+    time: Persistent<Function<'static>>,
+}
+
+/// Why a call came to nothing, and whether the interpreter can be trusted after it.
+struct Failure {
+    message: String,
+    broken: bool,
+}
+
+impl Failure {
+    fn of(message: impl Into<String>) -> Failure {
+        Failure {
+            message: message.into(),
+            broken: false,
+        }
+    }
+}
+
+pub(super) fn check(scripts: &Scripts) -> Result<(), ScriptError> {
+    for name in scripts.names() {
+        let checked = Engine::new().and_then(|mut engine| engine.load(scripts, name));
+        checked.map_err(|failure| ScriptError {
+            name: name.into(),
+            message: failure.message,
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn call(
+    scripts: &Arc<Scripts>,
+    name: &str,
+    args: &[ValueRef<'_>],
+    time: Instant,
+) -> Result<Value, String> {
+    with_engine(scripts, |engine| engine.call(scripts, name, args, time))
+}
+
+pub(super) fn aggregate(
+    scripts: &Arc<Scripts>,
+    name: &str,
+    events: &[(i64, Value)],
+) -> Result<Value, String> {
+    with_engine(scripts, |engine| engine.aggregate(scripts, name, events))
+}
+
+fn with_engine(
+    scripts: &Arc<Scripts>,
+    body: impl FnOnce(&mut Engine) -> Result<Value, Failure>,
+) -> Result<Value, String> {
+    ENGINES.with(|engines| {
+        let engines = &mut *engines.borrow_mut();
+        let ours = |(of, _): &(Weak<Scripts>, Engine)| of.as_ptr() == Arc::as_ptr(scripts);
+        let place = match engines.iter().position(ours) {
+            Some(place) => place,
+            None => {
+                engines.retain(|(of, _)| of.strong_count() > 0);
+                let engine = Engine::new().map_err(|failure| failure.message)?;
+                engines.push((Arc::downgrade(scripts), engine));
+                engines.len() - 1
+            }
+        };
+        body(&mut engines[place].1).map_err(|failure| {
+            if failure.broken {
+                engines.swap_remove(place);
+            }
+            failure.message
+        })
+    })
+}
+
+impl Engine {
+    fn new() -> Result<Engine, Failure> {
+        let start = || -> rquickjs::Result<Engine> {
+            let runtime = Runtime::new()?;
+            runtime.set_memory_limit(MEMORY_BYTES_MAX);
+            runtime.set_max_stack_size(STACK_BYTES_MAX);
+            let asks = Rc::new(Cell::new(0));
+            let counted = asks.clone();
+            runtime.set_interrupt_handler(Some(Box::new(move || {
+                counted.set(counted.get() + 1);
+                counted.get() > ASKS_MAX
+            })));
+            let context = Context::full(&runtime)?;
+            let host = context.with(|ctx| -> rquickjs::Result<Host> {
+                let made: Object<'_> = ctx.eval(PRELUDE)?;
+                let save = |name: &str| -> rquickjs::Result<_> {
+                    Ok(Persistent::save(&ctx, made.get::<_, Function<'_>>(name)?))
+                };
+                Ok(Host {
+                    enter: save("enter")?,
+                    date: save("date")?,
+                    time: save("time")?,
+                })
+            })?;
+            Ok(Engine {
+                functions: HashMap::default(),
+                host,
+                context,
+                _runtime: runtime,
+                asks,
+            })
+        };
+        start().map_err(|error| Failure::of(format!("JavaScript cannot start: {error}")))
+    }
+
+    /// Runs the script once and keeps the function that it defines.
+    fn load(&mut self, scripts: &Scripts, name: &str) -> Result<(), Failure> {
+        if self.functions.contains_key(name) {
+            return Ok(());
+        }
+        let Some((known, source)) = scripts.source(name) else {
+            return Err(Failure::of("there is no JavaScript function of that name"));
+        };
+        let wrapped = wrapped(known, source);
+        self.asks.set(0);
+        let function = self.context.with(|ctx| {
+            let mut options = EvalOptions::default();
+            options.strict = false;
+            let made: Js<'_> = ctx
+                .eval_with_options(wrapped, options)
+                .map_err(|error| self.failure(&ctx, error))?;
+            match made.into_function() {
+                Some(function) => Ok(Persistent::save(&ctx, function)),
+                None => Err(Failure::of(format!(
+                    "the script defines neither a function main nor one called {known}"
+                ))),
+            }
+        })?;
+        self.functions.insert(name.into(), function);
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        scripts: &Scripts,
+        name: &str,
+        args: &[ValueRef<'_>],
+        time: Instant,
+    ) -> Result<Value, Failure> {
+        self.load(scripts, name)?;
+        let function = self.functions[name].clone();
+        self.asks.set(0);
+        self.context.with(|ctx| {
+            let run = || -> Result<Value, Refused> {
+                let dates = self.enter(&ctx, time, args)?;
+                let mut given = Args::new(ctx.clone(), args.len());
+                for arg in args {
+                    given.push_arg(to_js(&ctx, &dates, *arg)?)?;
+                }
+                let result: Js<'_> = function.clone().restore(&ctx)?.call_arg(given)?;
+                from_js(&dates, &result)
+            };
+            run().map_err(|refused| self.refusal(&ctx, refused))
+        })
+    }
+
+    /// Makes an object of the script's constructor, shows it every event and asks for its result. The steps are counted
+    /// anew for each event.
+    fn aggregate(
+        &mut self,
+        scripts: &Scripts,
+        name: &str,
+        events: &[(i64, Value)],
+    ) -> Result<Value, Failure> {
+        self.load(scripts, name)?;
+        let function = self.functions[name].clone();
+        self.asks.set(0);
+        self.context.with(|ctx| {
+            let run = || -> Result<Value, Refused> {
+                let first = events.first().map_or(0, |(time, _)| *time);
+                let dates = self.enter(&ctx, Instant::from_ticks(first), &[])?;
+                let function = function.clone().restore(&ctx)?;
+                let Some(class) = Constructor::from_value(function.into_value()).ok() else {
+                    return Err(Refused::Because("main is no constructor".into()));
+                };
+                let object: Object<'_> = class.construct(())?;
+                let method = |name: &str| match object.get::<_, Js<'_>>(name)?.into_function() {
+                    Some(function) => Ok(function),
+                    None => Err(Refused::Because(format!("the aggregate has no {name}()"))),
+                };
+                let (init, accumulate) = (method("init")?, method("accumulate")?);
+                let compute = method("computeResult")?;
+                init.call::<_, ()>((This(object.clone()),))?;
+                for (time, value) in events {
+                    let time = Instant::from_ticks(*time);
+                    self.asks.set(0);
+                    self.enter(&ctx, time, &[value.view()])?;
+                    let value = to_js(&ctx, &dates, value.view())?;
+                    let time = to_js(&ctx, &dates, ValueRef::Time(time))?;
+                    accumulate.call::<_, Js<'_>>((This(object.clone()), value, time))?;
+                }
+                self.asks.set(0);
+                let result: Js<'_> = compute.call((This(object.clone()),))?;
+                from_js(&dates, &result)
+            };
+            run().map_err(|refused| self.refusal(&ctx, refused))
+        })
+    }
+
+    /// Sets clock and random numbers by the event.
+    fn enter<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        time: Instant,
+        args: &[ValueRef<'_>],
+    ) -> rquickjs::Result<Dates<'js>> {
+        let mut key = time.ticks().to_le_bytes().to_vec();
+        args.iter().for_each(|arg| eval::encode_key(*arg, &mut key));
+        let seed = FixedState::default().hash_one(&key) as i32;
+        let enter = self.host.enter.clone().restore(ctx)?;
+        enter.call::<_, ()>((time.to_unix_millis() as f64, seed))?;
+        Ok(Dates {
+            make: self.host.date.clone().restore(ctx)?,
+            time: self.host.time.clone().restore(ctx)?,
+        })
+    }
+
+    fn refusal(&self, ctx: &Ctx<'_>, refused: Refused) -> Failure {
+        match refused {
+            Refused::Because(message) => Failure::of(message),
+            Refused::Threw(error) => self.failure(ctx, error),
+        }
+    }
+
+    fn failure(&self, ctx: &Ctx<'_>, error: rquickjs::Error) -> Failure {
+        let thrown = error.is_exception().then(|| ctx.catch());
+        if self.asks.get() > ASKS_MAX {
+            return Failure {
+                message: "it took too many steps and was stopped".into(),
+                broken: true,
+            };
+        }
+        let message = match &thrown {
+            Some(thrown) => thrown_message(thrown),
+            None => Some(error.to_string()),
+        };
+        match message {
+            Some(message) if !message.contains("out of memory") => Failure::of(message),
+            _ => Failure {
+                message: format!("it ran out of memory ({} MB)", MEMORY_BYTES_MAX >> 20),
+                broken: true,
+            },
+        }
+    }
+}
+
+/// What was thrown, as text; `None` when not even that could be made.
+fn thrown_message(thrown: &Js<'_>) -> Option<String> {
+    if let Some(object) = thrown.as_object() {
+        let part = |name: &str| object.get::<_, Option<String>>(name).ok().flatten();
+        if let Some(message) = part("message") {
+            let name = part("name").unwrap_or_else(|| "Error".into());
+            return Some(format!("{name}: {message}"));
+        }
+    }
+    if thrown.is_null() || thrown.is_undefined() {
+        return None;
+    }
+    let text = thrown.as_string().map(|text| text.to_string());
+    Some(match text {
+        Some(Ok(text)) => format!("it threw '{text}'"),
+        _ => "it threw something that is no Error".into(),
+    })
+}
+
+/// The script in a scope of its own, whose value is the function that counts: `main`, else the one of the name it goes
+/// by in the query, else the first that the text declares.
+fn wrapped(name: &str, source: &str) -> String {
+    let mut candidates = vec!["main"];
+    candidates.extend(is_identifier(name).then_some(name));
+    candidates.extend(first_declared(source));
+    let choice: String = candidates
+        .iter()
+        .map(|name| format!("typeof {name} === 'function' ? {name} : "))
+        .collect();
+    // On the first line, so that lines in messages are those of the script.
+    format!("(function () {{ {source}\n; return {choice}undefined; }})()")
+}
+
+fn first_declared(source: &str) -> Option<&str> {
+    let (_, after) = source.split_once("function ")?;
+    let name = after.trim_start();
+    let end = name.find(|c: char| !is_identifier_part(c))?;
+    Some(&name[..end]).filter(|name| is_identifier(name))
+}
+
+fn is_identifier(name: &str) -> bool {
+    const RESERVED: [&str; 4] = ["function", "return", "new", "delete"];
+    name.starts_with(|c: char| is_identifier_part(c) && !c.is_ascii_digit())
+        && name.chars().all(is_identifier_part)
+        && !RESERVED.contains(&name)
+}
+
+fn is_identifier_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '$'
+}
