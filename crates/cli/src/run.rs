@@ -52,6 +52,9 @@ impl Run {
 /// Loads the job and shows the warnings of its query.
 pub fn load(argument: &JobArgument) -> anyhow::Result<Job> {
     let job = Job::load(&argument.job)?;
+    for remark in &job.file.remarks {
+        eprintln!("note: {remark}");
+    }
     for warning in &job.warnings {
         eprintln!("{}", warning.render(&job.query, &job.query_name));
     }

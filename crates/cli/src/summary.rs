@@ -13,6 +13,12 @@ pub fn text(job: &Job, report: &Report) -> String {
     }
     for output in &report.outputs {
         let _ = writeln!(out, "output {}: {} rows", output.name, output.rows);
+        for note in &output.notes {
+            let _ = writeln!(out, "  note: {note}");
+        }
+    }
+    if report.dead_letters > 0 {
+        let _ = writeln!(out, "dead letters: {}", report.dead_letters);
     }
     if report.errors.count > 0 {
         let _ = writeln!(
@@ -105,7 +111,7 @@ pub fn json(report: &Report) -> Value {
     let outputs = report
         .outputs
         .iter()
-        .map(|o| json!({"name": o.name, "rows": o.rows}));
+        .map(|o| json!({"name": o.name, "rows": o.rows, "notes": o.notes}));
     let samples = report.errors.samples.iter().map(|error| {
         json!({
             "time": error.time.to_string(),
@@ -117,6 +123,7 @@ pub fn json(report: &Report) -> Value {
         "inputs": inputs.collect::<Vec<_>>(),
         "outputs": outputs.collect::<Vec<_>>(),
         "query_errors": {"count": report.errors.count, "samples": samples.collect::<Vec<_>>()},
+        "dead_letters": report.dead_letters,
         "lost_data": report.lost_data(),
     })
 }

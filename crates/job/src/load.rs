@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_engine::{Physical, PhysicalError};
+use highwater_engine::{Physical, PhysicalError, ScriptError, Scripts};
 use highwater_env::disk;
 use highwater_query::plan::Plan;
 use highwater_query::{Catalog, CatalogInput, Diagnostic, compile};
@@ -21,6 +21,8 @@ pub struct Job {
     pub query: String,
     pub plan: Arc<Plan>,
     pub physical: Physical,
+    /// The job's JavaScript functions.
+    pub scripts: Arc<Scripts>,
     pub warnings: Vec<Diagnostic>,
 }
 
@@ -40,6 +42,8 @@ pub enum LoadError {
         text: String,
         diagnostics: Vec<Diagnostic>,
     },
+    #[error("error: {0}")]
+    Script(#[from] ScriptError),
     #[error("error: {0}")]
     Physical(#[from] PhysicalError),
     #[error(
@@ -118,6 +122,7 @@ impl Job {
                     reference: i.reference,
                 })
                 .collect(),
+            functions: Some(file.functions.iter().map(|f| f.name.clone()).collect()),
             ..Catalog::default()
         };
         let compiled = compile(&query, &catalog).map_err(|diagnostics| LoadError::Query {
@@ -127,7 +132,8 @@ impl Job {
             diagnostics,
         })?;
         let plan = Arc::new(compiled.plan);
-        let physical = Physical::new(plan.clone())?;
+        let scripts = Arc::new(scripts(&file)?);
+        let physical = Physical::new(plan.clone())?.with_scripts(scripts.clone());
         if let (OnError::DeadLetter, Some(dead)) = (file.on_error, &file.dead_letter)
             && plan
                 .outputs
@@ -149,9 +155,19 @@ impl Job {
             query,
             plan,
             physical,
+            scripts,
             warnings: compiled.warnings,
         })
     }
+}
+
+fn scripts(file: &JobFile) -> Result<Scripts, LoadError> {
+    let sources: Result<Vec<_>, LoadError> = file
+        .functions
+        .iter()
+        .map(|function| Ok((function.name.clone(), read(&function.path)?)))
+        .collect();
+    Ok(Scripts::new(sources?)?)
 }
 
 pub fn render(diagnostics: &[Diagnostic], query: &str, name: &str) -> String {

@@ -15,7 +15,7 @@ use highwater_env::disk;
 use highwater_time::{Action, Duration, Policy};
 use serde_json::Value as Json;
 
-use crate::config::{Input, JobFile, OnError, QuerySource, is_delimiter};
+use crate::config::{Function, Input, JobFile, OnError, QuerySource, is_delimiter};
 use crate::load::LoadError;
 
 pub(crate) const PROJECT_FILE: &str = "asaproj.json";
@@ -67,6 +67,7 @@ fn import(file: &Path) -> Result<(JobFile, Vec<Json>), LoadError> {
         on_error: OnError::default(),
         dead_letter: None,
         remarks: Vec::new(),
+        functions: Vec::new(),
         expect: None,
     };
     let mut live = Vec::new();
@@ -77,11 +78,17 @@ fn import(file: &Path) -> Result<(JobFile, Vec<Json>), LoadError> {
             "InputMock" => job.inputs.push(local_input(&settings, &content)?),
             "Input" => live.push(content),
             "JSFunction" | "JSUDF" | "JSUDA" => {
-                let name = text(&content, "Name").unwrap_or_default();
-                job.remarks.push(format!(
-                    "the function {name} of {} is JavaScript, which projects cannot bring along yet",
-                    settings.display()
-                ));
+                // The script lies beside its settings, under the same name.
+                let path = settings.with_extension("js");
+                let stem = settings.file_stem().unwrap_or_default().to_string_lossy();
+                let name = text(&content, "Name").unwrap_or(&stem).to_owned();
+                match path.is_file() {
+                    true => job.functions.push(Function { name, path }),
+                    false => job.remarks.push(format!(
+                        "the function {name} has no script {}, so the query cannot call it",
+                        path.display()
+                    )),
+                }
             }
             _ => {}
         }

@@ -38,6 +38,8 @@ pub(crate) struct Join {
     settled: usize,
     /// Results not yet emitted; empty between pushes.
     pairs: Vec<Pair>,
+    /// How many of the next rows of each side have been warmed up.
+    warm: [usize; 2],
 }
 
 /// `low <= time(right) - <left> <= high`.
@@ -77,6 +79,7 @@ impl Join {
             },
             settled: 0,
             pairs: Vec::new(),
+            warm: [0; 2],
         }
     }
 
@@ -86,6 +89,7 @@ impl Join {
             if time >= watermark {
                 break;
             }
+            self.warm_up();
             self.pass(time);
             self.rights(time);
             self.lefts(time);
@@ -97,6 +101,18 @@ impl Join {
         self.flush(context);
         self.left.compact();
         self.right.compact();
+    }
+
+    /// Gets ready for the next rows of each side, some at a time.
+    fn warm_up(&mut self) {
+        for (side, rows) in [&self.left, &self.right].into_iter().zip(&mut self.warm) {
+            if *rows == 0 {
+                let upcoming = side.upcoming();
+                self.left.warm(upcoming);
+                self.right.warm(upcoming);
+                *rows = upcoming.len();
+            }
+        }
     }
 
     /// Everything before `time` has happened.
@@ -136,28 +152,25 @@ impl Join {
         let before = self.pairs.len();
         let mut rows = 0;
         while let Some(next) = self.right.next_at(time) {
+            self.warm[1] = self.warm[1].saturating_sub(1);
             let Some((hash, key)) = self.right.key(next) else {
                 continue;
             };
             rows += 1;
             let (pairs, checks, chunks) = (&mut self.pairs, &self.checks, &self.left);
             let newest = time.saturating_sub(self.low);
+            let start = pairs.len();
             self.left.find(hash, key, |left_time, left| {
-                if left_time > newest {
-                    return false;
-                }
-                if checks
-                    .iter()
-                    .all(|check| check.holds(chunks, left, left_time, time))
-                {
+                let holds = |check: &Check| check.holds(chunks, left, left_time, time);
+                if left_time <= newest && checks.iter().all(holds) {
                     pairs.push(Pair {
                         time,
                         left,
                         right: Some(next.place),
                     });
                 }
-                true
             });
+            pairs[start..].reverse();
             if self.low <= 0 {
                 self.right.keep(next, time);
             }
@@ -178,6 +191,7 @@ impl Join {
     /// Takes up the rows of the left at `time`: they meet rows of the right up to the same time.
     fn lefts(&mut self, time: i64) {
         while let Some(next) = self.left.next_at(time) {
+            self.warm[0] = self.warm[0].saturating_sub(1);
             let before = self.pairs.len();
             let key = self.left.key(next);
             let has_key = key.is_some();
@@ -185,21 +199,16 @@ impl Join {
                 let (pairs, checks, chunks) = (&mut self.pairs, &self.checks, &self.left);
                 let newest = time.saturating_add(self.high);
                 self.right.find(hash, key, |right_time, right| {
-                    if right_time > newest {
-                        return false;
-                    }
-                    if checks
-                        .iter()
-                        .all(|check| check.holds(chunks, next.place, time, right_time))
-                    {
+                    let holds = |check: &Check| check.holds(chunks, next.place, time, right_time);
+                    if right_time <= newest && checks.iter().all(holds) {
                         pairs.push(Pair {
                             time,
                             left: next.place,
                             right: Some(right),
                         });
                     }
-                    true
                 });
+                pairs[before..].reverse();
             }
             self.mark(before);
             match (self.high > 0, self.shape.outer) {

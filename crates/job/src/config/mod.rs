@@ -46,6 +46,8 @@ pub struct JobFile {
     pub dead_letter: Option<String>,
     /// What a person should know about a job that was imported, such as parts that cannot run.
     pub remarks: Vec<String>,
+    /// JavaScript functions that the query calls as `udf.name(..)` or `uda.name(..)`.
+    pub functions: Vec<Function>,
     /// Present only where the job is a golden case that says more than its expected files do.
     pub expect: Option<Expect>,
 }
@@ -72,6 +74,14 @@ pub struct Input {
     /// `None`: by the name of each file.
     pub format: Option<Format>,
     pub compression: Compression,
+}
+
+/// A function of the job's own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    pub name: String,
+    /// The script that defines it.
+    pub path: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -143,6 +153,9 @@ impl JobFile {
         }
         for path in self.inputs.iter_mut().flat_map(|input| &mut input.paths) {
             *path = folder.join(&*path);
+        }
+        for function in &mut self.functions {
+            function.path = folder.join(&function.path);
         }
         for output in &mut self.outputs {
             if let Sink::File(path) = &mut output.sink {

@@ -7,7 +7,7 @@ use highwater_time::{Action, Policy};
 use toml::de::DeValue;
 
 use super::reader::{Reader, Section};
-use super::{Expect, Input, JobFile, OnError, Order, Output, QuerySource, Sink};
+use super::{Expect, Function, Input, JobFile, OnError, Order, Output, QuerySource, Sink};
 
 const TOP_KEYS: &[&str] = &[
     "name",
@@ -19,6 +19,7 @@ const TOP_KEYS: &[&str] = &[
     "outputs",
     "errors",
     "expect",
+    "functions",
 ];
 
 const LEVELS: &[(&str, Level)] = &[
@@ -46,6 +47,11 @@ pub(super) fn read_job(reader: &mut Reader, top: &Section, file_name: &str) -> O
         .iter()
         .filter_map(|s| read_output(reader, s))
         .collect();
+    let functions = reader.named(top, "functions", "toCelsius");
+    let functions: Vec<_> = functions
+        .iter()
+        .filter_map(|s| read_function(reader, s))
+        .collect();
     let errors = reader
         .section(top, "errors")
         .map(|s| read_errors(reader, &s, &outputs));
@@ -64,6 +70,7 @@ pub(super) fn read_job(reader: &mut Reader, top: &Section, file_name: &str) -> O
         on_error,
         dead_letter,
         remarks: Vec::new(),
+        functions,
         expect,
     })
 }
@@ -257,6 +264,18 @@ const OUTPUT_FORMATS: &[(&str, OutputFormat)] = &[
 ];
 const OUTPUT_TYPES: &[(&str, SinkType)] = &[("file", SinkType::File), ("stdout", SinkType::Stdout)];
 const OUTPUT_TYPES_LATER: &[&str] = &["hub", "kafka", "postgres", "webhook", "queue"];
+
+fn read_function(reader: &mut Reader, section: &Section) -> Option<Function> {
+    reader.known_keys(section, &["path"]);
+    let path = reader.path(section, "path", "functions/toCelsius.js");
+    if !section.has("path") {
+        reader.missing(section, "path", "path = \"functions/toCelsius.js\"");
+    }
+    Some(Function {
+        name: section.leaf().to_owned(),
+        path: path?,
+    })
+}
 
 fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
     let kind = match section.has("type") {

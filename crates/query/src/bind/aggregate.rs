@@ -58,6 +58,7 @@ impl Exprs<'_, '_> {
     pub(super) fn user_aggregate(&mut self, call: &Call, span: Span) -> Bound<Expr> {
         let name = format!("uda.{}", call.name.name);
         self.check_no_distinct(call)?;
+        self.check_own_function(call, "uda")?;
         if let Some(over) = &call.over {
             let message = format!("{name} has no OVER");
             let error = Diagnostic::error(code::AGGREGATE, over.span, message);

@@ -260,6 +260,7 @@ impl Exprs<'_, '_> {
     /// udf.name(..), which takes whatever it takes.
     fn user_function(&mut self, call: &Call, span: Span) -> Bound<Expr> {
         self.check_no_distinct(call)?;
+        self.check_own_function(call, "udf")?;
         let name = &call.name.name;
         let problem = match (&call.over, call.star) {
             (Some(_), _) => format!("udf.{name} is a function of values, so it has no OVER"),
@@ -277,6 +278,24 @@ impl Exprs<'_, '_> {
         let help = "the name of the source as an argument passes the whole event";
         let help = (call.star && call.over.is_none()).then(|| help.to_string());
         Err(self.binder.report(error.help_if(help)))
+    }
+
+    /// Does the job declare the function?
+    pub(super) fn check_own_function(&mut self, call: &Call, prefix: &str) -> Bound<()> {
+        let Some(known) = &self.binder.catalog.functions else {
+            return Ok(());
+        };
+        let name = &call.name.name;
+        if known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            return Ok(());
+        }
+        let help = match nearest(name, known.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean {prefix}.{near}?"),
+            None => format!("declare it in the job file: [functions.{name}] with the path of its script"),
+        };
+        let message = format!("the job has no function `{name}`");
+        let error = Diagnostic::error(code::UNKNOWN_FUNCTION, call.name.span, message);
+        Err(self.binder.report(error.help(help)))
     }
 
     /// System.Window(): which of several windows a row is of.

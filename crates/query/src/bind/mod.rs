@@ -57,6 +57,8 @@ pub struct Catalog {
     pub outputs: Option<Vec<String>>,
     /// Every name in FROM that is no step is an input.
     pub any_input: bool,
+    /// The job's own functions; `None`: any name is fine.
+    pub functions: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
