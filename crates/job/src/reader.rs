@@ -13,8 +13,10 @@ use highwater_connect::json::Field;
 use highwater_connect::{
     BadEvent, Compression, Events, Format, Level, ReadError, Source, SourceNote, SourceOptions,
 };
+use highwater_engine::ColumnBuilder;
 use highwater_engine::eval;
 use highwater_engine::{Chunk, Column, Item, Physical, Pipeline, ValueRef, WindowEntry};
+use highwater_env::random::Random;
 use highwater_query::plan::{Input, Read, Type};
 use highwater_time::{Arrivals, Clock, Duration, Fate, Instant, Keys, Policy};
 
@@ -184,6 +186,8 @@ enum Serve {
     FileTime,
     /// What only other adapters know.
     Nothing,
+    /// A name for the event that is the same whenever it is read.
+    EventId,
 }
 
 impl Columns {
@@ -205,7 +209,10 @@ impl Columns {
                 Read::Partition => Serve::Partition,
                 Read::FileName => Serve::FileName,
                 Read::FileTime => Serve::FileTime,
-                Read::Metadata(_) => Serve::Nothing,
+                Read::Metadata(path) => match path.as_slice() {
+                    [only] if only.eq_ignore_ascii_case("EventId") => Serve::EventId,
+                    _ => Serve::Nothing,
+                },
             })
             .collect();
         let arrival = input
@@ -541,8 +548,21 @@ impl FileReader {
             Serve::FileName => same(ValueRef::Text(&self.name)),
             Serve::FileTime => same(ValueRef::Time(self.modified)),
             Serve::Nothing => Column::Null(rows),
+            Serve::EventId => self.event_ids(&decoded.lines),
         });
         Chunk::new(vec![0; rows].into(), columns.collect())
+    }
+
+    fn event_ids(&self, lines: &[u64]) -> Column {
+        let mut ids = ColumnBuilder::with_capacity(lines.len());
+        let file = self
+            .partitions
+            .first()
+            .map_or(0, |partition| partition.id.number as u64);
+        for line in lines {
+            ids.push_text(&event_id(&self.input.plan.name, file, *line));
+        }
+        ids.finish()
     }
 
     /// Where arrivals are unknown, an event's arrival is shown as the latest event time up to it.
@@ -670,6 +690,26 @@ impl FileReader {
             item,
         }));
     }
+}
+
+/// A GUID made of the event's identity: its input, file and line.
+fn event_id(input: &str, file: u64, line: u64) -> String {
+    let half = |seed: u64| {
+        let mut mixed = Random::seeded(seed ^ line);
+        let start = mixed.next_u64() ^ file;
+        input.bytes().fold(start, |hash, byte| {
+            Random::seeded(hash ^ u64::from(byte)).next_u64()
+        })
+    };
+    let (high, low) = (half(1 << 62), half(3 << 62));
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
 }
 
 fn orderer(input: &InputPlan) -> Orderer {

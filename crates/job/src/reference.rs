@@ -75,7 +75,9 @@ pub(crate) fn load_all(job: &Job) -> Result<References, ReferenceError> {
     }
     let physical = match tables.is_empty() {
         true => None,
-        false => Some(Physical::with_references(job.plan.clone(), &tables)?.with_scripts(job.scripts.clone())),
+        false => Some(
+            Physical::with_references(job.plan.clone(), &tables)?.with_scripts(job.scripts.clone()),
+        ),
     };
     Ok(References { physical, reports })
 }

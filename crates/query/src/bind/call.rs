@@ -291,7 +291,9 @@ impl Exprs<'_, '_> {
         }
         let help = match nearest(name, known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean {prefix}.{near}?"),
-            None => format!("declare it in the job file: [functions.{name}] with the path of its script"),
+            None => format!(
+                "declare it in the job file: [functions.{name}] with the path of its script"
+            ),
         };
         let message = format!("the job has no function `{name}`");
         let error = Diagnostic::error(code::UNKNOWN_FUNCTION, call.name.span, message);

@@ -84,7 +84,14 @@ impl Parser<'_> {
 
     fn script_part(&mut self, script: &mut Script) -> Parsed<()> {
         if self.at_word("CREATE") {
+            let start = self.span();
             let table = self.create_table()?;
+            if !script.statements.is_empty() || !script.steps.is_empty() {
+                let message = "CREATE TABLE stands before WITH and the first SELECT";
+                let error = Diagnostic::error(code::SYNTAX, start, message);
+                self.diagnostics
+                    .push(error.help("move it to the start of the query"));
+            }
             script.tables.push(table);
         } else if self.at_word("WITH") {
             self.with(script)?;
