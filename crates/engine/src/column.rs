@@ -156,7 +156,7 @@ impl Column {
     }
 }
 
-/// The common case of [`Column::interleave`]: numbers or times without NULLs.
+/// The common case of [`Column::interleave`]: one type and no NULLs.
 fn interleave_plain(columns: &[&Column], rows: &[(u32, u32)]) -> Option<Column> {
     fn gather<T: Copy>(parts: &[&[T]], rows: &[(u32, u32)]) -> Vec<T> {
         rows.iter()
@@ -179,8 +179,41 @@ fn interleave_plain(columns: &[&Column], rows: &[(u32, u32)]) -> Option<Column> 
         Column::Int(_) => gather_if_all!(Int, Int64Array),
         Column::Time(_) => gather_if_all!(Time, Int64Array),
         Column::Float(_) => gather_if_all!(Float, Float64Array),
+        Column::Text(_) => interleave_text(columns, rows),
         _ => None,
     }
+}
+
+/// Text without NULLs. Lengths are read for all rows before anything is copied, so that the copying knows where it goes
+/// and does not wait row by row for memory.
+fn interleave_text(columns: &[&Column], rows: &[(u32, u32)]) -> Option<Column> {
+    let parts: Option<Vec<&StringArray>> = columns
+        .iter()
+        .map(|column| match column {
+            Column::Text(a) if a.null_count() == 0 => Some(a),
+            _ => None,
+        })
+        .collect();
+    let parts: Vec<(&[i32], &[u8])> = parts?
+        .into_iter()
+        .map(|part| (part.value_offsets(), part.value_data()))
+        .collect();
+    let mut offsets: Vec<i32> = Vec::with_capacity(rows.len() + 1);
+    offsets.push(0);
+    let mut end = 0_i32;
+    for &(part, row) in rows {
+        let from = parts[part as usize].0;
+        end = end.checked_add(from[row as usize + 1] - from[row as usize])?;
+        offsets.push(end);
+    }
+    let mut bytes = Vec::with_capacity(end as usize);
+    for &(part, row) in rows {
+        let (from, text) = parts[part as usize];
+        bytes
+            .extend_from_slice(&text[from[row as usize] as usize..from[row as usize + 1] as usize]);
+    }
+    let offsets = OffsetBuffer::new(offsets.into());
+    Some(Column::Text(StringArray::new(offsets, bytes.into(), None)))
 }
 
 /// Grows a column value by value. The first value decides the type; a value of another type turns it dynamic.
@@ -428,6 +461,18 @@ mod tests {
         assert!(mixed.is_null(0) && mixed.is_null(3));
         assert!(matches!(mixed.get(1), ValueRef::Int(7)));
         assert!(matches!(mixed.get(2), ValueRef::Text("x")));
+    }
+
+    #[test]
+    fn interleave_gathers_text_of_one_type_and_of_several() {
+        let a = built(&[Value::text("x"), Value::text(""), Value::text("long")]);
+        let b = built(&[Value::text("é")]).slice(0, 1);
+        let rows = [(0, 2), (1, 0), (0, 1), (0, 0), (0, 2)];
+        let both = Column::interleave(&[&a.slice(0, 3), &b], &rows);
+        assert!(matches!(both, Column::Text(_)));
+        let texts: Vec<String> = (0..5).map(|row| format!("{:?}", both.get(row))).collect();
+        let expected = ["long", "é", "", "x", "long"].map(|text| format!("Text({text:?})"));
+        assert_eq!(texts, expected);
     }
 
     #[test]

@@ -4,12 +4,12 @@
 mod by_hand;
 
 use by_hand::{Drive, Row, Shown, column, compare, expr, int, plan, run, show, ticks};
-use highwater_engine::Value;
 use highwater_engine::eval::{compare as order, encode_key};
+use highwater_engine::{Record, Value};
 use highwater_query::Span;
 use highwater_query::plan::{
     Aggregate, AggregateFunction, Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, BinaryOp,
-    CompareOp, Expr, ExprKind, Literal, Node, NodeId, Plan, Pred,
+    CompareOp, Expr, ExprKind, Literal, Node, NodeId, OrderKey, Plan, Pred,
 };
 use highwater_time::{Duration, Instant};
 use proptest::prelude::*;
@@ -35,6 +35,9 @@ enum What {
     Avg,
     Min,
     Max,
+    Collect,
+    CollectTop(usize),
+    TopOne,
 }
 
 fn call(asked: &Asked) -> AnalyticCall {
@@ -42,7 +45,10 @@ fn call(asked: &Asked) -> AnalyticCall {
         Analytic::Aggregate(Aggregate {
             function,
             argument,
-            order: Vec::new(),
+            order: vec![OrderKey {
+                expr: column(1),
+                descending: true,
+            }],
             as_text: false,
             span: Span::default(),
         })
@@ -65,6 +71,9 @@ fn call(asked: &Asked) -> AnalyticCall {
             What::Avg => aggregate(AggregateFunction::Avg, v()),
             What::Min => aggregate(AggregateFunction::Min, v()),
             What::Max => aggregate(AggregateFunction::Max, v()),
+            What::Collect => aggregate(AggregateFunction::Collect, v()),
+            What::CollectTop(most) => aggregate(AggregateFunction::CollectTop(most), v()),
+            What::TopOne => aggregate(AggregateFunction::TopOne, v()),
         },
         partition: if asked.keyed { vec![column(0)] } else { vec![] },
         limit: Duration::from_secs(asked.limit),
@@ -142,7 +151,30 @@ fn oracle(asked: &Asked, rows: &[Row], at: usize) -> Value {
         },
         What::Min => extreme(&known, std::cmp::Ordering::Less),
         What::Max => extreme(&known, std::cmp::Ordering::Greater),
+        What::Collect => Value::Array(known.into_iter().cloned().collect()),
+        What::TopOne => ranked(all).into_iter().next().unwrap_or_default(),
+        What::CollectTop(most) => {
+            let first = ranked(all).into_iter().take(*most).enumerate();
+            let records = first.map(|(at, value)| {
+                let mut record = Record::with_capacity(2);
+                record.set("rank".into(), Value::Int(at as i64 + 1));
+                record.set("value".into(), value);
+                Value::Record(record.into())
+            });
+            Value::Array(records.collect())
+        }
     }
+}
+
+/// Largest first, NULL last, of equal ones the earlier first.
+fn ranked(mut values: Vec<Value>) -> Vec<Value> {
+    values.sort_by(|a, b| match (a.is_null(), b.is_null()) {
+        (false, false) => order(b.view(), a.view())
+            .expect("numbers compare")
+            .expect("neither is NULL"),
+        (a, b) => a.cmp(&b),
+    });
+    values
 }
 
 /// All numbers here are small multiples of a quarter, which floats add without rounding.
@@ -182,6 +214,9 @@ fn asked() -> impl Strategy<Value = Asked> {
         Just(What::Avg),
         Just(What::Min),
         Just(What::Max),
+        Just(What::Collect),
+        (1..4usize).prop_map(What::CollectTop),
+        Just(What::TopOne),
     ];
     (what, any::<bool>(), 1..8i64, any::<bool>()).prop_map(|(what, keyed, limit, when)| Asked {
         what,

@@ -754,9 +754,11 @@ fn apply_gives_a_row_for_each_part() {
     }
 }
 
+type Event = Vec<(&'static str, Value)>;
+
 /// Runs a query over events given as (field, value) lists; times are what TIMESTAMP BY says. Events of the reference
 /// input `Ref`, if the query has one, become its table.
-fn query(text: &str, inputs: &[(&str, Vec<Vec<(&str, Value)>>)]) -> Vec<String> {
+fn query(text: &str, inputs: &[(&str, Vec<Event>)]) -> Vec<String> {
     use highwater_query::{Catalog, CatalogInput, compile};
     let catalog = Catalog {
         inputs: inputs
@@ -775,7 +777,7 @@ fn query(text: &str, inputs: &[(&str, Vec<Vec<(&str, Value)>>)]) -> Vec<String> 
     let plan = Arc::new(compiled.plan);
     let read = |name: &str, reads: &[Read]| -> Vec<Row> {
         let (_, events) = inputs.iter().find(|(known, _)| *known == name).unwrap();
-        let value = |event: &Vec<(&str, Value)>, read: &Read| match read {
+        let value = |event: &Event, read: &Read| match read {
             Read::Path(path) | Read::TimePath(path) => {
                 let [field] = &path[..] else {
                     panic!("events here are flat");

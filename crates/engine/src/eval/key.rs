@@ -178,7 +178,10 @@ mod tests {
         let mut rest = &all[..];
         for value in &values {
             assert!(looks_usual(value.view()));
-            assert_eq!(format!("{:?}", decode_key(&mut rest)), format!("{:?}", value.view()));
+            assert_eq!(
+                format!("{:?}", decode_key(&mut rest)),
+                format!("{:?}", value.view())
+            );
         }
         assert!(rest.is_empty());
         for value in [Value::Float(2.0), Value::Float(-0.0), Value::Bit(true)] {

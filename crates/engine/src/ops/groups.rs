@@ -291,7 +291,9 @@ impl Groups {
 
     #[inline]
     fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        self.table.find(hash, |&slot| self.key(slot) == key).copied()
+        self.table
+            .find(hash, |&slot| self.key(slot) == key)
+            .copied()
     }
 
     fn insert(&mut self, hash: u64, key: &[u8]) -> u32 {

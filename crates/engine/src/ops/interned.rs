@@ -130,7 +130,9 @@ mod tests {
     fn clearing_away_keeps_the_living() {
         let mut keys = KeyTable::default();
         let text = |i: u64| format!("key {i:060}");
-        let ids: Vec<u32> = (0..5_000).map(|i| keys.hold(i, text(i).as_bytes())).collect();
+        let ids: Vec<u32> = (0..5_000)
+            .map(|i| keys.hold(i, text(i).as_bytes()))
+            .collect();
         for (i, id) in ids.iter().enumerate().filter(|(i, _)| i % 7 > 0) {
             assert!(keys.release(*id), "{i}");
         }

@@ -110,7 +110,12 @@ impl Rolling {
             Rolling::Distinct(values) => Some(Ok(Value::Int(values.len() as i64))),
             Rolling::Total(total) => {
                 let (ints, values) = (total.ints, total.values);
-                Some(accumulate::of_totals(&spec.function, ints, total.float(), values))
+                Some(accumulate::of_totals(
+                    &spec.function,
+                    ints,
+                    total.float(),
+                    values,
+                ))
             }
             Rolling::Extreme(extreme) => extreme.result().map(Ok),
             Rolling::Folded => None,
@@ -191,9 +196,7 @@ impl Extreme {
         let kind = &mut self.kinds[kind];
         kind.values += 1;
         // Equal values stay: of those the first one is shown.
-        let needless = |old: &Value| {
-            matches!(eval::compare(value.view(), old.view()), Ok(Some(o)) if o == self.wanted)
-        };
+        let needless = |old: &Value| matches!(eval::compare(value.view(), old.view()), Ok(Some(o)) if o == self.wanted);
         while kind.best.back().is_some_and(|(_, old)| needless(old)) {
             kind.best.pop_back();
         }

@@ -87,9 +87,13 @@ fn from_js_at<'js>(dates: &Dates<'js>, value: &Js<'js>, depth: usize) -> Result<
             _ => refused("the result holds text that is not valid Unicode"),
         },
         Type::Array => {
-            let items = value.as_array().into_iter().flat_map(|a| a.iter::<Js<'js>>());
-            let items: Result<Vec<Value>, Refused> =
-                items.map(|item| from_js_at(dates, &item?, depth + 1)).collect();
+            let items = value
+                .as_array()
+                .into_iter()
+                .flat_map(|a| a.iter::<Js<'js>>());
+            let items: Result<Vec<Value>, Refused> = items
+                .map(|item| from_js_at(dates, &item?, depth + 1))
+                .collect();
             Ok(Value::Array(items?.into()))
         }
         Type::Object => {

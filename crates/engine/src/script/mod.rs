@@ -114,17 +114,15 @@ impl Scripts {
 }
 
 /// The value of `udf.name(args)` for an event at `time`.
-pub(crate) fn call(
-    name: &str,
-    args: &[ValueRef<'_>],
-    time: Instant,
-) -> Result<Value, EvalError> {
+pub(crate) fn call(name: &str, args: &[ValueRef<'_>], time: Instant) -> Result<Value, EvalError> {
     run(name, |scripts| interpreter::call(scripts, name, args, time))
 }
 
 /// The value of `uda.name` over these events, given by time.
 pub(crate) fn aggregate(name: &str, events: &[(i64, Value)]) -> Result<Value, EvalError> {
-    run(name, |scripts| interpreter::aggregate(scripts, name, events))
+    run(name, |scripts| {
+        interpreter::aggregate(scripts, name, events)
+    })
 }
 
 fn run(

@@ -29,7 +29,9 @@ fn shown(source: &str, args: &[Value]) -> String {
 }
 
 fn record(fields: &[(&str, Value)]) -> Value {
-    let fields = fields.iter().map(|(name, value)| ((*name).into(), value.clone()));
+    let fields = fields
+        .iter()
+        .map(|(name, value)| ((*name).into(), value.clone()));
     Value::Record(Arc::new(Record::from_fields(fields.collect())))
 }
 
@@ -45,14 +47,20 @@ fn values_go_in_and_come_back() {
         Value::text("grüße 🦀"),
         Value::Time(noon()),
         Value::Array([Value::Int(1), Value::Null, Value::text("x")].into()),
-        record(&[("a", Value::Int(1)), ("B", record(&[("c", Value::Bit(false))]))]),
+        record(&[
+            ("a", Value::Int(1)),
+            ("B", record(&[("c", Value::Bit(false))])),
+        ]),
     ] {
         assert_eq!(shown(same, &[value.clone()]), format!("{value:?}"));
     }
     // A Number without fraction is a bigint, and time has milliseconds.
     assert_eq!(shown(same, &[Value::Float(3.0)]), "Int(3)");
     let fine = Instant::from_ticks(noon().ticks() + 9_999);
-    assert_eq!(shown(same, &[Value::Time(fine)]), format!("{:?}", Value::Time(noon())));
+    assert_eq!(
+        shown(same, &[Value::Time(fine)]),
+        format!("{:?}", Value::Time(noon()))
+    );
 }
 
 #[test]
@@ -90,14 +98,20 @@ fn what_sql_cannot_hold_is_an_error() {
         assert!(error.contains(message), "{source}: {error}");
     }
     assert_eq!(shown("function main() {}", &[]), "Null");
-    assert_eq!(shown("function main() { return 2 ** 70; }", &[]), "Float(1.1805916207174113e21)");
+    assert_eq!(
+        shown("function main() { return 2 ** 70; }", &[]),
+        "Float(1.1805916207174113e21)"
+    );
 }
 
 #[test]
 fn a_throwing_function_says_why() {
     let error = shown("function main() { throw new TypeError('no level'); }", &[]);
     assert_eq!(error, "function 'f': TypeError: no level");
-    assert_eq!(shown("function main() { throw 'x'; }", &[]), "function 'f': it threw 'x'");
+    assert_eq!(
+        shown("function main() { throw 'x'; }", &[]),
+        "function 'f': it threw 'x'"
+    );
     let error = shown("function main(x) { return x.y.z; }", &[record(&[])]);
     assert!(error.contains("TypeError"), "{error}");
     let error = shown("function main() { return main(); }", &[]);
@@ -115,11 +129,17 @@ fn endless_and_greedy_scripts_are_stopped_and_others_go_on() {
         Err(error) => error.to_string(),
     };
     for _ in 0..2 {
-        assert_eq!(with(1), "function 'f': it took too many steps and was stopped");
+        assert_eq!(
+            with(1),
+            "function 'f': it took too many steps and was stopped"
+        );
         assert_eq!(with(7), "Int(7)");
         assert_eq!(with(2), "function 'f': it ran out of memory (64 MB)");
         assert_eq!(with(8), "Int(8)");
-        assert_eq!(with(3), "function 'f': it took too many steps and was stopped");
+        assert_eq!(
+            with(3),
+            "function 'f': it took too many steps and was stopped"
+        );
         assert_eq!(with(9), "Int(9)");
     }
 }
@@ -130,7 +150,11 @@ fn there_is_nothing_to_reach() {
                  'console', 'setTimeout', 'performance', 'WeakRef', 'Deno', 'load'].filter(n => n in globalThis); }";
     assert_eq!(shown(names, &[]), "Array([])");
     let import = "function main() { return String(import('std')); }";
-    assert!(!shown(import, &[]).contains("Module"), "{}", shown(import, &[]));
+    assert!(
+        !shown(import, &[]).contains("Module"),
+        "{}",
+        shown(import, &[])
+    );
 }
 
 #[test]
@@ -150,7 +174,11 @@ fn clock_zone_and_chance_are_those_of_the_event() {
     assert_eq!(shown(clock, &[]), format!("{expected:?}"));
     let chance = "function main(x) { return [Math.random(), Math.random()]; }";
     let one = shown(chance, &[Value::Int(1)]);
-    assert_eq!(one, shown(chance, &[Value::Int(1)]), "the same event draws the same numbers");
+    assert_eq!(
+        one,
+        shown(chance, &[Value::Int(1)]),
+        "the same event draws the same numbers"
+    );
     assert_ne!(one, shown(chance, &[Value::Int(2)]));
 }
 
@@ -164,8 +192,13 @@ fn a_function_is_found_under_main_its_name_or_the_first_declared() {
     ] {
         assert_eq!(shown(source, &[Value::Int(1)]), "Int(2)", "{source}");
     }
-    let wrong = |source: &str| Scripts::new([("f".to_string(), source.to_string())]).expect_err(source);
-    assert!(wrong("var x = 1;").message.contains("neither a function main"));
+    let wrong =
+        |source: &str| Scripts::new([("f".to_string(), source.to_string())]).expect_err(source);
+    assert!(
+        wrong("var x = 1;")
+            .message
+            .contains("neither a function main")
+    );
     assert!(wrong("function main( {").message.contains("SyntaxError"));
     let endless = wrong("for (;;) {} function main() {}");
     assert!(endless.message.contains("too many steps"), "{endless}");
@@ -184,7 +217,12 @@ fn aggregated(source: &str, values: &[Value]) -> String {
     let scripts = scripts(source);
     let _entered = scripts.enter();
     let time = |second: usize| noon().ticks() + second as i64 * 10_000_000;
-    let events: Vec<(i64, Value)> = values.iter().cloned().enumerate().map(|(s, v)| (time(s), v)).collect();
+    let events: Vec<(i64, Value)> = values
+        .iter()
+        .cloned()
+        .enumerate()
+        .map(|(s, v)| (time(s), v))
+        .collect();
     match aggregate("f", &events) {
         Ok(value) => format!("{value:?}"),
         Err(error) => error.to_string(),
@@ -206,8 +244,14 @@ fn an_aggregate_lacks_nothing() {
     assert_eq!(error, "function 'f': the aggregate has no accumulate()");
     let error = aggregated("var main = () => 1;", &[]);
     assert!(error.contains("constructor"), "{error}");
-    let throws = TOTAL.replace("this.state += value;", "throw new RangeError('level ' + value);");
-    assert_eq!(aggregated(&throws, &[Value::Int(4)]), "function 'f': RangeError: level 4");
+    let throws = TOTAL.replace(
+        "this.state += value;",
+        "throw new RangeError('level ' + value);",
+    );
+    assert_eq!(
+        aggregated(&throws, &[Value::Int(4)]),
+        "function 'f': RangeError: level 4"
+    );
     let loops = TOTAL.replace("this.state += value;", "for (;;) {}");
     assert!(aggregated(&loops, &[Value::Int(4)]).contains("too many steps"));
 }

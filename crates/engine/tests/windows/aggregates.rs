@@ -56,7 +56,11 @@ fn run(query: &Query, partitions: usize, steps: &[(usize, Step)]) -> Vec<Row> {
 
 fn row(query: &Query, group: &[&Event]) -> Vec<String> {
     let mut row = keys(query, group);
-    let values: Vec<&Value> = group.iter().map(|e| &e.v).filter(|v| !v.is_null()).collect();
+    let values: Vec<&Value> = group
+        .iter()
+        .map(|e| &e.v)
+        .filter(|v| !v.is_null())
+        .collect();
     let numbers: Vec<f64> = values.iter().map(|v| number(v)).collect();
     row.extend(spreads(&numbers).iter().map(|f| show_float(*f)));
     row.push(show_float(interpolated(&numbers, false)));
@@ -127,7 +131,11 @@ fn discrete(values: &[&Value], descending: bool) -> Value {
     let mut sorted = values.to_vec();
     sorted.sort_by(|a, b| {
         let ordering = number(a).total_cmp(&number(b));
-        if descending { ordering.reverse() } else { ordering }
+        if descending {
+            ordering.reverse()
+        } else {
+            ordering
+        }
     });
     let at = (1..=sorted.len()).find(|rank| *rank as f64 / sorted.len() as f64 >= 0.6);
     at.map_or(Value::Null, |rank| sorted[rank - 1].clone())

@@ -1,7 +1,7 @@
 //! Collect, and what a JavaScript aggregate will be run over: values in the order of time, then of arrival.
 
-use super::packed::unpack;
 use super::Reason;
+use super::packed::unpack;
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::Column;
 use crate::script;
@@ -43,7 +43,12 @@ impl Lists {
     }
 
     pub fn array(&self, slot: usize) -> Value {
-        Value::Array(self.0[slot].iter().map(|(_, value)| value.clone()).collect())
+        Value::Array(
+            self.0[slot]
+                .iter()
+                .map(|(_, value)| value.clone())
+                .collect(),
+        )
     }
 
     /// The result of the JavaScript aggregate `name`.

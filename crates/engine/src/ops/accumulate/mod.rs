@@ -171,7 +171,10 @@ impl Accumulator {
     /// A copy of some groups, in the order given.
     pub fn pick(&self, slots: &[u32]) -> Accumulator {
         fn pick<T: Clone>(all: &[T], slots: &[u32]) -> Vec<T> {
-            slots.iter().map(|&slot| all[slot as usize].clone()).collect()
+            slots
+                .iter()
+                .map(|&slot| all[slot as usize].clone())
+                .collect()
         }
         match self {
             Accumulator::Count(counts) => Accumulator::Count(pick(counts, slots)),

@@ -63,8 +63,7 @@ impl Moments {
         let distance = other.mean - self.mean;
         self.count += other.count;
         self.mean += distance * (theirs / self.count as f64);
-        self.squares +=
-            other.squares + distance * distance * (ours * (theirs / self.count as f64));
+        self.squares += other.squares + distance * distance * (ours * (theirs / self.count as f64));
     }
 
     pub fn result(&self, spread: Spread) -> Result<Value, Reason> {

@@ -66,10 +66,8 @@ fn rank_key(value: ValueRef<'_>) -> Result<Value, EvalError> {
             Ok(value.to_value())
         }
         ValueRef::Bit(b) => Ok(Value::Int(b.into())),
-        ValueRef::Text(text) => match (
-            eval::to_number(value),
-            Instant::parse_iso(text.as_bytes()),
-        ) {
+        ValueRef::Text(text) => match (eval::to_number(value), Instant::parse_iso(text.as_bytes()))
+        {
             (Ok(number), _) => Ok(number.to_value()),
             (_, Some(time)) => Ok(Value::Time(time)),
             (Err(reason), None) => Err(reason),

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use arrow_buffer::ScalarBuffer;
 use highwater_query::plan::Expr;
 
-use super::super::keys::{NO_KEY, RowKeys};
+use super::super::keys::RowKeys;
 use super::super::{Context, DataErrors};
 use super::index::Index;
 use crate::chunk::{CHUNK_ROWS, Chunk};
@@ -40,7 +40,7 @@ struct Kept {
     hash: u64,
     time: i64,
     place: Place,
-    /// Where its key starts in its chunk, or [`NO_KEY`].
+    /// Where its key starts in its chunk.
     key: u32,
     /// The one before it with the same key; itself if there is none.
     before: u32,

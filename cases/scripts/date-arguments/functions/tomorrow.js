@@ -1,0 +1,3 @@
+function main(d) {
+    return new Date(d.getTime() + 86400000);
+}

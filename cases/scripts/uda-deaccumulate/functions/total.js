@@ -1,0 +1,7 @@
+function main() {
+    this.init = function () { this.state = 0; };
+    this.accumulate = function (value, timestamp) { this.state += value; };
+    this.computeResult = function () { return this.state; };
+    this.deaccumulate = function (value, timestamp) { this.state -= value; };
+    this.deaccumulateState = function (other) { this.state -= other.state; };
+}

@@ -1,0 +1,3 @@
+function main(v) {
+    return v * 2;
+}

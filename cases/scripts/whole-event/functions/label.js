@@ -1,0 +1,3 @@
+function main(event, mark) {
+    return (event.Name || 'none') + mark + event.pos.x;
+}
