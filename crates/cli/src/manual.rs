@@ -120,7 +120,8 @@ fn entry(info: &FunctionInfo) -> String {
     }
     let _ = writeln!(text, "\n- Result: {}", info.result);
     if !info.nulls.is_empty() {
-        let _ = writeln!(text, "- NULL: {}", info.nulls);
+        let (first, rest) = info.nulls.split_at(1);
+        let _ = writeln!(text, "- {}{rest}", first.to_uppercase());
     }
     if !info.examples.is_empty() {
         text.push_str("\n```text\n");

@@ -7,8 +7,8 @@
 //!   with that code. Lines `-- reference: Name` and `-- outputs: Name, ..` stand for
 //!   what the job file would say. What cannot compile is `text`.
 //! - Fences of `json in Name` and `json out` (or `json out Name`) behind it hold the events of an input and the rows of
-//!   an output: then the query also runs, as a golden case. `json reference Name` holds reference data, and `toml job`
-//!   more of the job file.
+//!   an output: then the query also runs, as a golden case. `json reference Name` holds reference data, `js name` a
+//!   function, and `toml job` more of the job file.
 //! - What stands between `<!-- highwater manual .. -->` and `<!-- end -->` is what that command prints.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p highwater-cli --test manual` writes the generated parts anew.
@@ -269,7 +269,11 @@ fn make_case(folder: &Path, fences: &[Fence]) {
                 let name = name.first().unwrap_or(&"output");
                 write(&format!("expected/{name}.jsonl"), &fence.text);
             }
-            ["toml", "job"] => job = format!("{job}{}", fence.text),
+            ["js", name] => {
+                write(&format!("{name}.js"), &fence.text);
+                job += &format!("[functions.{name}]\npath = \"{name}.js\"\n");
+            }
+            ["toml", "job"] => job += &fence.text,
             _ => {}
         }
     }

@@ -12,12 +12,12 @@ use highwater_query::plan::{
     WindowNode,
 };
 
+use crate::ops::having;
 use crate::ops::{
     Analytics, Apply, DataErrors, Filter, GroupSpec, Join, Lookup, LookupTable, Matcher, Merge,
     Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project, ReferenceTable, Sessions, Sliding,
     Windowed,
 };
-use crate::ops::having;
 use crate::pipeline::{Pipeline, Stage, Target};
 use crate::script::Scripts;
 

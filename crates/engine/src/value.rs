@@ -51,7 +51,9 @@ impl Record {
         const MANY: usize = 16;
         if fields.len() < MANY {
             let mut record = Record::with_capacity(fields.len());
-            fields.into_iter().for_each(|(name, value)| record.set(name, value));
+            fields
+                .into_iter()
+                .for_each(|(name, value)| record.set(name, value));
             return record;
         }
         let mut places: HashMap<Arc<str>, usize, FixedState> = HashMap::default();
@@ -70,7 +72,10 @@ impl Record {
 
     /// The field of exactly that name.
     pub fn get_exact(&self, name: &str) -> Option<&Value> {
-        self.fields.iter().find(|(known, _)| &**known == name).map(|(_, value)| value)
+        self.fields
+            .iter()
+            .find(|(known, _)| &**known == name)
+            .map(|(_, value)| value)
     }
 
     /// Sets a field; an earlier field of the same name keeps its place and takes the new value.

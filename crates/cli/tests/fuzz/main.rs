@@ -177,7 +177,10 @@ fn note_panics() {
                 return usual(info);
             }
             let place = info.location().map(ToString::to_string).unwrap_or_default();
-            let text = info.payload_as_str().unwrap_or_default().to_string();
+            let said = info.payload();
+            let text = said.downcast_ref::<&str>().map(ToString::to_string);
+            let text = text.or_else(|| said.downcast_ref::<String>().cloned());
+            let text = text.unwrap_or_default();
             PANIC.with(|panic| *panic.borrow_mut() = Some(format!("{place}: {text}")));
         }));
     });

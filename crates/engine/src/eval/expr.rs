@@ -76,7 +76,10 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
             functions::call(*function, *part, &args, site)
         }
         ExprKind::Record(fields) => {
-            let names: Vec<_> = fields.iter().map(|(name, _)| name.as_str().into()).collect();
+            let names: Vec<_> = fields
+                .iter()
+                .map(|(name, _)| name.as_str().into())
+                .collect();
             let values: Vec<Datum> = fields
                 .iter()
                 .map(|(_, value)| value_of(value, chunk, rows, faults))

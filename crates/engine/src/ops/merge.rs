@@ -204,7 +204,11 @@ impl Operator for Merge {
                 self.take(port, chunk, context.out);
                 if has_lanes {
                     // No watermark says how far rows with lanes have come; their order does.
-                    self.pass(port, Instant::from_ticks(self.ports[port].reached), context.out);
+                    self.pass(
+                        port,
+                        Instant::from_ticks(self.ports[port].reached),
+                        context.out,
+                    );
                 }
             }
             Item::Watermark(watermark) => {

@@ -52,7 +52,10 @@ fn values_go_in_and_come_back() {
             ("B", record(&[("c", Value::Bit(false))])),
         ]),
     ] {
-        assert_eq!(shown(same, &[value.clone()]), format!("{value:?}"));
+        assert_eq!(
+            shown(same, std::slice::from_ref(&value)),
+            format!("{value:?}")
+        );
     }
     // A Number without fraction is a bigint, and time has milliseconds.
     assert_eq!(shown(same, &[Value::Float(3.0)]), "Int(3)");

@@ -37,6 +37,7 @@ fn catalog() -> Catalog {
         ],
         outputs: None,
         any_input: false,
+        functions: None,
     }
 }
 
