@@ -353,6 +353,20 @@ fn engine() {
     fuzz("engine", targets::engine, queries(), &words());
 }
 
+/// A fuzzer that has quietly stopped to get anywhere finds nothing either.
+#[test]
+fn most_queries_of_the_corpus_run_and_many_give_rows() {
+    let queries = queries();
+    let ran: Vec<usize> = queries.iter().filter_map(|q| targets::run(q).1).collect();
+    let with_rows = ran.iter().filter(|rows| **rows > 0).count();
+    let told = (queries.len(), ran.len(), with_rows);
+    assert!(
+        ran.len() * 2 > queries.len() && with_rows * 4 > queries.len(),
+        "{told:?}"
+    );
+    eprintln!("queries, those that ran, those with rows: {told:?}");
+}
+
 // proves S3
 #[test]
 fn json_decoder() {

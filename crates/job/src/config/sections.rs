@@ -17,9 +17,9 @@ const TOP_KEYS: &[&str] = &[
     "time",
     "inputs",
     "outputs",
+    "functions",
     "errors",
     "expect",
-    "functions",
 ];
 
 const LEVELS: &[(&str, Level)] = &[

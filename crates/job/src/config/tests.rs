@@ -232,7 +232,7 @@ error: unknown key "nmae"
   |
 2 | nmae = "x"
   | ^^^^ did you mean "name"?
-  = known keys: name, query, sql, compatibility, time, inputs, outputs, errors, expect
+  = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, expect
 
 error: "query" must be a string, not an integer
  --> job.toml:3:9
@@ -267,7 +267,7 @@ error: unknown key "input"
    |
 10 | [input.Entry]
    |  ^^^^^ did you mean "inputs"?
-   = known keys: name, query, sql, compatibility, time, inputs, outputs, errors, expect
+   = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, expect
 
 error: type = "hub" in [outputs.Alerts] is not supported yet
   --> job.toml:14:8
