@@ -260,6 +260,20 @@ impl JoinCase {
             })
     }
 
+    /// The last time at which a partner could come, if ever.
+    fn last_partner(&self, left: &Row) -> i64 {
+        let bounds = self.node.bounds.iter().map(|bound| {
+            let from = match bound.left_column.map(|column| &left.values[column]) {
+                None => left.time,
+                Some(Value::Time(time)) => time.ticks(),
+                Some(_) => return i64::MIN,
+            };
+            bound.high.map_or(i64::MAX, |high| from + high.ticks())
+        });
+        let last = left.time + self.node.high.ticks();
+        bounds.fold(last, i64::min)
+    }
+
     /// The results in order, and how many pairs failed.
     fn expected(&self, left: &[&Row], right: &[&Row]) -> (Vec<Row>, u64) {
         let (mut found, mut failed) = (Vec::new(), 0);
@@ -284,7 +298,7 @@ impl JoinCase {
                 }
             }
             if alone && self.node.outer {
-                let time = left.time.max(left.time + self.node.high.ticks());
+                let time = left.time.max(self.last_partner(left));
                 found.push(((time, l, 0), self.result(time, left, None)));
             }
         }

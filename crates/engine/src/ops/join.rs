@@ -9,6 +9,7 @@
 //! With `low <= time(right) - time(left) <= high`, a left row is kept until time passes `left + high`, and a right row
 //! until time passes `right - low`. One that can only meet earlier rows is not kept at all.
 
+mod alone;
 mod index;
 mod pairs;
 mod side;
@@ -21,6 +22,7 @@ use super::{Context, Item, Operator};
 use crate::chunk::CHUNK_ROWS;
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::value::ValueRef;
+use alone::Waiting;
 use pairs::{Pair, Shape};
 use side::{Place, Side};
 
@@ -34,8 +36,8 @@ pub(crate) struct Join {
     /// Conditions on times that do not follow from `low` and `high`.
     checks: Vec<Check>,
     shape: Shape,
-    /// How many of the kept rows of the left have been put in line as staying alone.
-    settled: usize,
+    /// The kept rows of the left that may stay alone.
+    waiting: Waiting,
     /// Results not yet emitted; empty between pushes.
     pairs: Vec<Pair>,
     /// How many of the next rows of each side have been warmed up.
@@ -63,7 +65,7 @@ impl Join {
         let implied =
             |check: &Check| check.left.is_none() && check.low <= low && high <= check.high;
         let checks = node.bounds.iter().map(|bound| Check::new(bound, &mut left));
-        let checks = checks.filter(|check| !implied(check)).collect();
+        let checks: Vec<Check> = checks.filter(|check| !implied(check)).collect();
         let (left_keys, right_keys): (Vec<Expr>, Vec<Expr>) = node.keys.iter().cloned().unzip();
         Join {
             clock: Combined::new(2),
@@ -71,13 +73,13 @@ impl Join {
             right: Side::new(right_keys, right, false),
             low,
             high,
+            waiting: Waiting::new(checks.is_empty(), high),
             checks,
             shape: Shape {
                 columns,
                 residual: node.residual.clone(),
                 outer: node.outer,
             },
-            settled: 0,
             pairs: Vec::new(),
             warm: [0; 2],
         }
@@ -121,20 +123,32 @@ impl Join {
             self.settle(|due| due < time);
         }
         let gone = self.left.forget_before(time.saturating_sub(self.high));
-        self.settled = self.settled.saturating_sub(gone);
+        self.waiting.forget(gone);
         self.right.forget_before(time.saturating_add(self.low));
     }
 
     /// Puts kept rows in line that stay alone unless they have met a partner by when they are `due`.
     fn settle(&mut self, due: impl Fn(i64) -> bool) {
-        while let Some((time, place)) = self.left.kept_row(self.settled) {
-            let alone_at = time.saturating_add(self.high);
+        while let Some((alone_at, row)) = self.waiting.first(&self.left) {
             if !due(alone_at) {
                 return;
             }
-            self.settled += 1;
-            self.alone(alone_at, place);
+            self.waiting.settle_first();
+            if let Some((_, place)) = self.left.kept_row(row) {
+                self.alone(alone_at, place);
+            }
         }
+    }
+
+    /// The last time at which a row of the left could meet a partner, or its own time.
+    fn due(&self, time: i64, left: Place) -> i64 {
+        let last = |check: &Check| match check.from(&self.left, left, time) {
+            Some(from) => from.saturating_add(check.high),
+            None => i64::MIN,
+        };
+        let high = time.saturating_add(self.high);
+        let due = self.checks.iter().map(last).fold(high, i64::min);
+        due.max(time)
     }
 
     fn alone(&mut self, time: i64, left: Place) {
@@ -211,10 +225,14 @@ impl Join {
                 pairs[before..].reverse();
             }
             self.mark(before);
-            match (self.high > 0, self.shape.outer) {
-                (true, outer) if has_key || outer => self.left.keep(next, time),
-                (false, true) => self.alone(time, next.place),
-                _ => {}
+            let due = self.due(time, next.place);
+            if due > time && (has_key || self.shape.outer) {
+                self.left.keep(next, time);
+                if self.shape.outer {
+                    self.waiting.add(due, &self.left);
+                }
+            } else if self.shape.outer {
+                self.alone(time, next.place);
             }
         }
     }
@@ -245,16 +263,23 @@ impl Check {
         }
     }
 
-    fn holds(&self, side: &Side, left: Place, left_time: i64, right_time: i64) -> bool {
-        let from = match self.left {
-            None => left_time,
-            Some(column) => match side.chunk(left.chunk).columns[column].get(left.row as usize) {
-                ValueRef::Time(time) => time.ticks(),
-                _ => return false,
-            },
+    /// What distances are measured from, for one row of the left; nothing if it is NULL.
+    #[inline]
+    fn from(&self, side: &Side, left: Place, left_time: i64) -> Option<i64> {
+        let Some(column) = self.left else {
+            return Some(left_time);
         };
-        let distance = right_time.saturating_sub(from);
-        self.low <= distance && distance <= self.high
+        match side.chunk(left.chunk).columns[column].get(left.row as usize) {
+            ValueRef::Time(time) => Some(time.ticks()),
+            _ => None,
+        }
+    }
+
+    fn holds(&self, side: &Side, left: Place, left_time: i64, right_time: i64) -> bool {
+        self.from(side, left, left_time).is_some_and(|from| {
+            let distance = right_time.saturating_sub(from);
+            self.low <= distance && distance <= self.high
+        })
     }
 }
 
@@ -285,19 +310,16 @@ impl Operator for Join {
 
     fn snapshot(&self, out: &mut Writer) {
         snapshot_clock(&self.clock, out);
-        out.u64(self.settled as u64);
         self.left.snapshot(out);
         self.right.snapshot(out);
+        self.waiting.snapshot(out);
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         restore_clock(&mut self.clock, from)?;
-        self.settled = from.u64()? as usize;
         self.left.restore(from)?;
         self.right.restore(from)?;
-        if self.settled > self.left.kept() {
-            return Err(RestoreError("more rows are settled than kept"));
-        }
+        self.waiting.restore(&self.left, from)?;
         self.pairs.clear();
         Ok(())
     }
