@@ -171,7 +171,7 @@ impl Physical {
         matches!(self.places[node.0], Place::Partition(_))
     }
 
-    /// What one partition of `input` runs. Rows enter at [`Physical::local_entry`]; exit `i` leads to
+    /// What one partition of `input` runs. Rows enter at [`Physical::LOCAL_ENTRY`]; exit `i` leads to
     /// `Shared::entry(input, i, partition)`.
     pub fn local(&self, input: usize) -> Pipeline {
         let mut graph = Graph::new(self.plan.nodes.len());
