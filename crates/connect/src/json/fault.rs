@@ -132,8 +132,9 @@ impl Fault {
         Fault { at, kind }
     }
 
-    /// `found` is the byte at the fault, or a newline at the end of the block.
-    fn reason(self, found: u8) -> BadJson {
+    /// `rest` is the line from the fault on; nothing is left of it where the line ends early.
+    fn reason(self, rest: &[u8]) -> BadJson {
+        let found = rest.first().copied().unwrap_or(b'\n');
         let expected = match self.kind {
             Kind::Value => "a value",
             Kind::FirstKey => "a field name in quotes or '}'",
@@ -158,7 +159,7 @@ impl Fault {
                     found: Found(found),
                 };
             }
-            Kind::NotAnObject => return not_an_object(found),
+            Kind::NotAnObject => return not_an_object(rest, found),
             Kind::SameNames => return BadJson::SameNames,
         };
         match found {
@@ -179,12 +180,11 @@ impl Fault {
         line: u64,
         sample_bytes: usize,
     ) -> BadLine {
-        let found = block.get(self.at).copied().unwrap_or(b'\n');
         let at = self.at.saturating_sub(start);
         BadLine::new(
             line,
             at,
-            self.reason(found),
+            self.reason(block.get(self.at..end).unwrap_or_default()),
             &block[start..end],
             sample_bytes,
         )
@@ -210,13 +210,15 @@ impl BadLine {
     }
 }
 
-fn not_an_object(found: u8) -> BadJson {
+/// Another JSON value, or no JSON at all: `null` is a value, `not json` only starts like one.
+fn not_an_object(rest: &[u8], found: u8) -> BadJson {
+    let is = |word: &str| rest.trim_ascii() == word.as_bytes();
     let found = match found {
         b'[' => "an array",
         b'"' => "a text",
         b'-' | b'0'..=b'9' => "a number",
-        b't' | b'f' => "a boolean",
-        b'n' => "null",
+        b't' | b'f' if is("true") || is("false") => "a boolean",
+        b'n' if is("null") => "null",
         found => {
             return BadJson::Unexpected {
                 expected: "'{'",
@@ -241,5 +243,16 @@ mod tests {
             "expected a field name in quotes or '}' but found 'x'; \
              each line must be one whole JSON object"
         );
+    }
+
+    #[test]
+    fn what_only_starts_like_a_value_is_not_called_one() {
+        let reason = |line: &[u8]| {
+            let fault = Fault::new(0, Kind::NotAnObject);
+            fault.report(line, 0, line.len(), 1, 200).reason.to_string()
+        };
+        assert!(reason(b"null\r\n").starts_with("the line holds null"));
+        assert!(reason(b"true").starts_with("the line holds a boolean"));
+        assert!(reason(b"not json").starts_with("expected '{' but found 'n'"));
     }
 }
