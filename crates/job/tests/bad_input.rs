@@ -98,7 +98,8 @@ fn lines_that_are_no_event_are_named() {
         "ends where a value should follow",
     );
     one_bad(b"{\"id\":3,}", TroubleKind::Json, "field name");
-    one_bad(b"nonsense", TroubleKind::Json, "null");
+    one_bad(b"nonsense", TroubleKind::Json, "expected '{' but found 'n'");
+    one_bad(b"null", TroubleKind::Json, "holds null, not an object");
     one_bad(b"[1,2]", TroubleKind::Json, "an array, not an object");
     one_bad(
         b"{\"id\":3}{\"id\":4}",
