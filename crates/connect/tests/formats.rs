@@ -543,6 +543,25 @@ proptest! {
     }
 }
 
+#[test]
+fn a_csv_text_of_two_quotes_is_not_taken_for_the_empty_text() {
+    let format = CsvFormat {
+        delimiter: b',',
+        header: true,
+    };
+    let columns = vec![column(vec![Value::text("\"\""), Value::text("")])];
+    let bytes = write(
+        OutputFormat::Csv(format),
+        vec![field("a")],
+        &[chunk(columns)],
+    )
+    .concat();
+    assert_eq!(
+        String::from_utf8_lossy(&bytes),
+        "a\r\n\"\"\"\"\"\"\r\n\"\"\r\n"
+    );
+}
+
 #[cfg(feature = "parquet")]
 mod parquet {
     use super::*;

@@ -43,7 +43,11 @@ impl CsvWriter {
             let columns = self.columns.get_or_insert_with(|| {
                 let names: Vec<String> = values.iter().map(|(name, _)| (*name).into()).collect();
                 if self.format.header {
-                    write_record(names.iter().map(|name| (&name[..]).into()), delimiter, out);
+                    write_record(
+                        names.iter().map(|name| Some((&name[..]).into())),
+                        delimiter,
+                        out,
+                    );
                 }
                 names
             });
@@ -56,7 +60,7 @@ impl CsvWriter {
             }
             let found = columns.iter().map(|name| {
                 let value = values.iter().find(|(known, _)| known == name);
-                value.map_or(Cow::Borrowed(""), |(_, value)| field(*value))
+                value.and_then(|(_, value)| field(*value))
             });
             write_record(found, delimiter, out);
             let known = |name: &&str| columns.iter().any(|column| column == name);
@@ -66,11 +70,10 @@ impl CsvWriter {
     }
 }
 
-/// NULL is the empty text, and the empty text a pair of quotes.
-fn field(value: ValueRef<'_>) -> Cow<'_, str> {
-    match value {
-        ValueRef::Null => "".into(),
-        ValueRef::Text("") => "\"\"".into(),
+/// The text of a value; nothing for NULL.
+fn field(value: ValueRef<'_>) -> Option<Cow<'_, str>> {
+    Some(match value {
+        ValueRef::Null => return None,
         ValueRef::Text(text) => text.into(),
         ValueRef::Bit(true) => "true".into(),
         ValueRef::Bit(false) => "false".into(),
@@ -81,17 +84,24 @@ fn field(value: ValueRef<'_>) -> Cow<'_, str> {
             eval::write_text(other, &mut text);
             text.into()
         }
-    }
+    })
 }
 
-fn write_record<'a>(fields: impl Iterator<Item = Cow<'a, str>>, delimiter: u8, out: &mut Vec<u8>) {
+/// NULL leaves its place empty.
+fn write_record<'a>(
+    fields: impl Iterator<Item = Option<Cow<'a, str>>>,
+    delimiter: u8,
+    out: &mut Vec<u8>,
+) {
     let start = out.len();
     let mut count = 0;
     for field in fields {
         if count > 0 {
             out.push(delimiter);
         }
-        write_field(&field, delimiter, out);
+        if let Some(text) = field {
+            write_field(&text, delimiter, out);
+        }
         count += 1;
     }
     // A line with nothing on it would be taken for no record at all.
@@ -101,10 +111,11 @@ fn write_record<'a>(fields: impl Iterator<Item = Cow<'a, str>>, delimiter: u8, o
     out.extend_from_slice(b"\r\n");
 }
 
+/// In quotes where the text would not be read back as it is; the empty text too, to tell it from NULL.
 fn write_field(text: &str, delimiter: u8, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
-    let plain = text == "\"\""
-        || bytes
+    let plain = !bytes.is_empty()
+        && bytes
             .iter()
             .all(|b| *b != delimiter && !matches!(b, b'"' | b'\n' | b'\r'));
     if plain {
