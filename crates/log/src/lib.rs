@@ -1,0 +1,35 @@
+//! The vocabulary of the log: records, batches, places and positions, and the traits behind which
+//! the embedded hub and a Kafka cluster are interchangeable.
+//!
+//! Whatever must last in Highwater is a record on a partitioned log. A [`Log`] is a catalogue of
+//! hubs; a [`Partition`] is one append-only sequence; [`Groups`] remembers who reads what and how
+//! far; [`Transactions`] lets a producer write to several partitions at once or not at all. This
+//! crate says what these things mean and knows nothing of who implements them.
+//!
+//! Batches are Kafka record batches of version 2, as they travel and as they are stored, so nobody
+//! on the way from a producer's socket to a consumer's has to take one apart.
+
+pub mod batch;
+mod catalogue;
+mod group;
+mod partition;
+mod place;
+mod transaction;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use catalogue::{AdminError, Cleanup, HubInfo, HubSettings, HubSpec, Log};
+pub use group::{
+    Commit, GroupError, GroupInfo, GroupState, Groups, Join, Joined, JoinedMember, Leaving,
+    MemberInfo, Membership, OffsetStored, StoredOffset, SyncGroup, Synced,
+};
+pub use partition::{
+    Aborted, AppendError, Appended, Bounds, Fetched, Isolation, Marker, Partition, ReadError,
+};
+pub use place::{EnqueueTime, HubId, HubName, HubNameError, Offset, Place, Producer};
+pub use transaction::{InitProducer, TransactionError, TransactionRef, Transactions};
+
+/// Work under way. Boxed, because the traits of this crate are used as trait objects; that is one
+/// allocation for a batch, never one for an event.
+pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;

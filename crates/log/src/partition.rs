@@ -1,0 +1,179 @@
+//! One append-only sequence of batches: append, read, find by time.
+
+use bytes::Bytes;
+
+use crate::batch::{Batch, BatchError, NewRecord};
+use crate::{EnqueueTime, Offset, Pending, Place, Producer};
+
+/// One partition. Readers see what is durable and nothing else; appends are answered when they are.
+pub trait Partition: Send + Sync {
+    fn place(&self) -> &Place;
+
+    /// Appends a batch as it came from a producer, giving it offsets and an enqueue time. Takes its
+    /// place in the order at the call, not when the answer is awaited, so that a caller who calls
+    /// twice without waiting keeps its order.
+    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>>;
+
+    /// Appends records that have no batch yet. Records of several callers may share one; each caller
+    /// is told the offset of its own first record, and its records stand together.
+    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>>;
+
+    /// Ends a producer's transaction in this partition.
+    fn append_marker(
+        &self,
+        producer: Producer,
+        marker: Marker,
+    ) -> Pending<Result<Appended, AppendError>>;
+
+    /// Whole batches from the one that holds `from`, up to about `bytes_max` bytes but at least one
+    /// batch if there is any. Answers at once, with no batch when `from` is the end.
+    fn read(
+        &self,
+        from: Offset,
+        bytes_max: usize,
+        isolation: Isolation,
+    ) -> Pending<Result<Fetched, ReadError>>;
+
+    /// Where the partition starts and ends right now.
+    fn bounds(&self) -> Bounds;
+
+    /// Ready when [`Bounds::visible`] is past `offset`, or the partition is deleted or stopped.
+    fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()>;
+
+    /// The first record taken in at `time` or later, or `None` if there is none yet.
+    fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>>;
+
+    /// Forgets what is before `offset`, which may be in the middle of a batch; answers with the new
+    /// start.
+    fn trim(&self, offset: Offset) -> Pending<Result<Offset, ReadError>>;
+}
+
+/// Where a batch, or a caller's share of one, was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Of the first record.
+    pub offset: Offset,
+    pub time: EnqueueTime,
+    /// The start of the partition at that moment.
+    pub start: Offset,
+    /// True when the producer had sent the batch before: `offset` and `time` are the first ones.
+    pub repeated: bool,
+}
+
+/// The ends of a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// The first offset still kept.
+    pub start: Offset,
+    /// The end as far as no open transaction stands before it.
+    pub stable: Offset,
+    /// The offset that the next durable record will follow; nothing at or past it is served.
+    pub end: Offset,
+    /// Of the last batch before `end`.
+    pub last_time: Option<EnqueueTime>,
+    /// Bytes on the disk.
+    pub bytes: u64,
+}
+
+impl Bounds {
+    /// The end for a reader of this kind.
+    pub fn visible(&self, isolation: Isolation) -> Offset {
+        match isolation {
+            Isolation::Uncommitted => self.end,
+            Isolation::Committed => self.stable,
+        }
+    }
+}
+
+/// Which records a reader is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// All of them.
+    Uncommitted,
+    /// None of an open transaction, and word of those that were aborted.
+    Committed,
+}
+
+/// What a read found.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// Whole batches, one after another; a piece never ends inside a batch. Empty at the end of the
+    /// partition.
+    pub pieces: Vec<Bytes>,
+    pub bounds: Bounds,
+    /// Aborted transactions that reach into the pieces; empty unless asked for committed records.
+    pub aborted: Vec<Aborted>,
+}
+
+/// A transaction whose records a reader of committed ones must skip: those of `producer_id` from
+/// `first` up to its abort marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aborted {
+    pub producer_id: i64,
+    pub first: Offset,
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marker {
+    Abort,
+    Commit,
+}
+
+/// Why nothing was appended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    #[error("the batch is malformed: {0}")]
+    Malformed(#[from] BatchError),
+    #[error("a batch of {bytes} bytes is larger than the {max} that `{place}` takes")]
+    TooLarge {
+        place: Place,
+        bytes: usize,
+        max: usize,
+    },
+    #[error("batch {got} of producer {} came where {expected} was due", producer.id)]
+    OutOfSequence {
+        producer: Producer,
+        expected: i32,
+        got: i32,
+    },
+    #[error("batch {sequence} of producer {} is older than any remembered one", producer.id)]
+    RepeatedTooLate { producer: Producer, sequence: i32 },
+    #[error("producer {} has epoch {current}, so its epoch {} may write no more", producer.id, producer.epoch)]
+    Fenced { producer: Producer, current: i16 },
+    #[error("producer {} has no transaction open in `{place}`", producer.id)]
+    NoTransaction { producer: Producer, place: Place },
+    /// Retry later.
+    #[error("`{place}` has {waiting} bytes waiting for the disk and takes no more for now")]
+    Full { place: Place, waiting: usize },
+    /// The disk refused a write or a sync. The partition takes no writes until the node is started
+    /// again, because nobody can say what the disk holds.
+    #[error("`{place}` takes no writes: {reason}")]
+    Stopped { place: Place, reason: String },
+    #[error("the hub of `{0}` has been deleted")]
+    Deleted(Place),
+}
+
+/// Why nothing was read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    #[error("offset {asked} of `{place}` is outside what is kept, {start} to {end}")]
+    OutOfRange {
+        place: Place,
+        asked: Offset,
+        start: Offset,
+        end: Offset,
+    },
+    /// Never skipped silently: what it holds cannot be trusted.
+    #[error("`{place}` is damaged: {file} at byte {position}: {reason}")]
+    Damaged {
+        place: Place,
+        file: String,
+        position: u64,
+        reason: String,
+    },
+    #[error("`{place}` could not be read: {reason}")]
+    Storage { place: Place, reason: String },
+    #[error("the hub of `{0}` has been deleted")]
+    Deleted(Place),
+}

@@ -1,0 +1,120 @@
+//! Names and numbers that say where a record is and who wrote it. Each is a type of its own, so that
+//! an offset cannot be taken for a time.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The position of a record in its partition. The first is 0; there are gaps where a transaction
+/// marker stands or where compaction removed a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Offset(pub i64);
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// When the log took a record in, in milliseconds since 1970. Never decreases within a partition,
+/// even when the clock does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EnqueueTime(pub i64);
+
+impl fmt::Display for EnqueueTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The name of a hub: 1 to 249 letters, digits, dots, dashes and underscores, but neither `.` nor
+/// `..`, so that it can be a folder and a Kafka topic.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HubName(Arc<str>);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` cannot name a hub: use 1 to 249 letters, digits, dots, dashes and underscores, and neither `.` nor `..`"
+)]
+pub struct HubNameError(pub String);
+
+impl HubName {
+    pub const LENGTH_MAX: usize = 249;
+
+    pub fn new(name: &str) -> Result<HubName, HubNameError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        let well_formed = (1..=Self::LENGTH_MAX).contains(&name.len())
+            && name.bytes().all(plain)
+            && !matches!(name, "." | "..");
+        match well_formed {
+            true => Ok(HubName(name.into())),
+            false => Err(HubNameError(name.chars().take(Self::LENGTH_MAX).collect())),
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Hubs that the node keeps for itself, such as consumer offsets; clients may not write to them.
+    pub fn is_internal(&self) -> bool {
+        self.0.starts_with("__")
+    }
+}
+
+impl fmt::Display for HubName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::borrow::Borrow<str> for HubName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Stays the same for the life of a hub; a hub that is deleted and made again has another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HubId(pub [u8; 16]);
+
+impl fmt::Display for HubId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// One partition of one hub.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    pub hub: HubName,
+    pub partition: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.hub, self.partition)
+    }
+}
+
+/// A producer that numbers its batches, so that a repeat is known for one. A higher epoch fences
+/// those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Producer {
+    pub id: i64,
+    pub epoch: i16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_could_leave_its_folder_is_refused() {
+        for name in ["", ".", "..", "a/b", "a\\b", "ä", "a b", &"x".repeat(250)] {
+            assert!(HubName::new(name).is_err(), "{name}");
+        }
+        for name in ["a", "Toll-Booth_1.raw", "...", &"x".repeat(249)] {
+            assert_eq!(HubName::new(name).unwrap().as_str(), name);
+        }
+    }
+}

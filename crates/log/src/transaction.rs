@@ -1,0 +1,83 @@
+//! Producers with numbers, and transactions: appends to several partitions, and positions of a
+//! group, that are seen together or not at all.
+
+use std::time::Duration;
+
+use crate::{Commit, GroupError, Pending, Place, Producer};
+
+pub trait Transactions: Send + Sync {
+    /// A new producer id, or for a transactional id its producer with the next epoch, after ending
+    /// whatever an earlier holder left open.
+    fn init_producer(&self, request: InitProducer) -> Pending<Result<Producer, TransactionError>>;
+
+    /// Says that the transaction will write to these places. Ready when that would survive a crash.
+    fn add_partitions(
+        &self,
+        transaction: TransactionRef,
+        places: Vec<Place>,
+    ) -> Pending<Result<(), TransactionError>>;
+
+    /// Says that the transaction will store positions of a group.
+    fn add_group(
+        &self,
+        transaction: TransactionRef,
+        group: String,
+    ) -> Pending<Result<(), TransactionError>>;
+
+    /// Stores positions that count when the transaction commits.
+    fn commit_offsets(
+        &self,
+        transaction: TransactionRef,
+        commit: Commit,
+    ) -> Pending<Result<(), GroupError>>;
+
+    /// Ends it. Ready when the outcome is certain: it survives a crash from then on, and every
+    /// partition has its marker.
+    fn end(
+        &self,
+        transaction: TransactionRef,
+        commit: bool,
+    ) -> Pending<Result<(), TransactionError>>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitProducer {
+    /// `None` for a producer that is idempotent and no more.
+    pub transactional_id: Option<String>,
+    /// A transaction open for longer is aborted.
+    pub timeout: Duration,
+    /// The producer that the client had before, if it says so: its epoch is raised instead of
+    /// handing out a new id.
+    pub current: Option<Producer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionRef {
+    pub id: String,
+    pub producer: Producer,
+}
+
+/// Why a transaction did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransactionError {
+    #[error("a transactional id must not be empty")]
+    InvalidId,
+    #[error("a transaction timeout of {asked:?} is not between 1 ms and {max:?}")]
+    Timeout { asked: Duration, max: Duration },
+    #[error("producer {} does not belong to this transactional id", .0.id)]
+    UnknownProducer(Producer),
+    #[error("epoch {} of the producer has been replaced by a newer one", .0.epoch)]
+    Fenced(Producer),
+    #[error("this cannot be done in the state the transaction is in: {0}")]
+    InvalidState(&'static str),
+    /// Retry later: the outcome of the one before is still being written.
+    #[error("the transaction before is still being ended")]
+    Concurrent,
+    #[error("there is no partition `{0}`")]
+    UnknownPlace(Place),
+    /// Retry later.
+    #[error("transactions are being loaded")]
+    Loading,
+    #[error("the transaction could not be stored: {0}")]
+    Storage(String),
+}

@@ -1,0 +1,1 @@
+//! A node, assembled from its config.
