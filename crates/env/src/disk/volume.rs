@@ -56,6 +56,7 @@ pub enum Access {
 }
 
 /// An open file. Positions are given with every call, so a file can be shared.
+#[allow(clippy::len_without_is_empty, reason = "a size, not a collection")]
 pub trait DiskFile: Send + Sync {
     /// Reads into as much of `buffer` as one call fills; 0 at the end.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
@@ -76,7 +77,6 @@ pub trait DiskFile: Send + Sync {
 
     fn sync_all(&self) -> io::Result<()>;
 
-    #[allow(clippy::len_without_is_empty, reason = "a size, not a collection")]
     fn len(&self) -> io::Result<u64>;
 }
 
