@@ -15,6 +15,7 @@ mod group;
 mod partition;
 mod partitioner;
 mod place;
+pub mod producers;
 mod transaction;
 
 use std::future::Future;
