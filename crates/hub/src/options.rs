@@ -42,6 +42,9 @@ pub struct Options {
     pub files_open: usize,
     /// How long a removed key of a compacted hub can still be seen to be removed.
     pub tombstone_age: Duration,
+    /// A producer that has been silent for longer is forgotten, and with it the numbers of its
+    /// batches.
+    pub producer_age: Duration,
     /// How often old segments are looked for.
     pub maintenance: Duration,
 }
@@ -63,6 +66,7 @@ impl Default for Options {
             readers: 4,
             files_open: 512,
             tombstone_age: Duration::from_secs(24 * 3600),
+            producer_age: Duration::from_secs(7 * 24 * 3600),
             maintenance: Duration::from_secs(10),
         }
     }

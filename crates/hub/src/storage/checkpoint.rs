@@ -32,7 +32,13 @@ pub fn write(
 ) -> io::Result<usize> {
     let mut body = index.encode();
     body.extend(producers.snapshot());
-    checked::replace(disk, &folder.join(names::checkpoint(base)), KIND, &body, false)?;
+    checked::replace(
+        disk,
+        &folder.join(names::checkpoint(base)),
+        KIND,
+        &body,
+        false,
+    )?;
     Ok(body.len())
 }
 

@@ -19,12 +19,6 @@ impl<'a> Fields<'a> {
         self.chunk().map(i64::from_be_bytes)
     }
 
-    pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

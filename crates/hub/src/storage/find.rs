@@ -7,11 +7,11 @@ use highwater_log::batch::{BatchError, Header};
 use highwater_log::{EnqueueTime, Offset, ReadError};
 
 use super::index::Entry;
+use super::names;
 use super::scan::scan;
 use super::segment::Segment;
 use super::store::Store;
 use super::view::Damage;
-use super::names;
 
 type Found = Option<(Offset, EnqueueTime)>;
 
@@ -34,7 +34,7 @@ impl Store {
                 (view.closed.clone(), active, view.start)
             };
             match self.find_in(&closed, active, time, start) {
-                Err(_) if closed.iter().any(|segment| !self.view.read().holds(segment.id)) => {}
+                Err(_) if closed.iter().any(|segment| self.was_replaced(segment)) => {}
                 found => return found,
             }
         }
@@ -75,9 +75,12 @@ impl Store {
         time: EnqueueTime,
         start: Offset,
     ) -> Result<Found, ReadError> {
-        let file = segment.file(&self.shared).map_err(|e| self.storage_error(&e))?;
+        let file = segment
+            .file(&self.shared)
+            .map_err(|e| self.storage_error(&e))?;
         let mut found = None;
-        let wanted = |header: &Header| header.enqueue_time() >= time && header.last_offset() >= start;
+        let wanted =
+            |header: &Header| header.enqueue_time() >= time && header.last_offset() >= start;
         // One entry ahead is far enough: the next entry's batch is of `time` or later.
         let near = to.min(entry.position + 2 * self.shared.options.index_bytes);
         for to in [near, to] {

@@ -29,7 +29,9 @@ impl Group {
         let mut bytes = BytesMut::with_capacity(size);
         let mut batches = Vec::new();
         for placed in placed {
-            placed.batch.parts().map(|part| bytes.put_slice(part));
+            for part in placed.batch.parts() {
+                bytes.put_slice(part);
+            }
             batches.push((*placed.batch.header(), placed.marker, placed.batch.size()));
         }
         Group {

@@ -33,6 +33,15 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// The mark of a partition that has no segment yet, or one whose name may not be durable.
+    pub fn nothing(number: u64) -> Mark {
+        Mark {
+            number,
+            segment: Offset(-1),
+            bytes: 0,
+        }
+    }
+
     pub fn write(&self, file: &dyn DiskFile) -> io::Result<()> {
         let at = SLOTS_AT[(self.number % 2) as usize];
         file.write_all_at(&[&self.encode()], at)

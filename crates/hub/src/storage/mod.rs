@@ -31,6 +31,7 @@ mod view;
 pub use group::{Group, Placed};
 pub use read::Answer;
 pub use recover::{Cut, Recovery};
+pub use retain::before;
 pub use shared::{Counters, Shared};
 pub use store::{Store, WriteError};
 pub use view::Damage;

@@ -33,7 +33,10 @@ pub enum Kind {
     Segment(Offset),
     Index(Offset),
     Checkpoint(Offset),
-    Swap { base: Offset, next: Offset },
+    Swap {
+        base: Offset,
+        next: Offset,
+    },
     /// Of no use after a restart.
     Leftover,
     /// The mark, the start, and what is not ours.
@@ -78,7 +81,13 @@ mod tests {
         assert_eq!(kind(&swap(base, next)), Kind::Swap { base, next });
         assert_eq!(kind(&cleaned(base)), Kind::Leftover);
         assert_eq!(kind("00000000000000000007.index.tmp"), Kind::Leftover);
-        for name in ["start", "synced", "7.log", "99999999999999999999.log", "notes.txt"] {
+        for name in [
+            "start",
+            "synced",
+            "7.log",
+            "99999999999999999999.log",
+            "notes.txt",
+        ] {
             assert_eq!(kind(name), Kind::Other, "{name}");
         }
     }

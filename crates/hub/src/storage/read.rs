@@ -95,25 +95,34 @@ impl Store {
                 true => Ok(Bytes::new()),
                 false => self.read_segment(&segment, stretch, from, limit, bytes_max),
             };
+            if found.is_err() && self.was_replaced(&segment) {
+                continue;
+            }
+            let bytes = found?;
             let view = self.view.read();
-            match found {
-                // Retention or compaction came in between: look again.
-                Err(_) if !view.holds(segment.id) => {}
-                Err(error) => return Err(error),
-                Ok(bytes) if bytes.is_empty() && from < limit => {
+            match bytes {
+                bytes if bytes.is_empty() && from < limit => {
                     let next = view.base_after(segment.base);
                     if next <= from || next >= bounds.end {
                         return Ok(fetched(&view, bounds, from, Vec::new(), isolation));
                     }
                     from = next;
                 }
-                Ok(bytes) => {
-                    let pieces: Vec<Bytes> = Some(bytes).filter(|b| !b.is_empty()).into_iter().collect();
+                bytes => {
+                    let pieces = Some(bytes).filter(|bytes| !bytes.is_empty());
+                    let pieces: Vec<Bytes> = pieces.into_iter().collect();
                     self.count(&self.shared.counters.reads_disk, &pieces);
                     return Ok(fetched(&view, bounds, from, pieces, isolation));
                 }
             }
         }
+    }
+
+    /// Whether retention or compaction came in between, so that one has to look again. They hold the
+    /// writer until what they did can be seen.
+    pub(super) fn was_replaced(&self, segment: &Segment) -> bool {
+        let _no_writer = self.writer.lock();
+        !self.view.read().holds(segment.id)
     }
 
     /// Batches of one segment; none if it has nothing from `from` on.
@@ -132,7 +141,9 @@ impl Store {
                 None => return Ok(Bytes::new()),
             },
         };
-        let file = segment.file(&self.shared).map_err(|e| self.storage_error(&e))?;
+        let file = segment
+            .file(&self.shared)
+            .map_err(|e| self.storage_error(&e))?;
         let mut wanted = bytes_max as u64 + self.shared.options.index_bytes;
         loop {
             let size = wanted.min(stretch.to - stretch.from.position) as usize;
@@ -143,7 +154,9 @@ impl Store {
             match choose(&bytes, &stretch, from, limit, bytes_max) {
                 Ok(range) => return Ok(Bytes::from(bytes).slice(range)),
                 // The batch is longer than what was read of it.
-                Err((_, BatchError::Short { need, .. })) if count == size && size as u64 == wanted => {
+                Err((_, BatchError::Short { need, .. }))
+                    if count == size && size as u64 == wanted =>
+                {
                     wanted += need as u64;
                 }
                 Err((position, error)) => {
@@ -158,7 +171,11 @@ impl Store {
     }
 
     /// Where to look in a closed segment.
-    fn closed_stretch(&self, segment: &Segment, from: Offset) -> Result<Option<Stretch>, ReadError> {
+    fn closed_stretch(
+        &self,
+        segment: &Segment,
+        from: Offset,
+    ) -> Result<Option<Stretch>, ReadError> {
         let facts = segment.facts(&self.shared);
         let facts = facts.map_err(|error| self.storage_error(&error))?;
         let next = self.view.read().base_after(segment.base);
@@ -166,18 +183,19 @@ impl Store {
             Some(broken) => Some(broken.clone()),
             None if facts.index.next != next => Some((
                 facts.index.bytes,
-                format!("it ends before offset {}, and the next segment begins at {next}", facts.index.next),
+                format!(
+                    "it ends before offset {}, and the next segment begins at {next}",
+                    facts.index.next
+                ),
             )),
             None => None,
         };
         match broken {
-            Some((position, reason)) if from >= facts.index.next => {
-                Err(self.damaged(Damage {
-                    file: names::segment(segment.base),
-                    position,
-                    reason,
-                }))
-            }
+            Some((position, reason)) if from >= facts.index.next => Err(self.damaged(Damage {
+                file: names::segment(segment.base),
+                position,
+                reason,
+            })),
             _ if from >= facts.index.next => Ok(None),
             _ => Ok(facts.index.seek(from).map(|entry| Stretch {
                 from: entry,

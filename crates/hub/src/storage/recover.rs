@@ -108,15 +108,20 @@ impl Recoverer<'_> {
         };
         let replayed = self.replay(&files.segments)?;
         let segment = Arc::new(last.segment.closed(&replayed.index));
+        let exact = mark.map(|mark| (mark.segment, mark.bytes));
         let mark = mark.map(|mark| match mark.segment == segment.base {
             true => mark.bytes,
             false => 0,
         });
         self.judge_end(last, &replayed, mark)?;
-        let Replayed { index, producers, .. } = replayed;
+        let Replayed {
+            index, producers, ..
+        } = replayed;
         if self.recovery.damage.is_none() {
             let written = self.mend_end(last, &index, mark.unwrap_or(0), &segment)?;
-            self.write_mark(&mut writer, &written)?;
+            if exact != Some((segment.base, written.bytes)) {
+                self.write_mark(&mut writer, &written)?;
+            }
             writer.checkpoint_at += written.bytes;
             if files.start <= index.next {
                 writer.active = Some(written);
@@ -137,12 +142,16 @@ impl Recoverer<'_> {
 
     /// The segment of the mark was there and was never removed.
     fn miss_segments(&mut self, files: &Files, mark: Option<Mark>) {
-        let Some(mark) = mark.filter(|mark| mark.bytes > 0 || mark.segment > Offset(0)) else {
+        let Some(mark) = mark else {
             return;
         };
         let last = files.segments.last().map(|file| file.segment.base);
-        if last.is_none_or(|last| last < mark.segment) {
-            self.damaged(names::segment(mark.segment), 0, "the file is missing".into());
+        if last.unwrap_or(Offset(-1)) < mark.segment {
+            self.damaged(
+                names::segment(mark.segment),
+                0,
+                "the file is missing".into(),
+            );
         }
     }
 
@@ -164,7 +173,9 @@ impl Recoverer<'_> {
                 state.index = Index::new(segment.base, state.index.last_time);
             }
             let open = segment.file(self.shared)?;
-            let Replayed { index, producers, .. } = &mut state;
+            let Replayed {
+                index, producers, ..
+            } = &mut state;
             let from = index.bytes;
             let scanned = scan(&*open, from, *bytes, index.next, |_, batch| {
                 index.push(&batch.header, batch.bytes().len() as u64, interval);
@@ -195,7 +206,14 @@ impl Recoverer<'_> {
                 && self.agrees(file, &index)?
             {
                 let broken = None;
-                return Ok((number, Replayed { index, producers, broken }));
+                return Ok((
+                    number,
+                    Replayed {
+                        index,
+                        producers,
+                        broken,
+                    },
+                ));
             }
         }
         let base = files[0].segment.base;
@@ -252,8 +270,11 @@ impl Recoverer<'_> {
         }
         match mark {
             None => {
-                let reason = format!("{reason}, and without `{}` nobody knows whether the log \
-                    ends here", mark::FILE);
+                let reason = format!(
+                    "{reason}, and without `{}` nobody knows whether the log \
+                    ends here",
+                    mark::FILE
+                );
                 self.damaged(name, end, reason);
             }
             Some(_) => {
@@ -325,10 +346,11 @@ fn view(
     }
     producers.trim(files.start);
     let end = producers.end();
+    producers.settle(end);
     let closed = closed.iter().filter(|_| !lost);
     View {
         start: files.first_offset(),
-        stable: producers.stable(end),
+        stable: producers.stable(end).max(files.first_offset()),
         end,
         last_time: index.last_time,
         closed: closed.map(|file| file.segment.clone()).collect(),
@@ -337,13 +359,16 @@ fn view(
         tail: Tail::default(),
         damage: None,
         deleted: false,
+        compacted: Offset(0),
     }
 }
 
 const CHUNK: u64 = 1 << 20;
 
 fn has_data(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<bool> {
-    each_chunk(file, from, to, |_, bytes| Ok(bytes.iter().any(|byte| *byte != 0)))
+    each_chunk(file, from, to, |_, bytes| {
+        Ok(bytes.iter().any(|byte| *byte != 0))
+    })
 }
 
 fn rewrite(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {

@@ -6,16 +6,17 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use highwater_env::Disk;
 use highwater_log::{Cleanup, EnqueueTime, HubSettings, Offset, ReadError};
 
 use super::checked::{self, Found};
 use super::fields::Fields;
+use super::names;
 use super::segment::Segment;
 use super::store::{Store, WriteError, Writer};
 use super::view::{Damage, View};
-use super::names;
 
 const KIND: &[u8; 8] = b"hwstart1";
 
@@ -35,6 +36,8 @@ impl Store {
         if let Err(error) = done {
             tracing::warn!(place = %self.place, %error, "maintenance will be tried again");
         }
+        let silent = before(now, self.shared.options.producer_age);
+        self.view.write().producers.expire(silent);
         self.checkpoint_if_due();
         Ok(())
     }
@@ -47,7 +50,7 @@ impl Store {
             _ => self.shared.options.segment_age,
         };
         match first {
-            Some(first) if writer.active.is_some() && older(first, now, age) => {
+            Some(first) if writer.active.is_some() && first < before(now, age) => {
                 self.roll(&mut writer)
             }
             _ => Ok(()),
@@ -62,7 +65,8 @@ impl Store {
         };
         let mut gone = 0;
         for segment in &closed {
-            let too_many = (settings.retention_bytes).is_some_and(|max| bytes - segment.bytes >= max);
+            let too_many =
+                (settings.retention_bytes).is_some_and(|max| bytes - segment.bytes >= max);
             if !too_many && !self.too_old(segment, settings, now)? {
                 break;
             }
@@ -86,7 +90,7 @@ impl Store {
             return Ok(false);
         };
         let last = segment.last_time(&self.shared)?;
-        Ok(last.is_none_or(|last| older(last, now, retention)))
+        Ok(last.is_none_or(|last| last < before(now, retention)))
     }
 
     /// Forgets what is before `offset`; answers with the start.
@@ -116,6 +120,7 @@ impl Store {
         let gone = {
             let view = &mut *self.view.write();
             view.start = start;
+            view.stable = view.stable.max(start);
             view.producers.trim(start);
             split_off_before(view, start)
         };
@@ -127,9 +132,10 @@ impl Store {
     }
 }
 
-fn older(time: EnqueueTime, now: EnqueueTime, age: std::time::Duration) -> bool {
+/// The moment that was `age` ago.
+pub fn before(now: EnqueueTime, age: Duration) -> EnqueueTime {
     let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-    now.0.saturating_sub(time.0) > age
+    EnqueueTime(now.0.saturating_sub(age))
 }
 
 /// Takes out the closed segments that end at or before `start`.
@@ -143,7 +149,11 @@ fn split_off_before(view: &mut View, start: Offset) -> Vec<Arc<Segment>> {
 /// A file that is gone already is what we want.
 fn remove(disk: &dyn Disk, segment: &Segment) -> io::Result<()> {
     let base = segment.base;
-    let names = [names::index(base), names::checkpoint(base), names::segment(base)];
+    let names = [
+        names::index(base),
+        names::checkpoint(base),
+        names::segment(base),
+    ];
     for name in names {
         match disk.remove_file(&segment.path.with_file_name(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -6,14 +6,13 @@
 use std::sync::Arc;
 
 use highwater_env::disk::Access;
-use highwater_log::Offset;
 
 use super::index::Index;
 use super::mark::{self, Mark};
+use super::names;
 use super::segment::Segment;
 use super::store::{Store, WriteError, Writer, Written, failed, is_full};
 use super::view::Active;
-use super::names;
 
 impl Store {
     /// Makes sure that there is a segment to write to, and that `size` more bytes do not make it too
@@ -76,12 +75,7 @@ impl Store {
         let write = || {
             let file = self.shared.open(writer.mark_id, &path, Access::Create)?;
             for number in [1, 2] {
-                let nothing = Mark {
-                    number,
-                    segment: Offset(0),
-                    bytes: 0,
-                };
-                nothing.write(&*file)?;
+                Mark::nothing(number).write(&*file)?;
             }
             file.sync_all()
         };

@@ -105,16 +105,22 @@ impl Store {
         let sizes: Vec<usize> = pieces.iter().map(|piece| piece.bytes.len()).collect();
         {
             let view = &mut *self.view.write();
-            let active = view.active.as_mut().expect("a group is written to a segment");
+            let active = view
+                .active
+                .as_mut()
+                .expect("a group is written to a segment");
             for (header, marker, size) in group.batches() {
-                active.index.push(header, size, self.shared.options.index_bytes);
+                active
+                    .index
+                    .push(header, size, self.shared.options.index_bytes);
                 view.producers.apply(header, marker);
                 Counters::add(&counters.records, header.count().max(0) as u64);
                 Counters::add(&counters.batches, 1);
             }
             view.end = active.index.next;
             view.last_time = active.index.last_time;
-            view.stable = view.producers.stable(view.end);
+            view.producers.settle(view.end);
+            view.stable = view.producers.stable(view.end).max(view.start);
             pieces.into_iter().for_each(|piece| view.tail.push(piece));
         }
         Counters::add(&counters.groups, 1);
@@ -131,7 +137,10 @@ impl Store {
         if end <= written.reserved || options.reserve_bytes == 0 {
             return;
         }
-        let ahead = end.clamp(RESERVE_MIN.min(options.reserve_bytes), options.reserve_bytes);
+        let ahead = end.clamp(
+            RESERVE_MIN.min(options.reserve_bytes),
+            options.reserve_bytes,
+        );
         let wanted = (end + ahead).min(options.segment_bytes).max(end);
         if file.allocate(wanted).is_ok() {
             written.reserved = wanted;

@@ -24,6 +24,8 @@ pub struct View {
     /// Set when the end of the partition is not where the log ends but where it is damaged.
     pub damage: Option<Damage>,
     pub deleted: bool,
+    /// Compaction has seen everything before this.
+    pub compacted: Offset,
 }
 
 pub struct Active {
@@ -62,10 +64,16 @@ impl View {
 
     /// The closed segment that holds `offset`, if one does.
     pub fn closed_at(&self, offset: Offset) -> Option<&Arc<Segment>> {
-        if self.active.as_ref().is_some_and(|active| active.segment.base <= offset) {
+        if self
+            .active
+            .as_ref()
+            .is_some_and(|active| active.segment.base <= offset)
+        {
             return None;
         }
-        let count = self.closed.partition_point(|segment| segment.base <= offset);
+        let count = self
+            .closed
+            .partition_point(|segment| segment.base <= offset);
         self.closed.get(count.checked_sub(1)?)
     }
 
@@ -73,12 +81,18 @@ impl View {
     pub fn base_after(&self, base: Offset) -> Offset {
         let later = self.closed.iter().map(|segment| segment.base);
         let later = later.chain(self.active.as_ref().map(|active| active.segment.base));
-        later.filter(|other| *other > base).min().unwrap_or(self.end)
+        later
+            .filter(|other| *other > base)
+            .min()
+            .unwrap_or(self.end)
     }
 
     /// Whether a segment is still the one that is read for its offsets.
     pub fn holds(&self, id: u64) -> bool {
         self.closed.iter().any(|segment| segment.id == id)
-            || self.active.as_ref().is_some_and(|active| active.segment.id == id)
+            || self
+                .active
+                .as_ref()
+                .is_some_and(|active| active.segment.id == id)
     }
 }
