@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use highwater_env::{Clock, Disk, SimClock, SimDisk};
 use highwater_hub::{Hub, Options};
+use highwater_log::MemoryLog;
 use highwater_log::batch::Codec;
 use highwater_log::batch::{Batch, Builder, Seal};
-use highwater_log::MemoryLog;
 use highwater_log::{
     AppendError, Appended, EnqueueTime, HubSettings, Isolation, Log, Marker, Offset, Partition,
     Pending, Producer, ReadError,

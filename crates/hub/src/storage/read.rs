@@ -2,9 +2,10 @@
 //! checksum is wrong.
 
 use std::io;
+use std::ops::Range;
 
 use bytes::Bytes;
-use highwater_log::batch::{BatchError, Batches};
+use highwater_log::batch::{BatchError, Batches, Broken, HEADER_LEN};
 use highwater_log::{Bounds, Fetched, Isolation, Offset, ReadError};
 
 use super::index::Entry;
@@ -154,12 +155,13 @@ impl Store {
             match choose(&bytes, &stretch, from, limit, bytes_max) {
                 Ok(range) => return Ok(Bytes::from(bytes).slice(range)),
                 // The batch is longer than what was read of it.
-                Err((_, BatchError::Short { need, .. }))
-                    if count == size && size as u64 == wanted =>
-                {
+                Err(Broken {
+                    error: BatchError::Short { need, .. },
+                    ..
+                }) if count == size && size as u64 == wanted => {
                     wanted += need as u64;
                 }
-                Err((position, error)) => {
+                Err(Broken { position, error }) => {
                     return Err(self.damaged(Damage {
                         file: names::segment(segment.base),
                         position: stretch.from.position + position as u64,
@@ -237,36 +239,50 @@ impl Store {
 }
 
 /// Which of the bytes to answer with: whole batches from the one that holds `from`, each checked.
-/// What is wrong behind a good batch is left for the next read to find.
+/// There is such a batch, so not to find it is an error. What is wrong behind a good batch is left
+/// for the next read to find.
 fn choose(
     bytes: &[u8],
     stretch: &Stretch,
     from: Offset,
     limit: Offset,
     bytes_max: usize,
-) -> Result<std::ops::Range<usize>, (usize, BatchError)> {
+) -> Result<Range<usize>, Broken> {
     let mut chosen = 0..0;
+    let mut trouble = None;
     for batch in Batches::new(bytes).following(stretch.from.offset) {
         let batch = match batch {
-            Ok(batch) => batch,
-            Err(_) if !chosen.is_empty() => break,
-            Err(broken) => return Err((broken.position, broken.error)),
+            Ok(batch) if batch.header.last_offset() < from => {
+                chosen = batch.end()..batch.end();
+                continue;
+            }
+            batch => batch.and_then(|batch| batch.check().map(|()| batch)),
         };
-        if batch.header.last_offset() < from {
-            chosen = batch.end()..batch.end();
-            continue;
-        }
-        let fits = chosen.is_empty() || batch.end() - chosen.start <= bytes_max;
-        if batch.header.next_offset() > limit || !fits {
-            break;
-        }
-        match batch.check() {
-            Ok(()) => chosen.end = batch.end(),
-            Err(_) if !chosen.is_empty() => break,
-            Err(broken) => return Err((broken.position, broken.error)),
+        match batch {
+            Ok(batch)
+                if batch.header.next_offset() <= limit
+                    && (chosen.is_empty() || batch.end() - chosen.start <= bytes_max) =>
+            {
+                chosen.end = batch.end();
+            }
+            Ok(_) => break,
+            Err(broken) => {
+                trouble = Some(broken);
+                break;
+            }
         }
     }
-    Ok(chosen)
+    let nothing = Broken {
+        position: chosen.end,
+        error: BatchError::Short {
+            have: 0,
+            need: HEADER_LEN,
+        },
+    };
+    match chosen.is_empty() {
+        true => Err(trouble.unwrap_or(nothing)),
+        false => Ok(chosen),
+    }
 }
 
 fn fetched(
