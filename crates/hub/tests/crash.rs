@@ -13,7 +13,7 @@ use std::time::Duration;
 use highwater_env::disk::Faults;
 use highwater_env::random::Random;
 use highwater_env::{Clock, Disk, SimClock, SimDisk};
-use highwater_hub::{Hub, Options};
+use highwater_hub::{Durability, Hub, Options};
 use highwater_log::{
     AppendError, Appended, EnqueueTime, HubSettings, Isolation, Log, Marker, Offset, Partition,
     Pending, Producer,
@@ -73,6 +73,11 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut random = Random::seeded(seed);
+        // Without syncs only the end of the process is survived, not that of the machine.
+        let durability = match seed % 8 {
+            7 => Durability::Os,
+            _ => Durability::Fsync,
+        };
         let options = Options {
             segment_bytes: 300 + random.below(3000),
             index_bytes: 1 + random.below(400),
@@ -82,6 +87,7 @@ impl World {
             queue_bytes: 3000,
             files_open: 1 + random.below(8) as usize,
             shared_batch_bytes: 300,
+            durability,
             ..by_hand()
         };
         let client = |number: usize| Client {
@@ -139,7 +145,7 @@ impl World {
 
     /// The process ends. Nobody is told anything any more.
     fn die(&mut self, power_cut: bool) {
-        match power_cut {
+        match power_cut && self.options.durability == Durability::Fsync {
             true => self.disk.crash(),
             false => self.disk.restart(),
         }
@@ -355,6 +361,9 @@ impl World {
             folder_syncs: one_in(10),
             capacity: None,
         };
+        if self.options.durability == Durability::Os {
+            faults.syncs = 0;
+        }
         if self.random.below(3) == 0 {
             let used: usize = (self.disk.files().iter())
                 .map(|path| self.disk.contents(path).map_or(0, |bytes| bytes.len()))
