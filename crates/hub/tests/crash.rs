@@ -533,6 +533,45 @@ fn live(seed: u64) {
     }
 }
 
+/// On a full disk the first batches of a group may be written whole before the rest fails. They were
+/// refused with the others, and no crash brings them back.
+#[test]
+fn what_was_refused_for_want_of_room_never_comes_back() {
+    for seed in 0..200 {
+        let mut world = World::new(seed * 8);
+        world.options.reserve_bytes = 0;
+        world.open();
+        let append = |world: &mut World, text: &str| {
+            let pending = world
+                .partition(0)
+                .append(batch(&[text.into()], None, false));
+            let number = world.note(0, vec![text.into()]);
+            world.pending.push((number, pending));
+        };
+        append(&mut world, "first");
+        world.commit();
+        let files = world.disk.files();
+        let used: usize = (files.iter())
+            .map(|path| world.disk.contents(path).unwrap().len())
+            .sum();
+        world.disk.set_faults(Faults {
+            capacity: Some(used as u64 + 120),
+            ..Faults::default()
+        });
+        append(&mut world, "second");
+        append(&mut world, "third");
+        world.commit();
+        let fates: Vec<Fate> = world.sent.iter().map(|sent| sent.fate).collect();
+        assert_eq!(fates[1..], [Fate::Refused; 2]);
+        world.die(true);
+        world.open();
+        append(&mut world, "fourth");
+        world.commit();
+        world.check();
+        assert_eq!(world.partition(0).bounds().end, Offset(2), "seed {seed}");
+    }
+}
+
 fn run(seeds: impl Iterator<Item = u64>) {
     for seed in seeds {
         let lived = std::panic::catch_unwind(|| live(seed));
