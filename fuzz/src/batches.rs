@@ -9,7 +9,7 @@ use highwater_log::batch::{
 use highwater_log::producers::Producers;
 use highwater_log::{EnqueueTime, Offset};
 
-const UNPACKED_MAX: usize = 1 << 20;
+const UNPACKED_MAX: usize = 1 << 17;
 
 /// Any bytes are a batch or are refused. A batch that is taken can be stamped and found again, its records are as many
 /// as it says or one of them is wrong, and put together anew they are the same.
