@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 pub use self::open::{OpenError, Progress};
 use crate::partition::{Committers, Partition};
-use crate::pool::Readers;
+use crate::pool::{Readers, side_by_side};
 use crate::status::{Status, Totals};
 use crate::storage::Shared;
 
@@ -100,15 +100,15 @@ impl Hub {
             .for_each(|partition| partition.refuse_new());
         inner.committers.close();
         inner.readers.close();
-        let mut troubles = Vec::new();
-        for (partition, healthy) in partitions.iter().zip(healthy) {
-            if let Err(error) = partition.stop(healthy) {
-                let place = highwater_log::Partition::place(&**partition);
-                troubles.push(format!("`{place}`: {error}"));
-            }
-        }
+        let partitions: Vec<_> = partitions.into_iter().zip(healthy).collect();
+        let stop = |(partition, healthy): &(Arc<Partition>, bool)| {
+            let place = highwater_log::Partition::place(&**partition);
+            let trouble = partition.stop(*healthy).err()?;
+            Some(format!("`{place}`: {trouble}"))
+        };
+        let troubles = side_by_side(&partitions, self.threads(), stop);
         inner.lock.lock().take();
-        troubles
+        troubles.into_iter().flatten().collect()
     }
 
     fn start_timer(&self) {

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{Entry, Hub, Inner, Timer};
 use crate::catalogue;
-use crate::pool::{Pool, Readers};
+use crate::pool::{Pool, Readers, side_by_side};
 use crate::storage::{Recovery, Shared, Store};
 use crate::{Options, partition};
 
@@ -116,43 +116,25 @@ impl Hub {
         places: &[(&HubInfo, u32)],
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Vec<Arc<Store>>, OpenError> {
-        let threads = self.inner.shared.options.committers.clamp(1, THREADS_MAX);
-        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let work = || {
-            let mut stores = Vec::new();
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some((info, partition)) = places.get(number) else {
-                    return Ok(stores);
-                };
-                let place = info.place(*partition);
-                let (store, recovery) = self.recover_store(info, place.clone())?;
-                stores.push((number, store));
-                progress(Progress {
-                    place,
-                    done: done.fetch_add(1, Ordering::Relaxed) + 1,
-                    total: places.len(),
-                    recovery,
-                });
-            }
+        let done = AtomicUsize::new(0);
+        let recover = |(info, partition): &(&HubInfo, u32)| {
+            let place = info.place(*partition);
+            let (store, recovery) = self.recover_store(info, place.clone())?;
+            progress(Progress {
+                place,
+                done: done.fetch_add(1, Ordering::Relaxed) + 1,
+                total: places.len(),
+                recovery,
+            });
+            Ok(store)
         };
-        let mut stores = match threads {
-            1 => work()?,
-            _ => std::thread::scope(|scope| {
-                let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-                let results = threads.into_iter().map(|thread| {
-                    thread
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                });
-                results.collect::<Result<Vec<_>, OpenError>>()
-            })?
-            .into_iter()
-            .flatten()
-            .collect(),
-        };
-        stores.sort_by_key(|(number, _)| *number);
-        Ok(stores.into_iter().map(|(_, store)| store).collect())
+        let stores = side_by_side(places, self.threads(), recover);
+        stores.into_iter().collect()
+    }
+
+    /// How many threads open and stop partitions side by side.
+    pub(super) fn threads(&self) -> usize {
+        self.inner.shared.options.committers.clamp(1, THREADS_MAX)
     }
 
     fn recover_store(

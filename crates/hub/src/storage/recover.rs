@@ -99,6 +99,7 @@ impl Recoverer<'_> {
             active: None,
             mark_number: mark.map_or(0, |mark| mark.number),
             mark_id: self.mark_id,
+            checkpointed: u64::MAX,
             checkpoint_at: self.shared.options.checkpoint_bytes,
         };
         let Some((last, closed)) = files.segments.split_last() else {
@@ -107,6 +108,9 @@ impl Recoverer<'_> {
             return Ok((view(files, &[], index, producers, None), writer));
         };
         let replayed = self.replay(&files.segments)?;
+        if self.recovery.scanned_bytes == 0 {
+            writer.checkpointed = replayed.index.bytes;
+        }
         let segment = Arc::new(last.segment.closed(&replayed.index));
         let exact = mark.map(|mark| (mark.segment, mark.bytes));
         let mark = mark.map(|mark| match mark.segment == segment.base {

@@ -38,7 +38,7 @@ impl Store {
         }
         let silent = before(now, self.shared.options.producer_age);
         self.view.write().producers.expire(silent);
-        self.checkpoint_if_due();
+        self.checkpoint_if_changed();
         Ok(())
     }
 

@@ -31,7 +31,8 @@ pub struct Writer {
     /// Of the last mark that was written.
     pub mark_number: u64,
     pub mark_id: u64,
-    /// The size of the active segment at which a checkpoint is due.
+    /// The size of the active segment at the last checkpoint, and at which the next is due.
+    pub checkpointed: u64,
     pub checkpoint_at: u64,
 }
 
@@ -149,12 +150,22 @@ impl Store {
 
     /// Writes down the state that a restart would have to read the log for, if that has become much.
     pub fn checkpoint_if_due(&self) {
+        self.checkpoint_if(|writer, bytes| bytes >= writer.checkpoint_at);
+    }
+
+    /// The same, however little it is.
+    pub(super) fn checkpoint_if_changed(&self) {
+        self.checkpoint_if(|writer, bytes| bytes != writer.checkpointed);
+    }
+
+    /// Only what is on the disk may be in a checkpoint.
+    fn checkpoint_if(&self, wanted: impl FnOnce(&Writer, u64) -> bool) {
         let mut writer = self.writer.lock();
-        let due = (writer.active.as_ref()).is_some_and(|written| {
-            written.bytes >= writer.checkpoint_at && written.synced == written.bytes
-        });
-        if due {
-            self.checkpoint(&mut writer);
+        match &writer.active {
+            Some(written) if written.synced == written.bytes && wanted(&writer, written.bytes) => {
+                self.checkpoint(&mut writer);
+            }
+            _ => {}
         }
     }
 
@@ -171,6 +182,7 @@ impl Store {
         // Where there are many producers it is written less often, so as not to become the main work.
         let pause = self.shared.options.checkpoint_bytes;
         let pause = pause.max(8 * size.as_ref().map_or(0, |size| *size as u64));
+        writer.checkpointed = bytes;
         writer.checkpoint_at = bytes + pause;
         if let Err(error) = size {
             tracing::warn!(place = %self.place, %error, "checkpoint not written");
@@ -196,18 +208,21 @@ impl Store {
     /// log, and a checkpoint at its end.
     pub fn stop(&self) -> Result<(), WriteError> {
         self.sync()?;
-        let mut writer = self.writer.lock();
+        let writer = &mut *self.writer.lock();
         let Some(written) = writer.active.as_mut() else {
             return Ok(());
         };
+        if written.reserved == written.bytes && writer.checkpointed == written.bytes {
+            return Ok(());
+        }
         if written.reserved > written.bytes {
             let file = written.segment.file(&self.shared).map_err(failed("open"))?;
             file.set_len(written.bytes).map_err(failed("cut"))?;
             file.sync_all().map_err(failed("sync"))?;
             written.reserved = written.bytes;
         }
-        self.mark(&mut writer);
-        self.checkpoint(&mut writer);
+        self.mark(writer);
+        self.checkpoint(writer);
         Ok(())
     }
 
