@@ -5,6 +5,31 @@
 //! durable; batches that come in while the disk is busy share its next sync. After a crash a torn
 //! end is cut and reported, and damage before it is an error that names file and byte.
 //!
+//! ```
+//! use std::{path::Path, sync::Arc};
+//!
+//! use highwater_env::{RealClock, SimDisk};
+//! use highwater_hub::{Hub, Options};
+//! use highwater_log::batch::NewRecord;
+//! use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, Offset};
+//!
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let (disk, clock) = (Arc::new(SimDisk::new(1)), Arc::new(RealClock::new()));
+//! let hub = Hub::open(disk, Path::new("data"), Options::default(), clock, &|_| {})?;
+//! let (name, settings) = (HubName::new("toll-booth")?, HubSettings::default());
+//! hub.create(HubSpec { name, partitions: 4, settings }).await?;
+//!
+//! let partition = hub.partition("toll-booth", 0).expect("it was just made");
+//! let record = NewRecord { key: None, value: Some(b"a car"), headers: &[] };
+//! let appended = partition.append_records(&[record]).await?; // from here on it survives a crash
+//! let fetched = partition.read(appended.offset, 1 << 20, Isolation::Committed).await?;
+//! assert_eq!((fetched.pieces.len(), fetched.bounds.end), (1, Offset(1)));
+//! hub.stop();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! `storage` is the part that must not lose anything: plain, synchronous, and driven by a crash model
 //! over the simulated disk of `highwater-env`. `partition` is the asynchronous face on it. This
 //! crate knows nothing of Kafka's wire and nothing of SQL.

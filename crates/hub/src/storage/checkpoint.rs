@@ -22,24 +22,16 @@ pub struct Checkpoint {
     pub producers: Producers,
 }
 
-/// Answers how large it was.
-pub fn write(
-    disk: &dyn Disk,
-    folder: &Path,
-    base: Offset,
-    index: &Index,
-    producers: &Producers,
-) -> io::Result<usize> {
+/// The body of a checkpoint file.
+pub fn encode(index: &Index, producers: &Producers) -> Vec<u8> {
     let mut body = index.encode();
     body.extend(producers.snapshot());
-    checked::replace(
-        disk,
-        &folder.join(names::checkpoint(base)),
-        KIND,
-        &body,
-        false,
-    )?;
-    Ok(body.len())
+    body
+}
+
+pub fn write(disk: &dyn Disk, folder: &Path, base: Offset, body: &[u8]) -> io::Result<()> {
+    let path = folder.join(names::checkpoint(base));
+    checked::replace(disk, &path, KIND, body, false)
 }
 
 pub fn read(disk: &dyn Disk, folder: &Path, base: Offset) -> io::Result<Option<Checkpoint>> {

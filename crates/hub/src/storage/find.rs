@@ -47,12 +47,16 @@ impl Store {
         time: EnqueueTime,
         start: Offset,
     ) -> Result<Found, ReadError> {
-        for segment in closed {
-            let last = segment.last_time(&self.shared);
-            let last = last.map_err(|error| self.storage_error(&error))?;
-            if last.is_none_or(|last| last < time) {
-                continue;
-            }
+        let storage = |error| self.storage_error(&error);
+        // Mostly one looks for something recent, so the search goes back from the end.
+        let mut first = closed.len();
+        while first > 0
+            && let Some(last) = closed[first - 1].last_time(&self.shared).map_err(storage)?
+            && last >= time
+        {
+            first -= 1;
+        }
+        for segment in &closed[first..] {
             let facts = segment.facts(&self.shared);
             let facts = facts.map_err(|error| self.storage_error(&error))?;
             if let Some(entry) = facts.index.seek_time(time)

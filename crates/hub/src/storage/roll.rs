@@ -89,22 +89,27 @@ impl Store {
         }
     }
 
-    /// Lets readers find the new segment, and the index of the one before on the disk.
+    /// Writes the index of the segment before, and lets readers find the new one.
     fn show_segment(&self, segment: Arc<Segment>) {
-        let view = &mut *self.view.write();
-        let index = Index::new(segment.base, view.last_time);
-        let Some(old) = view.active.replace(Active { segment, index }) else {
-            return;
+        let (old, before) = {
+            let view = self.view.read();
+            let old = view.active.as_ref();
+            let old = old.map(|old| (old.segment.closed(&old.index), old.index.clone()));
+            (old, view.closed.last().map(|before| before.base))
         };
-        let closed = old.segment.closed(&old.index);
-        if let Err(error) = closed.write_index(&self.shared, &old.index) {
+        if let Some((closed, index)) = &old
+            && let Err(error) = closed.write_index(&self.shared, index)
+        {
             tracing::warn!(place = %self.place, %error, "index not written");
         }
-        if let Some(before) = view.closed.last() {
+        if let Some(before) = before {
             // Two checkpoints are enough. One that cannot be removed is only a file too many.
-            let path = self.folder.join(names::checkpoint(before.base));
+            let path = self.folder.join(names::checkpoint(before));
             let _ = self.shared.disk.remove_file(&path);
         }
-        view.closed.push(Arc::new(closed));
+        let view = &mut *self.view.write();
+        let index = Index::new(segment.base, view.last_time);
+        view.closed.extend(old.map(|(closed, _)| Arc::new(closed)));
+        view.active = Some(Active { segment, index });
     }
 }

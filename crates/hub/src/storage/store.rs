@@ -170,21 +170,19 @@ impl Store {
     }
 
     pub(super) fn checkpoint(&self, writer: &mut Writer) {
-        let view = self.view.read();
-        let Some(active) = &view.active else {
-            return;
+        let (base, bytes, body) = {
+            let view = self.view.read();
+            let Some(active) = &view.active else {
+                return;
+            };
+            let body = checkpoint::encode(&active.index, &view.producers);
+            (active.segment.base, active.index.bytes, body)
         };
-        let base = active.segment.base;
-        let disk = &*self.shared.disk;
-        let size = checkpoint::write(disk, &self.folder, base, &active.index, &view.producers);
-        let bytes = active.index.bytes;
-        drop(view);
         // Where there are many producers it is written less often, so as not to become the main work.
-        let pause = self.shared.options.checkpoint_bytes;
-        let pause = pause.max(8 * size.as_ref().map_or(0, |size| *size as u64));
+        let pause = (self.shared.options.checkpoint_bytes).max(8 * body.len() as u64);
         writer.checkpointed = bytes;
         writer.checkpoint_at = bytes + pause;
-        if let Err(error) = size {
+        if let Err(error) = checkpoint::write(&*self.shared.disk, &self.folder, base, &body) {
             tracing::warn!(place = %self.place, %error, "checkpoint not written");
         }
     }
