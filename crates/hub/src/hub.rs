@@ -94,16 +94,14 @@ impl Hub {
         let inner = &*self.inner;
         inner.timer.stop();
         let partitions = self.partitions();
-        let healthy: Vec<bool> = partitions.iter().map(|one| !one.is_stopped()).collect();
         partitions
             .iter()
             .for_each(|partition| partition.refuse_new());
         inner.committers.close();
         inner.readers.close();
-        let partitions: Vec<_> = partitions.into_iter().zip(healthy).collect();
-        let stop = |(partition, healthy): &(Arc<Partition>, bool)| {
+        let stop = |partition: &Arc<Partition>| {
             let place = highwater_log::Partition::place(&**partition);
-            let trouble = partition.stop(*healthy).err()?;
+            let trouble = partition.stop().err()?;
             Some(format!("`{place}`: {trouble}"))
         };
         let troubles = side_by_side(&partitions, self.threads(), stop);

@@ -223,11 +223,12 @@ impl Partition {
             .refuse(AppendError::Stopped { place, reason });
     }
 
-    /// Leaves the files as a start finds them fastest. Nothing may be queued any more.
-    pub fn stop(&self, healthy: bool) -> Result<(), WriteError> {
-        match healthy && self.store.damage().is_none() {
-            true => self.store.stop(),
-            false => Ok(()),
+    /// Leaves the files as a start finds them fastest, unless nobody knows what they hold. Nothing
+    /// may be queued any more.
+    pub fn stop(&self) -> Result<(), WriteError> {
+        match self.store.damage() {
+            None => self.store.stop(),
+            Some(_) => Ok(()),
         }
     }
 

@@ -100,6 +100,7 @@ impl Recoverer<'_> {
             mark_number: mark.map_or(0, |mark| mark.number),
             mark_id: self.mark_id,
             checkpointed: u64::MAX,
+            failed: false,
             checkpoint_at: self.shared.options.checkpoint_bytes,
         };
         let Some((last, closed)) = files.segments.split_last() else {

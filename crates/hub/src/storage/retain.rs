@@ -43,15 +43,17 @@ impl Store {
     }
 
     fn roll_old(&self, settings: &HubSettings, now: EnqueueTime) -> Result<(), WriteError> {
-        let mut writer = self.writer.lock();
         let first = (self.view.read().active.as_ref()).and_then(|active| active.index.first_time());
         let age = match (settings.cleanup, settings.retention) {
             (Cleanup::Delete, Some(retention)) => retention.min(self.shared.options.segment_age),
             _ => self.shared.options.segment_age,
         };
         match first {
-            Some(first) if writer.active.is_some() && first < before(now, age) => {
-                self.roll(&mut writer)
+            Some(first) if first < before(now, age) => {
+                self.write(|writer| match writer.active.is_some() {
+                    true => self.roll(writer),
+                    false => Ok(()),
+                })
             }
             _ => Ok(()),
         }

@@ -32,6 +32,9 @@ impl Store {
 
     pub(super) fn roll(&self, writer: &mut Writer) -> Result<(), WriteError> {
         if let Some(written) = writer.active.as_mut() {
+            if written.bytes == 0 {
+                return Ok(());
+            }
             let file = written.segment.file(&self.shared).map_err(failed("open"))?;
             file.set_len(written.bytes).map_err(failed("cut"))?;
             file.sync_all().map_err(failed("sync"))?;

@@ -34,6 +34,8 @@ pub struct Writer {
     /// The size of the active segment at the last checkpoint, and at which the next is due.
     pub checkpointed: u64,
     pub checkpoint_at: u64,
+    /// Nobody can say what the disk holds, so it is left as it is until the next start.
+    pub failed: bool,
 }
 
 /// How far the active segment has come.
@@ -61,9 +63,26 @@ pub enum WriteError {
 impl Store {
     /// Writes a group, syncs it if the options ask for that, and shows it to readers.
     pub fn append(&self, group: &Group) -> Result<(), WriteError> {
-        let mut writer = self.writer.lock();
+        self.write(|writer| self.append_with(writer, group))
+    }
+
+    /// Whatever changes the log goes through here: after a failure nothing does.
+    pub(super) fn write(
+        &self,
+        work: impl FnOnce(&mut Writer) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let writer = &mut *self.writer.lock();
+        if writer.failed {
+            return Err(WriteError::Failed("an earlier write failed".into()));
+        }
+        let done = work(writer);
+        writer.failed = matches!(done, Err(WriteError::Failed(_)));
+        done
+    }
+
+    fn append_with(&self, writer: &mut Writer, group: &Group) -> Result<(), WriteError> {
         let size = group.bytes().len() as u64;
-        self.make_room(&mut writer, size)?;
+        self.make_room(writer, size)?;
         let written = writer.active.as_mut().ok_or_else(no_segment)?;
         let file = written.segment.file(&self.shared).map_err(failed("open"))?;
         self.reserve(written, &*file, written.bytes + size);
@@ -76,7 +95,7 @@ impl Store {
             written.synced = written.bytes + size;
         }
         written.bytes += size;
-        self.mark(&mut writer);
+        self.mark(writer);
         self.publish(group);
         Ok(())
     }
@@ -189,7 +208,10 @@ impl Store {
 
     /// Syncs what has been written but not synced; for [`Durability::Os`].
     pub fn sync(&self) -> Result<(), WriteError> {
-        let mut writer = self.writer.lock();
+        self.write(|writer| self.sync_with(writer))
+    }
+
+    fn sync_with(&self, writer: &mut Writer) -> Result<(), WriteError> {
         let Some(written) = writer.active.as_mut() else {
             return Ok(());
         };
@@ -197,7 +219,7 @@ impl Store {
             let file = written.segment.file(&self.shared).map_err(failed("open"))?;
             self.shared.sync(&*file).map_err(failed("sync"))?;
             written.synced = written.bytes;
-            self.mark(&mut writer);
+            self.mark(writer);
         }
         Ok(())
     }
@@ -205,23 +227,24 @@ impl Store {
     /// Leaves the partition as a start finds it fastest: all synced, the file no longer than the
     /// log, and a checkpoint at its end.
     pub fn stop(&self) -> Result<(), WriteError> {
-        self.sync()?;
-        let writer = &mut *self.writer.lock();
-        let Some(written) = writer.active.as_mut() else {
-            return Ok(());
-        };
-        if written.reserved == written.bytes && writer.checkpointed == written.bytes {
-            return Ok(());
-        }
-        if written.reserved > written.bytes {
-            let file = written.segment.file(&self.shared).map_err(failed("open"))?;
-            file.set_len(written.bytes).map_err(failed("cut"))?;
-            file.sync_all().map_err(failed("sync"))?;
-            written.reserved = written.bytes;
-        }
-        self.mark(writer);
-        self.checkpoint(writer);
-        Ok(())
+        self.write(|writer| {
+            self.sync_with(writer)?;
+            let Some(written) = writer.active.as_mut() else {
+                return Ok(());
+            };
+            if written.reserved == written.bytes && writer.checkpointed == written.bytes {
+                return Ok(());
+            }
+            if written.reserved > written.bytes {
+                let file = written.segment.file(&self.shared).map_err(failed("open"))?;
+                file.set_len(written.bytes).map_err(failed("cut"))?;
+                file.sync_all().map_err(failed("sync"))?;
+                written.reserved = written.bytes;
+            }
+            self.mark(writer);
+            self.checkpoint(writer);
+            Ok(())
+        })
     }
 
     pub fn place(&self) -> &Place {
