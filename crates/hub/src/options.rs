@@ -26,7 +26,8 @@ pub struct Options {
     pub index_bytes: u64,
     /// After so many bytes a partition writes down what a restart would otherwise have to scan for.
     pub checkpoint_bytes: u64,
-    /// The most that is reserved on the disk ahead of the end of a segment.
+    /// The most that is reserved on the disk ahead of the end of a segment. A sync that need not
+    /// change the length of the file is cheaper: 90 us instead of 125 us for 180 bytes on ext4.
     pub reserve_bytes: u64,
     /// Recent batches kept in memory for readers at the end, for all partitions together.
     pub tail_bytes: usize,

@@ -49,14 +49,14 @@ impl Mark {
 
     /// The newest mark that is whole.
     pub fn read(file: &dyn DiskFile) -> io::Result<Option<Mark>> {
-        let mut newest = None;
+        let mut marks = Vec::new();
         for at in SLOTS_AT {
             let mut slot = [0; SLOT];
             if file.read_full_at(&mut slot, at)? == SLOT {
-                newest = newest.max_by_number(Mark::decode(&slot));
+                marks.extend(Mark::decode(&slot));
             }
         }
-        Ok(newest)
+        Ok(marks.into_iter().max_by_key(|mark| mark.number))
     }
 
     fn encode(&self) -> [u8; SLOT] {
@@ -78,15 +78,5 @@ impl Mark {
             bytes: fields.u64()?,
         };
         (crc == crc32c::crc32c(&slot[4..])).then_some(mark)
-    }
-}
-
-trait Newest {
-    fn max_by_number(self, other: Option<Mark>) -> Option<Mark>;
-}
-
-impl Newest for Option<Mark> {
-    fn max_by_number(self, other: Option<Mark>) -> Option<Mark> {
-        self.into_iter().chain(other).max_by_key(|mark| mark.number)
     }
 }
