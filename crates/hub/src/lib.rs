@@ -1,1 +1,3 @@
 //! The embedded log.
+
+pub mod groups;
