@@ -13,7 +13,9 @@ pub mod batch;
 mod catalogue;
 mod group;
 mod partition;
+mod partitioner;
 mod place;
+pub mod producers;
 mod transaction;
 
 use std::future::Future;
@@ -27,6 +29,7 @@ pub use group::{
 pub use partition::{
     Aborted, AppendError, Appended, Bounds, Fetched, Isolation, Marker, Partition, ReadError,
 };
+pub use partitioner::partition_for_key;
 pub use place::{EnqueueTime, HubId, HubName, HubNameError, Offset, Place, Producer};
 pub use transaction::{InitProducer, TransactionError, TransactionRef, Transactions};
 

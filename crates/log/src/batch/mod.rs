@@ -1,18 +1,108 @@
 //! Kafka record batches of version 2: checked, stamped and put together without taking their records
 //! apart.
+//!
+//! A batch comes from a producer ([`Batch::parse`]) or from a [`Builder`], is stamped with the place
+//! and the time that the log gives it ([`Batch::stamp`]), lies on the disk and travels among others
+//! ([`Batches`]), and is read at last ([`Records`]). `docs/formats/batch.md` draws it byte by byte.
 
-use bytes::Bytes;
+mod builder;
+mod codec;
+mod crc;
+mod header;
+mod records;
+#[cfg(test)]
+mod tests;
+mod varint;
+mod walk;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{EnqueueTime, Marker, Offset, Producer};
+
+pub use builder::{Builder, Seal};
+pub use codec::Codec;
+pub use header::{Header, TimestampType};
+pub use records::{Record, RecordHeaders, Records, Unpacker};
+pub use walk::{Batches, Broken, Stored};
+
+pub(crate) use header::sequence_after;
 
 /// The bytes of a batch before its records.
 pub const HEADER_LEN: usize = 61;
 
-/// A whole batch: checked, uncompressed or not, as a producer sent it or as it is stored. The header
-/// is a copy, so that offsets and times can be written into it while the records stay where they
-/// are.
+/// Where the length ends, which counts what follows it.
+const LENGTH_END: usize = 12;
+
+/// A whole batch whose checksum is right. The header is a copy, so that offsets and times can be
+/// written into it while the records stay where they are.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    pub header: [u8; HEADER_LEN],
-    pub records: Bytes,
+    header: Header,
+    records: Bytes,
+}
+
+impl Batch {
+    /// The first batch of what a producer sent, checked, and what follows it. The records are read
+    /// once, for the checksum, and are not copied.
+    pub fn parse(mut bytes: Bytes) -> Result<(Batch, Bytes), BatchError> {
+        let header = Header::read(&bytes)?;
+        let need = header.size()?;
+        if bytes.len() < need {
+            let have = bytes.len();
+            return Err(BatchError::Short { have, need });
+        }
+        header.check_shape()?;
+        header.check_sent()?;
+        let rest = bytes.split_off(need);
+        let records = bytes.split_off(HEADER_LEN);
+        header.check_crc(&records)?;
+        Ok((Batch { header, records }, rest))
+    }
+
+    /// The marker that ends a transaction in one partition.
+    pub fn marker(producer: Producer, marker: Marker) -> Batch {
+        builder::marker(producer, marker, 0)
+    }
+
+    /// Gives the batch its place and its time in the log. Costs the same for any number of records.
+    pub fn stamp(&mut self, base_offset: Offset, time: EnqueueTime) {
+        self.header.stamp(base_offset, time, self.records.len());
+    }
+
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What follows the header, packed or not.
+    pub fn packed(&self) -> &Bytes {
+        &self.records
+    }
+
+    /// All bytes of it, header included.
+    pub fn size(&self) -> usize {
+        HEADER_LEN + self.records.len()
+    }
+
+    /// The first and the second part of what goes to the disk.
+    pub fn parts(&self) -> [&[u8]; 2] {
+        [self.header.as_bytes(), &self.records]
+    }
+
+    pub fn to_bytes(&self) -> Bytes {
+        let mut bytes = BytesMut::with_capacity(self.size());
+        bytes.extend_from_slice(self.header.as_bytes());
+        bytes.extend_from_slice(&self.records);
+        bytes.freeze()
+    }
+
+    pub fn records<'a>(&'a self, unpacker: &'a mut Unpacker) -> Result<Records<'a>, BatchError> {
+        unpacker.unpack(&self.header, &self.records)
+    }
+
+    /// How it ends its producer's transaction, if it is a marker.
+    pub fn as_marker(&self) -> Result<Option<Marker>, BatchError> {
+        records::marker(&self.header, &self.records)
+    }
 }
 
 /// A record that has no batch yet.
@@ -27,8 +117,37 @@ pub struct NewRecord<'a> {
 /// What is wrong with a batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
+    /// Cut off: at the end of a segment, a write that a crash interrupted.
     #[error("it has {have} bytes where {need} are needed")]
     Short { have: usize, need: usize },
+    #[error("its length cannot be {0}")]
+    Length(i32),
+    #[error("a batch of {size} bytes is longer than the format allows")]
+    TooLong { size: usize },
+    #[error("it is of version {0}, and only version 2 is read")]
+    Magic(i8),
     #[error("its checksum is wrong")]
     Checksum,
+    #[error("no codec has the number {0}")]
+    Codec(u8),
+    #[error("it says that it has {count} records and that the last is number {last_offset_delta}")]
+    Count { count: i32, last_offset_delta: i32 },
+    #[error("only the log itself writes control batches")]
+    Control,
+    #[error("its producer gave it no epoch or no number, or it is of a transaction of nobody")]
+    Unnumbered,
+    #[error("its producer has a transaction open here, to which it does not belong")]
+    OutsideTransaction,
+    #[error("its first offset is {found} where {expected} was due")]
+    Offset { expected: Offset, found: Offset },
+    #[error("its leader epoch is {0}, and this log has only 0")]
+    LeaderEpoch(i32),
+    #[error("its records could not be unpacked ({codec:?}): {reason}")]
+    Packing { codec: Codec, reason: String },
+    #[error("its records unpack to more than {max} bytes")]
+    UnpackedTooLarge { max: usize },
+    #[error("it is a control batch, but no marker of a transaction")]
+    Marker,
+    #[error("record {index} is malformed: {reason}")]
+    Record { index: i32, reason: &'static str },
 }

@@ -1,0 +1,169 @@
+//! Puts records together to a batch, straight in the form in which they are stored.
+
+use bytes::{BufMut, BytesMut};
+
+use super::codec::{Codec, pack};
+use super::{Batch, BatchError, HEADER_LEN, Header, LENGTH_END, NewRecord, varint};
+use crate::{Marker, Producer};
+
+/// Takes records one by one. Its buffer is used again when the batches before are gone.
+#[derive(Debug, Default)]
+pub struct Builder {
+    body: BytesMut,
+    count: i32,
+}
+
+/// What a batch says of itself besides its records. The default is one of nobody in particular,
+/// outside of any transaction, not packed, whose time is that of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seal {
+    pub codec: Codec,
+    /// Milliseconds since 1970, of every record.
+    pub timestamp: Option<i64>,
+    /// The producer and its number for the first record.
+    pub producer: Option<(Producer, i32)>,
+    pub transactional: bool,
+}
+
+impl Builder {
+    /// A batch of more cannot say so.
+    pub const COUNT_MAX: usize = i32::MAX as usize;
+
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Appends a record and says the how-manieth of the batch it is, from 0.
+    pub fn push(&mut self, record: &NewRecord<'_>) -> i32 {
+        let delta = self.count;
+        let length = body_len(delta, record);
+        self.body.reserve(length + varint::LEN_MAX);
+        put_len(&mut self.body, length);
+        // Attributes, of which none are in use, and a time difference of 0.
+        self.body.put_slice(&[0, 0]);
+        varint::put(&mut self.body, i64::from(delta));
+        put_nullable(&mut self.body, record.key);
+        put_nullable(&mut self.body, record.value);
+        put_len(&mut self.body, record.headers.len());
+        for (name, value) in record.headers {
+            put_nullable(&mut self.body, Some(name.as_bytes()));
+            put_nullable(&mut self.body, *value);
+        }
+        self.count += 1;
+        delta
+    }
+
+    /// The size of the batch if it were sealed now without packing.
+    pub fn size(&self) -> usize {
+        HEADER_LEN + self.body.len()
+    }
+
+    pub fn count(&self) -> i32 {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Makes a batch of what has been pushed and starts anew. Without records there is no batch.
+    pub fn seal(&mut self, seal: &Seal) -> Result<Batch, BatchError> {
+        let count = std::mem::take(&mut self.count);
+        let body = self.body.split();
+        let records = match seal.codec {
+            Codec::None => body.freeze(),
+            codec => {
+                let mut packed = Vec::with_capacity(body.len() / 2);
+                pack(codec, &body, &mut packed)?;
+                packed.into()
+            }
+        };
+        let mut header = Header::new([0; HEADER_LEN]);
+        header.set_kind(seal.codec, seal.transactional, false);
+        header.set_count(count);
+        header.set_last_offset_delta(count - 1);
+        header.set_base_timestamp(seal.timestamp.unwrap_or(-1));
+        header.set_max_timestamp(seal.timestamp.unwrap_or(-1));
+        set_producer(&mut header, seal.producer);
+        header.check_sent()?;
+        Batch::finish(header, records)
+    }
+}
+
+/// The control batch that ends a transaction in one partition.
+pub(super) fn marker(producer: Producer, marker: Marker, coordinator_epoch: i32) -> Batch {
+    let kind: i16 = match marker {
+        Marker::Abort => 0,
+        Marker::Commit => 1,
+    };
+    // Version and kind; version and epoch.
+    let mut key = [0; 4];
+    key[2..].copy_from_slice(&kind.to_be_bytes());
+    let mut value = [0; 6];
+    value[2..].copy_from_slice(&coordinator_epoch.to_be_bytes());
+    let mut builder = Builder::new();
+    builder.push(&NewRecord {
+        key: Some(&key),
+        value: Some(&value),
+        headers: &[],
+    });
+    let mut header = Header::new([0; HEADER_LEN]);
+    header.set_kind(Codec::None, true, true);
+    header.set_count(1);
+    header.set_base_timestamp(-1);
+    header.set_max_timestamp(-1);
+    set_producer(&mut header, Some((producer, -1)));
+    Batch::finish(header, builder.body.freeze()).expect("a marker is shorter than 2 GiB")
+}
+
+fn set_producer(header: &mut Header, producer: Option<(Producer, i32)>) {
+    let nobody = Producer { id: -1, epoch: -1 };
+    let (producer, sequence) = producer.unwrap_or((nobody, -1));
+    header.set_producer_id(producer.id);
+    header.set_producer_epoch(producer.epoch);
+    header.set_base_sequence(sequence);
+}
+
+impl Batch {
+    /// Fills in what follows from the rest: length, version and checksum.
+    fn finish(mut header: Header, records: bytes::Bytes) -> Result<Batch, BatchError> {
+        let size = HEADER_LEN + records.len();
+        let length = i32::try_from(size - LENGTH_END).map_err(|_| BatchError::TooLong { size })?;
+        header.set_length(length);
+        header.set_leader_epoch(-1);
+        header.set_magic(2);
+        header.set_crc(header.crc_with(&records));
+        Ok(Batch { header, records })
+    }
+}
+
+/// The length of a record without the length itself.
+fn body_len(delta: i32, record: &NewRecord<'_>) -> usize {
+    let headers = record
+        .headers
+        .iter()
+        .map(|(name, value)| nullable_len(Some(name.as_bytes())) + nullable_len(*value));
+    2 + varint::len(i64::from(delta))
+        + nullable_len(record.key)
+        + nullable_len(record.value)
+        + varint::len(record.headers.len() as i64)
+        + headers.sum::<usize>()
+}
+
+fn nullable_len(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(1, |bytes| varint::len(bytes.len() as i64) + bytes.len())
+}
+
+fn put_len(into: &mut BytesMut, length: usize) {
+    varint::put(into, length as i64);
+}
+
+fn put_nullable(into: &mut BytesMut, bytes: Option<&[u8]>) {
+    match bytes {
+        None => varint::put(into, -1),
+        Some(bytes) => {
+            put_len(into, bytes.len());
+            into.put_slice(bytes);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The 61 bytes before the records of a batch, by name.
+
+use super::codec::Codec;
+use super::{BatchError, HEADER_LEN, LENGTH_END, crc};
+use crate::{EnqueueTime, Offset, Producer};
+
+/// Where the checksum begins to cover: what is before it, offset and leader epoch, is the log's.
+pub(super) const COVERED: usize = 21;
+
+mod bit {
+    pub const CODEC: i16 = 0b111;
+    pub const LOG_APPEND_TIME: i16 = 1 << 3;
+    pub const TRANSACTIONAL: i16 = 1 << 4;
+    pub const CONTROL: i16 = 1 << 5;
+}
+
+/// The header of a batch. A copy of its bytes: as cheap as a view, and it can be written to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Header([u8; HEADER_LEN]);
+
+/// Whose clock the time of a record is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampType {
+    /// The producer's: every record has its own.
+    Create,
+    /// The log's: [`Header::max_timestamp`] is that of every record.
+    LogAppend,
+}
+
+macro_rules! fields {
+    ($($(#[$doc:meta])* $get:ident, $set:ident: $type:ty = $at:literal;)*) => {$(
+        $(#[$doc])*
+        pub fn $get(&self) -> $type {
+            <$type>::from_be_bytes(self.bytes_at($at))
+        }
+
+        pub(super) fn $set(&mut self, value: $type) {
+            self.0[$at..$at + size_of::<$type>()].copy_from_slice(&value.to_be_bytes());
+        }
+    )*};
+}
+
+impl Header {
+    fields! {
+        base_offset_raw, set_base_offset: i64 = 0;
+        /// The bytes that follow the length itself; [`Header::size`] is the whole.
+        length, set_length: i32 = 8;
+        leader_epoch, set_leader_epoch: i32 = 12;
+        /// The version of the format: 2.
+        magic, set_magic: i8 = 16;
+        /// CRC-32C over everything from the attributes on.
+        crc, set_crc: u32 = 17;
+        attributes, set_attributes: i16 = 21;
+        last_offset_delta, set_last_offset_delta: i32 = 23;
+        /// What the time differences of the records are counted from.
+        base_timestamp, set_base_timestamp: i64 = 27;
+        max_timestamp, set_max_timestamp: i64 = 35;
+        /// -1 for none; [`Header::producer`] says so by type.
+        producer_id, set_producer_id: i64 = 43;
+        producer_epoch, set_producer_epoch: i16 = 51;
+        /// The number that the producer gave to its first record; -1 without a producer.
+        base_sequence, set_base_sequence: i32 = 53;
+        /// How many records are in it: fewer than offsets after compaction.
+        count, set_count: i32 = 57;
+    }
+
+    pub fn new(bytes: [u8; HEADER_LEN]) -> Header {
+        Header(bytes)
+    }
+
+    /// The header at the start of `bytes`.
+    pub fn read(bytes: &[u8]) -> Result<Header, BatchError> {
+        let header = bytes.first_chunk().ok_or(BatchError::Short {
+            have: bytes.len(),
+            need: HEADER_LEN,
+        })?;
+        Ok(Header(*header))
+    }
+
+    pub fn as_bytes(&self) -> &[u8; HEADER_LEN] {
+        &self.0
+    }
+
+    fn bytes_at<const N: usize>(&self, at: usize) -> [u8; N] {
+        let bytes = self.0[at..].first_chunk();
+        *bytes.expect("the fields lie inside the header")
+    }
+
+    /// The bytes of the whole batch, header included, or an error if the length cannot be one.
+    pub fn size(&self) -> Result<usize, BatchError> {
+        let length = self.length();
+        let size = usize::try_from(length).map(|length| length + LENGTH_END);
+        match size {
+            Ok(size) if size >= HEADER_LEN => Ok(size),
+            _ => Err(BatchError::Length(length)),
+        }
+    }
+
+    pub fn base_offset(&self) -> Offset {
+        Offset(self.base_offset_raw())
+    }
+
+    /// The offset of the last record, or of the last that was there before compaction.
+    pub fn last_offset(&self) -> Offset {
+        let delta = i64::from(self.last_offset_delta());
+        Offset(self.base_offset_raw().saturating_add(delta))
+    }
+
+    /// The first offset after the batch.
+    pub fn next_offset(&self) -> Offset {
+        Offset(self.last_offset().0.saturating_add(1))
+    }
+
+    pub fn contains(&self, offset: Offset) -> bool {
+        (self.base_offset()..=self.last_offset()).contains(&offset)
+    }
+
+    pub fn codec(&self) -> Result<Codec, BatchError> {
+        Codec::try_from((self.attributes() & bit::CODEC) as u8)
+    }
+
+    pub fn timestamp_type(&self) -> TimestampType {
+        match self.has(bit::LOG_APPEND_TIME) {
+            true => TimestampType::LogAppend,
+            false => TimestampType::Create,
+        }
+    }
+
+    /// Part of a transaction, or the marker that ends one.
+    pub fn is_transactional(&self) -> bool {
+        self.has(bit::TRANSACTIONAL)
+    }
+
+    /// Not data but word from the log, such as the marker that ends a transaction.
+    pub fn is_control(&self) -> bool {
+        self.has(bit::CONTROL)
+    }
+
+    fn has(&self, bit: i16) -> bool {
+        self.attributes() & bit != 0
+    }
+
+    /// When the log took the batch in. Only what a log has stamped has it.
+    pub fn enqueue_time(&self) -> EnqueueTime {
+        EnqueueTime(self.max_timestamp())
+    }
+
+    pub fn producer(&self) -> Option<Producer> {
+        let (id, epoch) = (self.producer_id(), self.producer_epoch());
+        (id >= 0).then_some(Producer { id, epoch })
+    }
+
+    /// The number of the last record; after 2^31-1 comes 0.
+    pub fn last_sequence(&self) -> i32 {
+        sequence_after(self.base_sequence(), self.last_offset_delta())
+    }
+
+    /// Magic 2, a known codec, and counts that can be.
+    pub(super) fn check_shape(&self) -> Result<(), BatchError> {
+        if self.magic() != 2 {
+            return Err(BatchError::Magic(self.magic()));
+        }
+        self.codec()?;
+        let (count, delta) = (self.count(), self.last_offset_delta());
+        match delta >= 0 && count >= 0 && i64::from(count) <= i64::from(delta) + 1 {
+            true => Ok(()),
+            false => Err(BatchError::Count {
+                count,
+                last_offset_delta: delta,
+            }),
+        }
+    }
+
+    /// What a producer may send, beyond [`Header::check_shape`].
+    pub(super) fn check_sent(&self) -> Result<(), BatchError> {
+        let (count, delta) = (self.count(), self.last_offset_delta());
+        if count == 0 || i64::from(count) != i64::from(delta) + 1 {
+            return Err(BatchError::Count {
+                count,
+                last_offset_delta: delta,
+            });
+        }
+        if self.is_control() {
+            return Err(BatchError::Control);
+        }
+        let numbered = self.producer_epoch() >= 0 && self.base_sequence() >= 0;
+        match self.producer() {
+            Some(_) if !numbered => Err(BatchError::Unnumbered),
+            None if self.is_transactional() => Err(BatchError::Unnumbered),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn check_crc(&self, records: &[u8]) -> Result<(), BatchError> {
+        match self.crc_with(records) == self.crc() {
+            true => Ok(()),
+            false => Err(BatchError::Checksum),
+        }
+    }
+
+    pub(super) fn crc_with(&self, records: &[u8]) -> u32 {
+        crc32c::crc32c_append(self.crc_of_fields(), records)
+    }
+
+    fn crc_of_fields(&self) -> u32 {
+        crc32c::crc32c(&self.0[COVERED..])
+    }
+
+    pub(super) fn set_kind(&mut self, codec: Codec, transactional: bool, control: bool) {
+        let flag = |set: bool, bit: i16| if set { bit } else { 0 };
+        self.set_attributes(
+            codec as i16 | flag(transactional, bit::TRANSACTIONAL) | flag(control, bit::CONTROL),
+        );
+    }
+
+    /// Writes the log's place and time into it. The checksum follows from the one before, which
+    /// must have been right, and from the change alone.
+    pub(super) fn stamp(&mut self, base_offset: Offset, time: EnqueueTime, records_len: usize) {
+        let before = self.crc_of_fields();
+        let kept = bit::CODEC | bit::TRANSACTIONAL | bit::CONTROL;
+        self.set_base_offset(base_offset.0);
+        self.set_leader_epoch(0);
+        self.set_attributes(self.attributes() & kept | bit::LOG_APPEND_TIME);
+        self.set_max_timestamp(time.0);
+        if self.base_timestamp() < 0 {
+            self.set_base_timestamp(time.0);
+        }
+        let change = crc::shift(before ^ self.crc_of_fields(), records_len);
+        self.set_crc(self.crc() ^ change);
+    }
+}
+
+/// The number `by` after `sequence`. They count from 0 to 2^31-1 and begin again.
+pub(crate) fn sequence_after(sequence: i32, by: i32) -> i32 {
+    (i64::from(sequence) + i64::from(by)).rem_euclid(1 << 31) as i32
+}
+
+impl std::fmt::Debug for Header {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Header")
+            .field("base_offset", &self.base_offset_raw())
+            .field("length", &self.length())
+            .field("leader_epoch", &self.leader_epoch())
+            .field("magic", &self.magic())
+            .field("crc", &format_args!("{:08x}", self.crc()))
+            .field("attributes", &format_args!("{:#b}", self.attributes()))
+            .field("last_offset_delta", &self.last_offset_delta())
+            .field("base_timestamp", &self.base_timestamp())
+            .field("max_timestamp", &self.max_timestamp())
+            .field("producer_id", &self.producer_id())
+            .field("producer_epoch", &self.producer_epoch())
+            .field("base_sequence", &self.base_sequence())
+            .field("count", &self.count())
+            .finish()
+    }
+}
