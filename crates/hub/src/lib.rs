@@ -1,3 +1,4 @@
 //! The embedded log.
 
+mod coordinator;
 pub mod groups;
