@@ -159,12 +159,22 @@ impl Producers {
 
     /// How far readers of committed records may go while `durable` is the end of what the disk has:
     /// not past the first record of a transaction that has no durable marker.
-    pub fn stable(&mut self, durable: Offset) -> Offset {
-        let done = self.ending.partition_point(|(_, marker)| *marker < durable);
-        self.ending.drain(..done);
-        let ending = self.ending.iter().map(|(first, _)| *first).min();
+    pub fn stable(&self, durable: Offset) -> Offset {
+        let ended = self.ended_before(durable);
+        let ending = self.ending[ended..].iter().map(|(first, _)| *first).min();
         let unstable = ending.into_iter().chain(self.open.first().copied()).min();
         unstable.map_or(durable, |first| first.min(durable))
+    }
+
+    /// Says that all before `durable` is on the disk and will be asked for no more.
+    pub fn settle(&mut self, durable: Offset) {
+        self.ending.drain(..self.ended_before(durable));
+    }
+
+    /// How many of those that are ending have a durable marker.
+    fn ended_before(&self, durable: Offset) -> usize {
+        let markers = &self.ending;
+        markers.partition_point(|(_, marker)| *marker < durable)
     }
 
     /// The aborted transactions with records from `from` to before `to`.

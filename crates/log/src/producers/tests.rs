@@ -69,7 +69,7 @@ impl Log {
         Ok(self.put(Batch::marker(producer, marker)))
     }
 
-    fn stable(&mut self) -> i64 {
+    fn stable(&self) -> i64 {
         let end = self.producers.end();
         self.producers.stable(end).0
     }
