@@ -18,7 +18,7 @@ use highwater_log::{
 };
 
 use super::testing::{Node, TIMEOUT, positions};
-use crate::coordinator::testing::{SlowLog, place};
+use crate::coordinator::testing::{SlowLog, place, seeds};
 
 const PARTITIONS: u32 = 3;
 const PRODUCERS: u64 = 3;
@@ -106,7 +106,9 @@ async fn transact(
             Err(AppendError::Fenced { .. } | AppendError::NoTransaction { .. }) => return None,
             Err(error) => panic!("{error}"),
         }
-        ledger.note(number, |known| drop(known.written.insert(place.clone())));
+        ledger.note(number, |known| {
+            known.written.insert(place.clone());
+        });
     }
     let commit = positions(&group, &place("a", 0), number);
     match transactions.commit_offsets(own(), commit).await {
@@ -123,9 +125,7 @@ async fn transact(
     loop {
         match transactions.end(own(), commit).await {
             Ok(()) => break,
-            Err(TransactionError::Concurrent) => {
-                tokio::time::sleep(Duration::from_secs(1)).await
-            }
+            Err(TransactionError::Concurrent) => tokio::time::sleep(Duration::from_secs(1)).await,
             Err(_) => return None,
         }
     }
@@ -193,7 +193,9 @@ impl World {
                 self.unix += wait;
                 tokio::time::sleep(wait).await;
             }
-            6..25 => drop(self.log.let_through(&mut self.random)),
+            5..25 => {
+                self.log.let_through(&mut self.random);
+            }
             _ => {
                 for _ in 0..self.random.below(10) {
                     tokio::task::yield_now().await;
@@ -276,7 +278,7 @@ struct Seen {
 fn a_transaction_is_seen_in_full_or_not_at_all_whenever_the_node_crashes() {
     // proves L3, S4
     let (mut committed, mut begun) = (0, 0);
-    for seed in 0..1000 {
+    for seed in 0..seeds(300) {
         let run = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
             for _ in 0..4 {
@@ -289,7 +291,7 @@ fn a_transaction_is_seen_in_full_or_not_at_all_whenever_the_node_crashes() {
         begun += seen.begun;
     }
     assert!(
-        committed > 1000,
+        committed > 500,
         "{committed} of {begun}: too few to prove anything"
     );
     assert!(committed < begun, "some must have failed");
