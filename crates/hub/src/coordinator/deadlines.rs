@@ -46,6 +46,7 @@ impl Deadlines {
                 return;
             }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(left) => {}
                 () = self.sooner.notified() => {}
             }

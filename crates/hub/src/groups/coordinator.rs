@@ -1,10 +1,9 @@
 //! All rooms, and the way into one of them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
 use highwater_env::{Clock, random::Random};
 use highwater_log::{GroupError, Log};
 use parking_lot::{Mutex, RwLock};
@@ -27,7 +26,7 @@ pub(super) struct Coordinator {
     /// Set when all of the hub has been read.
     pub journal: OnceLock<Journal>,
     /// Held only to find, add or remove a room, and never while waiting for one.
-    pub slots: RwLock<HashMap<String, Arc<Slot>, RandomState>>,
+    pub slots: RwLock<BTreeMap<String, Arc<Slot>>>,
     random: Mutex<Random>,
     tickets: AtomicU64,
 }
@@ -107,7 +106,7 @@ impl Coordinator {
 
     fn make(&self, name: &str) -> Arc<Slot> {
         let mut slots = self.slots.write();
-        let slot = slots.entry_ref(name);
+        let slot = slots.entry(name.to_owned());
         let make = || Arc::new(Mutex::new(Room::new(name, self.new_group(name))));
         Arc::clone(slot.or_insert_with(make))
     }

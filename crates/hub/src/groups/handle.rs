@@ -114,8 +114,7 @@ impl Groups for Handle {
 
     fn list(&self) -> Pending<Vec<GroupInfo>> {
         self.ask(|coordinator| {
-            let mut names: Vec<String> = coordinator.slots.read().keys().cloned().collect();
-            names.sort_unstable();
+            let names: Vec<String> = coordinator.slots.read().keys().cloned().collect();
             let look = |visit: &mut Visit<'_>| visit.room.group.info();
             let infos = names.iter().map(|name| coordinator.visit(name, look));
             infos.filter_map(|info| info.ok().flatten()).collect()

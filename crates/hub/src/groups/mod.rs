@@ -109,6 +109,7 @@ impl Service {
     /// `shutdown` is ready.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), JournalError> {
         tokio::select! {
+            biased;
             stopped = self.work() => stopped,
             () = shutdown => Ok(()),
         }

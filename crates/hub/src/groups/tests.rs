@@ -470,3 +470,74 @@ async fn a_record_that_cannot_be_understood_stops_the_start() {
     let said = "`__groups/0` holds a record at 0 that cannot be understood: kind or version 99 is not known to this version";
     assert_eq!(stopped.to_string(), said);
 }
+
+/// Everything that can be asked about positions, at random.
+async fn disturb(handle: Handle, mut random: Random) {
+    for _ in 0..300 {
+        let group = format!("g{}", random.below(3));
+        let (partition, offset) = (random.below(4) as u32, random.below(1000) as i64);
+        let producer = random.below(2) as i64;
+        let commit = commit(
+            Membership {
+                group: group.clone(),
+                ..nobody()
+            },
+            partition,
+            offset,
+        );
+        // Each may fail because of what the others do.
+        let _ = match random.below(8) {
+            0 => handle.delete(group).await,
+            1 => handle.forget(group, vec![place("toll", partition)]).await,
+            2 => handle.pend(producer, commit).await,
+            3 => handle.resolve(&group, producer, Marker::Commit).await,
+            4 => handle.resolve(&group, producer, Marker::Abort).await,
+            5 => {
+                tokio::task::yield_now().await;
+                Ok(())
+            }
+            _ => handle.commit(commit).await,
+        };
+    }
+}
+
+async fn all_positions(handle: &Handle) -> Vec<(String, Vec<highwater_log::OffsetStored>)> {
+    let mut all = Vec::new();
+    for info in handle.list().await {
+        let stored = handle.committed(info.group.clone(), None, false).await;
+        all.push((info.group, stored.unwrap()));
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_in_memory_is_what_a_restart_makes_of_the_log() {
+    for seed in 0..10 {
+        let log = SlowLog::new();
+        log.make_hub("toll", 4);
+        let node = start_and_wait(&log).await;
+        let tasks: Vec<_> = (0..6)
+            .map(|task| {
+                tokio::spawn(disturb(
+                    node.handle.clone(),
+                    Random::seeded(seed * 10 + task),
+                ))
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let before = all_positions(&node).await;
+        drop(node);
+        let after = all_positions(&*start_and_wait(&log).await).await;
+        assert_eq!(before, after, "seed {seed}");
+    }
+}
+
+async fn start_and_wait(log: &SlowLog) -> Node {
+    let node = start(log).await;
+    while node.commit(commit(nobody(), 99, 0)).await == Err(GroupError::Loading) {
+        tokio::task::yield_now().await;
+    }
+    node
+}

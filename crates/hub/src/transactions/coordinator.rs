@@ -1,10 +1,9 @@
 //! All transactional ids, and the way to change one of them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
 use highwater_env::Clock;
 use highwater_log::{Log, TransactionError};
 use parking_lot::{Mutex, RwLock};
@@ -34,7 +33,7 @@ pub(super) struct Coordinator {
     /// Set when all of the hub has been read.
     pub loaded: OnceLock<(Journal, Ids)>,
     /// Held only to find, add or remove an entry, and never while waiting for one.
-    pub slots: RwLock<HashMap<String, Arc<Slot>, RandomState>>,
+    pub slots: RwLock<BTreeMap<String, Arc<Slot>>>,
 }
 
 /// One transactional id.
@@ -116,7 +115,7 @@ impl Coordinator {
         }
         let mut slots = self.slots.write();
         let make = || Arc::new(Mutex::new(Entry::new(id, None)));
-        Arc::clone(slots.entry_ref(id).or_insert_with(make))
+        Arc::clone(slots.entry(id.to_owned()).or_insert_with(make))
     }
 
     pub fn forget(&self, slot: &Arc<Slot>, entry: &mut Entry) {

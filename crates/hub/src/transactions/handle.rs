@@ -55,11 +55,7 @@ impl Handle {
             let known = entry.durable.as_ref()?;
             Some(TransactionInfo::new(&entry.id, known))
         };
-        let mut infos: Vec<TransactionInfo> = (slots.iter())
-            .filter_map(|slot| info(&slot.lock()))
-            .collect();
-        infos.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-        infos
+        slots.iter().filter_map(|slot| info(&slot.lock())).collect()
     }
 }
 

@@ -112,6 +112,7 @@ impl Service {
     /// ids that nobody uses, until `shutdown` is ready.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), JournalError> {
         tokio::select! {
+            biased;
             stopped = self.work() => stopped,
             () = shutdown => Ok(()),
         }

@@ -32,12 +32,12 @@ impl Group {
         now: Now,
     ) -> Result<Met, GroupError> {
         self.check_session(&request)?;
-        self.check_room(&request.member)?;
         let returning = match &request.instance {
             Some(instance) if request.member.is_empty() => self.instances.get(instance).cloned(),
             _ => None,
         };
         let known = returning.as_deref().unwrap_or(&request.member);
+        self.check_room(known)?;
         if !self.speaks(known, &request.protocol_type, &request.protocols) {
             return Err(GroupError::InconsistentProtocol);
         }
@@ -84,6 +84,10 @@ impl Group {
         now: Now,
     ) -> Result<Met, GroupError> {
         if request.expects_member_id && request.instance.is_none() {
+            let max = self.limits.members_max;
+            if self.promised.len() >= max {
+                return Err(GroupError::Full(max));
+            }
             let until = now + request.session_timeout;
             self.promised.insert(fresh.clone(), until);
             return Err(GroupError::MemberIdRequired { member: fresh });

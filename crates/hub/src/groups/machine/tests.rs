@@ -385,6 +385,30 @@ fn a_full_group_takes_nobody_new_but_keeps_its_own() {
 }
 
 #[test]
+fn a_static_member_comes_back_to_a_full_group() {
+    let (mut bench, _, _) = stable_with_instance();
+    bench.group.limits.members_max = 2;
+    let ticket = bench.join_with(instance("i", ""));
+    assert!(bench.joins[&ticket].is_ok());
+}
+
+#[test]
+fn no_more_ids_are_promised_than_a_group_has_places() {
+    let mut bench = Bench::new();
+    let newcomer = || Join {
+        expects_member_id: true,
+        ..request("")
+    };
+    for _ in 0..4 {
+        let ticket = bench.join_with(newcomer());
+        let refused = bench.refused(ticket);
+        assert!(matches!(refused, GroupError::MemberIdRequired { .. }));
+    }
+    let ticket = bench.join_with(newcomer());
+    assert_eq!(bench.refused(ticket), &GroupError::Full(4));
+}
+
+#[test]
 fn followers_wait_for_the_leaders_assignment() {
     let mut bench = Bench::new();
     let (first, second) = {
