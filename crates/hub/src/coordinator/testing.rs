@@ -60,6 +60,8 @@ struct Gate {
     /// Hubs that take nothing for now.
     full: Vec<HubName>,
     appends: usize,
+    /// How much later answers come, if they do.
+    late: Option<Random>,
 }
 
 impl SlowLog {
@@ -73,6 +75,11 @@ impl SlowLog {
 
     fn gate(&self) -> MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on answers come in any order, though what they answer keeps its own.
+    pub fn answer_late(&self, random: Random) {
+        self.gate().late = Some(random);
     }
 
     pub fn close(&self) {
@@ -167,8 +174,15 @@ impl SlowPartition {
         }
         let inner = Arc::clone(&self.inner);
         if !gate.closed {
+            let late = gate.late.as_mut().map_or(0, |random| random.below(8));
             drop(gate);
-            return append(&*inner);
+            let done = append(&*inner);
+            return Box::pin(async move {
+                for _ in 0..late {
+                    tokio::task::yield_now().await;
+                }
+                done.await
+            });
         }
         let (sender, answer) = oneshot::channel();
         let act = move || {

@@ -172,11 +172,7 @@ impl Visit<'_> {
         for (place, _) in &pending {
             entries.remove(|out| record::pending_key(out, group, producer, place));
         }
-        let left = match marker {
-            Marker::Commit => pending,
-            Marker::Abort => Vec::new(),
-        };
-        Some(self.change(&entries, What::Resolve(producer, left)))
+        Some(self.change(&entries, What::Resolve(producer, pending, marker)))
     }
 
     pub fn forget(&mut self, places: Vec<Place>) -> Done {
@@ -191,7 +187,7 @@ impl Visit<'_> {
     pub fn delete(&mut self) -> Done {
         let mut entries = Entries::default();
         let group = &self.room.name;
-        for place in self.room.positions.stored.keys() {
+        for place in self.room.places() {
             entries.remove(|out| record::position_key(out, group, place));
         }
         entries.remove(|out| record::group_key(out, group));

@@ -38,7 +38,7 @@ impl Positions {
         pending.extend(positions.iter().cloned());
     }
 
-    /// Takes back what could not be stored, unless something else has taken its place.
+    /// Takes pending positions away, unless others have taken their place.
     pub fn unpend(&mut self, producer: i64, positions: &[Placed]) {
         let Some(pending) = self.pending.get_mut(&producer) else {
             return;

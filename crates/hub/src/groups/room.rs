@@ -1,10 +1,10 @@
 //! A group with all that belongs to it: its members, its positions, who waits for an answer, and the
 //! changes that are on their way to the disk.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use highwater_log::{GroupError, Joined, Place, Synced};
+use highwater_log::{GroupError, Joined, Marker, Place, Synced};
 use tokio::sync::oneshot;
 
 use super::machine::{After, Group, Now, Ticket};
@@ -43,8 +43,8 @@ pub(super) enum What {
     Group(After),
     Store(Vec<Placed>),
     Pend(i64, Vec<Placed>),
-    /// The end of a producer's transaction, and which positions it leaves behind.
-    Resolve(i64, Vec<Placed>),
+    /// The end of a producer's transaction, for what was pending then.
+    Resolve(i64, Vec<Placed>, Marker),
     Forget(Vec<Place>),
     Delete,
 }
@@ -120,9 +120,11 @@ impl Room {
             What::Pend(producer, positions) if !stored => {
                 self.positions.unpend(producer, &positions);
             }
-            What::Resolve(producer, positions) if stored => {
-                self.positions.pending.remove(&producer);
-                self.positions.stored.extend(positions);
+            What::Resolve(producer, pending, marker) if stored => {
+                self.positions.unpend(producer, &pending);
+                if marker == Marker::Commit {
+                    self.positions.stored.extend(pending);
+                }
             }
             What::Forget(places) if stored => {
                 for place in places {
@@ -135,6 +137,17 @@ impl Room {
             }
             What::Store(_) | What::Pend(..) | What::Resolve(..) | What::Forget(_) => {}
         }
+    }
+
+    /// Every place that has a position, or will have when what is under way is durable.
+    pub fn places(&self) -> BTreeSet<&Place> {
+        let changes = self.changes.iter().filter_map(|change| match &change.what {
+            What::Store(positions) | What::Resolve(_, positions, _) => Some(positions),
+            _ => None,
+        });
+        let coming = changes.flatten();
+        let coming = coming.map(|(place, _)| place);
+        self.positions.stored.keys().chain(coming).collect()
     }
 
     /// What a transaction of this producer would store.
