@@ -8,6 +8,42 @@
 //!
 //! Batches are Kafka record batches of version 2, as they travel and as they are stored, so nobody
 //! on the way from a producer's socket to a consumer's has to take one apart.
+//!
+//! ```
+//! use highwater_log::batch::{Batch, Batches, Builder, NewRecord, Seal, Unpacker};
+//! use highwater_log::{EnqueueTime, Offset};
+//!
+//! // A producer puts records together.
+//! let mut builder = Builder::new();
+//! for plate in ["KH 4711", "MZ 815"] {
+//!     builder.push(&NewRecord {
+//!         key: Some(b"booth-17"),
+//!         value: Some(plate.as_bytes()),
+//!         headers: &[],
+//!     });
+//! }
+//! let sent = builder.seal(&Seal::default())?.to_bytes();
+//!
+//! // The log checks what it was sent, and gives it a place and a time.
+//! let (mut batch, _rest) = Batch::parse(sent)?;
+//! batch.stamp(Offset(40), EnqueueTime(1_700_000_000_000));
+//! let stored = batch.to_bytes();
+//!
+//! // A reader finds it among others.
+//! let mut unpacker = Unpacker::new(1 << 20);
+//! let mut seen = Vec::new();
+//! for batch in Batches::new(&stored) {
+//!     for record in batch?.records(&mut unpacker)? {
+//!         let record = record?;
+//!         let value = String::from_utf8_lossy(record.value.unwrap_or_default());
+//!         seen.push(format!("{}: {value}", record.offset));
+//!     }
+//! }
+//! assert_eq!(seen, ["40: KH 4711", "41: MZ 815"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`MemoryLog`] is a log to test with.
 
 pub mod batch;
 mod catalogue;

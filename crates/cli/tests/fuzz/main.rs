@@ -14,6 +14,8 @@
     reason = "a fuzzer needs the clock and the files of the corpus"
 )]
 
+#[path = "../../../../fuzz/src/batches.rs"]
+mod batches;
 mod mutate;
 #[path = "../../../../fuzz/src/targets.rs"]
 mod targets;
@@ -388,4 +390,16 @@ fn csv() {
 fn job_file() {
     let jobs = files("cases", &|name| name == "job.toml");
     fuzz("job_file", targets::job_file, jobs, &job_words());
+}
+
+/// Batches of the Java and the Python client.
+fn batch_files() -> Vec<Vec<u8>> {
+    files("crates/log/tests/batches", &|name| name.ends_with(".batch"))
+}
+
+// proves L3, L6
+#[test]
+fn batch() {
+    let words = ["\0", "\u{1}", "\u{2}", "key-", "value ", "trace", "x"].map(String::from);
+    fuzz("batch", batches::batch, batch_files(), &words);
 }

@@ -46,8 +46,12 @@ pub(super) fn len(number: i64) -> usize {
     bits.div_ceil(7)
 }
 
+#[inline]
 pub(super) fn put(into: &mut impl bytes::BufMut, number: i64) {
     let mut folded = fold(number);
+    if folded < 0x80 {
+        return into.put_u8(folded as u8);
+    }
     let mut buffer = [0; LEN_MAX];
     let mut at = 0;
     while folded >= 0x80 {

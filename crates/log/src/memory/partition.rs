@@ -1,5 +1,6 @@
 //! One partition in memory.
 
+use std::collections::VecDeque;
 use std::future::{Future, ready};
 use std::mem;
 use std::pin::Pin;
@@ -23,7 +24,9 @@ pub(super) struct MemoryPartition {
 }
 
 struct State {
-    batches: Vec<(Header, Bytes)>,
+    batches: VecDeque<(Header, Bytes)>,
+    /// Of all batches.
+    bytes: u64,
     start: Offset,
     producers: Producers,
     last_time: Option<EnqueueTime>,
@@ -35,7 +38,8 @@ struct State {
 impl MemoryPartition {
     pub fn new(place: Place, batch_bytes_max: u32, now: Now) -> MemoryPartition {
         let state = State {
-            batches: Vec::new(),
+            batches: VecDeque::new(),
+            bytes: 0,
             start: Offset(0),
             producers: Producers::default(),
             last_time: None,
@@ -58,6 +62,7 @@ impl MemoryPartition {
         let mut state = lock(&self.state);
         state.deleted = true;
         state.batches.clear();
+        state.bytes = 0;
         wake(state);
     }
 
@@ -156,8 +161,9 @@ impl MemoryPartition {
 
     fn try_find(&self, time: EnqueueTime) -> Result<Option<(Offset, EnqueueTime)>, ReadError> {
         let state = self.state_to_read()?;
-        let mut headers = state.batches.iter().map(|(header, _)| header);
-        let found = headers.find(|header| header.enqueue_time() >= time);
+        let batches = &state.batches;
+        let at = batches.partition_point(|(header, _)| header.enqueue_time() < time);
+        let found = batches.get(at).map(|(header, _)| header);
         Ok(found.map(|header| {
             let offset = header.base_offset().max(state.start);
             (offset, header.enqueue_time())
@@ -172,9 +178,13 @@ impl MemoryPartition {
         }
         let start = bounds.start.max(offset);
         state.start = start;
-        state
-            .batches
-            .retain(|(header, _)| header.last_offset() >= start);
+        let batches = &mut state.batches;
+        let gone = batches.partition_point(|(header, _)| header.last_offset() < start);
+        let freed: u64 = batches
+            .drain(..gone)
+            .map(|(_, bytes)| bytes.len() as u64)
+            .sum();
+        state.bytes -= freed;
         state.producers.trim(start);
         Ok(start)
     }
@@ -200,7 +210,8 @@ impl State {
         self.producers.apply(batch.header(), marker);
         self.producers.settle(batch.header().next_offset());
         self.last_time = Some(time);
-        self.batches.push((*batch.header(), batch.to_bytes()));
+        self.bytes += batch.size() as u64;
+        self.batches.push_back((*batch.header(), batch.to_bytes()));
         Appended {
             offset,
             time,
@@ -216,11 +227,7 @@ impl State {
             stable: self.producers.stable(end).max(self.start),
             end,
             last_time: self.last_time,
-            bytes: self
-                .batches
-                .iter()
-                .map(|(_, bytes)| bytes.len() as u64)
-                .sum(),
+            bytes: self.bytes,
         }
     }
 
@@ -230,7 +237,7 @@ impl State {
         let first = self
             .batches
             .partition_point(|(header, _)| header.last_offset() < from);
-        for (header, bytes) in &self.batches[first..] {
+        for (header, bytes) in self.batches.range(first..) {
             size += bytes.len();
             if header.last_offset() >= visible || size > bytes_max && !pieces.is_empty() {
                 break;
