@@ -31,16 +31,19 @@
 //! ```
 //!
 //! `storage` is the part that must not lose anything: plain, synchronous, and driven by a crash model
-//! over the simulated disk of `highwater-env`. `partition` is the asynchronous face on it. This
-//! crate knows nothing of Kafka's wire and nothing of SQL.
+//! over the simulated disk of `highwater-env`. `partition` is the asynchronous face on it. `groups`
+//! and `transactions` are coordinators over any log, and keep what they know on one. This crate knows nothing of Kafka's wire and nothing of SQL.
 
 mod catalogue;
+mod coordinator;
+pub mod groups;
 mod hub;
 mod options;
 mod partition;
 mod pool;
 mod status;
 mod storage;
+pub mod transactions;
 
 pub use hub::{Hub, OpenError, Progress};
 pub use options::{Durability, Options};
