@@ -12,9 +12,11 @@
 pub mod batch;
 mod catalogue;
 mod group;
+mod memory;
 mod partition;
 mod partitioner;
 mod place;
+pub mod producers;
 mod transaction;
 
 use std::future::Future;
@@ -25,6 +27,7 @@ pub use group::{
     Commit, GroupError, GroupInfo, GroupState, Groups, Join, Joined, JoinedMember, Leaving,
     MemberInfo, Membership, OffsetStored, StoredOffset, SyncGroup, Synced,
 };
+pub use memory::{MemoryLog, Now};
 pub use partition::{
     Aborted, AppendError, Appended, Bounds, Fetched, Isolation, Marker, Partition, ReadError,
 };

@@ -231,7 +231,7 @@ impl Header {
 }
 
 /// The number `by` after `sequence`. They count from 0 to 2^31-1 and begin again.
-pub(super) fn sequence_after(sequence: i32, by: i32) -> i32 {
+pub(crate) fn sequence_after(sequence: i32, by: i32) -> i32 {
     (i64::from(sequence) + i64::from(by)).rem_euclid(1 << 31) as i32
 }
 

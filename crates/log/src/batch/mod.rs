@@ -25,6 +25,8 @@ pub use header::{Header, TimestampType};
 pub use records::{Record, RecordHeaders, Records, Unpacker};
 pub use walk::{Batches, Broken, Stored};
 
+pub(crate) use header::sequence_after;
+
 /// The bytes of a batch before its records.
 pub const HEADER_LEN: usize = 61;
 
@@ -134,6 +136,8 @@ pub enum BatchError {
     Control,
     #[error("its producer gave it no epoch or no number, or it is of a transaction of nobody")]
     Unnumbered,
+    #[error("its producer has a transaction open here, to which it does not belong")]
+    OutsideTransaction,
     #[error("its first offset is {found} where {expected} was due")]
     Offset { expected: Offset, found: Offset },
     #[error("its leader epoch is {0}, and this log has only 0")]

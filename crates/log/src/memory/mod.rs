@@ -1,0 +1,178 @@
+//! A log in memory: the simplest thing that keeps every promise of [`Log`] and [`Partition`] except
+//! to last.
+//!
+//! Other crates test against it, and the hub is compared with it. What it appends is "durable" at
+//! once, so its futures are ready when they are made; only [`Partition::wait_past`] ever waits. There
+//! is no retention and no compaction: settings are kept and shown, and of them only the largest batch
+//! is obeyed.
+
+mod partition;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{AdminError, HubId, HubInfo, HubName, HubSettings, HubSpec, Log, Partition, Pending};
+
+use partition::MemoryPartition;
+
+/// Milliseconds since 1970, from whoever keeps the time.
+pub type Now = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// A catalogue of hubs in memory. Clones are the same log.
+#[derive(Clone)]
+pub struct MemoryLog {
+    now: Now,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    hubs: BTreeMap<HubName, Hub>,
+    /// Hubs made so far, deleted ones included.
+    made: u128,
+}
+
+struct Hub {
+    info: Arc<HubInfo>,
+    partitions: Vec<Arc<MemoryPartition>>,
+}
+
+impl MemoryLog {
+    pub fn new(now: impl Fn() -> i64 + Send + Sync + 'static) -> MemoryLog {
+        MemoryLog {
+            now: Arc::new(now),
+            state: Arc::default(),
+        }
+    }
+
+    fn make(&self, spec: HubSpec) -> Result<Arc<HubInfo>, AdminError> {
+        check_partitions(spec.partitions)?;
+        let mut state = lock(&self.state);
+        if state.hubs.contains_key(&spec.name) {
+            return Err(AdminError::Exists(spec.name));
+        }
+        state.made += 1;
+        let info = HubInfo {
+            name: spec.name.clone(),
+            id: HubId(state.made.to_be_bytes()),
+            partitions: 0,
+            settings: spec.settings,
+            created_ms: (self.now)(),
+        };
+        let mut hub = Hub {
+            info: Arc::new(info),
+            partitions: Vec::new(),
+        };
+        hub.grow(spec.partitions, &self.now);
+        let info = Arc::clone(&hub.info);
+        state.hubs.insert(spec.name, hub);
+        Ok(info)
+    }
+
+    fn with_hub<T>(
+        &self,
+        name: &HubName,
+        act: impl FnOnce(&mut Hub) -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let mut state = lock(&self.state);
+        let hub = state.hubs.get_mut(name);
+        act(hub.ok_or_else(|| AdminError::Unknown(name.clone()))?)
+    }
+}
+
+impl Hub {
+    fn grow(&mut self, partitions: u32, now: &Now) {
+        for partition in self.info.partitions..partitions {
+            let (place, bytes_max) = (
+                self.info.place(partition),
+                self.info.settings.batch_bytes_max,
+            );
+            let partition = MemoryPartition::new(place, bytes_max, Arc::clone(now));
+            self.partitions.push(Arc::new(partition));
+        }
+        Arc::make_mut(&mut self.info).partitions = partitions;
+    }
+}
+
+fn check_partitions(asked: u32) -> Result<(), AdminError> {
+    let max = HubSpec::PARTITIONS_MAX;
+    match (1..=max).contains(&asked) {
+        true => Ok(()),
+        false => Err(AdminError::Partitions { asked, max }),
+    }
+}
+
+impl Log for MemoryLog {
+    fn hubs(&self) -> Vec<Arc<HubInfo>> {
+        let state = lock(&self.state);
+        state
+            .hubs
+            .values()
+            .map(|hub| Arc::clone(&hub.info))
+            .collect()
+    }
+
+    fn hub(&self, name: &str) -> Option<Arc<HubInfo>> {
+        let state = lock(&self.state);
+        state.hubs.get(name).map(|hub| Arc::clone(&hub.info))
+    }
+
+    fn hub_by_id(&self, id: HubId) -> Option<Arc<HubInfo>> {
+        self.hubs().into_iter().find(|info| info.id == id)
+    }
+
+    fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>> {
+        let state = lock(&self.state);
+        let partition = state.hubs.get(hub)?.partitions.get(partition as usize)?;
+        Some(Arc::clone(partition) as Arc<dyn Partition>)
+    }
+
+    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+        Box::pin(ready(self.make(spec)))
+    }
+
+    fn delete(&self, name: &HubName) -> Pending<Result<(), AdminError>> {
+        let hub = lock(&self.state).hubs.remove(name);
+        let deleted = hub.ok_or_else(|| AdminError::Unknown(name.clone()));
+        Box::pin(ready(deleted.map(|hub| {
+            hub.partitions
+                .iter()
+                .for_each(|partition| partition.delete());
+        })))
+    }
+
+    fn grow(&self, name: &HubName, partitions: u32) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+        Box::pin(ready(self.with_hub(name, |hub| {
+            check_partitions(partitions)?;
+            let have = hub.info.partitions;
+            if partitions < have {
+                let hub = name.clone();
+                return Err(AdminError::Shrink { hub, have });
+            }
+            hub.grow(partitions, &self.now);
+            Ok(Arc::clone(&hub.info))
+        })))
+    }
+
+    fn change(
+        &self,
+        name: &HubName,
+        settings: HubSettings,
+    ) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+        Box::pin(ready(self.with_hub(name, |hub| {
+            for partition in &hub.partitions {
+                partition.set_batch_bytes_max(settings.batch_bytes_max);
+            }
+            Arc::make_mut(&mut hub.info).settings = settings;
+            Ok(Arc::clone(&hub.info))
+        })))
+    }
+}
+
+/// A panic while the lock was held is a failed test already.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

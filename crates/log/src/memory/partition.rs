@@ -1,0 +1,320 @@
+//! One partition in memory.
+
+use std::future::{Future, ready};
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use super::{Now, lock};
+use crate::batch::{Batch, Builder, Header, NewRecord, Seal};
+use crate::producers::{Producers, Verdict};
+use crate::{
+    AppendError, Appended, Bounds, EnqueueTime, Fetched, Isolation, Marker, Offset, Partition,
+    Pending, Place, Producer, ReadError,
+};
+
+pub(super) struct MemoryPartition {
+    place: Place,
+    now: Now,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    batches: Vec<(Header, Bytes)>,
+    start: Offset,
+    producers: Producers,
+    last_time: Option<EnqueueTime>,
+    batch_bytes_max: usize,
+    deleted: bool,
+    waiting: Vec<Waker>,
+}
+
+impl MemoryPartition {
+    pub fn new(place: Place, batch_bytes_max: u32, now: Now) -> MemoryPartition {
+        let state = State {
+            batches: Vec::new(),
+            start: Offset(0),
+            producers: Producers::default(),
+            last_time: None,
+            batch_bytes_max: batch_bytes_max as usize,
+            deleted: false,
+            waiting: Vec::new(),
+        };
+        MemoryPartition {
+            place,
+            now,
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    pub fn set_batch_bytes_max(&self, bytes: u32) {
+        lock(&self.state).batch_bytes_max = bytes as usize;
+    }
+
+    pub fn delete(&self) {
+        let mut state = lock(&self.state);
+        state.deleted = true;
+        state.batches.clear();
+        wake(state);
+    }
+
+    fn try_append(&self, batch: Batch) -> Result<Appended, AppendError> {
+        let state = self.state_to_append(batch.size())?;
+        match state.producers.judge(batch.header())? {
+            Verdict::New => Ok(self.put(state, batch)),
+            Verdict::Repeat { first, time, .. } => Ok(Appended {
+                offset: first,
+                time,
+                start: state.start,
+                repeated: true,
+            }),
+        }
+    }
+
+    fn try_append_records(&self, records: &[NewRecord<'_>]) -> Result<Appended, AppendError> {
+        let mut builder = Builder::new();
+        for record in records {
+            builder.push(record);
+        }
+        self.try_append(builder.seal(&Seal::default())?)
+    }
+
+    fn try_append_marker(
+        &self,
+        producer: Producer,
+        marker: Marker,
+    ) -> Result<Appended, AppendError> {
+        let state = self.state_to_append(0)?;
+        state.producers.judge_marker(producer, &self.place)?;
+        Ok(self.put(state, Batch::marker(producer, marker)))
+    }
+
+    fn put(&self, mut state: Locked<'_>, batch: Batch) -> Appended {
+        let appended = state.put(batch, EnqueueTime((self.now)()));
+        wake(state);
+        appended
+    }
+
+    fn state_to_append(&self, bytes: usize) -> Result<Locked<'_>, AppendError> {
+        let state = lock(&self.state);
+        if state.deleted {
+            return Err(AppendError::Deleted(self.place.clone()));
+        }
+        let max = state.batch_bytes_max;
+        match bytes <= max {
+            true => Ok(state),
+            false => Err(AppendError::TooLarge {
+                place: self.place.clone(),
+                bytes,
+                max,
+            }),
+        }
+    }
+
+    fn state_to_read(&self) -> Result<Locked<'_>, ReadError> {
+        let state = lock(&self.state);
+        match state.deleted {
+            true => Err(ReadError::Deleted(self.place.clone())),
+            false => Ok(state),
+        }
+    }
+
+    fn out_of_range(&self, asked: Offset, bounds: Bounds) -> ReadError {
+        ReadError::OutOfRange {
+            place: self.place.clone(),
+            asked,
+            start: bounds.start,
+            end: bounds.end,
+        }
+    }
+
+    fn try_read(
+        &self,
+        from: Offset,
+        bytes_max: usize,
+        isolation: Isolation,
+    ) -> Result<Fetched, ReadError> {
+        let state = self.state_to_read()?;
+        let bounds = state.bounds();
+        if !(bounds.start..=bounds.end).contains(&from) {
+            return Err(self.out_of_range(from, bounds));
+        }
+        let (pieces, to) = state.pieces(from, bytes_max, bounds.visible(isolation));
+        let aborted = match isolation {
+            Isolation::Committed => state.producers.aborted(from, to),
+            Isolation::Uncommitted => Vec::new(),
+        };
+        Ok(Fetched {
+            pieces,
+            bounds,
+            aborted,
+        })
+    }
+
+    fn try_find(&self, time: EnqueueTime) -> Result<Option<(Offset, EnqueueTime)>, ReadError> {
+        let state = self.state_to_read()?;
+        let mut headers = state.batches.iter().map(|(header, _)| header);
+        let found = headers.find(|header| header.enqueue_time() >= time);
+        Ok(found.map(|header| {
+            let offset = header.base_offset().max(state.start);
+            (offset, header.enqueue_time())
+        }))
+    }
+
+    fn try_trim(&self, offset: Offset) -> Result<Offset, ReadError> {
+        let mut state = self.state_to_read()?;
+        let bounds = state.bounds();
+        if offset > bounds.end {
+            return Err(self.out_of_range(offset, bounds));
+        }
+        let start = bounds.start.max(offset);
+        state.start = start;
+        state
+            .batches
+            .retain(|(header, _)| header.last_offset() >= start);
+        state.producers.trim(start);
+        Ok(start)
+    }
+}
+
+type Locked<'a> = MutexGuard<'a, State>;
+
+/// Lets go of the lock first: a waker may do anything.
+fn wake(mut state: Locked<'_>) {
+    let waiting = mem::take(&mut state.waiting);
+    drop(state);
+    waiting.into_iter().for_each(Waker::wake);
+}
+
+impl State {
+    fn put(&mut self, mut batch: Batch, now: EnqueueTime) -> Appended {
+        let offset = self.producers.end();
+        let time = now.max(self.last_time.unwrap_or(now));
+        let marker = batch
+            .as_marker()
+            .expect("we make no other control batches, and producers none");
+        batch.stamp(offset, time);
+        self.producers.apply(batch.header(), marker);
+        self.producers.settle(batch.header().next_offset());
+        self.last_time = Some(time);
+        self.batches.push((*batch.header(), batch.to_bytes()));
+        Appended {
+            offset,
+            time,
+            start: self.start,
+            repeated: false,
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        let end = self.producers.end();
+        Bounds {
+            start: self.start,
+            stable: self.producers.stable(end).max(self.start),
+            end,
+            last_time: self.last_time,
+            bytes: self
+                .batches
+                .iter()
+                .map(|(_, bytes)| bytes.len() as u64)
+                .sum(),
+        }
+    }
+
+    /// Whole batches from the one with `from` to before `visible`, and the offset that follows them.
+    fn pieces(&self, from: Offset, bytes_max: usize, visible: Offset) -> (Vec<Bytes>, Offset) {
+        let (mut pieces, mut size, mut to) = (Vec::new(), 0, from);
+        let first = self
+            .batches
+            .partition_point(|(header, _)| header.last_offset() < from);
+        for (header, bytes) in &self.batches[first..] {
+            size += bytes.len();
+            if header.last_offset() >= visible || size > bytes_max && !pieces.is_empty() {
+                break;
+            }
+            pieces.push(bytes.clone());
+            to = header.next_offset();
+        }
+        (pieces, to)
+    }
+}
+
+impl Partition for MemoryPartition {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+        Box::pin(ready(self.try_append(batch)))
+    }
+
+    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+        Box::pin(ready(self.try_append_records(records)))
+    }
+
+    fn append_marker(
+        &self,
+        producer: Producer,
+        marker: Marker,
+    ) -> Pending<Result<Appended, AppendError>> {
+        Box::pin(ready(self.try_append_marker(producer, marker)))
+    }
+
+    fn read(
+        &self,
+        from: Offset,
+        bytes_max: usize,
+        isolation: Isolation,
+    ) -> Pending<Result<Fetched, ReadError>> {
+        Box::pin(ready(self.try_read(from, bytes_max, isolation)))
+    }
+
+    fn bounds(&self) -> Bounds {
+        lock(&self.state).bounds()
+    }
+
+    fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()> {
+        Box::pin(Wait {
+            state: Arc::clone(&self.state),
+            offset,
+            isolation,
+        })
+    }
+
+    fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
+        Box::pin(ready(self.try_find(time)))
+    }
+
+    fn trim(&self, offset: Offset) -> Pending<Result<Offset, ReadError>> {
+        Box::pin(ready(self.try_trim(offset)))
+    }
+}
+
+/// Waits for the end to move.
+struct Wait {
+    state: Arc<Mutex<State>>,
+    offset: Offset,
+    isolation: Isolation,
+}
+
+impl Future for Wait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.state);
+        if state.deleted || state.bounds().visible(self.isolation) > self.offset {
+            return Poll::Ready(());
+        }
+        if !state
+            .waiting
+            .iter()
+            .any(|waker| waker.will_wake(context.waker()))
+        {
+            state.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}

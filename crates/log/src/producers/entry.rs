@@ -1,0 +1,114 @@
+//! One producer in one partition.
+
+use std::collections::VecDeque;
+
+use crate::batch::{Header, sequence_after};
+use crate::{EnqueueTime, Offset};
+
+/// How many batches of a producer are remembered: as many as a client may have in flight.
+pub(super) const REMEMBERED: usize = 5;
+
+/// Numbers of a producer are counted modulo this.
+const SEQUENCES: i64 = 1 << 31;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub epoch: i16,
+    /// The number that its next batch must have; `None` while any will do.
+    pub next: Option<i32>,
+    /// The last batches, oldest first.
+    pub batches: VecDeque<Sent>,
+    /// How many numbers right before those of `batches` were written too.
+    pub older: u32,
+    /// The first offset of its open transaction.
+    pub open: Option<Offset>,
+    pub last_time: EnqueueTime,
+}
+
+/// A batch that a producer has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub sequence: i32,
+    pub last_delta: i32,
+    pub offset: Offset,
+    pub time: EnqueueTime,
+}
+
+impl Sent {
+    pub fn last_offset(&self) -> Offset {
+        Offset(self.offset.0.saturating_add(i64::from(self.last_delta)))
+    }
+}
+
+impl Entry {
+    pub fn new(epoch: i16) -> Entry {
+        Entry {
+            epoch,
+            next: None,
+            batches: VecDeque::with_capacity(REMEMBERED),
+            older: 0,
+            open: None,
+            last_time: EnqueueTime::default(),
+        }
+    }
+
+    pub fn expecting(epoch: i16, next: i32, now: EnqueueTime) -> Entry {
+        Entry {
+            next: Some(next),
+            last_time: now,
+            ..Entry::new(epoch)
+        }
+    }
+
+    /// Takes the epoch of a batch. A new one starts with number 0.
+    pub fn note(&mut self, epoch: i16, time: EnqueueTime) {
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            self.next = Some(0);
+            self.batches.clear();
+            self.older = 0;
+        }
+        self.last_time = self.last_time.max(time);
+    }
+
+    pub fn remember(&mut self, header: &Header) {
+        let sequence = header.base_sequence();
+        if self.next.is_some_and(|next| next != sequence) {
+            // Found on the disk after a part of the log that is gone.
+            self.batches.clear();
+            self.older = 0;
+        }
+        if self.batches.len() == REMEMBERED
+            && let Some(oldest) = self.batches.pop_front()
+        {
+            let count = oldest.last_delta as u32 + 1;
+            // Half of all numbers is enough to know, and leaves no doubt on which side one lies.
+            self.older = self.older.saturating_add(count).min(1 << 30);
+        }
+        self.batches.push_back(Sent {
+            sequence,
+            last_delta: header.last_offset_delta(),
+            offset: header.base_offset(),
+            time: header.enqueue_time(),
+        });
+        self.next = Some(sequence_after(header.last_sequence(), 1));
+    }
+
+    /// The very same batch among those that are remembered.
+    pub fn find(&self, header: &Header) -> Option<&Sent> {
+        self.batches.iter().find(|sent| {
+            sent.sequence == header.base_sequence() && sent.last_delta == header.last_offset_delta()
+        })
+    }
+
+    /// True if all of the batch's numbers were written before those that are remembered.
+    pub fn has_forgotten(&self, header: &Header) -> bool {
+        let Some(oldest) = self.batches.front() else {
+            return false;
+        };
+        let before = i64::from(oldest.sequence) - i64::from(header.base_sequence());
+        let before = before.rem_euclid(SEQUENCES);
+        let count = i64::from(header.last_offset_delta()) + 1;
+        count <= before && before <= i64::from(self.older)
+    }
+}
