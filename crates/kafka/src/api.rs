@@ -79,3 +79,63 @@ impl Api {
         self.key.request_header_version(version) == 2
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kafka_protocol::messages::*;
+    use kafka_protocol::protocol::{Message, Request};
+
+    /// The announced range, held against what the codec reads and writes.
+    fn check<R: Request>() {
+        let api = Api::of(R::KEY).unwrap();
+        let (request, response) = (R::VERSIONS, R::Response::VERSIONS);
+        assert!(
+            api.readable >= request.min.max(response.min),
+            "{:?}",
+            api.key
+        );
+        assert!(api.max <= request.max.min(response.max), "{:?}", api.key);
+        assert!(api.min <= api.readable);
+    }
+
+    #[test]
+    fn everything_announced_can_be_read_and_answered() {
+        check::<ProduceRequest>();
+        check::<FetchRequest>();
+        check::<ListOffsetsRequest>();
+        check::<MetadataRequest>();
+        check::<OffsetCommitRequest>();
+        check::<OffsetFetchRequest>();
+        check::<FindCoordinatorRequest>();
+        check::<JoinGroupRequest>();
+        check::<HeartbeatRequest>();
+        check::<LeaveGroupRequest>();
+        check::<SyncGroupRequest>();
+        check::<DescribeGroupsRequest>();
+        check::<ListGroupsRequest>();
+        check::<SaslHandshakeRequest>();
+        check::<ApiVersionsRequest>();
+        check::<CreateTopicsRequest>();
+        check::<DeleteTopicsRequest>();
+        check::<DeleteRecordsRequest>();
+        check::<InitProducerIdRequest>();
+        check::<AddPartitionsToTxnRequest>();
+        check::<AddOffsetsToTxnRequest>();
+        check::<EndTxnRequest>();
+        check::<TxnOffsetCommitRequest>();
+        check::<DescribeConfigsRequest>();
+        check::<AlterConfigsRequest>();
+        check::<SaslAuthenticateRequest>();
+        check::<CreatePartitionsRequest>();
+        check::<DeleteGroupsRequest>();
+        check::<IncrementalAlterConfigsRequest>();
+        check::<OffsetDeleteRequest>();
+        check::<DescribeClusterRequest>();
+    }
+
+    #[test]
+    fn the_table_is_in_order_of_keys() {
+        assert!(APIS.is_sorted_by_key(|api| api.key as i16));
+    }
+}
