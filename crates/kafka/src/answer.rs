@@ -8,12 +8,15 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::Identity;
+use crate::memory::Share;
 
 /// What a request comes to.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Empty for a request that gets no answer.
     pub pieces: Vec<Bytes>,
+    /// The memory that the pieces take until they are written, where it matters.
+    pub share: Share,
     pub then: Then,
 }
 
@@ -30,9 +33,16 @@ pub(crate) enum Then {
 }
 
 impl Outcome {
-    pub fn silent(then: Then) -> Outcome {
-        let pieces = Vec::new();
-        Outcome { pieces, then }
+    pub fn of(pieces: Vec<Bytes>) -> Outcome {
+        Outcome {
+            pieces,
+            share: Share::default(),
+            then: Then::GoOn,
+        }
+    }
+
+    pub fn then(self, then: Then) -> Outcome {
+        Outcome { then, ..self }
     }
 }
 
@@ -81,7 +91,7 @@ impl Frame {
 /// What waits to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    pieces: VecDeque<Bytes>,
+    pieces: VecDeque<(Bytes, Share)>,
     bytes: usize,
 }
 
@@ -89,9 +99,14 @@ pub(crate) struct Output {
 const SLICES_MAX: usize = 64;
 
 impl Output {
-    pub fn push(&mut self, pieces: Vec<Bytes>) {
+    /// The last piece of an answer carries the share of the whole.
+    pub fn push(&mut self, pieces: Vec<Bytes>, share: Share) {
         self.bytes += pieces.iter().map(Bytes::len).sum::<usize>();
+        let pieces = pieces.into_iter().map(|piece| (piece, Share::default()));
         self.pieces.extend(pieces);
+        if let Some((_, last)) = self.pieces.back_mut() {
+            last.add(share);
+        }
     }
 
     pub fn bytes(&self) -> usize {
@@ -102,7 +117,7 @@ impl Output {
     pub async fn write_some(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let count = self.pieces.len().min(SLICES_MAX);
-        for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
+        for (slice, (piece, _)) in slices.iter_mut().zip(&self.pieces) {
             *slice = IoSlice::new(piece);
         }
         let written = to.write_vectored(&slices[..count]).await?;
@@ -115,7 +130,7 @@ impl Output {
 
     fn advance(&mut self, mut written: usize) {
         self.bytes -= written;
-        while let Some(first) = self.pieces.front_mut() {
+        while let Some((first, _)) = self.pieces.front_mut() {
             if written < first.len() {
                 first.advance(written);
                 return;
@@ -144,10 +159,8 @@ mod tests {
     #[tokio::test]
     async fn a_write_that_takes_little_is_continued_where_it_stopped() {
         let mut output = Output::default();
-        output.push(vec![
-            Bytes::from_static(b"abc"),
-            Bytes::from_static(b"defg"),
-        ]);
+        let pieces = [&b"abc"[..], b"defg"].map(Bytes::from_static);
+        output.push(pieces.to_vec(), Share::default());
         let (mut to, mut from) = tokio::io::duplex(2);
         let reader = tokio::spawn(async move {
             let mut text = String::new();

@@ -16,6 +16,7 @@ use crate::handlers::{
     cluster, configs, fetch, groups, list_offsets, metadata, offsets, partitions, produce, sasl,
     topics, transactions, versions,
 };
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::options::Options;
 
@@ -33,6 +34,8 @@ pub(crate) struct Broker {
     pub services: Services,
     pub options: Options,
     pub metrics: Arc<Metrics>,
+    /// For what Fetch has read and nobody has taken yet.
+    pub fetch_memory: Memory,
 }
 
 impl Broker {

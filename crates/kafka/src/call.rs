@@ -7,7 +7,7 @@ use kafka_protocol::messages::{RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
 use crate::Identity;
-use crate::answer::{Frame, Outcome, Then};
+use crate::answer::{Frame, Outcome};
 use crate::api::Api;
 use crate::frame::FrameError;
 use crate::shape::{self, ShapeError};
@@ -126,7 +126,6 @@ impl Call {
         let pieces = frame
             .finish()
             .ok_or_else(|| refused("it is longer than 2 GiB".into()))?;
-        let then = Then::GoOn;
-        Ok(Outcome { pieces, then })
+        Ok(Outcome::of(pieces))
     }
 }

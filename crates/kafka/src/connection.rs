@@ -14,7 +14,7 @@ use bytes::Bytes;
 use kafka_protocol::messages::ApiKey;
 use kafka_protocol::protocol::StrBytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 use crate::Identity;
@@ -24,34 +24,22 @@ use crate::broker::Broker;
 use crate::call::{self, Call, Door, Head, Refusal};
 use crate::complaints::Complaints;
 use crate::frame::{FrameError, Frames};
+use crate::memory::{Memory, Share};
 use crate::queue::{Queue, Work};
 
 /// Answers are made while less than this waits to be written.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
-/// The unit in which memory of the server is shared out.
-const SHARE_BYTES: usize = 1 << 10;
 
 /// What connections have in common beyond the broker.
 pub(crate) struct Common {
     pub broker: Arc<Broker>,
     pub complaints: Complaints,
-    /// Memory for requests, in shares.
-    pub memory: Arc<Semaphore>,
+    /// For requests that wait for their answers.
+    pub memory: Memory,
     pub stop: watch::Receiver<bool>,
 }
 
-impl Common {
-    pub fn shares(bytes: usize) -> u32 {
-        u32::try_from(bytes.div_ceil(SHARE_BYTES)).unwrap_or(u32::MAX)
-    }
-
-    pub fn memory_of(bytes: usize) -> Arc<Semaphore> {
-        let shares = Common::shares(bytes).max(1) as usize;
-        Arc::new(Semaphore::new(shares.min(Semaphore::MAX_PERMITS)))
-    }
-}
-
-type ShareWait = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+type ShareWait = Pin<Box<dyn Future<Output = Share> + Send>>;
 
 pub(crate) struct Connection<S> {
     common: Arc<Common>,
@@ -62,12 +50,14 @@ pub(crate) struct Connection<S> {
     queue: Queue,
     output: Output,
     /// The memory for the request being read, once it has been granted.
-    share: Option<OwnedSemaphorePermit>,
+    share: Option<Share>,
     share_wait: Option<ShareWait>,
     /// Set while the client has been asked to wait.
     pause: Option<Pin<Box<Sleep>>>,
     timer: Pin<Box<Sleep>>,
-    /// How many ticks of the timer have passed since anything happened.
+    /// Something came in or went out since the last tick of the timer.
+    stirred: bool,
+    /// How many ticks have passed without that.
     quiet_ticks: u32,
     /// Nothing more is read; what is under way is finished.
     draining: bool,
@@ -87,7 +77,7 @@ enum Event {
     Answered(Result<Outcome, Refusal>),
     Wrote(io::Result<usize>),
     Read(io::Result<usize>),
-    Granted(Option<OwnedSemaphorePermit>),
+    Granted(Share),
     Resumed,
     Tick,
     Stop,
@@ -117,6 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             share_wait: None,
             pause: None,
             timer: Box::pin(tokio::time::sleep(first_tick)),
+            stirred: false,
             quiet_ticks: 0,
             draining: false,
             stop: common.stop.clone(),
@@ -171,16 +162,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         match event {
             Event::Answered(Ok(outcome)) => self.answered(outcome),
             Event::Answered(Err(refusal)) => self.refused(&refusal),
-            Event::Wrote(Ok(bytes)) => metrics.bytes_out.add(bytes as u64),
+            Event::Wrote(Ok(bytes)) => {
+                self.stirred = true;
+                metrics.bytes_out.add(bytes as u64);
+            }
             Event::Read(Ok(bytes)) if bytes > 0 => {
-                self.quiet_ticks = 0;
+                self.stirred = true;
                 metrics.bytes_in.add(bytes as u64);
             }
             // The client is gone, and nobody waits for what is under way.
             Event::Read(_) | Event::Wrote(Err(_)) => return false,
             Event::Granted(share) => {
                 self.share_wait = None;
-                self.share = share;
+                self.share = Some(share);
             }
             Event::Resumed => self.pause = None,
             Event::Tick => return self.tick(),
@@ -190,8 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     fn answered(&mut self, outcome: Outcome) {
-        self.quiet_ticks = 0;
-        self.output.push(outcome.pieces);
+        self.output.push(outcome.pieces, outcome.share);
         match outcome.then {
             Then::GoOn => {}
             Then::Known(who) => {
@@ -219,17 +212,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.timer.as_mut().reset(Instant::now() + time);
     }
 
-    /// Half an idle timeout has passed, or the time to log in.
+    /// Half an idle timeout has passed, or the time to log in. Who waits for us is not idle, but who
+    /// does not read what we write is.
     fn tick(&mut self) -> bool {
         if self.client.who.is_none() {
             return false;
         }
+        let waits_for_us = !self.queue.is_empty() && self.output.bytes() == 0;
+        self.quiet_ticks = match std::mem::take(&mut self.stirred) || waits_for_us {
+            true => 0,
+            false => self.quiet_ticks + 1,
+        };
         if self.queue.is_empty() {
-            self.quiet_ticks += 1;
             self.frames.rest();
         }
         self.set_timer(self.common.broker.options.idle_timeout / 2);
-        self.quiet_ticks <= 2
+        self.quiet_ticks < 2
     }
 
     fn takes_more(&self) -> bool {
@@ -259,7 +257,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Ok(head) => {
                     let (broker, client) = (&self.common.broker, &self.client);
                     let begin = |head, frame| client.begin(broker, head, frame);
-                    self.queue.push(head, frame, self.share.take(), begin);
+                    let share = self.share.take().unwrap_or_default();
+                    self.queue.push(head, frame, share, begin);
                 }
                 Err(error) => return self.queue.push_refusal(error.into()),
             }
@@ -274,15 +273,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Takes a share of the server's memory, or begins to wait for one.
     fn has_memory_for(&mut self, length: usize) -> bool {
-        let all = Common::shares(self.common.broker.options.server_inflight_bytes_max).max(1);
-        let shares = Common::shares(length).min(all);
-        let memory = Arc::clone(&self.common.memory);
-        match Arc::clone(&memory).try_acquire_many_owned(shares) {
-            Ok(share) => self.share = Some(share),
-            Err(_) => {
-                let wait = async move { memory.acquire_many_owned(shares).await.ok() };
-                self.share_wait = Some(Box::pin(wait));
-            }
+        let memory = &self.common.memory;
+        self.share = memory.try_take(length);
+        if self.share.is_none() {
+            self.share_wait = Some(Box::pin(memory.take(length)));
         }
         self.share.is_some()
     }

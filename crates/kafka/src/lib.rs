@@ -25,6 +25,7 @@ mod complaints;
 mod connection;
 mod frame;
 mod handlers;
+mod memory;
 mod metrics;
 mod options;
 mod queue;

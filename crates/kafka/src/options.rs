@@ -20,6 +20,9 @@ pub struct Options {
     pub inflight_bytes_max: usize,
     /// And for the bytes of all connections together.
     pub server_inflight_bytes_max: usize,
+    /// What answers to Fetch may take until they are written, of all connections together. When
+    /// little is left, answers become smaller.
+    pub server_fetch_bytes_max: usize,
     /// The most that one answer to Fetch brings, whatever the client asks for, unless a single batch
     /// is larger.
     pub fetch_bytes_max: usize,
@@ -53,6 +56,7 @@ impl Default for Options {
             inflight_requests_max: 64,
             inflight_bytes_max: 32 << 20,
             server_inflight_bytes_max: 256 << 20,
+            server_fetch_bytes_max: 256 << 20,
             fetch_bytes_max: 16 << 20,
             idle_timeout: Duration::from_secs(600),
             login_timeout: Duration::from_secs(30),

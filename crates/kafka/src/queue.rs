@@ -11,10 +11,10 @@ use std::future::poll_fn;
 use bytes::Bytes;
 use highwater_log::Pending;
 use kafka_protocol::messages::ApiKey;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::answer::Outcome;
 use crate::call::{Head, Refusal};
+use crate::memory::Share;
 
 pub(crate) type Work = Pending<Result<Outcome, Refusal>>;
 
@@ -25,7 +25,7 @@ struct Entry {
     is_data: bool,
     bytes: usize,
     /// Its share of what the server holds in memory, given back when the answer is there.
-    _share: Option<OwnedSemaphorePermit>,
+    _share: Share,
 }
 
 enum State {
@@ -57,7 +57,7 @@ impl Queue {
         &mut self,
         head: Head,
         frame: Bytes,
-        share: Option<OwnedSemaphorePermit>,
+        share: Share,
         begin: impl FnOnce(Head, Bytes) -> Work,
     ) {
         let is_produce = head.key == ApiKey::Produce as i16;
@@ -83,7 +83,7 @@ impl Queue {
             state: State::Begun(Box::pin(std::future::ready(Err(refusal)))),
             is_data: false,
             bytes: 0,
-            _share: None,
+            _share: Share::default(),
         });
     }
 

@@ -17,6 +17,7 @@ use crate::broker::{Broker, Services};
 use crate::call::Door;
 use crate::complaints::Complaints;
 use crate::connection::{Common, Connection};
+use crate::memory::Memory;
 use crate::metrics::{Metrics, MetricsSnapshot};
 use crate::options::{Listener, Options};
 
@@ -119,9 +120,10 @@ impl Server {
 fn common(options: Options, services: Services, stop: watch::Receiver<bool>) -> Arc<Common> {
     Arc::new(Common {
         complaints: Complaints::new(Arc::clone(&services.clock)),
-        memory: Common::memory_of(options.server_inflight_bytes_max),
+        memory: Memory::new(options.server_inflight_bytes_max),
         stop,
         broker: Arc::new(Broker {
+            fetch_memory: Memory::new(options.server_fetch_bytes_max),
             services,
             options,
             metrics: Arc::default(),

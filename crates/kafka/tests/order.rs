@@ -533,3 +533,69 @@ async fn numbered_batches_are_taken_once_and_in_order() {
         assert_eq!(got, expected, "epoch {epoch}, number {sequence}");
     }
 }
+
+#[tokio::test]
+async fn answers_become_smaller_when_memory_is_short_and_give_it_back() {
+    let server = start_with(|options, _| options.server_fetch_bytes_max = 1024).await;
+    let hub = server.make("t", 1).await;
+    let mut client = server.connect().await;
+    let large = batch(&[&"x".repeat(600)]);
+    for _ in 0..3 {
+        let request = produce(&hub, 9, -1, &[(0, large.clone())]);
+        client.call(9, &request).await;
+    }
+    for _ in 0..3 {
+        let response = client.call(11, &long_fetch(1, 0, 1)).await;
+        assert_eq!(sizes(&response), [large.len()]);
+    }
+}
+
+// proves U3
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_its_answers_is_let_go() {
+    let server = start().await;
+    let hub = server.make("t", 1).await;
+    let mut client = server.connect().await;
+    let large = batch(&[&"x".repeat(1_000_000)]);
+    for _ in 0..16 {
+        let request = produce(&hub, 9, -1, &[(0, large.clone())]);
+        client.call(9, &request).await;
+    }
+    let mut greedy = long_fetch(1, 0, 1).with_max_bytes(i32::MAX);
+    greedy.topics[0].partitions[0].partition_max_bytes = i32::MAX;
+    for _ in 0..4 {
+        client.send(11, &greedy).await;
+    }
+    until(|| server.metrics().bytes_out > 1_000_000).await;
+    for _ in 0..100 {
+        tokio::time::advance(Duration::from_secs(30)).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.metrics().connections, 0);
+    assert!(server.metrics().bytes_out < 4 * 16_000_000);
+}
+
+#[tokio::test]
+async fn a_hub_made_again_has_another_id() {
+    let server = start().await;
+    let old = server.make("t", 1).await;
+    server.log.delete(&old.name).await.unwrap();
+    let new = server.make("t", 1).await;
+    let mut client = server.connect().await;
+    for (hub, code) in [(old, 100), (new, 0)] {
+        let mut request = long_fetch(1, 0, 0);
+        let topic = request.topics.remove(0).with_topic(topic(""));
+        let topic = topic.with_topic_id(uuid::Uuid::from_bytes(hub.id.0));
+        let request = request.with_topics(vec![topic]);
+        let response = client.call(13, &request).await;
+        assert_eq!(response.responses[0].partitions[0].error_code, code);
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_gave_is_not_found() {
+    let server = start().await;
+    let mut client = server.connect().await;
+    let request = long_fetch(1, 0, 1).with_session_id(7).with_session_epoch(3);
+    assert_eq!(client.call(11, &request).await.error_code, 70);
+}

@@ -153,11 +153,8 @@ async fn finish(
     }
     if acks == 0 {
         // Closing is the only way to tell somebody who wants no answer.
-        return Ok(Outcome::silent(if failed {
-            Then::Close
-        } else {
-            Then::GoOn
-        }));
+        let then = if failed { Then::Close } else { Then::GoOn };
+        return Ok(Outcome::of(Vec::new()).then(then));
     }
     let response = ProduceResponse::default().with_responses(responses);
     if !full {
@@ -166,11 +163,7 @@ async fn finish(
     broker.metrics.throttled.add(1);
     let pause = broker.options.throttle;
     let response = response.with_throttle_time_ms(pause.as_millis() as i32);
-    let then = Then::Pause(pause);
-    Ok(Outcome {
-        then,
-        ..call.encode(&response)?
-    })
+    Ok(call.encode(&response)?.then(Then::Pause(pause)))
 }
 
 fn answer(

@@ -44,18 +44,10 @@ pub(crate) async fn authenticate(
         let answer = SaslAuthenticateResponse::default()
             .with_error_code(broker.fail(&Code::SaslAuthenticationFailed))
             .with_error_message(some_text("the user or the password is wrong"));
-        let then = Then::Close;
-        return Ok(Outcome {
-            then,
-            ..call.encode(&answer)?
-        });
+        return Ok(call.encode(&answer)?.then(Then::Close));
     };
-    let then = Then::Known(who);
     let answer = SaslAuthenticateResponse::default();
-    Ok(Outcome {
-        then,
-        ..call.encode(&answer)?
-    })
+    Ok(call.encode(&answer)?.then(Then::Known(who)))
 }
 
 /// `authzid NUL user NUL password`. Some clients leave the first empty and some repeat the user.

@@ -6,7 +6,7 @@
 use bytes::{BufMut, BytesMut};
 
 use super::{Answer, BY_ID, Found, Topic};
-use crate::answer::{Frame, Outcome, Then};
+use crate::answer::{Frame, Outcome};
 use crate::call::{Call, Refusal};
 
 /// The room that a partition without aborted transactions takes, generously.
@@ -29,8 +29,7 @@ pub(super) fn encode(call: &Call, answer: Answer) -> Result<Outcome, Refusal> {
         version: call.version,
         reason: "it is longer than 2 GiB".into(),
     })?;
-    let then = Then::GoOn;
-    Ok(Outcome { pieces, then })
+    Ok(Outcome::of(pieces))
 }
 
 struct Writer {

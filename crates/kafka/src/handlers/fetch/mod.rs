@@ -24,6 +24,7 @@ use crate::answer::Outcome;
 use crate::broker::Broker;
 use crate::call::{Call, Refusal};
 use crate::codes::ErrorCode;
+use crate::memory::Share;
 use wait::Waits;
 
 /// From this version on topics are named by their ids.
@@ -75,10 +76,12 @@ pub(crate) async fn fetch(
     }
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let mut reading = Reading::new(broker, call, &request);
-    reading.read_all().await;
+    reading.read_all(broker).await;
     let enough = usize::try_from(request.min_bytes).unwrap_or(0);
-    reading.wait_for(enough, wait.min(WAIT_MAX)).await;
-    encode::encode(call, reading.answer(broker))
+    reading.wait_for(broker, enough, wait.min(WAIT_MAX)).await;
+    let share = std::mem::take(&mut reading.share);
+    let outcome = encode::encode(call, reading.answer(broker))?;
+    Ok(Outcome { share, ..outcome })
 }
 
 /// A fetch under way.
@@ -88,6 +91,8 @@ struct Reading {
     partitions: Vec<Wanted>,
     isolation: Isolation,
     bytes_max: usize,
+    /// The memory for what has been found.
+    share: Share,
 }
 
 /// One partition to read.
@@ -107,6 +112,7 @@ impl Reading {
             partitions: Vec::new(),
             isolation: isolation(request.isolation_level),
             bytes_max: asked.min(broker.options.fetch_bytes_max),
+            share: Share::default(),
         };
         for topic in &request.topics {
             reading.add(broker, call, topic);
@@ -131,8 +137,9 @@ impl Reading {
         });
     }
 
-    async fn read_all(&mut self) {
-        let mut left = self.bytes_max;
+    async fn read_all(&mut self, broker: &Broker) {
+        self.share = broker.fetch_memory.take_up_to(self.bytes_max);
+        let mut left = self.bytes_max.min(self.share.bytes());
         let mut first = true;
         for wanted in &mut self.partitions {
             wanted.read(left, first, self.isolation).await;
@@ -140,10 +147,11 @@ impl Reading {
             first &= bytes == 0;
             left = left.saturating_sub(bytes);
         }
+        self.share.keep(self.bytes());
     }
 
     /// Waits until there is enough, or something failed, or time is up.
-    async fn wait_for(&mut self, enough: usize, wait: Duration) {
+    async fn wait_for(&mut self, broker: &Broker, enough: usize, wait: Duration) {
         let mut have = self.bytes();
         if have >= enough || wait.is_zero() || self.failed() {
             return;
@@ -160,11 +168,15 @@ impl Reading {
                 return;
             };
             let others = have - self.partitions[index].found.bytes();
-            let left = self.bytes_max.saturating_sub(others);
+            let more = self.bytes_max.saturating_sub(self.share.bytes());
+            self.share.add(broker.fetch_memory.take_up_to(more));
+            let left = self.bytes_max.min(self.share.bytes());
+            let left = left.saturating_sub(others);
             let wanted = &mut self.partitions[index];
             let seen = wanted.visible(self.isolation);
             wanted.read(left, others == 0, self.isolation).await;
             have = others + wanted.found.bytes();
+            self.share.keep(have);
             if wanted.found.code != 0 {
                 return;
             }
