@@ -125,7 +125,6 @@ class Aio:
     UNKNOWN_TOPIC = ["UnknownTopicOrPartitionError"]
     TOPIC_EXISTS = ["TopicAlreadyExistsError"]
     BAD_PARTITIONS = ["InvalidPartitionsError"]
-    FENCED_INSTANCE = ["CommitFailedError"]  # it commits with a version that does not carry the instance
     FENCED_PRODUCER = ["Fenced", "InvalidProducerEpoch"]
 
     member = AioMember

@@ -198,6 +198,8 @@ class Scenarios:
         check_group_log(seen, 100)
 
     def static_fence(self):
+        if not hasattr(self.client, "FENCED_INSTANCE"):
+            raise Skip("it does not send its instance with commits and heartbeats")
         topic, group = self.create("fence"), self.name("fence")
         holder = self.client.member("a", topic, group, [], instance="one")
         self.client.produce(topic, numbers(0, 1))
