@@ -14,12 +14,13 @@ password=s3cret
 die() { echo "$*" >&2; exit 1; }
 
 # need COMMAND PACKAGE: installs the Debian package unless the command is there.
+need() { command -v "$1" >/dev/null || apt_install "$2"; }
+
 apt_updated=
-need() {
-  command -v "$1" >/dev/null && return
+apt_install() {
   local sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
   [ -n "$apt_updated" ] || { $sudo apt-get update -qq; apt_updated=1; }
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "$2" >/dev/null
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
 }
 
 # make_certs DIR: a certificate authority (ca.pem) and a server certificate it signed (cert.pem, key.pem).
