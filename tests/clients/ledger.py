@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Keeps a book of what a server has acknowledged, and holds the server to it.
 
-    ledger.py write BOOTSTRAP LEDGER [--seconds S] [--rate N] [--patience S]
+    ledger.py write BOOTSTRAP LEDGER [--seconds S] [--until-refused] [--rate N] [--patience S]
     ledger.py check BOOTSTRAP LEDGER
 
 `write` sends numbered records with an idempotent producer, waiting for all acknowledgements, and appends a line
-"partition offset number" for each that was acknowledged. It ends after S seconds or on SIGTERM, with 0 when every record
+"partition offset number" for each that was acknowledged. It ends after S seconds, on SIGTERM or, with
+--until-refused, when a record was refused; with 0 when every record
 was acknowledged, 1 when some were refused, 3 when the producer itself was told that its promise cannot be kept.
 A second `write` goes on with the numbers where the first one stopped.
 
@@ -55,6 +56,7 @@ class Writer:
         self.reasons = {}
         self.fatal = None
         self.stopping = False
+        self.until_refused = args.until_refused
         self.producer = Producer(
             {
                 "bootstrap.servers": args.bootstrap,
@@ -79,6 +81,7 @@ class Writer:
     def on_delivery(self, error, message):
         if error:
             self.refused += 1
+            self.stopping |= self.until_refused
             self.reasons[error.name()] = self.reasons.get(error.name(), 0) + 1
             return
         self.acked += 1
@@ -193,6 +196,7 @@ def main():
     parser.add_argument("bootstrap")
     parser.add_argument("ledger")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--until-refused", action="store_true")
     parser.add_argument("--rate", type=int, default=3000)
     parser.add_argument("--patience", type=float, default=120, help="seconds until an unacknowledged record is given up")
     args = parser.parse_args()
