@@ -6,8 +6,8 @@
 
 `write` sends numbered records with an idempotent producer, waiting for all acknowledgements, and appends a line
 "partition offset number" for each that was acknowledged. It ends after S seconds, on SIGTERM or, with
---until-refused, when a record was refused; with 0 when every record
-was acknowledged, 1 when some were refused, 3 when the producer itself was told that its promise cannot be kept.
+--until-refused, when a record was refused. It ends with 0 when every record was acknowledged, 1 when some were refused,
+3 when the producer itself was told that its promise cannot be kept.
 A second `write` goes on with the numbers where the first one stopped.
 
 `check` reads everything back: each acknowledged record is at its offset with its content, the numbers of a partition

@@ -44,6 +44,7 @@ public final class Checks {
         todo.check("groups_admin", Checks::groupsAdmin);
         todo.check("idempotent_cut", Checks::idempotentCut);
         todo.check("txn", Checks::txn);
+        todo.check("txn_cut", Checks::txnCut);
         todo.check("txn_open", Checks::txnOpen);
         todo.check("txn_fence", Checks::txnFence);
         todo.check("txn_offsets", Checks::txnOffsets);
@@ -85,6 +86,7 @@ public final class Checks {
     static String create(String what, int partitions) throws Exception {
         String topic = Harness.name(what);
         get(ADMIN.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all());
+        Harness.until("the new topic is listed", () -> get(ADMIN.listTopics().names()).contains(topic));
         return topic;
     }
 
@@ -228,7 +230,6 @@ public final class Checks {
 
     static void topicsAdmin() throws Exception {
         String topic = create("admin", 3);
-        Harness.until("the topic is listed", () -> get(ADMIN.listTopics().names()).contains(topic));
         Harness.same(partitionCount(topic), 3, "partitions");
         Harness.fails("create again", List.of("TopicExistsException"), () -> create("admin", 3));
         get(ADMIN.createPartitions(Map.of(topic, NewPartitions.increaseTo(5))).all());
@@ -375,8 +376,9 @@ public final class Checks {
         Harness.same(acked, LongStream.range(0, 500).boxed().toList(), "acknowledged offsets");
     }
 
-    static KafkaProducer<byte[], byte[]> transactional(String what) {
-        var writer = producer("transactional.id", Harness.name(what), "transaction.timeout.ms", 30_000);
+    static KafkaProducer<byte[], byte[]> transactional(String what, Object... more) {
+        Object[] base = {"transactional.id", Harness.name(what), "transaction.timeout.ms", 30_000};
+        var writer = producer(Stream.concat(Stream.of(base), Stream.of(more)).toArray());
         writer.initTransactions();
         return writer;
     }
@@ -405,6 +407,24 @@ public final class Checks {
         }
         Harness.same(committed(topic), List.of("a", "b", "c"), "read_committed");
         Harness.same(values(read(topic, 0)), List.of("a", "b", "x", "y", "c"), "read_uncommitted");
+    }
+
+    /** Answers to the requests of a transaction are lost; each must still be done exactly once. */
+    static void txnCut() throws Exception {
+        String proxy = Harness.need(Harness.PROXY, "proxy");
+        String topic = create("txn-cut", 1);
+        int before = Harness.cuts();
+        try (var writer = transactional("txn-cut", "bootstrap.servers", proxy)) {
+            for (int n = 0; n < 6; n++) {
+                writer.beginTransaction();
+                send(writer, topic, "" + n);
+                if (n % 2 == 0) writer.commitTransaction();
+                else writer.abortTransaction();
+            }
+        }
+        Harness.hold(Harness.cuts() > before, "no connection was cut");
+        Harness.same(committed(topic), List.of("0", "2", "4"), "read_committed");
+        Harness.same(values(read(topic, 0)), List.of("0", "1", "2", "3", "4", "5"), "read_uncommitted");
     }
 
     static void txnOpen() throws Exception {

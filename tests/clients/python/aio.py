@@ -98,9 +98,9 @@ class Reader:
 
 
 class Transactional:
-    def __init__(self, name):
+    def __init__(self, name, bootstrap=BOOTSTRAP):
         conf = {"transactional_id": name, "transaction_timeout_ms": 30_000}
-        self.producer = wait(started(AIOKafkaProducer, **PLAIN, **conf))
+        self.producer = wait(started(AIOKafkaProducer, bootstrap_servers=bootstrap, **conf))
 
     def begin(self):
         wait(self.producer.begin_transaction())

@@ -103,8 +103,9 @@ class Reader:
 
 
 class Transactional:
-    def __init__(self, name):
-        self.producer = Producer({**PLAIN, "transactional.id": name, "transaction.timeout.ms": 30_000})
+    def __init__(self, name, bootstrap=BOOTSTRAP):
+        conf = {"transactional.id": name, "transaction.timeout.ms": 30_000}
+        self.producer = Producer({"bootstrap.servers": bootstrap, **conf})
         self.producer.init_transactions(WAIT_S)
 
     def begin(self):

@@ -80,8 +80,9 @@ class Reader:
 
 
 class Transactional:
-    def __init__(self, name):
-        self.producer = KafkaProducer(**PLAIN, transactional_id=name, transaction_timeout_ms=30_000)
+    def __init__(self, name, bootstrap=BOOTSTRAP):
+        conf = {"transactional_id": name, "transaction_timeout_ms": 30_000}
+        self.producer = KafkaProducer(bootstrap_servers=bootstrap, **conf)
         self.producer.init_transactions()
 
     def begin(self):

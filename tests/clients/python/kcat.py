@@ -20,6 +20,7 @@ def name(what):
 def create(what, partitions=1):
     topic = name(what)
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(WAIT_S)
+    until("the new topic is listed", lambda: topic in admin.list_topics(timeout=WAIT_S).topics)
     return topic
 
 

@@ -76,8 +76,10 @@ class Scenarios:
         return f"{self.client.name}-{what}-{RUN}"
 
     def create(self, what, partitions=1):
+        """Waits until the topic is seen: Kafka answers earlier, and aiokafka would look again only minutes later."""
         topic = self.name(what)
         self.client.create_topic(topic, partitions)
+        until("the new topic is listed", lambda: topic in self.client.list_topics())
         return topic
 
     def run(self):
@@ -86,7 +88,7 @@ class Scenarios:
         plain = [self.append_time, self.large_record, self.empty_topic, self.unknown_topic, self.offsets, self.topics_admin]
         groups = [self.group_rebalance, self.group_cooperative, self.commit_resume, self.static_member]
         groups += [self.static_fence, self.groups_admin]
-        writers = [self.idempotent_cut, self.txn, self.txn_open, self.txn_fence, self.txn_offsets]
+        writers = [self.idempotent_cut, self.txn, self.txn_cut, self.txn_open, self.txn_fence, self.txn_offsets]
         for check in plain + groups + writers + [self.sasl_ok, self.sasl_wrong, self.tls]:
             self.todo.report(check.__name__, check)
         self.todo.end()
@@ -251,6 +253,20 @@ class Scenarios:
         values = lambda committed: [record.value for record in self.client.read(topic, committed=committed)]
         same(values(True), [b"a", b"b", b"c"], "read_committed")
         same(values(False), [b"a", b"b", b"x", b"y", b"c"], "read_uncommitted")
+
+    def txn_cut(self):
+        """Answers to the requests of a transaction are lost; each must still be done exactly once."""
+        need(PROXY, "proxy")
+        topic = self.create("txn-cut")
+        before = cuts()
+        producer = self.client.transactional(self.name("txn-cut"), PROXY)
+        for n in range(6):
+            producer.begin()
+            producer.send(topic, b"%d" % n)
+            producer.commit() if n % 2 == 0 else producer.abort()
+        assert cuts() > before, "no connection was cut"
+        same(ints(self.client.read(topic, committed=True)), [0, 2, 4], "read_committed")
+        same(ints(self.client.read(topic)), [0, 1, 2, 3, 4, 5], "read_uncommitted")
 
     def txn_open(self):
         """What is not committed yet is not seen, nor what comes after it."""
