@@ -95,7 +95,9 @@ class Writer:
             for _ in range(min(allowed, 100)):
                 number = first + sent
                 try:
-                    self.producer.produce(TOPIC, content(number), partition=number % PARTITIONS, on_delivery=self.on_delivery)
+                    self.producer.produce(
+                        TOPIC, content(number), partition=number % PARTITIONS, on_delivery=self.on_delivery
+                    )
                 except BufferError:
                     break
                 except KafkaException as error:
@@ -139,7 +141,14 @@ def write(args):
 
 
 def read_partition(bootstrap, partition):
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "ledger-check", "enable.partition.eof": True, "auto.offset.reset": "error"})
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "ledger-check",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+    )
     reader.assign([TopicPartition(TOPIC, partition, 0)])
     records = {}
     deadline = time.monotonic() + 60
@@ -198,7 +207,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--until-refused", action="store_true")
     parser.add_argument("--rate", type=int, default=3000)
-    parser.add_argument("--patience", type=float, default=120, help="seconds until an unacknowledged record is given up")
+    parser.add_argument(
+        "--patience", type=float, default=120, help="seconds until an unacknowledged record is given up"
+    )
     args = parser.parse_args()
     sys.exit({"write": write, "check": check}[args.command](args))
 

@@ -134,7 +134,9 @@ class Aio:
     def __init__(self):
         self.admin = wait(started(AIOKafkaAdminClient, **PLAIN))
 
-    def produce(self, topic, rows, codec="none", timestamp=None, spread=0, idempotent=False, bootstrap=None, security=None):
+    def produce(
+        self, topic, rows, codec="none", timestamp=None, spread=0, idempotent=False, bootstrap=None, security=None
+    ):
         conf = {**PLAIN, "linger_ms": 20, "max_request_size": 2_000_000, "acks": "all", **(security or {})}
         conf["compression_type"] = None if codec == "none" else codec
         if idempotent:
@@ -252,7 +254,9 @@ class Aio:
 
     def distrusts(self, bootstrap):
         conf = {"bootstrap_servers": bootstrap, "security_protocol": "SSL", "ssl_context": ssl.create_default_context()}
-        fails("without the authority", ["SSL", "Unable to bootstrap"], lambda: wait(started(AIOKafkaAdminClient, **conf)))
+        fails(
+            "without the authority", ["SSL", "Unable to bootstrap"], lambda: wait(started(AIOKafkaAdminClient, **conf))
+        )
 
 
 Scenarios(Aio()).run()

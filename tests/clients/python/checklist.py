@@ -109,7 +109,9 @@ def check_group_log(seen, total):
         raise AssertionError(f"{len(missing)} records lost, first {missing[0]}")
     if len(numbers) != total:
         twice = [row for row in seen if numbers.count(row[3]) > 1]
-        raise AssertionError(f"{len(numbers) - total} records delivered twice, first {sorted(twice, key=lambda r: r[3])[:2]}")
+        raise AssertionError(
+            f"{len(numbers) - total} records delivered twice, first {sorted(twice, key=lambda r: r[3])[:2]}"
+        )
 
 
 class Checklist:

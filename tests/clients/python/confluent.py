@@ -144,7 +144,9 @@ class Confluent:
     def __init__(self):
         self.admin = AdminClient(PLAIN)
 
-    def produce(self, topic, rows, codec="none", timestamp=0, spread=0, idempotent=False, bootstrap=None, security=None):
+    def produce(
+        self, topic, rows, codec="none", timestamp=0, spread=0, idempotent=False, bootstrap=None, security=None
+    ):
         conf = {**PLAIN, "linger.ms": 20, "message.max.bytes": 2_000_000, "compression.type": codec, **(security or {})}
         if idempotent:
             conf.update({"enable.idempotence": True, "linger.ms": 2, "batch.num.messages": 10})
@@ -236,7 +238,12 @@ class Confluent:
         self.admin.delete_consumer_groups([group])[group].result(WAIT_S)
 
     def sasl(self, bootstrap, password, ca=None):
-        conf = {"bootstrap.servers": bootstrap, "sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": password}
+        conf = {
+            "bootstrap.servers": bootstrap,
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": password,
+        }
         if ca:
             return {**conf, "security.protocol": "SASL_SSL", "ssl.ca.location": ca}
         return {**conf, "security.protocol": "SASL_PLAINTEXT"}

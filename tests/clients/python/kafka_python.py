@@ -15,7 +15,9 @@ PLAIN = {"bootstrap_servers": BOOTSTRAP}
 
 def consumer(group=None, security=None, **conf):
     base = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "fetch_max_wait_ms": 50}
-    return KafkaConsumer(group_id=group, **{**PLAIN, **base, "max_partition_fetch_bytes": 4_000_000, **(security or {}), **conf})
+    return KafkaConsumer(
+        group_id=group, **{**PLAIN, **base, "max_partition_fetch_bytes": 4_000_000, **(security or {}), **conf}
+    )
 
 
 def flat(batches):
@@ -121,7 +123,9 @@ class KafkaPython:
     def __init__(self):
         self.admin = KafkaAdminClient(**PLAIN)
 
-    def produce(self, topic, rows, codec="none", timestamp=None, spread=0, idempotent=False, bootstrap=None, security=None):
+    def produce(
+        self, topic, rows, codec="none", timestamp=None, spread=0, idempotent=False, bootstrap=None, security=None
+    ):
         conf = {**PLAIN, "linger_ms": 20, "max_request_size": 2_000_000, "acks": "all", **(security or {})}
         conf["compression_type"] = None if codec == "none" else codec
         if idempotent:

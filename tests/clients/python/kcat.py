@@ -101,7 +101,19 @@ class Member:
         self.file = tempfile.NamedTemporaryFile()
         self.errors = tempfile.NamedTemporaryFile()
         times = ("-X", "session.timeout.ms=10000", "-X", "heartbeat.interval.ms=500", "-X", "fetch.wait.max.ms=50")
-        args = ["kcat", *PLAIN, "-G", group, *times, "-X", "auto.offset.reset=earliest", "-u", "-f", "%p %o %s\n", topic]
+        args = [
+            "kcat",
+            *PLAIN,
+            "-G",
+            group,
+            *times,
+            "-X",
+            "auto.offset.reset=earliest",
+            "-u",
+            "-f",
+            "%p %o %s\n",
+            topic,
+        ]
         self.process = subprocess.Popen(args, stdout=self.file, stderr=self.errors)
 
     def seen(self):

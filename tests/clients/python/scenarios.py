@@ -85,7 +85,14 @@ class Scenarios:
     def run(self):
         for codec in CODECS:
             self.todo.report(f"codec_{codec}", lambda: self.codec(codec))
-        plain = [self.append_time, self.large_record, self.empty_topic, self.unknown_topic, self.offsets, self.topics_admin]
+        plain = [
+            self.append_time,
+            self.large_record,
+            self.empty_topic,
+            self.unknown_topic,
+            self.offsets,
+            self.topics_admin,
+        ]
         groups = [self.group_rebalance, self.group_cooperative, self.commit_resume, self.static_member]
         groups += [self.static_fence, self.groups_admin]
         writers = [self.idempotent_cut, self.txn, self.txn_cut, self.txn_open, self.txn_fence, self.txn_offsets]
