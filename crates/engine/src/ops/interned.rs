@@ -38,6 +38,10 @@ impl KeyTable {
         &self.bytes[entry.start..entry.start + entry.len as usize]
     }
 
+    pub fn hash(&self, id: u32) -> u64 {
+        self.entries[id as usize].hash
+    }
+
     #[inline]
     fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
         let same = |&id: &u32| self.entries[id as usize].hash == hash && self.key(id) == key;
