@@ -26,9 +26,6 @@ const FORMAT: u8 = 0x21;
 /// the lanes of a block come out of memory together.
 const BLOCK: usize = 64;
 
-/// A lane that no key has.
-const NO_LANE: u32 = u32::MAX;
-
 /// The keys of a batch: key `i` is `bytes[offsets[i]..offsets[i + 1]]`. Keys are equal if their
 /// bytes are.
 #[derive(Clone, Copy, Debug)]
@@ -136,12 +133,11 @@ impl Substreams {
     ) {
         events.check();
         assert_eq!(keys.len(), events.times.len(), "each event has one key");
-        let mut found = [NO_LANE; BLOCK];
+        let mut found = Vec::with_capacity(BLOCK);
         for start in (0..events.times.len()).step_by(BLOCK) {
             let stop = events.times.len().min(start + BLOCK);
-            for i in start..stop {
-                found[i - start] = self.lanes.find(keys.get(i)).unwrap_or(NO_LANE);
-            }
+            self.lanes
+                .guess((start..stop).map(|i| keys.get(i)), &mut found);
             for i in start..stop {
                 let row = events.first + i as u64;
                 let arrival = events.arrivals.get(i);

@@ -44,11 +44,24 @@ impl Waiting {
     #[inline]
     pub fn pop_first(&mut self) -> Option<Held> {
         let first = self.first()?;
-        self.first = match &mut self.more {
+        self.first = match &self.more {
             None => NONE,
-            Some(more) => more.pop_first().unwrap_or(NONE),
+            Some(_) => self.next(),
         };
         Some(first)
+    }
+
+    /// The first of those behind; an empty buffer is let go of, so that nobody looks into it again.
+    #[cold]
+    fn next(&mut self) -> Held {
+        let Some(more) = &mut self.more else {
+            return NONE;
+        };
+        let next = more.pop_first().unwrap_or(NONE);
+        if more.len() == 0 {
+            self.more = None;
+        }
+        next
     }
 
     /// Adds an event and gives out, sorted, everything up to and including `to`.
