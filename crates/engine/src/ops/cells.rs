@@ -15,6 +15,7 @@ use hashbrown::HashTable;
 use super::accumulate::Accumulator;
 use super::groups::{self, GroupSpec, Keyed, Looks, Prepared};
 use super::interned::KeyTable;
+use super::room;
 use crate::codec::{Reader, RestoreError, Writer};
 
 /// No cell.
@@ -105,9 +106,17 @@ impl Cells {
     pub fn lane(&mut self, lane: u32) -> &mut Lane {
         let lane = lane as usize;
         if lane >= self.lanes.len() {
-            self.lanes.resize(lane + 1, Lane::EMPTY);
+            room::resize(&mut self.lanes, lane + 1, Lane::EMPTY);
         }
         &mut self.lanes[lane]
+    }
+
+    /// Looks at lanes that will be needed soon, so that they come out of memory together.
+    pub fn touch(&self, lanes: &[u32]) {
+        let lanes = lanes
+            .iter()
+            .filter_map(|&lane| self.lanes.get(lane as usize));
+        std::hint::black_box(lanes.map(|lane| lane.due).fold(0, i64::wrapping_add));
     }
 
     /// The end of the lane's earliest pane.
@@ -191,6 +200,7 @@ impl Cells {
         };
         let number = match self.first_free {
             NONE => {
+                room::make(&mut self.cells, 1);
                 self.cells.push(cell);
                 (self.cells.len() - 1) as u32
             }

@@ -16,7 +16,7 @@ use highwater_time::Instant;
 
 use super::accumulate::{self, Accumulator};
 use super::lanes::RowsOut;
-use super::{Context, DataErrors};
+use super::{Context, DataErrors, room};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
@@ -239,7 +239,6 @@ pub(crate) trait Keyed {
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     table: HashTable<u32>,
-    pub hashes: Vec<u64>,
     /// The encoded keys of all groups, one after the other, and where each ends.
     keys: Vec<u8>,
     key_ends: Vec<u32>,
@@ -262,7 +261,6 @@ impl Groups {
     pub fn new(spec: &GroupSpec) -> Groups {
         Groups {
             table: HashTable::new(),
-            hashes: Vec::new(),
             keys: Vec::new(),
             key_ends: Vec::new(),
             looks: Looks::default(),
@@ -271,7 +269,7 @@ impl Groups {
     }
 
     pub fn len(&self) -> usize {
-        self.hashes.len()
+        self.key_ends.len()
     }
 
     /// Adds the rows `rows` of a prepared chunk.
@@ -312,12 +310,14 @@ impl Groups {
     }
 
     fn insert(&mut self, hash: u64, key: &[u8]) -> u32 {
-        let slot = self.hashes.len() as u32;
-        self.hashes.push(hash);
+        let slot = self.key_ends.len() as u32;
+        room::make(&mut self.keys, key.len());
         self.keys.extend_from_slice(key);
+        room::make(&mut self.key_ends, 1);
         self.key_ends.push(self.keys.len() as u32);
+        let (keys, ends) = (&self.keys, &self.key_ends);
         self.table
-            .insert_unique(hash, slot, |&slot| self.hashes[slot as usize]);
+            .insert_unique(hash, slot, |&slot| hash_key(key_of(keys, ends, slot)));
         slot
     }
 

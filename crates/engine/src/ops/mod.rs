@@ -23,6 +23,7 @@ mod pane_window;
 mod panes;
 mod pattern;
 mod rolling;
+mod room;
 mod session;
 mod sliding;
 mod stateless;

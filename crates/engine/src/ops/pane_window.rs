@@ -18,7 +18,7 @@ use super::cells::{Cells, Lane};
 use super::grid::PaneGrid;
 use super::groups::{Emitted, GroupSpec, Keyed, Prepared};
 use super::lanes::{Notes, RowsOut};
-use super::{Context, DataErrors, Item, Operator};
+use super::{Context, DataErrors, Item, Operator, room};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::codec::{Reader, RestoreError, Writer};
 
@@ -99,6 +99,7 @@ impl PaneWindow {
         match &input.chunk.lanes {
             None => self.rows(&input, 0..rows, |_| ONE_LANE, &mut walk.notes),
             Some(lanes) => {
+                self.cells.touch(&lanes.of_row);
                 let lane_of = |row: usize| lanes.of_row[row];
                 let mut from = 0;
                 for mark in &lanes.marks {
@@ -235,7 +236,7 @@ impl PaneWindow {
             self.places.clear();
             self.window = 1;
         }
-        self.places.resize(self.cells.groups_bound(), (0, 0));
+        room::resize(&mut self.places, self.cells.groups_bound(), (0, 0));
         let start = self.grid.window_start(end);
         let inside = self.cells.cells_of(lane).skip_while(|(_, e)| *e <= start);
         for (cell, _) in inside.take_while(|(_, e)| *e <= end) {

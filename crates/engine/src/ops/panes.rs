@@ -18,7 +18,7 @@ use super::groups::{self, GroupSpec, Groups, Keyed, Looks, Prepared};
 use super::interned::KeyTable;
 use super::lanes::{Notes, RowsOut};
 use super::merge::{restore_clock, snapshot_clock};
-use super::{Context, DataErrors, Item, Operator, Share};
+use super::{Context, DataErrors, Item, Operator, Share, room};
 use crate::codec::{Reader, RestoreError, Writer};
 
 /// Rows into panes.
@@ -145,12 +145,14 @@ impl Held {
     fn know(&mut self, keys: &mut KeyTable) {
         if let Held::Loose(groups) = self {
             let ids = (0..groups.len() as u32)
-                .map(|slot| keys.hold(groups.hashes[slot as usize], groups.key(slot)))
+                .map(|slot| keys.hold(groups::hash_key(groups.key(slot)), groups.key(slot)))
                 .collect();
+            let mut accumulators = std::mem::take(&mut groups.accumulators);
+            accumulators.iter_mut().for_each(Accumulator::shrink);
             *self = Held::Known(Members {
                 ids,
                 looks: std::mem::take(&mut groups.looks),
-                accumulators: std::mem::take(&mut groups.accumulators),
+                accumulators,
             });
         }
     }
@@ -240,7 +242,7 @@ impl Joiner {
             self.places.clear();
             self.window = 1;
         }
-        self.places.resize(self.keys.bound(), (0, 0));
+        room::resize(&mut self.places, self.keys.bound(), (0, 0));
         let end = Instant::from_ticks(*content.end());
         let shares = self.panes.range(content);
         for (_, share) in shares.flat_map(|(_, shares)| shares) {
@@ -250,6 +252,7 @@ impl Joiner {
                 let place = &mut self.places[id as usize];
                 if place.0 != self.window {
                     *place = (self.window, joined.ids.len() as u32);
+                    room::make(&mut joined.ids, 1);
                     joined.ids.push(id);
                     if let Some(look) = share.looks.get(at as u32) {
                         joined.looks.set(place.1, look.into());
