@@ -74,6 +74,11 @@ impl Chunk {
             .iter()
             .map(|&(c, r)| chunks[c as usize].times[r as usize])
             .collect();
+        Chunk::gather(chunks, rows, times)
+    }
+
+    /// Like [`Chunk::interleave`], with times given.
+    pub fn gather(chunks: &[&Chunk], rows: &[(u32, u32)], times: ScalarBuffer<i64>) -> Chunk {
         let width = chunks.first().map_or(0, |chunk| chunk.columns.len());
         let columns = (0..width)
             .map(|column| {

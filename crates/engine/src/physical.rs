@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use highwater_query::plan::{
-    AnalyticNode, Expr, ExprKind, Input, LookupNode, MatchNode, Node, NodeId, Plan, Read, Window,
-    WindowNode,
+    AnalyticNode, Expr, ExprKind, Input, Key, LookupNode, MatchNode, Node, NodeId, Plan, Read,
+    Window, WindowNode,
 };
 
 use crate::ops::having;
@@ -376,7 +376,27 @@ fn spec(plan: &Plan, window: &WindowNode) -> Arc<GroupSpec> {
         having: node.and_then(|node| having::of(plan, node, window.keys.len())),
         keys: window.keys.iter().map(|key| key.expr.clone()).collect(),
         aggregates: window.aggregates.clone(),
+        lane_tells_group: lane_tells_group(plan, window),
     })
+}
+
+/// Whether the rows of a substream are all of one group: the query groups by nothing but what TIMESTAMP BY is OVER.
+fn lane_tells_group(plan: &Plan, window: &WindowNode) -> bool {
+    let mut from = window.from;
+    let input = loop {
+        match &plan.nodes[from.0] {
+            Node::Source { input } => break &plan.inputs[*input],
+            Node::Filter { from: below, .. } => from = *below,
+            _ => return false,
+        }
+    };
+    let column = |expr: &Expr| match expr.kind {
+        ExprKind::Column(column) => Some(column),
+        _ => None,
+    };
+    let over: Vec<usize> = input.substream.iter().filter_map(column).collect();
+    let told = |key: &Key| column(&key.expr).is_some_and(|column| over.contains(&column));
+    !input.substream.is_empty() && window.keys.iter().all(told)
 }
 
 fn pane_fill(plan: &Plan, window: &WindowNode) -> Box<dyn Operator> {
@@ -389,7 +409,7 @@ fn pane_fill(plan: &Plan, window: &WindowNode) -> Box<dyn Operator> {
 fn window_operator(plan: &Plan, node: &WindowNode) -> Box<dyn Operator> {
     let spec = spec(plan, node);
     if let Some(grid) = PaneGrid::of(&node.window) {
-        return Box::new(Windowed::new(PaneWindow::new(spec, grid)));
+        return Box::new(PaneWindow::new(spec, grid));
     }
     match &node.window {
         Window::Session { timeout, max, over } => Box::new(Windowed::new(Sessions::new(

@@ -5,6 +5,7 @@ pub mod config;
 mod dead;
 mod events;
 pub mod golden;
+mod held;
 mod load;
 mod order;
 mod outputs;

@@ -1,16 +1,15 @@
 //! Puts a partition's chunks into event-time order.
 //!
-//! `highwater-time` decides which event comes out when, and knows events only by number. This is the other half: it keeps
-//! the chunks that the numbers stand for and cuts or gathers them into ordered chunks. Events that are in order already,
-//! the common case, leave as slices of the chunk they came in.
+//! `highwater-time` decides which event comes out when, and knows events only by number; [`Held`] keeps the chunks that
+//! the numbers stand for. This is where the two meet, and where rows get the lanes and marks of substreams.
 
-use std::collections::VecDeque;
-
-use highwater_engine::{CHUNK_ROWS, Chunk, Item, Lanes};
+use highwater_engine::{Chunk, Item, Lanes};
 use highwater_time::{
     Arrivals, Clock, Counts, Duration, Events, Fate, Instant, Keys, LaneMark, LaneReleased, Policy,
-    Released, Substreams, Timeline,
+    Released, Substreams, Timeline, Witness,
 };
+
+use crate::held::Held;
 
 pub(crate) struct Orderer {
     time: Time,
@@ -58,7 +57,7 @@ impl Orderer {
         };
         Orderer {
             time,
-            held: Held::default(),
+            held: Held::thinned(),
         }
     }
 
@@ -76,7 +75,11 @@ impl Orderer {
         fates: Option<&mut Vec<Fate>>,
         out: &mut Vec<Item>,
     ) {
-        let first = self.held.next;
+        let first = self.held.next();
+        let mut dropped = Dropped {
+            rows: Vec::new(),
+            fates: None,
+        };
         let events = Events {
             first,
             times: incoming.times,
@@ -94,14 +97,14 @@ impl Orderer {
                     released,
                 },
                 Some(keys),
-            ) => match fates {
-                Some(fates) => substreams.push(events, &keys, released, fates),
-                None => substreams.push(events, &keys, released, &mut ()),
-            },
+            ) => {
+                dropped.fates = fates;
+                substreams.push(events, &keys, released, &mut dropped);
+            }
             (Time::PerKey { .. }, None) => unreachable!("an input with substreams has keys"),
         }
         let kept = self.counts().kept - kept_before;
-        self.held.add(incoming.chunk, kept as usize);
+        self.held.add(incoming.chunk, kept as usize, &dropped.rows);
         self.release(out);
     }
 
@@ -147,7 +150,26 @@ impl Orderer {
                     out.extend(self.held.empty(released));
                 }
                 released.clear();
+                self.held.thin();
             }
+        }
+    }
+}
+
+/// Notes the events that will never be released, for somebody who may want to know everything.
+struct Dropped<'a> {
+    rows: Vec<u64>,
+    fates: Option<&'a mut Vec<Fate>>,
+}
+
+impl Witness for Dropped<'_> {
+    #[inline]
+    fn judged(&mut self, fate: Fate) {
+        if !fate.verdict.kept() {
+            self.rows.push(fate.row);
+        }
+        if let Some(fates) = &mut self.fates {
+            fates.push(fate);
         }
     }
 }
@@ -177,136 +199,5 @@ fn attach_lanes(items: &mut [Item], released: &LaneReleased) {
         chunk.lanes = Some(lanes);
         mark += marks;
         row = end;
-    }
-}
-
-/// Chunks with events that have not been released yet.
-#[derive(Default)]
-struct Held {
-    chunks: VecDeque<HeldChunk>,
-    /// The number of the next event.
-    next: u64,
-    /// A chunk without rows, in the shape of the others.
-    shape: Option<Chunk>,
-}
-
-struct HeldChunk {
-    first: u64,
-    chunk: Chunk,
-    /// How many of its events have yet to leave.
-    waiting: usize,
-}
-
-impl Held {
-    fn add(&mut self, chunk: Chunk, waiting: usize) {
-        if self.shape.is_none() {
-            self.shape = Some(slice(&chunk, 0, 0, &[]));
-        }
-        let first = self.next;
-        self.next += chunk.rows() as u64;
-        if waiting > 0 {
-            self.chunks.push_back(HeldChunk {
-                first,
-                chunk,
-                waiting,
-            });
-        }
-    }
-
-    fn empty(&self, released: &LaneReleased) -> Option<Item> {
-        let mut chunk = self.shape.clone()?;
-        chunk.lanes = Some(Lanes {
-            of_row: Vec::new(),
-            marks: released.marks.clone(),
-        });
-        Some(Item::Rows(chunk))
-    }
-
-    /// Appends the named events as ordered chunks.
-    fn take(&mut self, rows: &[u64], times: &[Instant], out: &mut Vec<Item>) {
-        let mut from = 0;
-        while from < rows.len() {
-            let to = match self.whole_run(&rows[from..]) {
-                Some(run) => {
-                    let held = &self.chunks[self.place(rows[from])];
-                    let start = (rows[from] - held.first) as usize;
-                    let piece = slice(&held.chunk, start, run, &times[from..from + run]);
-                    out.push(Item::Rows(piece));
-                    from + run
-                }
-                None => {
-                    let to = (from + CHUNK_ROWS).min(rows.len());
-                    out.push(Item::Rows(self.gather(&rows[from..to], &times[from..to])));
-                    to
-                }
-            };
-            self.leave(&rows[from..to]);
-            from = to;
-        }
-    }
-
-    /// How many of the next events follow each other in one chunk, if that is most of what could.
-    fn whole_run(&self, rows: &[u64]) -> Option<usize> {
-        let held = &self.chunks[self.place(rows[0])];
-        let limit = rows
-            .len()
-            .min((held.first + held.chunk.rows() as u64 - rows[0]) as usize);
-        let run = rows[..limit]
-            .iter()
-            .zip(rows[0]..)
-            .take_while(|(row, next)| **row == *next)
-            .count();
-        (run == limit && (run >= CHUNK_ROWS / 8 || run == rows.len())).then_some(run)
-    }
-
-    fn gather(&self, rows: &[u64], times: &[Instant]) -> Chunk {
-        let chunks: Vec<&Chunk> = self.chunks.iter().map(|held| &held.chunk).collect();
-        let mut place = self.place(rows[0]);
-        let places: Vec<(u32, u32)> = rows
-            .iter()
-            .map(|&row| {
-                let held = &self.chunks[place];
-                if row < held.first || row >= held.first + held.chunk.rows() as u64 {
-                    place = self.place(row);
-                }
-                (place as u32, (row - self.chunks[place].first) as u32)
-            })
-            .collect();
-        let mut chunk = Chunk::interleave(&chunks, &places);
-        chunk.times = times.iter().map(|time| time.ticks()).collect();
-        chunk
-    }
-
-    fn place(&self, row: u64) -> usize {
-        self.chunks.partition_point(|held| held.first <= row) - 1
-    }
-
-    fn leave(&mut self, rows: &[u64]) {
-        let mut rest = rows;
-        while let Some(&row) = rest.first() {
-            let place = self.place(row);
-            let held = &mut self.chunks[place];
-            let range = held.first..held.first + held.chunk.rows() as u64;
-            let run = rest.iter().take_while(|row| range.contains(row)).count();
-            held.waiting -= run;
-            rest = &rest[run..];
-        }
-        self.chunks.retain(|held| held.waiting > 0);
-    }
-}
-
-fn slice(chunk: &Chunk, start: usize, len: usize, times: &[Instant]) -> Chunk {
-    Chunk {
-        times: times.iter().map(|time| time.ticks()).collect(),
-        columns: chunk
-            .columns
-            .iter()
-            .map(|column| column.slice(start, len))
-            .collect(),
-        lanes: None,
-        origins: chunk
-            .origins
-            .as_ref()
-            .map(|origins| origins.slice(start, len)),
     }
 }

@@ -7,23 +7,60 @@
 //! gets depends on the events alone.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
-use std::hash::{BuildHasherDefault, DefaultHasher};
-use std::sync::Arc;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::hash::BuildHasher;
 
-use crate::reorder::Reorder;
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
 use crate::snapshot::{self, RestoreError};
+use crate::waiting::Waiting;
 use crate::{Duration, Instant};
 
 /// Below this many keys, room for them is not worth giving back.
 const SMALL: usize = 64;
 
+/// A lane is one line of a processor's cache: what an event asks of its lane costs one look at memory.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Lane {
-    key: Arc<[u8]>,
+    key: Key,
     /// The largest timestamp assigned so far; the lane's watermark follows from it.
     pub latest: Instant,
-    pub held: Reorder,
+    pub held: Waiting,
+    /// The time at which the schedule of heads will look at this lane, never after its first held
+    /// event; [`Instant::BEFORE_ALL`] when it will not.
+    pub scheduled: Instant,
+}
+
+const _: () = assert!(size_of::<Option<Lane>>() == 64);
+
+/// A key in place, if it is short.
+#[derive(Clone, Debug)]
+enum Key {
+    Short(u8, [u8; Key::SHORT]),
+    Long(Box<[u8]>),
+}
+
+impl Key {
+    const SHORT: usize = 22;
+
+    fn new(bytes: &[u8]) -> Key {
+        if bytes.len() > Key::SHORT {
+            return Key::Long(bytes.into());
+        }
+        let mut short = [0; Key::SHORT];
+        short[..bytes.len()].copy_from_slice(bytes);
+        Key::Short(bytes.len() as u8, short)
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Key::Short(len, bytes) => &bytes[..usize::from(*len)],
+            Key::Long(bytes) => bytes,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -31,8 +68,8 @@ pub(crate) struct Lanes {
     linger: Duration,
     slots: Vec<Option<Lane>>,
     free: BTreeSet<u32>,
-    /// Hashed without a random seed: nothing here may differ between two runs.
-    ids: HashMap<Arc<[u8]>, u32, BuildHasherDefault<DefaultHasher>>,
+    /// Lanes by key, hashed without a random seed: nothing here may differ between two runs.
+    ids: HashTable<u32>,
     /// One entry for each lane, at or before the moment at which it may be forgotten.
     expiries: BinaryHeap<Reverse<(Instant, u32)>>,
 }
@@ -43,7 +80,7 @@ impl Lanes {
             linger: linger.max(Duration::ZERO),
             slots: Vec::new(),
             free: BTreeSet::new(),
-            ids: HashMap::default(),
+            ids: HashTable::new(),
             expiries: BinaryHeap::new(),
         }
     }
@@ -53,7 +90,30 @@ impl Lanes {
     }
 
     pub fn find(&self, key: &[u8]) -> Option<u32> {
-        self.ids.get(key).copied()
+        let ours = |&id: &u32| key_of(&self.slots, id) == key;
+        self.ids.find(hash(key), ours).copied()
+    }
+
+    /// The lane that each key most likely has; [`Lanes::is_of`] tells for certain. Each step goes over all
+    /// keys before the next, so that they wait for memory together and not one after the other.
+    pub fn guess(&self, keys: impl Iterator<Item = impl AsRef<[u8]>>, found: &mut Vec<u32>) {
+        found.clear();
+        found.extend(keys.map(|key| {
+            let candidate = self.ids.find(hash(key.as_ref()), |_| true);
+            candidate.copied().unwrap_or(u32::MAX)
+        }));
+        let lanes = found.iter().filter_map(|&id| self.slots.get(id as usize));
+        let touched = lanes.flatten().map(|lane| lane.latest.ticks());
+        std::hint::black_box(touched.fold(0, i64::wrapping_add));
+    }
+
+    /// Whether that lane is the one of this key.
+    #[inline]
+    pub fn is_of(&self, id: u32, key: &[u8]) -> bool {
+        match self.slots.get(id as usize) {
+            Some(Some(lane)) => lane.key.bytes() == key,
+            _ => false,
+        }
     }
 
     /// A lane for a key that has none, and whose first timestamp is `first`.
@@ -62,12 +122,7 @@ impl Lanes {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 keys fit into memory")
         });
-        let lane = Lane {
-            key: key.into(),
-            latest: first,
-            held: Reorder::default(),
-        };
-        self.occupy(id, lane);
+        self.occupy(id, key, first, Waiting::default());
         id
     }
 
@@ -91,6 +146,14 @@ impl Lanes {
 
     /// Forgets every key that the floor has passed by more than `linger`.
     pub fn forget(&mut self, floor: Instant) {
+        if floor.is_end_of_time()
+            && self
+                .iter()
+                .all(|(_, lane)| lane.latest + self.linger < floor)
+        {
+            *self = Lanes::new(self.linger);
+            return;
+        }
         while let Some(&Reverse((expiry, id))) = self.expiries.peek()
             && expiry < floor
         {
@@ -105,10 +168,17 @@ impl Lanes {
         self.trim();
     }
 
-    fn occupy(&mut self, id: u32, lane: Lane) {
-        self.expiries.push(Reverse((lane.latest + self.linger, id)));
-        self.ids.insert(Arc::clone(&lane.key), id);
-        self.slots[id as usize] = Some(lane);
+    fn occupy(&mut self, id: u32, key: &[u8], latest: Instant, held: Waiting) {
+        self.expiries.push(Reverse((latest + self.linger, id)));
+        self.slots[id as usize] = Some(Lane {
+            key: Key::new(key),
+            latest,
+            held,
+            scheduled: Instant::BEFORE_ALL,
+        });
+        let slots = &self.slots;
+        self.ids
+            .insert_unique(hash(key), id, |&id| hash(key_of(slots, id)));
     }
 
     fn vacate(&mut self, id: u32) {
@@ -118,7 +188,12 @@ impl Lanes {
                 0,
                 "a key that holds events is not forgotten"
             );
-            self.ids.remove(&lane.key);
+            let entry = self
+                .ids
+                .find_entry(hash(lane.key.bytes()), |&other| other == id);
+            if let Ok(entry) = entry {
+                entry.remove();
+            }
             self.free.insert(id);
         }
     }
@@ -134,7 +209,9 @@ impl Lanes {
             self.slots.shrink_to(self.slots.len() * 2);
         }
         if roomy(self.ids.capacity(), self.ids.len()) {
-            self.ids.shrink_to(self.ids.len() * 2);
+            let slots = &self.slots;
+            self.ids
+                .shrink_to(self.ids.len() * 2, |&id| hash(key_of(slots, id)));
         }
         if roomy(self.expiries.capacity(), self.expiries.len()) {
             self.expiries.shrink_to(self.expiries.len() * 2);
@@ -146,7 +223,7 @@ impl Lanes {
         for slot in &self.slots {
             out.push(slot.is_some().into());
             if let Some(lane) = slot {
-                snapshot::put_bytes(out, &lane.key);
+                snapshot::put_bytes(out, lane.key.bytes());
                 snapshot::put_instant(out, lane.latest);
                 lane.held.snapshot(out);
             }
@@ -163,16 +240,28 @@ impl Lanes {
                 lanes.free.insert(id);
                 continue;
             }
-            let key: Arc<[u8]> = snapshot::take_bytes(from)?.into();
-            if lanes.ids.contains_key(&key) {
+            let key = snapshot::take_bytes(from)?;
+            if lanes.find(key).is_some() {
                 return Err(RestoreError::Invalid("a key has two lanes"));
             }
             let latest = snapshot::take_instant(from)?;
-            let held = Reorder::restore(from, latest)?;
-            lanes.occupy(id, Lane { key, latest, held });
+            let held = Waiting::restore(from, latest)?;
+            lanes.occupy(id, key, latest, held);
         }
         Ok(lanes)
     }
+}
+
+#[inline]
+fn hash(key: &[u8]) -> u64 {
+    FixedState::default().hash_one(key)
+}
+
+#[inline]
+fn key_of(slots: &[Option<Lane>], id: u32) -> &[u8] {
+    slots[id as usize]
+        .as_ref()
+        .map_or(&[], |lane| lane.key.bytes())
 }
 
 #[cfg(test)]
@@ -243,7 +332,8 @@ mod tests {
     fn a_snapshot_that_would_lose_an_event_is_refused() {
         let mut lanes = Lanes::new(Duration::ZERO);
         lanes.open(b"a", at(0));
-        lanes.get_mut(0).held.push(at(5), 0);
+        let held = &mut lanes.get_mut(0).held;
+        held.admit(at(5), 0, at(0), |_, _| unreachable!("it waits"));
         let mut bytes = Vec::new();
         lanes.snapshot(&mut bytes);
         let restored = Lanes::restore(Duration::ZERO, &mut bytes.as_slice());

@@ -67,6 +67,7 @@ mod snapshot;
 mod substreams;
 mod timeline;
 mod verdict;
+mod waiting;
 
 pub use combine::Combined;
 pub use duration::{Duration, DurationError};

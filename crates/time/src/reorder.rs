@@ -6,7 +6,7 @@
 //! however much is held, and one event with a clock far ahead does not spoil the run for the rest:
 //! it stays last and the others slide in before it.
 //!
-//! Ties keep the order of their handles, because queries with LAG can observe it.
+//! Ties are in the order of their handles, because queries with LAG can observe it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -17,48 +17,55 @@ use crate::snapshot::{self, RestoreError};
 /// How many places from its end an event may be slid into the run.
 const REACH: usize = 32;
 
-type Held = (Instant, u64);
-
-/// Events that wait, as (timestamp, handle). Handles grow from one push to the next.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Reorder {
-    run: VecDeque<Held>,
-    stragglers: BinaryHeap<Reverse<Held>>,
+/// Things that wait, as (timestamp, handle).
+#[derive(Clone, Debug)]
+pub(crate) struct Reorder<H = u64> {
+    run: VecDeque<(Instant, H)>,
+    stragglers: BinaryHeap<Reverse<(Instant, H)>>,
 }
 
-impl Reorder {
+impl<H: Ord> Default for Reorder<H> {
+    fn default() -> Reorder<H> {
+        Reorder {
+            run: VecDeque::new(),
+            stragglers: BinaryHeap::new(),
+        }
+    }
+}
+
+impl<H: Copy + Ord> Reorder<H> {
     pub fn len(&self) -> usize {
         self.run.len() + self.stragglers.len()
     }
 
     #[inline]
-    pub fn push(&mut self, time: Instant, row: u64) {
+    pub fn push(&mut self, time: Instant, handle: H) {
         match self.run.back() {
-            Some(&(last, _)) if time < last => self.push_straggler(time, row),
-            _ => self.run.push_back((time, row)),
+            Some(&last) if (time, handle) < last => self.push_straggler((time, handle)),
+            _ => self.run.push_back((time, handle)),
         }
     }
 
     #[inline(never)]
-    fn push_straggler(&mut self, time: Instant, row: u64) {
+    fn push_straggler(&mut self, new: (Instant, H)) {
         let reach = self.run.len().min(REACH);
         let mut near = self.run.iter().rev().take(reach);
-        match near.position(|&(held, _)| held <= time) {
-            Some(places) => self.run.insert(self.run.len() - places, (time, row)),
-            None if reach == self.run.len() => self.run.push_front((time, row)),
-            None => self.stragglers.push(Reverse((time, row))),
+        match near.position(|&held| held <= new) {
+            Some(places) => self.run.insert(self.run.len() - places, new),
+            None if reach == self.run.len() => self.run.push_front(new),
+            None => self.stragglers.push(Reverse(new)),
         }
     }
 
-    /// The event that will be released first.
-    pub fn first(&self) -> Option<Held> {
+    /// What will be released first.
+    pub fn first(&self) -> Option<(Instant, H)> {
         match (self.run.front(), self.stragglers.peek()) {
             (Some(&run), Some(&Reverse(straggler))) => Some(run.min(straggler)),
             (run, straggler) => run.copied().or(straggler.map(|&Reverse(held)| held)),
         }
     }
 
-    pub fn pop_first(&mut self) -> Option<Held> {
+    pub fn pop_first(&mut self) -> Option<(Instant, H)> {
         match (self.run.front(), self.stragglers.peek()) {
             (run, Some(&Reverse(straggler))) if run.is_none_or(|&run| straggler < run) => {
                 self.stragglers.pop().map(|Reverse(held)| held)
@@ -67,8 +74,8 @@ impl Reorder {
         }
     }
 
-    /// Gives out every event up to and including `to`, sorted by (timestamp, handle).
-    pub fn release(&mut self, to: Instant, mut out: impl FnMut(Instant, u64)) {
+    /// Gives out everything up to and including `to`, sorted by (timestamp, handle).
+    pub fn release(&mut self, to: Instant, mut out: impl FnMut(Instant, H)) {
         while let Some(&Reverse(straggler)) = self.stragglers.peek()
             && straggler.0 <= to
         {
@@ -85,39 +92,57 @@ impl Reorder {
         self.run.drain(..due).for_each(|(time, row)| out(time, row));
     }
 
-    /// Writes the events sorted, so that equal contents give equal bytes.
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
-        let mut held: Vec<Held> = self.run.iter().copied().collect();
+    /// All of it, sorted.
+    pub fn sorted(&self) -> Vec<(Instant, H)> {
+        let mut held: Vec<_> = self.run.iter().copied().collect();
         held.extend(self.stragglers.iter().map(|&Reverse(held)| held));
         held.sort_unstable();
-        snapshot::put_u64(out, held.len() as u64);
-        for (time, row) in held {
-            snapshot::put_instant(out, time);
-            snapshot::put_u64(out, row);
-        }
+        held
+    }
+}
+
+impl Reorder {
+    /// Writes the events sorted, so that equal contents give equal bytes.
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
+        put_sorted(&self.sorted(), out);
     }
 
     /// Reads what [`Reorder::snapshot`] wrote; no event may lie past `latest`.
     pub fn restore(from: &mut &[u8], latest: Instant) -> Result<Reorder, RestoreError> {
-        let count = snapshot::take_u64(from)?;
-        let mut run = VecDeque::new();
-        for _ in 0..count {
-            let held = (snapshot::take_instant(from)?, snapshot::take_u64(from)?);
-            if run.back().is_some_and(|last| *last >= held) {
-                return Err(RestoreError::Invalid("held events are not sorted"));
-            }
-            if held.0 > latest {
-                return Err(RestoreError::Invalid(
-                    "a held event lies past the latest one",
-                ));
-            }
-            run.push_back(held);
-        }
         Ok(Reorder {
-            run,
+            run: take_sorted(from, latest)?.into(),
             stragglers: BinaryHeap::new(),
         })
     }
+}
+
+pub(crate) fn put_sorted(held: &[(Instant, u64)], out: &mut Vec<u8>) {
+    snapshot::put_u64(out, held.len() as u64);
+    for &(time, row) in held {
+        snapshot::put_instant(out, time);
+        snapshot::put_u64(out, row);
+    }
+}
+
+pub(crate) fn take_sorted(
+    from: &mut &[u8],
+    latest: Instant,
+) -> Result<Vec<(Instant, u64)>, RestoreError> {
+    let count = snapshot::take_u64(from)?;
+    let mut held = Vec::new();
+    for _ in 0..count {
+        let next = (snapshot::take_instant(from)?, snapshot::take_u64(from)?);
+        if held.last().is_some_and(|last| *last >= next) {
+            return Err(RestoreError::Invalid("held events are not sorted"));
+        }
+        if next.0 > latest {
+            return Err(RestoreError::Invalid(
+                "a held event lies past the latest one",
+            ));
+        }
+        held.push(next);
+    }
+    Ok(held)
 }
 
 #[cfg(test)]

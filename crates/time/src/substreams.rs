@@ -14,14 +14,17 @@
 //! floor has reached; a mark, if the floor rose. Nothing else does, so the sequence depends on the
 //! events alone and not on how they were cut into batches.
 
-use std::collections::BTreeSet;
-
 use crate::judge::Span;
 use crate::lanes::Lanes;
+use crate::reorder::Reorder;
 use crate::snapshot::{self, RestoreError};
 use crate::{Counts, Duration, Events, Fate, Instant, Policy, Witness};
 
 const FORMAT: u8 = 0x21;
+
+/// How many keys are looked up before their events are judged. Lookups do not wait for one another, so
+/// the lanes of a block come out of memory together.
+const BLOCK: usize = 64;
 
 /// The keys of a batch: key `i` is `bytes[offsets[i]..offsets[i + 1]]`. Keys are equal if their
 /// bytes are.
@@ -87,14 +90,24 @@ impl LaneReleased {
     }
 }
 
+struct Event<'a> {
+    row: u64,
+    arrival: Option<Instant>,
+    time: Instant,
+    key: &'a [u8],
+}
+
 /// One partition's events on their way into order, key by key.
 #[derive(Clone, Debug)]
 pub struct Substreams {
     policy: Policy,
     floor: Instant,
     lanes: Lanes,
-    /// The first held event of every lane that holds any, so that the floor finds what is due.
-    heads: BTreeSet<(Instant, u64, u32)>,
+    /// When to look at which lane, so that the floor finds what is due: by (time, row) of an event
+    /// that once was its lane's first. A lane that holds events has an entry at its `scheduled` time;
+    /// entries at other times are out of date. Only the floor looks here, so an event that leaves
+    /// by its lane's own watermark, as most do, costs nothing here.
+    heads: Reorder<(u64, u32)>,
     counts: Counts,
 }
 
@@ -105,7 +118,7 @@ impl Substreams {
             policy: policy.checked(),
             floor: Instant::BEFORE_ALL,
             lanes: Lanes::new(linger),
-            heads: BTreeSet::new(),
+            heads: Reorder::default(),
             counts: Counts::default(),
         }
     }
@@ -120,24 +133,44 @@ impl Substreams {
     ) {
         events.check();
         assert_eq!(keys.len(), events.times.len(), "each event has one key");
-        for (i, &event_time) in events.times.iter().enumerate() {
-            let row = events.first + i as u64;
-            let arrival = events.arrivals.get(i);
-            witness.judged(self.push_one(row, arrival, event_time, keys.get(i), out));
+        let mut found = Vec::with_capacity(BLOCK);
+        for start in (0..events.times.len()).step_by(BLOCK) {
+            let stop = events.times.len().min(start + BLOCK);
+            self.lanes
+                .guess((start..stop).map(|i| keys.get(i)), &mut found);
+            for i in start..stop {
+                let row = events.first + i as u64;
+                let arrival = events.arrivals.get(i);
+                // Events before this one may have opened or closed lanes.
+                let key = keys.get(i);
+                let lane = Some(found[i - start]).filter(|&id| self.lanes.is_of(id, key));
+                let lane = lane.or_else(|| self.lanes.find(key));
+                let event = Event {
+                    row,
+                    arrival,
+                    time: events.times[i],
+                    key,
+                };
+                witness.judged(self.push_one(event, lane, out));
+            }
         }
         self.counts.note_read(events.times.len());
     }
 
+    #[inline]
     fn push_one(
         &mut self,
-        row: u64,
-        arrival: Option<Instant>,
-        event_time: Instant,
-        key: &[u8],
+        event: Event<'_>,
+        mut lane: Option<u32>,
         out: &mut LaneReleased,
     ) -> Fate {
+        let Event {
+            row,
+            arrival,
+            time: event_time,
+            key,
+        } = event;
         let span = arrival.map_or(Span::ALL, |arrival| self.policy.span(arrival));
-        let mut lane = self.lanes.find(key);
         let met = lane.map_or(self.floor, |id| self.watermark_of(id));
         let ruling = self.policy.judge(event_time, span, met);
         let mut watermark = met;
@@ -178,31 +211,24 @@ impl Substreams {
         let lane = self.lanes.get_mut(id);
         lane.latest = lane.latest.max(time);
         let watermark = met.max(lane.latest - self.policy.out_of_order);
-        let head = lane.held.first();
-        if head.is_none() && time <= watermark {
-            out.event(id, time, row);
-        } else {
-            lane.held.push(time, row);
-            lane.held
-                .release(watermark, |time, row| out.event(id, time, row));
-            let new_head = lane.held.first();
-            self.replace_head(id, head, new_head);
-        }
+        lane.held
+            .admit(time, row, watermark, |time, row| out.event(id, time, row));
         if watermark > met {
             out.mark(Some(id), watermark);
         }
+        self.schedule(id);
         watermark
     }
 
-    fn replace_head(&mut self, id: u32, old: Option<(Instant, u64)>, new: Option<(Instant, u64)>) {
-        if old == new {
-            return;
-        }
-        if let Some((time, row)) = old {
-            self.heads.remove(&(time, row, id));
-        }
-        if let Some((time, row)) = new {
-            self.heads.insert((time, row, id));
+    /// Sees to it that the lane is looked at when the floor has reached its first event.
+    #[inline]
+    fn schedule(&mut self, id: u32) {
+        let lane = self.lanes.get_mut(id);
+        if let Some((time, row)) = lane.held.first()
+            && (lane.scheduled == Instant::BEFORE_ALL || time < lane.scheduled)
+        {
+            lane.scheduled = time;
+            self.heads.push(time, (row, id));
         }
     }
 
@@ -211,14 +237,20 @@ impl Substreams {
             return;
         }
         self.floor = floor;
-        while let Some(&(time, row, id)) = self.heads.first()
+        while let Some((time, (row, id))) = self.heads.first()
             && time <= floor
         {
-            out.event(id, time, row);
-            let held = &mut self.lanes.get_mut(id).held;
-            held.pop_first();
-            let new_head = held.first();
-            self.replace_head(id, Some((time, row)), new_head);
+            self.heads.pop_first();
+            let lane = self.lanes.get_mut(id);
+            if lane.scheduled != time {
+                continue;
+            }
+            lane.scheduled = Instant::BEFORE_ALL;
+            if lane.held.first() == Some((time, row)) {
+                lane.held.pop_first();
+                out.event(id, time, row);
+            }
+            self.schedule(id);
         }
         out.mark(None, floor);
         self.lanes.forget(floor);
@@ -276,16 +308,18 @@ impl Substreams {
         let floor = snapshot::take_instant(from)?;
         let counts = snapshot::take_counts(from)?;
         let lanes = Lanes::restore(linger, from)?;
-        let heads = lanes
+        let mut heads: Vec<_> = lanes
             .iter()
             .filter_map(|(id, lane)| lane.held.first().map(|(time, row)| (time, row, id)))
             .collect();
-        Ok(Substreams {
+        heads.sort_unstable();
+        let mut restored = Substreams {
             floor,
             counts,
             lanes,
-            heads,
             ..Substreams::new(policy, linger)
-        })
+        };
+        heads.iter().for_each(|&(_, _, id)| restored.schedule(id));
+        Ok(restored)
     }
 }

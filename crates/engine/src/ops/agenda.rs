@@ -70,14 +70,6 @@ impl<T> Agenda<T> {
         Some((lane, due, thing))
     }
 
-    pub fn lane(&self, lane: u32) -> Option<&BTreeMap<i64, T>> {
-        self.lanes.get(&lane)
-    }
-
-    pub fn lane_mut(&mut self, lane: u32) -> Option<&mut BTreeMap<i64, T>> {
-        self.lanes.get_mut(&lane)
-    }
-
     pub fn snapshot(&self, out: &mut Writer, mut put: impl FnMut(&T, &mut Writer)) {
         let mut lanes: Vec<_> = self.lanes.iter().collect();
         lanes.sort_unstable_by_key(|(lane, _)| **lane);

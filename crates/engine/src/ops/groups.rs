@@ -16,7 +16,7 @@ use highwater_time::Instant;
 
 use super::accumulate::{self, Accumulator};
 use super::lanes::RowsOut;
-use super::{Context, DataErrors};
+use super::{Context, DataErrors, room};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
@@ -31,6 +31,8 @@ pub(crate) struct GroupSpec {
     /// What whoever reads the rows will ask of them, if it asks of aggregates alone: the keys of other rows need not be
     /// written out. Columns count from the first key.
     pub having: Option<Pred>,
+    /// All rows of a lane have the same keys: they are among what the lane stands for.
+    pub lane_tells_group: bool,
 }
 
 /// A chunk with everything evaluated that grouping needs.
@@ -54,6 +56,13 @@ pub(crate) struct Encoded {
 impl GroupSpec {
     /// Evaluates keys and arguments; rows on which an expression fails are counted and left out.
     pub fn prepare(&self, chunk: Chunk, context: &mut Context<'_>) -> Prepared {
+        let mut prepared = self.prepare_unencoded(chunk, context);
+        prepared.encoded = Encoded::new(prepared.keys.iter(), prepared.chunk.rows());
+        prepared
+    }
+
+    /// The same without encoding keys, for those who look at few of them ([`Prepared::encode`]).
+    pub fn prepare_unencoded(&self, chunk: Chunk, context: &mut Context<'_>) -> Prepared {
         let mut faults = Faults::new(chunk.rows());
         let mut columns = self.evaluate(&chunk, &mut faults);
         let mut chunk = chunk;
@@ -62,13 +71,12 @@ impl GroupSpec {
             columns = self.evaluate(&chunk, &mut Faults::new(chunk.rows()));
         }
         let (keys, arguments) = columns;
-        let encoded = Encoded::new(keys.iter(), chunk.rows());
         let plain = keys.iter().all(is_plain);
         Prepared {
             chunk,
             keys,
             arguments,
-            encoded,
+            encoded: Encoded::default(),
             plain,
         }
     }
@@ -116,6 +124,13 @@ impl Prepared {
 
     pub fn hash(&self, row: usize) -> u64 {
         self.encoded.hash(row)
+    }
+
+    /// Appends the encoded key of a row.
+    pub fn encode(&self, row: usize, out: &mut Vec<u8>) {
+        self.keys
+            .iter()
+            .for_each(|key| eval::encode_key(key.get(row), out));
     }
 
     /// How the keys of a row look, in snapshot form, if that does not follow from their encoded bytes.
@@ -224,7 +239,6 @@ pub(crate) trait Keyed {
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     table: HashTable<u32>,
-    pub hashes: Vec<u64>,
     /// The encoded keys of all groups, one after the other, and where each ends.
     keys: Vec<u8>,
     key_ends: Vec<u32>,
@@ -247,7 +261,6 @@ impl Groups {
     pub fn new(spec: &GroupSpec) -> Groups {
         Groups {
             table: HashTable::new(),
-            hashes: Vec::new(),
             keys: Vec::new(),
             key_ends: Vec::new(),
             looks: Looks::default(),
@@ -256,7 +269,7 @@ impl Groups {
     }
 
     pub fn len(&self) -> usize {
-        self.hashes.len()
+        self.key_ends.len()
     }
 
     /// Adds the rows `rows` of a prepared chunk.
@@ -297,12 +310,14 @@ impl Groups {
     }
 
     fn insert(&mut self, hash: u64, key: &[u8]) -> u32 {
-        let slot = self.hashes.len() as u32;
-        self.hashes.push(hash);
+        let slot = self.key_ends.len() as u32;
+        room::make(&mut self.keys, key.len());
         self.keys.extend_from_slice(key);
+        room::make(&mut self.key_ends, 1);
         self.key_ends.push(self.keys.len() as u32);
+        let (keys, ends) = (&self.keys, &self.key_ends);
         self.table
-            .insert_unique(hash, slot, |&slot| self.hashes[slot as usize]);
+            .insert_unique(hash, slot, |&slot| hash_key(key_of(keys, ends, slot)));
         slot
     }
 
@@ -402,28 +417,57 @@ pub(crate) fn emit(
     out: &mut RowsOut,
     errors: &mut DataErrors,
 ) {
-    let mut faults = Faults::new(slots.len());
-    let results: Vec<Column> = accumulators
-        .iter()
-        .zip(&spec.aggregates)
-        .map(|(accumulator, spec)| accumulator.results(spec, slots, &mut faults))
-        .collect();
-    let kept = kept(spec, times, &results, &mut faults);
-    for (row, fault) in faults.iter() {
-        let time = Instant::from_ticks(times[row]);
-        errors.add(time, fault.span, || fault.reason.to_string());
-    }
-    let mut write = |row: usize| {
-        let columns = out.begin(times[row]);
-        let (shown, computed) = columns.split_at_mut(spec.keys.len());
-        write_keys(keys, slots[row], shown);
-        for (column, result) in computed.iter_mut().zip(&results) {
-            column.push(result.get(row));
-        }
+    let groups = Emitted {
+        spec,
+        keys,
+        accumulators,
     };
-    match kept {
-        None => (0..slots.len()).for_each(&mut write),
-        Some(kept) => kept.set_indices().for_each(&mut write),
+    groups.emit(times, slots, out, errors, |_, _| {});
+}
+
+/// Groups about to be written.
+pub(crate) struct Emitted<'a, K> {
+    pub spec: &'a GroupSpec,
+    pub keys: &'a K,
+    pub accumulators: &'a [Accumulator],
+}
+
+impl<K: Keyed> Emitted<'_, K> {
+    /// Writes a row for each slot, at its time, after telling `before` which one comes next.
+    pub fn emit(
+        &self,
+        times: &[i64],
+        slots: &[u32],
+        out: &mut RowsOut,
+        errors: &mut DataErrors,
+        mut before: impl FnMut(usize, &mut RowsOut),
+    ) {
+        let spec = self.spec;
+        let mut faults = Faults::new(slots.len());
+        let results: Vec<Column> = self
+            .accumulators
+            .iter()
+            .zip(&spec.aggregates)
+            .map(|(accumulator, spec)| accumulator.results(spec, slots, &mut faults))
+            .collect();
+        let kept = kept(spec, times, &results, &mut faults);
+        for (row, fault) in faults.iter() {
+            let time = Instant::from_ticks(times[row]);
+            errors.add(time, fault.span, || fault.reason.to_string());
+        }
+        let mut write = |row: usize| {
+            before(row, out);
+            let columns = out.begin(times[row]);
+            let (shown, computed) = columns.split_at_mut(spec.keys.len());
+            write_keys(self.keys, slots[row], shown);
+            for (column, result) in computed.iter_mut().zip(&results) {
+                column.push(result.get(row));
+            }
+        };
+        match kept {
+            None => (0..slots.len()).for_each(&mut write),
+            Some(kept) => kept.set_indices().for_each(&mut write),
+        }
     }
 }
 

@@ -6,6 +6,8 @@
 
 use hashbrown::HashTable;
 
+use super::room;
+
 /// Dead bytes are cleared away when they outweigh the living, but not for less than this.
 const GARBAGE_BYTES_MIN: usize = 1 << 16;
 
@@ -38,6 +40,10 @@ impl KeyTable {
         &self.bytes[entry.start..entry.start + entry.len as usize]
     }
 
+    pub fn hash(&self, id: u32) -> u64 {
+        self.entries[id as usize].hash
+    }
+
     #[inline]
     fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
         let same = |&id: &u32| self.entries[id as usize].hash == hash && self.key(id) == key;
@@ -56,6 +62,7 @@ impl KeyTable {
             len: key.len() as u32,
             holders: 1,
         };
+        room::make(&mut self.bytes, key.len());
         self.bytes.extend_from_slice(key);
         let id = match self.free.pop() {
             Some(id) => {
@@ -63,6 +70,7 @@ impl KeyTable {
                 id
             }
             None => {
+                room::make(&mut self.entries, 1);
                 self.entries.push(entry);
                 (self.entries.len() - 1) as u32
             }

@@ -188,7 +188,7 @@ impl RowsOut {
         }
     }
 
-    fn mark(&mut self, mark: LaneMark) {
+    pub fn mark(&mut self, mark: LaneMark) {
         if let Some(lanes) = &mut self.lanes {
             lanes.marks.push(LaneMark {
                 before: self.times.len(),

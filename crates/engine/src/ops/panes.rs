@@ -1,95 +1,32 @@
-//! Tumbling, hopping and snapshot windows, by panes.
+//! Tumbling, hopping and snapshot windows over several partitions.
 //!
-//! Time is cut into panes on a fixed grid; a window is a run of whole panes. Rows are aggregated into their pane once,
-//! however many windows overlap it. Filling panes and joining them into windows are two halves: each partition fills its
-//! own, and where the query combines partitions the finished panes meet, in the order of the partitions, once all of
-//! them have passed the window's end.
+//! Filling panes ([`PaneGrid`]) and joining them into windows are two halves: each partition fills its own, and the
+//! finished panes meet, in the order of the partitions, once all of them have passed the window's end.
 //!
 //! To put a window together no key is hashed again: the panes' keys have numbers ([`KeyTable`]), and a list from number
 //! to slot is all that joining needs.
 
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use highwater_query::plan::Window;
-use highwater_time::{Combined, Duration, Instant};
+use highwater_time::{Combined, Instant};
 
 use super::accumulate::{self, Accumulator};
-use super::agenda::{Agenda, ONE_LANE};
+use super::grid::PaneGrid;
 use super::groups::{self, GroupSpec, Groups, Keyed, Looks, Prepared};
 use super::interned::KeyTable;
-use super::lanes::{LaneWindow, Notes, RowsOut};
+use super::lanes::{Notes, RowsOut};
 use super::merge::{restore_clock, snapshot_clock};
-use super::{Context, DataErrors, Item, Operator, Share};
+use super::{Context, DataErrors, Item, Operator, Share, room};
 use crate::codec::{Reader, RestoreError, Writer};
-
-/// Where panes and windows begin and end. Intervals are (start, end].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PaneGrid {
-    pane: Duration,
-    size: Duration,
-    hop: Duration,
-    offset: Duration,
-}
-
-impl PaneGrid {
-    /// `None` for windows that do not lie on a grid.
-    pub fn of(window: &Window) -> Option<PaneGrid> {
-        let tick = Duration::from_ticks(1);
-        let (size, hop, offset) = match *window {
-            Window::Tumbling { size, offset } => (size, size, offset),
-            Window::Hopping { size, hop, offset } => (size, hop, offset),
-            Window::Snapshot => (tick, tick, Duration::ZERO),
-            Window::Sliding { .. } | Window::Session { .. } => return None,
-        };
-        let pane = Duration::from_ticks(gcd(size.ticks(), hop.ticks()));
-        Some(PaneGrid {
-            pane,
-            size,
-            hop,
-            offset,
-        })
-    }
-
-    fn pane_end(&self, time: i64) -> i64 {
-        Instant::from_ticks(time)
-            .ceil_to(self.pane, self.offset)
-            .ticks()
-    }
-
-    /// The end of the first window that ends at or after `time`.
-    fn window_end(&self, time: i64) -> i64 {
-        Instant::from_ticks(time)
-            .ceil_to(self.hop, self.offset)
-            .ticks()
-    }
-
-    fn window_start(&self, end: i64) -> i64 {
-        end.saturating_sub(self.size.ticks())
-    }
-
-    /// The windows that hold the pane ending at `pane_end`.
-    fn windows(&self, pane_end: i64) -> impl Iterator<Item = i64> {
-        let (first, hop, size) = (
-            self.window_end(pane_end),
-            self.hop.ticks(),
-            self.size.ticks(),
-        );
-        let last = pane_end.saturating_add(size);
-        std::iter::successors(Some(first), move |end| end.checked_add(hop))
-            .take_while(move |&end| end < last)
-    }
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
 
 /// Rows into panes.
 struct Filler {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
-    open: Agenda<Groups>,
+    /// Panes by their ends.
+    open: BTreeMap<i64, Groups>,
     slots: Vec<u32>,
 }
 
@@ -98,18 +35,19 @@ impl Filler {
         Filler {
             spec,
             grid,
-            open: Agenda::default(),
+            open: BTreeMap::new(),
             slots: Vec::new(),
         }
     }
 
-    fn rows(&mut self, input: &Prepared, lane: u32, rows: Range<usize>, notes: &mut Notes<'_>) {
+    fn rows(&mut self, input: &Prepared, rows: Range<usize>, notes: &mut Notes<'_>) {
         let times = &input.chunk.times;
         let mut start = rows.start;
         while start < rows.end {
             let end = self.grid.pane_end(times[start]);
             let stop = start + times[start..rows.end].partition_point(|&time| time <= end);
-            let groups = self.open.at(lane, end, || Groups::new(&self.spec));
+            let groups = self.open.entry(end);
+            let groups = groups.or_insert_with(|| Groups::new(&self.spec));
             groups.add(
                 &self.spec,
                 input,
@@ -133,12 +71,25 @@ impl Filler {
         }
     }
 
+    /// The panes that end before `watermark`.
+    fn close(&mut self, watermark: Instant) -> Vec<Share> {
+        let still_open = self.open.split_off(&watermark.ticks());
+        let closed = std::mem::replace(&mut self.open, still_open).into_iter();
+        closed.map(|(end, groups)| Share { end, groups }).collect()
+    }
+
     fn snapshot(&self, out: &mut Writer) {
-        self.open.snapshot(out, |groups, out| groups.snapshot(out));
+        out.count(self.open.len());
+        for (end, groups) in &self.open {
+            out.i64(*end);
+            groups.snapshot(out);
+        }
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
-        self.open = Agenda::restore(from, |from| Groups::restore(&self.spec, from))?;
+        self.open = (0..from.count()?)
+            .map(|_| Ok((from.i64()?, Groups::restore(&self.spec, from)?)))
+            .collect::<Result<_, RestoreError>>()?;
         Ok(())
     }
 }
@@ -147,10 +98,10 @@ impl Filler {
 struct Joiner {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
-    /// The shares of each pane with the port they came from.
-    panes: Agenda<Vec<(u32, Held)>>,
-    /// The next window to emit, per lane.
-    due: Agenda<()>,
+    /// The shares of each pane with the port they came from, by the pane's end.
+    panes: BTreeMap<i64, Vec<(u32, Held)>>,
+    /// The end of the next window to emit.
+    due: Option<i64>,
     /// The keys of all shares that were part of a larger window.
     keys: KeyTable,
     /// Per key the last window that met it, and its slot there.
@@ -194,12 +145,14 @@ impl Held {
     fn know(&mut self, keys: &mut KeyTable) {
         if let Held::Loose(groups) = self {
             let ids = (0..groups.len() as u32)
-                .map(|slot| keys.hold(groups.hashes[slot as usize], groups.key(slot)))
+                .map(|slot| keys.hold(groups::hash_key(groups.key(slot)), groups.key(slot)))
                 .collect();
+            let mut accumulators = std::mem::take(&mut groups.accumulators);
+            accumulators.iter_mut().for_each(Accumulator::shrink);
             *self = Held::Known(Members {
                 ids,
                 looks: std::mem::take(&mut groups.looks),
-                accumulators: std::mem::take(&mut groups.accumulators),
+                accumulators,
             });
         }
     }
@@ -210,8 +163,8 @@ impl Joiner {
         Joiner {
             spec,
             grid,
-            panes: Agenda::default(),
-            due: Agenda::default(),
+            panes: BTreeMap::new(),
+            due: None,
             keys: KeyTable::default(),
             places: Vec::new(),
             window: 0,
@@ -219,45 +172,32 @@ impl Joiner {
         }
     }
 
-    fn add(&mut self, lane: u32, port: u32, share: Share) {
+    fn add(&mut self, port: u32, share: Share) {
         let window = self.grid.window_end(share.end);
         if share.end <= self.grid.window_start(window) {
             return; // between two windows, where the hop is longer than the window
         }
-        let shares = self.panes.at(lane, share.end, Vec::new);
+        let shares = self.panes.entry(share.end).or_default();
         let place = shares.partition_point(|(other, _)| *other <= port);
         shares.insert(place, (port, Held::Loose(share.groups)));
-        self.due.at(lane, window, || ());
+        self.due = Some(self.due.map_or(window, |due| due.min(window)));
     }
 
-    fn emit(
-        &mut self,
-        lane: Option<u32>,
-        watermark: Instant,
-        out: &mut RowsOut,
-        errors: &mut DataErrors,
-    ) {
-        while let Some((lane, end, ())) = self.due.pop(lane, watermark) {
-            out.lane = lane;
-            self.emit_window(lane, end, out, errors);
-            self.forget_panes(lane, end);
-            let first = self
-                .panes
-                .lane(lane)
-                .and_then(|panes| panes.first_key_value());
-            if let Some((&first, _)) = first {
-                let next = self.grid.window_end(first.max(end.saturating_add(1)));
-                self.due.at(lane, next, || ());
-            }
+    fn emit(&mut self, watermark: Instant, out: &mut RowsOut, errors: &mut DataErrors) {
+        while let Some(end) = self.due.filter(|due| *due < watermark.ticks()) {
+            self.emit_window(end, out, errors);
+            self.forget_panes(end);
+            let first = self.panes.first_key_value();
+            let next = first.map(|(first, _)| *first.max(&end.saturating_add(1)));
+            self.due = next.map(|time| self.grid.window_end(time));
         }
     }
 
     /// Lets go of the panes that no window after the one ending at `end` holds.
-    fn forget_panes(&mut self, lane: u32, end: i64) {
-        let next_end = end.saturating_add(self.grid.hop.ticks());
-        let next_start = self.grid.window_start(next_end);
-        let passed = Instant::from_ticks(next_start.saturating_add(1));
-        while let Some((_, _, shares)) = self.panes.pop(Some(lane), passed) {
+    fn forget_panes(&mut self, end: i64) {
+        let next_start = self.grid.window_start(self.grid.next_window(end));
+        let kept = self.panes.split_off(&next_start.saturating_add(1));
+        for shares in std::mem::replace(&mut self.panes, kept).into_values() {
             for (_, share) in shares {
                 if let Held::Known(members) = share {
                     members.ids.iter().for_each(|&id| {
@@ -268,10 +208,8 @@ impl Joiner {
         }
     }
 
-    fn emit_window(&mut self, lane: u32, end: i64, out: &mut RowsOut, errors: &mut DataErrors) {
-        let Some(panes) = self.panes.lane_mut(lane) else {
-            return;
-        };
+    fn emit_window(&mut self, end: i64, out: &mut RowsOut, errors: &mut DataErrors) {
+        let panes = &mut self.panes;
         let content = self.grid.window_start(end) + 1..=end;
         let shares = || panes.range(content.clone()).flat_map(|(_, shares)| shares);
         if let Some((_, Held::Loose(groups))) = shares().next()
@@ -283,7 +221,7 @@ impl Joiner {
         for (_, share) in panes.range_mut(content.clone()).flat_map(|(_, s)| s) {
             share.know(&mut self.keys);
         }
-        let joined = self.join(lane, content, errors);
+        let joined = self.join(content, errors);
         let named = Named {
             members: &joined,
             keys: &self.keys,
@@ -293,12 +231,7 @@ impl Joiner {
     }
 
     /// All shares of these panes as one, groups in the order in which they are first met.
-    fn join(
-        &mut self,
-        lane: u32,
-        content: RangeInclusive<i64>,
-        errors: &mut DataErrors,
-    ) -> Members {
+    fn join(&mut self, content: RangeInclusive<i64>, errors: &mut DataErrors) -> Members {
         let mut joined = Members {
             ids: Vec::new(),
             looks: Looks::default(),
@@ -309,10 +242,9 @@ impl Joiner {
             self.places.clear();
             self.window = 1;
         }
-        self.places.resize(self.keys.bound(), (0, 0));
+        room::resize(&mut self.places, self.keys.bound(), (0, 0));
         let end = Instant::from_ticks(*content.end());
-        let panes = self.panes.lane(lane);
-        let shares = panes.iter().flat_map(|panes| panes.range(content.clone()));
+        let shares = self.panes.range(content);
         for (_, share) in shares.flat_map(|(_, shares)| shares) {
             let Held::Known(share) = share else { continue };
             self.slots.clear();
@@ -320,6 +252,7 @@ impl Joiner {
                 let place = &mut self.places[id as usize];
                 if place.0 != self.window {
                     *place = (self.window, joined.ids.len() as u32);
+                    room::make(&mut joined.ids, 1);
                     joined.ids.push(id);
                     if let Some(look) = share.looks.get(at as u32) {
                         joined.looks.set(place.1, look.into());
@@ -337,7 +270,9 @@ impl Joiner {
     }
 
     fn snapshot(&self, out: &mut Writer) {
-        self.panes.snapshot(out, |shares, out| {
+        out.count(self.panes.len());
+        for (end, shares) in &self.panes {
+            out.i64(*end);
             out.count(shares.len());
             for (port, share) in shares {
                 out.u32(*port);
@@ -350,71 +285,28 @@ impl Joiner {
                     }
                 }
             }
-        });
-        self.due.snapshot(out, |(), _| {});
+        }
+        out.u8(self.due.is_some().into());
+        self.due.iter().for_each(|due| out.i64(*due));
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         let mut fresh = Joiner::new(self.spec.clone(), self.grid);
-        fresh.panes = Agenda::restore(from, |from| {
-            (0..from.count()?)
+        for _ in 0..from.count()? {
+            let end = from.i64()?;
+            let shares = (0..from.count()?)
                 .map(|_| {
                     let port = from.u32()?;
                     Ok((port, Held::Loose(Groups::restore(&self.spec, from)?)))
                 })
-                .collect()
-        })?;
-        fresh.due = Agenda::restore(from, |_| Ok(()))?;
+                .collect::<Result<_, RestoreError>>()?;
+            fresh.panes.insert(end, shares);
+        }
+        if from.u8()? != 0 {
+            fresh.due = Some(from.i64()?);
+        }
         *self = fresh;
         Ok(())
-    }
-}
-
-/// Both halves in one place: windows that never meet another partition's.
-pub(crate) struct PaneWindow {
-    filler: Filler,
-    joiner: Joiner,
-}
-
-impl PaneWindow {
-    pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneWindow {
-        PaneWindow {
-            filler: Filler::new(spec.clone(), grid),
-            joiner: Joiner::new(spec, grid),
-        }
-    }
-}
-
-impl LaneWindow for PaneWindow {
-    fn spec(&self) -> &GroupSpec {
-        &self.filler.spec
-    }
-
-    fn rows(&mut self, input: &Prepared, lane: u32, rows: Range<usize>, notes: &mut Notes<'_>) {
-        self.filler.rows(input, lane, rows, notes);
-    }
-
-    fn advance(
-        &mut self,
-        lane: Option<u32>,
-        watermark: Instant,
-        out: &mut RowsOut,
-        notes: &mut Notes<'_>,
-    ) {
-        while let Some((lane, end, groups)) = self.filler.open.pop(lane, watermark) {
-            self.joiner.add(lane, 0, Share { end, groups });
-        }
-        self.joiner.emit(lane, watermark, out, notes.errors);
-    }
-
-    fn snapshot(&self, out: &mut Writer) {
-        self.filler.snapshot(out);
-        self.joiner.snapshot(out);
-    }
-
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
-        self.filler.restore(from)?;
-        self.joiner.restore(from)
     }
 }
 
@@ -437,14 +329,10 @@ impl Operator for PaneFill {
                     errors: context.errors,
                     trace: context.trace.as_deref_mut(),
                 };
-                self.0
-                    .rows(&input, ONE_LANE, 0..input.chunk.rows(), &mut notes);
+                self.0.rows(&input, 0..input.chunk.rows(), &mut notes);
             }
             Item::Watermark(watermark) => {
-                let pop = || self.0.open.pop(None, watermark);
-                let shares: Vec<Share> = std::iter::from_fn(pop)
-                    .map(|(_, end, groups)| Share { end, groups })
-                    .collect();
+                let shares = self.0.close(watermark);
                 if !shares.is_empty() {
                     context.out.push(Item::Shares(shares));
                 }
@@ -483,7 +371,7 @@ impl Operator for PaneJoin {
         match item {
             Item::Shares(shares) => {
                 for share in shares {
-                    self.joiner.add(ONE_LANE, port as u32, share);
+                    self.joiner.add(port as u32, share);
                 }
             }
             Item::Watermark(watermark) => {
@@ -491,7 +379,7 @@ impl Operator for PaneJoin {
                     return;
                 };
                 let mut out = RowsOut::new(&self.joiner.spec, false);
-                self.joiner.emit(None, watermark, &mut out, context.errors);
+                self.joiner.emit(watermark, &mut out, context.errors);
                 out.finish(context.out);
                 context.out.push(Item::Watermark(watermark));
             }

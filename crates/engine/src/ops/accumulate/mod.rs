@@ -9,6 +9,7 @@
 //! value per aggregate, whatever the aggregate.
 
 mod collect;
+mod counts;
 mod distinct;
 mod extreme;
 mod moments;
@@ -16,6 +17,7 @@ mod packed;
 mod percentile;
 mod rank;
 mod total;
+mod totals;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,22 +32,24 @@ use crate::eval::{self, EvalError, Faults};
 use crate::value::{Value, ValueRef};
 
 use collect::Lists;
+use counts::Counts;
 use distinct::Distinct;
 use extreme::Extremes;
 use moments::{Moments, Spread};
 use percentile::Percentiles;
 use rank::Ranked;
 use total::Total;
+use totals::Totals;
 
 /// Why there is no result.
 pub(crate) type Reason = Cow<'static, str>;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Accumulator {
-    Count(Vec<i64>),
+    Count(Counts),
     Distinct(Vec<Distinct>),
-    Sum(Vec<Total>),
-    Avg(Vec<Total>),
+    Sum(Totals),
+    Avg(Totals),
     Extreme(Extremes),
     Spread(Spread, Vec<Moments>),
     Percentile(Percentiles),
@@ -129,10 +133,10 @@ fn fit(value: ValueRef<'_>, to_number: bool, sums: bool) -> Result<ValueRef<'_>,
 impl Accumulator {
     pub fn new(spec: &Aggregate) -> Accumulator {
         match &spec.function {
-            AggregateFunction::Count => Accumulator::Count(Vec::new()),
+            AggregateFunction::Count => Accumulator::Count(Counts::default()),
             AggregateFunction::CountDistinct => Accumulator::Distinct(Vec::new()),
-            AggregateFunction::Sum => Accumulator::Sum(Vec::new()),
-            AggregateFunction::Avg => Accumulator::Avg(Vec::new()),
+            AggregateFunction::Sum => Accumulator::Sum(Totals::default()),
+            AggregateFunction::Avg => Accumulator::Avg(Totals::default()),
             AggregateFunction::Min => Accumulator::Extreme(Extremes::least()),
             AggregateFunction::Max => Accumulator::Extreme(Extremes::most()),
             AggregateFunction::StDev => Accumulator::Spread(Spread::DEVIATION, Vec::new()),
@@ -155,11 +159,9 @@ impl Accumulator {
     /// Makes room for groups up to `groups`.
     pub fn grow(&mut self, groups: usize) {
         match self {
-            Accumulator::Count(counts) => counts.resize(groups, 0),
+            Accumulator::Count(counts) => counts.grow(groups),
             Accumulator::Distinct(sets) => sets.resize_with(groups, Distinct::default),
-            Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
-                totals.resize(groups, Total::default());
-            }
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.grow(groups),
             Accumulator::Extreme(extremes) => extremes.values.resize(groups, Value::Null),
             Accumulator::Spread(_, moments) => moments.resize(groups, Moments::default()),
             Accumulator::Percentile(percentiles) => percentiles.grow(groups),
@@ -168,19 +170,22 @@ impl Accumulator {
         }
     }
 
+    /// Gives back room for groups that will not come.
+    pub fn shrink(&mut self) {
+        match self {
+            Accumulator::Count(counts) => counts.shrink(),
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.shrink(),
+            _ => {}
+        }
+    }
+
     /// A copy of some groups, in the order given.
     pub fn pick(&self, slots: &[u32]) -> Accumulator {
-        fn pick<T: Clone>(all: &[T], slots: &[u32]) -> Vec<T> {
-            slots
-                .iter()
-                .map(|&slot| all[slot as usize].clone())
-                .collect()
-        }
         match self {
-            Accumulator::Count(counts) => Accumulator::Count(pick(counts, slots)),
+            Accumulator::Count(counts) => Accumulator::Count(counts.pick(slots)),
             Accumulator::Distinct(sets) => Accumulator::Distinct(pick(sets, slots)),
-            Accumulator::Sum(totals) => Accumulator::Sum(pick(totals, slots)),
-            Accumulator::Avg(totals) => Accumulator::Avg(pick(totals, slots)),
+            Accumulator::Sum(totals) => Accumulator::Sum(totals.pick(slots)),
+            Accumulator::Avg(totals) => Accumulator::Avg(totals.pick(slots)),
             Accumulator::Extreme(extremes) => Accumulator::Extreme(Extremes {
                 values: pick(&extremes.values, slots),
                 ..*extremes
@@ -207,9 +212,9 @@ impl Accumulator {
     /// Forgets what one group has gathered, so that another may take its place.
     pub fn clear(&mut self, slot: usize) {
         match self {
-            Accumulator::Count(counts) => counts[slot] = 0,
+            Accumulator::Count(counts) => counts.clear(slot),
             Accumulator::Distinct(sets) => sets[slot] = Distinct::default(),
-            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals[slot] = Total::default(),
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.clear(slot),
             Accumulator::Extreme(extremes) => extremes.values[slot] = Value::Null,
             Accumulator::Spread(_, moments) => moments[slot] = Moments::default(),
             Accumulator::Percentile(percentiles) => percentiles.clear(slot),
@@ -226,7 +231,7 @@ impl Accumulator {
         argument: Option<&Column>,
     ) -> Result<(), EvalError> {
         if let Accumulator::Count(counts) = self {
-            total::count(counts, slots, start, argument);
+            counts.update(slots, start, argument);
             return Ok(());
         }
         let Some(column) = argument else {
@@ -236,7 +241,7 @@ impl Accumulator {
             Accumulator::Count(_) => {}
             Accumulator::Distinct(sets) => distinct::update(sets, slots, start, column),
             Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
-                total::update(totals, slots, start, column);
+                totals.update(slots, start, column);
             }
             Accumulator::Extreme(extremes) => return extremes.update(slots, start, column),
             Accumulator::Spread(_, moments) => moments::update(moments, slots, start, column),
@@ -252,22 +257,14 @@ impl Accumulator {
     /// Adds what `other` has gathered, its group `i` to our group `slots[i]`.
     pub fn absorb(&mut self, other: &Accumulator, slots: &[u32]) -> Result<(), EvalError> {
         match (self, other) {
-            (Accumulator::Count(ours), Accumulator::Count(theirs)) => {
-                for (&slot, count) in slots.iter().zip(theirs) {
-                    ours[slot as usize] += count;
-                }
-            }
+            (Accumulator::Count(ours), Accumulator::Count(theirs)) => ours.absorb(theirs, slots),
             (Accumulator::Distinct(ours), Accumulator::Distinct(theirs)) => {
                 for (&slot, set) in slots.iter().zip(theirs) {
                     ours[slot as usize].absorb(set);
                 }
             }
             (Accumulator::Sum(ours), Accumulator::Sum(theirs))
-            | (Accumulator::Avg(ours), Accumulator::Avg(theirs)) => {
-                for (&slot, total) in slots.iter().zip(theirs) {
-                    ours[slot as usize].add(total);
-                }
-            }
+            | (Accumulator::Avg(ours), Accumulator::Avg(theirs)) => ours.absorb(theirs, slots),
             (Accumulator::Extreme(ours), Accumulator::Extreme(theirs)) => {
                 return ours.absorb(theirs, slots);
             }
@@ -291,10 +288,10 @@ impl Accumulator {
 
     pub fn result(&self, slot: usize) -> Result<Value, Reason> {
         match self {
-            Accumulator::Count(counts) => Ok(Value::Int(counts[slot])),
+            Accumulator::Count(counts) => Ok(Value::Int(counts.get(slot))),
             Accumulator::Distinct(sets) => Ok(Value::Int(sets[slot].len() as i64)),
-            Accumulator::Sum(totals) => totals[slot].sum(),
-            Accumulator::Avg(totals) => totals[slot].avg(),
+            Accumulator::Sum(totals) => totals.get(slot).sum(),
+            Accumulator::Avg(totals) => totals.get(slot).avg(),
             Accumulator::Extreme(extremes) => Ok(extremes.values[slot].clone()),
             Accumulator::Spread(spread, moments) => moments[slot].result(*spread),
             Accumulator::Percentile(percentiles) => percentiles.result(slot),
@@ -307,7 +304,7 @@ impl Accumulator {
     /// The results of several groups as a column; those that have none are noted.
     pub fn results(&self, spec: &Aggregate, slots: &[u32], faults: &mut Faults) -> Column {
         if let Accumulator::Count(counts) = self {
-            let counts = slots.iter().map(|&slot| counts[slot as usize]);
+            let counts = slots.iter().map(|&slot| counts.get(slot as usize));
             return Column::from_ints(counts.collect());
         }
         let mut builder = ColumnBuilder::with_capacity(slots.len());
@@ -325,11 +322,9 @@ impl Accumulator {
 
     pub fn snapshot(&self, out: &mut Writer) {
         match self {
-            Accumulator::Count(counts) => counts.iter().for_each(|&count| out.i64(count)),
+            Accumulator::Count(counts) => counts.snapshot(out),
             Accumulator::Distinct(sets) => sets.iter().for_each(|set| set.snapshot(out)),
-            Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
-                totals.iter().for_each(|total| total.snapshot(out));
-            }
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.snapshot(out),
             Accumulator::Extreme(extremes) => {
                 let values = extremes.values.iter();
                 values.for_each(|value| out.value(value.view()));
@@ -346,21 +341,13 @@ impl Accumulator {
     pub fn restore(&mut self, groups: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         self.grow(groups);
         match self {
-            Accumulator::Count(counts) => {
-                for count in counts {
-                    *count = from.i64()?;
-                }
-            }
+            Accumulator::Count(counts) => counts.restore(from)?,
             Accumulator::Distinct(sets) => {
                 for set in sets {
                     *set = Distinct::restore(from)?;
                 }
             }
-            Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
-                for total in totals {
-                    *total = Total::restore(from)?;
-                }
-            }
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.restore(from)?,
             Accumulator::Extreme(extremes) => {
                 for value in &mut extremes.values {
                     *value = from.value()?;
@@ -377,6 +364,13 @@ impl Accumulator {
         }
         Ok(())
     }
+}
+
+fn pick<T: Clone>(all: &[T], slots: &[u32]) -> Vec<T> {
+    slots
+        .iter()
+        .map(|&slot| all[slot as usize].clone())
+        .collect()
 }
 
 fn finite(value: f64, otherwise: &'static str) -> Result<Value, Reason> {

@@ -1,13 +1,10 @@
-//! COUNT, SUM and AVG.
-
-use arrow_array::Array;
+//! What numbers add up to, and how many they are: SUM and AVG of one group.
 
 use super::{Reason, finite};
 use crate::codec::{Reader, RestoreError, Writer};
-use crate::column::Column;
-use crate::value::{Value, ValueRef};
+use crate::value::Value;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Total {
     ints: i128,
     floats: f64,
@@ -16,14 +13,37 @@ pub(crate) struct Total {
 }
 
 impl Total {
+    pub fn of_ints(sum: i64, count: u32) -> Total {
+        Total::of(sum.into(), None, count.into())
+    }
+
+    pub fn of_floats(sum: f64, count: u32) -> Total {
+        match count {
+            0 => Total::default(),
+            count => Total::of(0, Some(sum), count.into()),
+        }
+    }
+
+    /// The sum and the number of values, if none of them is a float.
+    pub fn as_ints(&self) -> Option<(i64, u32)> {
+        let (sum, count) = (self.ints.try_into().ok()?, self.count.try_into().ok()?);
+        (*self == Total::of_ints(sum, count)).then_some((sum, count))
+    }
+
+    /// The sum and the number of values, if all of them are floats.
+    pub fn as_floats(&self) -> Option<(f64, u32)> {
+        let (sum, count) = (self.floats, self.count.try_into().ok()?);
+        (*self == Total::of_floats(sum, count)).then_some((sum, count))
+    }
+
     #[inline]
-    fn add_int(&mut self, value: i64) {
+    pub fn add_int(&mut self, value: i64) {
         self.ints += i128::from(value);
         self.count += 1;
     }
 
     #[inline]
-    fn add_float(&mut self, value: f64) {
+    pub fn add_float(&mut self, value: f64) {
         self.floats += value;
         self.count += 1;
         self.any_float = true;
@@ -86,45 +106,5 @@ impl Total {
             count: from.u64()?,
             any_float: from.u8()? != 0,
         })
-    }
-}
-
-pub(super) fn count(counts: &mut [i64], slots: &[u32], start: usize, argument: Option<&Column>) {
-    let nulls = match argument {
-        None => None,
-        Some(Column::Int(a) | Column::Time(a)) if a.null_count() == 0 => None,
-        Some(Column::Float(a)) if a.null_count() == 0 => None,
-        Some(column) => Some(column),
-    };
-    let Some(column) = nulls else {
-        slots.iter().for_each(|&slot| counts[slot as usize] += 1);
-        return;
-    };
-    for (row, &slot) in slots.iter().enumerate() {
-        counts[slot as usize] += i64::from(!column.is_null(start + row));
-    }
-}
-
-pub(super) fn update(totals: &mut [Total], slots: &[u32], start: usize, column: &Column) {
-    match column {
-        Column::Int(a) if a.null_count() == 0 => {
-            for (&slot, &value) in slots.iter().zip(&a.values()[start..]) {
-                totals[slot as usize].add_int(value);
-            }
-        }
-        Column::Float(a) if a.null_count() == 0 => {
-            for (&slot, &value) in slots.iter().zip(&a.values()[start..]) {
-                totals[slot as usize].add_float(value);
-            }
-        }
-        column => {
-            for (row, &slot) in slots.iter().enumerate() {
-                match column.get(start + row) {
-                    ValueRef::Int(value) => totals[slot as usize].add_int(value),
-                    ValueRef::Float(value) => totals[slot as usize].add_float(value),
-                    _ => {}
-                }
-            }
-        }
     }
 }

@@ -1,0 +1,400 @@
+//! Chunks whose events have not all been released yet.
+//!
+//! Events leave by number, as cuts of the chunk they came in where they follow one another, which is the common case,
+//! and gathered row by row where they do not.
+//!
+//! With a clock for every key, a key that falls silent may keep its last event waiting for hours while all of its
+//! neighbours leave. So that it does not keep their memory too, a chunk of which three rows in four have left is *thinned*:
+//! what waits is copied out, together with what waits in the thinned chunks next to it. Memory is then a matter of what
+//! waits, and rows that are gathered together lie together.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use arrow_buffer::ScalarBuffer;
+use highwater_engine::{CHUNK_ROWS, Chunk, Item, Lanes};
+use highwater_time::{Instant, LaneReleased};
+
+/// A chunk is thinned when it has this many times as many rows as wait.
+const THIN: usize = 4;
+
+#[derive(Default)]
+pub(crate) struct Held {
+    chunks: VecDeque<HeldChunk>,
+    /// The number of the next event.
+    next: u64,
+    /// A chunk without rows, in the shape of the others.
+    shape: Option<Chunk>,
+    thinned: bool,
+    places: Vec<(u32, u32)>,
+}
+
+struct HeldChunk {
+    /// The numbers that are looked for here.
+    numbers: Range<u64>,
+    /// The number of each row, where rows are missing; without it they follow one another.
+    listed: Option<Vec<u64>>,
+    chunk: Chunk,
+    /// How many of its events have yet to leave.
+    waiting: usize,
+    /// Which of them, a bit each; empty where chunks are not thinned.
+    waits: Vec<u64>,
+}
+
+impl Held {
+    /// For events that may leave long after their neighbours.
+    pub fn thinned() -> Held {
+        Held {
+            thinned: true,
+            ..Held::default()
+        }
+    }
+
+    /// The number of the next event.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Takes a chunk of which `waiting` rows will leave: all but `dropped`, which need not be named where chunks are not
+    /// thinned.
+    pub fn add(&mut self, chunk: Chunk, waiting: usize, dropped: &[u64]) {
+        if self.shape.is_none() {
+            self.shape = Some(slice(&chunk, 0, 0, &[]));
+        }
+        let first = self.next;
+        self.next += chunk.rows() as u64;
+        if waiting == 0 {
+            return;
+        }
+        let mut held = HeldChunk::new(first..self.next, None, chunk, self.thinned);
+        held.waiting = waiting;
+        for &number in dropped {
+            held.clear((number - first) as usize);
+        }
+        self.chunks.push_back(held);
+    }
+
+    /// No rows, only marks.
+    pub fn empty(&self, released: &LaneReleased) -> Option<Item> {
+        let mut chunk = self.shape.clone()?;
+        chunk.lanes = Some(Lanes {
+            of_row: Vec::new(),
+            marks: released.marks.clone(),
+        });
+        Some(Item::Rows(chunk))
+    }
+
+    /// Appends the named events as ordered chunks.
+    pub fn take(&mut self, rows: &[u64], times: &[Instant], out: &mut Vec<Item>) {
+        let mut from = 0;
+        while from < rows.len() {
+            let to = match self.whole_run(&rows[from..]) {
+                Some((place, run)) => {
+                    let held = &mut self.chunks[place];
+                    let start = held.row(rows[from]);
+                    let piece = slice(&held.chunk, start, run, &times[from..from + run]);
+                    held.leave(start..start + run);
+                    out.push(Item::Rows(piece));
+                    from + run
+                }
+                None => {
+                    let to = (from + CHUNK_ROWS).min(rows.len());
+                    out.push(Item::Rows(self.gather(&rows[from..to], &times[from..to])));
+                    to
+                }
+            };
+            self.chunks.retain(|held| held.waiting > 0);
+            from = to;
+        }
+    }
+
+    /// How many of the next events follow each other in one chunk, if that is most of what could.
+    fn whole_run(&self, rows: &[u64]) -> Option<(usize, usize)> {
+        let place = self.place(rows[0]);
+        let held = &self.chunks[place];
+        if held.listed.is_some() {
+            return None;
+        }
+        let limit = rows.len().min((held.numbers.end - rows[0]) as usize);
+        let run = rows[..limit]
+            .iter()
+            .zip(rows[0]..)
+            .take_while(|(row, next)| **row == *next)
+            .count();
+        let whole = run == limit && (run >= CHUNK_ROWS / 8 || run == rows.len());
+        whole.then_some((place, run))
+    }
+
+    fn place(&self, number: u64) -> usize {
+        self.chunks
+            .partition_point(|held| held.numbers.end <= number)
+    }
+
+    fn gather(&mut self, numbers: &[u64], times: &[Instant]) -> Chunk {
+        let ends: Vec<u64> = self.chunks.iter().map(|held| held.numbers.end).collect();
+        self.places.clear();
+        for &number in numbers {
+            let place = ends.partition_point(|end| *end <= number);
+            let held = &mut self.chunks[place];
+            let row = held.row(number);
+            held.leave(row..row + 1);
+            self.places.push((place as u32, row as u32));
+        }
+        let chunks: Vec<&Chunk> = self.chunks.iter().map(|held| &held.chunk).collect();
+        Chunk::gather(&chunks, &self.places, ticks(times))
+    }
+
+    /// Lets go of rows that have left, where they are many.
+    pub fn thin(&mut self) {
+        if !self.thinned {
+            return;
+        }
+        let groups = self.groups();
+        if !groups.iter().any(|group| group.rewrite) {
+            return;
+        }
+        let mut old = std::mem::take(&mut self.chunks);
+        for group in groups {
+            let mut members: Vec<HeldChunk> = old.drain(..group.chunks).collect();
+            let merged = match members.pop() {
+                Some(only) if !group.rewrite => Some(only),
+                last => {
+                    members.extend(last);
+                    HeldChunk::merged(&members)
+                }
+            };
+            self.chunks.extend(merged);
+        }
+    }
+
+    /// Which neighbours will be one chunk: thinned ones, when the one in front is not much larger than those behind it.
+    /// So a row is copied a few times at most, and few small chunks remain.
+    fn groups(&self) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::with_capacity(self.chunks.len());
+        for held in &self.chunks {
+            let thin = held.waiting * THIN <= held.chunk.rows();
+            let mut group = Group {
+                chunks: 1,
+                waiting: held.waiting,
+                thinned: thin || held.listed.is_some(),
+                rewrite: thin,
+            };
+            while let Some(front) = groups.pop_if(|front| front.joins(&group)) {
+                group.chunks += front.chunks;
+                group.waiting += front.waiting;
+                group.rewrite = true;
+            }
+            groups.push(group);
+        }
+        groups
+    }
+}
+
+/// Chunks next to one another, on their way to be one.
+struct Group {
+    chunks: usize,
+    waiting: usize,
+    thinned: bool,
+    rewrite: bool,
+}
+
+impl Group {
+    fn joins(&self, behind: &Group) -> bool {
+        let fits = self.waiting + behind.waiting <= CHUNK_ROWS;
+        self.thinned && behind.thinned && fits && self.waiting <= 2 * behind.waiting
+    }
+}
+
+impl HeldChunk {
+    fn new(
+        numbers: Range<u64>,
+        listed: Option<Vec<u64>>,
+        chunk: Chunk,
+        thinned: bool,
+    ) -> HeldChunk {
+        let words = if thinned {
+            chunk.rows().div_ceil(64)
+        } else {
+            0
+        };
+        HeldChunk {
+            numbers,
+            listed,
+            waiting: chunk.rows(),
+            chunk,
+            waits: vec![u64::MAX; words],
+        }
+    }
+
+    /// The events that wait in several chunks, as one.
+    fn merged(parts: &[HeldChunk]) -> Option<HeldChunk> {
+        let (first, last) = (parts.first()?, parts.last()?);
+        let (mut places, mut listed) = (Vec::new(), Vec::new());
+        for (part, held) in parts.iter().enumerate() {
+            for row in held.waiting_rows() {
+                places.push((part as u32, row as u32));
+                listed.push(held.number(row));
+            }
+        }
+        let chunks: Vec<&Chunk> = parts.iter().map(|held| &held.chunk).collect();
+        let chunk = Chunk::interleave(&chunks, &places);
+        let numbers = first.numbers.start..last.numbers.end;
+        Some(HeldChunk::new(numbers, Some(listed), chunk, true))
+    }
+
+    #[inline]
+    fn row(&self, number: u64) -> usize {
+        match &self.listed {
+            None => (number - self.numbers.start) as usize,
+            Some(listed) => {
+                let row = listed.partition_point(|other| *other < number);
+                debug_assert_eq!(listed[row], number, "an event that waits is kept");
+                row
+            }
+        }
+    }
+
+    fn number(&self, row: usize) -> u64 {
+        match &self.listed {
+            None => self.numbers.start + row as u64,
+            Some(listed) => listed[row],
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self, rows: Range<usize>) {
+        self.waiting -= rows.len();
+        if !self.waits.is_empty() {
+            rows.for_each(|row| self.clear(row));
+        }
+    }
+
+    #[inline]
+    fn clear(&mut self, row: usize) {
+        if let Some(word) = self.waits.get_mut(row / 64) {
+            *word &= !(1 << (row % 64));
+        }
+    }
+
+    fn waiting_rows(&self) -> impl Iterator<Item = usize> {
+        let rows = self.chunk.rows();
+        let bits = |word: u64| {
+            let rest = std::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)));
+            rest.take_while(|rest| *rest != 0)
+                .map(|rest| rest.trailing_zeros() as usize)
+        };
+        self.waits
+            .iter()
+            .enumerate()
+            .flat_map(move |(index, &word)| bits(word).map(move |bit| index * 64 + bit))
+            .take_while(move |row| *row < rows)
+    }
+}
+
+fn ticks(times: &[Instant]) -> ScalarBuffer<i64> {
+    times.iter().map(|time| time.ticks()).collect()
+}
+
+fn slice(chunk: &Chunk, start: usize, len: usize, times: &[Instant]) -> Chunk {
+    Chunk {
+        times: ticks(times),
+        columns: chunk
+            .columns
+            .iter()
+            .map(|column| column.slice(start, len))
+            .collect(),
+        lanes: None,
+        origins: chunk
+            .origins
+            .as_ref()
+            .map(|origins| origins.slice(start, len)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_engine::{Column, ValueRef};
+    use proptest::prelude::*;
+
+    /// Events whose only column is their number.
+    fn chunk(first: u64, rows: usize) -> Chunk {
+        let numbers: Vec<i64> = (first as i64..).take(rows).collect();
+        Chunk::new(vec![0; rows].into(), vec![Column::from_ints(numbers)])
+    }
+
+    fn numbers(items: &[Item]) -> Vec<u64> {
+        let rows = items.iter().flat_map(|item| match item {
+            Item::Rows(chunk) => (0..chunk.rows())
+                .map(|row| chunk.columns[0].get(row))
+                .collect(),
+            _ => Vec::new(),
+        });
+        rows.map(|value| match value {
+            ValueRef::Int(number) => number as u64,
+            other => panic!("{other:?}"),
+        })
+        .collect()
+    }
+
+    fn rows_kept(held: &Held) -> usize {
+        held.chunks.iter().map(|held| held.chunk.rows()).sum()
+    }
+
+    #[test]
+    fn one_event_in_a_thousand_that_stays_takes_the_room_of_those_that_stay() {
+        let mut held = Held::thinned();
+        for block in 0..2_000 {
+            let first = held.next();
+            held.add(chunk(first, 1_000), 1_000, &[]);
+            let leave: Vec<u64> = (first..first + 1_000).filter(|n| n % 1_000 != 7).collect();
+            let times = vec![Instant::from_ticks(0); leave.len()];
+            let mut out = Vec::new();
+            held.take(&leave, &times, &mut out);
+            held.thin();
+            assert_eq!(numbers(&out), leave);
+            assert_eq!(rows_kept(&held), block + 1);
+            assert!(held.chunks.len() < 16);
+        }
+        let rest: Vec<u64> = (0..2_000).rev().map(|block| block * 1_000 + 7).collect();
+        let mut out = Vec::new();
+        held.take(&rest, &vec![Instant::from_ticks(0); rest.len()], &mut out);
+        assert_eq!(numbers(&out), rest);
+        assert!(held.chunks.is_empty());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// Chunks come with some events dropped, and events leave in any order.
+        #[test]
+        fn every_event_leaves_as_it_came_and_memory_follows_what_waits(
+            steps in prop::collection::vec((0..200usize, 0..4u64, any::<u64>(), 0..120usize), 1..40),
+            thinned: bool,
+        ) {
+            let mut held = if thinned { Held::thinned() } else { Held::default() };
+            let mut waiting: Vec<u64> = Vec::new();
+            for (rows, drop, seed, leave) in steps {
+                let first = held.next();
+                let all = first..first + rows as u64;
+                let dropped: Vec<u64> = all.clone().filter(|n| n % 4 < drop).collect();
+                held.add(chunk(first, rows), rows - dropped.len(), &dropped);
+                waiting.extend(all.filter(|n| n % 4 >= drop));
+                waiting.sort_by_key(|number| (number ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                let leaving: Vec<u64> = waiting.drain(..leave.min(waiting.len())).collect();
+                let times: Vec<Instant> = (0..).take(leaving.len()).map(Instant::from_ticks).collect();
+                let mut out = Vec::new();
+                held.take(&leaving, &times, &mut out);
+                prop_assert_eq!(numbers(&out), leaving);
+                held.thin();
+                if thinned {
+                    prop_assert!(rows_kept(&held) <= THIN * waiting.len());
+                }
+            }
+            let mut out = Vec::new();
+            held.take(&waiting, &vec![Instant::from_ticks(0); waiting.len()], &mut out);
+            prop_assert_eq!(numbers(&out), waiting);
+            prop_assert!(held.chunks.is_empty());
+        }
+    }
+}
