@@ -127,7 +127,7 @@ impl Keys {
         key.filter(|_| same)
     }
 
-    fn named(&self, name: &str) -> Option<&Key> {
+    pub fn named(&self, name: &str) -> Option<&Key> {
         self.keys.iter().find(|key| key.name == name)
     }
 }

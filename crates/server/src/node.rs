@@ -39,7 +39,7 @@ impl Node {
     /// Ready when everything listens and every event that was ever acknowledged can be read.
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Node, NodeError> {
         let options = config.http.clone().unwrap_or_default();
-        let keys = Keys::new(config.keys.clone());
+        let keys = Arc::new(Keys::new(config.keys.clone()));
         let app = App::new(options, keys, config.auto_create, clock.clone());
         let http = match &config.http {
             Some(options) => Some(listen(&app, options).await?),

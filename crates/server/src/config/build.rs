@@ -140,7 +140,7 @@ impl Build<'_> {
             );
             KafkaListener {
                 listen,
-                advertised: self.settings.text("kafka.advertised").map(str::to_owned),
+                advertised: self.advertised("kafka"),
                 tls: None,
                 sasl: false,
             }
@@ -179,13 +179,23 @@ impl Build<'_> {
         self.check(door, "add sasl = true and a [[keys]] table");
         Some(KafkaListener {
             listen,
-            advertised: self
-                .settings
-                .text(&format!("{table}.advertised"))
-                .map(str::to_owned),
+            advertised: self.advertised(&table),
             tls,
             sasl: self.settings.flag(&sasl),
         })
+    }
+
+    /// Host and port.
+    fn advertised(&mut self, table: &str) -> Option<(String, u16)> {
+        let key = format!("{table}.advertised");
+        let text = self.settings.text(&key)?.to_owned();
+        let pair = text.rsplit_once(':');
+        let pair = pair.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        if pair.is_none() {
+            let message = format!("`{text}` is no address that clients could be told");
+            self.problem(&key, message, "write host:port");
+        }
+        pair
     }
 
     /// Beyond this machine only those with a key may come in, and their key must not be readable on
@@ -223,8 +233,8 @@ impl Build<'_> {
             self.problem(&at(""), "a key needs a name".into(), "write name = \"app\"");
             return None;
         };
-        if name.contains(':') {
-            let hint = "a colon divides name and secret in credentials";
+        if name.contains(':') || name == "anonymous" {
+            let hint = "a colon divides name and secret, and `anonymous` is whoever shows no key";
             self.problem(&at("name"), format!("`{name}` cannot name a key"), hint);
         }
         let Some(rights) = self.settings.list(&at("rights")) else {

@@ -54,8 +54,8 @@ pub enum Durability {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaListener {
     pub listen: SocketAddr,
-    /// `host:port` that clients are told.
-    pub advertised: Option<String>,
+    /// Host and port that clients are told.
+    pub advertised: Option<(String, u16)>,
     pub tls: Option<TlsFiles>,
     pub sasl: bool,
 }

@@ -246,6 +246,10 @@ fn a_kafka_address_beyond_this_machine_needs_sasl_and_tls() {
         "highwater.toml:3: sasl = true needs keys to ask for\n  add a [[keys]] table with name, secret and rights",
     );
     refused(
+        "[kafka]\nadvertised = 'here'\n",
+        "highwater.toml:2: `here` is no address that clients could be told\n  write host:port",
+    );
+    refused(
         "[[kafka.listeners]]\nsasl = false\n",
         "highwater.toml:1: a Kafka listener needs an address\n  write listen = \"127.0.0.1:9093\"",
     );

@@ -18,7 +18,7 @@ use crate::keys::{Keys, Right};
 
 pub struct App {
     pub(super) options: Options,
-    pub(super) keys: Keys,
+    pub(super) keys: Arc<Keys>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) budget: Arc<Budget>,
     pub(super) metrics: Metrics,
@@ -36,7 +36,7 @@ pub struct Backend {
     pub groups: Option<Arc<dyn Groups>>,
 }
 
-/// How far recovery has come, for `/readyz`.
+/// How many partitions have been recovered, for `/readyz`.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub done: AtomicU64,
@@ -48,7 +48,7 @@ impl App {
     /// An app that answers "starting" until it is given its [`Backend`].
     pub fn new(
         options: Options,
-        keys: Keys,
+        keys: Arc<Keys>,
         auto_create: Option<u32>,
         clock: Arc<dyn Clock>,
     ) -> Arc<App> {
@@ -99,7 +99,7 @@ impl App {
             let (done, total) = (done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
             let message = match total {
                 0 => "the node is starting".to_owned(),
-                _ => format!("the node is reading its log: {done} of {total} bytes"),
+                _ => format!("the node is reading its log: {done} of {total} partitions"),
             };
             Error::new(
                 Code::Starting,

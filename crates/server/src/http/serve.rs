@@ -156,7 +156,6 @@ async fn connection(
         .header_read_timeout(app.options.header_timeout)
         .max_headers(app.options.headers_max)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .pipeline_flush(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {

@@ -70,6 +70,7 @@ fn object(body: &[u8]) -> Result<Event<'_>, Error> {
                 return Err(wrong("both `data` and `data_base64` are there".into()));
             }
             "data" | "data_base64" => data = Some((name == "data_base64", raw)),
+            _ if raw.get() == "null" => {}
             "datacontenttype" => kind = scalar(&name, raw)?,
             _ => attributes.add(&name, scalar(&name, raw)?),
         }
@@ -126,9 +127,6 @@ struct Attributes<'a> {
 
 impl<'a> Attributes<'a> {
     fn add(&mut self, name: &str, text: Cow<'a, str>) {
-        if text == "null" {
-            return;
-        }
         if let Some(at) = REQUIRED.iter().position(|required| *required == name) {
             self.met[at] = !text.is_empty();
         }

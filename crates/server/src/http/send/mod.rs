@@ -8,6 +8,8 @@ mod batch;
 mod cloudevents;
 mod eventhubs;
 mod lines;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
@@ -73,16 +75,15 @@ pub async fn send(
     let (body, _permit) = body::read(app, incoming).await?;
     match form(&head.headers, &body) {
         Form::One(kind) => {
-            let mut headers = Vec::new();
-            if let Way::EventHubs = way {
-                headers = eventhubs::properties(&head.headers);
+            let kind = kind.map(|kind| ("content-type", Some(kind)));
+            match way {
+                Way::Own => one(app, hub, &target, way, &body, kind.as_slice()).await,
+                Way::EventHubs => {
+                    let properties = eventhubs::properties(&head.headers);
+                    let headers: Vec<_> = kind.into_iter().chain(properties).collect();
+                    one(app, hub, &target, way, &body, &headers).await
+                }
             }
-            let headers: Vec<(&str, Option<&[u8]>)> = kind
-                .map(|kind| ("content-type", Some(kind)))
-                .into_iter()
-                .chain(headers)
-                .collect();
-            one(app, hub, &target, way, &body, &headers).await
         }
         Form::CloudEvent => {
             let event = cloudevents::binary(&head.headers, &body)?;
