@@ -1,1 +1,4 @@
 //! The embedded log.
+
+mod coordinator;
+pub mod groups;

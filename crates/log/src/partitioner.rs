@@ -53,11 +53,19 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_hash_loses_its_sign_and_nothing_else() {
-        assert_eq!(
-            partition_for_key(b"foobar", 1024),
-            (-790332482i32 as u32 & 0x7fff_ffff) % 1024
-        );
-        assert_eq!(partition_for_key(b"", 1), 0);
+    fn keys_go_where_the_java_client_sends_them() {
+        // From `BuiltInPartitioner.partitionForKey` of Apache Kafka 4.1.
+        for (key, partition) in [
+            ("", 681),
+            ("a", 524),
+            ("ab", 434),
+            ("abc", 107),
+            ("abcd", 100),
+            ("ключ", 24),
+            ("toll-booth-17", 77),
+        ] {
+            assert_eq!(partition_for_key(key.as_bytes(), 1000), partition, "{key}");
+        }
+        assert_eq!(partition_for_key(b"foobar", 1), 0);
     }
 }

@@ -1,0 +1,267 @@
+//! A compacted hub that a coordinator keeps its state on.
+//!
+//! Every group and every transactional id has one partition, found by a hash of its name, so that its
+//! records stand in one order. What is in memory is a view of them, made anew at each start by
+//! reading them all; compaction keeps that short.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use highwater_log::batch::{Batches, NewRecord, Unpacker};
+use highwater_log::{
+    AdminError, Cleanup, HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition, Pending,
+    Place, ReadError,
+};
+
+use super::codec::Malformed;
+
+/// The largest batch on a coordinator's hub.
+const BATCH_BYTES_MAX: u32 = 8 * 1024 * 1024;
+/// Records of one append are put together up to this many bytes; only then are there several batches.
+const APPEND_BYTES_MAX: usize = BATCH_BYTES_MAX as usize / 2;
+/// As much is read at a time.
+const READ_BYTES: usize = 1024 * 1024;
+
+/// Why a coordinator cannot work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    #[error("`{0}` cannot be made: {1}")]
+    Create(HubName, AdminError),
+    #[error("there is no partition `{0}`")]
+    Missing(Place),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("`{place}` holds a batch at or after {offset} that cannot be read: {reason}")]
+    Batch {
+        place: Place,
+        offset: Offset,
+        reason: String,
+    },
+    #[error("`{place}` holds a record at {offset} that cannot be understood: {reason}")]
+    Record {
+        place: Place,
+        offset: Offset,
+        reason: String,
+    },
+}
+
+/// Keys and values that are to be appended together.
+#[derive(Default)]
+pub(crate) struct Entries {
+    bytes: Vec<u8>,
+    /// Where a key starts, where it ends, and where its value ends.
+    marks: Vec<(usize, usize, Option<usize>)>,
+}
+
+impl Entries {
+    pub fn put(&mut self, key: impl FnOnce(&mut Vec<u8>), value: impl FnOnce(&mut Vec<u8>)) {
+        self.remove(key);
+        value(&mut self.bytes);
+        if let Some(last) = self.marks.last_mut() {
+            last.2 = Some(self.bytes.len());
+        }
+    }
+
+    /// A record without a value, which removes its key.
+    pub fn remove(&mut self, key: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        key(&mut self.bytes);
+        self.marks.push((start, self.bytes.len(), None));
+    }
+
+    fn records(&self) -> Vec<NewRecord<'_>> {
+        let slice = |range: Range<usize>| &self.bytes[range];
+        let record = |&(start, middle, end): &(usize, usize, Option<usize>)| NewRecord {
+            key: Some(slice(start..middle)),
+            value: end.map(|end| slice(middle..end)),
+            headers: &[],
+        };
+        self.marks.iter().map(record).collect()
+    }
+}
+
+pub(crate) struct Journal {
+    partitions: Vec<Arc<dyn Partition>>,
+}
+
+impl Journal {
+    /// Makes the hub if it is not there. One that is keeps the number of partitions it has, since
+    /// that decides where everything is.
+    pub async fn open(log: &dyn Log, hub: &str, count: u32) -> Result<Journal, JournalError> {
+        let name = HubName::new(hub).expect("the names of our own hubs are well-formed");
+        if log.hub(hub).is_none() {
+            let spec = HubSpec {
+                name: name.clone(),
+                partitions: count,
+                settings: settings(),
+            };
+            match log.create(spec).await {
+                Ok(_) | Err(AdminError::Exists(_)) => {}
+                Err(error) => return Err(JournalError::Create(name, error)),
+            }
+        }
+        let count = log.hub(hub).map_or(0, |info| info.partitions);
+        let partition = |partition| {
+            let place = Place {
+                hub: name.clone(),
+                partition,
+            };
+            let found = log.partition(hub, partition);
+            found.ok_or(JournalError::Missing(place))
+        };
+        let partitions = (0..count.max(1)).map(partition);
+        Ok(Journal {
+            partitions: partitions.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Takes its place in the order at the call. Ready when all of it is durable.
+    pub fn append(&self, owner: &str, entries: &Entries) -> Pending<Result<(), String>> {
+        let partition = self.partition_of(owner);
+        let records = entries.records();
+        let appends: Vec<_> = (chunks(&records).into_iter())
+            .map(|chunk| partition.append_records(chunk))
+            .collect();
+        Box::pin(async move {
+            for append in appends {
+                append.await.map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        })
+    }
+
+    fn partition_of(&self, owner: &str) -> &Arc<dyn Partition> {
+        &self.partitions[(fnv1a(owner) % self.partitions.len() as u64) as usize]
+    }
+
+    /// Every record there is now, partition by partition, in order.
+    pub async fn replay(
+        &self,
+        mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Malformed>,
+    ) -> Result<(), JournalError> {
+        for partition in &self.partitions {
+            replay_partition(&**partition, &mut each).await?;
+        }
+        Ok(())
+    }
+}
+
+fn settings() -> HubSettings {
+    HubSettings {
+        cleanup: Cleanup::Compact,
+        retention: None,
+        retention_bytes: None,
+        batch_bytes_max: BATCH_BYTES_MAX,
+    }
+}
+
+async fn replay_partition(
+    partition: &dyn Partition,
+    each: &mut impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Malformed>,
+) -> Result<(), JournalError> {
+    let bounds = partition.bounds();
+    let (mut next, end) = (bounds.start, bounds.end);
+    let mut unpacker = Unpacker::new(BATCH_BYTES_MAX as usize);
+    while next < end {
+        let fetched = partition
+            .read(next, READ_BYTES, Isolation::Uncommitted)
+            .await?;
+        let before = next;
+        for piece in &fetched.pieces {
+            next = replay_piece(partition.place(), piece, next, &mut unpacker, each)?;
+        }
+        if next == before {
+            // Compaction removed everything up to the end.
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn replay_piece(
+    place: &Place,
+    piece: &[u8],
+    mut next: Offset,
+    unpacker: &mut Unpacker,
+    each: &mut impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Malformed>,
+) -> Result<Offset, JournalError> {
+    let broken = |offset, reason: String| JournalError::Batch {
+        place: place.clone(),
+        offset,
+        reason,
+    };
+    for batch in Batches::new(piece) {
+        let batch = batch.map_err(|error| broken(next, error.to_string()))?;
+        let from = next;
+        next = batch.header.next_offset();
+        if batch.header.is_control() {
+            continue;
+        }
+        let records = batch.records(unpacker);
+        for record in records.map_err(|error| broken(from, error.to_string()))? {
+            let record = record.map_err(|error| broken(from, error.to_string()))?;
+            let Some(key) = record.key.filter(|_| record.offset >= from) else {
+                continue;
+            };
+            each(key, record.value).map_err(|error| JournalError::Record {
+                place: place.clone(),
+                offset: record.offset,
+                reason: error.to_string(),
+            })?;
+        }
+    }
+    Ok(next)
+}
+
+fn chunks<'a, 'b>(records: &'b [NewRecord<'a>]) -> Vec<&'b [NewRecord<'a>]> {
+    let size = |record: &NewRecord<'_>| {
+        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+        32 + length(record.key) + length(record.value)
+    };
+    let (mut chunks, mut start, mut bytes) = (Vec::new(), 0, 0);
+    for (index, record) in records.iter().enumerate() {
+        if bytes + size(record) > APPEND_BYTES_MAX && index > start {
+            chunks.push(&records[start..index]);
+            (start, bytes) = (index, 0);
+        }
+        bytes += size(record);
+    }
+    chunks.push(&records[start..]);
+    chunks
+}
+
+/// FNV-1a: decides where things are on the disk, so it must never change.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_that_places_things_is_the_published_one() {
+        assert_eq!(fnv1a(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a("foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn an_append_is_cut_only_when_it_is_too_large_for_a_batch() {
+        let value = vec![0; APPEND_BYTES_MAX / 2];
+        let record = NewRecord {
+            key: None,
+            value: Some(&value),
+            headers: &[],
+        };
+        let lengths = |count| -> Vec<usize> {
+            let records = vec![record; count];
+            chunks(&records).iter().map(|chunk| chunk.len()).collect()
+        };
+        assert_eq!(lengths(1), [1]);
+        assert_eq!(lengths(3), [1, 1, 1]);
+        let records = vec![NewRecord { value: None, ..record }; 1000];
+        assert_eq!(chunks(&records).len(), 1);
+    }
+}

@@ -1,0 +1,232 @@
+//! All rooms, and the way into one of them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use highwater_env::{Clock, random::Random};
+use highwater_log::{GroupError, Log};
+use parking_lot::{Mutex, RwLock};
+
+use super::machine::{Effect, Group, Now, Ticket};
+use super::record;
+use super::room::{Answer, Room, What};
+use super::{Options, machine};
+use crate::coordinator::deadlines::Deadlines;
+use crate::coordinator::journal::{Entries, Journal};
+
+pub(super) type Slot = Mutex<Room>;
+
+pub(super) struct Coordinator {
+    pub log: Arc<dyn Log>,
+    pub clock: Arc<dyn Clock>,
+    pub options: Options,
+    pub deadlines: Deadlines,
+    /// Set when all of the hub has been read.
+    pub journal: OnceLock<Journal>,
+    /// Held only to find, add or remove a room, and never while waiting for one.
+    pub slots: RwLock<HashMap<String, Arc<Slot>, RandomState>>,
+    random: Mutex<Random>,
+    tickets: AtomicU64,
+}
+
+/// Where somebody has entered: the room is locked while this is held.
+pub(super) struct Visit<'a> {
+    pub coordinator: &'a Arc<Coordinator>,
+    pub journal: &'a Journal,
+    pub slot: &'a Arc<Slot>,
+    pub room: &'a mut Room,
+    pub now: Now,
+}
+
+impl Coordinator {
+    pub fn new(
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        random: Random,
+        options: Options,
+    ) -> Coordinator {
+        Coordinator {
+            log,
+            clock,
+            options,
+            deadlines: Deadlines::default(),
+            journal: OnceLock::new(),
+            slots: RwLock::default(),
+            random: Mutex::new(random),
+            tickets: AtomicU64::new(0),
+        }
+    }
+
+    pub fn journal(&self) -> Result<&Journal, GroupError> {
+        self.journal.get().ok_or(GroupError::Loading)
+    }
+
+    pub fn now_ms(&self) -> i64 {
+        (self.clock.unix_nanos() / 1_000_000) as i64
+    }
+
+    pub fn ticket(&self) -> Ticket {
+        Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// An id that nobody has had, telling a reader whose it is.
+    pub fn member_id(&self, client_id: &str) -> String {
+        let mut random = self.random.lock();
+        let (high, low) = (random.next_u64(), random.next_u64());
+        format!("{client_id}-{high:016x}{low:016x}")
+    }
+
+    pub fn new_group(&self, name: &str) -> Group {
+        Group::new(name, machine::Limits::from(&self.options))
+    }
+
+    /// Does `act` in the room of a group if there is one.
+    pub fn visit<R>(
+        self: &Arc<Self>,
+        name: &str,
+        act: impl FnOnce(&mut Visit<'_>) -> R,
+    ) -> Result<Option<R>, GroupError> {
+        self.enter(name, || self.slots.read().get(name).cloned(), act)
+    }
+
+    /// Does `act` in the room of a group, which is made if there is none. One in which nothing
+    /// happens does not stay.
+    pub fn visit_or_make<R>(
+        self: &Arc<Self>,
+        name: &str,
+        act: impl FnOnce(&mut Visit<'_>) -> R,
+    ) -> Result<R, GroupError> {
+        let found = || self.slots.read().get(name).cloned();
+        let find = || Some(found().unwrap_or_else(|| self.make(name)));
+        let done = self.enter(name, find, act)?;
+        done.ok_or(GroupError::Loading)
+    }
+
+    fn make(&self, name: &str) -> Arc<Slot> {
+        let mut slots = self.slots.write();
+        let slot = slots.entry_ref(name);
+        let make = || Arc::new(Mutex::new(Room::new(name, self.new_group(name))));
+        Arc::clone(slot.or_insert_with(make))
+    }
+
+    fn enter<R>(
+        self: &Arc<Self>,
+        name: &str,
+        find: impl Fn() -> Option<Arc<Slot>>,
+        act: impl FnOnce(&mut Visit<'_>) -> R,
+    ) -> Result<Option<R>, GroupError> {
+        self.journal()?;
+        if name.is_empty() {
+            return Err(GroupError::InvalidGroup);
+        }
+        while let Some(slot) = find() {
+            let mut room = slot.lock();
+            if room.gone {
+                continue;
+            }
+            if room.closing {
+                return Err(GroupError::Loading);
+            }
+            return Ok(self.act_in(&slot, &mut room, act));
+        }
+        Ok(None)
+    }
+
+    /// Does `act` in a room that is locked already, then what the group wants done.
+    pub fn act_in<R>(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        room: &mut Room,
+        act: impl FnOnce(&mut Visit<'_>) -> R,
+    ) -> Option<R> {
+        let mut visit = Visit {
+            coordinator: self,
+            journal: self.journal.get()?,
+            slot,
+            room,
+            now: self.clock.elapsed(),
+        };
+        let done = act(&mut visit);
+        visit.carry_out();
+        visit.set_deadline();
+        if room.is_vacant() {
+            room.gone = true;
+        }
+        if room.gone {
+            let mut slots = self.slots.write();
+            if slots.get(&room.name).is_some_and(|own| Arc::ptr_eq(own, slot)) {
+                slots.remove(&room.name);
+            }
+        }
+        Some(done)
+    }
+
+    /// Tells every group whose deadline has come what time it is.
+    pub fn wake_due(self: &Arc<Self>) {
+        for name in self.deadlines.take_due(self.clock.elapsed()) {
+            let slot = self.slots.read().get(&name).cloned();
+            if let Some(slot) = slot {
+                let mut room = slot.lock();
+                room.woken_at = None;
+                self.act_in(&slot, &mut room, |visit| visit.room.group.tick(visit.now));
+            }
+        }
+    }
+}
+
+impl Visit<'_> {
+    fn carry_out(&mut self) {
+        for effect in self.room.group.take_effects() {
+            // Whoever waited may have hung up a moment ago.
+            match effect {
+                Effect::Joined(ticket, answer) => {
+                    let waiting = self.room.joins.remove(&ticket);
+                    let _ = waiting.map(|waiting| waiting.send(answer));
+                }
+                Effect::Synced(ticket, answer) => {
+                    let waiting = self.room.syncs.remove(&ticket);
+                    let _ = waiting.map(|waiting| waiting.send(answer));
+                }
+                Effect::Store(after) => {
+                    self.room.since_ms = self.coordinator.now_ms();
+                    let mut entries = Entries::default();
+                    let (name, since) = (&self.room.name, self.room.since_ms);
+                    let snapshot = self.room.group.snapshot();
+                    entries.put(
+                        |out| record::group_key(out, name),
+                        |out| record::put_group(out, &snapshot, since),
+                    );
+                    self.append(&entries, What::Group(after), None);
+                }
+            }
+        }
+    }
+
+    /// Gives records their place in the log. A task of its own sees to the rest, because it must be
+    /// done even if the client that asked is gone.
+    pub fn append(&mut self, entries: &Entries, what: What, answer: Option<Answer<()>>) {
+        let append = self.journal.append(&self.room.name, entries);
+        let number = self.room.begin(what, answer);
+        let (coordinator, slot) = (Arc::clone(self.coordinator), Arc::clone(self.slot));
+        tokio::spawn(async move {
+            let outcome = append.await;
+            let mut room = slot.lock();
+            coordinator.act_in(&slot, &mut room, |visit| {
+                visit.room.finish(number, outcome, visit.now);
+            });
+        });
+    }
+
+    /// Being woken too early does no harm, so only an earlier deadline is worth a word.
+    fn set_deadline(&mut self) {
+        let Some(at) = self.room.group.deadline() else {
+            return;
+        };
+        if self.room.woken_at.is_none_or(|woken_at| at < woken_at) {
+            self.room.woken_at = Some(at);
+            self.coordinator.deadlines.set(at, &self.room.name);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The groups as others see them.
+
+use std::sync::Arc;
+
+use highwater_log::{
+    Commit, GroupError, GroupInfo, Groups, Join, Joined, Leaving, Marker, Membership, OffsetStored,
+    Pending, Place, SyncGroup, Synced,
+};
+use tokio::sync::oneshot;
+
+use super::commit::{Done, wait};
+use super::coordinator::{Coordinator, Visit};
+use super::waiting::Waiting;
+
+/// A way to the groups; clones lead to the same ones. Its calls must be made within a Tokio runtime.
+#[derive(Clone)]
+pub struct Handle {
+    coordinator: Arc<Coordinator>,
+}
+
+impl Handle {
+    pub(super) fn new(coordinator: Arc<Coordinator>) -> Handle {
+        Handle { coordinator }
+    }
+
+    /// See [`Coordinator::pend`]; the rest of the wait is the future's.
+    pub(crate) fn pend(
+        &self,
+        producer: i64,
+        commit: Commit,
+    ) -> Pending<Result<(), GroupError>> {
+        let done = self.coordinator.pend(producer, commit);
+        Box::pin(async move { wait(done?).await })
+    }
+
+    /// See [`Coordinator::resolve`].
+    pub(crate) fn resolve(
+        &self,
+        group: &str,
+        producer: i64,
+        marker: Marker,
+    ) -> Pending<Result<(), GroupError>> {
+        let done = self.coordinator.resolve(group, producer, marker);
+        Box::pin(async move {
+            match done? {
+                Some(done) => wait(done).await,
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Arc<Coordinator>) -> T + Send + 'static,
+    ) -> Pending<T> {
+        let coordinator = Arc::clone(&self.coordinator);
+        Box::pin(async move { ask(&coordinator) })
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(&Arc<Coordinator>) -> Result<Done, GroupError> + Send + 'static,
+    ) -> Pending<Result<(), GroupError>> {
+        let coordinator = Arc::clone(&self.coordinator);
+        Box::pin(async move { wait(change(&coordinator)?).await })
+    }
+}
+
+impl Groups for Handle {
+    fn join(&self, request: Join) -> Pending<Result<Joined, GroupError>> {
+        let coordinator = Arc::clone(&self.coordinator);
+        Box::pin(async move { coordinator.join(request)?.answer().await })
+    }
+
+    fn sync(&self, request: SyncGroup) -> Pending<Result<Synced, GroupError>> {
+        let coordinator = Arc::clone(&self.coordinator);
+        Box::pin(async move { coordinator.sync(request)?.answer().await })
+    }
+
+    fn heartbeat(&self, member: Membership) -> Pending<Result<(), GroupError>> {
+        self.ask(move |coordinator| {
+            let beat = |visit: &mut Visit<'_>| visit.room.group.heartbeat(&member, visit.now);
+            let unknown = || Err(GroupError::UnknownMember(member.member.clone()));
+            (coordinator.visit(&member.group, beat)?).unwrap_or_else(unknown)
+        })
+    }
+
+    fn leave(
+        &self,
+        group: String,
+        leaving: Vec<Leaving>,
+    ) -> Pending<Result<Vec<Result<(), GroupError>>, GroupError>> {
+        self.ask(move |coordinator| {
+            let leave = |visit: &mut Visit<'_>| visit.room.group.leave(&leaving, visit.now);
+            let unknown = |one: &Leaving| Err(GroupError::UnknownMember(one.member.clone()));
+            let nobody = || leaving.iter().map(unknown).collect();
+            Ok(coordinator.visit(&group, leave)?.unwrap_or_else(nobody))
+        })
+    }
+
+    fn commit(&self, request: Commit) -> Pending<Result<(), GroupError>> {
+        self.change(move |coordinator| coordinator.commit(request))
+    }
+
+    fn committed(
+        &self,
+        group: String,
+        places: Option<Vec<Place>>,
+        stable: bool,
+    ) -> Pending<Result<Vec<OffsetStored>, GroupError>> {
+        self.ask(move |coordinator| coordinator.committed(&group, places, stable))
+    }
+
+    fn list(&self) -> Pending<Vec<GroupInfo>> {
+        self.ask(|coordinator| {
+            let mut names: Vec<String> = coordinator.slots.read().keys().cloned().collect();
+            names.sort_unstable();
+            let look = |visit: &mut Visit<'_>| visit.room.group.info();
+            let infos = names.iter().map(|name| coordinator.visit(name, look));
+            infos.filter_map(|info| info.ok().flatten()).collect()
+        })
+    }
+
+    fn describe(&self, group: String) -> Pending<Option<GroupInfo>> {
+        self.ask(move |coordinator| {
+            let look = |visit: &mut Visit<'_>| visit.room.group.info();
+            coordinator.visit(&group, look).ok().flatten()
+        })
+    }
+
+    fn delete(&self, group: String) -> Pending<Result<(), GroupError>> {
+        self.change(move |coordinator| coordinator.delete(&group))
+    }
+
+    fn forget(&self, group: String, places: Vec<Place>) -> Pending<Result<(), GroupError>> {
+        self.change(move |coordinator| coordinator.forget(&group, places))
+    }
+}
+
+impl Coordinator {
+    fn join(self: &Arc<Self>, request: Join) -> Result<Waiting<Joined>, GroupError> {
+        let group = request.group.clone();
+        let member = request.member.clone();
+        let fresh = self.member_id(&request.client_id);
+        let join = |visit: &mut Visit<'_>| {
+            let (ticket, answer, waiting) = visit.wait();
+            visit.room.joins.insert(ticket, answer);
+            visit.room.group.join(request, fresh, ticket, visit.now);
+            waiting
+        };
+        match member.is_empty() {
+            true => self.visit_or_make(&group, join),
+            false => self
+                .visit(&group, join)?
+                .ok_or(GroupError::UnknownMember(member)),
+        }
+    }
+
+    fn sync(self: &Arc<Self>, request: SyncGroup) -> Result<Waiting<Synced>, GroupError> {
+        let group = request.member.group.clone();
+        let member = request.member.member.clone();
+        let sync = |visit: &mut Visit<'_>| {
+            let (ticket, answer, waiting) = visit.wait();
+            visit.room.syncs.insert(ticket, answer);
+            visit.room.group.sync(request, ticket, visit.now);
+            waiting
+        };
+        self.visit(&group, sync)?
+            .ok_or(GroupError::UnknownMember(member))
+    }
+}
+
+impl Visit<'_> {
+    fn wait<T>(
+        &self,
+    ) -> (
+        super::machine::Ticket,
+        oneshot::Sender<Result<T, GroupError>>,
+        Waiting<T>,
+    ) {
+        let (sender, answer) = oneshot::channel();
+        let ticket = self.coordinator.ticket();
+        let waiting = Waiting {
+            coordinator: Arc::clone(self.coordinator),
+            slot: Arc::clone(self.slot),
+            ticket,
+            answer,
+            answered: false,
+        };
+        (ticket, sender, waiting)
+    }
+}

@@ -1,0 +1,92 @@
+//! Making the view in memory from what the hub holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::coordinator::Coordinator;
+use super::machine::{Group, Limits, Snapshot};
+use super::positions::Positions;
+use super::record::{self, Key};
+use super::room::Room;
+use super::HUB;
+use crate::coordinator::JournalError;
+use crate::coordinator::codec::Malformed;
+use crate::coordinator::journal::Journal;
+
+#[derive(Default)]
+struct Found {
+    group: Option<(Snapshot, i64)>,
+    positions: Positions,
+}
+
+impl Coordinator {
+    pub async fn load(self: &Arc<Self>) -> Result<(), JournalError> {
+        let journal = Journal::open(&*self.log, HUB, self.options.partitions).await?;
+        let mut found = BTreeMap::<String, Found>::new();
+        journal
+            .replay(|key, value| take(&mut found, key, value))
+            .await?;
+        for (name, found) in found {
+            if let Some(room) = self.restore(&name, found) {
+                self.slots.write().insert(name, Arc::new(Mutex::new(room)));
+            }
+        }
+        let loaded = self.journal.set(journal).is_ok();
+        assert!(loaded, "a coordinator is loaded once");
+        self.wake_all();
+        Ok(())
+    }
+
+    /// Members have a session from now on to say that they are still there.
+    fn restore(&self, name: &str, found: Found) -> Option<Room> {
+        if found.group.is_none() && found.positions.is_empty() {
+            return None;
+        }
+        let (snapshot, since_ms) = found.group.unwrap_or_default();
+        let (limits, now) = (Limits::from(&self.options), self.clock.elapsed());
+        let mut room = Room::new(name, Group::restore(name, limits, snapshot, now));
+        room.positions = found.positions;
+        room.since_ms = since_ms;
+        Some(room)
+    }
+
+    /// Lets every group name its deadline.
+    fn wake_all(self: &Arc<Self>) {
+        let slots: Vec<_> = self.slots.read().values().cloned().collect();
+        for slot in slots {
+            let mut room = slot.lock();
+            self.act_in(&slot, &mut room, |visit| visit.room.group.tick(visit.now));
+        }
+    }
+}
+
+fn take(
+    found: &mut BTreeMap<String, Found>,
+    key: &[u8],
+    value: Option<&[u8]>,
+) -> Result<(), Malformed> {
+    match record::read_key(key)? {
+        Key::Group(group) => {
+            found.entry(group).or_default().group = value.map(record::read_group).transpose()?;
+        }
+        Key::Position(group, place) => {
+            let stored = &mut found.entry(group).or_default().positions.stored;
+            match value {
+                Some(value) => stored.insert(place, record::read_position(value)?),
+                None => stored.remove(&place),
+            };
+        }
+        Key::Pending(group, producer, place) => {
+            let positions = &mut found.entry(group).or_default().positions;
+            match value {
+                Some(value) => {
+                    positions.pend(producer, &[(place, record::read_position(value)?)]);
+                }
+                None => positions.settle(producer, &place),
+            }
+        }
+    }
+    Ok(())
+}

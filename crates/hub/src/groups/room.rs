@@ -1,0 +1,142 @@
+//! A group with all that belongs to it: its members, its positions, who waits for an answer, and the
+//! changes that are on their way to the disk.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use highwater_log::{GroupError, Joined, Place, Synced};
+use tokio::sync::oneshot;
+
+use super::machine::{After, Group, Now, Ticket};
+use super::positions::{Placed, Position, Positions};
+
+pub(super) type Answer<T> = oneshot::Sender<Result<T, GroupError>>;
+
+pub(super) struct Room {
+    pub name: String,
+    pub group: Group,
+    pub positions: Positions,
+    /// When the group came to be as it is, in milliseconds since 1970; 0 if it never formed.
+    pub since_ms: i64,
+    pub joins: BTreeMap<Ticket, Answer<Joined>>,
+    pub syncs: BTreeMap<Ticket, Answer<Synced>>,
+    /// When the queue of deadlines will name this group, if it will.
+    pub woken_at: Option<Duration>,
+    /// Being deleted: nothing can be asked of it until that has worked or failed.
+    pub closing: bool,
+    /// Deleted. Whoever still holds the room must look for another one.
+    pub gone: bool,
+    changes: VecDeque<Change>,
+    changes_made: u64,
+}
+
+/// Something on its way to the disk.
+struct Change {
+    number: u64,
+    what: What,
+    answer: Option<Answer<()>>,
+    /// What became of it, once that is known.
+    outcome: Option<Result<(), String>>,
+}
+
+pub(super) enum What {
+    Group(After),
+    Store(Vec<Placed>),
+    Pend(i64, Vec<Placed>),
+    /// The end of a producer's transaction, and which positions it leaves behind.
+    Resolve(i64, Vec<Placed>),
+    Forget(Vec<Place>),
+    Delete,
+}
+
+impl Room {
+    pub fn new(name: &str, group: Group) -> Room {
+        Room {
+            name: name.to_owned(),
+            group,
+            positions: Positions::default(),
+            since_ms: 0,
+            joins: BTreeMap::new(),
+            syncs: BTreeMap::new(),
+            woken_at: None,
+            closing: false,
+            gone: false,
+            changes: VecDeque::new(),
+            changes_made: 0,
+        }
+    }
+
+    /// Nobody would miss it.
+    pub fn is_vacant(&self) -> bool {
+        self.is_quiet() && !self.group.was_formed() && self.positions.is_empty()
+    }
+
+    /// Without members and without changes under way.
+    pub fn is_quiet(&self) -> bool {
+        self.group.is_idle() && self.changes.is_empty() && !self.closing
+    }
+
+    /// Notes a change whose records have just taken their place in the log.
+    pub fn begin(&mut self, what: What, answer: Option<Answer<()>>) -> u64 {
+        self.changes_made += 1;
+        self.changes.push_back(Change {
+            number: self.changes_made,
+            what,
+            answer,
+            outcome: None,
+        });
+        self.changes_made
+    }
+
+    /// Learns what became of a change. Changes count in the order of the log, so it may have to wait
+    /// for those before it.
+    pub fn finish(&mut self, number: u64, outcome: Result<(), String>, now: Now) {
+        if let Some(change) = self.changes.iter_mut().find(|change| change.number == number) {
+            change.outcome = Some(outcome);
+        }
+        while let Some((change, outcome)) = self.take_finished() {
+            self.apply(change.what, outcome.clone(), now);
+            if let Some(answer) = change.answer {
+                // Whoever asked may have hung up.
+                let _ = answer.send(outcome.map_err(GroupError::Storage));
+            }
+        }
+    }
+
+    fn take_finished(&mut self) -> Option<(Change, Result<(), String>)> {
+        let outcome = self.changes.front_mut()?.outcome.take()?;
+        Some((self.changes.pop_front()?, outcome))
+    }
+
+    fn apply(&mut self, what: What, outcome: Result<(), String>, now: Now) {
+        let stored = outcome.is_ok();
+        match what {
+            What::Group(after) => self.group.stored(after, outcome, now),
+            What::Store(positions) if stored => self.positions.stored.extend(positions),
+            What::Pend(producer, positions) if !stored => {
+                self.positions.unpend(producer, &positions);
+            }
+            What::Resolve(producer, positions) if stored => {
+                self.positions.pending.remove(&producer);
+                self.positions.stored.extend(positions);
+            }
+            What::Forget(places) if stored => {
+                for place in places {
+                    self.positions.stored.remove(&place);
+                }
+            }
+            What::Delete => {
+                self.closing = false;
+                self.gone = stored;
+            }
+            What::Store(_) | What::Pend(..) | What::Resolve(..) | What::Forget(_) => {}
+        }
+    }
+
+    /// What a transaction of this producer would store.
+    pub fn pending_of(&self, producer: i64) -> Vec<Placed> {
+        let pending = self.positions.pending.get(&producer);
+        let own = |(place, position): (&Place, &Position)| (place.clone(), position.clone());
+        pending.into_iter().flatten().map(own).collect()
+    }
+}

@@ -1,0 +1,42 @@
+//! Which hubs a consumer has subscribed to, as far as its metadata tells.
+//!
+//! What members tell each other is opaque to a group, with one exception that Kafka makes too:
+//! positions are not removed under the feet of a consumer that uses them.
+
+/// False only if the metadata is a consumer's and does not name the hub.
+pub(super) fn may_include(metadata: &[u8], hub: &str) -> bool {
+    names(metadata).is_none_or(|names| names.contains(&hub.as_bytes()))
+}
+
+/// A version, then a list of names; more may follow.
+fn names(metadata: &[u8]) -> Option<Vec<&[u8]>> {
+    let rest = metadata.get(2..)?;
+    let (count, mut rest) = rest.split_first_chunk()?;
+    let mut names = Vec::new();
+    for _ in 0..u32::from_be_bytes(*count) {
+        let (length, tail) = rest.split_first_chunk()?;
+        let (name, tail) = tail.split_at_checked(u16::from_be_bytes(*length).into())?;
+        names.push(name);
+        rest = tail;
+    }
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_names_its_hubs() {
+        let metadata = b"\0\x01\0\0\0\x02\0\x01a\0\x02bc\xff\xff\xff\xff";
+        assert!(may_include(metadata, "a") && may_include(metadata, "bc"));
+        assert!(!may_include(metadata, "b"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_may_be_anything() {
+        for metadata in [&b""[..], b"\0\x01\0\0", b"\0\x01\xff\xff\xff\xff\0\x01a"] {
+            assert!(may_include(metadata, "a"), "{metadata:?}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Which of Kafka's error codes says what went wrong, chosen by what clients do when they meet it.
+
+use highwater_log::batch::BatchError;
+use highwater_log::{AdminError, AppendError, GroupError, ReadError, TransactionError};
+use kafka_protocol::ResponseError as Code;
+
+pub(crate) const OK: i16 = 0;
+
+/// The code of an error.
+pub(crate) trait ErrorCode {
+    fn kind(&self) -> Code;
+
+    fn code(&self) -> i16 {
+        self.kind().code()
+    }
+}
+
+impl ErrorCode for Code {
+    fn kind(&self) -> Code {
+        *self
+    }
+}
+
+/// The code of a result.
+pub(crate) fn code_of<T>(result: &Result<T, impl ErrorCode>) -> i16 {
+    match result {
+        Ok(_) => OK,
+        Err(error) => error.code(),
+    }
+}
+
+impl ErrorCode for BatchError {
+    fn kind(&self) -> Code {
+        match self {
+            BatchError::Codec(_) => Code::UnsupportedCompressionType,
+            BatchError::Magic(_) => Code::UnsupportedForMessageFormat,
+            BatchError::TooLong { .. } | BatchError::UnpackedTooLarge { .. } => {
+                Code::MessageTooLarge
+            }
+            BatchError::Short { .. } | BatchError::Length(_) | BatchError::Checksum => {
+                Code::CorruptMessage
+            }
+            _ => Code::InvalidRecord,
+        }
+    }
+}
+
+impl ErrorCode for AppendError {
+    fn kind(&self) -> Code {
+        match self {
+            AppendError::Malformed(error) => error.kind(),
+            AppendError::TooLarge { .. } => Code::MessageTooLarge,
+            AppendError::OutOfSequence { .. } => Code::OutOfOrderSequenceNumber,
+            AppendError::RepeatedTooLate { .. } => Code::DuplicateSequenceNumber,
+            // Not ProducerFenced: that one is final, while this lets a producer whose transaction
+            // timed out abort and go on. Coordinator calls of a fenced producer do get it.
+            AppendError::Fenced { .. } => Code::InvalidProducerEpoch,
+            AppendError::NoTransaction { .. } => Code::InvalidTxnState,
+            // The code made for throttling is final to librdkafka, which would report the messages
+            // as lost. This one means "not written, send it again" to every client, without asking
+            // for metadata first.
+            AppendError::Full { .. } => Code::NotEnoughReplicas,
+            AppendError::Stopped { .. } => Code::KafkaStorageError,
+            AppendError::Deleted(_) => Code::UnknownTopicOrPartition,
+        }
+    }
+}
+
+impl ErrorCode for ReadError {
+    fn kind(&self) -> Code {
+        match self {
+            ReadError::OutOfRange { .. } => Code::OffsetOutOfRange,
+            // A code that makes clients skip would lose data without a word; this one is retried.
+            ReadError::Damaged { .. } | ReadError::Storage { .. } => Code::KafkaStorageError,
+            ReadError::Deleted(_) => Code::UnknownTopicOrPartition,
+        }
+    }
+}
+
+impl ErrorCode for AdminError {
+    fn kind(&self) -> Code {
+        match self {
+            AdminError::Unknown(_) => Code::UnknownTopicOrPartition,
+            AdminError::Exists(_) => Code::TopicAlreadyExists,
+            AdminError::Partitions { .. } | AdminError::Shrink { .. } => Code::InvalidPartitions,
+            AdminError::Settings(_) => Code::InvalidConfig,
+            AdminError::Storage(_) => Code::KafkaStorageError,
+        }
+    }
+}
+
+impl ErrorCode for GroupError {
+    fn kind(&self) -> Code {
+        match self {
+            GroupError::InvalidGroup => Code::InvalidGroupId,
+            GroupError::MemberIdRequired { .. } => Code::MemberIdRequired,
+            GroupError::UnknownMember(_) => Code::UnknownMemberId,
+            GroupError::IllegalGeneration { .. } => Code::IllegalGeneration,
+            GroupError::Rebalancing => Code::RebalanceInProgress,
+            GroupError::FencedInstance(_) => Code::FencedInstanceId,
+            GroupError::InconsistentProtocol => Code::InconsistentGroupProtocol,
+            GroupError::SessionTimeout { .. } => Code::InvalidSessionTimeout,
+            GroupError::Full(_) => Code::GroupMaxSizeReached,
+            GroupError::NotEmpty => Code::NonEmptyGroup,
+            GroupError::NotFound => Code::GroupIdNotFound,
+            GroupError::Subscribed => Code::GroupSubscribedToTopic,
+            GroupError::UnknownPlace(_) => Code::UnknownTopicOrPartition,
+            GroupError::MetadataTooLarge { .. } => Code::OffsetMetadataTooLarge,
+            GroupError::Unstable => Code::UnstableOffsetCommit,
+            GroupError::Loading => Code::CoordinatorLoadInProgress,
+            GroupError::Transaction(error) => error.kind(),
+            GroupError::Storage(_) => Code::CoordinatorNotAvailable,
+        }
+    }
+}
+
+impl ErrorCode for TransactionError {
+    fn kind(&self) -> Code {
+        match self {
+            TransactionError::InvalidId => Code::InvalidRequest,
+            TransactionError::Timeout { .. } => Code::InvalidTransactionTimeout,
+            TransactionError::UnknownProducer(_) => Code::InvalidProducerIdMapping,
+            TransactionError::Fenced(_) => Code::ProducerFenced,
+            TransactionError::InvalidState(_) => Code::InvalidTxnState,
+            TransactionError::Concurrent => Code::ConcurrentTransactions,
+            TransactionError::UnknownPlace(_) => Code::UnknownTopicOrPartition,
+            TransactionError::Loading => Code::CoordinatorLoadInProgress,
+            TransactionError::Storage(_) => Code::CoordinatorNotAvailable,
+        }
+    }
+}

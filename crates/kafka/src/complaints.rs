@@ -1,0 +1,70 @@
+//! Lines in the log about bad clients, not more than one a second: a broken client must not fill the
+//! disk.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use highwater_env::Clock;
+
+pub(crate) struct Complaints {
+    clock: Arc<dyn Clock>,
+    /// When the next line may come, in milliseconds of the clock.
+    next_ms: AtomicU64,
+    withheld: AtomicU64,
+}
+
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Complaints {
+    pub fn new(clock: Arc<dyn Clock>) -> Complaints {
+        Complaints {
+            clock,
+            next_ms: AtomicU64::new(0),
+            withheld: AtomicU64::new(0),
+        }
+    }
+
+    pub fn about(&self, client: IpAddr, why: &dyn fmt::Display) {
+        if let Some(withheld) = self.may_speak() {
+            tracing::warn!(%client, withheld, "connection closed: {why}");
+        }
+    }
+
+    /// How many lines were withheld since the last, if another may come now.
+    fn may_speak(&self) -> Option<u64> {
+        let now_ms = self.clock.elapsed().as_millis() as u64;
+        let next_ms = self.next_ms.load(Ordering::Relaxed);
+        let due_ms = now_ms + PAUSE.as_millis() as u64;
+        let taken = now_ms >= next_ms
+            && self
+                .next_ms
+                .compare_exchange(next_ms, due_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if taken {
+            return Some(self.withheld.swap(0, Ordering::Relaxed));
+        }
+        self.withheld.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_env::SimClock;
+
+    #[test]
+    fn one_line_a_second_says_how_many_were_withheld() {
+        let clock = Arc::new(SimClock::at_unix_nanos(0));
+        let complaints = Complaints::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        assert_eq!(complaints.may_speak(), Some(0));
+        assert_eq!(complaints.may_speak(), None);
+        assert_eq!(complaints.may_speak(), None);
+        clock.advance(PAUSE);
+        assert_eq!(complaints.may_speak(), Some(2));
+        assert_eq!(complaints.may_speak(), None);
+    }
+}

@@ -1,0 +1,198 @@
+//! Produce: batches take their place in the log when the request is read, and are answered when they
+//! are durable.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use highwater_log::batch::{Batch, Codec};
+use highwater_log::{AppendError, Appended, Pending};
+use kafka_protocol::ResponseError as Code;
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
+
+use super::{hub_id, some_text};
+use crate::access::{Resource, Right};
+use crate::answer::{Outcome, Then};
+use crate::broker::Broker;
+use crate::call::{Call, Refusal};
+use crate::codes::ErrorCode;
+
+/// From this version on topics are named by their ids.
+const BY_ID: i16 = 13;
+/// From this version on batches may be packed with zstd.
+const ZSTD: i16 = 7;
+/// From this version on an error may be explained.
+const MESSAGES: i16 = 8;
+
+/// What became of the batch of one partition so far.
+enum Begun {
+    Appending(Pending<Result<Appended, AppendError>>),
+    Refused(Code, String),
+}
+
+impl From<Code> for Begun {
+    fn from(code: Code) -> Begun {
+        Begun::Refused(code, code.to_string())
+    }
+}
+
+struct Topic {
+    answer: TopicProduceResponse,
+    partitions: Vec<(i32, Begun)>,
+}
+
+pub(crate) fn begin(
+    broker: Arc<Broker>,
+    call: Call,
+    body: Bytes,
+) -> Pending<Result<Outcome, Refusal>> {
+    let request: ProduceRequest = match call.decode(body) {
+        Ok(request) => request,
+        Err(refusal) => return Box::pin(std::future::ready(Err(refusal))),
+    };
+    let acks = request.acks;
+    let allowed = allowed(&broker, &call, &request);
+    let topics = request.topic_data.into_iter();
+    let begun = topics
+        .map(|topic| begin_topic(&broker, &call, topic, allowed))
+        .collect();
+    Box::pin(async move { finish(&broker, &call, acks, begun).await })
+}
+
+/// What speaks against the request as a whole.
+fn allowed(broker: &Broker, call: &Call, request: &ProduceRequest) -> Result<(), Code> {
+    if !matches!(request.acks, -1..=1) {
+        return Err(Code::InvalidRequiredAcks);
+    }
+    match &request.transactional_id {
+        Some(id) => broker.allow(call, Right::Send, Resource::Transaction(id)),
+        None => Ok(()),
+    }
+}
+
+fn begin_topic(
+    broker: &Broker,
+    call: &Call,
+    data: TopicProduceData,
+    allowed: Result<(), Code>,
+) -> Topic {
+    let hub = allowed.and_then(|()| writable_hub(broker, call, &data));
+    let begun = |partition: PartitionProduceData| {
+        let index = partition.index;
+        let begun = match &hub {
+            Ok(hub) => append(broker, call, hub, partition),
+            Err(code) => Begun::from(*code),
+        };
+        (index, begun)
+    };
+    let partitions = data.partition_data.into_iter().map(begun).collect();
+    let answer = TopicProduceResponse::default()
+        .with_name(data.name)
+        .with_topic_id(data.topic_id);
+    Topic { answer, partitions }
+}
+
+/// The name of a hub that the caller may write to.
+fn writable_hub(broker: &Broker, call: &Call, data: &TopicProduceData) -> Result<String, Code> {
+    let name = match call.version >= BY_ID {
+        true => {
+            let hub = broker.services.log.hub_by_id(hub_id(data.topic_id));
+            hub.ok_or(Code::UnknownTopicId)?.name.to_string()
+        }
+        false => data.name.to_string(),
+    };
+    broker.allow(call, Right::Send, Resource::Hub(&name))?;
+    match name.starts_with("__") {
+        true => Err(Code::TopicAuthorizationFailed),
+        false => Ok(name),
+    }
+}
+
+fn append(broker: &Broker, call: &Call, hub: &str, data: PartitionProduceData) -> Begun {
+    let partition = match broker.partition(hub, data.index) {
+        Ok(partition) => partition,
+        Err(code) => return Begun::from(code),
+    };
+    let invalid = |reason: &str| Begun::Refused(Code::InvalidRecord, reason.to_string());
+    let (batch, rest) = match Batch::parse(data.records.unwrap_or_default()) {
+        Ok(parsed) => parsed,
+        Err(error) => return Begun::Refused(error.kind(), error.to_string()),
+    };
+    if !rest.is_empty() {
+        return invalid("a partition takes one batch with a request");
+    }
+    if call.version < ZSTD && batch.header().codec() == Ok(Codec::Zstd) {
+        return Begun::from(Code::UnsupportedCompressionType);
+    }
+    Begun::Appending(partition.append(batch))
+}
+
+async fn finish(
+    broker: &Broker,
+    call: &Call,
+    acks: i16,
+    topics: Vec<Topic>,
+) -> Result<Outcome, Refusal> {
+    let (mut failed, mut full) = (false, false);
+    let mut responses = Vec::with_capacity(topics.len());
+    for topic in topics {
+        let mut partitions = Vec::with_capacity(topic.partitions.len());
+        for (index, begun) in topic.partitions {
+            let result = match begun {
+                Begun::Appending(appending) => appending.await.map_err(|error| {
+                    full |= matches!(error, AppendError::Full { .. });
+                    (error.kind(), error.to_string())
+                }),
+                Begun::Refused(code, reason) => Err((code, reason)),
+            };
+            failed |= result.is_err();
+            partitions.push(answer(broker, call, index, result));
+        }
+        responses.push(topic.answer.with_partition_responses(partitions));
+    }
+    if acks == 0 {
+        // Closing is the only way to tell somebody who wants no answer.
+        return Ok(Outcome::silent(if failed {
+            Then::Close
+        } else {
+            Then::GoOn
+        }));
+    }
+    let response = ProduceResponse::default().with_responses(responses);
+    if !full {
+        return call.encode(&response);
+    }
+    broker.metrics.throttled.add(1);
+    let pause = broker.options.throttle;
+    let response = response.with_throttle_time_ms(pause.as_millis() as i32);
+    let then = Then::Pause(pause);
+    Ok(Outcome {
+        then,
+        ..call.encode(&response)?
+    })
+}
+
+fn answer(
+    broker: &Broker,
+    call: &Call,
+    index: i32,
+    result: Result<Appended, (Code, String)>,
+) -> PartitionProduceResponse {
+    let answer = PartitionProduceResponse::default().with_index(index);
+    match result {
+        Ok(appended) => answer
+            .with_base_offset(appended.offset.0)
+            .with_log_append_time_ms(appended.time.0)
+            .with_log_start_offset(appended.start.0),
+        Err((code, reason)) => {
+            let answer = answer
+                .with_error_code(broker.fail(&code))
+                .with_base_offset(-1);
+            match call.version >= MESSAGES {
+                true => answer.with_error_message(some_text(reason)),
+                false => answer,
+            }
+        }
+    }
+}

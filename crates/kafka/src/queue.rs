@@ -1,0 +1,114 @@
+//! The requests of a connection that wait for their answers, in the order in which they came.
+//!
+//! Only the first is worked on, so that a client sees its requests done one after another. The
+//! exception is what makes pipelining fast: a Produce is begun as soon as it is read, which gives it
+//! its place in the log, if nothing but Produce and Fetch is before it. Behind anything else it
+//! waits, because that may be the creation of its hub or the login of its client.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+
+use bytes::Bytes;
+use highwater_log::Pending;
+use kafka_protocol::messages::ApiKey;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::answer::Outcome;
+use crate::call::{Head, Refusal};
+
+pub(crate) type Work = Pending<Result<Outcome, Refusal>>;
+
+/// One request.
+struct Entry {
+    state: State,
+    /// Produce or Fetch.
+    is_data: bool,
+    bytes: usize,
+    /// Its share of what the server holds in memory, given back when the answer is there.
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+enum State {
+    Waiting(Head, Bytes),
+    Begun(Work),
+}
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+}
+
+impl Queue {
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes a request in, beginning it if its turn has come.
+    pub fn push(
+        &mut self,
+        head: Head,
+        frame: Bytes,
+        share: Option<OwnedSemaphorePermit>,
+        begin: impl FnOnce(Head, Bytes) -> Work,
+    ) {
+        let is_produce = head.key == ApiKey::Produce as i16;
+        let is_data = is_produce || head.key == ApiKey::Fetch as i16;
+        let bytes = frame.len();
+        let now = is_produce && self.entries.iter().all(|entry| entry.is_data);
+        let state = match now {
+            true => State::Begun(begin(head, frame)),
+            false => State::Waiting(head, frame),
+        };
+        self.bytes += bytes;
+        self.entries.push_back(Entry {
+            state,
+            is_data,
+            bytes,
+            _share: share,
+        });
+    }
+
+    /// Puts the end of the connection behind everything that has come.
+    pub fn push_refusal(&mut self, refusal: Refusal) {
+        self.entries.push_back(Entry {
+            state: State::Begun(Box::pin(std::future::ready(Err(refusal)))),
+            is_data: false,
+            bytes: 0,
+            _share: None,
+        });
+    }
+
+    /// Begins the first request if it has not been.
+    pub fn begin_first(&mut self, begin: impl FnOnce(Head, Bytes) -> Work) {
+        if let Some(entry) = self.entries.front_mut()
+            && let State::Waiting(head, frame) = &mut entry.state
+        {
+            entry.state = State::Begun(begin(*head, std::mem::take(frame)));
+        }
+    }
+
+    /// What the first request comes to. Waits for ever if there is none that was begun.
+    pub async fn first(&mut self) -> Result<Outcome, Refusal> {
+        let outcome = poll_fn(|context| match self.entries.front_mut() {
+            Some(Entry {
+                state: State::Begun(work),
+                ..
+            }) => work.as_mut().poll(context),
+            _ => std::task::Poll::Pending,
+        })
+        .await;
+        if let Some(entry) = self.entries.pop_front() {
+            self.bytes -= entry.bytes;
+        }
+        outcome
+    }
+}
