@@ -2,3 +2,4 @@
 
 mod coordinator;
 pub mod groups;
+pub mod transactions;

@@ -1,9 +1,11 @@
 //! Producers with numbers, and transactions: appends to several partitions, and positions of a
 //! group, that are seen together or not at all.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Commit, GroupError, Pending, Place, Producer};
+use crate::batch::Batch;
+use crate::{AppendError, Appended, Commit, GroupError, Partition, Pending, Place, Producer};
 
 pub trait Transactions: Send + Sync {
     /// A new producer id, or for a transactional id its producer with the next epoch, after ending
@@ -16,6 +18,20 @@ pub trait Transactions: Send + Sync {
         transaction: TransactionRef,
         places: Vec<Place>,
     ) -> Pending<Result<(), TransactionError>>;
+
+    /// Appends a batch that belongs to a transaction, unless the transaction is over or does not
+    /// write there ([`AppendError::NoTransaction`]). Without this check a batch that was long under
+    /// way would open a transaction in the partition that nobody ever ends, and readers of
+    /// committed records would wait for that for ever. Takes its place in the order at the call,
+    /// as [`Partition::append`] does, which this is where nobody checks.
+    fn append(
+        &self,
+        _transaction: &TransactionRef,
+        partition: &Arc<dyn Partition>,
+        batch: Batch,
+    ) -> Pending<Result<Appended, AppendError>> {
+        partition.append(batch)
+    }
 
     /// Says that the transaction will store positions of a group.
     fn add_group(

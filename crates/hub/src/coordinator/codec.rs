@@ -26,10 +26,6 @@ pub(crate) trait Write {
         self.put(&[value]);
     }
 
-    fn u16(&mut self, value: u16) {
-        self.put(&value.to_be_bytes());
-    }
-
     fn u32(&mut self, value: u32) {
         self.put(&value.to_be_bytes());
     }
@@ -92,10 +88,6 @@ impl<'a> Reader<'a> {
 
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_be_bytes(self.array()?))
-    }
-
-    pub fn u16(&mut self) -> Result<u16, Malformed> {
-        Ok(u16::from_be_bytes(self.array()?))
     }
 
     pub fn u32(&mut self) -> Result<u32, Malformed> {

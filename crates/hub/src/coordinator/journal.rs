@@ -69,6 +69,10 @@ impl Entries {
         self.marks.push((start, self.bytes.len(), None));
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
     fn records(&self) -> Vec<NewRecord<'_>> {
         let slice = |range: Range<usize>| &self.bytes[range];
         let record = |&(start, middle, end): &(usize, usize, Option<usize>)| NewRecord {
@@ -261,7 +265,13 @@ mod tests {
         };
         assert_eq!(lengths(1), [1]);
         assert_eq!(lengths(3), [1, 1, 1]);
-        let records = vec![NewRecord { value: None, ..record }; 1000];
+        let records = vec![
+            NewRecord {
+                value: None,
+                ..record
+            };
+            1000
+        ];
         assert_eq!(chunks(&records).len(), 1);
     }
 }

@@ -9,4 +9,15 @@ pub(crate) mod journal;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use std::future::Future;
+
 pub use journal::JournalError;
+
+/// Work that must be done even if whoever asked for it is gone. It is short: it ends when the log has
+/// answered. Outside a runtime the node is going down, and what is not done is done after the next
+/// start, as after a crash.
+pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(work);
+    }
+}

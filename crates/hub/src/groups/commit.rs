@@ -67,7 +67,14 @@ impl Coordinator {
                 None => Err(GroupError::UnknownPlace(place)),
                 Some(hub) => {
                     let hub = hub.id;
-                    Ok((place, Position { stored, hub, time_ms }))
+                    Ok((
+                        place,
+                        Position {
+                            stored,
+                            hub,
+                            time_ms,
+                        },
+                    ))
                 }
             }
         };
@@ -194,6 +201,10 @@ impl Visit<'_> {
 
     fn change(&mut self, entries: &Entries, what: What) -> Done {
         let (answer, done) = oneshot::channel();
+        if entries.is_empty() {
+            let _ = answer.send(Ok(()));
+            return done;
+        }
         self.append(entries, what, Some(answer));
         done
     }
@@ -211,13 +222,19 @@ impl Visit<'_> {
             return Err(GroupError::Unstable);
         }
         let look_up = |place: Place| {
-            let hub = self.coordinator.log.hub(place.hub.as_str()).map(|hub| hub.id);
+            let hub = self
+                .coordinator
+                .log
+                .hub(place.hub.as_str())
+                .map(|hub| hub.id);
             let position = positions.stored.get(&place);
             let current = position.filter(|position| Some(position.hub) == hub);
             (place, current.map(|position| position.stored.clone()))
         };
         let found = places.into_iter().map(look_up);
-        Ok(found.filter(|(_, stored)| !every || stored.is_some()).collect())
+        Ok(found
+            .filter(|(_, stored)| !every || stored.is_some())
+            .collect())
     }
 
     /// Whether a member may be reading one of these places now.

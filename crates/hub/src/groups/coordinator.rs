@@ -15,6 +15,7 @@ use super::room::{Answer, Room, What};
 use super::{Options, machine};
 use crate::coordinator::deadlines::Deadlines;
 use crate::coordinator::journal::{Entries, Journal};
+use crate::coordinator::spawn;
 
 pub(super) type Slot = Mutex<Room>;
 
@@ -156,7 +157,10 @@ impl Coordinator {
         }
         if room.gone {
             let mut slots = self.slots.write();
-            if slots.get(&room.name).is_some_and(|own| Arc::ptr_eq(own, slot)) {
+            if slots
+                .get(&room.name)
+                .is_some_and(|own| Arc::ptr_eq(own, slot))
+            {
                 slots.remove(&room.name);
             }
         }
@@ -210,7 +214,7 @@ impl Visit<'_> {
         let append = self.journal.append(&self.room.name, entries);
         let number = self.room.begin(what, answer);
         let (coordinator, slot) = (Arc::clone(self.coordinator), Arc::clone(self.slot));
-        tokio::spawn(async move {
+        spawn(async move {
             let outcome = append.await;
             let mut room = slot.lock();
             coordinator.act_in(&slot, &mut room, |visit| {
@@ -221,7 +225,7 @@ impl Visit<'_> {
 
     /// Being woken too early does no harm, so only an earlier deadline is worth a word.
     fn set_deadline(&mut self) {
-        let Some(at) = self.room.group.deadline() else {
+        let Some(at) = self.room.group.take_deadline() else {
             return;
         };
         if self.room.woken_at.is_none_or(|woken_at| at < woken_at) {

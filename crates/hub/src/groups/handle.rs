@@ -23,12 +23,13 @@ impl Handle {
         Handle { coordinator }
     }
 
+    #[cfg(test)]
+    pub(super) fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
     /// See [`Coordinator::pend`]; the rest of the wait is the future's.
-    pub(crate) fn pend(
-        &self,
-        producer: i64,
-        commit: Commit,
-    ) -> Pending<Result<(), GroupError>> {
+    pub(crate) fn pend(&self, producer: i64, commit: Commit) -> Pending<Result<(), GroupError>> {
         let done = self.coordinator.pend(producer, commit);
         Box::pin(async move { wait(done?).await })
     }

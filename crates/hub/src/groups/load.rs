@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::HUB;
 use super::coordinator::Coordinator;
 use super::machine::{Group, Limits, Snapshot};
 use super::positions::Positions;
 use super::record::{self, Key};
 use super::room::Room;
-use super::HUB;
 use crate::coordinator::JournalError;
 use crate::coordinator::codec::Malformed;
 use crate::coordinator::journal::Journal;

@@ -103,7 +103,10 @@ pub(super) fn put_group(out: &mut Vec<u8>, snapshot: &Snapshot, since_ms: i64) {
     out.text(&snapshot.protocol);
     out.text(&snapshot.leader);
     out.u32(snapshot.members.len() as u32);
-    snapshot.members.iter().for_each(|member| put_member(out, member));
+    snapshot
+        .members
+        .iter()
+        .for_each(|member| put_member(out, member));
 }
 
 fn put_member(out: &mut Vec<u8>, member: &MemberSnapshot) {
@@ -194,7 +197,14 @@ mod tests {
                 metadata: "m".into(),
             };
             let (hub, time_ms) = (HubId([7; 16]), 9);
-            put_position(out, &Position { stored, hub, time_ms });
+            put_position(
+                out,
+                &Position {
+                    stored,
+                    hub,
+                    time_ms,
+                },
+            );
         });
         let mut expected = b"\x01\0\0\0\0\0\0\0\x05\xff\xff\xff\xff".to_vec();
         expected.extend([7; 16]);
@@ -205,7 +215,10 @@ mod tests {
     #[test]
     fn keys_are_read_as_they_were_written() {
         let pending = made(|out| pending_key(out, "g", 42, &place()));
-        assert_eq!(read_key(&pending), Ok(Key::Pending("g".into(), 42, place())));
+        assert_eq!(
+            read_key(&pending),
+            Ok(Key::Pending("g".into(), 42, place()))
+        );
         let position = made(|out| position_key(out, "g", &place()));
         assert_eq!(read_key(&position), Ok(Key::Position("g".into(), place())));
         let group = made(|out| group_key(out, "g"));
@@ -219,7 +232,10 @@ mod tests {
     }
 
     fn any_member() -> impl Strategy<Value = MemberSnapshot> {
-        let protocols = proptest::collection::vec((".{0,4}", proptest::collection::vec(any::<u8>(), 0..9)), 0..3);
+        let protocols = proptest::collection::vec(
+            (".{0,4}", proptest::collection::vec(any::<u8>(), 0..9)),
+            0..3,
+        );
         let named = (".{0,4}", proptest::option::of(".{0,4}"), ".{0,4}", ".{0,4}");
         (named, 0..100_000u64, 0..100_000u64, protocols).prop_map(
             |((id, instance, client_id, client_host), session, rebalance, protocols)| {

@@ -91,7 +91,11 @@ impl Room {
     /// Learns what became of a change. Changes count in the order of the log, so it may have to wait
     /// for those before it.
     pub fn finish(&mut self, number: u64, outcome: Result<(), String>, now: Now) {
-        if let Some(change) = self.changes.iter_mut().find(|change| change.number == number) {
+        if let Some(change) = self
+            .changes
+            .iter_mut()
+            .find(|change| change.number == number)
+        {
             change.outcome = Some(outcome);
         }
         while let Some((change, outcome)) = self.take_finished() {

@@ -1,0 +1,472 @@
+//! The coordinator over a log: what lasts, what is shown, who is waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use highwater_env::random::Random;
+use highwater_log::{
+    Commit, GroupError, GroupState, Groups, Join, Joined, Leaving, Log, Marker, Membership, Offset,
+    Place, StoredOffset, SyncGroup,
+};
+
+use super::{HUB, Handle, Options, Service};
+use crate::coordinator::testing::{SlowLog, TokioClock, place};
+
+const SESSION: Duration = Duration::from_secs(10);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn options() -> Options {
+    Options {
+        initial_delay: Duration::ZERO,
+        ..Options::default()
+    }
+}
+
+/// A node's groups; dropping it is a crash.
+struct Node {
+    handle: Handle,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl std::ops::Deref for Node {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+async fn start(log: &SlowLog) -> Node {
+    let clock = TokioClock::new(DAY * 20_000);
+    let service = Service::new(Arc::new(log.clone()), clock, Random::seeded(1), options());
+    let handle = service.handle();
+    let run = async move { service.run(std::future::pending()).await.unwrap() };
+    let task = tokio::spawn(run);
+    settle().await;
+    Node { handle, task }
+}
+
+/// A log with a hub to read, and groups over it.
+async fn fresh() -> (SlowLog, Node) {
+    let log = SlowLog::new();
+    log.make_hub("toll", 4);
+    let node = start(&log).await;
+    (log, node)
+}
+
+/// Lets every task do what it can without time passing.
+async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn request(member: &str) -> Join {
+    Join {
+        group: "g".into(),
+        member: member.into(),
+        instance: None,
+        client_id: "c".into(),
+        client_host: "h".into(),
+        session_timeout: SESSION,
+        rebalance_timeout: Duration::from_secs(60),
+        protocol_type: "consumer".into(),
+        protocols: vec![(
+            "range".into(),
+            Bytes::from_static(b"\0\x01\0\0\0\x01\0\x04toll"),
+        )],
+        expects_member_id: false,
+    }
+}
+
+fn nobody() -> Membership {
+    Membership {
+        group: "g".into(),
+        generation: -1,
+        member: String::new(),
+        instance: None,
+    }
+}
+
+fn member(joined: &Joined) -> Membership {
+    Membership {
+        generation: joined.generation,
+        member: joined.member.clone(),
+        ..nobody()
+    }
+}
+
+fn at(offset: i64) -> StoredOffset {
+    StoredOffset {
+        offset: Offset(offset),
+        leader_epoch: -1,
+        metadata: String::new(),
+    }
+}
+
+fn commit(member: Membership, partition: u32, offset: i64) -> Commit {
+    let offsets = vec![(place("toll", partition), at(offset))];
+    Commit { member, offsets }
+}
+
+async fn positions(handle: &Handle) -> Vec<(u32, i64)> {
+    let all = handle.committed("g".into(), None, false).await.unwrap();
+    let flat = |(place, stored): (Place, Option<StoredOffset>)| {
+        (place.partition, stored.unwrap().offset.0)
+    };
+    all.into_iter().map(flat).collect()
+}
+
+async fn stable(handle: &Handle) -> Membership {
+    stable_for(handle, SESSION).await
+}
+
+async fn stable_for(handle: &Handle, session_timeout: Duration) -> Membership {
+    let request = Join {
+        session_timeout,
+        ..request("")
+    };
+    let joined = handle.join(request).await.unwrap();
+    let request = SyncGroup {
+        member: member(&joined),
+        protocol_type: Some("consumer".into()),
+        protocol: Some("range".into()),
+        assignments: vec![(joined.member.clone(), Bytes::from_static(b"all"))],
+    };
+    let synced = handle.sync(request).await.unwrap();
+    assert_eq!(synced.assignment, "all");
+    member(&joined)
+}
+
+async fn state(handle: &Handle) -> Option<GroupState> {
+    Some(handle.describe("g".into()).await?.state)
+}
+
+#[tokio::test(start_paused = true)]
+async fn everybody_is_told_to_wait_until_the_hub_has_been_read() {
+    let log = SlowLog::new();
+    let clock = TokioClock::new(DAY);
+    let service = Service::new(Arc::new(log), clock, Random::seeded(1), options());
+    let handle = service.handle();
+    assert_eq!(
+        handle.commit(commit(nobody(), 0, 1)).await,
+        Err(GroupError::Loading)
+    );
+    assert_eq!(handle.join(request("")).await, Err(GroupError::Loading));
+}
+
+#[tokio::test(start_paused = true)]
+async fn positions_survive_a_restart() {
+    // proves L2, C2
+    let (log, node) = fresh().await;
+    node.commit(commit(nobody(), 0, 5)).await.unwrap();
+    node.commit(commit(nobody(), 1, 7)).await.unwrap();
+    node.commit(commit(nobody(), 0, 6)).await.unwrap();
+    drop(node);
+    assert_eq!(positions(&*start(&log).await).await, [(0, 6), (1, 7)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_position_is_shown_and_acknowledged_when_it_is_durable() {
+    let (log, node) = fresh().await;
+    log.close();
+    let waiting = tokio::spawn(node.commit(commit(nobody(), 0, 5)));
+    settle().await;
+    assert!(!waiting.is_finished());
+    assert_eq!(positions(&node).await, []);
+    log.open();
+    waiting.await.unwrap().unwrap();
+    assert_eq!(positions(&node).await, [(0, 5)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_counts_even_if_its_client_has_hung_up() {
+    let (log, node) = fresh().await;
+    log.close();
+    let waiting = tokio::spawn(node.commit(commit(nobody(), 0, 5)));
+    settle().await;
+    waiting.abort();
+    log.open();
+    settle().await;
+    assert_eq!(positions(&node).await, [(0, 5)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_of_many_places_is_one_append() {
+    let (log, node) = fresh().await;
+    let before = log.appends();
+    let offsets = (0..4).map(|partition| (place("toll", partition), at(1)));
+    let commit = Commit {
+        member: nobody(),
+        offsets: offsets.collect(),
+    };
+    node.commit(commit).await.unwrap();
+    assert_eq!(log.appends() - before, 1);
+    assert_eq!(positions(&node).await.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_stored_is_neither_acknowledged_nor_shown() {
+    let (log, node) = fresh().await;
+    log.set_full(HUB, true);
+    let refused = node.commit(commit(nobody(), 0, 5)).await;
+    assert!(
+        matches!(refused, Err(GroupError::Storage(_))),
+        "{refused:?}"
+    );
+    log.set_full(HUB, false);
+    assert_eq!(positions(&node).await, []);
+    assert_eq!(state(&node).await, None, "nothing of the group is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_not_there_and_too_much_metadata_are_refused() {
+    let (_, node) = fresh().await;
+    let unknown = Err(GroupError::UnknownPlace(place("toll", 9)));
+    assert_eq!(node.commit(commit(nobody(), 9, 1)).await, unknown);
+    let mut large = commit(nobody(), 0, 1);
+    large.offsets[0].1.metadata = "x".repeat(4097);
+    let (bytes, max) = (4097, 4096);
+    let refused = Err(GroupError::MetadataTooLarge { bytes, max });
+    assert_eq!(node.commit(large).await, refused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_made_again_under_its_name_starts_without_positions() {
+    let (log, node) = fresh().await;
+    node.commit(commit(nobody(), 0, 5)).await.unwrap();
+    log.delete_hub("toll");
+    assert_eq!(positions(&node).await, []);
+    log.make_hub("toll", 4);
+    assert_eq!(positions(&node).await, []);
+    let asked = vec![place("toll", 0)];
+    let stored = node
+        .committed("g".into(), Some(asked), false)
+        .await
+        .unwrap();
+    assert_eq!(stored, [(place("toll", 0), None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_nobody_knows_has_no_positions_and_no_members() {
+    let (_, node) = fresh().await;
+    let asked = vec![place("toll", 0)];
+    let none = node.committed("g".into(), Some(asked.clone()), true).await;
+    assert_eq!(none.unwrap(), [(place("toll", 0), None)]);
+    let unknown = Err(GroupError::UnknownMember("m".into()));
+    assert_eq!(
+        node.join(request("m")).await,
+        unknown.clone().map(|()| unreachable())
+    );
+    let who = Membership {
+        generation: 1,
+        member: "m".into(),
+        ..nobody()
+    };
+    assert_eq!(node.heartbeat(who.clone()).await, unknown);
+    let stale = GroupError::IllegalGeneration {
+        asked: 1,
+        current: 0,
+    };
+    assert_eq!(node.commit(commit(who, 0, 1)).await, Err(stale));
+    assert_eq!(node.delete("g".into()).await, Err(GroupError::NotFound));
+    assert_eq!(
+        node.forget("g".into(), asked).await,
+        Err(GroupError::NotFound)
+    );
+    assert_eq!(node.list().await, []);
+    let nameless = Join {
+        group: String::new(),
+        ..request("")
+    };
+    assert_eq!(node.join(nameless).await, Err(GroupError::InvalidGroup));
+}
+
+fn unreachable() -> Joined {
+    unreachable!("nobody joined")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_goes_on_after_a_restart_with_its_members() {
+    let (log, node) = fresh().await;
+    let who = stable(&node).await;
+    drop(node);
+    let node = start(&log).await;
+    assert_eq!(node.heartbeat(who.clone()).await, Ok(()));
+    assert_eq!(node.commit(commit(who.clone(), 0, 3)).await, Ok(()));
+    tokio::time::sleep(SESSION + Duration::from_millis(2)).await;
+    assert_eq!(state(&node).await, Some(GroupState::Empty));
+    let gone = Err(GroupError::UnknownMember(who.member.clone()));
+    assert_eq!(node.commit(commit(who, 0, 4)).await, gone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_falls_silent_is_given_up_on_time() {
+    let (_, node) = fresh().await;
+    let who = stable(&node).await;
+    for _ in 0..5 {
+        tokio::time::sleep(SESSION / 2).await;
+        assert_eq!(node.heartbeat(who.clone()).await, Ok(()));
+    }
+    tokio::time::sleep(SESSION + Duration::from_millis(2)).await;
+    assert_eq!(state(&node).await, Some(GroupState::Empty));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_that_hangs_up_leaves_nothing_behind() {
+    let (_, node) = fresh().await;
+    let who = stable(&node).await;
+    let waiting = tokio::spawn(node.join(request("")));
+    settle().await;
+    assert_eq!(state(&node).await, Some(GroupState::PreparingRebalance));
+    waiting.abort();
+    settle().await;
+    let members = node.describe("g".into()).await.unwrap().members;
+    assert_eq!(members.len(), 1);
+    let room = node.coordinator().slots.read()["g"].clone();
+    assert!(room.lock().joins.is_empty());
+    let again = node.join(request(&who.member)).await.unwrap();
+    assert_eq!(again.members.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_waits_for_the_others_and_is_told_when_they_leave() {
+    let (_, node) = fresh().await;
+    let who = stable(&node).await;
+    let waiting = tokio::spawn(node.join(request("")));
+    settle().await;
+    let leaving = vec![Leaving {
+        member: who.member,
+        instance: None,
+    }];
+    let left = node.leave("g".into(), leaving).await.unwrap();
+    assert_eq!(left, [Ok(())]);
+    let joined = waiting.await.unwrap().unwrap();
+    assert_eq!(joined.leader, joined.member);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_without_members_is_deleted_with_its_positions() {
+    let (log, node) = fresh().await;
+    let who = stable(&node).await;
+    node.commit(commit(who.clone(), 0, 5)).await.unwrap();
+    assert_eq!(node.delete("g".into()).await, Err(GroupError::NotEmpty));
+    tokio::time::sleep(SESSION * 2).await;
+    assert_eq!(node.delete("g".into()).await, Ok(()));
+    assert_eq!(node.list().await, []);
+    drop(node);
+    let node = start(&log).await;
+    assert_eq!(node.list().await, []);
+    assert_eq!(positions(&node).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_being_deleted_can_be_asked_nothing() {
+    let (log, node) = fresh().await;
+    node.commit(commit(nobody(), 0, 5)).await.unwrap();
+    log.close();
+    let deleting = tokio::spawn(node.delete("g".into()));
+    settle().await;
+    let refused = node.commit(commit(nobody(), 0, 6)).await;
+    assert_eq!(refused, Err(GroupError::Loading));
+    log.open();
+    deleting.await.unwrap().unwrap();
+    assert_eq!(node.commit(commit(nobody(), 0, 6)).await, Ok(()));
+    assert_eq!(positions(&node).await, [(0, 6)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn positions_are_forgotten_unless_a_member_uses_them() {
+    let (log, node) = fresh().await;
+    log.make_hub("other", 1);
+    let who = stable(&node).await;
+    let offsets = vec![(place("toll", 0), at(1)), (place("other", 0), at(2))];
+    let both = Commit {
+        member: who,
+        offsets,
+    };
+    node.commit(both).await.unwrap();
+    let used = node.forget("g".into(), vec![place("toll", 0)]).await;
+    assert_eq!(used, Err(GroupError::Subscribed));
+    node.forget("g".into(), vec![place("other", 0)])
+        .await
+        .unwrap();
+    assert_eq!(positions(&node).await, [(0, 1)]);
+    drop(node);
+    assert_eq!(positions(&*start(&log).await).await, [(0, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn positions_of_a_group_that_is_empty_for_long_are_forgotten() {
+    let (log, node) = fresh().await;
+    let beat = Duration::from_secs(1500);
+    let who = stable_for(&node, Duration::from_secs(1800)).await;
+    node.commit(commit(who.clone(), 0, 5)).await.unwrap();
+    for _ in 0..DAY.as_secs() * 8 / beat.as_secs() {
+        // A member that is alive keeps everything, however old.
+        tokio::time::sleep(beat).await;
+        node.heartbeat(who.clone()).await.unwrap();
+    }
+    assert_eq!(positions(&node).await, [(0, 5)]);
+    tokio::time::sleep(DAY * 6).await;
+    assert_eq!(positions(&node).await, [(0, 5)]);
+    tokio::time::sleep(DAY * 2).await;
+    assert_eq!(node.list().await, []);
+    drop(node);
+    assert_eq!(start(&log).await.list().await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn positions_of_a_transaction_count_when_it_commits() {
+    for (marker, expected) in [
+        (Marker::Commit, vec![(0, 9)]),
+        (Marker::Abort, vec![(0, 5)]),
+    ] {
+        for restart in [false, true] {
+            let (log, mut node) = fresh().await;
+            node.commit(commit(nobody(), 0, 5)).await.unwrap();
+            node.pend(77, commit(nobody(), 0, 8)).await.unwrap();
+            node.pend(77, commit(nobody(), 0, 9)).await.unwrap();
+            if restart {
+                drop(node);
+                node = start(&log).await;
+            }
+            assert_eq!(positions(&node).await, [(0, 5)]);
+            let asked = Some(vec![place("toll", 0)]);
+            let stable = node.committed("g".into(), asked.clone(), true).await;
+            assert_eq!(stable, Err(GroupError::Unstable));
+            assert_eq!(node.delete("g".into()).await, Err(GroupError::NotEmpty));
+            node.resolve("g", 77, marker).await.unwrap();
+            assert_eq!(positions(&node).await, expected);
+            assert!(node.committed("g".into(), asked, true).await.is_ok());
+            node.resolve("g", 77, marker).await.unwrap();
+            drop(node);
+            assert_eq!(positions(&*start(&log).await).await, expected);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_understood_stops_the_start() {
+    let log = SlowLog::new();
+    drop(start(&log).await);
+    let record = highwater_log::batch::NewRecord {
+        key: Some(b"\x63\0\0\0\0"),
+        value: None,
+        headers: &[],
+    };
+    let partition = log.partition(HUB, 0).unwrap();
+    partition.append_records(&[record]).await.unwrap();
+    let clock = TokioClock::new(DAY);
+    let service = Service::new(Arc::new(log), clock, Random::seeded(1), options());
+    let stopped = service.run(std::future::pending()).await.unwrap_err();
+    let said = "`__groups/0` holds a record at 0 that cannot be understood: kind or version 99 is not known to this version";
+    assert_eq!(stopped.to_string(), said);
+}

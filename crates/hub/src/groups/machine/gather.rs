@@ -130,6 +130,7 @@ impl Group {
 
     /// Something asked to be stored is, or could not be.
     pub fn stored(&mut self, after: After, stored: Result<(), String>, now: Now) {
+        self.stirred = true;
         match after {
             After::Nothing => {}
             After::Join(ticket) => self.let_in(ticket, stored, now),

@@ -16,6 +16,7 @@ enum Met {
 impl Group {
     /// `fresh` is an id nobody has had, in case one is needed.
     pub fn join(&mut self, request: Join, fresh: String, ticket: Ticket, now: Now) {
+        self.stirred = true;
         match self.meet(request, fresh, ticket, now) {
             Ok(Met::Later) => {}
             Ok(Met::Now(joined)) => self.answer_join(ticket, Ok(joined)),

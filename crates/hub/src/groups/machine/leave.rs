@@ -8,6 +8,7 @@ use super::{Group, Now, Phase, Ticket};
 impl Group {
     /// One answer for each, in order.
     pub fn leave(&mut self, leaving: &[Leaving], now: Now) -> Vec<Result<(), GroupError>> {
+        self.stirred = true;
         let answers = leaving.iter().map(|one| self.leave_one(one)).collect();
         self.regroup(now);
         answers
@@ -29,6 +30,7 @@ impl Group {
 
     /// Lets time do its work: sessions end, promises lapse, nobody is waited for any longer.
     pub fn tick(&mut self, now: Now) {
+        self.stirred = true;
         self.promised.retain(|_, until| *until > now);
         let silent = |member: &Member| member.expiry().is_some_and(|at| at <= now);
         self.remove_where(silent);
@@ -50,6 +52,7 @@ impl Group {
     /// Whoever waited with this ticket has hung up. A member that knows its id may come again until
     /// its session ends; one that does not never will.
     pub fn abandon(&mut self, ticket: Ticket, now: Now) {
+        self.stirred = true;
         let ticket = Some(ticket);
         let waits = |member: &&mut Member| member.joining == ticket || member.syncing == ticket;
         let Some(member) = self.members.values_mut().find(waits) else {

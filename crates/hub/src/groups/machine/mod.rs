@@ -79,6 +79,8 @@ pub(crate) struct Group {
     arrivals: u64,
     /// Set while members are taken out, until the group has drawn the consequences.
     lost_a_member: bool,
+    /// Something happened that may have brought the deadline nearer.
+    stirred: bool,
     limits: Limits,
     effects: Vec<Effect>,
 }
@@ -142,6 +144,7 @@ impl Group {
             promised: BTreeMap::new(),
             arrivals: 0,
             lost_a_member: false,
+            stirred: false,
             limits,
             effects: Vec::new(),
         }
@@ -175,8 +178,16 @@ impl Group {
         self.generation > 0
     }
 
-    /// When [`Group::tick`] has something to do at the latest. Heartbeats only ever move this back,
-    /// so a caller need not ask again after one.
+    /// The deadline, if it may have come nearer since this was asked last. Heartbeats never do that,
+    /// and they are most of what a group hears.
+    pub fn take_deadline(&mut self) -> Option<Now> {
+        match std::mem::take(&mut self.stirred) {
+            true => self.deadline(),
+            false => None,
+        }
+    }
+
+    /// When [`Group::tick`] has something to do at the latest.
     pub fn deadline(&self) -> Option<Now> {
         let phase = match &self.phase {
             Phase::Empty => None,

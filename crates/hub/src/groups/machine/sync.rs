@@ -7,6 +7,7 @@ use super::{After, Effect, Group, Now, Phase, Ticket};
 
 impl Group {
     pub fn sync(&mut self, request: SyncGroup, ticket: Ticket, now: Now) {
+        self.stirred = true;
         match self.ask_for_share(request, ticket, now) {
             Ok(None) => {}
             Ok(Some(synced)) => self.answer_sync(ticket, Ok(synced)),

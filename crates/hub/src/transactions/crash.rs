@@ -1,0 +1,296 @@
+//! Producers at work on a node that crashes at any point, again and again.
+//!
+//! Each transaction writes its number to some partitions and stores it as the position of its
+//! producer's group. The laws, once the last node has had time to clean up:
+//! - a transaction is seen by readers of committed records in every partition it wrote to or in none,
+//!   and once at most;
+//! - it is seen if its commit was acknowledged, and not if its abort was;
+//! - the position of a producer is the number of its last transaction that is seen;
+//! - no partition is left with a transaction that is open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use highwater_env::random::Random;
+use highwater_log::{
+    AppendError, GroupError, Log, Place, TransactionError, TransactionRef, Transactions,
+};
+
+use super::testing::{Node, TIMEOUT, positions};
+use crate::coordinator::testing::{SlowLog, place};
+
+const PARTITIONS: u32 = 3;
+const PRODUCERS: u64 = 3;
+
+/// What a client knows of a transaction it began.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    producer: u64,
+    /// Where its writes were acknowledged.
+    written: BTreeSet<Place>,
+    positioned: bool,
+    /// It was asked to commit.
+    tried: bool,
+    /// What was acknowledged.
+    committed: Option<bool>,
+}
+
+#[derive(Clone, Default)]
+struct Ledger(Arc<Mutex<Vec<Known>>>);
+
+impl Ledger {
+    fn begin(&self, producer: u64) -> i64 {
+        let mut all = self.0.lock().unwrap();
+        all.push(Known {
+            producer,
+            ..Known::default()
+        });
+        all.len() as i64 - 1
+    }
+
+    fn note(&self, number: i64, note: impl FnOnce(&mut Known)) {
+        note(&mut self.0.lock().unwrap()[number as usize]);
+    }
+}
+
+/// Works until the node is no more; starts over with a new epoch whenever anything fails.
+async fn produce(node: Arc<Node>, ledger: Ledger, producer: u64, mut random: Random) {
+    loop {
+        match node.init(&format!("t{producer}")).await {
+            Ok(transaction) => {
+                let mut sequences = BTreeMap::new();
+                while transact(
+                    &node,
+                    &ledger,
+                    producer,
+                    &transaction,
+                    &mut sequences,
+                    &mut random,
+                )
+                .await
+                .is_some()
+                {}
+            }
+            Err(TransactionError::Concurrent | TransactionError::Loading) => {}
+            Err(error) => panic!("{error}"),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// `None` if the client has given up.
+async fn transact(
+    node: &Node,
+    ledger: &Ledger,
+    producer: u64,
+    transaction: &TransactionRef,
+    sequences: &mut BTreeMap<Place, i32>,
+    random: &mut Random,
+) -> Option<()> {
+    let number = ledger.begin(producer);
+    let group = format!("g{producer}");
+    let own = || transaction.clone();
+    let first = random.below(u64::from(PARTITIONS)) as u32;
+    let places: Vec<Place> = (first..PARTITIONS).map(|it| place("a", it)).collect();
+    let transactions = &node.transactions;
+    transactions
+        .add_partitions(own(), places.clone())
+        .await
+        .ok()?;
+    transactions.add_group(own(), group.clone()).await.ok()?;
+    for place in &places {
+        let sequence = sequences.entry(place.clone()).or_default();
+        match node.send(transaction, place, *sequence, number).await {
+            Ok(_) => *sequence += 1,
+            Err(AppendError::Fenced { .. } | AppendError::NoTransaction { .. }) => return None,
+            Err(error) => panic!("{error}"),
+        }
+        ledger.note(number, |known| drop(known.written.insert(place.clone())));
+    }
+    let commit = positions(&group, &place("a", 0), number);
+    match transactions.commit_offsets(own(), commit).await {
+        Ok(()) => ledger.note(number, |known| known.positioned = true),
+        Err(GroupError::Loading | GroupError::Transaction(_)) => return None,
+        Err(error) => panic!("{error}"),
+    }
+    if random.below(8) == 0 {
+        // Forgets what it was doing.
+        return None;
+    }
+    let commit = random.below(3) > 0;
+    ledger.note(number, |known| known.tried = commit);
+    loop {
+        match transactions.end(own(), commit).await {
+            Ok(()) => break,
+            Err(TransactionError::Concurrent) => {
+                tokio::time::sleep(Duration::from_secs(1)).await
+            }
+            Err(_) => return None,
+        }
+    }
+    ledger.note(number, |known| known.committed = Some(commit));
+    Some(())
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+}
+
+struct World {
+    log: SlowLog,
+    ledger: Ledger,
+    random: Random,
+    unix: Duration,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let log = SlowLog::new();
+        log.make_hub("a", PARTITIONS);
+        World {
+            log,
+            ledger: Ledger::default(),
+            random: Random::seeded(seed),
+            unix: Duration::from_secs(1_000_000_000),
+        }
+    }
+
+    /// A node from its start to its crash.
+    fn life(&mut self) {
+        self.log.close();
+        let runtime = runtime();
+        runtime.block_on(async {
+            let node = Arc::new(Node::start(&self.log, self.unix));
+            for producer in 0..PRODUCERS {
+                let random = Random::seeded(self.random.next_u64());
+                let work = produce(Arc::clone(&node), self.ledger.clone(), producer, random);
+                tokio::spawn(work);
+            }
+            for _ in 0..self.random.below(150) {
+                self.moment().await;
+            }
+        });
+        drop(runtime);
+        self.log.crash();
+        self.unix += Duration::from_millis(self.random.below(90_000));
+    }
+
+    /// Some append becomes durable, tasks run a little, or time passes.
+    async fn moment(&mut self) {
+        match self.random.below(40) {
+            0 => {
+                let wait = Duration::from_millis(self.random.below(70_000));
+                self.unix += wait;
+                tokio::time::sleep(wait).await;
+            }
+            1..5 => {
+                let wait = Duration::from_millis(self.random.below(50));
+                self.unix += wait;
+                tokio::time::sleep(wait).await;
+            }
+            6..25 => drop(self.log.let_through(&mut self.random)),
+            _ => {
+                for _ in 0..self.random.below(10) {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+
+    /// The last node has all the time it needs, and nobody disturbs it.
+    fn check(&self) -> Seen {
+        self.log.open();
+        runtime().block_on(async {
+            let node = Node::start(&self.log, self.unix);
+            tokio::time::sleep(TIMEOUT + Duration::from_secs(5)).await;
+            self.check_nothing_is_open(&node);
+            let mut seen = Vec::new();
+            for partition in 0..PARTITIONS {
+                let place = place("a", partition);
+                let values = node.committed(&place).await;
+                let distinct: BTreeSet<i64> = values.iter().copied().collect();
+                assert_eq!(values.len(), distinct.len(), "seen twice");
+                seen.push((place, distinct));
+            }
+            self.check_transactions(&seen);
+            for producer in 0..PRODUCERS {
+                let position = node.position(&format!("g{producer}"), &place("a", 0)).await;
+                assert_eq!(position, self.last_seen(&seen, producer));
+            }
+            let (_, last) = &seen[PARTITIONS as usize - 1];
+            Seen {
+                committed: last.len(),
+                begun: self.ledger.0.lock().unwrap().len(),
+            }
+        })
+    }
+
+    fn check_nothing_is_open(&self, node: &Node) {
+        use super::TransactionState::{Ongoing, PrepareAbort, PrepareCommit};
+        for info in node.transactions.list() {
+            let open = matches!(info.state, Ongoing | PrepareAbort | PrepareCommit);
+            assert!(!open, "{info:?}");
+        }
+        for partition in 0..PARTITIONS {
+            let bounds = self.log.partition("a", partition).unwrap().bounds();
+            assert_eq!(bounds.stable, bounds.end);
+        }
+    }
+
+    fn check_transactions(&self, seen: &[(Place, BTreeSet<i64>)]) {
+        for (number, known) in self.ledger.0.lock().unwrap().iter().enumerate() {
+            let sees = |(_, values): &&(Place, BTreeSet<i64>)| values.contains(&(number as i64));
+            let shown: BTreeSet<Place> = (seen.iter().filter(sees))
+                .map(|(place, _)| place.clone())
+                .collect();
+            match known.committed {
+                Some(true) => assert_eq!(shown, known.written, "{number}: {known:?}"),
+                Some(false) => assert!(shown.is_empty(), "{number}: {known:?}"),
+                None if shown.is_empty() => {}
+                None => assert_eq!(shown, known.written, "{number}: {known:?}"),
+            }
+            assert!(shown.is_empty() || known.tried && known.positioned);
+        }
+    }
+
+    fn last_seen(&self, seen: &[(Place, BTreeSet<i64>)], producer: u64) -> Option<i64> {
+        let all = self.ledger.0.lock().unwrap();
+        let numbers = seen.iter().flat_map(|(_, values)| values.iter().copied());
+        numbers
+            .filter(|number| all[*number as usize].producer == producer)
+            .max()
+    }
+}
+
+struct Seen {
+    committed: usize,
+    begun: usize,
+}
+
+#[test]
+fn a_transaction_is_seen_in_full_or_not_at_all_whenever_the_node_crashes() {
+    // proves L3, S4
+    let (mut committed, mut begun) = (0, 0);
+    for seed in 0..1000 {
+        let run = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed);
+            for _ in 0..4 {
+                world.life();
+            }
+            world.check()
+        });
+        let seen = run.unwrap_or_else(|_| panic!("seed {seed}"));
+        committed += seen.committed;
+        begun += seen.begun;
+    }
+    assert!(
+        committed > 1000,
+        "{committed} of {begun}: too few to prove anything"
+    );
+    assert!(committed < begun, "some must have failed");
+}

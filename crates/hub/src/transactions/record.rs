@@ -1,0 +1,210 @@
+//! What transactions look like on their hub; `docs/formats/transactions.md` draws it.
+
+use std::time::Duration;
+
+use highwater_log::{HubName, Marker, Place, Producer};
+
+use super::state::{State, Transaction};
+use crate::coordinator::codec::{Malformed, Reader, Write};
+
+const VERSION: u8 = 1;
+
+const PRODUCER_IDS: u8 = 1;
+const TRANSACTION: u8 = 2;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    ProducerIds,
+    Transaction(String),
+}
+
+pub(super) fn ids_key(out: &mut Vec<u8>) {
+    out.u8(PRODUCER_IDS);
+}
+
+pub(super) fn transaction_key(out: &mut Vec<u8>, id: &str) {
+    out.u8(TRANSACTION);
+    out.text(id);
+}
+
+pub(super) fn read_key(bytes: &[u8]) -> Result<Key, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let key = match reader.u8()? {
+        PRODUCER_IDS => Key::ProducerIds,
+        TRANSACTION => Key::Transaction(reader.text()?.to_owned()),
+        other => return Err(Malformed::Unknown(other)),
+    };
+    reader.end()?;
+    Ok(key)
+}
+
+/// The first producer id that has not been set aside for anybody.
+pub(super) fn put_ids(out: &mut Vec<u8>, next: i64) {
+    out.u8(VERSION);
+    out.i64(next);
+}
+
+pub(super) fn read_ids(bytes: &[u8]) -> Result<i64, Malformed> {
+    let mut reader = versioned(bytes)?;
+    let next = reader.i64()?;
+    reader.end()?;
+    Ok(next)
+}
+
+pub(super) fn put_transaction(out: &mut Vec<u8>, transaction: &Transaction) {
+    out.u8(VERSION);
+    put_producer(out, transaction.producer);
+    out.u8(transaction.before.is_some().into());
+    put_producer(out, transaction.before.unwrap_or(NOBODY));
+    out.i64(transaction.timeout.as_millis() as i64);
+    out.u8(code(transaction.state));
+    out.i64(transaction.started_ms);
+    out.i64(transaction.changed_ms);
+    out.u32(transaction.places.len() as u32);
+    for place in &transaction.places {
+        out.text(place.hub.as_str());
+        out.u32(place.partition);
+    }
+    out.u32(transaction.groups.len() as u32);
+    for group in &transaction.groups {
+        out.text(group);
+    }
+}
+
+pub(super) fn read_transaction(bytes: &[u8]) -> Result<Transaction, Malformed> {
+    let mut reader = versioned(bytes)?;
+    let producer = read_producer(&mut reader)?;
+    let has_before = reader.u8()? == 1;
+    let before = read_producer(&mut reader)?;
+    let timeout = u64::try_from(reader.i64()?).map_err(|_| Malformed::Value("a negative time"))?;
+    let transaction = Transaction {
+        producer,
+        before: has_before.then_some(before),
+        timeout: Duration::from_millis(timeout),
+        state: state(reader.u8()?)?,
+        started_ms: reader.i64()?,
+        changed_ms: reader.i64()?,
+        places: reader.list(read_place)?.into_iter().collect(),
+        groups: reader
+            .list(|reader| Ok(reader.text()?.to_owned()))?
+            .into_iter()
+            .collect(),
+    };
+    reader.end()?;
+    Ok(transaction)
+}
+
+const NOBODY: Producer = Producer { id: -1, epoch: -1 };
+
+fn put_producer(out: &mut Vec<u8>, producer: Producer) {
+    out.i64(producer.id);
+    out.i16(producer.epoch);
+}
+
+fn read_producer(reader: &mut Reader<'_>) -> Result<Producer, Malformed> {
+    let id = reader.i64()?;
+    let epoch = reader.i16()?;
+    Ok(Producer { id, epoch })
+}
+
+fn read_place(reader: &mut Reader<'_>) -> Result<Place, Malformed> {
+    let hub = HubName::new(reader.text()?).map_err(|_| Malformed::Value("no name of a hub"))?;
+    let partition = reader.u32()?;
+    Ok(Place { hub, partition })
+}
+
+fn code(state: State) -> u8 {
+    match state {
+        State::Empty => 0,
+        State::Ongoing => 1,
+        State::Preparing(Marker::Commit) => 2,
+        State::Preparing(Marker::Abort) => 3,
+        State::Complete(Marker::Commit) => 4,
+        State::Complete(Marker::Abort) => 5,
+    }
+}
+
+fn state(code: u8) -> Result<State, Malformed> {
+    Ok(match code {
+        0 => State::Empty,
+        1 => State::Ongoing,
+        2 => State::Preparing(Marker::Commit),
+        3 => State::Preparing(Marker::Abort),
+        4 => State::Complete(Marker::Commit),
+        5 => State::Complete(Marker::Abort),
+        _ => return Err(Malformed::Value("no state of a transaction")),
+    })
+}
+
+fn versioned(bytes: &[u8]) -> Result<Reader<'_>, Malformed> {
+    let mut reader = Reader::new(bytes);
+    match reader.u8()? {
+        VERSION => Ok(reader),
+        other => Err(Malformed::Unknown(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_producer() -> impl Strategy<Value = Producer> {
+        (any::<i64>(), any::<i16>()).prop_map(|(id, epoch)| Producer { id, epoch })
+    }
+
+    fn any_transaction() -> impl Strategy<Value = Transaction> {
+        let place = ("[a-z]{1,5}", 0..9u32).prop_map(|(hub, partition)| Place {
+            hub: HubName::new(&hub).unwrap(),
+            partition,
+        });
+        let places = proptest::collection::btree_set(place, 0..4);
+        let groups = proptest::collection::btree_set(".{0,5}", 0..3);
+        let before = proptest::option::of(any_producer());
+        let times = (0..1_000_000u64, any::<i64>(), any::<i64>());
+        (any_producer(), before, times, 0..6u8, places, groups).prop_map(
+            |(producer, before, (timeout, started_ms, changed_ms), code, places, groups)| {
+                Transaction {
+                    producer,
+                    before,
+                    timeout: Duration::from_millis(timeout),
+                    state: state(code).unwrap(),
+                    places,
+                    groups,
+                    started_ms,
+                    changed_ms,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_transaction_is_read_as_it_was_written(transaction in any_transaction()) {
+            let mut bytes = Vec::new();
+            put_transaction(&mut bytes, &transaction);
+            prop_assert_eq!(read_transaction(&bytes), Ok(transaction));
+            prop_assert!(read_transaction(&bytes[..bytes.len() - 1]).is_err());
+        }
+
+        #[test]
+        fn nonsense_is_refused_and_never_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = read_key(&bytes);
+            let _ = read_ids(&bytes);
+            let _ = read_transaction(&bytes);
+        }
+    }
+
+    #[test]
+    fn keys_and_ids_are_read_as_they_were_written() {
+        let mut bytes = Vec::new();
+        transaction_key(&mut bytes, "t");
+        assert_eq!(bytes, b"\x02\0\0\0\x01t");
+        assert_eq!(read_key(&bytes), Ok(Key::Transaction("t".into())));
+        bytes.clear();
+        put_ids(&mut bytes, 2000);
+        assert_eq!(read_ids(&bytes), Ok(2000));
+        assert_eq!(read_key(&[1]), Ok(Key::ProducerIds));
+    }
+}

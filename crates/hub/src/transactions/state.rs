@@ -1,0 +1,366 @@
+//! One transactional id as a pure state machine.
+//!
+//! ```text
+//!           add                  end, or time is up           every marker is written
+//!  Empty ────────▶ Ongoing ─────────────────────────▶ Preparing ──────────────────────▶ Complete
+//!                     ▲                                                                   │
+//!                     └──────────────────────── add ──────────────────────────────────────┘
+//! ```
+//!
+//! Every function here says what the next state would be and changes nothing: a state counts once it
+//! is on the log. From `Preparing` on the outcome is certain.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use highwater_log::{Marker, Place, Producer, TransactionError};
+
+/// What is known of a transactional id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Transaction {
+    pub producer: Producer,
+    /// The producer that the client still believes it is, if its epoch was raised for it: by a call
+    /// whose answer may have been lost, or because its transaction took too long.
+    pub before: Option<Producer>,
+    pub timeout: Duration,
+    pub state: State,
+    pub places: BTreeSet<Place>,
+    pub groups: BTreeSet<String>,
+    /// When the transaction was begun, in milliseconds since 1970.
+    pub started_ms: i64,
+    /// When anything last changed.
+    pub changed_ms: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Empty,
+    Ongoing,
+    Preparing(Marker),
+    Complete(Marker),
+}
+
+/// How to meet a producer that introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Init {
+    /// It was told before.
+    Known(Producer),
+    Store(Transaction),
+    /// Something is open: end it with this, and let the producer come again.
+    Abort(Transaction),
+    /// The epochs of this producer id are used up.
+    NeedsId,
+}
+
+/// How to meet the wish to end a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It ended that way before.
+    Known,
+    Prepare(Transaction),
+}
+
+/// The last epoch a client may have; the one after it is ours, to fence that client with.
+const EPOCH_LAST: i16 = i16::MAX - 1;
+
+impl Transaction {
+    pub fn new(producer_id: i64, timeout: Duration, now_ms: i64) -> Transaction {
+        Transaction {
+            producer: Producer {
+                id: producer_id,
+                epoch: 0,
+            },
+            before: None,
+            timeout,
+            state: State::Empty,
+            places: BTreeSet::new(),
+            groups: BTreeSet::new(),
+            started_ms: 0,
+            changed_ms: now_ms,
+        }
+    }
+
+    /// `fresh` is a producer id that nobody has had, if there is one at hand.
+    pub fn init(
+        &self,
+        current: Option<Producer>,
+        timeout: Duration,
+        fresh: Option<i64>,
+        now_ms: i64,
+    ) -> Result<Init, TransactionError> {
+        if let Some(current) = current
+            && current != self.producer
+            && Some(current) != self.before
+        {
+            return Err(TransactionError::Fenced(current));
+        }
+        match self.state {
+            State::Preparing(_) => Err(TransactionError::Concurrent),
+            State::Ongoing => match current {
+                Some(old) if old != self.producer => Err(TransactionError::Fenced(old)),
+                _ => Ok(Init::Abort(self.abort(current, now_ms))),
+            },
+            State::Empty | State::Complete(_) => match current {
+                Some(old) if old != self.producer => Ok(Init::Known(self.producer)),
+                _ => Ok(self.raise(current, timeout, fresh, now_ms)),
+            },
+        }
+    }
+
+    fn raise(
+        &self,
+        before: Option<Producer>,
+        timeout: Duration,
+        fresh: Option<i64>,
+        now_ms: i64,
+    ) -> Init {
+        let Producer { id, epoch } = self.producer;
+        let producer = match fresh {
+            _ if epoch < EPOCH_LAST => Producer {
+                id,
+                epoch: epoch + 1,
+            },
+            Some(id) => Producer { id, epoch: 0 },
+            None => return Init::NeedsId,
+        };
+        Init::Store(Transaction {
+            producer,
+            before,
+            timeout,
+            state: State::Empty,
+            changed_ms: now_ms,
+            ..self.clone()
+        })
+    }
+
+    /// Ends the open transaction without being asked to by its producer, which is fenced: from now on
+    /// its epoch is too old everywhere. `before` is who may come back and go on.
+    fn abort(&self, before: Option<Producer>, now_ms: i64) -> Transaction {
+        let Producer { id, epoch } = self.producer;
+        let epoch = epoch.saturating_add(1);
+        Transaction {
+            producer: Producer { id, epoch },
+            before,
+            ..self.prepare(Marker::Abort, now_ms)
+        }
+    }
+
+    /// The transaction has been open for too long.
+    pub fn time_out(&self, now_ms: i64) -> Transaction {
+        self.abort(Some(self.producer), now_ms)
+    }
+
+    fn prepare(&self, marker: Marker, now_ms: i64) -> Transaction {
+        Transaction {
+            state: State::Preparing(marker),
+            changed_ms: now_ms,
+            ..self.clone()
+        }
+    }
+
+    /// The producer wants to write to these places and store positions of these groups. `None` if
+    /// that is known.
+    pub fn add(
+        &self,
+        producer: Producer,
+        places: &[Place],
+        groups: &[String],
+        now_ms: i64,
+    ) -> Result<Option<Transaction>, TransactionError> {
+        self.check(producer)?;
+        let mut next = self.clone();
+        match self.state {
+            State::Preparing(_) => return Err(TransactionError::Concurrent),
+            State::Ongoing => {}
+            State::Empty | State::Complete(_) => {
+                next.state = State::Ongoing;
+                next.before = None;
+                next.started_ms = now_ms;
+            }
+        }
+        next.places.extend(places.iter().cloned());
+        next.groups.extend(groups.iter().cloned());
+        if next == *self {
+            return Ok(None);
+        }
+        next.changed_ms = now_ms;
+        Ok(Some(next))
+    }
+
+    pub fn end(
+        &self,
+        producer: Producer,
+        marker: Marker,
+        now_ms: i64,
+    ) -> Result<End, TransactionError> {
+        self.check(producer)?;
+        match self.state {
+            State::Ongoing => Ok(End::Prepare(self.prepare(marker, now_ms))),
+            State::Complete(done) if done == marker => Ok(End::Known),
+            State::Preparing(doing) if doing == marker => Err(TransactionError::Concurrent),
+            State::Empty => Err(TransactionError::InvalidState("nothing has been begun")),
+            State::Complete(Marker::Commit) | State::Preparing(Marker::Commit) => {
+                Err(TransactionError::InvalidState("it has been committed"))
+            }
+            State::Complete(Marker::Abort) | State::Preparing(Marker::Abort) => {
+                Err(TransactionError::InvalidState("it has been aborted"))
+            }
+        }
+    }
+
+    /// Every marker is written.
+    pub fn complete(&self, marker: Marker, now_ms: i64) -> Transaction {
+        Transaction {
+            state: State::Complete(marker),
+            places: BTreeSet::new(),
+            groups: BTreeSet::new(),
+            changed_ms: now_ms,
+            ..self.clone()
+        }
+    }
+
+    pub fn check(&self, producer: Producer) -> Result<(), TransactionError> {
+        match self.producer == producer {
+            true => Ok(()),
+            false if self.producer.id == producer.id => Err(TransactionError::Fenced(producer)),
+            false if self.before == Some(producer) => Err(TransactionError::Fenced(producer)),
+            false => Err(TransactionError::UnknownProducer(producer)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_log::HubName;
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn place(partition: u32) -> Place {
+        let hub = HubName::new("toll").unwrap();
+        Place { hub, partition }
+    }
+
+    fn empty() -> Transaction {
+        Transaction::new(7, TIMEOUT, 0)
+    }
+
+    fn ongoing() -> Transaction {
+        let begun = empty().add(empty().producer, &[place(0)], &[], 5);
+        begun.unwrap().unwrap()
+    }
+
+    fn epoch(epoch: i16) -> Producer {
+        Producer { id: 7, epoch }
+    }
+
+    fn raised(init: Init) -> Transaction {
+        match init {
+            Init::Store(next) => next,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_producer_that_introduces_itself_again_gets_the_next_epoch() {
+        let next = raised(empty().init(None, TIMEOUT, None, 1).unwrap());
+        assert_eq!((next.producer, next.before), (epoch(1), None));
+    }
+
+    #[test]
+    fn a_repeated_introduction_gets_the_same_answer() {
+        let next = raised(empty().init(Some(epoch(0)), TIMEOUT, None, 1).unwrap());
+        assert_eq!(next.producer, epoch(1));
+        let again = next.init(Some(epoch(0)), TIMEOUT, None, 2);
+        assert_eq!(again, Ok(Init::Known(epoch(1))));
+    }
+
+    #[test]
+    fn a_repeat_that_comes_after_work_has_begun_is_fenced() {
+        let next = raised(empty().init(Some(epoch(0)), TIMEOUT, None, 1).unwrap());
+        let begun = next.add(epoch(1), &[place(0)], &[], 2).unwrap().unwrap();
+        let late = begun.init(Some(epoch(0)), TIMEOUT, None, 3);
+        assert_eq!(late, Err(TransactionError::Fenced(epoch(0))));
+    }
+
+    #[test]
+    fn what_an_earlier_holder_left_open_is_aborted_and_the_holder_fenced() {
+        let Ok(Init::Abort(next)) = ongoing().init(None, TIMEOUT, None, 9) else {
+            panic!("it is open");
+        };
+        assert_eq!(next.state, State::Preparing(Marker::Abort));
+        assert_eq!(next.producer, epoch(1));
+        let fenced = Err(TransactionError::Fenced(epoch(0)));
+        assert_eq!(next.end(epoch(0), Marker::Commit, 9), fenced);
+        let complete = next.complete(Marker::Abort, 10);
+        let old = complete.init(Some(epoch(0)), TIMEOUT, None, 11);
+        assert_eq!(old, Err(TransactionError::Fenced(epoch(0))));
+    }
+
+    #[test]
+    fn a_producer_whose_transaction_took_too_long_is_fenced_but_may_come_back() {
+        let next = ongoing().time_out(9);
+        assert_eq!(next.producer, epoch(1));
+        let complete = next.complete(Marker::Abort, 10);
+        let late = complete.add(epoch(0), &[place(0)], &[], 11);
+        assert_eq!(late, Err(TransactionError::Fenced(epoch(0))));
+        let back = complete.init(Some(epoch(0)), TIMEOUT, None, 12);
+        assert_eq!(back, Ok(Init::Known(epoch(1))));
+    }
+
+    #[test]
+    fn when_the_epochs_are_used_up_there_is_a_new_producer_id() {
+        let mut last = empty();
+        last.producer.epoch = EPOCH_LAST;
+        let now = last.init(Some(last.producer), TIMEOUT, None, 1);
+        assert_eq!(now, Ok(Init::NeedsId));
+        let next = raised(last.init(Some(last.producer), TIMEOUT, Some(8), 1).unwrap());
+        assert_eq!(next.producer, Producer { id: 8, epoch: 0 });
+        let old = next.check(last.producer);
+        assert_eq!(old, Err(TransactionError::Fenced(last.producer)));
+        let mut open = ongoing();
+        open.producer.epoch = EPOCH_LAST;
+        let fenced = open.time_out(2);
+        assert_eq!(fenced.producer.epoch, i16::MAX);
+        let complete = fenced.complete(Marker::Abort, 3);
+        assert_eq!(complete.init(None, TIMEOUT, None, 4), Ok(Init::NeedsId));
+    }
+
+    #[test]
+    fn naming_a_place_twice_changes_nothing() {
+        assert_eq!(ongoing().add(epoch(0), &[place(0)], &[], 9), Ok(None));
+        let more = ongoing().add(epoch(0), &[place(1)], &["g".into()], 9);
+        let more = more.unwrap().unwrap();
+        assert_eq!((more.places.len(), more.groups.len()), (2, 1));
+        assert_eq!(more.started_ms, 5, "the time runs from the first");
+    }
+
+    #[test]
+    fn ending_twice_gives_the_same_answer_and_the_other_way_is_refused() {
+        let Ok(End::Prepare(next)) = ongoing().end(epoch(0), Marker::Commit, 9) else {
+            panic!("it is open");
+        };
+        let again = next.end(epoch(0), Marker::Commit, 9);
+        assert_eq!(again, Err(TransactionError::Concurrent));
+        assert_eq!(
+            next.add(epoch(0), &[], &[], 9),
+            Err(TransactionError::Concurrent)
+        );
+        let intro = next.init(None, TIMEOUT, None, 9);
+        assert_eq!(intro, Err(TransactionError::Concurrent));
+        let done = next.complete(Marker::Commit, 10);
+        assert_eq!(done.end(epoch(0), Marker::Commit, 11), Ok(End::Known));
+        for state in [done, next, empty()] {
+            let other = state.end(epoch(0), Marker::Abort, 12);
+            assert!(matches!(other, Err(TransactionError::InvalidState(_))));
+        }
+    }
+
+    #[test]
+    fn another_producer_is_not_known() {
+        let other = Producer { id: 8, epoch: 0 };
+        let unknown = Err(TransactionError::UnknownProducer(other));
+        assert_eq!(empty().add(other, &[], &[], 1), unknown);
+    }
+}

@@ -1,0 +1,351 @@
+//! The coordinator over a log: what is seen, what lasts, who is fenced.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use highwater_log::{
+    AppendError, GroupError, Groups, InitProducer, Log, Producer, TransactionError, TransactionRef,
+    Transactions,
+};
+
+use super::testing::{Node, TIMEOUT, positions};
+use super::{HUB, TransactionState};
+use crate::coordinator::testing::{SlowLog, place};
+
+const START: Duration = Duration::from_secs(20_000 * 24 * 3600);
+
+async fn settle() {
+    for _ in 0..30 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn start(log: &SlowLog) -> Node {
+    let node = Node::start(log, START);
+    settle().await;
+    node
+}
+
+async fn fresh() -> (SlowLog, Node) {
+    let log = SlowLog::new();
+    log.make_hub("a", 2);
+    log.make_hub("b", 1);
+    let node = start(&log).await;
+    (log, node)
+}
+
+/// A transaction that has written 1 to both hubs and a position of the group.
+async fn begun(node: &Node, id: &str) -> TransactionRef {
+    let transaction = node.init(id).await.unwrap();
+    begin(node, &transaction).await;
+    transaction
+}
+
+async fn begin(node: &Node, transaction: &TransactionRef) {
+    let places = vec![place("a", 0), place("b", 0)];
+    let transactions = &node.transactions;
+    transactions
+        .add_partitions(transaction.clone(), places.clone())
+        .await
+        .unwrap();
+    transactions
+        .add_group(transaction.clone(), "g".into())
+        .await
+        .unwrap();
+    for place in &places {
+        node.send(transaction, place, 0, 1).await.unwrap();
+    }
+    let commit = positions("g", &place("a", 0), 1);
+    transactions
+        .commit_offsets(transaction.clone(), commit)
+        .await
+        .unwrap();
+}
+
+async fn end(
+    node: &Node,
+    transaction: &TransactionRef,
+    commit: bool,
+) -> Result<(), TransactionError> {
+    node.transactions.end(transaction.clone(), commit).await
+}
+
+/// What readers see of such a transaction, which must be the same everywhere.
+async fn seen(node: &Node) -> bool {
+    let a = node.committed(&place("a", 0)).await;
+    let b = node.committed(&place("b", 0)).await;
+    let position = node.position("g", &place("a", 0)).await;
+    assert_eq!(a, b);
+    assert_eq!(a.last().copied(), position);
+    !a.is_empty()
+}
+
+fn state(node: &Node) -> TransactionState {
+    node.transactions.list()[0].state
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_is_seen_everywhere_when_it_commits_and_nowhere_when_it_aborts() {
+    for commit in [true, false] {
+        let (_, node) = fresh().await;
+        let transaction = begun(&node, "t").await;
+        assert!(!seen(&node).await);
+        end(&node, &transaction, commit).await.unwrap();
+        assert_eq!(seen(&node).await, commit);
+        end(&node, &transaction, commit).await.unwrap();
+        let other = end(&node, &transaction, !commit).await;
+        assert!(matches!(other, Err(TransactionError::InvalidState(_))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_producer_id_is_never_given_out_twice() {
+    let log = SlowLog::new();
+    let mut ids = BTreeSet::new();
+    let request = || InitProducer {
+        transactional_id: None,
+        timeout: TIMEOUT,
+        current: None,
+    };
+    for _ in 0..3 {
+        let node = start(&log).await;
+        for _ in 0..1500 {
+            let producer = node.transactions.init_producer(request()).await.unwrap();
+            assert_eq!(producer.epoch, 0);
+            assert!(ids.insert(producer.id));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn everybody_is_told_to_wait_until_the_hub_has_been_read() {
+    let log = SlowLog::new();
+    let node = Node::start(&log, START);
+    assert_eq!(node.init("t").await.err(), Some(TransactionError::Loading));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_asked_for_is_refused() {
+    let (_, node) = fresh().await;
+    assert_eq!(node.init("").await.err(), Some(TransactionError::InvalidId));
+    let request = InitProducer {
+        transactional_id: Some("t".into()),
+        timeout: Duration::from_secs(3600),
+        current: None,
+    };
+    let refused = node.transactions.init_producer(request).await;
+    assert!(matches!(refused, Err(TransactionError::Timeout { .. })));
+    let transaction = node.init("t").await.unwrap();
+    for unknown in [place("a", 2), place("c", 0), place(HUB, 0)] {
+        let add = node
+            .transactions
+            .add_partitions(transaction.clone(), vec![unknown.clone()]);
+        assert_eq!(add.await, Err(TransactionError::UnknownPlace(unknown)));
+    }
+    let stranger = TransactionRef {
+        id: "nobody".into(),
+        ..transaction.clone()
+    };
+    let unknown = TransactionError::UnknownProducer(transaction.producer);
+    assert_eq!(end(&node, &stranger, true).await, Err(unknown));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_holder_of_the_id_fences_the_old_one_and_ends_its_transaction() {
+    let (_, node) = fresh().await;
+    let old = begun(&node, "t").await;
+    assert_eq!(
+        node.init("t").await.err(),
+        Some(TransactionError::Concurrent)
+    );
+    settle().await;
+    let new = node.init("t").await.unwrap();
+    assert_eq!(new.producer.id, old.producer.id);
+    let fenced = TransactionError::Fenced(old.producer);
+    assert_eq!(end(&node, &old, true).await, Err(fenced.clone()));
+    let commit = positions("g", &place("a", 0), 2);
+    let late = node.transactions.commit_offsets(old.clone(), commit).await;
+    assert_eq!(late, Err(GroupError::Transaction(fenced)));
+    let late = node.send(&old, &place("a", 0), 1, 2).await;
+    assert!(matches!(late, Err(AppendError::Fenced { .. })), "{late:?}");
+    assert!(!seen(&node).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_open_for_too_long_is_aborted_and_its_producer_fenced() {
+    let (_, node) = fresh().await;
+    let slow = begun(&node, "t").await;
+    tokio::time::sleep(TIMEOUT - Duration::from_secs(1)).await;
+    assert_eq!(state(&node), TransactionState::Ongoing);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(state(&node), TransactionState::CompleteAbort);
+    assert!(!seen(&node).await);
+    let fenced = TransactionError::Fenced(slow.producer);
+    assert_eq!(end(&node, &slow, true).await, Err(fenced));
+    let back = node.init_as("t", Some(slow.producer)).await.unwrap();
+    assert_eq!(back.producer.epoch, slow.producer.epoch + 1);
+    begin(&node, &back).await;
+    end(&node, &back, true).await.unwrap();
+    assert!(seen(&node).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_transaction_runs_on_over_a_restart() {
+    let (log, node) = fresh().await;
+    begun(&node, "t").await;
+    drop(node);
+    let node = Node::start(&log, START + TIMEOUT / 2);
+    settle().await;
+    assert_eq!(state(&node), TransactionState::Ongoing);
+    tokio::time::sleep(TIMEOUT / 2 + Duration::from_secs(1)).await;
+    assert_eq!(state(&node), TransactionState::CompleteAbort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_transaction_goes_on_after_a_restart() {
+    let (log, node) = fresh().await;
+    let transaction = begun(&node, "t").await;
+    drop(node);
+    let node = start(&log).await;
+    node.send(&transaction, &place("a", 0), 1, 2).await.unwrap();
+    node.send(&transaction, &place("b", 0), 1, 2).await.unwrap();
+    let commit = positions("g", &place("a", 0), 2);
+    node.transactions
+        .commit_offsets(transaction.clone(), commit)
+        .await
+        .unwrap();
+    end(&node, &transaction, true).await.unwrap();
+    assert!(seen(&node).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_comes_after_the_end_is_turned_away() {
+    let (log, node) = fresh().await;
+    let transaction = begun(&node, "t").await;
+    end(&node, &transaction, true).await.unwrap();
+    let none = |place: &highwater_log::Place| AppendError::NoTransaction {
+        producer: transaction.producer,
+        place: place.clone(),
+    };
+    for place in [place("a", 0), place("a", 1)] {
+        let late = node.send(&transaction, &place, 1, 2).await;
+        assert_eq!(late, Err(none(&place)));
+    }
+    let bounds = log.partition("a", 0).unwrap().bounds();
+    assert_eq!(bounds.stable, bounds.end, "nothing is left open");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_the_markers_and_the_next_transaction_for_the_end() {
+    let (log, node) = fresh().await;
+    let transaction = begun(&node, "t").await;
+    let other = begun_elsewhere(&node).await;
+    log.set_full("b", true);
+    let ending = tokio::spawn(node.transactions.end(transaction.clone(), true));
+    settle().await;
+    assert!(!ending.is_finished());
+    assert_eq!(state(&node), TransactionState::PrepareCommit);
+    let concurrent = Err(TransactionError::Concurrent);
+    assert_eq!(end(&node, &transaction, true).await, concurrent);
+    let add = node
+        .transactions
+        .add_partitions(transaction.clone(), vec![place("a", 1)]);
+    assert_eq!(add.await, concurrent);
+    assert_eq!(end(&node, &other, true).await, Ok(()), "nobody else waits");
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(ending.await.unwrap(), concurrent, "patience has an end");
+    log.set_full("b", false);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(end(&node, &transaction, true).await, Ok(()));
+    assert!(seen(&node).await);
+}
+
+async fn begun_elsewhere(node: &Node) -> TransactionRef {
+    let other = node.init("u").await.unwrap();
+    let add = node
+        .transactions
+        .add_partitions(other.clone(), vec![place("a", 1)]);
+    add.await.unwrap();
+    other
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_is_carried_out_after_a_restart() {
+    for commit in [true, false] {
+        let (log, node) = fresh().await;
+        let transaction = begun(&node, "t").await;
+        log.set_full("b", true);
+        let ending = tokio::spawn(node.transactions.end(transaction.clone(), commit));
+        settle().await;
+        assert!(!ending.is_finished());
+        drop(node);
+        log.set_full("b", false);
+        let node = start(&log).await;
+        settle().await;
+        assert_eq!(seen(&node).await, commit);
+        assert_eq!(end(&node, &transaction, commit).await, Ok(()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_deleted_meanwhile_is_skipped() {
+    let (log, node) = fresh().await;
+    let transaction = begun(&node, "t").await;
+    log.delete_hub("b");
+    end(&node, &transaction, true).await.unwrap();
+    assert_eq!(node.committed(&place("a", 0)).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_cannot_be_stored_changes_nothing() {
+    let (log, node) = fresh().await;
+    let transaction = begun(&node, "t").await;
+    log.set_full(HUB, true);
+    let failed = end(&node, &transaction, true).await;
+    assert!(matches!(failed, Err(TransactionError::Storage(_))));
+    assert_eq!(state(&node), TransactionState::Ongoing);
+    let failed = node.init("new").await;
+    assert!(matches!(failed, Err(TransactionError::Storage(_))));
+    assert_eq!(node.transactions.list().len(), 1);
+    tokio::time::sleep(TIMEOUT * 2).await;
+    assert_eq!(state(&node), TransactionState::Ongoing);
+    log.set_full(HUB, false);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(
+        state(&node),
+        TransactionState::CompleteAbort,
+        "its time was up"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn positions_need_a_group_that_is_part_of_the_transaction() {
+    let (_, node) = fresh().await;
+    let transaction = begun(&node, "t").await;
+    let commit = || positions("other", &place("a", 0), 2);
+    let refused = node
+        .transactions
+        .commit_offsets(transaction.clone(), commit())
+        .await;
+    assert!(matches!(refused, Err(GroupError::Transaction(_))));
+    assert_eq!(node.groups.describe("other".into()).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_nobody_uses_is_forgotten() {
+    let (log, node) = fresh().await;
+    let transaction = begun(&node, "t").await;
+    end(&node, &transaction, true).await.unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    tokio::time::sleep(day * 6).await;
+    assert_eq!(node.transactions.list().len(), 1);
+    tokio::time::sleep(day * 2).await;
+    assert_eq!(node.transactions.list(), []);
+    let unknown = TransactionError::UnknownProducer(transaction.producer);
+    assert_eq!(end(&node, &transaction, true).await, Err(unknown));
+    drop(node);
+    let node = start(&log).await;
+    assert_eq!(node.transactions.list(), []);
+    let producer: Producer = node.init("t").await.unwrap().producer;
+    assert_ne!(producer.id, transaction.producer.id);
+}
