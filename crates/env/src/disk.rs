@@ -18,6 +18,14 @@ use std::path::{Path, PathBuf};
 use crate::clock::unix_nanos_of;
 use crate::random::Random;
 
+mod real;
+mod sim;
+mod volume;
+
+pub use real::RealDisk;
+pub use sim::{Faults, SimDisk};
+pub use volume::{Access, Disk, DiskFile, Lock};
+
 /// An open file and what was known of it when it was opened.
 #[derive(Debug)]
 pub struct Reader {

@@ -19,4 +19,5 @@ pub mod random;
 mod usage;
 
 pub use clock::{Clock, RealClock, SimClock};
+pub use disk::{Disk, RealDisk, SimDisk};
 pub use usage::{Usage, usage};

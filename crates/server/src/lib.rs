@@ -7,6 +7,7 @@
 
 pub mod config;
 pub mod http;
+mod kafka;
 pub mod keys;
 pub mod node;
 mod text;

@@ -123,9 +123,7 @@ async fn transact(
     loop {
         match transactions.end(own(), commit).await {
             Ok(()) => break,
-            Err(TransactionError::Concurrent) => {
-                tokio::time::sleep(Duration::from_secs(1)).await
-            }
+            Err(TransactionError::Concurrent) => tokio::time::sleep(Duration::from_secs(1)).await,
             Err(_) => return None,
         }
     }

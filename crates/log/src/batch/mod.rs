@@ -10,6 +10,7 @@ mod codec;
 mod crc;
 mod header;
 mod records;
+mod retain;
 #[cfg(test)]
 mod tests;
 mod varint;
@@ -23,6 +24,7 @@ pub use builder::{Builder, Seal};
 pub use codec::Codec;
 pub use header::{Header, TimestampType};
 pub use records::{Record, RecordHeaders, Records, Unpacker};
+pub use retain::Retained;
 pub use walk::{Batches, Broken, Stored};
 
 pub(crate) use header::sequence_after;

@@ -93,6 +93,11 @@ impl<'a> Records<'a> {
         }
     }
 
+    /// What has not been read yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     fn take(&mut self) -> Result<Record<'a>, &'static str> {
         let length = take_int(&mut self.bytes).ok_or("its length is no number")?;
         let length = usize::try_from(length).map_err(|_| "its length is negative")?;

@@ -1,0 +1,275 @@
+//! What the hub costs on this disk, beside what the disk itself costs.
+//!
+//! ```sh
+//! cargo run --release -p highwater-hub --example hub_speed -- [FOLDER]
+//! ```
+//!
+//! Every figure comes with that of a plain loop over the same bytes in the same run, because the
+//! speed of a disk, and of a busy machine, changes by the minute.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::disk::Access;
+use highwater_env::{Clock, Disk, RealClock, RealDisk};
+use highwater_hub::{Hub, Options};
+use highwater_log::batch::{Batch, Builder, NewRecord, Seal};
+use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const RECORD: &[u8] = &[b'x'; 100];
+
+fn main() -> Outcome<()> {
+    let folder = match std::env::args().nth(1) {
+        Some(folder) => tempfile::tempdir_in(folder)?,
+        None => tempfile::tempdir()?,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()?;
+    let bench = Bench::open(folder.path())?;
+    runtime.block_on(bench.latency())?;
+    runtime.block_on(bench.throughput("batches of 100 records", 8, 4000, 100))?;
+    runtime.block_on(bench.throughput("batches of 1000 records", 8, 2000, 1000))?;
+    runtime.block_on(bench.single_records())?;
+    runtime.block_on(bench.reading())?;
+    bench.hub.stop();
+    Ok(())
+}
+
+struct Bench<'a> {
+    folder: &'a Path,
+    clock: RealClock,
+    hub: Hub,
+}
+
+impl Bench<'_> {
+    fn open(folder: &Path) -> Outcome<Bench<'_>> {
+        let clock = RealClock::new();
+        let hub = Hub::open(
+            Arc::new(RealDisk),
+            &folder.join("data"),
+            Options::default(),
+            Arc::new(clock.clone()),
+            &|_| {},
+        )?;
+        Ok(Bench { folder, clock, hub })
+    }
+
+    async fn partition(&self, name: &str) -> Outcome<Arc<dyn Partition>> {
+        let spec = HubSpec {
+            name: HubName::new(name)?,
+            partitions: 1,
+            settings: HubSettings::default(),
+        };
+        self.hub.create(spec).await?;
+        self.hub
+            .partition(name, 0)
+            .ok_or_else(|| "the hub was just made".into())
+    }
+
+    /// One append at a time, each waiting for the disk, in turn with a plain write and sync.
+    async fn latency(&self) -> Outcome<()> {
+        let partition = self.partition("latency").await?;
+        let raw = RealDisk.open(&self.folder.join("raw"), Access::Create)?;
+        let record = NewRecord {
+            key: None,
+            value: Some(RECORD),
+            headers: &[],
+        };
+        let (mut ours, mut plain) = (Vec::new(), Vec::new());
+        for number in 0..3000u64 {
+            let before = self.clock.elapsed();
+            partition.append_records(&[record]).await?;
+            ours.push(self.clock.elapsed() - before);
+            let before = self.clock.elapsed();
+            raw.write_all_at(&[&[b'x'; 180]], number * 180)?;
+            raw.sync_data()?;
+            plain.push(self.clock.elapsed() - before);
+        }
+        let (ours, plain) = (quantiles(ours), quantiles(plain));
+        println!(
+            "one record at a time   hub p50 {:?} p99 {:?}   write+fdatasync p50 {:?} p99 {:?}",
+            ours.0, ours.1, plain.0, plain.1
+        );
+        Ok(())
+    }
+
+    /// Callers that each wait for their batch before they send the next; then a plain loop that
+    /// writes as much in as many groups.
+    async fn throughput(
+        &self,
+        what: &str,
+        callers: usize,
+        batches: usize,
+        records: usize,
+    ) -> Outcome<()> {
+        let partition = self.partition(&format!("append-{records}")).await?;
+        let batch = batch(records)?;
+        let before = (self.hub.status().totals, self.clock.elapsed());
+        let mut tasks = Vec::new();
+        for _ in 0..callers {
+            let (partition, batch) = (partition.clone(), batch.clone());
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..batches / callers {
+                    partition.append(batch.clone()).await?;
+                }
+                Ok::<(), highwater_log::AppendError>(())
+            }));
+        }
+        for task in tasks {
+            task.await??;
+        }
+        let took = self.clock.elapsed() - before.1;
+        let totals = self.hub.status().totals;
+        let groups = totals.groups - before.0.groups;
+        let bytes = totals.bytes - before.0.bytes;
+        let plain = self.plain(bytes / groups, groups)?;
+        println!(
+            "{what:<22} hub {:>6.1} MB/s, {groups} groups of {} kB   same groups plain {:>6.1} MB/s   ratio {:.2}",
+            rate(bytes, took),
+            bytes / groups / 1000,
+            rate(bytes, plain),
+            plain.as_secs_f64() / took.as_secs_f64()
+        );
+        Ok(())
+    }
+
+    fn plain(&self, size: u64, groups: u64) -> Outcome<Duration> {
+        let file = RealDisk.open(&self.folder.join("plain"), Access::Create)?;
+        file.set_len(0)?;
+        let bytes = vec![b'x'; size as usize];
+        let before = self.clock.elapsed();
+        for number in 0..groups {
+            file.write_all_at(&[&bytes], number * size)?;
+            file.sync_data()?;
+        }
+        Ok(self.clock.elapsed() - before)
+    }
+
+    /// Many callers with one record each, as HTTP requests come.
+    async fn single_records(&self) -> Outcome<()> {
+        let partition = self.partition("single").await?;
+        let (callers, each) = (256, 400);
+        let before = (self.hub.status().totals, self.clock.elapsed());
+        let cpu = highwater_env::usage().cpu.unwrap_or_default();
+        let mut tasks = Vec::new();
+        for _ in 0..callers {
+            let partition = partition.clone();
+            tasks.push(tokio::spawn(async move {
+                let record = NewRecord {
+                    key: None,
+                    value: Some(RECORD),
+                    headers: &[],
+                };
+                for _ in 0..each {
+                    let pending = partition.append_records(&[record]);
+                    pending.await?;
+                }
+                Ok::<(), highwater_log::AppendError>(())
+            }));
+        }
+        for task in tasks {
+            task.await??;
+        }
+        let took = self.clock.elapsed() - before.1;
+        let cpu = highwater_env::usage().cpu.unwrap_or_default() - cpu;
+        let totals = self.hub.status().totals;
+        let count = totals.records - before.0.records;
+        println!(
+            "single records         {:>6.0} thousand/s in {} batches, {:.2} CPU s per million",
+            count as f64 / took.as_secs_f64() / 1e3,
+            totals.batches - before.0.batches,
+            cpu.as_secs_f64() / count as f64 * 1e6,
+        );
+        Ok(())
+    }
+
+    /// A reader at the end, from memory; then everything again from the disk.
+    async fn reading(&self) -> Outcome<()> {
+        let partition = self.partition("read").await?;
+        let batch = batch(1000)?;
+        for _ in 0..64 {
+            partition.append(batch.clone()).await?;
+        }
+        let (mut bytes, mut from) = (0, 0);
+        let before = self.clock.elapsed();
+        for _ in 0..20 {
+            bytes += self.read_all(&*partition, Offset(from)).await?;
+            from = 0;
+        }
+        let tail = rate(bytes, self.clock.elapsed() - before);
+        let partition = self
+            .hub
+            .partition("append-1000", 0)
+            .ok_or("the hub is there")?;
+        self.read_all(&*partition, Offset(0)).await?;
+        let before = self.clock.elapsed();
+        let bytes = self.read_all(&*partition, Offset(0)).await?;
+        let disk = rate(bytes, self.clock.elapsed() - before);
+        let plain = rate(bytes, self.plain_read(bytes)?);
+        println!(
+            "reading                tail {tail:.0} MB/s   disk {disk:.0} MB/s   plain pread {plain:.0} MB/s   ratio {:.2}",
+            disk / plain
+        );
+        Ok(())
+    }
+
+    async fn read_all(&self, partition: &dyn Partition, from: Offset) -> Outcome<u64> {
+        let (mut bytes, mut from) = (0, from);
+        loop {
+            let fetched = partition
+                .read(from, 1 << 20, Isolation::Uncommitted)
+                .await?;
+            let Some(last) = fetched.pieces.last() else {
+                return Ok(bytes);
+            };
+            let last = highwater_log::batch::Batches::new(last).flatten().last();
+            from = last.ok_or("a piece holds a batch")?.header.next_offset();
+            bytes += fetched
+                .pieces
+                .iter()
+                .map(|piece| piece.len() as u64)
+                .sum::<u64>();
+        }
+    }
+
+    fn plain_read(&self, bytes: u64) -> Outcome<Duration> {
+        let file = RealDisk.open(&self.folder.join("plain"), Access::Read)?;
+        let before = self.clock.elapsed();
+        let mut position = 0;
+        while position < bytes {
+            let mut buffer = vec![0; 1 << 20];
+            let count = file.read_full_at(&mut buffer, position)?;
+            if count == 0 {
+                break;
+            }
+            position += count as u64;
+        }
+        Ok(self.clock.elapsed() - before)
+    }
+}
+
+fn batch(records: usize) -> Outcome<Batch> {
+    let mut builder = Builder::new();
+    for _ in 0..records {
+        builder.push(&NewRecord {
+            key: None,
+            value: Some(RECORD),
+            headers: &[],
+        });
+    }
+    Ok(builder.seal(&Seal::default())?)
+}
+
+fn rate(bytes: u64, took: Duration) -> f64 {
+    bytes as f64 / took.as_secs_f64() / 1e6
+}
+
+fn quantiles(mut times: Vec<Duration>) -> (Duration, Duration) {
+    times.sort();
+    (times[times.len() / 2], times[times.len() * 99 / 100])
+}

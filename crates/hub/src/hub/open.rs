@@ -1,0 +1,256 @@
+//! Opening a folder: taking its lock, reading the catalogue, recovering every partition.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use highwater_env::random::Random;
+use highwater_env::{Clock, Disk};
+use highwater_log::{HubInfo, Place};
+use parking_lot::{Mutex, RwLock};
+
+use super::{Entry, Hub, Inner, Timer};
+use crate::catalogue;
+use crate::pool::{Pool, Readers};
+use crate::storage::{Recovery, Shared, Store};
+use crate::{Options, partition};
+
+pub(super) const HUBS: &str = "hubs";
+pub(super) const TOMBSTONE: &str = "deleted";
+const LOCK: &str = "lock";
+
+/// Why a folder could not be opened. Nothing in it was lost by trying.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("another process uses {0}")]
+    Locked(PathBuf),
+    #[error("{path} is damaged: {reason}; put back a copy of it, or the hubs cannot be told apart")]
+    Catalogue { path: PathBuf, reason: String },
+    #[error("the folder {path} of hub `{hub}` is missing")]
+    Missing { hub: String, path: PathBuf },
+    #[error("could not {doing} {path}: {error}")]
+    Storage {
+        doing: &'static str,
+        path: PathBuf,
+        error: io::Error,
+    },
+}
+
+/// One partition more has been recovered.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    pub place: Place,
+    /// How many are done, this one included, and how many there are.
+    pub done: usize,
+    pub total: usize,
+    pub recovery: Recovery,
+}
+
+/// Partitions are recovered side by side by so many threads at most.
+const THREADS_MAX: usize = 8;
+
+impl Hub {
+    /// Opens a folder, which may be new. `progress` is called for every partition, from several
+    /// threads.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Hub, OpenError> {
+        let (committers, readers) = (options.committers, options.readers);
+        make_folders(&*disk, path)?;
+        let lock_path = path.join(LOCK);
+        let lock = disk.lock(&lock_path).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => OpenError::Locked(path.to_path_buf()),
+            _ => failed("lock", &lock_path)(error),
+        })?;
+        let infos = read_catalogue(&*disk, path)?;
+        let shared = Arc::new(Shared::new(disk, clock, options));
+        let commit = |partition: Arc<partition::Partition>| partition.commit();
+        let hub = Hub {
+            inner: Arc::new(Inner {
+                folder: path.to_path_buf(),
+                hubs: RwLock::new(BTreeMap::new()),
+                admin: Mutex::new(Random::from_os()),
+                committers: Arc::new(Pool::new("hub-commit", committers, commit)),
+                readers: Arc::new(Readers::new(readers)),
+                timer: Timer::default(),
+                lock: Mutex::new(Some(lock)),
+                shared,
+            }),
+        };
+        hub.recover(&infos, progress)?;
+        if committers > 0 {
+            hub.start_timer();
+        }
+        Ok(hub)
+    }
+
+    fn recover(
+        &self,
+        infos: &[HubInfo],
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<(), OpenError> {
+        let places: Vec<(&HubInfo, u32)> = (infos.iter())
+            .flat_map(|info| (0..info.partitions).map(move |partition| (info, partition)))
+            .collect();
+        let stores = self.recover_stores(&places, progress)?;
+        let mut hubs = self.inner.hubs.write();
+        for ((info, _), store) in places.into_iter().zip(stores) {
+            let partition = self.partition_on(store, info.settings.clone());
+            let entry = hubs.entry(info.name.clone()).or_insert_with(|| Entry {
+                info: Arc::new(info.clone()),
+                partitions: Vec::new(),
+            });
+            entry.partitions.push(partition);
+        }
+        Ok(())
+    }
+
+    fn recover_stores(
+        &self,
+        places: &[(&HubInfo, u32)],
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Vec<Arc<Store>>, OpenError> {
+        let threads = self.inner.shared.options.committers.clamp(1, THREADS_MAX);
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = || {
+            let mut stores = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some((info, partition)) = places.get(number) else {
+                    return Ok(stores);
+                };
+                let place = info.place(*partition);
+                let (store, recovery) = self.recover_store(info, place.clone())?;
+                stores.push((number, store));
+                progress(Progress {
+                    place,
+                    done: done.fetch_add(1, Ordering::Relaxed) + 1,
+                    total: places.len(),
+                    recovery,
+                });
+            }
+        };
+        let mut stores = match threads {
+            1 => work()?,
+            _ => std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+                let results = threads.into_iter().map(|thread| {
+                    thread
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                });
+                results.collect::<Result<Vec<_>, OpenError>>()
+            })?
+            .into_iter()
+            .flatten()
+            .collect(),
+        };
+        stores.sort_by_key(|(number, _)| *number);
+        Ok(stores.into_iter().map(|(_, store)| store).collect())
+    }
+
+    fn recover_store(
+        &self,
+        info: &HubInfo,
+        place: Place,
+    ) -> Result<(Arc<Store>, Recovery), OpenError> {
+        let folder = self.folder_of(info.id).join(place.partition.to_string());
+        let opened = Store::open(self.inner.shared.clone(), place.clone(), &folder);
+        let (store, recovery) = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => OpenError::Missing {
+                hub: info.name.to_string(),
+                path: folder.clone(),
+            },
+            _ => failed("recover", &folder)(error),
+        })?;
+        if let Some(cut) = &recovery.cut {
+            let (file, position, bytes) = (&cut.file, cut.position, cut.bytes);
+            tracing::warn!(%place, file, position, bytes, reason = cut.reason, "torn end cut");
+        }
+        if let Some(damage) = &recovery.damage {
+            tracing::error!(%place, %damage, "the partition serves what is before and takes no writes");
+        }
+        Ok((store, recovery))
+    }
+}
+
+/// Makes the folder and sees to it that it is there after a crash; needless once a catalogue is in it.
+fn make_folders(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
+    let hubs_folder = path.join(HUBS);
+    let named = |names: &Vec<String>| names.iter().any(|name| name == catalogue::FILE);
+    if disk.list(path).as_ref().is_ok_and(named) {
+        return Ok(());
+    }
+    disk.create_folder(&hubs_folder)
+        .map_err(failed("create", &hubs_folder))?;
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    for folder in [path, above.unwrap_or(Path::new("."))] {
+        disk.sync_folder(folder).map_err(failed("sync", folder))?;
+    }
+    Ok(())
+}
+
+/// The hubs that there are. Finishes deleting those that have a tombstone, and leaves alone whatever
+/// nobody knows.
+fn read_catalogue(disk: &dyn Disk, path: &Path) -> Result<Vec<HubInfo>, OpenError> {
+    let file = path.join(catalogue::FILE);
+    let found = catalogue::read(disk, path).map_err(failed("read", &file))?;
+    let hubs_folder = path.join(HUBS);
+    let names = disk
+        .list(&hubs_folder)
+        .map_err(failed("list", &hubs_folder))?;
+    let mut infos = match found {
+        Some(Ok(infos)) => infos,
+        Some(Err(reason)) => return Err(OpenError::Catalogue { path: file, reason }),
+        None => Vec::new(),
+    };
+    let live = |info: &HubInfo| names.contains(&info.id.to_string());
+    let buried = |info: &HubInfo| names.contains(&format!("{}.{TOMBSTONE}", info.id));
+    let known = infos.len();
+    infos.retain(|info| live(info) || !buried(info));
+    if infos.len() < known {
+        catalogue::write(disk, path, infos.iter()).map_err(failed("write", &file))?;
+    }
+    if let Some(info) = infos.iter().find(|info| !live(info)) {
+        return Err(OpenError::Missing {
+            hub: info.name.to_string(),
+            path: hubs_folder.join(info.id.to_string()),
+        });
+    }
+    for name in &names {
+        let folder = hubs_folder.join(name);
+        if name.ends_with(TOMBSTONE) {
+            disk.remove_folder(&folder)
+                .map_err(failed("remove", &folder))?;
+        } else if !infos.iter().any(|info| info.id.to_string() == *name) {
+            remove_if_empty(disk, &folder).map_err(failed("tidy", &folder))?;
+        }
+    }
+    Ok(infos)
+}
+
+/// A folder that no catalogue names is of a hub whose creation was never finished, and holds no
+/// data. If it does, somebody has to look at it.
+fn remove_if_empty(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
+    for partition in disk.list(folder)? {
+        if !disk.list(&folder.join(partition))?.is_empty() {
+            tracing::error!(folder = %folder.display(), "not in the catalogue, left as it is");
+            return Ok(());
+        }
+    }
+    disk.remove_folder(folder)
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> OpenError {
+    move |error| OpenError::Storage {
+        doing,
+        path: path.to_path_buf(),
+        error,
+    }
+}

@@ -1,0 +1,351 @@
+//! Batches on their way to the disk, in the order that they will have there.
+//!
+//! A batch gets its offsets and its time when it enters, and whether its producer may send it is
+//! judged then, against what is ahead of it in the queue. So nobody waits for the disk to keep an
+//! order.
+
+use highwater_log::batch::{Batch, Builder, NewRecord, Seal};
+use highwater_log::producers::{Producers, Verdict};
+use highwater_log::{AppendError, Appended, EnqueueTime, Marker, Offset, Place, Producer};
+use tokio::sync::oneshot;
+
+use crate::storage::Placed;
+
+pub type Answer = oneshot::Sender<Result<Appended, AppendError>>;
+
+pub struct Queue {
+    place: Place,
+    limits: Limits,
+    /// As they will be when everything here is written.
+    producers: Producers,
+    last_time: Option<EnqueueTime>,
+    staged: Vec<Staged>,
+    /// Records of several callers, which will be one batch.
+    shared: Builder,
+    sharers: Vec<Sharer>,
+    bytes: usize,
+    /// A committer has the partition, or is about to.
+    pub scheduled: bool,
+    /// Why nothing is taken any more.
+    refusal: Option<AppendError>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub queue_bytes: usize,
+    pub shared_batch_bytes: usize,
+    pub batch_bytes_max: usize,
+}
+
+/// A batch, or none where only an answer has to wait for what is ahead of it.
+pub struct Staged {
+    pub placed: Option<Placed>,
+    pub first: Appended,
+    pub answers: Answers,
+}
+
+pub enum Answers {
+    One(Answer),
+    Shared(Vec<Sharer>),
+}
+
+/// Somebody whose records are in a shared batch, from this one on.
+pub struct Sharer {
+    delta: i32,
+    answer: Answer,
+}
+
+impl Queue {
+    pub fn new(place: Place, limits: Limits) -> Queue {
+        Queue {
+            place,
+            limits,
+            producers: Producers::default(),
+            last_time: None,
+            staged: Vec::new(),
+            shared: Builder::new(),
+            sharers: Vec::new(),
+            bytes: 0,
+            scheduled: false,
+            refusal: None,
+        }
+    }
+
+    /// Goes on from what is on the disk.
+    pub fn reset(&mut self, producers: Producers, last_time: Option<EnqueueTime>) {
+        self.producers = producers;
+        self.last_time = last_time;
+    }
+
+    pub fn set_batch_bytes_max(&mut self, bytes: usize) {
+        self.limits.batch_bytes_max = bytes;
+    }
+
+    pub fn expire(&mut self, before: EnqueueTime) {
+        self.producers.expire(before);
+    }
+
+    pub fn refuse(&mut self, refusal: AppendError) {
+        self.refusal.get_or_insert(refusal);
+    }
+
+    pub fn refusal(&self) -> Option<&AppendError> {
+        self.refusal.as_ref()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.staged.is_empty() && self.sharers.is_empty()
+    }
+
+    /// Takes a batch in; answers how many bytes more are waiting.
+    pub fn push(
+        &mut self,
+        batch: Batch,
+        now: EnqueueTime,
+        room: usize,
+        answer: Answer,
+    ) -> Result<usize, (AppendError, Answer)> {
+        let judged = self
+            .check_size(batch.size())
+            .and_then(|()| self.producers.judge(batch.header()));
+        match judged {
+            Err(error) => Err((error, answer)),
+            Ok(Verdict::Repeat { first, time, .. }) => {
+                let first = appended(first, time, true);
+                let answers = Answers::One(answer);
+                self.stage(None, first, answers);
+                Ok(0)
+            }
+            Ok(Verdict::New) => match self.check_room(batch.size(), room) {
+                Err(error) => {
+                    self.producers.expect(batch.header(), now);
+                    Err((error, answer))
+                }
+                Ok(()) => {
+                    self.seal(now);
+                    Ok(self.place_batch(batch, None, now, Answers::One(answer)))
+                }
+            },
+        }
+    }
+
+    /// Takes in records that have no batch.
+    pub fn push_records(
+        &mut self,
+        records: &[NewRecord<'_>],
+        now: EnqueueTime,
+        room: usize,
+        answer: Answer,
+    ) -> Result<usize, (AppendError, Answer)> {
+        let size = records.iter().map(size_max).sum::<usize>();
+        let limit = (self.limits.shared_batch_bytes).min(self.limits.batch_bytes_max);
+        if size > limit || records.is_empty() {
+            let mut builder = Builder::new();
+            for record in records {
+                builder.push(record);
+            }
+            return match builder.seal(&Seal::default()) {
+                Ok(batch) => self.push(batch, now, room, answer),
+                Err(error) => Err((error.into(), answer)),
+            };
+        }
+        if let Err(error) = self
+            .check_size(0)
+            .and_then(|()| self.check_room(size, room))
+        {
+            return Err((error, answer));
+        }
+        if self.shared.size() + size > limit {
+            self.seal(now);
+        }
+        let before = match self.shared.is_empty() {
+            true => 0,
+            false => self.shared.size(),
+        };
+        let delta = self.shared.count();
+        for record in records {
+            self.shared.push(record);
+        }
+        self.sharers.push(Sharer { delta, answer });
+        let more = self.shared.size() - before;
+        self.bytes += more;
+        Ok(more)
+    }
+
+    pub fn push_marker(
+        &mut self,
+        producer: Producer,
+        marker: Marker,
+        now: EnqueueTime,
+        answer: Answer,
+    ) -> Result<usize, (AppendError, Answer)> {
+        let judged = self
+            .check_size(0)
+            .and_then(|()| self.producers.judge_marker(producer, &self.place));
+        if let Err(error) = judged {
+            return Err((error, answer));
+        }
+        self.seal(now);
+        let batch = Batch::marker(producer, marker);
+        Ok(self.place_batch(batch, Some(marker), now, Answers::One(answer)))
+    }
+
+    fn check_size(&self, bytes: usize) -> Result<(), AppendError> {
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
+        }
+        let max = self.limits.batch_bytes_max;
+        match bytes <= max {
+            true => Ok(()),
+            false => Err(AppendError::TooLarge {
+                place: self.place.clone(),
+                bytes,
+                max,
+            }),
+        }
+    }
+
+    /// `room` is what the node has left for all partitions.
+    fn check_room(&self, size: usize, room: usize) -> Result<(), AppendError> {
+        let fits = self.bytes + size <= self.limits.queue_bytes && size <= room;
+        match fits || self.bytes == 0 && size <= room {
+            true => Ok(()),
+            false => Err(self.full()),
+        }
+    }
+
+    pub fn full(&self) -> AppendError {
+        AppendError::Full {
+            place: self.place.clone(),
+            waiting: self.bytes,
+        }
+    }
+
+    /// Makes a batch of the shared records, which ends their time together.
+    fn seal(&mut self, now: EnqueueTime) {
+        if self.shared.is_empty() {
+            return;
+        }
+        let counted = self.shared.size();
+        let batch = self.shared.seal(&Seal::default());
+        let batch = batch.expect("shared records are few enough for a batch");
+        let sharers = std::mem::take(&mut self.sharers);
+        self.bytes -= counted;
+        self.place_batch(batch, None, now, Answers::Shared(sharers));
+    }
+
+    fn place_batch(
+        &mut self,
+        mut batch: Batch,
+        marker: Option<Marker>,
+        now: EnqueueTime,
+        answers: Answers,
+    ) -> usize {
+        let time = self.last_time.map_or(now, |last| last.max(now));
+        let offset = self.producers.end();
+        batch.stamp(offset, time);
+        self.producers.apply(batch.header(), marker);
+        if marker.is_some() {
+            // What became of transactions is for readers, who do not look here.
+            self.producers.settle(self.producers.end());
+            self.producers.trim(self.producers.end());
+        }
+        self.last_time = Some(time);
+        let size = batch.size();
+        self.bytes += size;
+        let placed = Placed { batch, marker };
+        self.stage(Some(placed), appended(offset, time, false), answers);
+        size
+    }
+
+    fn stage(&mut self, placed: Option<Placed>, first: Appended, answers: Answers) {
+        self.staged.push(Staged {
+            placed,
+            first,
+            answers,
+        });
+    }
+
+    /// Hands over everything that waits. It stays counted until [`Queue::done`].
+    pub fn take(&mut self, now: EnqueueTime) -> Vec<Staged> {
+        self.seal(now);
+        std::mem::take(&mut self.staged)
+    }
+
+    /// Room for others: these bytes wait no more.
+    pub fn done(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+    }
+
+    /// Says of batches that were turned away after they had been taken in that they are still to
+    /// come.
+    pub fn expect(&mut self, staged: &[Staged], now: EnqueueTime) {
+        for placed in staged.iter().filter_map(|staged| staged.placed.as_ref()) {
+            if placed.marker.is_none() {
+                self.producers.expect(placed.batch.header(), now);
+            }
+        }
+    }
+}
+
+impl Staged {
+    pub fn bytes(&self) -> usize {
+        self.placed.as_ref().map_or(0, |placed| placed.batch.size())
+    }
+
+    /// Answers everybody who waits for it. `start` is where the partition starts.
+    pub fn answer(self, start: Offset) {
+        let first = Appended {
+            start,
+            ..self.first
+        };
+        match self.answers {
+            Answers::One(answer) => send(answer, Ok(first)),
+            Answers::Shared(sharers) => {
+                for Sharer { delta, answer } in sharers {
+                    let offset = Offset(first.offset.0 + i64::from(delta));
+                    send(answer, Ok(Appended { offset, ..first }));
+                }
+            }
+        }
+    }
+
+    pub fn refuse(self, error: &AppendError) {
+        match self.answers {
+            Answers::One(answer) => send(answer, Err(error.clone())),
+            Answers::Shared(sharers) => {
+                for sharer in sharers {
+                    send(sharer.answer, Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// Whoever asked may have stopped waiting.
+pub fn send(answer: Answer, result: Result<Appended, AppendError>) {
+    let _ = answer.send(result);
+}
+
+fn appended(offset: Offset, time: EnqueueTime, repeated: bool) -> Appended {
+    Appended {
+        offset,
+        time,
+        start: Offset(0),
+        repeated,
+    }
+}
+
+/// No record takes more than this: its parts, and the numbers before them.
+fn size_max(record: &NewRecord<'_>) -> usize {
+    const NUMBER: usize = 5;
+    let headers = record.headers.iter();
+    let headers =
+        headers.map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len) + 2 * NUMBER);
+    let parts = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+    parts + headers.sum::<usize>() + 6 * NUMBER
+}

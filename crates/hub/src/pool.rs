@@ -1,0 +1,130 @@
+//! A few threads and the work that waits for them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use highwater_log::Pending;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+pub struct Pool<T: Send + 'static> {
+    line: Arc<Line<T>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Line<T> {
+    waiting: Mutex<Waiting<T>>,
+    ready: Condvar,
+    work: Box<dyn Fn(T) + Send + Sync>,
+}
+
+struct Waiting<T> {
+    items: VecDeque<T>,
+    closed: bool,
+}
+
+impl<T: Send + 'static> Pool<T> {
+    /// With no threads, work waits until somebody calls [`Pool::run`].
+    pub fn new(name: &str, threads: usize, work: impl Fn(T) + Send + Sync + 'static) -> Pool<T> {
+        let line = Arc::new(Line {
+            waiting: Mutex::new(Waiting {
+                items: VecDeque::new(),
+                closed: false,
+            }),
+            ready: Condvar::new(),
+            work: Box::new(work),
+        });
+        let start = |number: usize| {
+            let line = line.clone();
+            std::thread::Builder::new()
+                .name(format!("{name}-{number}"))
+                .spawn(move || line.serve())
+                .expect("the system has room for a thread")
+        };
+        Pool {
+            threads: Mutex::new((0..threads).map(start).collect()),
+            line,
+        }
+    }
+
+    pub fn push(&self, item: T) {
+        self.line.waiting.lock().items.push_back(item);
+        self.line.ready.notify_one();
+    }
+
+    /// Does what is waiting, on this thread.
+    pub fn run(&self) {
+        loop {
+            let item = self.line.waiting.lock().items.pop_front();
+            match item {
+                Some(item) => (self.line.work)(item),
+                None => return,
+            }
+        }
+    }
+
+    /// Waits until everything that waits is done, and for the threads to end.
+    pub fn close(&self) {
+        self.line.waiting.lock().closed = true;
+        self.line.ready.notify_all();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+        self.run();
+    }
+}
+
+impl<T> Line<T> {
+    fn serve(&self) {
+        let mut waiting = self.waiting.lock();
+        loop {
+            match waiting.items.pop_front() {
+                Some(item) => {
+                    drop(waiting);
+                    (self.work)(item);
+                    waiting = self.waiting.lock();
+                }
+                None if waiting.closed => return,
+                None => self.ready.wait(&mut waiting),
+            }
+        }
+    }
+}
+
+/// Threads for calls that may have to wait for the disk.
+pub struct Readers {
+    pool: Pool<Box<dyn FnOnce() + Send>>,
+    inline: bool,
+}
+
+impl Readers {
+    /// With no threads, every call is made at once on the thread of its caller.
+    pub fn new(threads: usize) -> Readers {
+        Readers {
+            pool: Pool::new("hub-read", threads, |call: Box<dyn FnOnce() + Send>| call()),
+            inline: threads == 0,
+        }
+    }
+
+    pub fn call<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
+        if self.inline {
+            return Box::pin(std::future::ready(call()));
+        }
+        let (answer, answered) = oneshot::channel();
+        self.pool.push(Box::new(move || {
+            // Whoever asked may have stopped waiting.
+            let _ = answer.send(call());
+        }));
+        Box::pin(async move {
+            answered
+                .await
+                .expect("every call is made before the pool ends")
+        })
+    }
+
+    pub fn close(&self) {
+        self.pool.close();
+    }
+}

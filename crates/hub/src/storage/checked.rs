@@ -1,0 +1,73 @@
+//! Small files that are whole or not there: a kind, a checksum, and the rest.
+//!
+//! ```text
+//! 0..8    which kind of file, and its version
+//! 8..12   CRC-32C of what follows
+//! 12..    the body
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use highwater_env::Disk;
+use highwater_env::disk::Access;
+
+const HEAD: usize = 12;
+
+/// The end of the name of a file that is being written.
+pub const TEMPORARY: &str = ".tmp";
+
+/// What was found under a name.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    Nothing,
+    /// There is a file, but not one that we finished.
+    Damaged,
+    Body(Vec<u8>),
+}
+
+pub fn read(disk: &dyn Disk, path: &Path, kind: &[u8; 8]) -> io::Result<Found> {
+    let file = match disk.open(path, Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        opened => opened?,
+    };
+    let mut bytes = file.read_all()?;
+    let whole = bytes.len() >= HEAD
+        && bytes[..8] == *kind
+        && bytes[8..HEAD] == crc32c::crc32c(&bytes[HEAD..]).to_be_bytes();
+    if !whole {
+        return Ok(Found::Damaged);
+    }
+    bytes.drain(..HEAD);
+    Ok(Found::Body(bytes))
+}
+
+/// Puts a file under a name in one step. With `durable` it is there after a power cut; without, the
+/// old one, the new one or a damaged one may be.
+pub fn replace(
+    disk: &dyn Disk,
+    path: &Path,
+    kind: &[u8; 8],
+    body: &[u8],
+    durable: bool,
+) -> io::Result<()> {
+    let temporary = temporary(path);
+    let file = disk.open(&temporary, Access::Create)?;
+    file.set_len(0)?;
+    let crc = crc32c::crc32c(body).to_be_bytes();
+    file.write_all_at(&[kind, &crc, body], 0)?;
+    if durable {
+        file.sync_all()?;
+    }
+    disk.rename(&temporary, path)?;
+    match path.parent() {
+        Some(folder) if durable => disk.sync_folder(folder),
+        _ => Ok(()),
+    }
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TEMPORARY);
+    name.into()
+}

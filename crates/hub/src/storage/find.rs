@@ -1,0 +1,111 @@
+//! Finding the first record of a time. Times never decrease within a partition, so it is a search in
+//! a sorted list: of segments, of index entries, of batches.
+
+use std::sync::Arc;
+
+use highwater_log::batch::{BatchError, Header};
+use highwater_log::{EnqueueTime, Offset, ReadError};
+
+use super::index::Entry;
+use super::names;
+use super::scan::scan;
+use super::segment::Segment;
+use super::store::Store;
+use super::view::Damage;
+
+type Found = Option<(Offset, EnqueueTime)>;
+
+impl Store {
+    /// The first record taken in at `time` or later.
+    pub fn find(&self, time: EnqueueTime) -> Result<Found, ReadError> {
+        loop {
+            let (closed, active, start) = {
+                let view = self.view.read();
+                if view.deleted {
+                    return Err(ReadError::Deleted(self.place.clone()));
+                }
+                if view.start == view.end || view.last_time.is_none_or(|last| last < time) {
+                    return Ok(None);
+                }
+                let active = view.active.as_ref().and_then(|active| {
+                    let entry = active.index.seek_time(time)?;
+                    Some((active.segment.clone(), entry, active.index.bytes))
+                });
+                (view.closed.clone(), active, view.start)
+            };
+            match self.find_in(&closed, active, time, start) {
+                Err(_) if closed.iter().any(|segment| self.was_replaced(segment)) => {}
+                found => return found,
+            }
+        }
+    }
+
+    fn find_in(
+        &self,
+        closed: &[Arc<Segment>],
+        active: Option<(Arc<Segment>, Entry, u64)>,
+        time: EnqueueTime,
+        start: Offset,
+    ) -> Result<Found, ReadError> {
+        for segment in closed {
+            let last = segment.last_time(&self.shared);
+            let last = last.map_err(|error| self.storage_error(&error))?;
+            if last.is_none_or(|last| last < time) {
+                continue;
+            }
+            let facts = segment.facts(&self.shared);
+            let facts = facts.map_err(|error| self.storage_error(&error))?;
+            if let Some(entry) = facts.index.seek_time(time)
+                && let Some(found) = self.walk(segment, entry, facts.index.bytes, time, start)?
+            {
+                return Ok(Some(found));
+            }
+        }
+        match active {
+            Some((segment, entry, to)) => self.walk(&segment, entry, to, time, start),
+            None => Ok(None),
+        }
+    }
+
+    fn walk(
+        &self,
+        segment: &Segment,
+        entry: Entry,
+        to: u64,
+        time: EnqueueTime,
+        start: Offset,
+    ) -> Result<Found, ReadError> {
+        let file = segment
+            .file(&self.shared)
+            .map_err(|e| self.storage_error(&e))?;
+        let mut found = None;
+        let wanted =
+            |header: &Header| header.enqueue_time() >= time && header.last_offset() >= start;
+        // One entry ahead is far enough: the next entry's batch is of `time` or later.
+        let near = to.min(entry.position + 2 * self.shared.options.index_bytes);
+        for to in [near, to] {
+            let scanned = scan(&*file, entry.position, to, entry.offset, |_, batch| {
+                if found.is_none() && wanted(&batch.header) {
+                    let offset = batch.header.base_offset().max(start);
+                    found = Some((offset, batch.header.enqueue_time()));
+                }
+            });
+            let scanned = scanned.map_err(|error| self.storage_error(&error))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            match scanned.broken {
+                Some(BatchError::Short { .. }) if to == near => {}
+                Some(error) => {
+                    return Err(self.damaged(Damage {
+                        file: names::segment(segment.base),
+                        position: scanned.bytes,
+                        reason: error.to_string(),
+                    }));
+                }
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+}

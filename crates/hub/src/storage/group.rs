@@ -1,0 +1,74 @@
+//! The batches that are written together and share one sync.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use highwater_log::batch::{Batch, Header};
+use highwater_log::{Marker, Offset};
+
+use super::tail::Piece;
+
+/// Pieces of about this size are kept in memory for readers, so that none has to walk far.
+const PIECE: usize = 64 << 10;
+
+/// A batch that has its offsets and its time.
+pub struct Placed {
+    pub batch: Batch,
+    pub marker: Option<Marker>,
+}
+
+/// Batches side by side, as they will lie on the disk. They are copied together once: readers at the
+/// end are then served from this very buffer, and the buffers of the network, of which a batch may
+/// be a small part, are free again.
+pub struct Group {
+    bytes: Bytes,
+    batches: Vec<(Header, Option<Marker>, usize)>,
+}
+
+impl Group {
+    pub fn new<'a>(placed: impl Iterator<Item = &'a Placed> + Clone) -> Group {
+        let size = placed.clone().map(|placed| placed.batch.size()).sum();
+        let mut bytes = BytesMut::with_capacity(size);
+        let mut batches = Vec::new();
+        for placed in placed {
+            for part in placed.batch.parts() {
+                bytes.put_slice(part);
+            }
+            batches.push((*placed.batch.header(), placed.marker, placed.batch.size()));
+        }
+        Group {
+            bytes: bytes.freeze(),
+            batches,
+        }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Header, kind of marker if it is one, and size.
+    pub fn batches(&self) -> impl Iterator<Item = (&Header, Option<Marker>, u64)> {
+        (self.batches.iter()).map(|(header, marker, size)| (header, *marker, *size as u64))
+    }
+
+    /// The same bytes in pieces for the tail.
+    pub fn pieces(&self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let (mut start, mut end, mut base) = (0, 0, None);
+        for (number, (header, _, size)) in self.batches.iter().enumerate() {
+            let base_offset: Offset = *base.get_or_insert(header.base_offset());
+            end += size;
+            if end - start >= PIECE || number + 1 == self.batches.len() {
+                pieces.push(Piece {
+                    base: base_offset,
+                    next: header.next_offset(),
+                    bytes: self.bytes.slice(start..end),
+                });
+                (start, base) = (end, None);
+            }
+        }
+        pieces
+    }
+}

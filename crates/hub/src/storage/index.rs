@@ -1,0 +1,122 @@
+//! Where in a segment an offset or a time is, about: one entry for so many bytes.
+//!
+//! An entry names a batch. To find an offset, start at the last entry that is not past it and walk.
+//! The index of a closed segment is a file beside it; a missing or damaged one is made again from
+//! the segment, so nothing depends on it but speed.
+
+use highwater_log::batch::Header;
+use highwater_log::{EnqueueTime, Offset};
+
+use super::fields::Fields;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Of the first record of a batch.
+    pub offset: Offset,
+    /// Of that batch.
+    pub time: EnqueueTime,
+    /// Of its first byte.
+    pub position: u64,
+}
+
+/// The index of one segment, with what else one wants to know without reading it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    entries: Vec<Entry>,
+    /// Of the whole segment.
+    pub bytes: u64,
+    /// The first offset after the segment.
+    pub next: Offset,
+    /// Of the last batch before `next`, in this segment or an earlier one.
+    pub last_time: Option<EnqueueTime>,
+    /// Where the last batch starts.
+    pub last_position: u64,
+}
+
+impl Index {
+    pub fn new(base: Offset, last_time: Option<EnqueueTime>) -> Index {
+        Index {
+            next: base,
+            last_time,
+            ..Index::default()
+        }
+    }
+
+    /// Takes note of a batch at the end of the segment.
+    pub fn push(&mut self, header: &Header, size: u64, interval: u64) {
+        let due = match self.entries.last() {
+            Some(last) => self.bytes - last.position >= interval,
+            None => true,
+        };
+        if due {
+            self.entries.push(Entry {
+                offset: header.base_offset(),
+                time: header.enqueue_time(),
+                position: self.bytes,
+            });
+        }
+        self.last_position = self.bytes;
+        self.bytes += size;
+        self.next = header.next_offset();
+        self.last_time = Some(header.enqueue_time());
+    }
+
+    /// A batch at or before the one that holds `offset`; `None` if the segment is empty.
+    pub fn seek(&self, offset: Offset) -> Option<Entry> {
+        self.last_while(|entry| entry.offset <= offset)
+    }
+
+    /// A batch at or before the first one of `time` or later.
+    pub fn seek_time(&self, time: EnqueueTime) -> Option<Entry> {
+        self.last_while(|entry| entry.time < time)
+    }
+
+    fn last_while(&self, still: impl Fn(&Entry) -> bool) -> Option<Entry> {
+        let count = self.entries.partition_point(still);
+        self.entries.get(count.saturating_sub(1)).copied()
+    }
+
+    pub fn first_time(&self) -> Option<EnqueueTime> {
+        self.entries.first().map(|entry| entry.time)
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(32 + 24 * self.entries.len());
+        body.extend(self.bytes.to_be_bytes());
+        body.extend(self.next.0.to_be_bytes());
+        body.extend(self.last_time.map_or(i64::MIN, |time| time.0).to_be_bytes());
+        body.extend(self.last_position.to_be_bytes());
+        body.extend((self.entries.len() as u64).to_be_bytes());
+        for entry in &self.entries {
+            body.extend(entry.offset.0.to_be_bytes());
+            body.extend(entry.time.0.to_be_bytes());
+            body.extend(entry.position.to_be_bytes());
+        }
+        body
+    }
+
+    /// Reads what [`Index::encode`] wrote.
+    pub fn decode(fields: &mut Fields<'_>) -> Option<Index> {
+        let bytes = fields.u64()?;
+        let next = Offset(fields.i64()?);
+        let last_time = Some(fields.i64()?).filter(|time| *time != i64::MIN);
+        let last_position = fields.u64()?;
+        let count = fields.u64()?;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            entries.push(Entry {
+                offset: Offset(fields.i64()?),
+                time: EnqueueTime(fields.i64()?),
+                position: fields.u64()?,
+            });
+        }
+        entries.shrink_to_fit();
+        Some(Index {
+            entries,
+            bytes,
+            next,
+            last_time: last_time.map(EnqueueTime),
+            last_position,
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! How far the last segment is known to be on the disk.
+//!
+//! After a crash the end of a log may be torn: that is no fault, because nobody was told that it was
+//! written. Bad bytes before that end are a fault, and cutting the log there would lose what others
+//! were promised. The mark tells the two apart. It is written after every sync but not synced
+//! itself: after `kill -9` it is exact, after a power cut it may be older than the truth, never
+//! newer.
+//!
+//! There are two slots in two sectors, written in turn, so that a torn one leaves the other.
+//!
+//! ```text
+//! 0..4    CRC-32C of the rest of the slot
+//! 4..12   number of the write, the larger one counts
+//! 12..20  base offset of the segment
+//! 20..28  bytes of the segment that are on the disk
+//! ```
+
+use std::io;
+
+use highwater_env::disk::DiskFile;
+use highwater_log::Offset;
+
+pub const FILE: &str = "synced";
+
+const SLOT: usize = 28;
+const SLOTS_AT: [u64; 2] = [0, 512];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub number: u64,
+    pub segment: Offset,
+    pub bytes: u64,
+}
+
+impl Mark {
+    /// The mark of a partition that has no segment yet, or one whose name may not be durable.
+    pub fn nothing(number: u64) -> Mark {
+        Mark {
+            number,
+            segment: Offset(-1),
+            bytes: 0,
+        }
+    }
+
+    pub fn write(&self, file: &dyn DiskFile) -> io::Result<()> {
+        let at = SLOTS_AT[(self.number % 2) as usize];
+        file.write_all_at(&[&self.encode()], at)
+    }
+
+    /// The newest mark that is whole.
+    pub fn read(file: &dyn DiskFile) -> io::Result<Option<Mark>> {
+        let mut newest = None;
+        for at in SLOTS_AT {
+            let mut slot = [0; SLOT];
+            if file.read_full_at(&mut slot, at)? == SLOT {
+                newest = newest.max_by_number(Mark::decode(&slot));
+            }
+        }
+        Ok(newest)
+    }
+
+    fn encode(&self) -> [u8; SLOT] {
+        let mut slot = [0; SLOT];
+        slot[4..12].copy_from_slice(&self.number.to_be_bytes());
+        slot[12..20].copy_from_slice(&self.segment.0.to_be_bytes());
+        slot[20..28].copy_from_slice(&self.bytes.to_be_bytes());
+        let crc = crc32c::crc32c(&slot[4..]);
+        slot[..4].copy_from_slice(&crc.to_be_bytes());
+        slot
+    }
+
+    fn decode(slot: &[u8; SLOT]) -> Option<Mark> {
+        let mut fields = super::fields::Fields::new(slot);
+        let crc = fields.u32()?;
+        let mark = Mark {
+            number: fields.u64()?,
+            segment: Offset(fields.i64()?),
+            bytes: fields.u64()?,
+        };
+        (crc == crc32c::crc32c(&slot[4..])).then_some(mark)
+    }
+}
+
+trait Newest {
+    fn max_by_number(self, other: Option<Mark>) -> Option<Mark>;
+}
+
+impl Newest for Option<Mark> {
+    fn max_by_number(self, other: Option<Mark>) -> Option<Mark> {
+        self.into_iter().chain(other).max_by_key(|mark| mark.number)
+    }
+}

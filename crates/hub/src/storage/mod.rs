@@ -1,0 +1,37 @@
+//! The storage of one partition: segments on a disk, written by one thread at a time and read by
+//! many.
+//!
+//! This is the part that must not lose anything, so it is plain: no task, no clock, no randomness. A
+//! [`Store`] is handed a group of batches, writes it, syncs it and only then shows it. The crash
+//! model drives it over the simulated disk, step by step, from one thread.
+//!
+//! `docs/formats/log.md` draws the files.
+
+pub mod cache;
+pub mod checked;
+mod checkpoint;
+mod compact;
+mod fields;
+mod find;
+mod group;
+mod index;
+mod mark;
+mod names;
+mod read;
+mod recover;
+mod retain;
+mod roll;
+mod scan;
+mod segment;
+mod shared;
+mod store;
+mod tail;
+mod view;
+
+pub use group::{Group, Placed};
+pub use read::Answer;
+pub use recover::{Cut, Recovery};
+pub use retain::before;
+pub use shared::{Counters, Shared};
+pub use store::{Store, WriteError};
+pub use view::Damage;

@@ -1,0 +1,310 @@
+//! Reading: from memory if the batches are still there, else from the disk, never a byte whose
+//! checksum is wrong.
+
+use std::io;
+use std::ops::Range;
+
+use bytes::Bytes;
+use highwater_log::batch::{BatchError, Batches, Broken, HEADER_LEN};
+use highwater_log::{Bounds, Fetched, Isolation, Offset, ReadError};
+
+use super::index::Entry;
+use super::segment::Segment;
+use super::store::Store;
+use super::view::{Damage, View};
+use super::{Counters, names};
+
+/// What can be said without asking the disk.
+pub enum Answer {
+    Now(Result<Fetched, ReadError>),
+    /// Ask [`Store::read`], where waiting does no harm.
+    OnDisk,
+}
+
+/// A part of a segment, where the search for an offset begins.
+struct Stretch {
+    from: Entry,
+    to: u64,
+}
+
+impl Store {
+    pub fn read_now(&self, from: Offset, bytes_max: usize, isolation: Isolation) -> Answer {
+        let view = self.view.read();
+        let bounds = view.bounds();
+        if let Err(error) = self.check_readable(&view, &bounds, from) {
+            return Answer::Now(Err(error));
+        }
+        let limit = bounds.visible(isolation);
+        let pieces = match from >= limit {
+            true => Some(Vec::new()),
+            false => view.tail.read(from, limit, bytes_max),
+        };
+        match pieces {
+            None => Answer::OnDisk,
+            Some(pieces) => {
+                if !pieces.is_empty() {
+                    self.count(&self.shared.counters.reads_tail, &pieces);
+                }
+                Answer::Now(Ok(fetched(&view, bounds, from, pieces, isolation)))
+            }
+        }
+    }
+
+    fn check_readable(&self, view: &View, bounds: &Bounds, from: Offset) -> Result<(), ReadError> {
+        if view.deleted {
+            return Err(ReadError::Deleted(self.place.clone()));
+        }
+        if from < bounds.start || from > bounds.end {
+            return Err(self.out_of_range(from, bounds));
+        }
+        match &view.damage {
+            Some(damage) if from == bounds.end => Err(self.damaged(damage.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads from the disk.
+    pub fn read(
+        &self,
+        mut from: Offset,
+        bytes_max: usize,
+        isolation: Isolation,
+    ) -> Result<Fetched, ReadError> {
+        loop {
+            let (bounds, segment, stretch) = {
+                let view = self.view.read();
+                let bounds = view.bounds();
+                self.check_readable(&view, &bounds, from)?;
+                let active = view.active.as_ref();
+                match view.closed_at(from) {
+                    Some(segment) => (bounds, segment.clone(), None),
+                    None => match active.and_then(|active| active.index.seek(from)) {
+                        Some(entry) => {
+                            let active = active.expect("it was asked for an entry");
+                            let stretch = Stretch {
+                                from: entry,
+                                to: active.index.bytes,
+                            };
+                            (bounds, active.segment.clone(), Some(stretch))
+                        }
+                        None => return Ok(fetched(&view, bounds, from, Vec::new(), isolation)),
+                    },
+                }
+            };
+            let limit = bounds.visible(isolation);
+            let found = match from >= limit {
+                true => Ok(Bytes::new()),
+                false => self.read_segment(&segment, stretch, from, limit, bytes_max),
+            };
+            if found.is_err() && self.was_replaced(&segment) {
+                continue;
+            }
+            let bytes = found?;
+            let view = self.view.read();
+            match bytes {
+                bytes if bytes.is_empty() && from < limit => {
+                    let next = view.base_after(segment.base);
+                    if next <= from || next >= bounds.end {
+                        return Ok(fetched(&view, bounds, from, Vec::new(), isolation));
+                    }
+                    from = next;
+                }
+                bytes => {
+                    let pieces = Some(bytes).filter(|bytes| !bytes.is_empty());
+                    let pieces: Vec<Bytes> = pieces.into_iter().collect();
+                    self.count(&self.shared.counters.reads_disk, &pieces);
+                    return Ok(fetched(&view, bounds, from, pieces, isolation));
+                }
+            }
+        }
+    }
+
+    /// Whether retention or compaction came in between, so that one has to look again. They hold the
+    /// writer until what they did can be seen.
+    pub(super) fn was_replaced(&self, segment: &Segment) -> bool {
+        let _no_writer = self.writer.lock();
+        !self.view.read().holds(segment.id)
+    }
+
+    /// Batches of one segment; none if it has nothing from `from` on.
+    fn read_segment(
+        &self,
+        segment: &Segment,
+        stretch: Option<Stretch>,
+        from: Offset,
+        limit: Offset,
+        bytes_max: usize,
+    ) -> Result<Bytes, ReadError> {
+        let stretch = match stretch {
+            Some(stretch) => stretch,
+            None => match self.closed_stretch(segment, from)? {
+                Some(stretch) => stretch,
+                None => return Ok(Bytes::new()),
+            },
+        };
+        let file = segment
+            .file(&self.shared)
+            .map_err(|e| self.storage_error(&e))?;
+        let mut wanted = bytes_max as u64 + self.shared.options.index_bytes;
+        loop {
+            let size = wanted.min(stretch.to - stretch.from.position) as usize;
+            let mut bytes = vec![0; size];
+            let count = file.read_full_at(&mut bytes, stretch.from.position);
+            let count = count.map_err(|error| self.storage_error(&error))?;
+            bytes.truncate(count);
+            match choose(&bytes, &stretch, from, limit, bytes_max) {
+                Ok(range) => return Ok(Bytes::from(bytes).slice(range)),
+                // The batch is longer than what was read of it.
+                Err(Broken {
+                    error: BatchError::Short { need, .. },
+                    ..
+                }) if count == size && size as u64 == wanted => {
+                    wanted += need as u64;
+                }
+                Err(Broken { position, error }) => {
+                    return Err(self.damaged(Damage {
+                        file: names::segment(segment.base),
+                        position: stretch.from.position + position as u64,
+                        reason: error.to_string(),
+                    }));
+                }
+            }
+        }
+    }
+
+    /// Where to look in a closed segment.
+    fn closed_stretch(
+        &self,
+        segment: &Segment,
+        from: Offset,
+    ) -> Result<Option<Stretch>, ReadError> {
+        let facts = segment.facts(&self.shared);
+        let facts = facts.map_err(|error| self.storage_error(&error))?;
+        let next = self.view.read().base_after(segment.base);
+        let broken = match &facts.broken {
+            Some(broken) => Some(broken.clone()),
+            None if facts.index.next != next => Some((
+                facts.index.bytes,
+                format!(
+                    "it ends before offset {}, and the next segment begins at {next}",
+                    facts.index.next
+                ),
+            )),
+            None => None,
+        };
+        match broken {
+            Some((position, reason)) if from >= facts.index.next => Err(self.damaged(Damage {
+                file: names::segment(segment.base),
+                position,
+                reason,
+            })),
+            _ if from >= facts.index.next => Ok(None),
+            _ => Ok(facts.index.seek(from).map(|entry| Stretch {
+                from: entry,
+                to: facts.index.bytes,
+            })),
+        }
+    }
+
+    fn count(&self, kind: &std::sync::atomic::AtomicU64, pieces: &[Bytes]) {
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        Counters::add(kind, 1);
+        Counters::add(&self.shared.counters.read_bytes, bytes as u64);
+    }
+
+    pub(super) fn out_of_range(&self, asked: Offset, bounds: &Bounds) -> ReadError {
+        ReadError::OutOfRange {
+            place: self.place.clone(),
+            asked,
+            start: bounds.start,
+            end: bounds.end,
+        }
+    }
+
+    pub(super) fn storage_error(&self, error: &io::Error) -> ReadError {
+        ReadError::Storage {
+            place: self.place.clone(),
+            reason: error.to_string(),
+        }
+    }
+
+    pub(super) fn damaged(&self, damage: Damage) -> ReadError {
+        ReadError::Damaged {
+            place: self.place.clone(),
+            file: damage.file,
+            position: damage.position,
+            reason: damage.reason,
+        }
+    }
+}
+
+/// Which of the bytes to answer with: whole batches from the one that holds `from`, each checked.
+/// There is such a batch, so not to find it is an error. What is wrong behind a good batch is left
+/// for the next read to find.
+fn choose(
+    bytes: &[u8],
+    stretch: &Stretch,
+    from: Offset,
+    limit: Offset,
+    bytes_max: usize,
+) -> Result<Range<usize>, Broken> {
+    let mut chosen = 0..0;
+    let mut trouble = None;
+    for batch in Batches::new(bytes).following(stretch.from.offset) {
+        let batch = match batch {
+            Ok(batch) if batch.header.last_offset() < from => {
+                chosen = batch.end()..batch.end();
+                continue;
+            }
+            batch => batch.and_then(|batch| batch.check().map(|()| batch)),
+        };
+        match batch {
+            Ok(batch)
+                if batch.header.next_offset() <= limit
+                    && (chosen.is_empty() || batch.end() - chosen.start <= bytes_max) =>
+            {
+                chosen.end = batch.end();
+            }
+            Ok(_) => break,
+            Err(broken) => {
+                trouble = Some(broken);
+                break;
+            }
+        }
+    }
+    let nothing = Broken {
+        position: chosen.end,
+        error: BatchError::Short {
+            have: 0,
+            need: HEADER_LEN,
+        },
+    };
+    match chosen.is_empty() {
+        true => Err(trouble.unwrap_or(nothing)),
+        false => Ok(chosen),
+    }
+}
+
+fn fetched(
+    view: &View,
+    bounds: Bounds,
+    from: Offset,
+    pieces: Vec<Bytes>,
+    isolation: Isolation,
+) -> Fetched {
+    let aborted = match (isolation, next_after(&pieces)) {
+        (Isolation::Committed, Some(next)) => view.producers.aborted(from, next),
+        _ => Vec::new(),
+    };
+    Fetched {
+        pieces,
+        bounds,
+        aborted,
+    }
+}
+
+/// The offset after the last batch.
+fn next_after(pieces: &[Bytes]) -> Option<Offset> {
+    let last = Batches::new(pieces.last()?).flatten().last()?;
+    Some(last.header.next_offset())
+}

@@ -1,0 +1,400 @@
+//! Finding out after a start what the disk holds, and mending what a crash left unfinished.
+//!
+//! Only the last segment can be torn, and only above the mark. What is wrong above it is cut and
+//! reported; what is wrong below it is damage: the partition then serves what comes before and takes
+//! no writes, because somebody was promised what is missing.
+
+pub(super) mod files;
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use highwater_env::disk::{Access, DiskFile};
+use highwater_log::batch::{BatchError, Batches};
+use highwater_log::producers::Producers;
+use highwater_log::{Offset, Place};
+use parking_lot::{Mutex, RwLock};
+
+use self::files::{Files, SegmentFile};
+use super::checkpoint::{self, Checkpoint};
+use super::index::Index;
+use super::mark::{self, Mark};
+use super::scan::scan;
+use super::segment::Segment;
+use super::store::{Store, Writer, Written};
+use super::tail::Tail;
+use super::view::{Active, Damage, View};
+use super::{Shared, names};
+
+/// A torn end that was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    pub file: String,
+    pub position: u64,
+    pub bytes: u64,
+    pub reason: String,
+}
+
+/// What a recovery found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    pub scanned_bytes: u64,
+    pub cut: Option<Cut>,
+    pub damage: Option<Damage>,
+}
+
+impl Store {
+    /// Opens a partition, which may be new. An error says that the disk could not be read or
+    /// written; trying again does no harm.
+    pub fn open(
+        shared: Arc<Shared>,
+        place: Place,
+        folder: &Path,
+    ) -> io::Result<(Arc<Store>, Recovery)> {
+        let files = Files::tidy(&shared, folder)?;
+        let mut recoverer = Recoverer {
+            recovery: Recovery {
+                damage: files.damage.clone(),
+                ..Recovery::default()
+            },
+            shared: &shared,
+            folder,
+            mark_id: shared.new_id(),
+        };
+        let (mut view, writer) = recoverer.recover(&files)?;
+        let recovery = recoverer.recovery;
+        view.damage = recovery.damage.clone();
+        let store = Arc::new_cyclic(|me: &Weak<Store>| Store {
+            shared,
+            place,
+            folder: folder.to_path_buf(),
+            writer: Mutex::new(writer),
+            view: RwLock::new(view),
+            me: me.clone(),
+        });
+        Ok((store, recovery))
+    }
+}
+
+struct Recoverer<'a> {
+    shared: &'a Shared,
+    folder: &'a Path,
+    mark_id: u64,
+    recovery: Recovery,
+}
+
+/// The state at the end of the log, and how far that is into the last segment.
+struct Replayed {
+    index: Index,
+    producers: Producers,
+    broken: Option<BatchError>,
+}
+
+impl Recoverer<'_> {
+    fn recover(&mut self, files: &Files) -> io::Result<(View, Writer)> {
+        let mark = self.read_mark()?;
+        self.miss_segments(files, mark);
+        let mut writer = Writer {
+            active: None,
+            mark_number: mark.map_or(0, |mark| mark.number),
+            mark_id: self.mark_id,
+            checkpoint_at: self.shared.options.checkpoint_bytes,
+        };
+        let Some((last, closed)) = files.segments.split_last() else {
+            let index = Index::new(files.start, None);
+            let producers = Producers::new(files.start);
+            return Ok((view(files, &[], index, producers, None), writer));
+        };
+        let replayed = self.replay(&files.segments)?;
+        let segment = Arc::new(last.segment.closed(&replayed.index));
+        let exact = mark.map(|mark| (mark.segment, mark.bytes));
+        let mark = mark.map(|mark| match mark.segment == segment.base {
+            true => mark.bytes,
+            false => 0,
+        });
+        self.judge_end(last, &replayed, mark)?;
+        let Replayed {
+            index, producers, ..
+        } = replayed;
+        if self.recovery.damage.is_none() {
+            let written = self.mend_end(last, &index, mark.unwrap_or(0), &segment)?;
+            if exact != Some((segment.base, written.bytes)) {
+                self.write_mark(&mut writer, &written)?;
+            }
+            writer.checkpoint_at += written.bytes;
+            if files.start <= index.next {
+                writer.active = Some(written);
+            }
+        }
+        let active = Some(segment).filter(|_| files.start <= index.next);
+        Ok((view(files, closed, index, producers, active), writer))
+    }
+
+    fn read_mark(&self) -> io::Result<Option<Mark>> {
+        let path = self.folder.join(mark::FILE);
+        match self.shared.disk.open(&path, Access::Read) {
+            Ok(file) => Mark::read(&*file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The segment of the mark was there and was never removed.
+    fn miss_segments(&mut self, files: &Files, mark: Option<Mark>) {
+        let Some(mark) = mark else {
+            return;
+        };
+        let last = files.segments.last().map(|file| file.segment.base);
+        if last.unwrap_or(Offset(-1)) < mark.segment {
+            self.damaged(
+                names::segment(mark.segment),
+                0,
+                "the file is missing".into(),
+            );
+        }
+    }
+
+    fn damaged(&mut self, file: String, position: u64, reason: String) {
+        self.recovery.damage.get_or_insert(Damage {
+            file,
+            position,
+            reason,
+        });
+    }
+
+    /// Reads the log from the last good checkpoint to the end.
+    fn replay(&mut self, files: &[SegmentFile]) -> io::Result<Replayed> {
+        let (first, mut state) = self.last_checkpoint(files)?;
+        let interval = self.shared.options.index_bytes;
+        for (number, file) in files.iter().enumerate().skip(first) {
+            let SegmentFile { segment, bytes } = file;
+            if number > first {
+                state.index = Index::new(segment.base, state.index.last_time);
+            }
+            let open = segment.file(self.shared)?;
+            let Replayed {
+                index, producers, ..
+            } = &mut state;
+            let from = index.bytes;
+            let scanned = scan(&*open, from, *bytes, index.next, |_, batch| {
+                index.push(&batch.header, batch.bytes().len() as u64, interval);
+                // A control batch of another kind changes nothing.
+                producers.apply(&batch.header, batch.as_marker().unwrap_or(None));
+            })?;
+            self.recovery.scanned_bytes += scanned.bytes - from;
+            let is_last = number + 1 == files.len();
+            if !is_last && scanned.bytes < *bytes {
+                let reason = scanned.broken.as_ref().map(BatchError::to_string);
+                self.damaged(
+                    names::segment(segment.base),
+                    scanned.bytes,
+                    reason.unwrap_or_default(),
+                );
+            }
+            state.broken = scanned.broken;
+        }
+        Ok(state)
+    }
+
+    /// Which segment to read from, and the state to begin with.
+    fn last_checkpoint(&self, files: &[SegmentFile]) -> io::Result<(usize, Replayed)> {
+        for (number, file) in files.iter().enumerate().rev() {
+            let base = file.segment.base;
+            if let Some(Checkpoint { index, producers }) =
+                checkpoint::read(&*self.shared.disk, self.folder, base)?
+                && self.agrees(file, &index)?
+            {
+                let broken = None;
+                return Ok((
+                    number,
+                    Replayed {
+                        index,
+                        producers,
+                        broken,
+                    },
+                ));
+            }
+        }
+        let base = files[0].segment.base;
+        let state = Replayed {
+            index: Index::new(base, None),
+            producers: Producers::new(base),
+            broken: None,
+        };
+        Ok((0, state))
+    }
+
+    /// Whether the last batch that the checkpoint knows of is where it says, whole. Damage elsewhere
+    /// is found when it is read.
+    fn agrees(&self, file: &SegmentFile, index: &Index) -> io::Result<bool> {
+        if index.bytes == 0 {
+            return Ok(index.next == file.segment.base);
+        }
+        if index.bytes > file.bytes || index.last_position >= index.bytes {
+            return Ok(false);
+        }
+        let mut bytes = vec![0; (index.bytes - index.last_position) as usize];
+        let open = file.segment.file(self.shared)?;
+        let count = open.read_full_at(&mut bytes, index.last_position)?;
+        let mut batches = Batches::new(&bytes[..count]);
+        Ok(match batches.next() {
+            Some(Ok(batch)) => {
+                batch.check().is_ok()
+                    && batch.end() == bytes.len()
+                    && batch.header.next_offset() == index.next
+                    && batch.header.leader_epoch() == 0
+            }
+            _ => false,
+        })
+    }
+
+    /// Tells a torn end from a damaged one. Zeros are room that was reserved.
+    fn judge_end(
+        &mut self,
+        last: &SegmentFile,
+        replayed: &Replayed,
+        mark: Option<u64>,
+    ) -> io::Result<()> {
+        let end = replayed.index.bytes;
+        let name = names::segment(last.segment.base);
+        let broken = replayed.broken.as_ref().map(BatchError::to_string);
+        let reason = broken.unwrap_or_else(|| "the file ends here".into());
+        if mark.is_some_and(|mark| end < mark) {
+            self.damaged(name, end, reason);
+            return Ok(());
+        }
+        let file = last.segment.file(self.shared)?;
+        if !has_data(&*file, end, last.bytes)? {
+            return Ok(());
+        }
+        match mark {
+            None => {
+                let reason = format!(
+                    "{reason}, and without `{}` nobody knows whether the log \
+                    ends here",
+                    mark::FILE
+                );
+                self.damaged(name, end, reason);
+            }
+            Some(_) => {
+                self.recovery.cut = Some(Cut {
+                    file: name,
+                    position: end,
+                    bytes: last.bytes - end,
+                    reason,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts a torn end, and makes sure of what lies above the mark. The operating system may show
+    /// bytes that an earlier failed sync has lost, and only a new write brings them to the disk.
+    fn mend_end(
+        &self,
+        last: &SegmentFile,
+        index: &Index,
+        mark: u64,
+        segment: &Arc<Segment>,
+    ) -> io::Result<Written> {
+        let file = last.segment.file(self.shared)?;
+        let cut = self.recovery.cut.is_some();
+        if cut {
+            file.set_len(index.bytes)?;
+        }
+        rewrite(&*file, mark, index.bytes)?;
+        if cut || mark < index.bytes {
+            file.sync_all()?;
+        }
+        Ok(Written {
+            segment: segment.clone(),
+            bytes: index.bytes,
+            synced: index.bytes,
+            reserved: if cut { index.bytes } else { last.bytes },
+        })
+    }
+
+    /// From here on the end is known. The name of the segment is made durable first, in case the
+    /// process ended before that.
+    fn write_mark(&self, writer: &mut Writer, written: &Written) -> io::Result<()> {
+        self.shared.disk.sync_folder(self.folder)?;
+        let path = self.folder.join(mark::FILE);
+        let file = self.shared.open(self.mark_id, &path, Access::Create)?;
+        writer.mark_number += 1;
+        let mark = Mark {
+            number: writer.mark_number,
+            segment: written.segment.base,
+            bytes: written.bytes,
+        };
+        mark.write(&*file)
+    }
+}
+
+/// What readers see of it. A log that ends before its start, because the operating system lost what
+/// it had not been asked to sync, goes on at the start.
+fn view(
+    files: &Files,
+    closed: &[SegmentFile],
+    index: Index,
+    mut producers: Producers,
+    active: Option<Arc<Segment>>,
+) -> View {
+    let lost = index.next < files.start;
+    if lost {
+        producers = Producers::new(files.start);
+    }
+    producers.trim(files.start);
+    let end = producers.end();
+    producers.settle(end);
+    let closed = closed.iter().filter(|_| !lost);
+    View {
+        start: files.first_offset(),
+        stable: producers.stable(end).max(files.first_offset()),
+        end,
+        last_time: index.last_time,
+        closed: closed.map(|file| file.segment.clone()).collect(),
+        active: active.map(|segment| Active { segment, index }),
+        producers,
+        tail: Tail::default(),
+        damage: None,
+        deleted: false,
+        compacted: Offset(0),
+    }
+}
+
+const CHUNK: u64 = 1 << 20;
+
+fn has_data(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<bool> {
+    each_chunk(file, from, to, |_, bytes| {
+        Ok(bytes.iter().any(|byte| *byte != 0))
+    })
+}
+
+fn rewrite(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
+    let write = |position, bytes: &[u8]| file.write_all_at(&[bytes], position).map(|()| false);
+    each_chunk(file, from, to, write).map(|_| ())
+}
+
+/// Reads a range in parts until one of them gives true.
+fn each_chunk(
+    file: &dyn DiskFile,
+    from: u64,
+    to: u64,
+    mut done: impl FnMut(u64, &[u8]) -> io::Result<bool>,
+) -> io::Result<bool> {
+    let mut position = from;
+    let mut chunk = Vec::new();
+    while position < to {
+        chunk.resize(CHUNK.min(to - position) as usize, 0);
+        let count = file.read_full_at(&mut chunk, position)?;
+        if done(position, &chunk[..count])? {
+            return Ok(true);
+        }
+        if count < chunk.len() {
+            break;
+        }
+        position += count as u64;
+    }
+    Ok(false)
+}

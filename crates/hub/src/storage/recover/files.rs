@@ -1,0 +1,107 @@
+//! Which files a partition has, after finishing what was under way: a swap of compacted segments, a
+//! removal of old ones, files that were being written.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use highwater_env::Disk;
+use highwater_env::disk::Access;
+use highwater_log::Offset;
+
+use crate::storage::names::{self, Kind};
+use crate::storage::segment::Segment;
+use crate::storage::view::Damage;
+use crate::storage::{Shared, retain};
+
+pub struct Files {
+    pub start: Offset,
+    /// By offset.
+    pub segments: Vec<SegmentFile>,
+    /// Of the start; without it nobody knows what was to be forgotten.
+    pub damage: Option<Damage>,
+}
+
+pub struct SegmentFile {
+    pub segment: Arc<Segment>,
+    /// The length of the file.
+    pub bytes: u64,
+}
+
+impl Files {
+    pub fn tidy(shared: &Shared, folder: &Path) -> io::Result<Files> {
+        let disk = &*shared.disk;
+        finish_swaps(disk, folder)?;
+        let (start, damage) = match retain::read_start(disk, folder)? {
+            Ok(start) => (start, None),
+            Err(damage) => (Offset(0), Some(damage)),
+        };
+        let names = disk.list(folder)?;
+        let bases = kept(&names, start);
+        for name in &names {
+            let unwanted = match names::kind(name) {
+                Kind::Segment(base) | Kind::Index(base) | Kind::Checkpoint(base) => {
+                    !bases.contains(&base)
+                }
+                Kind::Leftover => true,
+                Kind::Swap { .. } | Kind::Other => false,
+            };
+            if unwanted {
+                disk.remove_file(&folder.join(name))?;
+            }
+        }
+        let segment = |base| {
+            let path = folder.join(names::segment(base));
+            let bytes = disk.open(&path, Access::Read)?.len()?;
+            let segment = Arc::new(Segment::new(shared, folder, base, bytes));
+            Ok(SegmentFile { segment, bytes })
+        };
+        Ok(Files {
+            start,
+            segments: bases.into_iter().map(segment).collect::<io::Result<_>>()?,
+            damage,
+        })
+    }
+
+    /// The first offset that is kept.
+    pub fn first_offset(&self) -> Offset {
+        let first = self.segments.first().map(|file| file.segment.base);
+        first.map_or(self.start, |first| first.max(self.start))
+    }
+}
+
+/// The segments that hold something from the start on; the last one always does.
+fn kept(names: &[String], start: Offset) -> Vec<Offset> {
+    let base = |name: &String| match names::kind(name) {
+        Kind::Segment(base) => Some(base),
+        _ => None,
+    };
+    let bases: Vec<Offset> = names.iter().filter_map(base).collect();
+    let first = bases.partition_point(|base| *base <= start);
+    bases[first.saturating_sub(1)..].to_vec()
+}
+
+/// A swap is complete: what it replaces is removed before it takes its name, so that no crash leaves
+/// both.
+fn finish_swaps(disk: &dyn Disk, folder: &Path) -> io::Result<()> {
+    for name in disk.list(folder)? {
+        if let Kind::Swap { base, next } = names::kind(&name) {
+            finish_swap(disk, folder, base, next)?;
+        }
+    }
+    Ok(())
+}
+
+pub fn finish_swap(disk: &dyn Disk, folder: &Path, base: Offset, next: Offset) -> io::Result<()> {
+    for name in disk.list(folder)? {
+        if let Kind::Segment(old) | Kind::Index(old) | Kind::Checkpoint(old) = names::kind(&name)
+            && (base..next).contains(&old)
+        {
+            disk.remove_file(&folder.join(name))?;
+        }
+    }
+    disk.sync_folder(folder)?;
+    let swap = folder.join(names::swap(base, next));
+    disk.rename(&swap, &folder.join(names::segment(base)))?;
+    disk.sync_folder(folder)
+}

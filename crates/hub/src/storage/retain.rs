@@ -1,0 +1,178 @@
+//! Forgetting the past: by age, by size, or because somebody asked.
+//!
+//! The new start is written down before anything is removed. A crash in between may leave any part
+//! of what was to go, and the next start removes the rest.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::Disk;
+use highwater_log::{Cleanup, EnqueueTime, HubSettings, Offset, ReadError};
+
+use super::checked::{self, Found};
+use super::fields::Fields;
+use super::names;
+use super::segment::Segment;
+use super::store::{Store, WriteError, Writer};
+use super::view::{Damage, View};
+
+const KIND: &[u8; 8] = b"hwstart1";
+
+impl Store {
+    /// Does what time asks for: closes a segment that is old, removes what need not be kept,
+    /// compacts. Answers with an error only if the partition may not be written to any more.
+    pub fn maintain(&self, settings: &HubSettings, now: EnqueueTime) -> Result<(), WriteError> {
+        if self.damage().is_some() {
+            return Ok(());
+        }
+        self.sync()?;
+        self.roll_old(settings, now)?;
+        let done = match settings.cleanup {
+            Cleanup::Delete => self.forget_old(settings, now),
+            Cleanup::Compact => self.compact(now),
+        };
+        if let Err(error) = done {
+            tracing::warn!(place = %self.place, %error, "maintenance will be tried again");
+        }
+        let silent = before(now, self.shared.options.producer_age);
+        self.view.write().producers.expire(silent);
+        self.checkpoint_if_due();
+        Ok(())
+    }
+
+    fn roll_old(&self, settings: &HubSettings, now: EnqueueTime) -> Result<(), WriteError> {
+        let mut writer = self.writer.lock();
+        let first = (self.view.read().active.as_ref()).and_then(|active| active.index.first_time());
+        let age = match (settings.cleanup, settings.retention) {
+            (Cleanup::Delete, Some(retention)) => retention.min(self.shared.options.segment_age),
+            _ => self.shared.options.segment_age,
+        };
+        match first {
+            Some(first) if writer.active.is_some() && first < before(now, age) => {
+                self.roll(&mut writer)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn forget_old(&self, settings: &HubSettings, now: EnqueueTime) -> io::Result<()> {
+        let mut writer = self.writer.lock();
+        let (closed, mut bytes) = {
+            let view = self.view.read();
+            (view.closed.clone(), view.bytes())
+        };
+        let mut gone = 0;
+        for segment in &closed {
+            let too_many =
+                (settings.retention_bytes).is_some_and(|max| bytes - segment.bytes >= max);
+            if !too_many && !self.too_old(segment, settings, now)? {
+                break;
+            }
+            bytes -= segment.bytes;
+            gone += 1;
+        }
+        if gone == 0 {
+            return Ok(());
+        }
+        let start = self.view.read().base_after(closed[gone - 1].base);
+        self.move_start(&mut writer, start)
+    }
+
+    fn too_old(
+        &self,
+        segment: &Segment,
+        settings: &HubSettings,
+        now: EnqueueTime,
+    ) -> io::Result<bool> {
+        let Some(retention) = settings.retention else {
+            return Ok(false);
+        };
+        let last = segment.last_time(&self.shared)?;
+        Ok(last.is_none_or(|last| last < before(now, retention)))
+    }
+
+    /// Forgets what is before `offset`; answers with the start.
+    pub fn trim(&self, offset: Offset) -> Result<Offset, ReadError> {
+        let mut writer = self.writer.lock();
+        let (bounds, deleted) = {
+            let view = self.view.read();
+            (view.bounds(), view.deleted)
+        };
+        if deleted {
+            return Err(ReadError::Deleted(self.place.clone()));
+        }
+        if offset > bounds.end {
+            return Err(self.out_of_range(offset, &bounds));
+        }
+        if offset > bounds.start {
+            let moved = self.move_start(&mut writer, offset);
+            moved.map_err(|error| self.storage_error(&error))?;
+        }
+        Ok(offset.max(bounds.start))
+    }
+
+    fn move_start(&self, _writer: &mut Writer, start: Offset) -> io::Result<()> {
+        let disk = &*self.shared.disk;
+        let path = self.folder.join(names::START);
+        checked::replace(disk, &path, KIND, &start.0.to_be_bytes(), true)?;
+        let gone = {
+            let view = &mut *self.view.write();
+            view.start = start;
+            view.stable = view.stable.max(start);
+            view.producers.trim(start);
+            split_off_before(view, start)
+        };
+        for segment in gone {
+            self.shared.close(segment.id);
+            remove(disk, &segment)?;
+        }
+        Ok(())
+    }
+}
+
+/// The moment that was `age` ago.
+pub fn before(now: EnqueueTime, age: Duration) -> EnqueueTime {
+    let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    EnqueueTime(now.0.saturating_sub(age))
+}
+
+/// Takes out the closed segments that end at or before `start`.
+fn split_off_before(view: &mut View, start: Offset) -> Vec<Arc<Segment>> {
+    let gone = (view.closed.iter())
+        .take_while(|segment| view.base_after(segment.base) <= start)
+        .count();
+    view.closed.drain(..gone).collect()
+}
+
+/// A file that is gone already is what we want.
+fn remove(disk: &dyn Disk, segment: &Segment) -> io::Result<()> {
+    let base = segment.base;
+    let names = [
+        names::index(base),
+        names::checkpoint(base),
+        names::segment(base),
+    ];
+    for name in names {
+        match disk.remove_file(&segment.path.with_file_name(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where the partition starts, or what is wrong with the file that says so.
+pub fn read_start(disk: &dyn Disk, folder: &Path) -> io::Result<Result<Offset, Damage>> {
+    let start = match checked::read(disk, &folder.join(names::START), KIND)? {
+        Found::Nothing => Some(0),
+        Found::Body(body) => Fields::new(&body).i64(),
+        Found::Damaged => None,
+    };
+    Ok(start.map(Offset).ok_or_else(|| Damage {
+        file: names::START.into(),
+        position: 0,
+        reason: "its checksum is wrong".into(),
+    }))
+}

@@ -1,0 +1,158 @@
+//! Batches with fewer records than they were written with, as compaction leaves them.
+//!
+//! Offsets stay: a batch still begins and ends where it did, and where whole batches are gone a
+//! batch without records stands for them. So the batches of a compacted log follow each other
+//! without a gap, like those of any other, and a wrong offset is found as easily.
+
+use bytes::Bytes;
+
+use super::codec::{Codec, pack};
+use super::records::Record;
+use super::{Batch, BatchError, HEADER_LEN, Header, LENGTH_END, Stored, Unpacker};
+use crate::{EnqueueTime, Offset};
+
+/// What is left of a batch.
+#[derive(Debug)]
+pub enum Retained {
+    /// All of it.
+    All,
+    Some(Batch),
+    /// No record.
+    None,
+}
+
+impl Stored<'_> {
+    /// The batch with the records that `keep` says yes to.
+    pub fn retain(
+        &self,
+        unpacker: &mut Unpacker,
+        mut keep: impl FnMut(&Record<'_>) -> bool,
+    ) -> Result<Retained, BatchError> {
+        let mut records = self.records(unpacker)?;
+        let mut body = Vec::new();
+        let mut count = 0;
+        loop {
+            let before = records.rest();
+            let Some(record) = records.next() else {
+                break;
+            };
+            if keep(&record?) {
+                let size = before.len() - records.rest().len();
+                body.extend_from_slice(&before[..size]);
+                count += 1;
+            }
+        }
+        match count {
+            0 => Ok(Retained::None),
+            count if count == self.header.count() => Ok(Retained::All),
+            count => Ok(Retained::Some(shortened(self.header, count, &body)?)),
+        }
+    }
+}
+
+fn shortened(mut header: Header, count: i32, body: &[u8]) -> Result<Batch, BatchError> {
+    let records: Bytes = match header.codec()? {
+        Codec::None => Bytes::copy_from_slice(body),
+        codec => {
+            let mut packed = Vec::new();
+            pack(codec, body, &mut packed)?;
+            packed.into()
+        }
+    };
+    let size = HEADER_LEN + records.len();
+    let length = i32::try_from(size - LENGTH_END).map_err(|_| BatchError::TooLong { size })?;
+    header.set_length(length);
+    header.set_count(count);
+    header.set_crc(header.crc_with(&records));
+    Ok(Batch { header, records })
+}
+
+impl Batch {
+    /// Stands for the offsets from `first` to before `next`, whose records are gone. The last of them
+    /// was of `time`.
+    pub fn gap(first: Offset, next: Offset, time: EnqueueTime) -> Batch {
+        let delta = i32::try_from(next.0 - first.0 - 1);
+        let mut header = Header::new([0; HEADER_LEN]);
+        header.set_last_offset_delta(delta.expect("a gap is no longer than a batch can be"));
+        header.set_length((HEADER_LEN - LENGTH_END) as i32);
+        header.set_magic(2);
+        header.set_base_timestamp(-1);
+        header.set_producer_id(-1);
+        header.set_producer_epoch(-1);
+        header.set_base_sequence(-1);
+        header.set_crc(header.crc_with(&[]));
+        let mut batch = Batch {
+            header,
+            records: Bytes::new(),
+        };
+        batch.stamp(first, time);
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Batches, Builder, NewRecord, Seal};
+    use super::*;
+
+    fn stamped(values: &[&str], codec: Codec) -> Bytes {
+        let mut builder = Builder::new();
+        for value in values {
+            builder.push(&NewRecord {
+                key: Some(value.as_bytes()),
+                value: Some(value.as_bytes()),
+                headers: &[("h", Some(b"x"))],
+            });
+        }
+        let mut batch = builder
+            .seal(&Seal {
+                codec,
+                ..Seal::default()
+            })
+            .unwrap();
+        batch.stamp(Offset(10), EnqueueTime(77));
+        batch.to_bytes()
+    }
+
+    #[test]
+    fn kept_records_keep_their_offsets_and_a_gap_stands_for_the_others() {
+        for codec in [Codec::None, Codec::Zstd] {
+            let bytes = stamped(&["a", "b", "c"], codec);
+            let stored = Batches::new(&bytes).next().unwrap().unwrap();
+            let mut unpacker = Unpacker::new(1 << 20);
+            let kept = stored.retain(&mut unpacker, |record| record.key != Some(b"b"));
+            let Ok(Retained::Some(kept)) = kept else {
+                panic!("{kept:?}");
+            };
+            let gap = Batch::gap(Offset(13), Offset(20), EnqueueTime(80));
+            let both = [kept.to_bytes(), gap.to_bytes()].concat();
+            let mut found = Vec::new();
+            for batch in Batches::new(&both).following(Offset(10)) {
+                let batch = batch.unwrap();
+                batch.check().unwrap();
+                for record in batch.records(&mut unpacker).unwrap() {
+                    let record = record.unwrap();
+                    found.push((record.offset.0, record.value.unwrap().to_vec()));
+                }
+                assert!(batch.header.enqueue_time() >= EnqueueTime(77));
+            }
+            assert_eq!(found, [(10, b"a".to_vec()), (12, b"c".to_vec())]);
+            assert_eq!(gap.header().next_offset(), Offset(20));
+        }
+    }
+
+    #[test]
+    fn keeping_all_or_nothing_makes_no_batch() {
+        let bytes = stamped(&["a", "b"], Codec::None);
+        let stored = Batches::new(&bytes).next().unwrap().unwrap();
+        let mut unpacker = Unpacker::new(1 << 20);
+        assert!(matches!(
+            stored.retain(&mut unpacker, |_| true),
+            Ok(Retained::All)
+        ));
+        assert!(matches!(
+            stored.retain(&mut unpacker, |_| false),
+            Ok(Retained::None)
+        ));
+    }
+}
