@@ -113,8 +113,8 @@ fn spec(wanted: Wanted) -> Result<HubSpec, Error> {
         let message = format!("`{name}` begins with `__`, which is for hubs of the node itself");
         return Err(Error::bad(message, "choose another name"));
     }
-    let mut settings = HubSettings::default();
-    settings.cleanup = match wanted.cleanup.as_deref() {
+    let defaults = HubSettings::default();
+    let cleanup = match wanted.cleanup.as_deref() {
         None | Some("delete") => Cleanup::Delete,
         Some("compact") => Cleanup::Compact,
         Some(other) => {
@@ -122,11 +122,15 @@ fn spec(wanted: Wanted) -> Result<HubSpec, Error> {
             return Err(Error::bad(message, "use delete or compact"));
         }
     };
-    if let Some(text) = &wanted.retention {
-        settings.retention = retention(text)?;
-    }
-    settings.retention_bytes = wanted.retention_bytes;
-    settings.batch_bytes_max = wanted.batch_bytes_max.unwrap_or(settings.batch_bytes_max);
+    let settings = HubSettings {
+        cleanup,
+        retention: match &wanted.retention {
+            Some(text) => retention(text)?,
+            None => defaults.retention,
+        },
+        retention_bytes: wanted.retention_bytes,
+        batch_bytes_max: wanted.batch_bytes_max.unwrap_or(defaults.batch_bytes_max),
+    };
     Ok(HubSpec {
         name,
         partitions: wanted.partitions,

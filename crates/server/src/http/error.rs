@@ -66,7 +66,7 @@ pub struct Error {
     pub message: String,
     pub hint: String,
     /// More facts for the body of the answer.
-    pub more: Option<Value>,
+    pub more: Option<Box<Value>>,
 }
 
 impl Error {
@@ -94,7 +94,8 @@ impl Error {
         let mut body = json!({
             "code": self.code.name(), "message": self.message, "hint": self.hint,
         });
-        if let (Some(Value::Object(more)), Some(body)) = (&self.more, body.as_object_mut()) {
+        let more = self.more.as_deref().and_then(Value::as_object);
+        if let (Some(more), Some(body)) = (more, body.as_object_mut()) {
             body.extend(more.clone());
         }
         body

@@ -146,6 +146,8 @@ fn latency(page: &mut Page, metrics: &Metrics) {
     page.value(&format!("{name}_count"), "", sum);
 }
 
+type FromBounds = fn(&highwater_log::Bounds) -> u64;
+
 fn hubs(page: &mut Page, app: &App) {
     let Ok(log) = app.log() else {
         return;
@@ -165,7 +167,7 @@ fn hubs(page: &mut Page, app: &App) {
         "Offset that the next event gets",
     );
     let bytes = ("highwater_hub_bytes", "Bytes on the disk");
-    let values: [(_, fn(&highwater_log::Bounds) -> u64); 3] = [
+    let values: [(_, FromBounds); 3] = [
         (start, |bounds| bounds.start.0 as u64),
         (end, |bounds| bounds.end.0 as u64),
         (bytes, |bounds| bounds.bytes),

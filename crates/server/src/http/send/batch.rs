@@ -35,7 +35,7 @@ pub async fn append(
         _ => None,
     };
     let pending = shares.iter().map(|(_, handle, places)| {
-        let headers: Vec<Vec<(&str, Option<&[u8]>)>> = places
+        let headers: Vec<Vec<Header<'_>>> = places
             .iter()
             .map(|at| {
                 events[*at]
@@ -78,6 +78,9 @@ pub async fn append(
         false => Err(partly(done, failed)),
     }
 }
+
+/// Name and value, as a record has them.
+type Header<'a> = (&'a str, Option<&'a [u8]>);
 
 type Share = (u32, Arc<dyn Partition>, Vec<usize>);
 
@@ -172,6 +175,6 @@ fn partly(done: Vec<Placed>, failed: Vec<(u32, Vec<usize>, Error)>) -> Error {
         .map(|(.., error)| error)
         .max_by_key(|error| !error.code.retry());
     let mut error = worst.expect("this is called when something failed");
-    error.more = Some(json!({"placed": placed, "failed": lost}));
+    error.more = Some(Box::new(json!({"placed": placed, "failed": lost})));
     error
 }
