@@ -83,8 +83,8 @@ pub struct Joined {
     pub protocol: String,
     pub leader: String,
     pub member: String,
-    /// A leader that came back unchanged need not make a new assignment. A client too old to be told
-    /// must be made to believe that somebody else leads.
+    /// A leader that came back unchanged need not make a new assignment. If it makes one, because it
+    /// is too old to be told, that is ignored.
     pub skip_assignment: bool,
     /// Everybody, for the leader; empty for the others.
     pub members: Vec<JoinedMember>,

@@ -15,6 +15,12 @@ use highwater_log::{
 };
 use tokio::sync::oneshot;
 
+/// How many seeds to try; `HIGHWATER_SEEDS` says otherwise.
+pub(crate) fn seeds(usual: u64) -> u64 {
+    let asked = std::env::var("HIGHWATER_SEEDS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 /// Follows Tokio's clock, from a given time on.
 pub(crate) struct TokioClock {
     start: tokio::time::Instant,

@@ -186,12 +186,14 @@ impl Visit<'_> {
             // Whoever waited may have hung up a moment ago.
             match effect {
                 Effect::Joined(ticket, answer) => {
-                    let waiting = self.room.joins.remove(&ticket);
-                    let _ = waiting.map(|waiting| waiting.send(answer));
+                    if let Some(waiting) = self.room.joins.remove(&ticket) {
+                        let _ = waiting.send(answer);
+                    }
                 }
                 Effect::Synced(ticket, answer) => {
-                    let waiting = self.room.syncs.remove(&ticket);
-                    let _ = waiting.map(|waiting| waiting.send(answer));
+                    if let Some(waiting) = self.room.syncs.remove(&ticket) {
+                        let _ = waiting.send(answer);
+                    }
                 }
                 Effect::Store(after) => {
                     self.room.since_ms = self.coordinator.now_ms();

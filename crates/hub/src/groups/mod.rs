@@ -1,7 +1,7 @@
 //! Consumer groups: who reads which partition, and how far everybody has come.
 //!
-//! [`machine`] decides; it is pure and knows one group. [`room`] holds a group with its positions and
-//! with those who wait. [`Coordinator`] keeps all rooms, puts what must last on the hub
+//! `machine` decides; it is pure and knows one group. `room` holds a group with its positions and
+//! with those who wait. `Coordinator` keeps all rooms, puts what must last on the hub
 //! `__groups`, and wakes groups when their time has come; [`Handle`] is its face to the outside.
 //!
 //! What keeps this honest:

@@ -1,7 +1,7 @@
 //! Transactions: appends to several partitions, and positions of groups, that are seen together or not
 //! at all.
 //!
-//! [`state`] decides; it is pure and knows one transactional id. [`Coordinator`] keeps them all, puts
+//! `state` decides; it is pure and knows one transactional id. `Coordinator` keeps them all, puts
 //! every step on the hub `__transactions` before it counts, and writes the markers.
 //!
 //! The order of steps is what makes it atomic. The wish to write to a place is durable before anything

@@ -34,12 +34,10 @@ impl Group {
         self.promised.retain(|_, until| *until > now);
         let silent = |member: &Member| member.expiry().is_some_and(|at| at <= now);
         self.remove_where(silent);
-        match &mut self.phase {
-            Phase::Completing { until, .. } | Phase::Stable { until } => {
-                if until.take_if(|at| *at <= now).is_some() {
-                    self.remove_where(|member| !member.synced);
-                }
-            }
+        if self.time_to_sync_is_up(now) {
+            self.remove_where(|member| !member.synced);
+        }
+        match &self.phase {
             Phase::Preparing(gathering) if gathering.until <= now => {
                 let gathering = gathering.clone();
                 self.gathering_ends(gathering, now);
@@ -47,6 +45,16 @@ impl Group {
             _ => {}
         }
         self.regroup(now);
+    }
+
+    /// True once.
+    fn time_to_sync_is_up(&mut self, now: Now) -> bool {
+        match &mut self.phase {
+            Phase::Completing { until, .. } | Phase::Stable { until } => {
+                until.take_if(|at| *at <= now).is_some()
+            }
+            Phase::Empty | Phase::Preparing(_) => false,
+        }
     }
 
     /// Whoever waited with this ticket has hung up. A member that knows its id may come again until
