@@ -7,6 +7,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use highwater_connect::json::{Batch, Decoded, Decoder, Field};
 use highwater_connect::{CsvFormat, Format, SourceOptions, open};
@@ -14,11 +15,16 @@ use highwater_engine::codec::{Reader, Writer};
 use highwater_engine::{
     Chunk, ColumnBuilder, Item, Physical, Pipeline, Record, Shared, Value, eval,
 };
+use highwater_env::Clock;
 use highwater_env::random::Random;
+use highwater_hub::{groups, transactions};
 use highwater_job::config::JobFile;
+use highwater_kafka::{Everybody, Options, Services, serve};
+use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
 use highwater_query::plan::Plan;
 use highwater_query::{Catalog, CatalogInput, Compiled, Diagnostic, compile, explain, lookback};
 use highwater_time::Instant;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn hash(of: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -425,4 +431,84 @@ pub fn job_file(bytes: &[u8]) -> u64 {
         Ok(_) => 0,
         Err(error) => shape(&error.to_string()),
     }
+}
+
+// The Kafka protocol.
+
+/// Any bytes on a connection are answered with whole answers, or end it. Time is that of the runtime, which jumps ahead
+/// whenever there is nothing to do, so that an idle connection is closed at once.
+pub fn kafka(bytes: &[u8]) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime of one thread can be had");
+    let answers = runtime.block_on(converse(bytes.to_vec()));
+    let mut rest = &answers[..];
+    let mut kinds = Vec::new();
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let length = u32::from_be_bytes(*length) as usize;
+        kinds.push(length);
+        rest = behind.get(length..).expect("an answer is whole");
+    }
+    assert!(rest.is_empty(), "an answer is whole");
+    hash(kinds)
+}
+
+struct RuntimeClock(tokio::time::Instant);
+
+impl Clock for RuntimeClock {
+    fn unix_nanos(&self) -> i128 {
+        self.elapsed().as_nanos() as i128
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+async fn converse(bytes: Vec<u8>) -> Vec<u8> {
+    let clock: Arc<dyn Clock> = Arc::new(RuntimeClock(tokio::time::Instant::now()));
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new(|| 0));
+    let groups = groups::Service::new(
+        Arc::clone(&log),
+        Arc::clone(&clock),
+        Random::seeded(1),
+        groups::Options::default(),
+    );
+    let transactions = transactions::Service::new(
+        Arc::clone(&log),
+        Arc::clone(&clock),
+        groups.handle(),
+        transactions::Options::default(),
+    );
+    let services = Services {
+        log: Arc::clone(&log),
+        groups: Arc::new(groups.handle()),
+        transactions: Arc::new(transactions.handle()),
+        authorizer: Arc::new(Everybody),
+        clock,
+    };
+    let spec = HubSpec {
+        name: HubName::new("t").expect("it is a name"),
+        partitions: 2,
+        settings: HubSettings::default(),
+    };
+    log.create(spec).await.expect("a hub can be made");
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let (mut reader, mut writer) = tokio::io::split(ours);
+    let forever = std::future::pending;
+    tokio::spawn(groups.run(forever()));
+    tokio::spawn(transactions.run(forever()));
+    let server = tokio::spawn(serve(Options::default(), services, theirs));
+    let writing = tokio::spawn(async move {
+        // The server may have closed before everything is written.
+        let _ = writer.write_all(&bytes).await;
+        writer
+    });
+    let mut answers = Vec::new();
+    let _ = reader.read_to_end(&mut answers).await;
+    server.await.expect("the connection ends without a panic");
+    let _ = writing.await;
+    answers
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use common::*;
-use highwater_log::batch::{Batch, NewRecord};
+use highwater_log::batch::{Batch, NewRecord, Seal};
 use highwater_log::{
     AdminError, AppendError, Appended, Bounds, EnqueueTime, Fetched, HubId, HubInfo, HubName,
     HubSettings, HubSpec, Isolation, Log, Marker, Offset, Partition, Pending, Place, Producer,
@@ -23,11 +23,16 @@ use tokio::sync::watch;
 struct Slow {
     inner: Arc<dyn Log>,
     synced: watch::Receiver<u32>,
+    failure: Option<Failure>,
 }
+
+/// What every append is answered with instead.
+type Failure = fn(Place) -> AppendError;
 
 struct SlowPartition {
     inner: Arc<dyn Partition>,
     synced: watch::Receiver<u32>,
+    failure: Option<Failure>,
 }
 
 impl Log for Slow {
@@ -44,6 +49,7 @@ impl Log for Slow {
         Some(Arc::new(SlowPartition {
             inner: self.inner.partition(hub, partition)?,
             synced: self.synced.clone(),
+            failure: self.failure,
         }))
     }
     fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
@@ -73,6 +79,9 @@ impl Partition for SlowPartition {
         self.inner.place()
     }
     fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+        if let Some(failure) = self.failure {
+            return Box::pin(std::future::ready(Err(failure(self.place().clone()))));
+        }
         let appended = self.inner.append(batch);
         let mut synced = self.synced.clone();
         Box::pin(async move {
@@ -113,11 +122,16 @@ impl Partition for SlowPartition {
 }
 
 async fn slow_server() -> (TestServer, watch::Sender<u32>) {
+    server_with(None).await
+}
+
+async fn server_with(failure: Option<Failure>) -> (TestServer, watch::Sender<u32>) {
     let (sync, synced) = watch::channel(0);
     let server = start_with(|_, services| {
         services.log = Arc::new(Slow {
             inner: Arc::clone(&services.log),
             synced,
+            failure,
         });
     })
     .await;
@@ -453,4 +467,69 @@ async fn what_a_batch_must_be_is_said_per_partition() {
     }
     let response = client.call(9, &produce(&hub, 9, 5, &[(0, good)])).await;
     assert_eq!(response.responses[0].partition_responses[0].error_code, 21);
+}
+
+// proves L4
+#[tokio::test(start_paused = true)]
+async fn a_full_partition_asks_the_client_to_wait_and_is_not_read_meanwhile() {
+    let full = |place| AppendError::Full { place, waiting: 1 };
+    let (server, _sync) = server_with(Some(full)).await;
+    let hub = server.make("t", 1).await;
+    let mut client = server.connect().await;
+    let response = client
+        .call(9, &produce(&hub, 9, -1, &[(0, batch(&["a"]))]))
+        .await;
+    assert_eq!(response.responses[0].partition_responses[0].error_code, 19);
+    assert_eq!(response.throttle_time_ms, 200);
+    let began = tokio::time::Instant::now();
+    client.call(0, &ApiVersionsRequest::default()).await;
+    assert!(began.elapsed() >= Duration::from_millis(190));
+    assert_eq!(server.metrics().throttled, 1);
+}
+
+// proves L3
+#[tokio::test]
+async fn a_partition_that_the_disk_has_stopped_acknowledges_nothing() {
+    let stopped = |place| AppendError::Stopped {
+        place,
+        reason: "no space left".into(),
+    };
+    let (server, _sync) = server_with(Some(stopped)).await;
+    let hub = server.make("t", 1).await;
+    let mut client = server.connect().await;
+    let request = produce(&hub, 9, -1, &[(0, batch(&["a"]))]);
+    let response = client.call(9, &request).await;
+    let answer = &response.responses[0].partition_responses[0];
+    assert_eq!((answer.error_code, answer.base_offset), (56, -1));
+    let said = answer.error_message.as_deref().unwrap();
+    assert!(said.contains("no space left"), "{said}");
+}
+
+#[tokio::test]
+async fn numbered_batches_are_taken_once_and_in_order() {
+    let server = start().await;
+    let hub = server.make("t", 1).await;
+    let mut client = server.connect().await;
+    let sent = |epoch, sequence| Seal {
+        producer: Some((Producer { id: 9, epoch }, sequence)),
+        ..Seal::default()
+    };
+    // Epoch and number, then code and offset: the first, its repeat, the next, a gap, a newer epoch
+    // and one from before it.
+    let course = [
+        ((0, 0), (0, 0)),
+        ((0, 0), (0, 0)),
+        ((0, 1), (0, 1)),
+        ((0, 7), (45, -1)),
+        ((1, 0), (0, 2)),
+        ((0, 2), (47, -1)),
+    ];
+    for ((epoch, sequence), expected) in course {
+        let records = batch_with(&["a"], &sent(epoch, sequence));
+        let request = produce(&hub, 9, -1, &[(0, records)]);
+        let response = client.call(9, &request).await;
+        let answer = &response.responses[0].partition_responses[0];
+        let got = (answer.error_code, answer.base_offset);
+        assert_eq!(got, expected, "epoch {epoch}, number {sequence}");
+    }
 }

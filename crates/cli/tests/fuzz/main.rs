@@ -159,6 +159,44 @@ fn job_words() -> Vec<String> {
     words
 }
 
+/// A request of every kind and version with nothing in it, and some with something.
+fn kafka_requests() -> Vec<Vec<u8>> {
+    let empty = (0..62).flat_map(|key: i16| (0..14).map(move |version| (key, version)));
+    let mut requests: Vec<Vec<u8>> = empty
+        .map(|(key, version)| kafka_frame(key, version, &[0; 48]))
+        .collect();
+    let mut builder = highwater_log::batch::Builder::new();
+    builder.push(&highwater_log::batch::NewRecord {
+        key: Some(b"k"),
+        value: Some(b"v"),
+        headers: &[("h", None)],
+    });
+    let batch = builder.seal(&Default::default()).expect("it has a record");
+    let batch = batch.to_bytes();
+    // No client and no tags; no transaction, all acknowledge, in a second; topic `t`, partition 0.
+    let head = b"\xff\xff\0\0\xff\xff\0\0\x03\xe8\x02\x02t\x02\0\0\0\0";
+    let length = u8::try_from(batch.len() + 1).expect("it is short");
+    let produce = [&head[..], &[length], &batch, &[0, 0, 0]].concat();
+    let produce = kafka_frame(0, 9, &produce);
+    // Wait 0 ms for 1 byte of 1 MiB, uncommitted; topic `t`, partition 0 from 0.
+    let fetch = b"\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0\0\x01\0\x10\0\0\0\0\0\0\x01\0\x01t\
+        \0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0\0";
+    let fetch = kafka_frame(1, 4, fetch);
+    // Group `g`, 10 s, a newcomer, `consumer` with the protocol `p`.
+    let join = b"\xff\xff\0\x01g\0\0\x27\x10\0\0\0\x08consumer\0\0\0\x01\0\x01p\0\0\0\x01m";
+    let join = kafka_frame(11, 0, join);
+    requests.push([&produce[..], &produce, &fetch, &join].concat());
+    requests.extend([produce, fetch, join]);
+    requests
+}
+
+fn kafka_frame(key: i16, version: i16, body: &[u8]) -> Vec<u8> {
+    let (key, version) = (key.to_be_bytes(), version.to_be_bytes());
+    let payload = [&key[..], &version, &[0, 0, 0, 1], body].concat();
+    let length = u32::try_from(payload.len()).expect("it is short");
+    [&length.to_be_bytes()[..], &payload].concat()
+}
+
 // The run.
 
 thread_local! {
@@ -388,4 +426,23 @@ fn csv() {
 fn job_file() {
     let jobs = files("cases", &|name| name == "job.toml");
     fuzz("job_file", targets::job_file, jobs, &job_words());
+}
+
+// proves L6, U3
+#[test]
+fn kafka() {
+    let words = ["\0", "\0\0\0\x01", "t", "\x02t", "g", "\x7f", "\0\x01t"].map(String::from);
+    fuzz("kafka", targets::kafka, kafka_requests(), &words);
+}
+
+/// The same for the requests: most of those with something in them get through to an answer.
+#[test]
+fn requests_of_the_corpus_are_answered() {
+    let nothing = targets::kafka(&[]);
+    let answered = |request: &Vec<u8>| targets::kafka(request) != nothing;
+    let count = kafka_requests()
+        .iter()
+        .filter(|request| answered(request))
+        .count();
+    assert!(count > 100, "{count}");
 }

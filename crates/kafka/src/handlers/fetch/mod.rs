@@ -244,9 +244,6 @@ impl Wanted {
                 }
             }
             Err(error) => {
-                if error.kind() != Code::OffsetOutOfRange {
-                    tracing::warn!(%error, "a partition could not be read");
-                }
                 self.found.code = error.code();
                 self.found.bounds = None;
                 self.found.pieces = Vec::new();
