@@ -37,6 +37,60 @@ fn main() -> Outcome<()> {
     runtime.block_on(bench.single_records())?;
     runtime.block_on(bench.reading())?;
     bench.hub.stop();
+    drop(bench);
+    runtime.block_on(starting(folder.path()))
+}
+
+/// Many partitions: how long a start takes, and what memory it takes.
+async fn starting(folder: &Path) -> Outcome<()> {
+    let clock = RealClock::new();
+    let path = folder.join("many");
+    let open = || {
+        let before = clock.elapsed();
+        let shared = Arc::new(clock.clone());
+        let hub = Hub::open(
+            Arc::new(RealDisk),
+            &path,
+            Options::default(),
+            shared,
+            &|_| {},
+        )?;
+        Ok::<(Hub, Duration), Box<dyn Error>>((hub, clock.elapsed() - before))
+    };
+    let (hub, _) = open()?;
+    let spec = HubSpec {
+        name: HubName::new("many")?,
+        partitions: HubSpec::PARTITIONS_MAX,
+        settings: HubSettings::default(),
+    };
+    let before = clock.elapsed();
+    hub.create(spec).await?;
+    let created = clock.elapsed() - before;
+    let batch = batch(1000)?;
+    let before = clock.elapsed();
+    for _ in 0..8 {
+        let mut pending = Vec::new();
+        for number in 0..HubSpec::PARTITIONS_MAX {
+            let partition = hub.partition("many", number);
+            pending.push(
+                partition
+                    .ok_or("the hub was just made")?
+                    .append(batch.clone()),
+            );
+        }
+        for pending in pending {
+            pending.await?;
+        }
+    }
+    let appended = clock.elapsed() - before;
+    let megabytes = hub.status().totals.bytes / 1_000_000;
+    hub.stop();
+    drop(hub);
+    let (hub, started) = open()?;
+    println!(
+        "1024 partitions        made in {created:?}, {megabytes} MB in {appended:?}, started in {started:?}"
+    );
+    hub.stop();
     Ok(())
 }
 
@@ -195,13 +249,12 @@ impl Bench<'_> {
         for _ in 0..64 {
             partition.append(batch.clone()).await?;
         }
-        let (mut bytes, mut from) = (0, 0);
-        let before = self.clock.elapsed();
-        for _ in 0..20 {
-            bytes += self.read_all(&*partition, Offset(from)).await?;
-            from = 0;
+        let before = (self.hub.status().totals, self.clock.elapsed());
+        for _ in 0..200 {
+            self.read_all(&*partition, Offset(0)).await?;
         }
-        let tail = rate(bytes, self.clock.elapsed() - before);
+        let reads = self.hub.status().totals.reads_tail - before.0.reads_tail;
+        let tail = (self.clock.elapsed() - before.1) / (reads as u32).max(1);
         let partition = self
             .hub
             .partition("append-1000", 0)
@@ -212,7 +265,7 @@ impl Bench<'_> {
         let disk = rate(bytes, self.clock.elapsed() - before);
         let plain = rate(bytes, self.plain_read(bytes)?);
         println!(
-            "reading                tail {tail:.0} MB/s   disk {disk:.0} MB/s   plain pread {plain:.0} MB/s   ratio {:.2}",
+            "reading                a megabyte of the tail in {tail:?}   disk {disk:.0} MB/s   plain pread {plain:.0} MB/s   ratio {:.2}",
             disk / plain
         );
         Ok(())

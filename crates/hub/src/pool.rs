@@ -76,6 +76,14 @@ impl<T: Send + 'static> Pool<T> {
     }
 }
 
+/// The threads end by themselves. They are not waited for: the last handle may be held by one of them.
+impl<T: Send + 'static> Drop for Pool<T> {
+    fn drop(&mut self) {
+        self.line.waiting.lock().closed = true;
+        self.line.ready.notify_all();
+    }
+}
+
 impl<T> Line<T> {
     fn serve(&self) {
         let mut waiting = self.waiting.lock();

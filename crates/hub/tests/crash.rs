@@ -13,7 +13,7 @@ use std::time::Duration;
 use highwater_env::disk::Faults;
 use highwater_env::random::Random;
 use highwater_env::{Clock, Disk, SimClock, SimDisk};
-use highwater_hub::{Hub, Options};
+use highwater_hub::{Durability, Hub, Options};
 use highwater_log::{
     AppendError, Appended, EnqueueTime, HubSettings, Isolation, Log, Marker, Offset, Partition,
     Pending, Producer,
@@ -73,6 +73,11 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut random = Random::seeded(seed);
+        // Without syncs only the end of the process is survived, not that of the machine.
+        let durability = match seed % 8 {
+            7 => Durability::Os,
+            _ => Durability::Fsync,
+        };
         let options = Options {
             segment_bytes: 300 + random.below(3000),
             index_bytes: 1 + random.below(400),
@@ -82,6 +87,7 @@ impl World {
             queue_bytes: 3000,
             files_open: 1 + random.below(8) as usize,
             shared_batch_bytes: 300,
+            durability,
             ..by_hand()
         };
         let client = |number: usize| Client {
@@ -139,7 +145,7 @@ impl World {
 
     /// The process ends. Nobody is told anything any more.
     fn die(&mut self, power_cut: bool) {
-        match power_cut {
+        match power_cut && self.options.durability == Durability::Fsync {
             true => self.disk.crash(),
             false => self.disk.restart(),
         }
@@ -355,6 +361,9 @@ impl World {
             folder_syncs: one_in(10),
             capacity: None,
         };
+        if self.options.durability == Durability::Os {
+            faults.syncs = 0;
+        }
         if self.random.below(3) == 0 {
             let used: usize = (self.disk.files().iter())
                 .map(|path| self.disk.contents(path).map_or(0, |bytes| bytes.len()))
@@ -521,6 +530,45 @@ fn live(seed: u64) {
         for (sequence, sent, _) in &client.in_flight {
             assert_ne!(world.sent[*sent].fate, Fate::Refused, "{sequence}");
         }
+    }
+}
+
+/// On a full disk the first batches of a group may be written whole before the rest fails. They were
+/// refused with the others, and no crash brings them back.
+#[test]
+fn what_was_refused_for_want_of_room_never_comes_back() {
+    for seed in 0..200 {
+        let mut world = World::new(seed * 8);
+        world.options.reserve_bytes = 0;
+        world.open();
+        let append = |world: &mut World, text: &str| {
+            let pending = world
+                .partition(0)
+                .append(batch(&[text.into()], None, false));
+            let number = world.note(0, vec![text.into()]);
+            world.pending.push((number, pending));
+        };
+        append(&mut world, "first");
+        world.commit();
+        let files = world.disk.files();
+        let used: usize = (files.iter())
+            .map(|path| world.disk.contents(path).unwrap().len())
+            .sum();
+        world.disk.set_faults(Faults {
+            capacity: Some(used as u64 + 120),
+            ..Faults::default()
+        });
+        append(&mut world, "second");
+        append(&mut world, "third");
+        world.commit();
+        let fates: Vec<Fate> = world.sent.iter().map(|sent| sent.fate).collect();
+        assert_eq!(fates[1..], [Fate::Refused; 2]);
+        world.die(true);
+        world.open();
+        append(&mut world, "fourth");
+        world.commit();
+        world.check();
+        assert_eq!(world.partition(0).bounds().end, Offset(2), "seed {seed}");
     }
 }
 

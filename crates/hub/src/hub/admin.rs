@@ -43,21 +43,17 @@ impl Hub {
 
     pub(super) fn delete_now(&self, name: &HubName) -> Result<(), AdminError> {
         let _admin = self.inner.admin.lock();
-        let (id, partitions) = {
-            let hubs = self.inner.hubs.read();
-            let entry = hubs
-                .get(name)
-                .ok_or_else(|| AdminError::Unknown(name.clone()))?;
-            (entry.info.id, entry.partitions.clone())
-        };
+        // Whatever the disk says from here on, nobody uses the hub any more.
+        let removed = self.inner.hubs.write().remove(name);
+        let Entry { info, partitions } =
+            removed.ok_or_else(|| AdminError::Unknown(name.clone()))?;
         partitions.iter().for_each(|partition| partition.delete());
         let disk = &*self.inner.shared.disk;
-        let folder = self.folder_of(id);
+        let folder = self.folder_of(info.id);
         let tombstone = folder.with_extension(TOMBSTONE);
         disk.rename(&folder, &tombstone)
             .and_then(|()| disk.sync_folder(&self.inner.folder.join(HUBS)))
             .map_err(storage)?;
-        self.inner.hubs.write().remove(name);
         self.write_catalogue(None, None).map_err(storage)?;
         if let Err(error) = disk.remove_folder(&tombstone) {
             tracing::warn!(hub = %name, %error, "the rest of a deleted hub is removed at the next start");

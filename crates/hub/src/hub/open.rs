@@ -180,17 +180,14 @@ impl Hub {
     }
 }
 
-/// Makes the folder and sees to it that it is there after a crash; needless once a catalogue is in it.
+/// Makes the folders. They are synced even if they are there: what an earlier life wrote and was
+/// killed before syncing is about to be believed.
 fn make_folders(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
     let hubs_folder = path.join(HUBS);
-    let named = |names: &Vec<String>| names.iter().any(|name| name == catalogue::FILE);
-    if disk.list(path).as_ref().is_ok_and(named) {
-        return Ok(());
-    }
     disk.create_folder(&hubs_folder)
         .map_err(failed("create", &hubs_folder))?;
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-    for folder in [path, above.unwrap_or(Path::new("."))] {
+    for folder in [&hubs_folder, path, above.unwrap_or(Path::new("."))] {
         disk.sync_folder(folder).map_err(failed("sync", folder))?;
     }
     Ok(())

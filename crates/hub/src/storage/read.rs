@@ -145,7 +145,7 @@ impl Store {
         let file = segment
             .file(&self.shared)
             .map_err(|e| self.storage_error(&e))?;
-        let mut wanted = bytes_max as u64 + self.shared.options.index_bytes;
+        let mut wanted = (bytes_max as u64).saturating_add(self.shared.options.index_bytes);
         loop {
             let size = wanted.min(stretch.to - stretch.from.position) as usize;
             let mut bytes = vec![0; size];
@@ -159,7 +159,7 @@ impl Store {
                     error: BatchError::Short { need, .. },
                     ..
                 }) if count == size && size as u64 == wanted => {
-                    wanted += need as u64;
+                    wanted = wanted.saturating_add(need as u64);
                 }
                 Err(Broken { position, error }) => {
                     return Err(self.damaged(Damage {

@@ -38,17 +38,21 @@ impl Files {
         };
         let names = disk.list(folder)?;
         let bases = kept(&names, start);
-        for name in &names {
-            let unwanted = match names::kind(name) {
+        let unwanted: Vec<&String> = (names.iter())
+            .filter(|name| match names::kind(name) {
                 Kind::Segment(base) | Kind::Index(base) | Kind::Checkpoint(base) => {
                     !bases.contains(&base)
                 }
                 Kind::Leftover => true,
                 Kind::Swap { .. } | Kind::Other => false,
-            };
-            if unwanted {
-                disk.remove_file(&folder.join(name))?;
-            }
+            })
+            .collect();
+        if !unwanted.is_empty() {
+            // The start that says so may not be durable yet.
+            disk.sync_folder(folder)?;
+        }
+        for name in unwanted {
+            disk.remove_file(&folder.join(name))?;
         }
         let segment = |base| {
             let path = folder.join(names::segment(base));
