@@ -1,4 +1,7 @@
-//! `highwater bench`: what a job costs on this machine.
+//! `highwater bench`: what a job or a request costs on this machine.
+
+mod http;
+mod schedule;
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
@@ -25,6 +28,8 @@ enum What {
     Run(BenchRun),
     /// Write toll-booth events to measure with: 1,000 a second, 5% of them up to 2 s out of order
     Generate(Generate),
+    /// Send events to a running node at a fixed rate and print how long answers took
+    Http(http::BenchHttp),
 }
 
 #[derive(clap::Args)]
@@ -54,6 +59,7 @@ impl Bench {
         match self.what {
             What::Run(run) => run.run(),
             What::Generate(generate) => generate.run(),
+            What::Http(http) => http.run(),
         }
     }
 }

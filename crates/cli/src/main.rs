@@ -6,15 +6,20 @@
 
 mod bench;
 mod check;
+mod config;
 mod demo;
 mod exit;
 mod explain;
+mod hub;
+mod logging;
 mod manual;
 mod run;
+mod settings;
 mod summary;
 mod test;
 mod timeline;
 mod traffic;
+mod up;
 mod why;
 
 use std::path::PathBuf;
@@ -35,6 +40,12 @@ struct Arguments {
 enum Command {
     /// Show it working on generated toll-booth traffic
     Demo(demo::Demo),
+    /// Run a node: hubs that Kafka clients and curl can use
+    Up(up::Up),
+    /// Manage and use the hubs of a running node
+    Hub(hub::Hub),
+    /// Show the settings of a node
+    Config(config::Config),
     /// Run one job over its inputs
     Run(run::Run),
     /// Run every golden case below the given folders
@@ -63,6 +74,9 @@ struct JobArgument {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(command) => command.run(),
+        Command::Up(command) => command.run(),
+        Command::Hub(command) => command.run(),
+        Command::Config(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),
         Command::Check(command) => command.run(),

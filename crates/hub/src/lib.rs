@@ -31,8 +31,9 @@
 //! ```
 //!
 //! `storage` is the part that must not lose anything: plain, synchronous, and driven by a crash model
-//! over the simulated disk of `highwater-env`. `partition` is the asynchronous face on it. `groups`
-//! and `transactions` are coordinators over any log, and keep what they know on one. This crate knows nothing of Kafka's wire and nothing of SQL.
+//! over the simulated disk of `highwater-env`. `partition` is the asynchronous face on it. [`groups`]
+//! and [`transactions`] are state machines over any log, this one or another. This crate knows
+//! nothing of Kafka's wire and nothing of SQL.
 
 mod catalogue;
 mod coordinator;

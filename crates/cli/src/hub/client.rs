@@ -1,0 +1,348 @@
+//! A small HTTP/1.1 client: one connection, opened when needed and again when it was lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use highwater_env::disk;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{HeaderMap, Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::exit::BadRequest;
+
+/// The largest answer taken.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The server to talk to, and the key to show it.
+#[derive(clap::Args, Clone)]
+pub struct Server {
+    /// The server's address
+    #[arg(
+        long = "server",
+        visible_alias = "url",
+        value_name = "URL",
+        env = "HIGHWATER_SERVER",
+        default_value = "http://127.0.0.1:8080"
+    )]
+    url: String,
+    /// A key as name:secret; better in the variable than on the command line, where others can see it
+    #[arg(
+        long,
+        value_name = "NAME:SECRET",
+        env = "HIGHWATER_KEY",
+        hide_env_values = true
+    )]
+    key: Option<String>,
+    /// A PEM file with the certificates to trust, instead of those of the system
+    #[arg(long, value_name = "FILE", env = "HIGHWATER_CA")]
+    ca: Option<std::path::PathBuf>,
+}
+
+impl Server {
+    pub fn is_https(&self) -> bool {
+        self.url.starts_with("https://")
+    }
+
+    fn rest(&self) -> &str {
+        let rest = self
+            .url
+            .split_once("://")
+            .map_or(self.url.as_str(), |(_, rest)| rest);
+        rest.trim_end_matches('/')
+    }
+
+    /// Host and port.
+    pub fn authority(&self) -> String {
+        let host = self.rest().split('/').next().unwrap_or_default();
+        let has_port = host
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        match (has_port, self.is_https()) {
+            (true, _) => host.to_owned(),
+            (false, true) => format!("{host}:443"),
+            (false, false) => format!("{host}:80"),
+        }
+    }
+
+    /// The path before every path, for a server behind a proxy; mostly empty.
+    pub fn base(&self) -> &str {
+        self.rest().find('/').map_or("", |at| &self.rest()[at..])
+    }
+
+    pub fn authorization(&self) -> Result<Option<String>, BadRequest> {
+        let Some(key) = &self.key else {
+            return Ok(None);
+        };
+        match key.contains(':') {
+            true => Ok(Some(format!("Basic {}", STANDARD.encode(key)))),
+            false => Err(BadRequest("a key is written name:secret".into())),
+        }
+    }
+
+    fn check(&self) -> Result<(), BadRequest> {
+        let known = self.url.starts_with("http://") || self.is_https() || !self.url.contains("://");
+        match known && !self.rest().is_empty() {
+            true => Ok(()),
+            false => Err(BadRequest(format!(
+                "--server {}: write a URL such as http://127.0.0.1:8080",
+                self.url
+            ))),
+        }
+    }
+
+    fn tls(&self) -> anyhow::Result<Option<TlsConnector>> {
+        if !self.is_https() {
+            return Ok(None);
+        }
+        let mut roots = RootCertStore::empty();
+        match &self.ca {
+            Some(path) => {
+                let pem = disk::read_to_string(path)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                    roots.add(certificate?)?;
+                }
+            }
+            None => {
+                for certificate in rustls_native_certs::load_native_certs().certs {
+                    // One that cannot be used is no reason not to use the others.
+                    let _ = roots.add(certificate);
+                }
+            }
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Some(TlsConnector::from(Arc::new(config))))
+    }
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// The server answered, but not with what was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("the server refused ({status}): {message}")]
+pub struct Refused {
+    pub status: u16,
+    pub message: String,
+}
+
+impl Answer {
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// How long the server asks to wait; zero if it does not.
+    pub fn retry_after(&self) -> Duration {
+        let value = self
+            .headers
+            .get("retry-after")
+            .and_then(|value| value.to_str().ok());
+        Duration::from_secs(value.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    pub fn into_error(self) -> Refused {
+        let told: Option<Value> = serde_json::from_slice(&self.body).ok();
+        let part = |name: &str| {
+            told.as_ref()
+                .and_then(|told| told[name].as_str().map(str::to_owned))
+        };
+        let message = match (part("message"), part("hint")) {
+            (Some(message), Some(hint)) if !hint.is_empty() => format!("{message}\n  {hint}"),
+            (Some(message), _) => message,
+            (None, _) => String::from_utf8_lossy(&self.body)
+                .chars()
+                .take(500)
+                .collect(),
+        };
+        Refused {
+            status: self.status,
+            message,
+        }
+    }
+
+    pub fn success(self) -> Result<Answer, Refused> {
+        match self.is_success() {
+            true => Ok(self),
+            false => Err(self.into_error()),
+        }
+    }
+
+    pub fn json(&self) -> anyhow::Result<Value> {
+        serde_json::from_slice(&self.body).context("the server's answer is not JSON")
+    }
+}
+
+pub struct Client {
+    server: Server,
+    tls: Option<TlsConnector>,
+    authorization: Option<String>,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Client {
+    pub fn new(server: &Server) -> anyhow::Result<Client> {
+        server.check()?;
+        Ok(Client {
+            tls: server.tls()?,
+            authorization: server.authorization()?,
+            server: server.clone(),
+            connection: None,
+        })
+    }
+
+    pub async fn get(&mut self, path: &str) -> anyhow::Result<Answer> {
+        self.request(Method::GET, path, &[], Bytes::new()).await
+    }
+
+    pub async fn post_json(&mut self, path: &str, body: &Value) -> anyhow::Result<Answer> {
+        let kind = [("content-type", "application/json")];
+        self.request(Method::POST, path, &kind, body.to_string().into())
+            .await
+    }
+
+    pub async fn request(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> anyhow::Result<Answer> {
+        let (head, body) = self.open(method, path, headers, body).await?.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
+        Ok(Answer {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: body.to_bytes(),
+        })
+    }
+
+    /// Sends a request and answers as soon as the head of the answer is there.
+    pub async fn open(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> anyhow::Result<Response<Incoming>> {
+        let path = format!("{}{path}", self.server.base());
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", self.server.authority());
+        if let Some(key) = &self.authorization {
+            request = request.header("authorization", key);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request
+            .body(Full::new(body))
+            .context("the request cannot be written")?;
+        let mut connection = match self.connection.take() {
+            Some(connection) if !connection.is_closed() => connection,
+            _ => self.connect().await?,
+        };
+        connection
+            .ready()
+            .await
+            .context("the server closed the connection")?;
+        let response = connection
+            .send_request(request)
+            .await
+            .context("the server did not answer")?;
+        self.connection = Some(connection);
+        Ok(response)
+    }
+
+    async fn connect(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+        let authority = self.server.authority();
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&authority));
+        let stream = match connecting.await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                return Err(anyhow::Error::new(error).context(format!(
+                    "cannot reach {authority}; is a server running there? start one with: highwater up"
+                )));
+            }
+            Err(_) => anyhow::bail!("{authority} did not answer within {CONNECT_TIMEOUT:?}"),
+        };
+        stream.set_nodelay(true)?;
+        let Some(tls) = &self.tls else {
+            return start(TokioIo::new(stream)).await;
+        };
+        let host = authority
+            .rsplit_once(':')
+            .map_or(&*authority, |(host, _)| host);
+        let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
+            .with_context(|| format!("{host} is no name of a server"))?;
+        let stream = tls.connect(name, stream).await;
+        let stream = stream.with_context(|| format!("no secure connection to {authority}"))?;
+        start(TokioIo::new(stream)).await
+    }
+}
+
+async fn start<T>(io: T) -> anyhow::Result<SendRequest<Full<Bytes>>>
+where
+    T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(io).await?;
+    // Errors of the connection come back from the request that meets them.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(url: &str) -> Server {
+        Server {
+            url: url.into(),
+            key: Some("a:b".into()),
+            ca: None,
+        }
+    }
+
+    #[test]
+    fn a_url_has_a_host_a_port_and_maybe_a_path() {
+        let parts = |url: &str| (server(url).authority(), server(url).base().to_owned());
+        assert_eq!(parts("http://h"), ("h:80".into(), "".into()));
+        assert_eq!(parts("https://h/"), ("h:443".into(), "".into()));
+        assert_eq!(parts("h:81/a/b/"), ("h:81".into(), "/a/b".into()));
+        assert_eq!(parts("http://[::1]:82"), ("[::1]:82".into(), "".into()));
+        assert_eq!(parts("http://[::1]"), ("[::1]:80".into(), "".into()));
+        assert!(server("ftp://h").check().is_err() && server("http://").check().is_err());
+    }
+
+    #[test]
+    fn a_key_is_sent_as_basic_credentials() {
+        assert_eq!(
+            server("h").authorization().unwrap().as_deref(),
+            Some("Basic YTpi")
+        );
+    }
+}

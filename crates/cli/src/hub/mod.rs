@@ -1,0 +1,230 @@
+//! `highwater hub`: hubs of a running server, over HTTP.
+
+pub mod client;
+mod lines;
+mod send;
+mod tail;
+
+use std::io::{Write, stdout};
+
+use bytes::Bytes;
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::exit::Ending;
+use client::{Client, Server};
+
+#[derive(clap::Args)]
+pub struct Hub {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Make a hub
+    Create(Create),
+    /// List the hubs
+    List(List),
+    /// Show a hub, its partitions and what they hold
+    Describe(Named),
+    /// Send events: one given here, or JSON lines from files or standard input
+    Send(send::Send),
+    /// Print events, and with -f go on printing those that come
+    Tail(tail::Tail),
+    /// Delete a hub and everything in it
+    Delete(Delete),
+}
+
+#[derive(clap::Args)]
+struct Create {
+    name: String,
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    partitions: u32,
+    /// How long events are kept at least, such as 12h or 7d, or `forever`
+    #[arg(long, default_value = "7d")]
+    retention: String,
+    /// How much of a partition is kept at least, in bytes
+    #[arg(long)]
+    retention_bytes: Option<u64>,
+    /// What retention does: delete, or compact to the last event of each key
+    #[arg(long, default_value = "delete", value_parser = ["delete", "compact"])]
+    cleanup: String,
+    #[command(flatten)]
+    server: Server,
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct List {
+    #[command(flatten)]
+    server: Server,
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Named {
+    name: String,
+    #[command(flatten)]
+    server: Server,
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Delete {
+    name: String,
+    /// Do not ask for the name again
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    server: Server,
+    #[arg(long)]
+    json: bool,
+}
+
+impl Hub {
+    pub fn run(self) -> anyhow::Result<Ending> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            match self.what {
+                What::Create(command) => command.run().await,
+                What::List(command) => command.run().await,
+                What::Describe(command) => command.run().await,
+                What::Send(command) => command.run().await,
+                What::Tail(command) => command.run().await,
+                What::Delete(command) => command.run().await,
+            }
+        })
+    }
+}
+
+impl Create {
+    async fn run(self) -> anyhow::Result<Ending> {
+        let mut body = json!({
+            "name": self.name, "partitions": self.partitions,
+            "retention": self.retention, "cleanup": self.cleanup,
+        });
+        if let Some(bytes) = self.retention_bytes {
+            body["retention_bytes"] = bytes.into();
+        }
+        let answer = Client::new(&self.server)?
+            .post_json("/api/hubs", &body)
+            .await?;
+        let hub = answer.success()?.json()?;
+        match self.json {
+            true => writeln!(stdout(), "{hub}")?,
+            false => writeln!(
+                stdout(),
+                "hub {} with {} partitions",
+                self.name,
+                self.partitions
+            )?,
+        }
+        Ok(Ending::Well)
+    }
+}
+
+impl List {
+    async fn run(self) -> anyhow::Result<Ending> {
+        let answer = Client::new(&self.server)?.get("/api/hubs").await?;
+        let hubs = answer.success()?.json()?["hubs"].take();
+        let mut out = stdout().lock();
+        if self.json {
+            writeln!(out, "{hubs}")?;
+            return Ok(Ending::Well);
+        }
+        let hubs = hubs.as_array().cloned().unwrap_or_default();
+        if hubs.is_empty() {
+            eprintln!("there are no hubs; make one with: highwater hub create NAME");
+        }
+        for hub in hubs {
+            let name = hub["name"].as_str().unwrap_or_default();
+            writeln!(
+                out,
+                "{name:24} {:>5} partitions, kept {}",
+                hub["partitions"],
+                kept(&hub)
+            )?;
+        }
+        Ok(Ending::Well)
+    }
+}
+
+fn kept(hub: &Value) -> String {
+    match hub["retention_seconds"].as_u64() {
+        None => "forever".into(),
+        Some(seconds) => highwater_time::Duration::from_secs(seconds as i64).to_string(),
+    }
+}
+
+impl Named {
+    async fn run(self) -> anyhow::Result<Ending> {
+        let answer = Client::new(&self.server)?
+            .get(&format!("/api/hubs/{}", self.name))
+            .await?;
+        let hub = answer.success()?.json()?;
+        let mut out = stdout().lock();
+        if self.json {
+            writeln!(out, "{hub}")?;
+            return Ok(Ending::Well);
+        }
+        let text = |name: &str| hub[name].as_str().unwrap_or_default().to_owned();
+        writeln!(
+            out,
+            "hub {} made {}, {}, kept {}",
+            self.name,
+            text("created"),
+            text("cleanup"),
+            kept(&hub)
+        )?;
+        writeln!(
+            out,
+            "{:>9} {:>14} {:>14} {:>14}  last event",
+            "partition", "start", "end", "bytes"
+        )?;
+        for place in hub["places"].as_array().into_iter().flatten() {
+            writeln!(
+                out,
+                "{:>9} {:>14} {:>14} {:>14}  {}",
+                place["partition"],
+                place["start"],
+                place["end"],
+                place["bytes"],
+                place["last"].as_str().unwrap_or("never"),
+            )?;
+        }
+        Ok(Ending::Well)
+    }
+}
+
+impl Delete {
+    async fn run(self) -> anyhow::Result<Ending> {
+        if !self.yes && !confirmed(&self.name)? {
+            eprintln!("nothing was deleted");
+            return Ok(Ending::Failed);
+        }
+        let path = format!("/api/hubs/{}", self.name);
+        let mut client = Client::new(&self.server)?;
+        client
+            .request(Method::DELETE, &path, &[], Bytes::new())
+            .await?
+            .success()?;
+        match self.json {
+            true => writeln!(stdout(), "{}", json!({"deleted": self.name}))?,
+            false => writeln!(stdout(), "deleted hub {}", self.name)?,
+        }
+        Ok(Ending::Well)
+    }
+}
+
+fn confirmed(name: &str) -> anyhow::Result<bool> {
+    eprint!("This deletes hub {name} and every event in it. Type its name to go on: ");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(line.trim() == name)
+}

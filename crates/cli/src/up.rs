@@ -1,0 +1,114 @@
+//! `highwater up`: runs a node until it is told to stop.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use highwater_env::RealClock;
+use highwater_server::config::Loaded;
+use highwater_server::node::Node;
+
+use crate::exit::Ending;
+use crate::logging::Logging;
+use crate::settings::SettingArguments;
+
+#[derive(clap::Args)]
+pub struct Up {
+    #[command(flatten)]
+    settings: SettingArguments,
+    #[command(flatten)]
+    logging: Logging,
+}
+
+impl Up {
+    pub fn run(self) -> anyhow::Result<Ending> {
+        let loaded = self.settings.load()?;
+        self.logging.start()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let ending = runtime.block_on(serve(loaded));
+        // What is still running has been told to stop and had its time.
+        runtime.shutdown_background();
+        ending
+    }
+}
+
+async fn serve(loaded: Loaded) -> anyhow::Result<Ending> {
+    let mut signals = Signals::new().context("cannot listen for signals")?;
+    let data = loaded.config.data.clone();
+    let starting = Node::start(loaded.config, Arc::new(RealClock::new()));
+    let node = tokio::select! {
+        node = starting => node?,
+        () = signals.next() => return Ok(Ending::Well),
+    };
+    eprint!("{}", welcome(&node, &data.display().to_string()));
+    signals.next().await;
+    eprintln!("stopping; once more to stop at once");
+    tokio::select! {
+        () = node.stop() => {}
+        () = signals.next() => eprintln!("stopped at once"),
+    }
+    Ok(Ending::Well)
+}
+
+/// The addresses, and what to do with them.
+fn welcome(node: &Node, data: &str) -> String {
+    let mut text = String::from("highwater is up\n\n");
+    if let Some(url) = node.http_url() {
+        text.push_str(&format!("  HTTP   {url}\n"));
+    }
+    for address in node.kafka_addresses() {
+        text.push_str(&format!("  Kafka  {address}\n"));
+    }
+    text.push_str(&format!("  data   {data}\n"));
+    if let Some(url) = node.http_url() {
+        text.push_str(&format!(
+            "\n  producers ──▶ hub ──▶ consumers\n\n  \
+             send   curl {url}/hubs/demo/messages -d '{{\"hello\":\"world\"}}'\n  \
+             read   curl '{url}/hubs/demo/partitions/0/messages?wait=5s'\n  \
+             watch  highwater hub tail demo -f\n"
+        ));
+    }
+    text.push_str("\nStop it with Ctrl-C.\n");
+    text
+}
+
+/// Interrupt and, where there is such a thing, terminate.
+struct Signals {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new() -> std::io::Result<Signals> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {})
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) {
+        // Without the signal there is nothing to wait for; the process is ended from outside.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! From settings to a checked [`Config`].
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use highwater_env::disk;
+use highwater_log::{Cleanup, HubName, HubSettings, HubSpec};
+
+use super::error::Problem;
+use super::gather::Settings;
+use super::{Config, Durability, KafkaListener, TlsFiles};
+use crate::http;
+use crate::keys::{Key, Right, Rights, SECRET_LEN_MIN};
+
+pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<Problem>> {
+    let mut build = Build {
+        settings,
+        folder,
+        problems: Vec::new(),
+    };
+    let keys = build.keys();
+    let config = Config {
+        data: build.path("data").unwrap_or_default(),
+        durability: match settings.text("durability") {
+            Some("os") => Durability::Os,
+            _ => Durability::Fsync,
+        },
+        auto_create: settings
+            .flag("auto_create")
+            .then(|| build.count("auto_create_partitions")),
+        http: build.http(!keys.is_empty()),
+        kafka: build.kafka(!keys.is_empty()),
+        hubs: build.hubs(),
+        keys,
+    };
+    match build.problems.is_empty() {
+        true => Ok(config),
+        false => Err(build.problems),
+    }
+}
+
+struct Build<'a> {
+    settings: &'a Settings,
+    folder: &'a Path,
+    problems: Vec<Problem>,
+}
+
+impl Build<'_> {
+    fn problem(&mut self, key: &str, message: String, hint: &str) {
+        let problem = Problem::new(self.settings.origin(key), message);
+        self.problems.push(problem.hint(hint));
+    }
+
+    /// Relative paths of the file are taken from its folder, others from where we are.
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        let path = Path::new(self.settings.text(key)?);
+        Some(match self.settings.origin(key) {
+            super::Origin::File { .. } => self.folder.join(path),
+            _ => path.to_owned(),
+        })
+    }
+
+    fn count(&self, key: &str) -> u32 {
+        self.settings
+            .number(key)
+            .map_or(u32::MAX, |count| u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    fn bytes(&self, key: &str) -> usize {
+        self.settings.number(key).map_or(usize::MAX, |bytes| {
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        })
+    }
+
+    fn time(&self, key: &str) -> std::time::Duration {
+        self.settings.time(key).unwrap_or(std::time::Duration::MAX)
+    }
+
+    fn tls(&mut self, table: &str) -> Option<TlsFiles> {
+        let (cert, key) = (format!("{table}.tls.cert"), format!("{table}.tls.key"));
+        match (self.path(&cert), self.path(&key)) {
+            (Some(cert), Some(key)) => Some(TlsFiles { cert, key }),
+            (None, None) => None,
+            (Some(_), None) => {
+                self.problem(
+                    &cert,
+                    format!("`{cert}` needs `{key}`"),
+                    "give both PEM files",
+                );
+                None
+            }
+            (None, Some(_)) => {
+                self.problem(
+                    &key,
+                    format!("`{key}` needs `{cert}`"),
+                    "give both PEM files",
+                );
+                None
+            }
+        }
+    }
+
+    fn http(&mut self, has_keys: bool) -> Option<http::Options> {
+        let listen = self.settings.address("http.listen")?;
+        let tls = self.tls("http");
+        let door = Door {
+            table: "http",
+            listen,
+            asks_for_keys: has_keys,
+            tls: tls.is_some(),
+        };
+        self.check(door, "add a [[keys]] table with name, secret and rights");
+        let size = |key: &str| self.bytes(&format!("http.{key}"));
+        Some(http::Options {
+            listen,
+            tls,
+            event_bytes_max: size("event_bytes_max"),
+            body_bytes_max: size("body_bytes_max"),
+            in_flight_bytes_max: size("in_flight_bytes_max"),
+            read_bytes_max: size("read_bytes_max"),
+            connections_max: size("connections_max"),
+            headers_max: size("headers_max"),
+            header_timeout: self.time("http.header_timeout"),
+            body_timeout: self.time("http.body_timeout"),
+            wait_max: self.time("http.wait_max"),
+        })
+    }
+
+    fn kafka(&mut self, has_keys: bool) -> Vec<KafkaListener> {
+        let first = self.settings.address("kafka.listen").map(|listen| {
+            let door = Door {
+                table: "kafka",
+                listen,
+                asks_for_keys: false,
+                tls: false,
+            };
+            self.check(
+                door,
+                "use a [[kafka.listeners]] table with sasl = true and tls",
+            );
+            KafkaListener {
+                listen,
+                advertised: self.advertised("kafka"),
+                tls: None,
+                sasl: false,
+            }
+        });
+        let names = self.settings.tables("kafka.listeners");
+        let more: Vec<_> = names
+            .iter()
+            .filter_map(|name| self.listener(name, has_keys))
+            .collect();
+        first.into_iter().chain(more).collect()
+    }
+
+    fn listener(&mut self, name: &str, has_keys: bool) -> Option<KafkaListener> {
+        let table = format!("kafka.listeners.{name}");
+        let Some(listen) = self.settings.address(&format!("{table}.listen")) else {
+            let hint = "write listen = \"127.0.0.1:9093\"";
+            self.problem(
+                &format!("{table}."),
+                "a Kafka listener needs an address".into(),
+                hint,
+            );
+            return None;
+        };
+        let sasl = format!("{table}.sasl");
+        if self.settings.flag(&sasl) && !has_keys {
+            let hint = "add a [[keys]] table with name, secret and rights";
+            self.problem(&sasl, "sasl = true needs keys to ask for".into(), hint);
+        }
+        let tls = self.tls(&table);
+        let door = Door {
+            table: &table,
+            listen,
+            asks_for_keys: self.settings.flag(&sasl),
+            tls: tls.is_some(),
+        };
+        self.check(door, "add sasl = true and a [[keys]] table");
+        Some(KafkaListener {
+            listen,
+            advertised: self.advertised(&table),
+            tls,
+            sasl: self.settings.flag(&sasl),
+        })
+    }
+
+    /// Host and port.
+    fn advertised(&mut self, table: &str) -> Option<(String, u16)> {
+        let key = format!("{table}.advertised");
+        let text = self.settings.text(&key)?.to_owned();
+        let pair = text.rsplit_once(':');
+        let pair = pair.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        if pair.is_none() {
+            let message = format!("`{text}` is no address that clients could be told");
+            self.problem(&key, message, "write host:port");
+        }
+        pair
+    }
+
+    /// Beyond this machine only those with a key may come in, and their key must not be readable on
+    /// the way.
+    fn check(&mut self, door: Door<'_>, how_to_ask: &str) {
+        if door.listen.ip().is_loopback() {
+            return;
+        }
+        let key = format!("{}.listen", door.table);
+        let address = door.listen;
+        if !door.asks_for_keys {
+            let message =
+                format!("{address} can be reached from other machines, and no key is asked for");
+            self.problem(
+                &key,
+                message,
+                &format!("{how_to_ask}, or listen on 127.0.0.1"),
+            );
+        } else if !door.tls && !self.settings.flag(&format!("{}.insecure", door.table)) {
+            let message = format!("keys would travel unencrypted to {address} from other machines");
+            let hint = "add tls = { cert = \"..\", key = \"..\" }, or insecure = true if something in front does TLS";
+            self.problem(&key, message, hint);
+        }
+    }
+
+    fn keys(&mut self) -> Vec<Key> {
+        let names = self.settings.tables("keys");
+        let keys: Vec<Key> = names.iter().filter_map(|name| self.key(name)).collect();
+        keys
+    }
+
+    fn key(&mut self, table: &str) -> Option<Key> {
+        let at = |part: &str| format!("keys.{table}.{part}");
+        let Some(name) = self.settings.text(&at("name")).map(str::to_owned) else {
+            self.problem(&at(""), "a key needs a name".into(), "write name = \"app\"");
+            return None;
+        };
+        if name.contains(':') || name == "anonymous" {
+            let hint = "a colon divides name and secret, and `anonymous` is whoever shows no key";
+            self.problem(&at("name"), format!("`{name}` cannot name a key"), hint);
+        }
+        let Some(rights) = self.settings.list(&at("rights")) else {
+            let hint = "write rights = [\"send\"], or also \"listen\" and \"manage\"";
+            self.problem(&at(""), format!("key `{name}` has no rights"), hint);
+            return None;
+        };
+        let rights = rights
+            .iter()
+            .filter_map(|word| Right::named(word))
+            .collect::<Rights>();
+        let secret = self.secret(table, &name)?;
+        if secret.len() < SECRET_LEN_MIN {
+            let message =
+                format!("the secret of key `{name}` is shorter than {SECRET_LEN_MIN} characters");
+            self.problem(
+                &at("secret"),
+                message,
+                "make one with: openssl rand -base64 32",
+            );
+            return None;
+        }
+        let hubs = self.settings.list(&at("hubs")).map(<[String]>::to_vec);
+        Some(Key::new(name, &secret, rights, hubs))
+    }
+
+    fn secret(&mut self, table: &str, name: &str) -> Option<String> {
+        let (here, file) = (
+            format!("keys.{table}.secret"),
+            format!("keys.{table}.secret_file"),
+        );
+        match (self.settings.text(&here), self.path(&file)) {
+            (Some(secret), None) => Some(secret.to_owned()),
+            (None, Some(path)) => match disk::read_to_string(&path) {
+                Ok(text) => Some(text.trim_end_matches(['\r', '\n']).to_owned()),
+                Err(error) => {
+                    let message = format!("cannot read the secret of key `{name}`: {error}");
+                    self.problem(&file, message, &format!("looked for {}", path.display()));
+                    None
+                }
+            },
+            (None, None) => {
+                let hint = format!(
+                    "write secret or secret_file, or set {}",
+                    super::variable_of(&here)
+                );
+                self.problem(
+                    &format!("keys.{table}."),
+                    format!("key `{name}` has no secret"),
+                    &hint,
+                );
+                None
+            }
+            (Some(_), Some(_)) => {
+                let message = format!("key `{name}` has both secret and secret_file");
+                self.problem(&file, message, "keep one of them");
+                None
+            }
+        }
+    }
+
+    fn hubs(&mut self) -> Vec<HubSpec> {
+        let names = self.settings.tables("hubs");
+        names.iter().filter_map(|name| self.hub(name)).collect()
+    }
+
+    fn hub(&mut self, name: &str) -> Option<HubSpec> {
+        let at = |part: &str| format!("hubs.{name}.{part}");
+        let plain = name.trim_matches('"');
+        let checked = HubName::new(plain).map_err(|error| error.to_string());
+        let usable = checked.and_then(|checked| match checked.is_internal() {
+            true => Err(format!(
+                "`{plain}` begins with `__`, which is for hubs of the node itself"
+            )),
+            false => Ok(checked),
+        });
+        let hub = match usable {
+            Ok(hub) => hub,
+            Err(message) => {
+                self.problem(&at(""), message, "choose another name");
+                return None;
+            }
+        };
+        Some(HubSpec {
+            name: hub,
+            partitions: self.count(&at("partitions")),
+            settings: HubSettings {
+                cleanup: match self.settings.text(&at("cleanup")) {
+                    Some("compact") => Cleanup::Compact,
+                    _ => Cleanup::Delete,
+                },
+                retention: self.settings.time(&at("retention")),
+                retention_bytes: self.settings.number(&at("retention_bytes")),
+                batch_bytes_max: self.count(&at("batch_bytes_max")),
+            },
+        })
+    }
+}
+
+/// An address that is to be opened.
+struct Door<'a> {
+    table: &'a str,
+    listen: SocketAddr,
+    asks_for_keys: bool,
+    tls: bool,
+}

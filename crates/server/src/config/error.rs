@@ -1,0 +1,56 @@
+//! What is wrong with a configuration: everything at once, each with its place and how to mend it.
+
+use std::fmt;
+
+use super::gather::Origin;
+
+/// Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file that was read, if there was one.
+    pub file: Option<String>,
+    pub problems: Vec<Problem>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub origin: Origin,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    pub fn new(origin: Origin, message: String) -> Problem {
+        Problem {
+            origin,
+            message,
+            hint: None,
+        }
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Problem {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.file.as_deref().unwrap_or("the settings");
+        for (i, problem) in self.problems.iter().enumerate() {
+            if i > 0 {
+                writeln!(out)?;
+            }
+            match &problem.origin {
+                Origin::Default => write!(out, "{}", problem.message)?,
+                origin => write!(out, "{}: {}", origin.show(file), problem.message)?,
+            }
+            if let Some(hint) = &problem.hint {
+                write!(out, "\n  {hint}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}

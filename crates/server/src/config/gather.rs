@@ -1,0 +1,238 @@
+//! One value for each setting, from the strongest that says something: flag, variable, file,
+//! default.
+
+use std::collections::BTreeMap;
+
+use super::error::Problem;
+use super::settings::{SETTINGS, Setting, parts, setting_of};
+use super::value::{Kind, Raw, Value};
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File { line: usize },
+    Variable(String),
+    Flag,
+}
+
+impl Origin {
+    pub(super) fn line(&self) -> usize {
+        match self {
+            Origin::File { line } => *line,
+            _ => 0,
+        }
+    }
+
+    pub fn show(&self, file: &str) -> String {
+        match self {
+            Origin::Default => "default".into(),
+            Origin::File { line } => format!("{file}:{line}"),
+            Origin::Variable(name) => name.clone(),
+            Origin::Flag => "flag".into(),
+        }
+    }
+}
+
+/// A value and where it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    pub key: String,
+    pub value: Value,
+    pub origin: Origin,
+}
+
+impl Given {
+    /// A table that is there, whatever it holds.
+    pub(super) fn table(key: &str, origin: Origin) -> Given {
+        Given {
+            key: format!("{key}."),
+            value: Value::Flag(true),
+            origin,
+        }
+    }
+}
+
+/// Every setting with the value that counts. Keys of tables end in a dot.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    values: BTreeMap<String, (Value, Origin)>,
+}
+
+impl Settings {
+    /// Puts the sources together; later ones win. Variables and flags that fit no setting come back
+    /// as problems (flags) or are passed over (variables: a cluster may set `HIGHWATER_PORT`
+    /// without meaning us).
+    pub(super) fn gather(
+        file: Vec<Given>,
+        variables: &[(String, String)],
+        flags: &[(String, String)],
+    ) -> (Settings, Vec<Problem>) {
+        let mut settings = Settings::default();
+        let mut problems = Vec::new();
+        for given in file {
+            settings
+                .values
+                .insert(given.key, (given.value, given.origin));
+        }
+        for (key, text) in flags {
+            settings.declare_for(key);
+            match read(key, text) {
+                Ok(value) => {
+                    settings.values.insert(key.clone(), (value, Origin::Flag));
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        for key in settings.keys() {
+            let name = variable_of(&key);
+            let flagged = matches!(settings.values.get(&key), Some((_, Origin::Flag)));
+            let Some((_, text)) = variables.iter().find(|(n, _)| *n == name) else {
+                continue;
+            };
+            let origin = Origin::Variable(name);
+            match setting_of(&key).map(|setting| setting.kind.read(&Raw::Untyped(text.clone()))) {
+                Some(Ok(value)) if !flagged => {
+                    settings.values.insert(key, (value, origin));
+                }
+                Some(Err(why)) => problems.push(Problem::new(origin, why)),
+                _ => {}
+            }
+        }
+        settings.fill();
+        (settings, problems)
+    }
+
+    /// A flag for `hubs.x.partitions` says that there is a hub `x`.
+    fn declare_for(&mut self, key: &str) {
+        let Some(setting) = setting_of(key) else {
+            return;
+        };
+        if let Some(star) = parts(setting.key).iter().position(|part| *part == "*") {
+            let table = parts(key)[..=star].join(".");
+            self.values
+                .entry(format!("{table}."))
+                .or_insert((Value::Flag(true), Origin::Flag));
+        }
+    }
+
+    /// Every full key there can be, given the tables there are.
+    fn keys(&self) -> Vec<String> {
+        let of = |setting: &Setting| match setting.key.split_once(".*.") {
+            None => vec![setting.key.to_owned()],
+            Some((table, rest)) => self
+                .tables(table)
+                .into_iter()
+                .map(|name| format!("{table}.{name}.{rest}"))
+                .collect(),
+        };
+        SETTINGS.iter().flat_map(of).collect()
+    }
+
+    fn fill(&mut self) {
+        for key in self.keys() {
+            let default = setting_of(&key).filter(|setting| !setting.default.is_empty());
+            let value = default.and_then(|s| s.kind.read(&Raw::Untyped(s.default.into())).ok());
+            if let Some(value) = value {
+                self.values.entry(key).or_insert((value, Origin::Default));
+            }
+        }
+    }
+
+    /// The names of the tables below `table`, such as the hubs.
+    pub fn tables(&self, table: &str) -> Vec<String> {
+        let prefix = format!("{table}.");
+        self.values
+            .keys()
+            .filter_map(|key| key.strip_prefix(&prefix)?.strip_suffix('.'))
+            .filter(|name| parts(name).len() == 1)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Every value with its origin, by key, secrets as stars.
+    pub fn shown(&self) -> impl Iterator<Item = (&str, String, &Origin)> {
+        let plain = self.values.iter().filter(|(key, _)| !key.ends_with('.'));
+        plain.map(|(key, (value, origin))| {
+            let secret = setting_of(key).is_some_and(|setting| setting.kind == Kind::Secret);
+            let value = match secret {
+                true => "********".to_owned(),
+                false => value.show(),
+            };
+            (key.as_str(), value, origin)
+        })
+    }
+
+    pub(super) fn origin(&self, key: &str) -> Origin {
+        let found = self.values.get(key);
+        found.map_or(Origin::Default, |(_, origin)| origin.clone())
+    }
+
+    fn value(&self, key: &str) -> Option<&Value> {
+        self.values.get(key).map(|(value, _)| value)
+    }
+
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        match self.value(key) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn flag(&self, key: &str) -> bool {
+        matches!(self.value(key), Some(Value::Flag(true)))
+    }
+
+    /// `None` where there is no limit, or nothing.
+    pub(super) fn number(&self, key: &str) -> Option<u64> {
+        match self.value(key) {
+            Some(Value::Number(number)) => *number,
+            _ => None,
+        }
+    }
+
+    pub(super) fn time(&self, key: &str) -> Option<std::time::Duration> {
+        match self.value(key) {
+            Some(Value::Time(time)) => *time,
+            _ => None,
+        }
+    }
+
+    pub(super) fn address(&self, key: &str) -> Option<std::net::SocketAddr> {
+        match self.value(key) {
+            Some(Value::Address(address)) => *address,
+            _ => None,
+        }
+    }
+
+    pub(super) fn list(&self, key: &str) -> Option<&[String]> {
+        match self.value(key) {
+            Some(Value::List(items)) => Some(items),
+            _ => None,
+        }
+    }
+}
+
+fn read(key: &str, text: &str) -> Result<Value, Problem> {
+    let Some(setting) = setting_of(key) else {
+        let known = SETTINGS.iter().map(|setting| setting.key);
+        let near = highwater_query::nearest(key, known);
+        let hint = near.map_or("highwater config show lists them".to_owned(), |near| {
+            format!("did you mean `{near}`?")
+        });
+        let message = format!("there is no setting `{key}`");
+        return Err(Problem::new(Origin::Flag, message).hint(hint));
+    };
+    let read = setting.kind.read(&Raw::Untyped(text.into()));
+    read.map_err(|why| Problem::new(Origin::Flag, format!("`{key}` cannot be `{text}`: {why}")))
+}
+
+/// `http.listen` is `HIGHWATER_HTTP_LISTEN`.
+pub fn variable_of(key: &str) -> String {
+    let plain = |c: char| match c.is_ascii_alphanumeric() {
+        true => c.to_ascii_uppercase(),
+        false => '_',
+    };
+    let key = key.chars().filter(|c| *c != '"');
+    format!("HIGHWATER_{}", key.map(plain).collect::<String>())
+}

@@ -1,0 +1,128 @@
+//! The configuration of a node: one TOML file, overridden by `HIGHWATER_…` variables, then by flags.
+//!
+//! Values are gathered first, with where they came from ([`Settings`]), then made into a checked
+//! [`Config`]. What would be dangerous is refused here, before anything listens: an address beyond
+//! this machine needs keys, and keys need TLS (requirement U3).
+
+mod build;
+mod error;
+mod file;
+mod gather;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use highwater_env::disk;
+use highwater_log::HubSpec;
+
+use crate::http;
+use crate::keys::Key;
+
+pub use error::{ConfigError, Problem};
+pub use gather::{Origin, Settings, variable_of};
+pub use settings::{SETTINGS, Setting};
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub data: PathBuf,
+    pub durability: Durability,
+    /// The partitions of a hub that is made when somebody writes to it; `None`: none is made.
+    pub auto_create: Option<u32>,
+    /// `None` is off.
+    pub http: Option<http::Options>,
+    pub kafka: Vec<KafkaListener>,
+    pub keys: Vec<Key>,
+    /// Made at the start where they are not there.
+    pub hubs: Vec<HubSpec>,
+}
+
+/// When an append is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Once the disk has it: it survives a power cut.
+    Fsync,
+    /// Once the operating system has it: it survives the end of the process.
+    Os,
+}
+
+/// An address for Kafka clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KafkaListener {
+    pub listen: SocketAddr,
+    /// Host and port that clients are told.
+    pub advertised: Option<(String, u16)>,
+    pub tls: Option<TlsFiles>,
+    pub sasl: bool,
+}
+
+/// PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Where settings come from.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    pub file: Option<PathBuf>,
+    /// The variables of the process; others than ours are passed over.
+    pub variables: Vec<(String, String)>,
+    /// Full key and text.
+    pub flags: Vec<(String, String)>,
+}
+
+/// A configuration and the settings it was made of.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub config: Config,
+    pub settings: Settings,
+    pub file: Option<PathBuf>,
+}
+
+impl Sources {
+    pub fn load(&self) -> Result<Loaded, ConfigError> {
+        let name = self.file.as_ref().map(|path| path.display().to_string());
+        let text = match &self.file {
+            Some(path) => disk::read_to_string(path).map_err(|error| ConfigError {
+                file: None,
+                problems: vec![
+                    Problem::new(
+                        Origin::Default,
+                        format!("cannot read {}: {error}", path.display()),
+                    )
+                    .hint("leave -c out to start with defaults"),
+                ],
+            })?,
+            None => String::new(),
+        };
+        let folder = self.file.as_deref().and_then(Path::parent);
+        let (config, settings) =
+            read(&text, self, folder.unwrap_or(Path::new(""))).map_err(|problems| ConfigError {
+                file: name,
+                problems,
+            })?;
+        Ok(Loaded {
+            config,
+            settings,
+            file: self.file.clone(),
+        })
+    }
+}
+
+/// Paths in the text are taken from `folder`.
+fn read(text: &str, sources: &Sources, folder: &Path) -> Result<(Config, Settings), Vec<Problem>> {
+    let (given, mut problems) = file::read(text);
+    let (settings, wrong) = Settings::gather(given, &sources.variables, &sources.flags);
+    problems.extend(wrong);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let config = build::config(&settings, folder)?;
+    Ok((config, settings))
+}

@@ -1,0 +1,154 @@
+//! What every request can reach.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use highwater_env::Clock;
+use highwater_log::{Groups, HubInfo, HubName, HubSettings, HubSpec, Log};
+use tokio::sync::watch;
+
+use super::Options;
+use super::auth::Caller;
+use super::budget::Budget;
+use super::error::{Code, Error};
+use super::metrics::Metrics;
+use super::spread::Spread;
+use crate::keys::{Keys, Right};
+
+pub struct App {
+    pub(super) options: Options,
+    pub(super) keys: Arc<Keys>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) budget: Arc<Budget>,
+    pub(super) metrics: Metrics,
+    pub(super) spread: Spread,
+    stopping: watch::Sender<bool>,
+    auto_create: Option<u32>,
+    backend: OnceLock<Backend>,
+    progress: Progress,
+}
+
+/// What is there once recovery is over.
+pub struct Backend {
+    pub log: Arc<dyn Log>,
+    /// `None` for a log without consumer groups.
+    pub groups: Option<Arc<dyn Groups>>,
+}
+
+/// How many partitions have been recovered, for `/readyz`.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub done: AtomicU64,
+    /// 0 while it is not known.
+    pub total: AtomicU64,
+}
+
+impl App {
+    /// An app that answers "starting" until it is given its [`Backend`].
+    pub fn new(
+        options: Options,
+        keys: Arc<Keys>,
+        auto_create: Option<u32>,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<App> {
+        Arc::new(App {
+            budget: Budget::new(options.in_flight_bytes_max),
+            metrics: Metrics::default(),
+            spread: Spread::default(),
+            stopping: watch::Sender::new(false),
+            backend: OnceLock::new(),
+            progress: Progress::default(),
+            options,
+            keys,
+            clock,
+            auto_create,
+        })
+    }
+
+    /// From now on requests are served. A second call changes nothing.
+    pub fn serve_from(&self, backend: Backend) {
+        let _ = self.backend.set(backend);
+    }
+
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.backend.get().is_some()
+    }
+
+    /// Ends live streams and long polls.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Ready when the node is told to stop.
+    pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stopping = self.stopping.subscribe();
+        async move {
+            // The sender lives in the app, which outlives every request.
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+        }
+    }
+
+    pub(super) fn backend(&self) -> Result<&Backend, Error> {
+        self.backend.get().ok_or_else(|| {
+            let (done, total) = (&self.progress.done, &self.progress.total);
+            let (done, total) = (done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
+            let message = match total {
+                0 => "the node is starting".to_owned(),
+                _ => format!("the node is reading its log: {done} of {total} partitions"),
+            };
+            Error::new(
+                Code::Starting,
+                message,
+                "ask again in a moment; /readyz says when",
+            )
+        })
+    }
+
+    pub(super) fn log(&self) -> Result<&dyn Log, Error> {
+        Ok(&*self.backend()?.log)
+    }
+
+    pub(super) fn hub(&self, name: &str) -> Result<Arc<HubInfo>, Error> {
+        self.log()?.hub(name).ok_or_else(|| Error::no_hub(name))
+    }
+
+    /// The hub to write to, made if need be and allowed.
+    pub(super) async fn hub_to_send(
+        &self,
+        name: &str,
+        caller: &Caller<'_>,
+    ) -> Result<Arc<HubInfo>, Error> {
+        let log = self.log()?;
+        if name.starts_with("__") {
+            let message = format!("hub `{name}` belongs to the node itself");
+            return Err(Error::new(Code::Forbidden, message, "send to another hub"));
+        }
+        if let Some(hub) = log.hub(name) {
+            return Ok(hub);
+        }
+        match self.auto_create {
+            Some(partitions) if caller.may(Right::Manage, Some(name)) => {
+                let created = log.create(HubSpec {
+                    name: HubName::new(name)?,
+                    partitions,
+                    settings: HubSettings::default(),
+                });
+                // Somebody else may have made it in the meantime.
+                match created.await {
+                    Ok(hub) => Ok(hub),
+                    Err(error) => log.hub(name).ok_or_else(|| error.into()),
+                }
+            }
+            _ => Err(Error::no_hub(name)),
+        }
+    }
+
+    pub(super) fn now_seconds(&self) -> i64 {
+        (self.clock.unix_nanos() / 1_000_000_000) as i64
+    }
+}

@@ -1,0 +1,93 @@
+//! Stored records as JSON.
+//!
+//! A value that is JSON stands there as it was sent, under `value`; any other is base64, under
+//! `value_base64`. Keys and header values are texts, or base64 where they are not UTF-8.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use highwater_log::EnqueueTime;
+use highwater_log::batch::Record;
+use serde::de::IgnoredAny;
+
+use crate::text::write_time;
+
+/// `{"partition":0,"offset":7,"enqueued":"..","key":"k","headers":{..},"value":..}`
+pub fn write_record(out: &mut Vec<u8>, partition: u32, record: &Record<'_>) {
+    let mut digits = itoa::Buffer::new();
+    out.extend_from_slice(b"{\"partition\":");
+    out.extend_from_slice(digits.format(partition).as_bytes());
+    out.extend_from_slice(b",\"offset\":");
+    out.extend_from_slice(digits.format(record.offset.0).as_bytes());
+    out.extend_from_slice(b",\"enqueued\":\"");
+    write_time(out, EnqueueTime(record.timestamp));
+    out.push(b'"');
+    if let Some(key) = record.key {
+        write_named(out, b"key", key);
+    }
+    if !record.headers.is_empty() {
+        write_headers(out, record);
+    }
+    match record.value {
+        None => out.extend_from_slice(b",\"value\":null"),
+        Some(value) if is_json(value) => {
+            out.extend_from_slice(b",\"value\":");
+            out.extend_from_slice(value.trim_ascii());
+        }
+        Some(value) => {
+            out.extend_from_slice(b",\"value_base64\":");
+            write_base64(out, value);
+        }
+    }
+    out.push(b'}');
+}
+
+fn write_headers(out: &mut Vec<u8>, record: &Record<'_>) {
+    out.extend_from_slice(b",\"headers\":{");
+    for (i, (name, value)) in record.headers.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write_text(out, &name);
+        out.push(b':');
+        match value.map(std::str::from_utf8) {
+            None => out.extend_from_slice(b"null"),
+            Some(Ok(text)) => write_text(out, text),
+            Some(Err(_)) => {
+                out.extend_from_slice(b"{\"base64\":");
+                write_base64(out, value.unwrap_or_default());
+                out.push(b'}');
+            }
+        }
+    }
+    out.push(b'}');
+}
+
+/// `,"name":"text"` or `,"name_base64":".."`
+fn write_named(out: &mut Vec<u8>, name: &[u8], bytes: &[u8]) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name);
+    match std::str::from_utf8(bytes) {
+        Ok(text) => {
+            out.extend_from_slice(b"\":");
+            write_text(out, text);
+        }
+        Err(_) => {
+            out.extend_from_slice(b"_base64\":");
+            write_base64(out, bytes);
+        }
+    }
+}
+
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("a text can be written into memory");
+}
+
+fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(b'"');
+    out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
+    out.push(b'"');
+}
+
+fn is_json(value: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(value).is_ok() && std::str::from_utf8(value).is_ok()
+}

@@ -1,0 +1,74 @@
+//! The HTTP side of a node: events in, events out, hubs managed.
+//!
+//! Requests are matched in one place ([`route`]) over plain hyper. There is no framework between the
+//! socket and the append, because one event a request is the shape that most senders have, and what
+//! a request costs is what fifty thousand a second cost. HTTP/1.1 only: the protocol of curl and
+//! of every device, with one small parser to trust.
+//!
+//! Nothing is buffered without a bound: bodies are counted against `in_flight_bytes_max` from their
+//! first byte to their answer, connections and headers are limited, and a head or body that
+//! dawdles is cut off.
+
+mod admin;
+mod app;
+mod auth;
+mod body;
+mod budget;
+mod decode;
+mod error;
+mod json;
+mod metrics;
+mod read;
+mod reply;
+mod route;
+mod send;
+mod serve;
+mod spread;
+mod sse;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::config::TlsFiles;
+
+pub use app::{App, Backend, Progress};
+pub use error::{Code, Error};
+pub use serve::{Server, ServerError};
+
+/// How the HTTP side listens and what it allows. docs/config.md has the defaults.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub listen: SocketAddr,
+    pub tls: Option<TlsFiles>,
+    pub event_bytes_max: usize,
+    pub body_bytes_max: usize,
+    /// Over all connections.
+    pub in_flight_bytes_max: usize,
+    /// From a partition in one read.
+    pub read_bytes_max: usize,
+    pub connections_max: usize,
+    pub headers_max: usize,
+    /// Also how long a connection may be idle.
+    pub header_timeout: Duration,
+    pub body_timeout: Duration,
+    /// The longest long poll.
+    pub wait_max: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            tls: None,
+            event_bytes_max: 1 << 20,
+            body_bytes_max: 1 << 20,
+            in_flight_bytes_max: 64 << 20,
+            read_bytes_max: 1 << 20,
+            connections_max: 4096,
+            headers_max: 100,
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            wait_max: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Events out: one partition as JSON, with a long poll, or as a live stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_log::{EnqueueTime, HubInfo, Isolation, Offset, Partition};
+use highwater_time::Instant;
+use hyper::header::ACCEPT;
+use hyper::{HeaderMap, StatusCode};
+
+use super::app::App;
+use super::error::{Code, Error};
+use super::json::write_record;
+use super::reply::{self, Payload, Reply};
+use super::send::no_partition;
+use super::{decode, sse};
+use crate::text::{parameter, time_text};
+
+/// What an HTTP reader sees.
+pub const ISOLATION: Isolation = Isolation::Committed;
+
+const EVENTS_DEFAULT: usize = 100;
+const EVENTS_MAX: usize = 10_000;
+
+/// Where to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    Earliest,
+    Latest,
+    Offset(Offset),
+    Time(EnqueueTime),
+}
+
+impl From {
+    pub fn read(query: Option<&str>, otherwise: From) -> Result<From, Error> {
+        let Some(text) = parameter(query, "from") else {
+            return Ok(otherwise);
+        };
+        match &*text {
+            "earliest" => return Ok(From::Earliest),
+            "latest" => return Ok(From::Latest),
+            _ => {}
+        }
+        let offset = text.parse::<u32>().map(i64::from).or_else(|_| text.parse());
+        if let Ok(offset) = offset {
+            return Ok(From::Offset(Offset(offset)));
+        }
+        match Instant::parse_iso(text.as_bytes()) {
+            Some(instant) => Ok(From::Time(EnqueueTime(instant.to_unix_millis()))),
+            None => Err(Error::bad(
+                format!("from=`{text}` is no place to start"),
+                "use earliest, latest, an offset or a time such as 2026-01-01T00:00:00Z",
+            )),
+        }
+    }
+
+    /// The offset to read from now.
+    pub async fn offset(self, partition: &dyn Partition) -> Result<Offset, Error> {
+        let bounds = partition.bounds();
+        match self {
+            From::Earliest => Ok(bounds.start),
+            From::Latest => Ok(bounds.visible(ISOLATION)),
+            From::Offset(offset) => Ok(offset),
+            From::Time(time) => {
+                let found = partition.find(time).await?;
+                Ok(found.map_or(bounds.visible(ISOLATION), |(offset, _)| offset))
+            }
+        }
+    }
+}
+
+/// All partitions of a hub, live.
+pub fn all(
+    app: &Arc<App>,
+    hub: &str,
+    query: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<Reply, Error> {
+    let hub = app.hub(hub)?;
+    if !wants_stream(headers) {
+        return Err(Error::new(
+            Code::NotAcceptable,
+            "all partitions together are read as a live stream only",
+            "send Accept: text/event-stream, or read /hubs/NAME/partitions/0/messages",
+        ));
+    }
+    sse::stream(app, &hub, (0..hub.partitions).collect(), query, headers)
+}
+
+pub async fn one(
+    app: &Arc<App>,
+    hub: &str,
+    id: &str,
+    query: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<Reply, Error> {
+    let hub = app.hub(hub)?;
+    let hint = "partitions are numbered from 0";
+    let number = id
+        .parse()
+        .map_err(|_| Error::bad(format!("`{id}` is no partition"), hint))?;
+    let partition = partition_of(app, &hub, number)?;
+    if wants_stream(headers) {
+        return sse::stream(app, &hub, vec![number], query, headers);
+    }
+    let most = count(query, "max", EVENTS_DEFAULT as u64)?.min(EVENTS_MAX as u64) as usize;
+    let wait = wait(query, app.options.wait_max)?;
+    let permit = app.budget.take(app.options.read_bytes_max)?;
+    let mut from = From::read(query, From::Earliest)?
+        .offset(&*partition)
+        .await?;
+    let mut page = Page::new(number);
+    from = page.fill(app, &*partition, from, most).await?;
+    if page.count == 0 && !wait.is_zero() {
+        tokio::select! {
+            () = partition.wait_past(from, ISOLATION) => {
+                from = page.fill(app, &*partition, from, most).await?;
+            }
+            () = tokio::time::sleep(wait) => {}
+            () = app.stopped() => {}
+        }
+    }
+    let payload = Payload::whole(page.finish(&*partition, from)).holding(permit);
+    Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
+}
+
+pub fn partition_of(app: &App, hub: &HubInfo, number: u32) -> Result<Arc<dyn Partition>, Error> {
+    if number >= hub.partitions {
+        return Err(no_partition(hub, number));
+    }
+    let found = app.log()?.partition(hub.name.as_str(), number);
+    found.ok_or_else(|| Error::no_hub(hub.name.as_str()))
+}
+
+/// `{"messages":[..],"next":8,"start":0,"end":100,"last":".."}`, written as it is read.
+struct Page {
+    out: Vec<u8>,
+    partition: u32,
+    count: usize,
+}
+
+impl Page {
+    fn new(partition: u32) -> Page {
+        Page {
+            out: b"{\"messages\":[".to_vec(),
+            partition,
+            count: 0,
+        }
+    }
+
+    async fn fill(
+        &mut self,
+        app: &App,
+        partition: &dyn Partition,
+        from: Offset,
+        most: usize,
+    ) -> Result<Offset, Error> {
+        let fetched = partition
+            .read(from, app.options.read_bytes_max, ISOLATION)
+            .await?;
+        decode::records(&fetched, from, |record| {
+            if self.count == most {
+                return false;
+            }
+            if self.count > 0 {
+                self.out.push(b',');
+            }
+            write_record(&mut self.out, self.partition, record);
+            self.count += 1;
+            true
+        })
+    }
+
+    fn finish(mut self, partition: &dyn Partition, next: Offset) -> Vec<u8> {
+        let bounds = partition.bounds();
+        let rest = serde_json::json!({
+            "next": next.0, "start": bounds.start.0, "end": bounds.visible(ISOLATION).0,
+            "last": bounds.last_time.map(time_text),
+        });
+        self.out.extend_from_slice(b"],");
+        self.out
+            .extend_from_slice(&rest.to_string().as_bytes()[1..]);
+        self.out
+    }
+}
+
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|value| value.contains("text/event-stream"))
+}
+
+fn count(query: Option<&str>, name: &str, default: u64) -> Result<u64, Error> {
+    match parameter(query, name) {
+        None => Ok(default),
+        Some(text) => text.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
+            Error::bad(
+                format!("{name}=`{text}` is no count"),
+                format!("such as {name}=10"),
+            )
+        }),
+    }
+}
+
+/// `wait=30s`, or a number of seconds.
+fn wait(query: Option<&str>, max: Duration) -> Result<Duration, Error> {
+    let Some(text) = parameter(query, "wait") else {
+        return Ok(Duration::ZERO);
+    };
+    let seconds = text
+        .parse::<u32>()
+        .ok()
+        .map(|seconds| Duration::from_secs(seconds.into()));
+    let read = seconds.or_else(|| {
+        let ticks = highwater_time::Duration::parse(&text).ok()?.ticks();
+        Some(Duration::from_nanos(
+            u64::try_from(ticks).ok()?.checked_mul(100)?,
+        ))
+    });
+    let wrong = || Error::bad(format!("wait=`{text}` is no time"), "such as wait=30s");
+    read.map(|wait| wait.min(max)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_a_word_an_offset_or_a_time() {
+        let read = |text: &str| From::read(Some(&format!("from={text}")), From::Latest).ok();
+        assert_eq!(read("earliest"), Some(From::Earliest));
+        assert_eq!(read("42"), Some(From::Offset(Offset(42))));
+        let time = EnqueueTime(1_767_225_600_000);
+        assert_eq!(read("2026-01-01T00:00:00Z"), Some(From::Time(time)));
+        assert_eq!(read("2026-01-01T00%3A00%3A00Z"), Some(From::Time(time)));
+        assert_eq!(read("yesterday"), None);
+        assert_eq!(From::read(None, From::Latest), Ok(From::Latest));
+    }
+
+    #[test]
+    fn a_wait_has_a_longest() {
+        let max = Duration::from_secs(60);
+        assert_eq!(wait(Some("wait=2s"), max), Ok(Duration::from_secs(2)));
+        assert_eq!(wait(Some("wait=2"), max), Ok(Duration::from_secs(2)));
+        assert_eq!(wait(Some("wait=5h"), max), Ok(max));
+        assert!(wait(Some("wait=soon"), max).is_err());
+    }
+}

@@ -1,0 +1,160 @@
+//! Which request is for whom. This is the whole table of the API.
+
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::{Method, Request, StatusCode};
+
+use super::app::App;
+use super::error::{Code, Error};
+use super::reply::{self, Reply};
+use super::send::{Target, Way};
+use super::{admin, auth, metrics, read, send};
+use crate::keys::Right;
+use crate::text::percent_decode;
+
+/// Answers a request, whatever happens.
+pub async fn answer(app: Arc<App>, request: Request<Incoming>) -> Reply {
+    let started = app.clock.elapsed();
+    let reply = match route(&app, request).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            if error.code == Code::Internal {
+                tracing::error!(message = error.message, "a request failed");
+            }
+            reply::error(&error)
+        }
+    };
+    app.metrics
+        .answered(reply.status(), app.clock.elapsed() - started);
+    reply
+}
+
+async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Error> {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path();
+    let mut parts = [""; 6];
+    let parts = split(path, &mut parts).ok_or_else(|| no_such(path))?;
+    let query = head.uri.query();
+    let post = head.method == Method::POST;
+    let get = head.method == Method::GET;
+
+    // A signature for `/telemetry` must cover `/hubs/telemetry/messages` too.
+    let resource = path
+        .strip_prefix("/hubs")
+        .filter(|rest| rest.starts_with('/'))
+        .unwrap_or(path);
+    match parts {
+        ["healthz"] if get => return Ok(reply::empty(StatusCode::OK)),
+        ["readyz"] if get => return admin::ready(app),
+        _ => {}
+    }
+    let caller = auth::caller(app, &head.headers, resource)?;
+
+    // Sending: our own paths, then those of Event Hubs.
+    let way = match parts {
+        ["hubs", hub, "messages"] if post => Some((hub, Target::Any, Way::Own)),
+        ["hubs", hub, "partitions", id, "messages"] if post => {
+            Some((hub, Target::partition(id)?, Way::Own))
+        }
+        [hub, "messages"] if post => Some((hub, Target::Any, Way::EventHubs)),
+        [hub, "partitions", id, "messages"] if post => {
+            Some((hub, Target::partition(id)?, Way::EventHubs))
+        }
+        [hub, "publishers", name, "messages"] if post => {
+            Some((hub, Target::Key(percent_decode(name)), Way::EventHubs))
+        }
+        _ => None,
+    };
+    if let Some((hub, target, way)) = way {
+        caller.must(Right::Send, Some(hub))?;
+        let hub = app.hub_to_send(hub, &caller).await?;
+        return send::send(app, &hub, target, way, &head, body).await;
+    }
+
+    match parts {
+        ["hubs", hub, "messages"] if get => {
+            caller.must(Right::Listen, Some(hub))?;
+            read::all(app, hub, query, &head.headers)
+        }
+        ["hubs", hub, "partitions", id, "messages"] if get => {
+            caller.must(Right::Listen, Some(hub))?;
+            read::one(app, hub, id, query, &head.headers).await
+        }
+        ["metrics"] if get => {
+            caller.must(Right::Listen, None)?;
+            Ok(metrics::page(app))
+        }
+        ["api", "hubs"] if get => admin::list(app, &caller),
+        ["api", "hubs"] if post => admin::create(app, &caller, body).await,
+        ["api", "hubs", hub] if get => {
+            caller.must(Right::Listen, Some(hub))?;
+            admin::describe(app, hub)
+        }
+        ["api", "hubs", hub] if head.method == Method::DELETE => {
+            caller.must(Right::Manage, Some(hub))?;
+            admin::delete(app, hub).await
+        }
+        ["api", "groups"] if get => {
+            caller.must(Right::Listen, None)?;
+            admin::groups(app).await
+        }
+        ["api", "groups", name] if get => {
+            caller.must(Right::Listen, None)?;
+            admin::group(app, &percent_decode(name)).await
+        }
+        _ if is_known(parts) => Err(Error::new(
+            Code::MethodNotAllowed,
+            format!("{path} does not take {}", head.method),
+            "docs/http.md lists what there is",
+        )),
+        _ => Err(no_such(path)),
+    }
+}
+
+/// Whether a path is one of ours, whatever the method.
+fn is_known(parts: &[&str]) -> bool {
+    matches!(
+        parts,
+        ["healthz" | "readyz" | "metrics"]
+            | ["hubs", _, "messages"]
+            | ["hubs", _, "partitions", _, "messages"]
+            | [_, "messages"]
+            | [_, "partitions" | "publishers", _, "messages"]
+            | ["api", "hubs" | "groups"]
+            | ["api", "hubs" | "groups", _]
+    )
+}
+
+fn no_such(path: &str) -> Error {
+    let hint = "docs/http.md lists what there is, such as POST /hubs/NAME/messages";
+    Error::new(Code::NotFound, format!("there is nothing at {path}"), hint)
+}
+
+/// The parts of a path, without allocating; `None` if there are more than any path of ours has.
+fn split<'p, 'b>(path: &'p str, parts: &'b mut [&'p str; 6]) -> Option<&'b [&'p str]> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let mut count = 0;
+    for part in path.split('/') {
+        *parts.get_mut(count)? = part;
+        count += 1;
+    }
+    Some(&parts[..count])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_split_at_their_slashes() {
+        let mut parts = [""; 6];
+        assert_eq!(
+            split("/a/b//c/", &mut parts),
+            Some(&["a", "b", "", "c"][..])
+        );
+        assert_eq!(split("/", &mut [""; 6]), Some(&[""][..]));
+        assert_eq!(split("/1/2/3/4/5/6/7", &mut [""; 6]), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! Several events of one request: grouped by partition, appended side by side.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use highwater_log::batch::NewRecord;
+use highwater_log::{Appended, HubInfo, Partition};
+use hyper::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Event, Target, partition_handle, place, write_placed};
+use crate::http::app::App;
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply};
+
+/// The events of a request that went to one partition: the first got `appended.offset`, the next the
+/// one after it, and so on.
+pub struct Placed {
+    pub partition: u32,
+    pub appended: Appended,
+    /// Their places in the request.
+    pub events: Vec<usize>,
+}
+
+/// Appends all events, or says which of them were not.
+pub async fn append(
+    app: &App,
+    hub: &HubInfo,
+    target: &Target<'_>,
+    events: &[Event<'_>],
+) -> Result<Vec<Placed>, Error> {
+    let shares = share(app, hub, target, events)?;
+    let request_key = match target {
+        Target::Key(key) => Some(key.as_bytes()),
+        _ => None,
+    };
+    let pending = shares.iter().map(|(_, handle, places)| {
+        let headers: Vec<Vec<Header<'_>>> = places
+            .iter()
+            .map(|at| {
+                events[*at]
+                    .headers
+                    .iter()
+                    .map(|(n, v)| (&**n, Some(&**v)))
+                    .collect()
+            })
+            .collect();
+        let records: Vec<NewRecord<'_>> = places
+            .iter()
+            .zip(&headers)
+            .map(|(at, headers)| NewRecord {
+                key: events[*at]
+                    .key
+                    .as_ref()
+                    .map(|key| key.as_bytes())
+                    .or(request_key),
+                value: Some(&events[*at].value),
+                headers,
+            })
+            .collect();
+        handle.append_records(&records)
+    });
+    let answers = join_all(pending).await;
+    let mut done = Vec::new();
+    let mut failed = Vec::new();
+    for ((partition, _, events), answer) in shares.into_iter().zip(answers) {
+        match answer {
+            Ok(appended) => done.push(Placed {
+                partition,
+                appended,
+                events,
+            }),
+            Err(error) => failed.push((partition, events, Error::from(error))),
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(done),
+        false => Err(partly(done, failed)),
+    }
+}
+
+/// Name and value, as a record has them.
+type Header<'a> = (&'a str, Option<&'a [u8]>);
+
+type Share = (u32, Arc<dyn Partition>, Vec<usize>);
+
+/// Events by partition. Those without a key go to one partition together.
+fn share(
+    app: &App,
+    hub: &HubInfo,
+    target: &Target<'_>,
+    events: &[Event<'_>],
+) -> Result<Vec<Share>, Error> {
+    let mut shares: Vec<Share> = Vec::new();
+    let mut of_partition: Vec<Option<usize>> = vec![None; hub.partitions as usize];
+    let mut without_key = None;
+    for (at, event) in events.iter().enumerate() {
+        let key = match (target, &event.key) {
+            (_, Some(key)) => Some(key.as_bytes()),
+            (Target::Key(key), None) => Some(key.as_bytes()),
+            _ => None,
+        };
+        let partition = match (key, without_key) {
+            (None, Some(partition)) => partition,
+            _ => place(app, hub, target, key)?,
+        };
+        if key.is_none() {
+            without_key = Some(partition);
+        }
+        let index = match of_partition[partition as usize] {
+            Some(index) => index,
+            None => {
+                shares.push((
+                    partition,
+                    partition_handle(app, hub, partition)?,
+                    Vec::new(),
+                ));
+                of_partition[partition as usize] = Some(shares.len() - 1);
+                shares.len() - 1
+            }
+        };
+        shares[index].2.push(at);
+    }
+    Ok(shares)
+}
+
+/// `{"count":3,"placed":[{"partition":1,"offset":42,"enqueued":"..","events":[0,2]},..]}`; `events` is
+/// left out where one partition has them all.
+pub fn summary(count: usize, placed: &[Placed]) -> Reply {
+    let mut out = Vec::with_capacity(96 + placed.len() * 96);
+    let mut digits = itoa::Buffer::new();
+    out.extend_from_slice(b"{\"count\":");
+    out.extend_from_slice(digits.format(count).as_bytes());
+    out.extend_from_slice(b",\"placed\":[");
+    for (i, part) in placed.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write_placed(&mut out, part.partition, &part.appended);
+        if placed.len() > 1 {
+            out.extend_from_slice(b",\"events\":[");
+            for (j, event) in part.events.iter().enumerate() {
+                if j > 0 {
+                    out.push(b',');
+                }
+                out.extend_from_slice(digits.format(*event).as_bytes());
+            }
+            out.push(b']');
+        }
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]}");
+    reply::json_bytes(StatusCode::CREATED, out)
+}
+
+/// The worst error, with what was stored all the same and what was not.
+fn partly(done: Vec<Placed>, failed: Vec<(u32, Vec<usize>, Error)>) -> Error {
+    let placed: Vec<Value> = done
+        .iter()
+        .map(|part| {
+            json!({
+                "partition": part.partition, "offset": part.appended.offset.0,
+                "enqueued": crate::text::time_text(part.appended.time), "events": part.events,
+            })
+        })
+        .collect();
+    let lost: Vec<Value> = failed
+        .iter()
+        .map(|(partition, events, error)| {
+            json!({"partition": partition, "events": events, "code": error.code.name(), "message": error.message})
+        })
+        .collect();
+    let worst = failed
+        .into_iter()
+        .map(|(.., error)| error)
+        .max_by_key(|error| !error.code.retry());
+    let mut error = worst.expect("this is called when something failed");
+    error.more = Some(Box::new(json!({"placed": placed, "failed": lost})));
+    error
+}

@@ -1,0 +1,66 @@
+//! Which partition an event without a key goes to.
+//!
+//! Partitions take turns, so every one gets its share; but when events come faster than one a
+//! millisecond, a turn lasts for up to [`TURN_EVENTS`] of them, so that they share a write and a sync
+//! instead of waking every partition.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use highwater_log::HubInfo;
+
+const TURN_EVENTS: u64 = 64;
+
+/// Hubs share counters by their id: a few are enough to keep two hubs from always meeting.
+const SLOTS: usize = 16;
+
+/// Each slot: the millisecond of the last event (24 bits), events in this turn (8), turns (32). Two
+/// events that meet may count as one, which moves the share of a partition by next to nothing.
+#[derive(Debug, Default)]
+pub struct Spread {
+    slots: [AtomicU64; SLOTS],
+}
+
+impl Spread {
+    pub fn next(&self, hub: &HubInfo, now_ms: u64) -> u32 {
+        let slot = &self.slots[usize::from(hub.id.0[15]) % SLOTS];
+        let was = slot.load(Ordering::Relaxed);
+        let (moment, count, turn) = (was >> 40, was >> 32 & 0xff, was as u32);
+        let now = now_ms & 0xff_ffff;
+        let (count, turn) = match moment == now && count < TURN_EVENTS {
+            true => (count + 1, turn),
+            false => (1, turn.wrapping_add(1)),
+        };
+        slot.store(now << 40 | count << 32 | u64::from(turn), Ordering::Relaxed);
+        turn % hub.partitions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_log::{HubId, HubName, HubSettings};
+
+    fn shares(step_ms: impl Fn(u64) -> u64) -> [u32; 4] {
+        let hub = HubInfo {
+            name: HubName::new("h").unwrap(),
+            id: HubId([7; 16]),
+            partitions: 4,
+            settings: HubSettings::default(),
+            created_ms: 0,
+        };
+        let spread = Spread::default();
+        let mut shares = [0; 4];
+        for event in 0..4096 {
+            shares[spread.next(&hub, step_ms(event)) as usize] += 1;
+        }
+        shares
+    }
+
+    // proves L1
+    #[test]
+    fn every_partition_gets_its_share_at_any_rate() {
+        assert_eq!(shares(|event| event), [1024; 4], "one a millisecond");
+        assert_eq!(shares(|event| event * 1000), [1024; 4], "one a second");
+        assert_eq!(shares(|_| 5), [1024; 4], "all at once");
+    }
+}

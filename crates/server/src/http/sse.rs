@@ -1,0 +1,214 @@
+//! Server-sent events: one partition or all of a hub, live, with resume.
+//!
+//! Every event is `id`, `data` and a blank line. The id holds the next offset of each partition that
+//! the stream reads (`0:17,3:9`); a client that comes back with it as `Last-Event-ID` misses nothing.
+//! In a stream of several partitions the id stands on the last event of each read, so such a client
+//! may see the events of one read again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::select_all;
+use futures_util::stream::{self, Stream};
+use highwater_log::{HubInfo, Offset, Partition};
+use hyper::header::{CACHE_CONTROL, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
+
+use super::app::App;
+use super::decode;
+use super::error::Error;
+use super::json::write_record;
+use super::read::{From, ISOLATION, partition_of};
+use super::reply::{self, Payload, Reply};
+
+/// What one read takes, so that a slow client holds little.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// A comment this often keeps proxies from closing a quiet stream.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+pub fn stream(
+    app: &Arc<App>,
+    hub: &HubInfo,
+    numbers: Vec<u32>,
+    query: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<Reply, Error> {
+    let start = From::read(query, From::Latest)?;
+    let resume = resume(headers)?;
+    let permit = app.budget.take(CHUNK_BYTES)?;
+    let mut cursors = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let resumed = resume.iter().find(|(partition, _)| *partition == number);
+        cursors.push(Cursor {
+            number,
+            partition: partition_of(app, hub, number)?,
+            start: resumed.map_or(start, |(_, offset)| From::Offset(*offset)),
+            next: None,
+        });
+    }
+    let live = Live {
+        app: app.clone(),
+        cursors,
+        turn: 0,
+        ended: false,
+    };
+    let payload = Payload::live(live.into_stream()).holding(permit);
+    let kind = HeaderValue::from_static("text/event-stream");
+    let mut reply = reply::typed(StatusCode::OK, kind, payload);
+    reply
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(reply)
+}
+
+/// `Last-Event-ID: 0:17,3:9`
+fn resume(headers: &HeaderMap) -> Result<Vec<(u32, Offset)>, Error> {
+    let Some(value) = headers.get("last-event-id") else {
+        return Ok(Vec::new());
+    };
+    let pair = |pair: &str| {
+        let (partition, offset) = pair.split_once(':')?;
+        Some((partition.parse().ok()?, Offset(offset.parse().ok()?)))
+    };
+    let pairs = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.split(',').map(pair).collect());
+    pairs.ok_or_else(|| {
+        Error::bad(
+            "Last-Event-ID is not one of ours",
+            "send back the id of the last event unchanged",
+        )
+    })
+}
+
+struct Cursor {
+    number: u32,
+    partition: Arc<dyn Partition>,
+    start: From,
+    /// `None` until the start has been looked up.
+    next: Option<Offset>,
+}
+
+struct Live {
+    app: Arc<App>,
+    cursors: Vec<Cursor>,
+    /// The cursor to look at first, so that a busy partition does not starve the others.
+    turn: usize,
+    ended: bool,
+}
+
+impl Live {
+    fn into_stream(self) -> impl Stream<Item = Bytes> + Send {
+        let opening = stream::once(async { Bytes::from_static(b": highwater\n\n") });
+        opening.chain(stream::unfold(self, |mut live| async move {
+            let chunk = live.next().await?;
+            Some((chunk, live))
+        }))
+    }
+
+    /// The next piece of the stream; `None` ends it.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        let mut woken = false;
+        loop {
+            match self.poll_partitions(woken).await {
+                Ok(Some(chunk)) => return Some(chunk),
+                // Woken for nothing: a partition has stopped and would wake us for ever.
+                Ok(None) if woken => tokio::time::sleep(Duration::from_secs(1)).await,
+                Ok(None) => {}
+                Err(error) => {
+                    self.ended = true;
+                    let data = error.to_json();
+                    return Some(Bytes::from(format!("event: error\ndata: {data}\n\n")));
+                }
+            }
+            let waits = self.cursors.iter().map(|cursor| {
+                cursor
+                    .partition
+                    .wait_past(cursor.next.unwrap_or_default(), ISOLATION)
+            });
+            tokio::select! {
+                biased;
+                () = self.app.stopped() => return None,
+                _ = select_all(waits) => woken = true,
+                () = tokio::time::sleep(KEEP_ALIVE) => {
+                    return Some(Bytes::from_static(b": still here\n\n"));
+                }
+            }
+        }
+    }
+
+    /// What the first partition that has something has. With `ask`, none is passed over because it
+    /// seems to have nothing: one that was deleted says so only when it is read.
+    async fn poll_partitions(&mut self, ask: bool) -> Result<Option<Bytes>, Error> {
+        let count = self.cursors.len();
+        for step in 0..count {
+            let at = (self.turn + step) % count;
+            let mut out = Vec::new();
+            if self.cursors[at].read(&mut out, count == 1, ask).await? {
+                self.turn = (at + 1) % count;
+                if count > 1 {
+                    self.write_id(&mut out);
+                }
+                return Ok(Some(out.into()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A block with an id and no data moves the client's last id and shows it nothing.
+    fn write_id(&self, out: &mut Vec<u8>) {
+        let pairs: Vec<String> = self
+            .cursors
+            .iter()
+            .filter_map(|cursor| Some(format!("{}:{}", cursor.number, cursor.next?)))
+            .collect();
+        out.extend_from_slice(format!("id: {}\n\n", pairs.join(",")).as_bytes());
+    }
+}
+
+impl Cursor {
+    /// Writes what there is; false if nothing.
+    async fn read(&mut self, out: &mut Vec<u8>, with_ids: bool, ask: bool) -> Result<bool, Error> {
+        let from = match self.next {
+            Some(next) => next,
+            None => self.start.offset(&*self.partition).await?,
+        };
+        self.next = Some(from);
+        if !ask && self.partition.bounds().visible(ISOLATION) == from {
+            return Ok(false);
+        }
+        let fetched = self.partition.read(from, CHUNK_BYTES, ISOLATION).await?;
+        let number = self.number;
+        let next = decode::records(&fetched, from, |record| {
+            if with_ids {
+                let id = format!("id: {number}:{}\n", record.offset.0 + 1);
+                out.extend_from_slice(id.as_bytes());
+            }
+            out.extend_from_slice(b"data: ");
+            let begin = out.len();
+            write_record(out, number, record);
+            fold_lines(out, begin);
+            out.extend_from_slice(b"\n\n");
+            true
+        })?;
+        self.next = Some(next);
+        Ok(!out.is_empty())
+    }
+}
+
+/// A value that was sent over several lines becomes one: between the tokens of JSON a line end is a
+/// blank, and inside a text it cannot stand.
+fn fold_lines(out: &mut [u8], begin: usize) {
+    for byte in &mut out[begin..] {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Small text matters of HTTP: percent-encoding, queries, times.
+
+use std::borrow::Cow;
+
+use highwater_log::EnqueueTime;
+use highwater_time::Instant;
+
+/// Bytes that are not UTF-8 afterwards become the replacement character; a lone `%` stays.
+pub fn percent_decode(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = (bytes[at] == b'%')
+            .then(|| text.get(at + 1..at + 3))
+            .flatten()
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        out.push(code.unwrap_or(bytes[at]));
+        at += if code.is_some() { 3 } else { 1 };
+    }
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// A parameter of a query such as `from=earliest&max=10`.
+pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>> {
+    let pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
+    let value = pairs
+        .filter(|(key, _)| *key == name)
+        .map(|(_, value)| value)
+        .next()?;
+    Some(percent_decode(value))
+}
+
+/// `2026-11-15T12:11:04.123Z`, written by hand because every answered event carries one.
+pub fn write_time(out: &mut Vec<u8>, time: EnqueueTime) {
+    let instant = Instant::from_unix_millis(time.0);
+    if !instant.is_in_calendar() {
+        return out.extend_from_slice(b"9999-12-31T23:59:59.999Z");
+    }
+    let (year, month, day) = instant.civil();
+    let millis = time.0.rem_euclid(24 * 3600 * 1000) as u32;
+    let digits = |out: &mut Vec<u8>, value: u32, width: u32| {
+        (0..width)
+            .rev()
+            .for_each(|place| out.push(b'0' + (value / 10_u32.pow(place) % 10) as u8));
+    };
+    digits(out, year.unsigned_abs(), 4);
+    for (mark, value, width) in [
+        (b'-', month, 2),
+        (b'-', day, 2),
+        (b'T', millis / 3_600_000, 2),
+        (b':', millis / 60_000 % 60, 2),
+        (b':', millis / 1000 % 60, 2),
+        (b'.', millis % 1000, 3),
+    ] {
+        out.push(mark);
+        digits(out, value, width);
+    }
+    out.push(b'Z');
+}
+
+/// For answers that are not on the hot path.
+pub fn time_text(time: EnqueueTime) -> String {
+    let mut out = Vec::with_capacity(24);
+    write_time(&mut out, time);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_signs_are_undone_once() {
+        assert_eq!(percent_decode("a%20b%2Bc%25zz%4"), "a b+c%zz%4");
+        assert_eq!(percent_decode("%ff"), "\u{fffd}");
+        assert_eq!(percent_decode("%é1"), "%é1");
+    }
+
+    #[test]
+    fn a_parameter_is_found_by_its_whole_name() {
+        let query = Some("from=2026-01-01T00%3A00%3A00Z&max=10&ax=1");
+        assert_eq!(parameter(query, "ax").as_deref(), Some("1"));
+        assert_eq!(
+            parameter(query, "from").as_deref(),
+            Some("2026-01-01T00:00:00Z")
+        );
+        assert_eq!(parameter(query, "x"), None);
+        assert_eq!(parameter(None, "x"), None);
+    }
+
+    #[test]
+    fn times_are_written_as_others_write_them() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_763_208_664_123, "2025-11-15T12:11:04.123Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+            (i64::MAX, "9999-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(time_text(EnqueueTime(millis)), text);
+        }
+    }
+}

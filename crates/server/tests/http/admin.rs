@@ -1,0 +1,176 @@
+//! Hubs managed, the node watched.
+
+use std::sync::Arc;
+
+use highwater_env::SimClock;
+use highwater_server::config::TlsFiles;
+use highwater_server::http::{App, Options, Server};
+use serde_json::json;
+
+use crate::node::{Node, memory, node, node_with, options};
+
+#[tokio::test]
+async fn hubs_are_made_shown_and_deleted() {
+    let node = node().await;
+    let wanted = r#"{"name":"t","partitions":2,"retention":"12h","retention_bytes":1000,"cleanup":"compact"}"#;
+    let made = node.post("/api/hubs", "application/json", wanted).await;
+    assert_eq!(made.status, 201, "{}", made.body);
+    node.post("/api/hubs", "application/json", wanted)
+        .await
+        .is(409, "exists");
+    node.post("/hubs/t/partitions/1/messages", "text/plain", "x")
+        .await;
+    let shown = node.get("/api/hubs/t").await.json();
+    assert_eq!(shown["retention_seconds"], 12 * 3600);
+    assert_eq!(shown["cleanup"], "compact");
+    let place = &shown["places"][1];
+    assert_eq!((&place["start"], &place["end"]), (&json!(0), &json!(1)));
+    assert_eq!(place["last"], "2026-01-01T00:00:00.123Z");
+    let names: Vec<_> = node.get("/api/hubs").await.json()["hubs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hub| hub["name"].clone())
+        .collect();
+    assert_eq!(names, ["h", "t"]);
+    assert_eq!(node.call("DELETE /api/hubs/t", &[], "").await.status, 204);
+    node.call("DELETE /api/hubs/t", &[], "")
+        .await
+        .is(404, "not_found");
+    node.get("/api/hubs/t").await.is(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_hub_that_cannot_be_is_refused() {
+    let node = node().await;
+    for body in [
+        r#"{"name":"a b"}"#,
+        r#"{"name":"__x"}"#,
+        r#"{"name":"x","partitions":0}"#,
+        r#"{"name":"x","retention":"soon"}"#,
+        r#"{"name":"x","cleanup":"maybe"}"#,
+        r#"{"name":"x","colour":"red"}"#,
+        "nonsense",
+    ] {
+        node.post("/api/hubs", "application/json", body)
+            .await
+            .is(400, "bad_request");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_apart_from_what_is_not_allowed() {
+    let node = node().await;
+    node.get("/nothing/here").await.is(404, "not_found");
+    node.get("/a/b/c/d/e/f/g").await.is(404, "not_found");
+    node.call("PUT /api/hubs", &[], "")
+        .await
+        .is(405, "method_not_allowed");
+    node.call("DELETE /hubs/h/messages", &[], "")
+        .await
+        .is(405, "method_not_allowed");
+    assert_eq!(node.get("/api/groups").await.json(), json!({"groups": []}));
+    node.get("/api/groups/g").await.is(404, "not_found");
+}
+
+#[tokio::test]
+async fn the_metrics_count() {
+    let node = node().await;
+    node.post("/hubs/h/partitions/3/messages", "text/plain", "12345")
+        .await;
+    node.get("/nothing").await;
+    let page = node.get("/metrics").await.body;
+    for line in [
+        "highwater_http_requests_total{class=\"2xx\"} 1",
+        "highwater_http_requests_total{class=\"4xx\"} 1",
+        "highwater_http_events_total 1",
+        "highwater_http_event_bytes_total 5",
+        "highwater_hub_end_offset{hub=\"h\",partition=\"3\"} 1",
+        "highwater_http_request_seconds_count 2",
+    ] {
+        assert!(
+            page.lines().any(|found| found == line),
+            "{line} is not in\n{page}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_reading_its_log_says_how_far_it_is() {
+    let clock = Arc::new(SimClock::at_unix_nanos(0));
+    let app = App::new(options(), Arc::default(), None, clock.clone());
+    let server = Server::bind(app.clone()).await.unwrap();
+    let node = Node {
+        address: server.address().unwrap(),
+        log: Arc::new(memory()),
+        app: app.clone(),
+        clock,
+    };
+    tokio::spawn(server.run());
+    assert_eq!(node.get("/healthz").await.status, 200);
+    node.get("/readyz").await.is(503, "starting");
+    app.progress()
+        .total
+        .store(100, std::sync::atomic::Ordering::Relaxed);
+    app.progress()
+        .done
+        .store(40, std::sync::atomic::Ordering::Relaxed);
+    let answer = node.post("/hubs/h/messages", "text/plain", "x").await;
+    answer.is(503, "starting");
+    assert!(
+        answer.body.contains("40 of 100 partitions"),
+        "{}",
+        answer.body
+    );
+    assert!(answer.head.contains("retry-after: 1"), "{}", answer.head);
+}
+
+// proves U3
+#[tokio::test]
+async fn with_a_certificate_http_is_https() {
+    use rustls_pki_types::pem::PemObject;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http");
+    let files = TlsFiles {
+        cert: format!("{folder}/cert.pem").into(),
+        key: format!("{folder}/key.pem").into(),
+    };
+    let node = node_with(Options {
+        tls: Some(files.clone()),
+        ..options()
+    })
+    .await;
+    let mut roots = rustls::RootCertStore::empty();
+    let cert =
+        rustls_pki_types::CertificateDer::from_pem_slice(include_bytes!("cert.pem")).unwrap();
+    roots.add(cert).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = tokio::net::TcpStream::connect(node.address).await.unwrap();
+    let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut text = String::new();
+    // A peer that closes without a TLS goodbye is an error here, after the text has come.
+    let _ = stream.read_to_string(&mut text).await;
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+
+    let missing = Options {
+        tls: Some(TlsFiles {
+            cert: files.key.clone(),
+            ..files
+        }),
+        ..options()
+    };
+    let app = App::new(missing, Arc::default(), None, node.clock.clone());
+    let error = Server::bind(app).await.err().unwrap().to_string();
+    assert!(error.contains("holds no certificate"), "{error}");
+}

@@ -1,0 +1,10 @@
+//! The HTTP side as clients meet it: over a socket, byte by byte, with a log in memory behind it.
+
+mod access;
+mod admin;
+mod faulty;
+mod limits;
+mod node;
+mod read;
+mod send;
+mod stream;

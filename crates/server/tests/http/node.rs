@@ -1,0 +1,218 @@
+//! A node's HTTP side over a log in memory, and a client that writes requests as they travel.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use highwater_env::SimClock;
+use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
+use highwater_server::http::{App, Backend, Options, Server};
+use highwater_server::keys::{Key, Keys};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// 2026-01-01T00:00:00Z
+pub const NOW_SECONDS: i64 = 1_767_225_600;
+
+pub struct Node {
+    pub address: SocketAddr,
+    pub app: Arc<App>,
+    pub log: Arc<dyn Log>,
+    pub clock: Arc<SimClock>,
+}
+
+/// Options for tests: any port.
+pub fn options() -> Options {
+    Options {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        ..Options::default()
+    }
+}
+
+pub fn memory() -> MemoryLog {
+    MemoryLog::new(|| NOW_SECONDS * 1000 + 123)
+}
+
+/// A node with a hub `h` of four partitions.
+pub async fn node() -> Node {
+    start(options(), Vec::new(), Arc::new(memory())).await
+}
+
+pub async fn node_with(options: Options) -> Node {
+    start(options, Vec::new(), Arc::new(memory())).await
+}
+
+pub async fn start(options: Options, keys: Vec<Key>, log: Arc<dyn Log>) -> Node {
+    let clock = Arc::new(SimClock::at_unix_nanos(
+        i128::from(NOW_SECONDS) * 1_000_000_000,
+    ));
+    let app = App::new(options, Arc::new(Keys::new(keys)), Some(2), clock.clone());
+    let hub = HubSpec {
+        name: HubName::new("h").unwrap(),
+        partitions: 4,
+        settings: HubSettings::default(),
+    };
+    log.create(hub).await.unwrap();
+    app.serve_from(Backend {
+        log: log.clone(),
+        groups: None,
+    });
+    let server = Server::bind(app.clone()).await.unwrap();
+    let address = server.address().unwrap();
+    tokio::spawn(server.run());
+    Node {
+        address,
+        app,
+        log,
+        clock,
+    }
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    #[track_caller]
+    pub fn is(&self, status: u16, code: &str) {
+        let told = (self.status, self.json()["code"].clone());
+        assert_eq!(told, (status, code.into()), "{}", self.body);
+    }
+}
+
+impl Node {
+    pub async fn connect(&self) -> Wire {
+        Wire {
+            stream: TcpStream::connect(self.address).await.unwrap(),
+            read: Vec::new(),
+        }
+    }
+
+    /// One request on a connection of its own. `headers` are lines.
+    pub async fn call(&self, line: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Answer {
+        let mut wire = self.connect().await;
+        wire.send(&request(line, headers, body.as_ref())).await;
+        wire.answer().await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.call(&format!("GET {path}"), &[], "").await
+    }
+
+    pub async fn post(&self, path: &str, kind: &str, body: &str) -> Answer {
+        let kind = format!("content-type: {kind}");
+        self.call(&format!("POST {path}"), &[&kind], body).await
+    }
+
+    /// The messages of one partition of `h`.
+    pub async fn messages(&self, partition: u32) -> Vec<Value> {
+        let page = self
+            .get(&format!("/hubs/h/partitions/{partition}/messages"))
+            .await;
+        page.json()["messages"].as_array().unwrap().clone()
+    }
+
+    /// The messages of all partitions of `h`.
+    pub async fn all(&self) -> Vec<Value> {
+        let mut all = Vec::new();
+        for partition in 0..4 {
+            all.extend(self.messages(partition).await);
+        }
+        all
+    }
+}
+
+pub fn request(line: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
+    let mut head = format!("{line} HTTP/1.1\r\n");
+    if !headers.iter().any(|header| header.starts_with("host:")) {
+        head.push_str("host: localhost\r\n");
+    }
+    for header in headers {
+        head.push_str(&format!("{header}\r\n"));
+    }
+    if !headers
+        .iter()
+        .any(|header| header.starts_with("transfer-encoding"))
+    {
+        head.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
+    [head.as_bytes(), b"\r\n", body].concat()
+}
+
+/// A connection.
+pub struct Wire {
+    pub stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Wire {
+    pub async fn send(&mut self, bytes: &[u8]) {
+        // The server may have closed already, having said why.
+        let _ = self.stream.write_all(bytes).await;
+    }
+
+    /// Reads until `done` finds what it looks for, and takes that much.
+    async fn until(&mut self, done: impl Fn(&[u8]) -> Option<usize>) -> Option<Vec<u8>> {
+        loop {
+            if let Some(end) = done(&self.read) {
+                return Some(self.read.drain(..end).collect());
+            }
+            match self.stream.read_buf(&mut self.read).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    pub async fn head(&mut self) -> Option<String> {
+        let end = |bytes: &[u8]| Some(bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4);
+        Some(String::from_utf8(self.until(end).await?).unwrap())
+    }
+
+    pub async fn answer(&mut self) -> Answer {
+        let head = self.head().await.expect("an answer");
+        let status = head[9..12].parse().unwrap();
+        let length = head
+            .to_ascii_lowercase()
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        let length: usize = length.unwrap_or(0);
+        let body = self
+            .until(|bytes| (bytes.len() >= length).then_some(length))
+            .await;
+        Answer {
+            status,
+            head,
+            body: String::from_utf8(body.expect("a body")).unwrap(),
+        }
+    }
+
+    /// The next block of a live stream, without the framing of chunks.
+    pub async fn block(&mut self) -> Option<String> {
+        let end = |bytes: &[u8]| Some(bytes.windows(2).position(|end| end == b"\n\n")? + 2);
+        let text = String::from_utf8(self.until(end).await?).unwrap();
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let framing = |line: &&str| {
+            line.bytes()
+                .all(|byte| byte.is_ascii_hexdigit() || byte == b'\r')
+        };
+        Some(
+            lines
+                .filter(|line| !framing(line))
+                .collect::<Vec<_>>()
+                .join("\n"),
+        )
+    }
+
+    /// True when the server closed the connection without another byte.
+    pub async fn is_closed(&mut self) -> bool {
+        self.read.is_empty() && matches!(self.stream.read_buf(&mut self.read).await, Ok(0) | Err(_))
+    }
+}

@@ -1,0 +1,97 @@
+//! A whole node on a real disk: what was answered is there after a restart, and Kafka sees it too.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use highwater_env::RealClock;
+use highwater_server::config::Sources;
+use highwater_server::node::{Node, NodeError};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+async fn start(data: &Path) -> Result<Node, NodeError> {
+    let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let sources = Sources {
+        flags: vec![
+            flag("data", &data.display().to_string()),
+            flag("http.listen", "127.0.0.1:0"),
+            flag("kafka.listen", "127.0.0.1:0"),
+            flag("hubs.t.partitions", "2"),
+        ],
+        ..Sources::default()
+    };
+    let config = sources.load().unwrap().config;
+    Node::start(config, Arc::new(RealClock::new())).await
+}
+
+async fn call(address: SocketAddr, line: &str, body: &str) -> Value {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let length = body.len();
+    let request = format!(
+        "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+// proves L3
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_answered_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start(folder.path()).await.unwrap();
+    let address = node.http_address().unwrap();
+    assert_eq!(node.kafka_addresses().len(), 1);
+    for n in 0..10 {
+        let placed = call(
+            address,
+            "POST /hubs/t/partitions/1/messages",
+            &n.to_string(),
+        )
+        .await;
+        assert_eq!(placed["offset"], n);
+    }
+    let described = call(address, "GET /api/hubs/t", "").await;
+    assert_eq!(described["places"][1]["end"], 10);
+    assert_eq!(
+        call(address, "GET /api/groups", "").await["groups"],
+        Value::Array(Vec::new())
+    );
+    node.stop().await;
+
+    let again = start(folder.path()).await.unwrap();
+    let page = call(
+        again.http_address().unwrap(),
+        "GET /hubs/t/partitions/1/messages",
+        "",
+    )
+    .await;
+    let values: Vec<i64> = page["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| m["value"].as_i64().unwrap())
+        .collect();
+    assert_eq!(values, (0..10).collect::<Vec<_>>());
+    again.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_in_use_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start(folder.path()).await.unwrap();
+    let error = start(folder.path())
+        .await
+        .err()
+        .expect("the folder is locked")
+        .to_string();
+    assert!(
+        error.contains("another process uses") && error.contains("--data"),
+        "{error}"
+    );
+    node.stop().await;
+}
