@@ -14,7 +14,7 @@ mod pipeline;
 mod script;
 mod value;
 
-pub use chunk::{CHUNK_ROWS, Chunk, Lanes};
+pub use chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
 pub use column::{Column, ColumnBuilder};
 pub use ops::{
     Context, DataError, DataErrors, Item, Merge, Operator, ReferenceTable, Share, WindowEntry,

@@ -173,6 +173,7 @@ fn attach_lanes(items: &mut [Item], released: &LaneReleased) {
                     ..*m
                 })
                 .collect(),
+            names: Vec::new(),
         };
         chunk.lanes = Some(lanes);
         mark += marks;
@@ -218,6 +219,7 @@ impl Held {
         chunk.lanes = Some(Lanes {
             of_row: Vec::new(),
             marks: released.marks.clone(),
+            names: Vec::new(),
         });
         Some(Item::Rows(chunk))
     }
