@@ -26,6 +26,9 @@ use alone::Waiting;
 use pairs::{Pair, Shape};
 use side::{Place, Side};
 
+/// What a kept row takes, without its values.
+pub(super) const ROW_BYTES: usize = side::ROW_BYTES;
+
 #[derive(Debug)]
 pub(crate) struct Join {
     clock: Combined,

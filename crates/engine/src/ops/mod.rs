@@ -22,6 +22,7 @@ mod panes;
 mod pattern;
 mod rolling;
 mod session;
+pub(crate) mod sizes;
 mod sliding;
 mod stateless;
 

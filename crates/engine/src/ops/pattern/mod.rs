@@ -365,6 +365,9 @@ impl Matcher {
     }
 }
 
+/// What an attempt at a match takes, without what it has captured.
+pub(super) const ATTEMPT_BYTES: usize = size_of::<Attempt>();
+
 /// Matches on their way out.
 struct Found {
     times: Vec<i64>,
