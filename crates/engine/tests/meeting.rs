@@ -310,8 +310,9 @@ fn kept(stream: &[Event], fates: &[Fate]) -> Vec<(Instant, Event)> {
 /// The same query over one clock.
 fn by_one_clock(query: &str, streams: &[Vec<(Instant, Event)>]) -> Vec<Shown> {
     let mut engine = Engine::new(plan(query, ""));
-    for input in 0..engine.locals.len() {
-        let (times, events): (Vec<Instant>, Vec<Event>) = streams[input].iter().cloned().unzip();
+    let inputs = engine.locals.len();
+    for (input, stream) in streams.iter().enumerate().take(inputs) {
+        let (times, events): (Vec<Instant>, Vec<Event>) = stream.iter().cloned().unzip();
         if !events.is_empty() {
             let chunk = engine.chunk(input, &events, &times);
             engine.push(input, Item::Rows(chunk));

@@ -78,8 +78,8 @@ impl Lane {
 
     /// Tells the member how far the key has come in each stream.
     fn tell(&mut self, floors: &[i64], emit: &mut impl FnMut(Chunk), context: &mut Context<'_>) {
-        for side in 0..self.clocks.len() {
-            let watermark = Instant::from_ticks(self.clocks[side].max(floors[side]));
+        for (side, floor) in floors.iter().enumerate() {
+            let watermark = Instant::from_ticks(self.clocks[side].max(*floor));
             self.give(side, Item::Watermark(watermark), emit, context);
         }
     }
