@@ -1,7 +1,8 @@
-//! `highwater explain`: the plan, and how far back a start reads.
+//! `highwater explain`: the plan, what its steps keep, and how far back a start reads.
 
 use std::io::{Write, stdout};
 
+use highwater_engine::{StateEstimate, VALUE_BYTES, estimate};
 use highwater_query::{explain, lookback};
 use highwater_time::Duration;
 use serde_json::json;
@@ -23,6 +24,7 @@ impl Explain {
         let job = load(&self.job)?;
         let plan = explain(&job.plan);
         let back = lookback(&job.plan);
+        let state = estimate(&job.plan);
         let policy = &job.file.time;
         // An event may arrive before its time by the early bound and after it by the late one.
         let early = policy.early_arrival.unwrap_or(Duration::ZERO);
@@ -41,6 +43,8 @@ impl Explain {
                     "plan": plan,
                     "inputs": inputs,
                     "lookback": back.to_string(),
+                    "state": state.iter().map(as_json).collect::<Vec<_>>(),
+                    "value_bytes": VALUE_BYTES,
                     "reads_back_by_arrival": arrival_back.to_string(),
                     "early_arrival_off": policy.early_arrival.is_none(),
                 })
@@ -48,6 +52,7 @@ impl Explain {
             return Ok(Ending::Well);
         }
         write!(stdout(), "{plan}")?;
+        show(&state)?;
         writeln!(stdout())?;
         writeln!(
             stdout(),
@@ -67,4 +72,36 @@ impl Explain {
         }?;
         Ok(Ending::Well)
     }
+}
+
+/// What the steps keep, one line for each kind of thing.
+fn show(state: &[StateEstimate]) -> std::io::Result<()> {
+    if state.is_empty() {
+        return writeln!(stdout(), "\nno step keeps anything");
+    }
+    writeln!(
+        stdout(),
+        "\nstate, with {VALUE_BYTES} B for the value of a column:"
+    )?;
+    for step in state {
+        for kept in &step.kept {
+            writeln!(stdout(), "  {}: {}", step.step, kept.words())?;
+        }
+    }
+    Ok(())
+}
+
+fn as_json(step: &StateEstimate) -> serde_json::Value {
+    let kept = step.kept.iter().map(|kept| {
+        json!({
+            "bytes": kept.bytes,
+            "per": kept.each.words(),
+            "open": kept.times,
+            "held": kept.held.to_string(),
+        })
+    });
+    json!({
+        "step": step.step,
+        "kept": kept.collect::<Vec<_>>(),
+    })
 }

@@ -459,9 +459,18 @@ fn explain_shows_the_plan_and_how_far_a_start_reads_back() {
             .is_some_and(|plan| plan.contains("output"))
     );
     assert_eq!(plan["lookback"], "10s");
+    assert_eq!(plan["state"][0]["step"], "tumbling window");
+    assert_eq!(plan["state"][0]["kept"][0]["held"], "10s");
     let output = highwater(&["explain", made.path()]);
     ends(&output, 0);
-    says(&stdout(&output), &["output", "10s"]);
+    says(
+        &stdout(&output),
+        &[
+            "output",
+            "10s",
+            "B per key and open window, 1 open at a time",
+        ],
+    );
 }
 
 // proves U1

@@ -1,5 +1,7 @@
 //! A chunk: rows of columns, each row with its time, in time order.
 
+use std::sync::Arc;
+
 use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 use highwater_time::{Instant, LaneMark};
 
@@ -26,6 +28,18 @@ pub struct Lanes {
     pub of_row: Vec<u32>,
     /// Clock movements, in order; `before` counts rows of this chunk.
     pub marks: Vec<LaneMark>,
+    /// What lanes stand for, in order; only where streams of several inputs meet further on.
+    pub names: Vec<LaneName>,
+}
+
+/// Says which key a lane stands for from here on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneName {
+    /// How many of the marks of the chunk come before. The rows between two marks need no order among the names: a lane
+    /// goes to another key only after a mark.
+    pub after: usize,
+    pub lane: u32,
+    pub key: Arc<[u8]>,
 }
 
 impl Chunk {
@@ -65,6 +79,17 @@ impl Chunk {
                 .origins
                 .as_ref()
                 .map(|o| rows.iter().map(|&r| o[r as usize]).collect()),
+        }
+    }
+
+    /// Some rows that follow each other. Lanes are left behind.
+    pub(crate) fn slice(&self, start: usize, len: usize) -> Chunk {
+        let columns = self.columns.iter().map(|c| c.slice(start, len));
+        Chunk {
+            times: self.times.slice(start, len),
+            columns: columns.collect(),
+            lanes: None,
+            origins: self.origins.as_ref().map(|o| o.slice(start, len)),
         }
     }
 
@@ -112,6 +137,19 @@ impl Chunk {
 }
 
 impl Lanes {
+    /// Passes a name on, after the marks so far.
+    pub(crate) fn name(&mut self, name: &LaneName) {
+        self.names.push(LaneName {
+            after: self.marks.len(),
+            ..name.clone()
+        });
+    }
+
+    /// Whether there is something to tell even without rows.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.marks.is_empty() || !self.names.is_empty()
+    }
+
     fn keep(&self, rows: &[u32]) -> Lanes {
         let before = |old: usize| rows.partition_point(|&row| (row as usize) < old);
         Lanes {
@@ -124,6 +162,7 @@ impl Lanes {
                     ..*mark
                 })
                 .collect(),
+            names: self.names.clone(),
         }
     }
 }

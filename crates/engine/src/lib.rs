@@ -7,6 +7,7 @@
 mod chunk;
 pub mod codec;
 mod column;
+mod estimate;
 pub mod eval;
 mod ops;
 mod physical;
@@ -14,8 +15,9 @@ mod pipeline;
 mod script;
 mod value;
 
-pub use chunk::{CHUNK_ROWS, Chunk, Lanes};
+pub use chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
 pub use column::{Column, ColumnBuilder};
+pub use estimate::{Each, Kept, StateEstimate, VALUE_BYTES, estimate};
 pub use ops::{
     Context, DataError, DataErrors, Item, Merge, Operator, ReferenceTable, Share, WindowEntry,
 };

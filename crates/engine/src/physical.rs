@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use highwater_query::lookback;
 use highwater_query::plan::{
     AnalyticNode, Expr, ExprKind, Input, Key, LookupNode, MatchNode, Node, NodeId, Plan, Read,
     Window, WindowNode,
@@ -14,19 +15,17 @@ use highwater_query::plan::{
 
 use crate::ops::having;
 use crate::ops::{
-    Analytics, Apply, DataErrors, Filter, GroupSpec, Join, Lookup, LookupTable, Matcher, Merge,
-    Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project, ReferenceTable, Sessions, Sliding,
-    Windowed,
+    Analytics, Apply, DataErrors, Filter, GroupSpec, Join, Lookup, LookupTable, Matcher, Meeting,
+    Member, Merge, Named, Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project,
+    ReferenceTable, Sessions, Sliding, Windowed,
 };
 use crate::pipeline::{Pipeline, Stage, Target};
 use crate::script::Scripts;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PhysicalError {
-    #[error("UNION of substreams (TIMESTAMP BY .. OVER) is not supported yet")]
-    UnionOfSubstreams,
-    #[error("JOIN of substreams (TIMESTAMP BY .. OVER) is not supported yet")]
-    JoinOfSubstreams,
+    #[error("streams with TIMESTAMP BY .. OVER meet only streams that have it too")]
+    SubstreamsMixed,
     #[error(
         "over several partitions, TIMESTAMP BY .. OVER needs PARTITION BY PartitionId on the source and PartitionId \
          among the OVER columns"
@@ -39,6 +38,8 @@ pub enum PhysicalError {
 pub struct Physical {
     plan: Arc<Plan>,
     places: Vec<Place>,
+    /// Per node, whether its rows have lanes.
+    lanes: Vec<bool>,
     /// Per input, what its partitions hand to the shared pipeline, in order.
     exits: Vec<Vec<Exit>>,
     scripts: Option<Arc<Scripts>>,
@@ -58,6 +59,8 @@ enum Place {
 enum Exit {
     /// The rows of a node.
     Rows(NodeId),
+    /// The rows of a node with their lanes, which meet others in the shared pipeline; partitions stay apart until then.
+    Apart(NodeId),
     /// The panes of a window node that is joined in the shared pipeline.
     Panes(NodeId),
 }
@@ -78,16 +81,18 @@ impl Shared {
 impl Physical {
     /// Lays out a plan. If it reads reference data, it can be looked at but not run.
     pub fn new(plan: Arc<Plan>) -> Result<Physical, PhysicalError> {
+        let lanes = lanes(&plan)?;
         let mut places: Vec<Place> = Vec::with_capacity(plan.nodes.len());
         for node in &plan.nodes {
-            places.push(place(&plan, &places, node)?);
+            places.push(place(&places, &lanes, node));
         }
         let exits = (0..plan.inputs.len())
-            .map(|input| exits(&plan, &places, input))
+            .map(|input| exits(&plan, &places, &lanes, input))
             .collect();
         Ok(Physical {
             plan,
             places,
+            lanes,
             exits,
             scripts: None,
             tables: Vec::new(),
@@ -181,8 +186,7 @@ impl Physical {
             let fills = self.exits[input].contains(&Exit::Panes(id));
             match node {
                 Node::Source { .. } if here => {
-                    let source = graph.add(Box::new(Merge::new(1)), []);
-                    graph.stage_of[index] = Some(source);
+                    graph.stage_of[index] = Some(graph.add(self.source(input), []));
                 }
                 Node::Window(window) if fills => {
                     let stage = graph.add(pane_fill(&self.plan, window), [window.from]);
@@ -195,7 +199,7 @@ impl Physical {
             }
         }
         for (number, exit) in self.exits[input].iter().enumerate() {
-            if let Exit::Rows(node) = exit
+            if let Exit::Rows(node) | Exit::Apart(node) = exit
                 && let Some(stage) = graph.stage_of[node.0]
             {
                 graph.exit(stage, number);
@@ -214,9 +218,18 @@ impl Physical {
             let ports = partitions[input];
             let mut input_entries = Vec::new();
             for exit in exits {
+                if let Exit::Apart(node) = *exit {
+                    let stages: Vec<usize> = (0..ports)
+                        .map(|_| graph.add(Box::new(Merge::new(1)), []))
+                        .collect();
+                    let entries = stages.iter().map(|&stage| Target::Stage { stage, port: 0 });
+                    input_entries.push(entries.collect());
+                    graph.apart[node.0] = stages;
+                    continue;
+                }
                 let (operator, node): (Box<dyn Operator>, NodeId) = match *exit {
-                    Exit::Rows(node) => (Box::new(Merge::new(ports)), node),
                     Exit::Panes(node) => (self.pane_join(node, ports), node),
+                    Exit::Rows(node) | Exit::Apart(node) => (Box::new(Merge::new(ports)), node),
                 };
                 let stage = graph.add(operator, []);
                 graph.stage_of[node.0] = Some(stage);
@@ -269,6 +282,11 @@ impl Physical {
             }
             Node::Project { from, items } => graph.add(Box::new(Project::new(items)), [*from]),
             Node::Window(window) => graph.add(window_operator(&self.plan, window), [window.from]),
+            Node::Join(join) if self.lanes[index] => {
+                let (node, width) = (join.clone(), join.columns.len());
+                let make = move || Box::new(Join::new(&node)) as Box<dyn Member>;
+                self.add_meeting(graph, &[join.left, join.right], width, make)
+            }
             Node::Join(join) => graph.add(Box::new(Join::new(join)), [join.left, join.right]),
             Node::Lookup(lookup) => match self.tables.get(index) {
                 Some(Some(table)) => {
@@ -290,54 +308,107 @@ impl Physical {
                 graph.add(Box::new(Analytics::new(analytic)), [analytic.from])
             }
             Node::Match(node) => graph.add(Box::new(Matcher::new(node)), [node.from]),
-            Node::Union { from, .. } => {
-                let merge = Merge::mapped(from.iter().map(|(_, columns)| Some(columns.clone())));
-                graph.add(Box::new(merge), from.iter().map(|(node, _)| *node))
+            Node::Union { from, names } => {
+                let mappings: Vec<_> = from.iter().map(|(_, map)| Some(map.clone())).collect();
+                let merge = move || Merge::mapped(mappings.iter().cloned());
+                let from: Vec<NodeId> = from.iter().map(|(node, _)| *node).collect();
+                match self.lanes[index] {
+                    true => self.add_meeting(graph, &from, names.len(), move || Box::new(merge())),
+                    false => graph.add(Box::new(merge()), from),
+                }
             }
+        }
+    }
+
+    /// Adds what does for each key what `make` makes an operator for.
+    fn add_meeting(
+        &self,
+        graph: &mut Graph,
+        from: &[NodeId],
+        width: usize,
+        make: impl Fn() -> Box<dyn Member> + Send + 'static,
+    ) -> usize {
+        let (mut stages, mut sides) = (Vec::new(), Vec::new());
+        for (side, node) in from.iter().enumerate() {
+            let here = match &graph.apart[node.0][..] {
+                [] => graph.stage_of[node.0].as_slice().to_vec(),
+                apart => apart.to_vec(),
+            };
+            sides.extend(here.iter().map(|_| side));
+            stages.extend(here);
+        }
+        let linger = lookback(&self.plan).ticks();
+        let meeting = Meeting::new(&sides, width, linger, make);
+        graph.add_behind(Box::new(meeting), &stages)
+    }
+
+    /// What the events of an input enter by.
+    fn source(&self, input: usize) -> Box<dyn Operator> {
+        let mut nodes = self.plan.nodes.iter().zip(&self.lanes);
+        match nodes.any(|(node, lanes)| *lanes && meets(node)) {
+            true => Box::new(Named::new(&self.plan.inputs[input].substream)),
+            false => Box::new(Merge::new(1)),
         }
     }
 }
 
-fn place(plan: &Plan, places: &[Place], node: &Node) -> Result<Place, PhysicalError> {
-    let substreams = |place: Place| match place {
-        Place::Partition(input) => !plan.inputs[input].substream.is_empty(),
-        Place::Shared => false,
+/// Whether rows of several nodes come together in this one.
+fn meets(node: &Node) -> bool {
+    matches!(node, Node::Join(_) | Node::Union { .. })
+}
+
+/// Which nodes have rows with lanes: those over inputs with substreams.
+fn lanes(plan: &Plan) -> Result<Vec<bool>, PhysicalError> {
+    let mut lanes: Vec<bool> = Vec::with_capacity(plan.nodes.len());
+    for node in &plan.nodes {
+        let below: Vec<bool> = node.below().iter().map(|node| lanes[node.0]).collect();
+        let any = below.contains(&true);
+        if any && below.contains(&false) {
+            return Err(PhysicalError::SubstreamsMixed);
+        }
+        lanes.push(match node {
+            Node::Source { input } => !plan.inputs[*input].substream.is_empty(),
+            _ => any,
+        });
+    }
+    Ok(lanes)
+}
+
+fn place(places: &[Place], lanes: &[bool], node: &Node) -> Place {
+    // What has lanes stays on the partition, because a key belongs to one.
+    let apart = |from: NodeId, by_partition: bool| match lanes[from.0] || by_partition {
+        true => places[from.0],
+        false => Place::Shared,
     };
-    Ok(match node {
+    match node {
         Node::Source { input } => Place::Partition(*input),
         Node::Filter { from, .. } | Node::Project { from, .. } => places[from.0],
-        Node::Window(window) => match places[window.from.0] {
-            place if substreams(place) || window.by_partition => place,
-            _ => Place::Shared,
-        },
-        Node::Join(join) => match (places[join.left.0], places[join.right.0]) {
-            (left, right) if substreams(left) || substreams(right) => {
-                return Err(PhysicalError::JoinOfSubstreams);
-            }
-            (left, right) if left == right && join.by_partition => left,
-            _ => Place::Shared,
-        },
+        Node::Window(window) => apart(window.from, window.by_partition),
+        Node::Join(join) if places[join.left.0] == places[join.right.0] => {
+            apart(join.left, join.by_partition)
+        }
+        Node::Join(_) => Place::Shared,
         Node::Analytic(AnalyticNode {
             from, by_partition, ..
         })
         | Node::Match(MatchNode {
             from, by_partition, ..
-        }) => match places[from.0] {
-            place if substreams(place) || *by_partition => place,
-            _ => Place::Shared,
-        },
+        }) => apart(*from, *by_partition),
         Node::Lookup(LookupNode { from, .. }) | Node::Apply { from, .. } => places[from.0],
         Node::Union { from, .. } => {
-            if from.iter().any(|(node, _)| substreams(places[node.0])) {
-                return Err(PhysicalError::UnionOfSubstreams);
+            let mut branches = from.iter().map(|(node, _)| *node);
+            match branches.next() {
+                Some(first) if branches.all(|node| places[node.0] == places[first.0]) => {
+                    apart(first, false)
+                }
+                _ => Place::Shared,
             }
-            Place::Shared
         }
-    })
+    }
 }
 
 /// What the partitions of `input` hand over: rows that a shared node or an output reads, panes that are joined.
-fn exits(plan: &Plan, places: &[Place], input: usize) -> Vec<Exit> {
+fn exits(plan: &Plan, places: &[Place], lanes: &[bool], input: usize) -> Vec<Exit> {
     let here = |node: NodeId| places[node.0] == Place::Partition(input);
     let mut exits = Vec::new();
     let mut add = |exit| {
@@ -358,7 +429,12 @@ fn exits(plan: &Plan, places: &[Place], input: usize) -> Vec<Exit> {
             }
             other => {
                 let below = other.below().into_iter().filter(|below| here(*below));
-                below.for_each(|below| add(Exit::Rows(below)));
+                below.for_each(|below| {
+                    add(match lanes[index] {
+                        true => Exit::Apart(below),
+                        false => Exit::Rows(below),
+                    });
+                });
             }
         }
     }
@@ -427,6 +503,8 @@ fn window_operator(plan: &Plan, node: &WindowNode) -> Box<dyn Operator> {
 struct Graph {
     stages: Vec<Stage>,
     stage_of: Vec<Option<usize>>,
+    /// Per node, the stages of its partitions, where they are kept apart.
+    apart: Vec<Vec<usize>>,
 }
 
 impl Graph {
@@ -434,6 +512,7 @@ impl Graph {
         Graph {
             stages: Vec::new(),
             stage_of: vec![None; nodes],
+            apart: vec![Vec::new(); nodes],
         }
     }
 
@@ -443,13 +522,17 @@ impl Graph {
         operator: Box<dyn Operator>,
         from: impl IntoIterator<Item = NodeId>,
     ) -> usize {
+        let from = from.into_iter().filter_map(|node| self.stage_of[node.0]);
+        let from: Vec<usize> = from.collect();
+        self.add_behind(operator, &from)
+    }
+
+    /// Adds an operator that reads the given stages, one port each.
+    fn add_behind(&mut self, operator: Box<dyn Operator>, from: &[usize]) -> usize {
         let stage = self.stages.len();
-        for (port, node) in from.into_iter().enumerate() {
-            if let Some(source) = self.stage_of[node.0] {
-                self.stages[source]
-                    .targets
-                    .push(Target::Stage { stage, port });
-            }
+        for (port, source) in from.iter().enumerate() {
+            let targets = &mut self.stages[*source].targets;
+            targets.push(Target::Stage { stage, port });
         }
         self.stages.push(Stage {
             operator,

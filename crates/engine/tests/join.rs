@@ -473,7 +473,7 @@ fn what_a_join_keeps_is_bounded_by_its_bounds_in_time() {
 
 // proves T9
 #[test]
-fn substreams_are_not_joined_yet() {
+fn substreams_meet_only_substreams() {
     let mut plan = plan(
         2,
         vec![
@@ -484,7 +484,7 @@ fn substreams_are_not_joined_yet() {
     );
     plan.inputs[0].substream = vec![col(KEY)];
     let refused = Physical::new(Arc::new(plan)).unwrap_err();
-    assert_eq!(refused, PhysicalError::JoinOfSubstreams);
+    assert_eq!(refused, PhysicalError::SubstreamsMixed);
 }
 
 struct LookupCase {

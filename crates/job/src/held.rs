@@ -80,6 +80,7 @@ impl Held {
         chunk.lanes = Some(Lanes {
             of_row: Vec::new(),
             marks: released.marks.clone(),
+            names: Vec::new(),
         });
         Some(Item::Rows(chunk))
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use highwater_connect::Level;
 use highwater_engine::{Physical, PhysicalError, ScriptError, Scripts};
 use highwater_env::disk;
 use highwater_query::plan::Plan;
@@ -123,6 +124,11 @@ impl Job {
                 })
                 .collect(),
             functions: Some(file.functions.iter().map(|f| f.name.clone()).collect()),
+            older_level: match file.compatibility {
+                Level::V1_0 => Some("1.0"),
+                Level::V1_1 => Some("1.1"),
+                Level::V1_2 => None,
+            },
             ..Catalog::default()
         };
         let compiled = compile(&query, &catalog).map_err(|diagnostics| LoadError::Query {

@@ -195,6 +195,7 @@ fn attach_lanes(items: &mut [Item], released: &LaneReleased) {
                     ..*m
                 })
                 .collect(),
+            names: Vec::new(),
         };
         chunk.lanes = Some(lanes);
         mark += marks;

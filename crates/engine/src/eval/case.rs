@@ -10,6 +10,7 @@
 
 use arrow_array::{Float64Array, Int64Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
+use highwater_query::functions::Function;
 use highwater_query::plan::{BinaryOp, Expr, ExprKind, Literal, Pred, Type, UnaryOp};
 
 use crate::chunk::Chunk;
@@ -249,7 +250,38 @@ fn rank_of(expr: &Expr) -> Option<Rank> {
             otherwise,
         } => case_rank(branches, otherwise),
         ExprKind::Coalesce(args) => args.iter().map(rank_of).min().flatten(),
-        ExprKind::Call { .. } | ExprKind::User { .. } | ExprKind::Record(_) => None,
+        ExprKind::Call { function, args, .. } => call_rank(*function, args),
+        ExprKind::User { .. } | ExprKind::Record(_) => None,
+    }
+}
+
+/// Functions whose result is always a number of one type, and those that keep the type of their argument.
+fn call_rank(function: Function, args: &[Expr]) -> Option<Rank> {
+    match function {
+        Function::DateDiff
+        | Function::DatePart
+        | Function::Day
+        | Function::Month
+        | Function::Year
+        | Function::CharIndex
+        | Function::Len
+        | Function::PatIndex
+        | Function::RegexMatch
+        | Function::Unicode
+        | Function::StIntersects
+        | Function::StOverlaps
+        | Function::StWithin
+        | Function::GetArrayLength => Some(Rank::Bigint),
+        Function::Exp | Function::Square | Function::Sqrt | Function::StDistance => {
+            Some(Rank::Float)
+        }
+        Function::Abs
+        | Function::Ceiling
+        | Function::Floor
+        | Function::Power
+        | Function::Round
+        | Function::Sign => args.first().and_then(rank_of),
+        _ => None,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use highwater_time::LaneMark;
 
-use crate::chunk::{Chunk, Lanes};
+use crate::chunk::{Chunk, LaneName, Lanes};
 use crate::column::Column;
 
 /// The results of one chunk, piece by piece.
@@ -13,11 +13,17 @@ pub(crate) struct Fanout<'a> {
     chunk: &'a Chunk,
     /// Clock movements before this one have gone out.
     mark: usize,
+    /// Names before this one have gone out.
+    name: usize,
 }
 
 impl<'a> Fanout<'a> {
     pub fn of(chunk: &'a Chunk) -> Fanout<'a> {
-        Fanout { chunk, mark: 0 }
+        Fanout {
+            chunk,
+            mark: 0,
+            name: 0,
+        }
     }
 
     /// The next results: `rows` names the row that each stems from, never going back. Clock movements up to the row
@@ -35,12 +41,25 @@ impl<'a> Fanout<'a> {
                     before: rows.partition_point(|&row| (row as usize) < mark.before),
                     ..*mark
                 });
+            let marks: Vec<LaneMark> = marks.collect();
+            let done = self.mark + marks.len();
+            let names = lanes.names[self.name..]
+                .iter()
+                .take_while(|name| name.after <= done)
+                .map(|name| LaneName {
+                    after: name.after - self.mark,
+                    ..name.clone()
+                });
             Lanes {
-                marks: marks.collect(),
+                names: names.collect(),
+                marks,
                 of_row: rows.iter().map(|&row| lanes.of_row[row as usize]).collect(),
             }
         });
-        self.mark += piece.lanes.as_ref().map_or(0, |lanes| lanes.marks.len());
+        if let Some(lanes) = &piece.lanes {
+            self.mark += lanes.marks.len();
+            self.name += lanes.names.len();
+        }
         piece
     }
 }
@@ -59,11 +78,17 @@ mod tests {
             lane: None,
             watermark: Instant::from_ticks(before as i64),
         };
+        let name = |after: usize, lane: u32| LaneName {
+            after,
+            lane,
+            key: [7].into(),
+        };
         let mut chunk = Chunk::new(vec![5, 6, 7].into(), Vec::new());
         chunk.origins = Some(vec![50, 60, 70].into());
         chunk.lanes = Some(Lanes {
             of_row: vec![1, 2, 1],
             marks: vec![mark(0), mark(1), mark(2), mark(3)],
+            names: vec![name(0, 1), name(1, 2), name(3, 1)],
         });
         let mut fanout = Fanout::of(&chunk);
         let seen = |piece: &Chunk| -> (Vec<i64>, Vec<u32>, Vec<(usize, i64)>) {
@@ -78,6 +103,13 @@ mod tests {
         let second = fanout.piece(&[0, 2], usize::MAX, Vec::new());
         let marks = vec![(1, 1), (1, 2), (2, 3)];
         assert_eq!(seen(&second), (vec![5, 7], vec![1, 1], marks));
+        let names = |piece: &Chunk| -> Vec<(usize, u32)> {
+            let lanes = piece.lanes.iter();
+            let names = lanes.flat_map(|lanes| &lanes.names);
+            names.map(|name| (name.after, name.lane)).collect()
+        };
+        assert_eq!(names(&first), [(0, 1), (1, 2)]);
+        assert_eq!(names(&second), [(2, 1)]);
         let origins = second.origins.map(|origins| origins.to_vec());
         assert_eq!(origins, Some(vec![50, 70]));
     }

@@ -18,13 +18,16 @@ use highwater_query::plan::{Expr, JoinNode, Side as From, TimeBound};
 use highwater_time::Combined;
 
 use super::merge::{restore_clock, snapshot_clock};
-use super::{Context, Item, Operator};
+use super::{Context, Item, Member, Operator};
 use crate::chunk::CHUNK_ROWS;
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::value::ValueRef;
 use alone::Waiting;
 use pairs::{Pair, Shape};
 use side::{Place, Side};
+
+/// What a kept row takes, without its values.
+pub(super) const ROW_BYTES: usize = side::ROW_BYTES;
 
 #[derive(Debug)]
 pub(crate) struct Join {
@@ -291,6 +294,24 @@ fn place_of(column: usize, kept: &mut Vec<usize>) -> usize {
             kept.push(column);
             kept.len() - 1
         })
+}
+
+impl Member for Join {
+    fn wakes(&self) -> Option<i64> {
+        let ahead = self.left.next_time().min(self.right.next_time());
+        let alone = self.waiting.first(&self.left).map(|(due, _)| due);
+        let left = self
+            .left
+            .kept_row(0)
+            .map(|(t, _)| t.saturating_add(self.high));
+        let right = self
+            .right
+            .kept_row(0)
+            .map(|(t, _)| t.saturating_sub(self.low));
+        let ahead = (ahead < i64::MAX).then_some(ahead);
+        let alone = alone.filter(|_| self.shape.outer);
+        [ahead, alone, left, right].into_iter().flatten().min()
+    }
 }
 
 impl Operator for Join {

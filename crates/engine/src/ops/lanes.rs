@@ -11,7 +11,7 @@ use highwater_time::{Instant, LaneMark};
 use super::agenda::ONE_LANE;
 use super::groups::{GroupSpec, Prepared};
 use super::{Context, DataErrors, Item, Operator, WindowEntry};
-use crate::chunk::{CHUNK_ROWS, Chunk, Lanes};
+use crate::chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::ColumnBuilder;
 use crate::value::Value;
@@ -109,8 +109,11 @@ impl<W: LaneWindow> Windowed<W> {
         };
         self.has_lanes = true;
         let mut out = RowsOut::new(self.window.spec(), true);
-        let mut from = 0;
-        for mark in &lanes.marks {
+        let (mut from, mut names) = (0, lanes.names.iter().peekable());
+        for (number, mark) in lanes.marks.iter().enumerate() {
+            while let Some(name) = names.next_if(|name| name.after <= number) {
+                out.name(name);
+            }
             self.lane_runs(&input, &lanes.of_row, from..mark.before, &mut notes);
             from = mark.before;
             self.window
@@ -118,6 +121,7 @@ impl<W: LaneWindow> Windowed<W> {
             out.mark(*mark);
         }
         self.lane_runs(&input, &lanes.of_row, from..input.chunk.rows(), &mut notes);
+        names.for_each(|name| out.name(name));
         out.finish(context.out);
     }
 
@@ -197,6 +201,12 @@ impl RowsOut {
         }
     }
 
+    fn name(&mut self, name: &LaneName) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.name(name);
+        }
+    }
+
     fn seal(&mut self) {
         let width = self.columns.len();
         let columns = std::mem::replace(&mut self.columns, builders(width));
@@ -207,11 +217,8 @@ impl RowsOut {
     }
 
     pub fn finish(mut self, out: &mut Vec<Item>) {
-        let marks = self
-            .lanes
-            .as_ref()
-            .is_some_and(|lanes| !lanes.marks.is_empty());
-        if !self.times.is_empty() || marks {
+        let news = self.lanes.as_ref().is_some_and(Lanes::has_news);
+        if !self.times.is_empty() || news {
             self.seal();
         }
         out.extend(self.sealed.into_iter().map(Item::Rows));

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use arrow_buffer::ScalarBuffer;
 use highwater_time::{Combined, Instant};
 
-use super::{Context, Item, Operator};
+use super::{Context, Item, Member, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
@@ -194,6 +194,12 @@ struct Run {
     chunk: usize,
     start: usize,
     rows: usize,
+}
+
+impl Member for Merge {
+    fn wakes(&self) -> Option<i64> {
+        self.head(&vec![0; self.ports.len()]).map(|(time, _)| time)
+    }
 }
 
 impl Operator for Merge {

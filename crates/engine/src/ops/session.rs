@@ -52,6 +52,9 @@ pub(crate) struct Sessions {
     slots: Vec<u32>,
 }
 
+/// What a session with one group takes, without its key and aggregates.
+pub(super) const BYTES: usize = size_of::<Session>() + size_of::<Group>();
+
 #[derive(Clone, Copy)]
 struct Rule {
     timeout: Duration,

@@ -56,6 +56,9 @@ struct Event {
     shown: Option<Vec<Value>>,
 }
 
+pub(super) const GROUP_BYTES: usize = size_of::<Group>();
+pub(super) const EVENT_BYTES: usize = size_of::<Event>();
+
 impl Sliding {
     pub fn new(spec: Arc<GroupSpec>, size: Duration) -> Sliding {
         Sliding {

@@ -125,7 +125,11 @@ impl Drive {
         let mut chunk = Chunk::new(times.into(), columns.collect());
         let lanes: Option<Vec<u32>> = rows.iter().map(|row| row.lane).collect();
         if let Some(of_row) = lanes.filter(|lanes| !lanes.is_empty()) {
-            chunk.lanes = Some(Lanes { of_row, marks });
+            chunk.lanes = Some(Lanes {
+                of_row,
+                marks,
+                names: Vec::new(),
+            });
         }
         self.push(partition, Item::Rows(chunk));
     }

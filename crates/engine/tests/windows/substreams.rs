@@ -147,6 +147,7 @@ impl<'a> Lane<'a> {
             lanes: Some(Lanes {
                 of_row: released.lanes,
                 marks: released.marks,
+                names: Vec::new(),
             }),
             ..chunk
         };

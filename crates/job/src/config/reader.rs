@@ -58,7 +58,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    fn path(&self, key: &str) -> String {
+    pub fn path(&self, key: &str) -> String {
         self.keys
             .iter()
             .copied()

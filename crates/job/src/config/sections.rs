@@ -266,8 +266,30 @@ const OUTPUT_TYPES: &[(&str, SinkType)] = &[("file", SinkType::File), ("stdout",
 const OUTPUT_TYPES_LATER: &[&str] = &["hub", "kafka", "postgres", "webhook", "queue"];
 
 fn read_function(reader: &mut Reader, section: &Section) -> Option<Function> {
+    if let Some(endpoint) = section.entry("endpoint") {
+        let message = "a machine-learning function cannot be called from a query";
+        let label = "a query asks no other machine; score the events before or after it";
+        reader.mistake(
+            endpoint.key_span(),
+            message,
+            &section.path("endpoint"),
+            label,
+        );
+        return None;
+    }
     reader.known_keys(section, &["path"]);
     let path = reader.path(section, "path", "functions/toCelsius.js");
+    let dot_net = |path: &PathBuf| {
+        let kind = path.extension().and_then(|kind| kind.to_str());
+        kind.is_some_and(|kind| ["cs", "csproj", "dll"].contains(&kind))
+    };
+    if path.as_ref().is_some_and(dot_net)
+        && let Some(entry) = section.entry("path")
+    {
+        let message = "functions in .NET do not run here";
+        let label = "write it in JavaScript, for example functions/toCelsius.js";
+        reader.mistake(entry.key_span(), message, &section.path("path"), label);
+    }
     if !section.has("path") {
         reader.missing(section, "path", "path = \"functions/toCelsius.js\"");
     }

@@ -204,6 +204,35 @@ error: unknown key "late_arival" in [time]
     );
 }
 
+// proves S2
+#[test]
+fn functions_that_are_no_javascript_are_refused_with_the_reason() {
+    check(
+        r#"
+query = "query.saql"
+
+[functions.fee]
+path = "functions/Fees.cs"
+
+[functions.score]
+endpoint = "https://example.invalid/score"
+"#,
+        r#"
+error: functions in .NET do not run here
+ --> job.toml:5:1
+  |
+5 | path = "functions/Fees.cs"
+  | ^^^^ write it in JavaScript, for example functions/toCelsius.js
+
+error: a machine-learning function cannot be called from a query
+ --> job.toml:8:1
+  |
+8 | endpoint = "https://example.invalid/score"
+  | ^^^^^^^^ a query asks no other machine; score the events before or after it
+"#,
+    );
+}
+
 #[test]
 fn every_mistake_is_reported_in_the_order_of_the_file() {
     check(

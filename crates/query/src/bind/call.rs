@@ -92,6 +92,12 @@ impl Exprs<'_, '_> {
 
     fn unknown_function(&mut self, call: &Call) -> Reported {
         let name = &call.name.name;
+        if self.clause == Clause::GroupBy && (call.name.is("ROLLUP") || call.name.is("CUBE")) {
+            let message = format!("there is no GROUP BY {}", name.to_uppercase());
+            let error = Diagnostic::error(code::FOREIGN, call.name.span, message);
+            let help = "write a SELECT for each level of grouping and put them together with UNION";
+            return self.binder.report(error.help(help));
+        }
         let help = match nearest(name, functions::names()) {
             Some(near) => format!("did you mean {near}?"),
             None => format!("if it is your own function, call it udf.{name}(..)"),
@@ -111,6 +117,7 @@ impl Exprs<'_, '_> {
         span: Span,
     ) -> Bound<Expr> {
         self.check_plain(info, call, span)?;
+        self.check_geography(function, info, span)?;
         let (part, args) = match call.args.split_first() {
             Some((part, args)) if function.takes_part() => {
                 (Some(self.binder.date_part(part)), args)
@@ -132,6 +139,31 @@ impl Exprs<'_, '_> {
             args: args?,
         };
         Ok(Expr { kind, span })
+    }
+
+    /// Below level 1.2 shapes lie on the globe; here they are flat, and the answers differ.
+    fn check_geography(
+        &mut self,
+        function: Function,
+        info: &FunctionInfo,
+        span: Span,
+    ) -> Bound<()> {
+        let flat = matches!(
+            function,
+            Function::StWithin | Function::StOverlaps | Function::StIntersects
+        );
+        match self.binder.catalog.older_level.filter(|_| flat) {
+            None => Ok(()),
+            Some(level) => {
+                let name = info.name;
+                let message = format!(
+                    "at compatibility level {level} {name} works on the globe, which is not there"
+                );
+                let error = Diagnostic::error(code::UNSUPPORTED, span, message);
+                let help = "set compatibility = \"1.2\", where shapes are flat";
+                Err(self.binder.report(error.help(help)))
+            }
+        }
     }
 
     /// NULLIF(a, b) is CASE WHEN a = b THEN NULL ELSE a END.
@@ -240,6 +272,9 @@ impl Exprs<'_, '_> {
             let error = Diagnostic::error(code::ARGUMENTS, span, message);
             return Err(self.binder.report(error));
         }
+        if self.binder.catalog.older_level.is_some() && (built_in || prefix.is("System")) {
+            return self.loosely_prefixed(call, built_in, span);
+        }
         if built_in {
             let message = format!("the built-in function {name} takes no prefix");
             let error = Diagnostic::error(code::UNKNOWN_FUNCTION, prefix.span, message);
@@ -255,6 +290,17 @@ impl Exprs<'_, '_> {
         Err(self
             .binder
             .report(Diagnostic::error(code::UNKNOWN_FUNCTION, span, message).help(help)))
+    }
+
+    /// Below level 1.2 a prefix on a built-in function means nothing, and `system.` may stand for
+    /// `udf.`.
+    fn loosely_prefixed(&mut self, call: &Call, built_in: bool, span: Span) -> Bound<Expr> {
+        let mut call = call.clone();
+        match built_in {
+            true => call.prefix.clear(),
+            false => return self.user_function(&call, span),
+        }
+        self.call(&call, span)
     }
 
     /// udf.name(..), which takes whatever it takes.
@@ -292,7 +338,8 @@ impl Exprs<'_, '_> {
         let help = match nearest(name, known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean {prefix}.{near}?"),
             None => format!(
-                "declare it in the job file: [functions.{name}] with the path of its script"
+                "declare it in the job file: [functions.{name}] with the path of its JavaScript; \
+                 .NET and machine-learning functions do not run here"
             ),
         };
         let message = format!("the job has no function `{name}`");

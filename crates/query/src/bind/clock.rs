@@ -189,30 +189,63 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The OVER columns of every input below a join must be equated with something.
+    /// The OVER columns of the inputs on both sides of a join must be equated with each other, the
+    /// first with the first and so on: what is joined has one clock.
     fn check_substream_join(&mut self, join: &JoinNode) {
-        let lefts: Vec<&Expr> = join.keys.iter().map(|(left, _)| left).collect();
-        let rights: Vec<&Expr> = join.keys.iter().map(|(_, right)| right).collect();
-        for (side, keys) in [(join.left, lefts), (join.right, rights)] {
-            let mut origins = Vec::new();
-            self.sources(side, &mut origins);
-            for input in origins {
-                let missing = |over: &&Expr| {
-                    let is = |key: &&Expr| self.comes_from(side, key, input, over);
-                    !keys.iter().any(is)
-                };
-                let over = self.plan.inputs[input].substream.iter().find(missing);
-                let Some(key) = over.map(|over| self.text(over.span)) else {
-                    continue;
-                };
-                let name = &self.plan.inputs[input].name;
-                let message = format!(
-                    "`{key}` must be equated in ON, because `{name}` has a timeline per `{key}`"
-                );
-                let error = Diagnostic::error(code::TIMESTAMP, join.span, message);
-                self.report(error.help(format!("add to ON: a.{key} = b.{key}")));
-            }
+        let (mut lefts, mut rights) = (Vec::new(), Vec::new());
+        self.sources(join.left, &mut lefts);
+        self.sources(join.right, &mut rights);
+        for (left, right) in lefts
+            .iter()
+            .flat_map(|&left| rights.iter().map(move |&right| (left, right)))
+        {
+            let Some((key, other)) = self.not_equated(join, left, right) else {
+                continue;
+            };
+            let name = |input: usize| self.plan.inputs[input].name.clone();
+            let error = match (key, other) {
+                (Some(key), Some(other)) => {
+                    let message = format!(
+                        "`{key}` must be equated in ON, because `{}` has a timeline per `{key}`",
+                        name(left)
+                    );
+                    let error = Diagnostic::error(code::TIMESTAMP, join.span, message);
+                    error.help(format!("add to ON: a.{key} = b.{other}"))
+                }
+                _ => {
+                    let message = format!(
+                        "`{}` and `{}` are joined, but not OVER the same number of columns",
+                        name(left),
+                        name(right)
+                    );
+                    let error = Diagnostic::error(code::TIMESTAMP, join.span, message);
+                    error.help("what is joined has one timeline per key: give both the same keys")
+                }
+            };
+            self.report(error);
+            return;
         }
+    }
+
+    /// The first OVER columns of two inputs that a join does not equate, as they are written.
+    fn not_equated(
+        &self,
+        join: &JoinNode,
+        left: usize,
+        right: usize,
+    ) -> Option<(Option<String>, Option<String>)> {
+        let over = |input: usize, at: usize| self.plan.inputs[input].substream.get(at);
+        let count = |input: usize| self.plan.inputs[input].substream.len();
+        (0..count(left).max(count(right))).find_map(|at| {
+            let equated = over(left, at).zip(over(right, at)).is_some_and(|(l, r)| {
+                join.keys.iter().any(|(a, b)| {
+                    self.comes_from(join.left, a, left, l)
+                        && self.comes_from(join.right, b, right, r)
+                })
+            });
+            let text = |input| over(input, at).map(|over| self.text(over.span));
+            (!equated).then(|| (text(left), text(right)))
+        })
     }
 
     /// The inputs below a node.
@@ -293,6 +326,10 @@ impl Binder<'_> {
         };
         if inputs.contains(&input) {
             return self.comes_from(here, &column, input, origin);
+        }
+        if join.outer && side == Side::Right {
+            // A row that stayed alone has NULL here.
+            return false;
         }
         join.keys.iter().any(|(left, right)| {
             let (mine, other) = match side {

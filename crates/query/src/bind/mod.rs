@@ -59,6 +59,8 @@ pub struct Catalog {
     pub any_input: bool,
     /// The job's own functions; `None`: any name is fine.
     pub functions: Option<Vec<String>>,
+    /// The compatibility level of the job, where it is below 1.2.
+    pub older_level: Option<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -295,6 +295,11 @@ fn is_system(ident: &Ident) -> bool {
     ident.quote == Quote::Bare && ident.is("System")
 }
 
+/// Whether the expression is a property of the event's metadata.
+pub fn is_metadata(expr: &Expr) -> bool {
+    matches!(&expr.kind, ExprKind::Call(call) if call.name.is("GetMetadataPropertyValue"))
+}
+
 /// What an item without alias is called; `position` counts from 1.
 pub fn default_name(expr: &Expr, position: usize) -> String {
     if is_timestamp(expr) {

@@ -6,7 +6,7 @@ use super::from::From;
 use super::group::Grouping;
 use super::join::qualified;
 use super::pattern::pattern_of;
-use super::scope::{Aliases, Clause, Scope, default_name, mentions};
+use super::scope::{Aliases, Clause, Scope, default_name, is_metadata, mentions};
 use super::{Binder, Bound, Partitioning, Relation};
 use crate::Span;
 use crate::ast::{self, Ident, PartitionBy, SelectItem};
@@ -161,6 +161,12 @@ impl<'a> Binder<'a> {
                 }),
                 SelectItem::Expr { expr, alias } => exprs.value(expr).and_then(|bound| {
                     let name = match alias {
+                        // Below level 1.2 columns of metadata have names in lower case.
+                        Some(alias)
+                            if exprs.binder.catalog.older_level.is_some() && is_metadata(expr) =>
+                        {
+                            alias.name.to_lowercase()
+                        }
                         Some(alias) => alias.name.clone(),
                         None => default_name(expr, index + 1),
                     };

@@ -131,6 +131,21 @@ fn fit(value: ValueRef<'_>, to_number: bool, sums: bool) -> Result<ValueRef<'_>,
 }
 
 impl Accumulator {
+    /// What it keeps for one group, without lists of values.
+    pub fn slot_bytes(&self) -> usize {
+        match self {
+            Accumulator::Count(_) => size_of::<i64>(),
+            Accumulator::Distinct(_) => size_of::<Distinct>(),
+            Accumulator::Sum(_) | Accumulator::Avg(_) => size_of::<Total>(),
+            Accumulator::Extreme(_) => size_of::<Value>(),
+            Accumulator::Spread(..) => size_of::<Moments>(),
+            Accumulator::Percentile(_)
+            | Accumulator::Collect(_)
+            | Accumulator::Ranked(_)
+            | Accumulator::User(..) => size_of::<Vec<Value>>(),
+        }
+    }
+
     pub fn new(spec: &Aggregate) -> Accumulator {
         match &spec.function {
             AggregateFunction::Count => Accumulator::Count(Counts::default()),

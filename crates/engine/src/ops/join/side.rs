@@ -34,6 +34,9 @@ pub(super) struct Stored {
     matched: Vec<bool>,
 }
 
+/// What a kept row takes, without its values: its line, its time and its place in the index.
+pub(in crate::ops) const ROW_BYTES: usize = size_of::<Kept>() + size_of::<i64>() + size_of::<u64>();
+
 /// A row that later ones of the other side may meet.
 #[derive(Clone, Copy, Debug)]
 struct Kept {

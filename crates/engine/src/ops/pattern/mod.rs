@@ -32,7 +32,7 @@ use highwater_time::{Instant, LaneMark};
 use super::agenda::{Agenda, ONE_LANE};
 use super::groups::Encoded;
 use super::{Context, DataErrors, Item, Operator};
-use crate::chunk::{CHUNK_ROWS, Chunk, Lanes};
+use crate::chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
@@ -113,8 +113,11 @@ impl Matcher {
         match lanes {
             None => self.run(&input, None, 0..rows, &mut found, context.errors),
             Some(lanes) => {
-                let mut from = 0;
-                for mark in &lanes.marks {
+                let (mut from, mut names) = (0, lanes.names.iter().peekable());
+                for (number, mark) in lanes.marks.iter().enumerate() {
+                    while let Some(name) = names.next_if(|name| name.after <= number) {
+                        found.name(name);
+                    }
                     let before = from..mark.before;
                     self.run(
                         &input,
@@ -139,6 +142,7 @@ impl Matcher {
                     &mut found,
                     context.errors,
                 );
+                names.for_each(|name| found.name(name));
             }
         }
         found.finish(self, context);
@@ -361,6 +365,9 @@ impl Matcher {
     }
 }
 
+/// What an attempt at a match takes, without what it has captured.
+pub(super) const ATTEMPT_BYTES: usize = size_of::<Attempt>();
+
 /// Matches on their way out.
 struct Found {
     times: Vec<i64>,
@@ -405,6 +412,12 @@ impl Found {
         }
     }
 
+    fn name(&mut self, name: &LaneName) {
+        if let Some(lanes) = &mut self.lanes {
+            lanes.name(name);
+        }
+    }
+
     fn seal_if_full(&mut self, measures: &[Expr], errors: &mut DataErrors) {
         if self.times.len() >= CHUNK_ROWS {
             self.seal(measures, errors);
@@ -430,11 +443,8 @@ impl Found {
     }
 
     fn finish(mut self, matcher: &Matcher, context: &mut Context<'_>) {
-        let marks = self
-            .lanes
-            .as_ref()
-            .is_some_and(|lanes| !lanes.marks.is_empty());
-        if !self.times.is_empty() || marks {
+        let news = self.lanes.as_ref().is_some_and(Lanes::has_news);
+        if !self.times.is_empty() || news {
             self.seal(&matcher.measures, context.errors);
         }
         context.out.extend(self.sealed.into_iter().map(Item::Rows));

@@ -360,10 +360,18 @@ fn substream_keys_are_equated_in_every_join() {
     accepts(&[
         "SELECT a.k, COUNT(*) FROM input a TIMESTAMP BY t OVER k JOIN orders b TIMESTAMP BY t OVER j
          ON a.k = b.j AND DATEDIFF(s, a, b) = 0 GROUP BY a.k, Tumbling(s, 1)",
+        "SELECT a.x FROM input a TIMESTAMP BY t OVER k, l JOIN orders b TIMESTAMP BY t OVER k, l
+         ON a.l = b.l AND a.k = b.k AND DATEDIFF(s, a, b) = 0",
+        "SELECT a.k, COUNT(*) FROM input a TIMESTAMP BY t OVER k LEFT JOIN orders b TIMESTAMP BY t OVER k
+         ON a.k = b.k AND DATEDIFF(s, a, b) = 0 GROUP BY a.k, Tumbling(s, 1)",
     ]);
     rejects(
         r#"
         SELECT a.k FROM input a TIMESTAMP BY t OVER k JOIN input b TIMESTAMP BY t OVER k ON a.x = b.k AND DATEDIFF(s, a, b) = 0 => `k` must be equated in ON, because `input` has a timeline per `k`
+        SELECT a.x FROM input a TIMESTAMP BY t OVER k JOIN orders b TIMESTAMP BY t OVER j ON a.k = b.x AND a.x = b.j AND DATEDIFF(s, a, b) = 0 => `k` must be equated in ON, because `input` has a timeline per `k`
+        SELECT a.x FROM input a TIMESTAMP BY t OVER k, l JOIN orders b TIMESTAMP BY t OVER k, l ON a.k = b.l AND a.l = b.k AND DATEDIFF(s, a, b) = 0 => `k` must be equated in ON, because `input` has a timeline per `k`
+        SELECT a.x FROM input a TIMESTAMP BY t OVER k JOIN orders b TIMESTAMP BY t OVER k, l ON a.k = b.k AND DATEDIFF(s, a, b) = 0 => `input` and `orders` are joined, but not OVER the same number of columns
+        SELECT b.k, COUNT(*) FROM input a TIMESTAMP BY t OVER k LEFT JOIN orders b TIMESTAMP BY t OVER k ON a.k = b.k AND DATEDIFF(s, a, b) = 0 GROUP BY b.k, Tumbling(s, 1) => `k` must be a key here, because `input` has a timeline per `k`
         SELECT a.x FROM input a TIMESTAMP BY t OVER k JOIN input b TIMESTAMP BY t OVER k ON a.k = b.k AND DATEDIFF(s, a, b) = 0 GROUP BY a.x, Tumbling(s, 1) => `k` must be a key here, because `input` has a timeline per `k`
         SELECT a.x FROM input a TIMESTAMP BY t JOIN input b ON DATEDIFF(s, a, b) = 0 => `input` is read here without the TIMESTAMP BY it has elsewhere
     "#,

@@ -1,0 +1,1 @@
+function main(v) { return v * 2; }

@@ -1,0 +1,85 @@
+//! Says which key each lane of an input stands for.
+//!
+//! Lanes are numbered by each partition for itself. Where streams of several partitions or inputs meet, what belongs
+//! together is found by key, so the key goes along with the lane: once, in front of its first row, and again whenever
+//! the number goes to another key. This stands right behind the source, where the OVER columns are at hand and no row
+//! has been filtered out.
+
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use highwater_query::plan::Expr;
+
+use super::super::{Context, Item, Operator};
+use crate::chunk::{Chunk, LaneName};
+use crate::codec::{Reader, RestoreError, Writer};
+use crate::eval::{self, Faults};
+
+pub(crate) struct Named {
+    /// The OVER columns.
+    over: Vec<Expr>,
+    known: HashMap<u32, Arc<[u8]>, FixedState>,
+}
+
+impl Named {
+    pub fn new(over: &[Expr]) -> Named {
+        Named {
+            over: over.to_vec(),
+            known: HashMap::default(),
+        }
+    }
+
+    fn name(&mut self, chunk: &mut Chunk) {
+        let mut faults = Faults::new(chunk.rows());
+        let keys: Vec<_> = self
+            .over
+            .iter()
+            .map(|key| eval::evaluate(key, chunk, &mut faults))
+            .collect();
+        debug_assert!(faults.is_empty(), "an event without a key has no lane");
+        let Some(lanes) = &mut chunk.lanes else {
+            return;
+        };
+        let (mut marks, mut bytes) = (0, Vec::new());
+        for (row, &lane) in lanes.of_row.iter().enumerate() {
+            bytes.clear();
+            for key in &keys {
+                eval::encode_key(key.get(row), &mut bytes);
+            }
+            if self.known.get(&lane).is_some_and(|key| **key == *bytes) {
+                continue;
+            }
+            while lanes.marks.get(marks).is_some_and(|m| m.before <= row) {
+                marks += 1;
+            }
+            let key: Arc<[u8]> = bytes.as_slice().into();
+            self.known.insert(lane, key.clone());
+            lanes.names.push(LaneName {
+                after: marks,
+                lane,
+                key,
+            });
+        }
+    }
+}
+
+impl Operator for Named {
+    fn push(&mut self, _port: usize, item: Item, context: &mut Context<'_>) {
+        context.out.push(match item {
+            Item::Rows(mut chunk) => {
+                self.name(&mut chunk);
+                Item::Rows(chunk)
+            }
+            other => other,
+        });
+    }
+
+    /// Nothing: a name said twice does no harm.
+    fn snapshot(&self, _out: &mut Writer) {}
+
+    fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.known.clear();
+        Ok(())
+    }
+}

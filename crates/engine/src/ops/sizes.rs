@@ -1,0 +1,25 @@
+//! What operators keep for one thing, in bytes, without the values of columns themselves.
+
+use highwater_query::plan::Aggregate;
+
+use super::accumulate::Accumulator;
+use super::{join, pattern, session, sliding};
+use crate::value::Value;
+
+pub(crate) const VALUE: usize = size_of::<Value>();
+
+/// A place in a hash table and the ends of a stored key.
+const INTERNED: usize = 24;
+
+pub(crate) const PANE_GROUP: usize = INTERNED;
+pub(crate) const SESSION: usize = session::BYTES + INTERNED;
+pub(crate) const SLIDING_GROUP: usize = sliding::GROUP_BYTES + INTERNED;
+pub(crate) const SLIDING_EVENT: usize = sliding::EVENT_BYTES;
+pub(crate) const JOINED_ROW: usize = join::ROW_BYTES;
+pub(crate) const ANALYTIC_KEY: usize = INTERNED;
+pub(crate) const ATTEMPT: usize = pattern::ATTEMPT_BYTES;
+
+/// What an aggregate keeps for a group, whatever the number of its events.
+pub(crate) fn of_group(spec: &Aggregate) -> usize {
+    Accumulator::new(spec).slot_bytes()
+}
