@@ -34,6 +34,6 @@ mod shape;
 
 pub use access::{Authorizer, Everybody, Identity, Resource, Right, same_secret};
 pub use broker::Services;
-pub use metrics::{Metrics, MetricsSnapshot};
+pub use metrics::MetricsSnapshot;
 pub use options::{Listener, Options};
 pub use server::{BindError, Handle, Server, serve};

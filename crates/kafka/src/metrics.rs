@@ -8,17 +8,17 @@ use crate::api::APIS;
 
 /// Counters since the start; `connections` is the number open now.
 #[derive(Debug, Default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     requests: [AtomicU64; APIS.len()],
-    pub(crate) errors: Counter,
-    pub(crate) malformed: Counter,
-    pub(crate) bytes_in: Counter,
-    pub(crate) bytes_out: Counter,
-    pub(crate) connections: Counter,
-    pub(crate) connections_total: Counter,
-    pub(crate) connections_refused: Counter,
-    pub(crate) logins_refused: Counter,
-    pub(crate) throttled: Counter,
+    pub errors: Counter,
+    pub malformed: Counter,
+    pub bytes_in: Counter,
+    pub bytes_out: Counter,
+    pub connections: Counter,
+    pub connections_total: Counter,
+    pub connections_refused: Counter,
+    pub logins_refused: Counter,
+    pub throttled: Counter,
 }
 
 /// The counters at one moment.
@@ -42,7 +42,7 @@ pub struct MetricsSnapshot {
 }
 
 impl Metrics {
-    pub(crate) fn request(&self, key: ApiKey) {
+    pub fn request(&self, key: ApiKey) {
         if let Some(at) = APIS.iter().position(|api| api.key == key) {
             self.requests[at].fetch_add(1, Ordering::Relaxed);
         }

@@ -599,3 +599,11 @@ async fn a_session_that_nobody_gave_is_not_found() {
     let request = long_fetch(1, 0, 1).with_session_id(7).with_session_epoch(3);
     assert_eq!(client.call(11, &request).await.error_code, 70);
 }
+
+#[tokio::test]
+async fn a_fetch_of_nothing_is_answered_at_once() {
+    let server = start().await;
+    let mut client = server.connect().await;
+    let request = long_fetch(1, 0, 1).with_topics(vec![]);
+    assert!(client.call(11, &request).await.responses.is_empty());
+}

@@ -34,12 +34,8 @@ fn topic(name: &str) -> TopicName {
     TopicName(text(name))
 }
 
-fn uuid(id: HubId) -> Uuid {
-    Uuid::from_bytes(id.0)
-}
-
 fn uuid_of(hub: &HubInfo) -> Uuid {
-    uuid(hub.id)
+    Uuid::from_bytes(hub.id.0)
 }
 
 fn hub_id(uuid: Uuid) -> HubId {

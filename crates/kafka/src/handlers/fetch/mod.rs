@@ -153,7 +153,7 @@ impl Reading {
     /// Waits until there is enough, or something failed, or time is up.
     async fn wait_for(&mut self, broker: &Broker, enough: usize, wait: Duration) {
         let mut have = self.bytes();
-        if have >= enough || wait.is_zero() || self.failed() {
+        if have >= enough || wait.is_zero() || self.partitions.is_empty() || self.failed() {
             return;
         }
         let deadline = Instant::now() + wait;
@@ -163,7 +163,7 @@ impl Reading {
                 return;
             };
             let Some(index) = woken else {
-                // Nothing to wait for, but the client wants its time to pass.
+                // Every partition has stopped. Answering at once would make the client spin.
                 tokio::time::sleep_until(deadline).await;
                 return;
             };
