@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_log::batch::{Batch, Codec};
-use highwater_log::{AppendError, Appended, Pending};
+use highwater_log::{AppendError, Appended, Pending, TransactionRef};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
@@ -53,9 +53,10 @@ pub(crate) fn begin(
     };
     let acks = request.acks;
     let allowed = allowed(&broker, &call, &request);
+    let transaction = request.transactional_id.as_ref().map(|id| id.as_str());
     let topics = request.topic_data.into_iter();
     let begun = topics
-        .map(|topic| begin_topic(&broker, &call, topic, allowed))
+        .map(|topic| begin_topic(&broker, &call, transaction, topic, allowed))
         .collect();
     Box::pin(async move { finish(&broker, &call, acks, begun).await })
 }
@@ -74,6 +75,7 @@ fn allowed(broker: &Broker, call: &Call, request: &ProduceRequest) -> Result<(),
 fn begin_topic(
     broker: &Broker,
     call: &Call,
+    transaction: Option<&str>,
     data: TopicProduceData,
     allowed: Result<(), Code>,
 ) -> Topic {
@@ -81,7 +83,7 @@ fn begin_topic(
     let begun = |partition: PartitionProduceData| {
         let index = partition.index;
         let begun = match &hub {
-            Ok(hub) => append(broker, call, hub, partition),
+            Ok(hub) => append(broker, call, transaction, hub, partition),
             Err(code) => Begun::from(*code),
         };
         (index, begun)
@@ -109,7 +111,13 @@ fn writable_hub(broker: &Broker, call: &Call, data: &TopicProduceData) -> Result
     }
 }
 
-fn append(broker: &Broker, call: &Call, hub: &str, data: PartitionProduceData) -> Begun {
+fn append(
+    broker: &Broker,
+    call: &Call,
+    transaction: Option<&str>,
+    hub: &str,
+    data: PartitionProduceData,
+) -> Begun {
     let partition = match broker.partition(hub, data.index) {
         Ok(partition) => partition,
         Err(code) => return Begun::from(code),
@@ -125,7 +133,16 @@ fn append(broker: &Broker, call: &Call, hub: &str, data: PartitionProduceData) -
     if call.version < ZSTD && batch.header().codec() == Ok(Codec::Zstd) {
         return Begun::from(Code::UnsupportedCompressionType);
     }
-    Begun::Appending(partition.append(batch))
+    if !batch.header().is_transactional() {
+        return Begun::Appending(partition.append(batch));
+    }
+    let (Some(id), Some(producer)) = (transaction, batch.header().producer()) else {
+        return invalid("a batch of a transaction needs a producer and a transactional id");
+    };
+    let id = id.to_owned();
+    let transaction = TransactionRef { id, producer };
+    let transactions = &broker.services.transactions;
+    Begun::Appending(transactions.append(&transaction, &partition, batch))
 }
 
 async fn finish(
