@@ -30,7 +30,7 @@ pub struct Send {
     files: Vec<PathBuf>,
     /// The key of all events: they go to one partition
     #[arg(long, conflicts_with = "partition")]
-    key: Option<String>,
+    partition_key: Option<String>,
     /// The partition of all events
     #[arg(long)]
     partition: Option<u32>,
@@ -117,7 +117,7 @@ impl Send {
                 None => format!("/hubs/{}/messages", self.hub),
                 Some(partition) => format!("/hubs/{}/partitions/{partition}/messages", self.hub),
             },
-            key: self.key.clone(),
+            key: self.partition_key.clone(),
             kind,
             retries: self.retries,
         })

@@ -1,6 +1,6 @@
 //! The HTTP side of a node: events in, events out, hubs managed.
 //!
-//! Requests are matched in one place ([`route`]) over plain hyper. There is no framework between the
+//! Requests are matched in one place (`route.rs`) over plain hyper. There is no framework between the
 //! socket and the append, because one event a request is the shape that most senders have, and what
 //! a request costs is what fifty thousand a second cost. HTTP/1.1 only: the protocol of curl and
 //! of every device, with one small parser to trust.

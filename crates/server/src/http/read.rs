@@ -105,19 +105,23 @@ pub async fn one(
     }
     let most = count(query, "max", EVENTS_DEFAULT as u64)?.min(EVENTS_MAX as u64) as usize;
     let wait = wait(query, app.options.wait_max)?;
-    let permit = app.budget.take(app.options.read_bytes_max)?;
     let mut from = From::read(query, From::Earliest)?
         .offset(&*partition)
         .await?;
     let mut page = Page::new(number);
+    let mut permit = app.budget.take(app.options.read_bytes_max)?;
     from = page.fill(app, &*partition, from, most).await?;
     if page.count == 0 && !wait.is_zero() {
-        tokio::select! {
-            () = partition.wait_past(from, ISOLATION) => {
-                from = page.fill(app, &*partition, from, most).await?;
-            }
-            () = tokio::time::sleep(wait) => {}
-            () = app.stopped() => {}
+        // Whoever waits holds nothing.
+        drop(permit);
+        let woken = tokio::select! {
+            () = partition.wait_past(from, ISOLATION) => true,
+            () = tokio::time::sleep(wait) => false,
+            () = app.stopped() => false,
+        };
+        permit = app.budget.take(app.options.read_bytes_max)?;
+        if woken {
+            from = page.fill(app, &*partition, from, most).await?;
         }
     }
     let payload = Payload::whole(page.finish(&*partition, from)).holding(permit);

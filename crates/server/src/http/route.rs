@@ -74,11 +74,11 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
 
     match parts {
         ["hubs", hub, "messages"] if get => {
-            caller.must(Right::Listen, Some(hub))?;
+            caller.must(right_to_read(hub), Some(hub))?;
             read::all(app, hub, query, &head.headers)
         }
         ["hubs", hub, "partitions", id, "messages"] if get => {
-            caller.must(Right::Listen, Some(hub))?;
+            caller.must(right_to_read(hub), Some(hub))?;
             read::one(app, hub, id, query, &head.headers).await
         }
         ["metrics"] if get => {
@@ -109,6 +109,14 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             "docs/http.md lists what there is",
         )),
         _ => Err(no_such(path)),
+    }
+}
+
+/// What the node keeps for itself, such as the positions of all groups, is for those who manage it.
+fn right_to_read(hub: &str) -> Right {
+    match hub.starts_with("__") {
+        true => Right::Manage,
+        false => Right::Listen,
     }
 }
 

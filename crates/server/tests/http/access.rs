@@ -132,6 +132,9 @@ async fn a_key_may_do_what_its_rights_say() {
     node.call("DELETE /api/hubs/h", &[&reader], "")
         .await
         .is(403, "forbidden");
+    node.call("GET /hubs/__groups/partitions/0/messages", &[&reader], "")
+        .await
+        .is(403, "forbidden");
     assert_eq!(node.call("GET /metrics", &[&reader], "").await.status, 200);
     assert_eq!(
         node.call("GET /api/hubs", &[&sender], "").await.json(),
