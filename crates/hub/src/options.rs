@@ -60,7 +60,7 @@ impl Default for Options {
             checkpoint_bytes: 1 << 20,
             reserve_bytes: 4 << 20,
             tail_bytes: 16 << 20,
-            queue_bytes: 16 << 20,
+            queue_bytes: 32 << 20,
             queue_bytes_all: 128 << 20,
             shared_batch_bytes: 256 << 10,
             committers: 8,

@@ -16,7 +16,8 @@ pub struct Options {
     pub connections_max: usize,
     /// A connection is not read from while this many of its requests wait for their answers.
     pub inflight_requests_max: usize,
-    /// The same for the bytes of its requests; one request alone may be larger.
+    /// The same for the bytes of its requests; one request alone may be larger. A few connections
+    /// must fit into what may wait in one partition, or they are refused instead of slowed down.
     pub inflight_bytes_max: usize,
     /// And for the bytes of all connections together.
     pub server_inflight_bytes_max: usize,
@@ -54,14 +55,14 @@ impl Default for Options {
             frame_bytes_max: 100 << 20,
             connections_max: 10_000,
             inflight_requests_max: 64,
-            inflight_bytes_max: 32 << 20,
+            inflight_bytes_max: 8 << 20,
             server_inflight_bytes_max: 256 << 20,
             server_fetch_bytes_max: 256 << 20,
             fetch_bytes_max: 16 << 20,
             idle_timeout: Duration::from_secs(600),
             login_timeout: Duration::from_secs(30),
             login_delay: Duration::from_millis(500),
-            throttle: Duration::from_millis(200),
+            throttle: Duration::from_millis(50),
             stop_timeout: Duration::from_secs(10),
             auto_create: true,
             partitions_default: 4,
