@@ -19,7 +19,7 @@ use super::grid::PaneGrid;
 use super::groups::{Emitted, GroupSpec, Keyed, Prepared};
 use super::lanes::{Notes, RowsOut};
 use super::{Context, DataErrors, Item, Operator, room};
-use crate::chunk::{CHUNK_ROWS, Chunk};
+use crate::chunk::{CHUNK_ROWS, Chunk, LaneName};
 use crate::codec::{Reader, RestoreError, Writer};
 
 pub(crate) struct PaneWindow {
@@ -57,6 +57,8 @@ struct Due {
     lanes: Vec<u32>,
     /// `before` counts in the lists above.
     marks: Vec<LaneMark>,
+    /// `after` counts marks in the list above.
+    names: Vec<LaneName>,
     /// Where a window has several panes: which cells add up to which row.
     parts: Vec<u32>,
     rows: Vec<u32>,
@@ -101,14 +103,18 @@ impl PaneWindow {
             Some(lanes) => {
                 self.cells.touch(&lanes.of_row);
                 let lane_of = |row: usize| lanes.of_row[row];
-                let mut from = 0;
-                for mark in &lanes.marks {
+                let (mut from, mut names) = (0, lanes.names.iter().peekable());
+                for (number, mark) in lanes.marks.iter().enumerate() {
+                    while let Some(name) = names.next_if(|name| name.after <= number) {
+                        self.due.name(name);
+                    }
                     self.rows(&input, from..mark.before, lane_of, &mut walk.notes);
                     from = mark.before;
                     self.pass(mark.lane, mark.watermark, &mut walk);
                     self.due.mark(*mark);
                 }
                 self.rows(&input, from..rows, lane_of, &mut walk.notes);
+                names.for_each(|name| self.due.name(name));
             }
         }
         self.work_off(&mut walk);
@@ -294,6 +300,13 @@ impl Due {
         });
     }
 
+    fn name(&mut self, name: &LaneName) {
+        self.names.push(LaneName {
+            after: self.marks.len(),
+            ..name.clone()
+        });
+    }
+
     /// The aggregates of each row.
     fn joined(&self, spec: &GroupSpec, cells: &Cells, errors: &mut DataErrors) -> Vec<Accumulator> {
         let mut joined = spec.accumulators();
@@ -308,7 +321,7 @@ impl Due {
         joined
     }
 
-    /// Writes the rows, a block at a time, each in its lane and after the marks before it.
+    /// Writes the rows, a block at a time, each in its lane and after the marks and names before it.
     fn write<K: Keyed>(
         &self,
         groups: &Emitted<'_, K>,
@@ -317,9 +330,18 @@ impl Due {
         errors: &mut DataErrors,
     ) {
         let mut marks = self.marks.iter().peekable();
+        let mut names = self.names.iter().peekable();
+        let mut marked = 0;
         let mut place = |row: usize, out: &mut RowsOut| {
-            while let Some(mark) = marks.next_if(|mark| mark.before <= row) {
+            loop {
+                while let Some(name) = names.next_if(|name| name.after <= marked) {
+                    out.name(name);
+                }
+                let Some(mark) = marks.next_if(|mark| mark.before <= row) else {
+                    break;
+                };
                 out.mark(*mark);
+                marked += 1;
             }
             out.lane = self.lanes.get(row).copied().unwrap_or(ONE_LANE);
         };
@@ -336,6 +358,7 @@ impl Due {
         self.ends.clear();
         self.lanes.clear();
         self.marks.clear();
+        self.names.clear();
         self.parts.clear();
         self.rows.clear();
         self.spent.clear();
