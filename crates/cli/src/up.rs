@@ -65,8 +65,8 @@ fn welcome(node: &Node, data: &str) -> String {
         text.push_str(&format!(
             "\n  producers ──▶ hub ──▶ consumers\n\n  \
              send   curl {url}/hubs/demo/messages -d '{{\"hello\":\"world\"}}'\n  \
-             read   curl '{url}/hubs/demo/partitions/0/messages?wait=5s'\n  \
-             watch  highwater hub tail demo -f\n"
+             read   highwater hub tail demo --from earliest\n  \
+             watch  curl -N -H 'Accept: text/event-stream' '{url}/hubs/demo/messages?from=earliest'\n"
         ));
     }
     text.push_str("\nStop it with Ctrl-C.\n");
