@@ -472,19 +472,26 @@ async fn what_a_batch_must_be_is_said_per_partition() {
 // proves L4
 #[tokio::test(start_paused = true)]
 async fn a_full_partition_asks_the_client_to_wait_and_is_not_read_meanwhile() {
-    let full = |place| AppendError::Full { place, waiting: 1 };
-    let (server, _sync) = server_with(Some(full)).await;
-    let hub = server.make("t", 1).await;
-    let mut client = server.connect().await;
-    let response = client
-        .call(9, &produce(&hub, 9, -1, &[(0, batch(&["a"]))]))
-        .await;
-    assert_eq!(response.responses[0].partition_responses[0].error_code, 19);
-    assert_eq!(response.throttle_time_ms, 200);
-    let began = tokio::time::Instant::now();
-    client.call(0, &ApiVersionsRequest::default()).await;
-    assert!(began.elapsed() >= Duration::from_millis(190));
-    assert_eq!(server.metrics().throttled, 1);
+    let full: Failure = |place| AppendError::Full { place, waiting: 1 };
+    let no_room: Failure = |place| AppendError::NoRoom {
+        place,
+        reason: "quota exceeded".into(),
+    };
+    for (failure, code) in [(full, 19), (no_room, 56)] {
+        let (server, _sync) = server_with(Some(failure)).await;
+        let hub = server.make("t", 1).await;
+        let mut client = server.connect().await;
+        let response = client
+            .call(9, &produce(&hub, 9, -1, &[(0, batch(&["a"]))]))
+            .await;
+        let answer = &response.responses[0].partition_responses[0];
+        assert_eq!(answer.error_code, code);
+        assert_eq!(response.throttle_time_ms, 50);
+        let began = tokio::time::Instant::now();
+        client.call(0, &ApiVersionsRequest::default()).await;
+        assert!(began.elapsed() >= Duration::from_millis(45));
+        assert_eq!(server.metrics().throttled, 1);
+    }
 }
 
 // proves L3

@@ -127,7 +127,7 @@ impl Partition {
                 let start = self.store.bounds().start;
                 staged.into_iter().for_each(|staged| staged.answer(start));
             }
-            Err(WriteError::Full(reason)) => self.turn_away(staged, &reason),
+            Err(WriteError::Full(reason)) => self.turn_away(staged, reason),
             Err(WriteError::Failed(reason)) => self.stop_writing(staged, reason),
         }
         self.store.checkpoint_if_due();
@@ -147,17 +147,18 @@ impl Partition {
 
     /// The disk is full and has nothing of these batches. Those behind them have offsets that will
     /// not be, so they go too, and the queue goes on from what the disk has.
-    fn turn_away(&self, mut staged: Vec<Staged>, reason: &str) {
-        tracing::warn!(place = %self.store.place(), reason, "batches turned away");
-        let (error, behind) = {
+    fn turn_away(&self, mut staged: Vec<Staged>, reason: String) {
+        let place = self.store.place().clone();
+        tracing::warn!(%place, reason, "no room on the disk: batches turned away");
+        let error = AppendError::NoRoom { place, reason };
+        let behind = {
             let mut queue = self.queue.lock();
-            let error = queue.full();
             let now = self.now();
             let behind = queue.take(now);
             queue.reset(self.store.producers(), self.store.bounds().last_time);
             queue.expect(&staged, now);
             queue.expect(&behind, now);
-            (error, behind)
+            behind
         };
         self.drop_behind(&behind);
         staged.extend(behind);

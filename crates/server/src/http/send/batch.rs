@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Event, Target, partition_handle, place, write_placed};
 use crate::http::app::App;
-use crate::http::error::Error;
+use crate::http::error::{Code, Error};
 use crate::http::reply::{self, Reply};
 
 /// The events of a request that went to one partition: the first got `appended.offset`, the next the
@@ -173,7 +173,7 @@ fn partly(done: Vec<Placed>, failed: Vec<(u32, Vec<usize>, Error)>) -> Error {
     let worst = failed
         .into_iter()
         .map(|(.., error)| error)
-        .max_by_key(|error| !error.code.retry());
+        .max_by_key(|error| (!error.code.retry(), error.code != Code::NoRoom));
     let mut error = worst.expect("this is called when something failed");
     error.more = Some(Box::new(json!({"placed": placed, "failed": lost})));
     error
