@@ -1,7 +1,8 @@
 //! A node: its parts put together, started and stopped.
 //!
-//! HTTP listens first, so that `/healthz` and `/readyz` answer while the log is being read; events
-//! are served from the moment there is a [`Backend`]. At the end the doors are closed first, then
+//! Every address is taken before the log is read, so that one in use is reported at once. HTTP
+//! answers `/healthz` and `/readyz` meanwhile, and serves events from the moment there is a
+//! [`Backend`]; Kafka clients that connect wait until then. At the end the doors are closed first, then
 //! the coordinators, and the hub last, when nobody can want anything from it any more.
 
 use std::net::SocketAddr;
@@ -71,6 +72,7 @@ impl Node {
         let keys = Arc::new(Keys::new(config.keys.clone()));
         let options = config.http.clone().unwrap_or_default();
         let app = App::new(options, keys.clone(), config.auto_create, clock.clone());
+        let doors = kafka::bind(&config).await?;
         let http = match &config.http {
             Some(options) => Some(listen(&app, options).await?),
             None => None,
@@ -109,7 +111,7 @@ impl Node {
             authorizer: Arc::new(kafka::Gate::new(keys)),
             clock,
         };
-        let kafka = kafka::start(&config, services, told(&stop_doors)).await?;
+        let kafka = doors.map(|doors| kafka::open(doors, services, told(&stop_doors)));
         app.serve_from(Backend {
             log,
             groups: Some(Arc::new(groups)),

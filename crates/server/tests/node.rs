@@ -12,8 +12,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 async fn start(data: &Path) -> Result<Node, NodeError> {
+    start_with(data, &[]).await
+}
+
+async fn start_with(data: &Path, more: &[(&str, &str)]) -> Result<Node, NodeError> {
     let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let sources = Sources {
+    let mut sources = Sources {
         flags: vec![
             flag("data", &data.display().to_string()),
             flag("http.listen", "127.0.0.1:0"),
@@ -22,6 +26,8 @@ async fn start(data: &Path) -> Result<Node, NodeError> {
         ],
         ..Sources::default()
     };
+    let more = more.iter().map(|(key, value)| flag(key, value));
+    sources.flags.extend(more);
     let config = sources.load().unwrap().config;
     Node::start(config, Arc::new(RealClock::new())).await
 }
@@ -94,4 +100,19 @@ async fn a_folder_in_use_is_named() {
         "{error}"
     );
     node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_in_use_is_named_before_the_log_is_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let data = folder.path().join("data");
+    let error = start_with(&data, &[("kafka.listen", &address)]).await;
+    let error = error.err().expect("the address is taken").to_string();
+    assert!(
+        error.contains(&address) && error.contains("something else listens there"),
+        "{error}"
+    );
+    assert!(!data.exists(), "the log was opened first");
 }
