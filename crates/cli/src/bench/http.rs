@@ -42,6 +42,7 @@ pub struct BenchHttp {
     /// How long to send, the spike included
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
+    /// Connections that the requests are spread over; the server must allow so many
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     connections: u64,
     /// Bytes of an event
