@@ -38,6 +38,10 @@ pub struct Running {
 }
 
 impl Running {
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     pub fn addresses(&self) -> &[SocketAddr] {
         self.handle.addresses()
     }

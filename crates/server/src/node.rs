@@ -115,6 +115,8 @@ impl Node {
         app.serve_from(Backend {
             log,
             groups: Some(Arc::new(groups)),
+            hub: Some(hub.clone()),
+            kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
         });
         Ok(Node {
             app,

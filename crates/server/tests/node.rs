@@ -33,6 +33,11 @@ async fn start_with(data: &Path, more: &[(&str, &str)]) -> Result<Node, NodeErro
 }
 
 async fn call(address: SocketAddr, line: &str, body: &str) -> Value {
+    let text = text(address, line, body).await;
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+async fn text(address: SocketAddr, line: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();
     let request = format!(
@@ -42,7 +47,7 @@ async fn call(address: SocketAddr, line: &str, body: &str) -> Value {
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
     let (_, body) = text.split_once("\r\n\r\n").unwrap();
-    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {text}"))
+    body.to_owned()
 }
 
 // proves L3
@@ -67,6 +72,13 @@ async fn what_was_answered_is_there_after_a_restart() {
         call(address, "GET /api/groups", "").await["groups"],
         Value::Array(Vec::new())
     );
+    let page = text(address, "GET /metrics", "").await;
+    for line in [
+        "highwater_hub_append_records_total 10",
+        "highwater_kafka_requests_total{api=\"Produce\"} 0",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line}: {page}");
+    }
     node.stop().await;
 
     let again = start(folder.path()).await.unwrap();

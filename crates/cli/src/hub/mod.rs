@@ -184,19 +184,23 @@ impl Named {
         )?;
         writeln!(
             out,
-            "{:>9} {:>14} {:>14} {:>14}  last event",
-            "partition", "start", "end", "bytes"
+            "{:>9} {:>14} {:>14} {:>14} {:>8}  last event",
+            "partition", "start", "end", "bytes", "segments"
         )?;
         for place in hub["places"].as_array().into_iter().flatten() {
             writeln!(
                 out,
-                "{:>9} {:>14} {:>14} {:>14}  {}",
+                "{:>9} {:>14} {:>14} {:>14} {:>8}  {}",
                 place["partition"],
                 place["start"],
                 place["end"],
                 place["bytes"],
+                place["segments"],
                 place["last"].as_str().unwrap_or("never"),
             )?;
+            if let Some(why) = place["stopped"].as_str() {
+                writeln!(out, "{:>9} {why}", "")?;
+            }
         }
         Ok(Ending::Well)
     }

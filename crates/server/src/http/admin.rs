@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_log::{Cleanup, GroupInfo, HubInfo, HubName, HubSettings, HubSpec, Place};
+use highwater_log::{Bounds, Cleanup, GroupInfo, HubInfo, HubName, HubSettings, HubSpec, Place};
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::app::App;
+use super::app::{App, Backend};
 use super::auth::Caller;
 use super::body;
 use super::error::{Code, Error};
@@ -19,8 +19,15 @@ use crate::keys::Right;
 use crate::text::time_text;
 
 pub fn ready(app: &App) -> Result<Reply, Error> {
-    app.backend()?;
-    Ok(reply::json(StatusCode::OK, &json!({"ready": true})))
+    let status = app.backend()?.hub.as_ref().map(|hub| hub.status());
+    let partitions = status.iter().flat_map(|status| &status.partitions);
+    // Anybody may ask, so why they have stopped is not told here.
+    let stopped: Vec<String> = partitions
+        .filter(|partition| partition.stopped.is_some())
+        .map(|partition| partition.place.to_string())
+        .collect();
+    let body = json!({"ready": true, "stopped": stopped});
+    Ok(reply::json(StatusCode::OK, &body))
 }
 
 /// The hubs that the caller may listen to or manage.
@@ -42,22 +49,33 @@ pub fn list(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
 
 pub fn describe(app: &App, name: &str) -> Result<Reply, Error> {
     let hub = app.hub(name)?;
-    let log = app.log()?;
+    let Backend { log, hub: disk, .. } = app.backend()?;
+    let on_disk = disk.as_ref().map(|disk| disk.status_of(name));
+    let on_disk = on_disk.unwrap_or_default();
     let mut facts = facts(&hub);
     let places: Vec<Value> = (0..hub.partitions)
         .filter_map(|number| log.partition(name, number))
         .enumerate()
         .map(|(number, partition)| {
-            let bounds = partition.bounds();
-            json!({
-                "partition": number, "start": bounds.start.0, "end": bounds.end.0,
-                "stable": bounds.stable.0, "bytes": bounds.bytes,
-                "last": bounds.last_time.map(time_text),
-            })
+            let mut place = place_facts(number, &partition.bounds());
+            if let Some(status) = on_disk.get(number) {
+                place["segments"] = status.segments.into();
+                place["waiting_bytes"] = status.waiting_bytes.into();
+                place["stopped"] = status.stopped.clone().into();
+            }
+            place
         })
         .collect();
     facts["places"] = places.into();
     Ok(reply::json(StatusCode::OK, &facts))
+}
+
+fn place_facts(number: usize, bounds: &Bounds) -> Value {
+    json!({
+        "partition": number, "start": bounds.start.0, "end": bounds.end.0,
+        "stable": bounds.stable.0, "bytes": bounds.bytes,
+        "last": bounds.last_time.map(time_text),
+    })
 }
 
 fn facts(hub: &HubInfo) -> Value {

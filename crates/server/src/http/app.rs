@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use highwater_env::Clock;
+use highwater_hub::Hub;
 use highwater_log::{Groups, HubInfo, HubName, HubSettings, HubSpec, Log};
 use tokio::sync::watch;
 
@@ -34,6 +35,10 @@ pub struct Backend {
     pub log: Arc<dyn Log>,
     /// `None` for a log without consumer groups.
     pub groups: Option<Arc<dyn Groups>>,
+    /// What more there is to tell of a log that is on a disk.
+    pub hub: Option<Hub>,
+    /// The Kafka side, for its counters.
+    pub kafka: Option<highwater_kafka::Handle>,
 }
 
 /// How many partitions have been recovered, for `/readyz`.

@@ -1,13 +1,16 @@
 //! Hubs managed, the node watched.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use highwater_env::SimClock;
+use highwater_env::disk::Faults;
+use highwater_env::{SimClock, SimDisk};
+use highwater_hub::Hub;
 use highwater_server::config::TlsFiles;
 use highwater_server::http::{App, Options, Server};
 use serde_json::json;
 
-use crate::node::{Node, memory, node, node_with, options};
+use crate::node::{Node, memory, node, node_on, node_with, options};
 
 #[tokio::test]
 async fn hubs_are_made_shown_and_deleted() {
@@ -85,7 +88,9 @@ async fn the_metrics_count() {
         "highwater_http_requests_total{class=\"4xx\"} 1",
         "highwater_http_events_total 1",
         "highwater_http_event_bytes_total 5",
-        "highwater_hub_end_offset{hub=\"h\",partition=\"3\"} 1",
+        "highwater_hub_end_offsets{hub=\"h\"} 1",
+        "highwater_hub_partitions{hub=\"h\"} 4",
+        "# TYPE highwater_http_request_seconds histogram",
         "highwater_http_request_seconds_count 2",
     ] {
         assert!(
@@ -93,6 +98,59 @@ async fn the_metrics_count() {
             "{line} is not in\n{page}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_the_disk_has_stopped_is_named_everywhere() {
+    let (disk, clock) = (SimDisk::new(1), Arc::new(SimClock::at_unix_nanos(0)));
+    let shared = Arc::new(disk.clone());
+    let hub = Hub::open(
+        shared,
+        Path::new("data"),
+        highwater_hub::Options::default(),
+        clock,
+        &|_| {},
+    )
+    .unwrap();
+    let node = node_on(hub.clone()).await;
+    let path = "/hubs/h/partitions/1/messages";
+    assert_eq!(node.post(path, "text/plain", "kept").await.status, 201);
+    let ready = node.get("/readyz").await.json();
+    assert_eq!(ready, json!({"ready": true, "stopped": []}));
+    disk.set_faults(Faults {
+        syncs: 1,
+        ..Faults::default()
+    });
+    node.post(path, "text/plain", "lost")
+        .await
+        .is(503, "stopped");
+
+    let ready = node.get("/readyz").await;
+    assert_eq!(ready.status, 200, "the other partitions work");
+    assert_eq!(ready.json()["stopped"], json!(["h/1"]));
+    let places = node.get("/api/hubs/h").await.json()["places"].take();
+    assert_eq!(
+        (&places[0]["stopped"], &places[1]["segments"]),
+        (&json!(null), &json!(1))
+    );
+    let reason = places[1]["stopped"].as_str().unwrap();
+    assert!(
+        reason.starts_with("`h/1` takes no writes: could not sync"),
+        "{reason}"
+    );
+    let page = node.get("/metrics").await.body;
+    for line in [
+        "highwater_hub_stopped_partitions{hub=\"h\"} 1",
+        "highwater_hub_append_records_total 1",
+        "highwater_hub_syncs_total 1",
+        "highwater_hub_reads_total{from=\"disk\"} 0",
+    ] {
+        assert!(
+            page.lines().any(|found| found == line),
+            "{line} is not in\n{page}"
+        );
+    }
+    hub.stop();
 }
 
 #[tokio::test]

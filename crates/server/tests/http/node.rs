@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use highwater_env::SimClock;
+use highwater_hub::Hub;
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
 use highwater_server::http::{App, Backend, Options, Server};
 use highwater_server::keys::{Key, Keys};
@@ -43,19 +44,30 @@ pub async fn node_with(options: Options) -> Node {
 }
 
 pub async fn start(options: Options, keys: Vec<Key>, log: Arc<dyn Log>) -> Node {
+    start_on(options, keys, log, None).await
+}
+
+/// A node on a disk, so that it has more to tell.
+pub async fn node_on(hub: Hub) -> Node {
+    start_on(options(), Vec::new(), Arc::new(hub.clone()), Some(hub)).await
+}
+
+async fn start_on(options: Options, keys: Vec<Key>, log: Arc<dyn Log>, hub: Option<Hub>) -> Node {
     let clock = Arc::new(SimClock::at_unix_nanos(
         i128::from(NOW_SECONDS) * 1_000_000_000,
     ));
     let app = App::new(options, Arc::new(Keys::new(keys)), Some(2), clock.clone());
-    let hub = HubSpec {
+    let spec = HubSpec {
         name: HubName::new("h").unwrap(),
         partitions: 4,
         settings: HubSettings::default(),
     };
-    log.create(hub).await.unwrap();
+    log.create(spec).await.unwrap();
     app.serve_from(Backend {
         log: log.clone(),
         groups: None,
+        hub,
+        kafka: None,
     });
     let server = Server::bind(app.clone()).await.unwrap();
     let address = server.address().unwrap();
