@@ -240,7 +240,8 @@ fn report(progress: &Progress) {
     }
 }
 
-/// A hub of the settings: made if it is not there, grown if it is smaller, and set as it says.
+/// A hub of the settings: made if it is not there, grown if it is smaller, and set as they say. It may
+/// have been grown since they were written, and stays so.
 async fn make(log: &dyn Log, wanted: &HubSpec) -> Result<(), NodeError> {
     let failed = |error| NodeError::Hub {
         hub: wanted.name.to_string(),
@@ -250,7 +251,7 @@ async fn make(log: &dyn Log, wanted: &HubSpec) -> Result<(), NodeError> {
         log.create(wanted.clone()).await.map_err(failed)?;
         return Ok(());
     };
-    if hub.partitions != wanted.partitions {
+    if hub.partitions < wanted.partitions {
         log.grow(&wanted.name, wanted.partitions)
             .await
             .map_err(failed)?;

@@ -79,6 +79,9 @@ async fn what_was_answered_is_there_after_a_restart() {
     ] {
         assert!(page.lines().any(|found| found == line), "{line}: {page}");
     }
+    // More than the settings say, which must not keep the node from starting again.
+    let grown = call(address, "PATCH /api/hubs/t", "{\"partitions\":3}").await;
+    assert_eq!(grown["partitions"], 3);
     node.stop().await;
 
     let again = start(folder.path()).await.unwrap();

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use highwater_env::{Clock, RealClock, usage};
+use hyper::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -93,7 +94,7 @@ impl BenchHttp {
         let mut client = Client::new(&self.server)?;
         let create = json!({"name": self.hub, "partitions": 4});
         let made = client
-            .post_json("/api/hubs", &create)
+            .send_json(Method::POST, "/api/hubs", &create)
             .await
             .context("cannot reach the server")?;
         if !made.is_success() && made.status != 409 {

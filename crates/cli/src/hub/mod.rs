@@ -1,7 +1,9 @@
 //! `highwater hub`: hubs of a running server, over HTTP.
 
 pub mod client;
+mod groups;
 mod lines;
+mod manage;
 mod send;
 mod tail;
 
@@ -32,8 +34,16 @@ enum What {
     Send(send::Send),
     /// Print events, and with -f go on printing those that come
     Tail(tail::Tail),
+    /// Give a hub more partitions
+    Grow(manage::Grow),
+    /// Change how long events are kept, and how
+    Set(manage::Set),
+    /// Forget the beginning of a partition
+    Trim(manage::Trim),
     /// Delete a hub and everything in it
     Delete(Delete),
+    /// List consumer groups, show how far one is behind, or delete one
+    Groups(groups::Groups),
 }
 
 #[derive(clap::Args)]
@@ -97,7 +107,11 @@ impl Hub {
                 What::Describe(command) => command.run().await,
                 What::Send(command) => command.run().await,
                 What::Tail(command) => command.run().await,
+                What::Grow(command) => command.run().await,
+                What::Set(command) => command.run().await,
+                What::Trim(command) => command.run().await,
                 What::Delete(command) => command.run().await,
+                What::Groups(command) => command.run().await,
             }
         })
     }
@@ -113,7 +127,7 @@ impl Create {
             body["retention_bytes"] = bytes.into();
         }
         let answer = Client::new(&self.server)?
-            .post_json("/api/hubs", &body)
+            .send_json(Method::POST, "/api/hubs", &body)
             .await?;
         let hub = answer.success()?.json()?;
         match self.json {
@@ -208,7 +222,8 @@ impl Named {
 
 impl Delete {
     async fn run(self) -> anyhow::Result<Ending> {
-        if !self.yes && !confirmed(&self.name)? {
+        let what = format!("hub {} and every event in it", self.name);
+        if !self.yes && !confirmed(&what, &self.name)? {
             eprintln!("nothing was deleted");
             return Ok(Ending::Failed);
         }
@@ -226,8 +241,8 @@ impl Delete {
     }
 }
 
-fn confirmed(name: &str) -> anyhow::Result<bool> {
-    eprint!("This deletes hub {name} and every event in it. Type its name to go on: ");
+fn confirmed(what: &str, name: &str) -> anyhow::Result<bool> {
+    eprint!("This deletes {what}. Type {name} to go on: ");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     Ok(line.trim() == name)

@@ -1,9 +1,9 @@
-//! Hubs and groups: what there is, made and removed.
+//! Hubs: what there is, made, changed and removed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_log::{Bounds, Cleanup, GroupInfo, HubInfo, HubName, HubSettings, HubSpec, Place};
+use highwater_log::{AdminError, Bounds, Cleanup, HubInfo, HubName, HubSettings, HubSpec, Offset};
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use super::app::{App, Backend};
 use super::auth::Caller;
 use super::body;
 use super::error::{Code, Error};
-use super::read::ISOLATION;
+use super::read::{From, numbered};
 use super::reply::{self, Reply};
 use crate::keys::Right;
 use crate::text::time_text;
@@ -95,65 +95,143 @@ fn facts(hub: &HubInfo) -> Value {
     })
 }
 
-/// What a hub is asked to be.
+/// What a hub is asked to be, or to become: what is left out has its default, or stays.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
-    name: String,
-    #[serde(default = "partitions_default")]
-    partitions: u32,
+    name: Option<String>,
+    partitions: Option<u32>,
     cleanup: Option<String>,
     /// `"7d"`, or `"forever"`.
     retention: Option<String>,
-    retention_bytes: Option<u64>,
+    /// `null` is without limit.
+    #[serde(default, deserialize_with = "given")]
+    retention_bytes: Option<Option<u64>>,
     batch_bytes_max: Option<u32>,
 }
 
-fn partitions_default() -> u32 {
-    4
+/// Tells a `null` from nothing at all.
+fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+const PARTITIONS_DEFAULT: u32 = 4;
+
+impl Wanted {
+    async fn read(app: &App, incoming: Incoming, example: &str) -> Result<Wanted, Error> {
+        let (body, _permit) = body::read(app, incoming).await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let hint = format!("such as {example}");
+            Error::bad(format!("the hub cannot be read: {error}"), hint)
+        })
+    }
+
+    fn settings(&self, now: HubSettings) -> Result<HubSettings, Error> {
+        let cleanup = match self.cleanup.as_deref() {
+            None => now.cleanup,
+            Some("delete") => Cleanup::Delete,
+            Some("compact") => Cleanup::Compact,
+            Some(other) => {
+                let message = format!("cleanup cannot be `{other}`");
+                return Err(Error::bad(message, "use delete or compact"));
+            }
+        };
+        Ok(HubSettings {
+            cleanup,
+            retention: match &self.retention {
+                Some(text) => retention(text)?,
+                None => now.retention,
+            },
+            retention_bytes: self.retention_bytes.unwrap_or(now.retention_bytes),
+            batch_bytes_max: self.batch_bytes_max.unwrap_or(now.batch_bytes_max),
+        })
+    }
 }
 
 pub async fn create(app: &App, caller: &Caller<'_>, incoming: Incoming) -> Result<Reply, Error> {
-    let (body, _permit) = body::read(app, incoming).await?;
-    let wanted: Wanted = serde_json::from_slice(&body).map_err(|error| {
-        let hint = "such as {\"name\":\"telemetry\",\"partitions\":4,\"retention\":\"7d\"}";
-        Error::bad(format!("the hub cannot be read: {error}"), hint)
-    })?;
-    caller.must(Right::Manage, Some(&wanted.name))?;
-    let spec = spec(wanted)?;
-    let hub = app.log()?.create(spec).await?;
-    Ok(reply::json(StatusCode::CREATED, &facts(&hub)))
-}
-
-fn spec(wanted: Wanted) -> Result<HubSpec, Error> {
-    let name = HubName::new(&wanted.name)?;
+    let example = "{\"name\":\"telemetry\",\"partitions\":4,\"retention\":\"7d\"}";
+    let wanted = Wanted::read(app, incoming, example).await?;
+    let Some(name) = &wanted.name else {
+        let hint = format!("such as {example}");
+        return Err(Error::bad("a hub needs a name", hint));
+    };
+    caller.must(Right::Manage, Some(name))?;
+    let name = HubName::new(name)?;
     if name.is_internal() {
         let message = format!("`{name}` begins with `__`, which is for hubs of the node itself");
         return Err(Error::bad(message, "choose another name"));
     }
-    let defaults = HubSettings::default();
-    let cleanup = match wanted.cleanup.as_deref() {
-        None | Some("delete") => Cleanup::Delete,
-        Some("compact") => Cleanup::Compact,
-        Some(other) => {
-            let message = format!("cleanup cannot be `{other}`");
-            return Err(Error::bad(message, "use delete or compact"));
-        }
-    };
-    let settings = HubSettings {
-        cleanup,
-        retention: match &wanted.retention {
-            Some(text) => retention(text)?,
-            None => defaults.retention,
-        },
-        retention_bytes: wanted.retention_bytes,
-        batch_bytes_max: wanted.batch_bytes_max.unwrap_or(defaults.batch_bytes_max),
-    };
-    Ok(HubSpec {
+    let spec = HubSpec {
         name,
-        partitions: wanted.partitions,
-        settings,
-    })
+        partitions: wanted.partitions.unwrap_or(PARTITIONS_DEFAULT),
+        settings: wanted.settings(HubSettings::default())?,
+    };
+    let hub = app.log()?.create(spec).await?;
+    Ok(reply::json(StatusCode::CREATED, &facts(&hub)))
+}
+
+/// Changes what the body names. Whether the partitions can be is looked at first, so that a request
+/// is refused before anything is changed.
+pub async fn change(app: &App, name: &str, incoming: Incoming) -> Result<Reply, Error> {
+    let wanted = Wanted::read(app, incoming, "{\"partitions\":8,\"retention\":\"1d\"}").await?;
+    let mut hub = client_hub(app, name)?;
+    if wanted.name.is_some() {
+        let hint = "leave the name out, or make a new hub";
+        return Err(Error::bad("a hub keeps its name", hint));
+    }
+    let partitions = wanted.partitions.unwrap_or(hub.partitions);
+    let (have, max) = (hub.partitions, HubSpec::PARTITIONS_MAX);
+    if partitions > max {
+        let asked = partitions;
+        return Err(AdminError::Partitions { asked, max }.into());
+    }
+    if partitions < have {
+        let hub = hub.name.clone();
+        return Err(AdminError::Shrink { hub, have }.into());
+    }
+    let settings = wanted.settings(hub.settings.clone())?;
+    let log = app.log()?;
+    if settings != hub.settings {
+        hub = log.change(&hub.name, settings).await?;
+    }
+    if partitions > have {
+        hub = log.grow(&hub.name, partitions).await?;
+    }
+    Ok(reply::json(StatusCode::OK, &facts(&hub)))
+}
+
+/// Up to where a partition is to be forgotten.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Trim {
+    before: Before,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Before {
+    Offset(i64),
+    /// As `from` of a read.
+    Text(String),
+}
+
+/// Forgets the beginning of a partition, for good.
+pub async fn trim(app: &App, name: &str, id: &str, incoming: Incoming) -> Result<Reply, Error> {
+    let (body, _permit) = body::read(app, incoming).await?;
+    let wanted: Trim = serde_json::from_slice(&body).map_err(|error| {
+        let hint = "such as {\"before\":1000} or {\"before\":\"2026-01-01T00:00:00Z\"}";
+        Error::bad(format!("the body cannot be read: {error}"), hint)
+    })?;
+    let hub = client_hub(app, name)?;
+    let partition = numbered(app, &hub, id)?;
+    let before = match wanted.before {
+        Before::Offset(offset) => From::Offset(Offset(offset)),
+        Before::Text(text) => From::parse(&text)?,
+    };
+    let before = before.offset(&*partition).await?;
+    let start = partition.trim(before).await?;
+    let body = json!({"partition": partition.place().partition, "start": start.0});
+    Ok(reply::json(StatusCode::OK, &body))
 }
 
 fn retention(text: &str) -> Result<Option<Duration>, Error> {
@@ -177,63 +255,17 @@ fn retention(text: &str) -> Result<Option<Duration>, Error> {
 }
 
 pub async fn delete(app: &App, name: &str) -> Result<Reply, Error> {
+    let hub = client_hub(app, name)?;
+    app.log()?.delete(&hub.name).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// A hub that clients may change.
+fn client_hub(app: &App, name: &str) -> Result<Arc<HubInfo>, Error> {
     let hub = app.hub(name)?;
     if hub.name.is_internal() {
         let message = format!("hub `{name}` belongs to the node itself");
         return Err(Error::new(Code::Forbidden, message, "choose another hub"));
     }
-    app.log()?.delete(&hub.name).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
-}
-
-pub async fn groups(app: &App) -> Result<Reply, Error> {
-    let groups = match &app.backend()?.groups {
-        Some(groups) => groups.list().await,
-        None => Vec::new(),
-    };
-    let groups: Vec<Value> = groups.iter().map(group_facts).collect();
-    Ok(reply::json(StatusCode::OK, &json!({"groups": groups})))
-}
-
-/// A group with its stored positions and how far they are behind.
-pub async fn group(app: &App, name: &str) -> Result<Reply, Error> {
-    let unknown = || {
-        let message = format!("there is no group `{name}`");
-        Error::new(Code::NotFound, message, "GET /api/groups lists them")
-    };
-    let groups = app.backend()?.groups.as_ref().ok_or_else(unknown)?;
-    let info = groups.describe(name.to_owned()).await.ok_or_else(unknown)?;
-    let stored = groups.committed(name.to_owned(), None, false).await?;
-    let log = app.log()?;
-    let position = |(place, stored): (Place, Option<highwater_log::StoredOffset>)| {
-        let offset = stored?.offset;
-        let end = log
-            .partition(place.hub.as_str(), place.partition)
-            .map(|partition| partition.bounds().visible(ISOLATION));
-        Some(json!({
-            "hub": place.hub.as_str(), "partition": place.partition, "offset": offset.0,
-            "end": end.map(|end| end.0), "lag": end.map(|end| (end.0 - offset.0).max(0)),
-        }))
-    };
-    let positions: Vec<Value> = stored.into_iter().filter_map(position).collect();
-    let mut facts = group_facts(&info);
-    facts["positions"] = positions.into();
-    Ok(reply::json(StatusCode::OK, &facts))
-}
-
-fn group_facts(group: &GroupInfo) -> Value {
-    let members: Vec<Value> = group
-        .members
-        .iter()
-        .map(|member| {
-            json!({
-                "member": member.member, "instance": member.instance,
-                "client": member.client_id, "host": member.client_host,
-            })
-        })
-        .collect();
-    json!({
-        "group": group.group, "state": format!("{:?}", group.state),
-        "protocol": group.protocol, "members": members,
-    })
+    Ok(hub)
 }

@@ -16,6 +16,7 @@ mod body;
 mod budget;
 mod decode;
 mod error;
+mod groups;
 mod json;
 mod metrics;
 mod read;

@@ -33,10 +33,14 @@ pub enum From {
 
 impl From {
     pub fn read(query: Option<&str>, otherwise: From) -> Result<From, Error> {
-        let Some(text) = parameter(query, "from") else {
-            return Ok(otherwise);
-        };
-        match &*text {
+        match parameter(query, "from") {
+            Some(text) => From::parse(&text),
+            None => Ok(otherwise),
+        }
+    }
+
+    pub fn parse(text: &str) -> Result<From, Error> {
+        match text {
             "earliest" => return Ok(From::Earliest),
             "latest" => return Ok(From::Latest),
             _ => {}
@@ -48,7 +52,7 @@ impl From {
         match Instant::parse_iso(text.as_bytes()) {
             Some(instant) => Ok(From::Time(EnqueueTime(instant.to_unix_millis()))),
             None => Err(Error::bad(
-                format!("from=`{text}` is no place to start"),
+                format!("`{text}` is no place in a partition"),
                 "use earliest, latest, an offset or a time such as 2026-01-01T00:00:00Z",
             )),
         }
@@ -95,11 +99,8 @@ pub async fn one(
     headers: &HeaderMap,
 ) -> Result<Reply, Error> {
     let hub = app.hub(hub)?;
-    let hint = "partitions are numbered from 0";
-    let number = id
-        .parse()
-        .map_err(|_| Error::bad(format!("`{id}` is no partition"), hint))?;
-    let partition = partition_of(app, &hub, number)?;
+    let partition = numbered(app, &hub, id)?;
+    let number = partition.place().partition;
     if wants_stream(headers) {
         return sse::stream(app, &hub, vec![number], query, headers);
     }
@@ -126,6 +127,15 @@ pub async fn one(
     }
     let payload = Payload::whole(page.finish(&*partition, from)).holding(permit);
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
+}
+
+/// The partition that a path names.
+pub fn numbered(app: &App, hub: &HubInfo, id: &str) -> Result<Arc<dyn Partition>, Error> {
+    let hint = "partitions are numbered from 0";
+    let number = id
+        .parse()
+        .map_err(|_| Error::bad(format!("`{id}` is no partition"), hint))?;
+    partition_of(app, hub, number)
 }
 
 pub fn partition_of(app: &App, hub: &HubInfo, number: u32) -> Result<Arc<dyn Partition>, Error> {

@@ -3,6 +3,7 @@
 mod access;
 mod admin;
 mod faulty;
+mod groups;
 mod limits;
 mod node;
 mod read;

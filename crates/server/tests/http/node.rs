@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use highwater_env::SimClock;
 use highwater_hub::Hub;
-use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
+use highwater_log::{Groups, HubName, HubSettings, HubSpec, Log, MemoryLog};
 use highwater_server::http::{App, Backend, Options, Server};
 use highwater_server::keys::{Key, Keys};
 use serde_json::Value;
@@ -44,15 +44,38 @@ pub async fn node_with(options: Options) -> Node {
 }
 
 pub async fn start(options: Options, keys: Vec<Key>, log: Arc<dyn Log>) -> Node {
-    start_on(options, keys, log, None).await
+    let backend = Backend {
+        log,
+        groups: None,
+        hub: None,
+        kafka: None,
+    };
+    start_on(options, keys, backend).await
+}
+
+pub async fn node_with_groups(log: Arc<dyn Log>, groups: Arc<dyn Groups>) -> Node {
+    let backend = Backend {
+        log,
+        groups: Some(groups),
+        hub: None,
+        kafka: None,
+    };
+    start_on(options(), Vec::new(), backend).await
 }
 
 /// A node on a disk, so that it has more to tell.
 pub async fn node_on(hub: Hub) -> Node {
-    start_on(options(), Vec::new(), Arc::new(hub.clone()), Some(hub)).await
+    let backend = Backend {
+        log: Arc::new(hub.clone()),
+        groups: None,
+        hub: Some(hub),
+        kafka: None,
+    };
+    start_on(options(), Vec::new(), backend).await
 }
 
-async fn start_on(options: Options, keys: Vec<Key>, log: Arc<dyn Log>, hub: Option<Hub>) -> Node {
+async fn start_on(options: Options, keys: Vec<Key>, backend: Backend) -> Node {
+    let log = backend.log.clone();
     let clock = Arc::new(SimClock::at_unix_nanos(
         i128::from(NOW_SECONDS) * 1_000_000_000,
     ));
@@ -63,12 +86,7 @@ async fn start_on(options: Options, keys: Vec<Key>, log: Arc<dyn Log>, hub: Opti
         settings: HubSettings::default(),
     };
     log.create(spec).await.unwrap();
-    app.serve_from(Backend {
-        log: log.clone(),
-        groups: None,
-        hub,
-        kafka: None,
-    });
+    app.serve_from(backend);
     let server = Server::bind(app.clone()).await.unwrap();
     let address = server.address().unwrap();
     tokio::spawn(server.run());
