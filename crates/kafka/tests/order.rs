@@ -433,7 +433,7 @@ async fn asking_for_a_hub_makes_it_only_if_everybody_agrees() {
 }
 
 #[tokio::test]
-async fn hubs_of_the_node_are_shown_read_and_not_written() {
+async fn hubs_of_the_node_are_shown_read_and_not_changed() {
     let server = start().await;
     let hub = server.make("__groups", 1).await;
     let mut client = server.connect().await;
@@ -445,6 +445,22 @@ async fn hubs_of_the_node_are_shown_read_and_not_written() {
         .call(9, &produce(&hub, 9, -1, &[(0, batch(&["a"]))]))
         .await;
     assert_eq!(response.responses[0].partition_responses[0].error_code, 29);
+
+    let grow = create_partitions_request::CreatePartitionsTopic::default()
+        .with_name(topic("__groups"))
+        .with_count(2);
+    let grow = CreatePartitionsRequest::default().with_topics(vec![grow]);
+    assert_eq!(client.call(2, &grow).await.results[0].error_code, 17);
+    let delete = DeleteTopicsRequest::default().with_topic_names(vec![topic("__groups")]);
+    assert_eq!(client.call(4, &delete).await.responses[0].error_code, 73);
+    let all = delete_records_request::DeleteRecordsPartition::default().with_offset(-1);
+    let all = delete_records_request::DeleteRecordsTopic::default()
+        .with_name(topic("__groups"))
+        .with_partitions(vec![all]);
+    let trim = DeleteRecordsRequest::default().with_topics(vec![all]);
+    let response = client.call(2, &trim).await;
+    assert_eq!(response.topics[0].partitions[0].error_code, 44);
+    assert_eq!(server.log.hub("__groups").as_ref(), Some(&hub));
 }
 
 #[tokio::test]
