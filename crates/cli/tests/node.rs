@@ -193,6 +193,47 @@ fn a_hub_is_grown_set_and_trimmed_while_it_is_used() {
     assert!(told.contains("there is no such group"), "{told}");
 }
 
+// proves L7
+#[test]
+fn a_name_leads_to_several_hubs() {
+    let node = Node::start_with("[sharded.all]\nhubs = ['a', 'b']\n[hubs.a]\npartitions = 1\n");
+    for n in 0..20 {
+        let value = n.to_string();
+        let sent = node.json(&[
+            "hub",
+            "send",
+            "all",
+            &value,
+            "--partition-key",
+            &value,
+            "--json",
+        ]);
+        assert!(sent["hub"] == "a" || sent["hub"] == "b", "{sent}");
+    }
+    let listed = node.ok(&["hub", "list"]);
+    assert!(
+        listed
+            .lines()
+            .any(|line| line.starts_with("all ") && line.ends_with("sharded over a, b")),
+        "{listed}"
+    );
+    assert_eq!(
+        node.ok(&["hub", "describe", "all"]),
+        "all is sharded over a, b\n"
+    );
+    for arguments in [
+        &["hub", "tail", "all"][..],
+        &["hub", "tail", "all", "-f", "--from", "earliest", "-n", "20"],
+    ] {
+        let told = node.ok(arguments);
+        let mut seen: Vec<u32> = told.lines().map(|line| line.parse().unwrap()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..20).collect::<Vec<_>>());
+    }
+    let of_a = node.ok(&["hub", "tail", "a"]).lines().count();
+    assert!((1..20).contains(&of_a), "{of_a} of 20 in one of two hubs");
+}
+
 #[test]
 fn what_the_server_refuses_is_told_with_a_hint() {
     let node = Node::start();

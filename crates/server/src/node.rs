@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use highwater_env::random::Random;
 use highwater_env::{Clock, RealDisk};
 use highwater_hub::{Hub, OpenError, Progress, groups, transactions};
-use highwater_log::{AdminError, HubSpec, Log};
+use highwater_log::{AdminError, HubName, HubSettings, HubSpec, Log};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -21,6 +21,7 @@ use crate::config::{Config, Durability};
 use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::keys::Keys;
+use crate::sharded::{Reserved, Sharded};
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +34,10 @@ pub enum NodeError {
     Open { path: PathBuf, error: OpenError },
     #[error("hub `{hub}` of the settings cannot be made: {error}")]
     Hub { hub: String, error: AdminError },
+    #[error(
+        "`{0}` is a hub, and cannot be the name of several\n  rename [sharded.{0}], or delete the hub"
+    )]
+    Taken(HubName),
 }
 
 fn hint(error: &OpenError) -> &'static str {
@@ -81,6 +86,9 @@ impl Node {
         for wanted in &config.hubs {
             make(&hub, wanted).await?;
         }
+        for sharded in &config.sharded {
+            make_members(&hub, sharded, config.auto_create).await?;
+        }
         let log: Arc<dyn Log> = Arc::new(hub.clone());
         let stop_coordinators = watch::Sender::new(false);
         let stop_doors = watch::Sender::new(false);
@@ -104,6 +112,9 @@ impl Node {
             run("transactions", ends.run(told(&stop_coordinators))),
         ];
 
+        let names = config.sharded.iter();
+        let names = names.map(|sharded| sharded.name.clone()).collect();
+        let log: Arc<dyn Log> = Arc::new(Reserved { log, names });
         let services = highwater_kafka::Services {
             log: log.clone(),
             groups: Arc::new(groups.clone()),
@@ -117,6 +128,7 @@ impl Node {
             groups: Some(Arc::new(groups)),
             hub: Some(hub.clone()),
             kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
+            sharded: config.sharded,
         });
         Ok(Node {
             app,
@@ -260,6 +272,28 @@ async fn make(log: &dyn Log, wanted: &HubSpec) -> Result<(), NodeError> {
         log.change(&wanted.name, wanted.settings.clone())
             .await
             .map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The hubs that a name leads to, made if they are not there.
+async fn make_members(
+    log: &dyn Log,
+    sharded: &Sharded,
+    partitions: Option<u32>,
+) -> Result<(), NodeError> {
+    if log.hub(sharded.name.as_str()).is_some() {
+        return Err(NodeError::Taken(sharded.name.clone()));
+    }
+    for name in &sharded.hubs {
+        if log.hub(name.as_str()).is_none() {
+            let wanted = HubSpec {
+                name: name.clone(),
+                partitions: partitions.unwrap_or(http::PARTITIONS_DEFAULT),
+                settings: HubSettings::default(),
+            };
+            make(log, &wanted).await?;
+        }
     }
     Ok(())
 }

@@ -131,3 +131,21 @@ async fn an_address_in_use_is_named_before_the_log_is_touched() {
     );
     assert!(!data.exists(), "the log was opened first");
 }
+
+// proves L7
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hubs_of_a_shared_name_are_made_and_the_name_must_be_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_with(folder.path(), &[("sharded.all.hubs", "t,u")]).await;
+    let node = node.unwrap();
+    let address = node.http_address().unwrap();
+    let placed = call(address, "POST /hubs/all/messages?key=k", "1").await;
+    assert!(placed["hub"] == "t" || placed["hub"] == "u", "{placed}");
+    let made = call(address, "GET /api/hubs/u", "").await;
+    assert_eq!(made["partitions"], 4);
+    node.stop().await;
+
+    let refused = start_with(folder.path(), &[("sharded.u.hubs", "t")]).await;
+    let error = refused.err().expect("there is a hub `u`").to_string();
+    assert!(error.starts_with("`u` is a hub"), "{error}");
+}

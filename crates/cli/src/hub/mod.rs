@@ -146,27 +146,41 @@ impl Create {
 impl List {
     async fn run(self) -> anyhow::Result<Ending> {
         let answer = Client::new(&self.server)?.get("/api/hubs").await?;
-        let hubs = answer.success()?.json()?["hubs"].take();
+        let mut answer = answer.success()?.json()?;
+        let mut listed = |name: &str| match answer[name].take() {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        };
+        let mut hubs = listed("hubs");
+        hubs.extend(listed("sharded"));
         let mut out = stdout().lock();
         if self.json {
-            writeln!(out, "{hubs}")?;
+            writeln!(out, "{}", Value::from(hubs))?;
             return Ok(Ending::Well);
         }
-        let hubs = hubs.as_array().cloned().unwrap_or_default();
         if hubs.is_empty() {
             eprintln!("there are no hubs; make one with: highwater hub create NAME");
         }
         for hub in hubs {
             let name = hub["name"].as_str().unwrap_or_default();
-            writeln!(
-                out,
-                "{name:24} {:>5} partitions, kept {}",
-                hub["partitions"],
-                kept(&hub)
-            )?;
+            match members(&hub) {
+                Some(members) => writeln!(out, "{name:24} sharded over {}", members.join(", "))?,
+                None => writeln!(
+                    out,
+                    "{name:24} {:>5} partitions, kept {}",
+                    hub["partitions"],
+                    kept(&hub)
+                )?,
+            }
         }
         Ok(Ending::Well)
     }
+}
+
+/// The hubs that a name leads to, if it leads to several.
+fn members(hub: &Value) -> Option<Vec<&str>> {
+    let members = hub["hubs"].as_array()?;
+    Some(members.iter().filter_map(Value::as_str).collect())
 }
 
 fn kept(hub: &Value) -> String {
@@ -185,6 +199,10 @@ impl Named {
         let mut out = stdout().lock();
         if self.json {
             writeln!(out, "{hub}")?;
+            return Ok(Ending::Well);
+        }
+        if let Some(members) = members(&hub) {
+            writeln!(out, "{} is sharded over {}", self.name, members.join(", "))?;
             return Ok(Ending::Well);
         }
         let text = |name: &str| hub[name].as_str().unwrap_or_default().to_owned();

@@ -16,6 +16,7 @@ use super::error::{Code, Error};
 use super::read::{From, numbered};
 use super::reply::{self, Reply};
 use crate::keys::Right;
+use crate::sharded::Sharded;
 use crate::text::time_text;
 
 pub fn ready(app: &App) -> Result<Reply, Error> {
@@ -44,10 +45,19 @@ pub fn list(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
         .filter(|hub| seen(hub))
         .map(|hub| facts(hub))
         .collect();
-    Ok(reply::json(StatusCode::OK, &json!({"hubs": hubs})))
+    let sharded = app.backend()?.sharded.iter();
+    let sharded: Vec<Value> = sharded
+        .filter(|sharded| caller.may(Right::Listen, Some(sharded.name.as_str())))
+        .map(Sharded::facts)
+        .collect();
+    let body = json!({"hubs": hubs, "sharded": sharded});
+    Ok(reply::json(StatusCode::OK, &body))
 }
 
 pub fn describe(app: &App, name: &str) -> Result<Reply, Error> {
+    if let Some(sharded) = app.sharded(name)? {
+        return Ok(reply::json(StatusCode::OK, &sharded.facts()));
+    }
     let hub = app.hub(name)?;
     let Backend { log, hub: disk, .. } = app.backend()?;
     let on_disk = disk.as_ref().map(|disk| disk.status_of(name));
@@ -115,7 +125,8 @@ fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>
     Option::deserialize(from).map(Some)
 }
 
-const PARTITIONS_DEFAULT: u32 = 4;
+/// Of a hub that is made without saying how many.
+pub const PARTITIONS_DEFAULT: u32 = 4;
 
 impl Wanted {
     async fn read(app: &App, incoming: Incoming, example: &str) -> Result<Wanted, Error> {

@@ -12,7 +12,7 @@ use super::app::App;
 use super::error::{Code, Error};
 use super::json::write_record;
 use super::reply::{self, Payload, Reply};
-use super::send::no_partition;
+use super::send::{Destination, Spot, no_partition};
 use super::{decode, sse};
 use crate::text::{parameter, time_text};
 
@@ -73,14 +73,14 @@ impl From {
     }
 }
 
-/// All partitions of a hub, live.
+/// All partitions of a hub, or of all hubs that share a name, live.
 pub fn all(
     app: &Arc<App>,
     hub: &str,
     query: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Reply, Error> {
-    let hub = app.hub(hub)?;
+    let from = app.destination(hub)?;
     if !wants_stream(headers) {
         return Err(Error::new(
             Code::NotAcceptable,
@@ -88,7 +88,7 @@ pub fn all(
             "send Accept: text/event-stream, or read /hubs/NAME/partitions/0/messages",
         ));
     }
-    sse::stream(app, &hub, (0..hub.partitions).collect(), query, headers)
+    sse::stream(app, &from, from.spots(), query, headers)
 }
 
 pub async fn one(
@@ -102,7 +102,9 @@ pub async fn one(
     let partition = numbered(app, &hub, id)?;
     let number = partition.place().partition;
     if wants_stream(headers) {
-        return sse::stream(app, &hub, vec![number], query, headers);
+        let (member, partition) = (0, number);
+        let spots = vec![Spot { member, partition }];
+        return sse::stream(app, &Destination::Hub(hub), spots, query, headers);
     }
     let most = count(query, "max", EVENTS_DEFAULT as u64)?.min(EVENTS_MAX as u64) as usize;
     let wait = wait(query, app.options.wait_max)?;
@@ -179,7 +181,7 @@ impl Page {
             if self.count > 0 {
                 self.out.push(b',');
             }
-            write_record(&mut self.out, self.partition, record);
+            write_record(&mut self.out, None, self.partition, record);
             self.count += 1;
             true
         })

@@ -68,8 +68,8 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
     };
     if let Some((hub, target, way)) = way {
         caller.must(Right::Send, Some(hub))?;
-        let hub = app.hub_to_send(hub, &caller).await?;
-        return send::send(app, &hub, target, way, &head, body).await;
+        let to = app.destination_to_send(hub, &caller).await?;
+        return send::send(app, &to, target, way, &head, body).await;
     }
 
     match parts {

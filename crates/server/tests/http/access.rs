@@ -146,7 +146,7 @@ async fn a_key_may_do_what_its_rights_say() {
     assert_eq!(node.call("GET /metrics", &[&reader], "").await.status, 200);
     assert_eq!(
         node.call("GET /api/hubs", &[&sender], "").await.json(),
-        serde_json::json!({"hubs": []})
+        serde_json::json!({"hubs": [], "sharded": []})
     );
     let all = basic("all", "all-secret");
     assert_eq!(

@@ -8,4 +8,5 @@ mod limits;
 mod node;
 mod read;
 mod send;
+mod sharded;
 mod stream;

@@ -44,21 +44,13 @@ pub async fn node_with(options: Options) -> Node {
 }
 
 pub async fn start(options: Options, keys: Vec<Key>, log: Arc<dyn Log>) -> Node {
-    let backend = Backend {
-        log,
-        groups: None,
-        hub: None,
-        kafka: None,
-    };
-    start_on(options, keys, backend).await
+    start_on(options, keys, Backend::new(log)).await
 }
 
 pub async fn node_with_groups(log: Arc<dyn Log>, groups: Arc<dyn Groups>) -> Node {
     let backend = Backend {
-        log,
         groups: Some(groups),
-        hub: None,
-        kafka: None,
+        ..Backend::new(log)
     };
     start_on(options(), Vec::new(), backend).await
 }
@@ -66,15 +58,13 @@ pub async fn node_with_groups(log: Arc<dyn Log>, groups: Arc<dyn Groups>) -> Nod
 /// A node on a disk, so that it has more to tell.
 pub async fn node_on(hub: Hub) -> Node {
     let backend = Backend {
-        log: Arc::new(hub.clone()),
-        groups: None,
-        hub: Some(hub),
-        kafka: None,
+        hub: Some(hub.clone()),
+        ..Backend::new(Arc::new(hub))
     };
     start_on(options(), Vec::new(), backend).await
 }
 
-async fn start_on(options: Options, keys: Vec<Key>, backend: Backend) -> Node {
+pub async fn start_on(options: Options, keys: Vec<Key>, backend: Backend) -> Node {
     let log = backend.log.clone();
     let clock = Arc::new(SimClock::at_unix_nanos(
         i128::from(NOW_SECONDS) * 1_000_000_000,
