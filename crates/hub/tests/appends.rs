@@ -162,7 +162,9 @@ fn a_full_disk_says_so_and_the_partition_goes_on_when_there_is_room() {
     assert!(matches!(error, AppendError::NoRoom { .. }), "{error:?}");
     let told = "there is no room on the disk for `h/0`: ";
     assert!(error.to_string().starts_with(told), "{error}");
-    assert_eq!(world.hub.status().partitions[0].stopped, None);
+    let status = world.hub.status();
+    assert_eq!(status.partitions[0].stopped, None);
+    assert_eq!(status.totals.turned_away, 1);
     world.disk.set_faults(Faults::default());
     let mut again = partition.append(numbered(1, 1000));
     assert_eq!(world.commit(&mut again).unwrap().offset, Offset(1));

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use self::queue::{Answer, Limits, Queue, Staged, send};
 use crate::pool::{Pool, Readers};
 use crate::status::PartitionStatus;
-use crate::storage::{self, Group, Shared, Store, WriteError, before};
+use crate::storage::{self, Counters, Group, Shared, Store, WriteError, before};
 
 /// The queue of partitions that have something to write.
 pub type Committers = Pool<Arc<Partition>>;
@@ -162,6 +162,8 @@ impl Partition {
         };
         self.drop_behind(&behind);
         staged.extend(behind);
+        let batches = staged.iter().filter(|staged| staged.placed.is_some());
+        Counters::add(&self.shared.counters.turned_away, batches.count() as u64);
         staged.into_iter().for_each(|staged| staged.refuse(&error));
     }
 

@@ -82,6 +82,8 @@ families! {
         "Time spent in syncs of the disk";
     HUB_WAITING: Gauge "highwater_hub_waiting_bytes" []
         "Bytes of batches that wait for the disk";
+    HUB_TURNED_AWAY: Counter "highwater_hub_turned_away_batches_total" []
+        "Batches that the disk had no room for";
     HUB_READS: Counter "highwater_hub_reads_total" ["from"]
         "Reads, by where they found what they read";
     HUB_READ_BYTES: Counter "highwater_hub_read_bytes_total" []
