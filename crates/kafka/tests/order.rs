@@ -20,6 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
 /// A log whose disk is slow: appends have their place at once, and are durable when the test says so.
+/// The name `taken` cannot be had.
 struct Slow {
     inner: Arc<dyn Log>,
     synced: watch::Receiver<u32>,
@@ -53,6 +54,9 @@ impl Log for Slow {
         }))
     }
     fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+        if spec.name.as_str() == "taken" {
+            return Box::pin(std::future::ready(Err(AdminError::Exists(spec.name))));
+        }
         let (inner, mut synced) = (Arc::clone(&self.inner), self.synced.clone());
         Box::pin(async move {
             let _ = synced.wait_for(|count| *count > 0).await;
@@ -430,6 +434,16 @@ async fn asking_for_a_hub_makes_it_only_if_everybody_agrees() {
     }
     assert_eq!(server.log.hub("c").unwrap().partitions, 4);
     assert_eq!(server.log.hubs().len(), 1);
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_by_no_hub_leads_nowhere() {
+    let (server, _sync) = slow_server().await;
+    let mut client = server.connect().await;
+    let wanted = metadata_request::MetadataRequestTopic::default().with_name(Some(topic("taken")));
+    let request = MetadataRequest::default().with_topics(Some(vec![wanted]));
+    let response = client.call(9, &request).await;
+    assert_eq!(response.topics[0].error_code, 3);
 }
 
 #[tokio::test]
