@@ -146,6 +146,95 @@ fn a_hub_is_made_filled_read_and_deleted() {
 }
 
 #[test]
+fn a_hub_is_grown_set_and_trimmed_while_it_is_used() {
+    let node = Node::start();
+    node.ok(&["hub", "create", "t", "--partitions", "1"]);
+    for n in ["1", "2", "3"] {
+        node.ok(&["hub", "send", "t", n]);
+    }
+    assert_eq!(
+        node.ok(&["hub", "trim", "t", "0", "--before", "2", "--yes"]),
+        "partition 0 of hub t starts at 2\n"
+    );
+    assert_eq!(node.ok(&["hub", "tail", "t"]), "3\n");
+    assert_eq!(
+        node.ok(&["hub", "grow", "t", "3"]),
+        "hub t with 3 partitions\n"
+    );
+    assert_eq!(
+        node.ok(&[
+            "hub",
+            "set",
+            "t",
+            "--retention",
+            "2d",
+            "--retention-bytes",
+            "1000"
+        ]),
+        "hub t: delete, kept 2d\n"
+    );
+    let shown = node.json(&[
+        "hub",
+        "set",
+        "t",
+        "--retention-bytes",
+        "unlimited",
+        "--json",
+    ]);
+    assert_eq!(
+        (&shown["partitions"], &shown["retention_bytes"]),
+        (&json!(3), &json!(null))
+    );
+    assert_eq!(shown["retention_seconds"], 2 * 24 * 3600);
+    assert_eq!(node.run(&["hub", "set", "t"]).status.code(), Some(2));
+    assert_eq!(node.ok(&["hub", "groups"]), "");
+    let none = node.run(&["hub", "groups", "g", "--delete", "--yes"]);
+    let told = String::from_utf8(none.stderr).unwrap();
+    assert!(told.contains("there is no such group"), "{told}");
+}
+
+// proves L7
+#[test]
+fn a_name_leads_to_several_hubs() {
+    let node = Node::start_with("[sharded.all]\nhubs = ['a', 'b']\n[hubs.a]\npartitions = 1\n");
+    for n in 0..20 {
+        let value = n.to_string();
+        let sent = node.json(&[
+            "hub",
+            "send",
+            "all",
+            &value,
+            "--partition-key",
+            &value,
+            "--json",
+        ]);
+        assert!(sent["hub"] == "a" || sent["hub"] == "b", "{sent}");
+    }
+    let listed = node.ok(&["hub", "list"]);
+    assert!(
+        listed
+            .lines()
+            .any(|line| line.starts_with("all ") && line.ends_with("sharded over a, b")),
+        "{listed}"
+    );
+    assert_eq!(
+        node.ok(&["hub", "describe", "all"]),
+        "all is sharded over a, b\n"
+    );
+    for arguments in [
+        &["hub", "tail", "all"][..],
+        &["hub", "tail", "all", "-f", "--from", "earliest", "-n", "20"],
+    ] {
+        let told = node.ok(arguments);
+        let mut seen: Vec<u32> = told.lines().map(|line| line.parse().unwrap()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..20).collect::<Vec<_>>());
+    }
+    let of_a = node.ok(&["hub", "tail", "a"]).lines().count();
+    assert!((1..20).contains(&of_a), "{of_a} of 20 in one of two hubs");
+}
+
+#[test]
 fn what_the_server_refuses_is_told_with_a_hint() {
     let node = Node::start();
     let output = node.run(&["hub", "describe", "none"]);

@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 pub use self::open::{OpenError, Progress};
 use crate::partition::{Committers, Partition};
 use crate::pool::{Readers, side_by_side};
-use crate::status::{Status, Totals};
+use crate::status::{PartitionStatus, Status, Totals};
 use crate::storage::Shared;
 
 /// The hubs of a node, in one folder. Clones are handles on the same one; [`Hub::stop`] ends it.
@@ -85,6 +85,15 @@ impl Hub {
             totals: Totals::of(&self.inner.shared.counters),
             waiting_bytes: self.inner.shared.waiting.load(Ordering::Relaxed),
         }
+    }
+
+    /// The partitions of one hub, in order; none if there is no such hub.
+    pub fn status_of(&self, hub: &str) -> Vec<PartitionStatus> {
+        let hubs = self.inner.hubs.read();
+        let partitions = hubs.get(hub).map(|entry| entry.partitions.clone());
+        drop(hubs);
+        let partitions = partitions.into_iter().flatten();
+        partitions.map(|partition| partition.status()).collect()
     }
 
     /// Takes no more appends, writes those it has, and leaves the files so that the next start is

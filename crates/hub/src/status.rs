@@ -33,6 +33,8 @@ pub struct Totals {
     pub bytes: u64,
     /// Batches that were written together count as one.
     pub groups: u64,
+    /// Batches that the disk had no room for.
+    pub turned_away: u64,
     pub syncs: u64,
     pub sync_time: Duration,
     pub reads_tail: u64,
@@ -48,6 +50,7 @@ impl Totals {
             records: get(&counters.records),
             bytes: get(&counters.bytes),
             groups: get(&counters.groups),
+            turned_away: get(&counters.turned_away),
             syncs: get(&counters.syncs),
             sync_time: Duration::from_nanos(get(&counters.sync_nanos)),
             reads_tail: get(&counters.reads_tail),

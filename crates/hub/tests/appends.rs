@@ -145,6 +145,32 @@ fn a_repeat_on_its_way_is_answered_when_the_first_is_durable() {
 }
 
 #[test]
+fn a_full_disk_says_so_and_the_partition_goes_on_when_there_is_room() {
+    let world = World::new(Options {
+        reserve_bytes: 0,
+        ..by_hand()
+    });
+    let partition = world.partition();
+    let mut kept = partition.append(numbered(0, 10));
+    world.commit(&mut kept).unwrap();
+    world.disk.set_faults(Faults {
+        capacity: Some(0),
+        ..Faults::default()
+    });
+    let mut turned_away = partition.append(numbered(1, 1000));
+    let error = world.commit(&mut turned_away).unwrap_err();
+    assert!(matches!(error, AppendError::NoRoom { .. }), "{error:?}");
+    let told = "there is no room on the disk for `h/0`: ";
+    assert!(error.to_string().starts_with(told), "{error}");
+    let status = world.hub.status();
+    assert_eq!(status.partitions[0].stopped, None);
+    assert_eq!(status.totals.turned_away, 1);
+    world.disk.set_faults(Faults::default());
+    let mut again = partition.append(numbered(1, 1000));
+    assert_eq!(world.commit(&mut again).unwrap().offset, Offset(1));
+}
+
+#[test]
 fn after_a_failed_sync_nothing_is_taken_until_a_restart() {
     let world = World::new(by_hand());
     let partition = world.partition();

@@ -307,7 +307,11 @@ impl World {
             }
             Err(AppendError::Stopped { .. }) => {}
             // A numbered batch will be sent again; one of nobody is gone for good.
-            Err(AppendError::Full { .. } | AppendError::OutOfSequence { .. }) => {
+            Err(
+                AppendError::Full { .. }
+                | AppendError::NoRoom { .. }
+                | AppendError::OutOfSequence { .. },
+            ) => {
                 if owner.is_none() {
                     self.sent[number].fate = Fate::Refused;
                 }

@@ -60,7 +60,8 @@ impl ErrorCode for AppendError {
             // as lost. This one means "not written, send it again" to every client, without asking
             // for metadata first.
             AppendError::Full { .. } => Code::NotEnoughReplicas,
-            AppendError::Stopped { .. } => Code::KafkaStorageError,
+            // Retried by every client, for as long as its delivery timeout allows.
+            AppendError::NoRoom { .. } | AppendError::Stopped { .. } => Code::KafkaStorageError,
             AppendError::Deleted(_) => Code::UnknownTopicOrPartition,
         }
     }

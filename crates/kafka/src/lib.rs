@@ -36,4 +36,4 @@ pub use access::{Authorizer, Everybody, Identity, Resource, Right, same_secret};
 pub use broker::Services;
 pub use metrics::MetricsSnapshot;
 pub use options::{Listener, Options};
-pub use server::{BindError, Handle, Server, serve};
+pub use server::{BindError, Doors, Handle, Server, serve};

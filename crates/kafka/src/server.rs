@@ -33,6 +33,14 @@ pub enum BindError {
     },
 }
 
+/// Addresses that are taken, with nothing behind them yet: whoever connects waits. So a node learns
+/// at once that an address is in use, and not after it has read its log.
+pub struct Doors {
+    options: Options,
+    listeners: Vec<Bound>,
+    addresses: Arc<[SocketAddr]>,
+}
+
 /// A server that has its addresses and does not accept yet.
 pub struct Server {
     common: Arc<Common>,
@@ -66,8 +74,8 @@ impl Handle {
     }
 }
 
-impl Server {
-    pub async fn bind(options: Options, services: Services) -> Result<Server, BindError> {
+impl Doors {
+    pub async fn bind(options: Options) -> Result<Doors, BindError> {
         let mut listeners = Vec::with_capacity(options.listeners.len());
         let mut addresses = Vec::with_capacity(options.listeners.len());
         for listener in &options.listeners {
@@ -81,17 +89,32 @@ impl Server {
                 tls: listener.tls.clone().map(TlsAcceptor::from),
             });
         }
+        Ok(Doors {
+            options,
+            listeners,
+            addresses: addresses.into(),
+        })
+    }
+
+    /// The server that is behind them.
+    pub fn lead_to(self, services: Services) -> Server {
         let (stop, stopped) = watch::channel(false);
-        let common = common(options, services, stopped);
-        Ok(Server {
+        let common = common(self.options, services, stopped);
+        Server {
             handle: Handle {
                 metrics: Arc::clone(&common.broker.metrics),
-                addresses: addresses.into(),
+                addresses: self.addresses,
             },
             common,
-            listeners,
+            listeners: self.listeners,
             stop,
-        })
+        }
+    }
+}
+
+impl Server {
+    pub async fn bind(options: Options, services: Services) -> Result<Server, BindError> {
+        Ok(Doors::bind(options).await?.lead_to(services))
     }
 
     pub fn handle(&self) -> Handle {

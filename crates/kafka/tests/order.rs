@@ -20,6 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 
 /// A log whose disk is slow: appends have their place at once, and are durable when the test says so.
+/// The name `taken` cannot be had.
 struct Slow {
     inner: Arc<dyn Log>,
     synced: watch::Receiver<u32>,
@@ -53,6 +54,9 @@ impl Log for Slow {
         }))
     }
     fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+        if spec.name.as_str() == "taken" {
+            return Box::pin(std::future::ready(Err(AdminError::Exists(spec.name))));
+        }
         let (inner, mut synced) = (Arc::clone(&self.inner), self.synced.clone());
         Box::pin(async move {
             let _ = synced.wait_for(|count| *count > 0).await;
@@ -433,7 +437,17 @@ async fn asking_for_a_hub_makes_it_only_if_everybody_agrees() {
 }
 
 #[tokio::test]
-async fn hubs_of_the_node_are_shown_read_and_not_written() {
+async fn a_name_that_is_taken_by_no_hub_leads_nowhere() {
+    let (server, _sync) = slow_server().await;
+    let mut client = server.connect().await;
+    let wanted = metadata_request::MetadataRequestTopic::default().with_name(Some(topic("taken")));
+    let request = MetadataRequest::default().with_topics(Some(vec![wanted]));
+    let response = client.call(9, &request).await;
+    assert_eq!(response.topics[0].error_code, 3);
+}
+
+#[tokio::test]
+async fn hubs_of_the_node_are_shown_read_and_not_changed() {
     let server = start().await;
     let hub = server.make("__groups", 1).await;
     let mut client = server.connect().await;
@@ -445,6 +459,22 @@ async fn hubs_of_the_node_are_shown_read_and_not_written() {
         .call(9, &produce(&hub, 9, -1, &[(0, batch(&["a"]))]))
         .await;
     assert_eq!(response.responses[0].partition_responses[0].error_code, 29);
+
+    let grow = create_partitions_request::CreatePartitionsTopic::default()
+        .with_name(topic("__groups"))
+        .with_count(2);
+    let grow = CreatePartitionsRequest::default().with_topics(vec![grow]);
+    assert_eq!(client.call(2, &grow).await.results[0].error_code, 17);
+    let delete = DeleteTopicsRequest::default().with_topic_names(vec![topic("__groups")]);
+    assert_eq!(client.call(4, &delete).await.responses[0].error_code, 73);
+    let all = delete_records_request::DeleteRecordsPartition::default().with_offset(-1);
+    let all = delete_records_request::DeleteRecordsTopic::default()
+        .with_name(topic("__groups"))
+        .with_partitions(vec![all]);
+    let trim = DeleteRecordsRequest::default().with_topics(vec![all]);
+    let response = client.call(2, &trim).await;
+    assert_eq!(response.topics[0].partitions[0].error_code, 44);
+    assert_eq!(server.log.hub("__groups").as_ref(), Some(&hub));
 }
 
 #[tokio::test]
@@ -472,19 +502,26 @@ async fn what_a_batch_must_be_is_said_per_partition() {
 // proves L4
 #[tokio::test(start_paused = true)]
 async fn a_full_partition_asks_the_client_to_wait_and_is_not_read_meanwhile() {
-    let full = |place| AppendError::Full { place, waiting: 1 };
-    let (server, _sync) = server_with(Some(full)).await;
-    let hub = server.make("t", 1).await;
-    let mut client = server.connect().await;
-    let response = client
-        .call(9, &produce(&hub, 9, -1, &[(0, batch(&["a"]))]))
-        .await;
-    assert_eq!(response.responses[0].partition_responses[0].error_code, 19);
-    assert_eq!(response.throttle_time_ms, 50);
-    let began = tokio::time::Instant::now();
-    client.call(0, &ApiVersionsRequest::default()).await;
-    assert!(began.elapsed() >= Duration::from_millis(40));
-    assert_eq!(server.metrics().throttled, 1);
+    let full: Failure = |place| AppendError::Full { place, waiting: 1 };
+    let no_room: Failure = |place| AppendError::NoRoom {
+        place,
+        reason: "quota exceeded".into(),
+    };
+    for (failure, code) in [(full, 19), (no_room, 56)] {
+        let (server, _sync) = server_with(Some(failure)).await;
+        let hub = server.make("t", 1).await;
+        let mut client = server.connect().await;
+        let response = client
+            .call(9, &produce(&hub, 9, -1, &[(0, batch(&["a"]))]))
+            .await;
+        let answer = &response.responses[0].partition_responses[0];
+        assert_eq!(answer.error_code, code);
+        assert_eq!(response.throttle_time_ms, 50);
+        let began = tokio::time::Instant::now();
+        client.call(0, &ApiVersionsRequest::default()).await;
+        assert!(began.elapsed() >= Duration::from_millis(45));
+        assert_eq!(server.metrics().throttled, 1);
+    }
 }
 
 // proves L3

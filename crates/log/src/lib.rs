@@ -67,7 +67,7 @@ pub use memory::{MemoryLog, Now};
 pub use partition::{
     Aborted, AppendError, Appended, Bounds, Fetched, Isolation, Marker, Partition, ReadError,
 };
-pub use partitioner::partition_for_key;
+pub use partitioner::{member_for_key, partition_for_key};
 pub use place::{EnqueueTime, HubId, HubName, HubNameError, Offset, Place, Producer};
 pub use transaction::{InitProducer, TransactionError, TransactionRef, Transactions};
 

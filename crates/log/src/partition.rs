@@ -146,6 +146,10 @@ pub enum AppendError {
     /// Retry later.
     #[error("`{place}` has {waiting} bytes waiting for the disk and takes no more for now")]
     Full { place: Place, waiting: usize },
+    /// The disk is full. Nothing was written, and the partition takes writes again as soon as there is
+    /// room.
+    #[error("there is no room on the disk for `{place}`: {reason}")]
+    NoRoom { place: Place, reason: String },
     /// The disk refused a write or a sync. The partition takes no writes until the node is started
     /// again, because nobody can say what the disk holds.
     #[error("`{place}` takes no writes: {reason}")]

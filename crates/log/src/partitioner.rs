@@ -1,10 +1,24 @@
 //! Which partition a key belongs to: the same as with the default partitioner of the Java client and
-//! kafka-python, so that a key goes to one place whoever sends it.
+//! kafka-python, so that a key goes to one place whoever sends it. And which of several hubs, where
+//! they share what is sent to one name.
 
 /// The partition of a key. `partitions` must not be 0.
 pub fn partition_for_key(key: &[u8], partitions: u32) -> u32 {
     assert!(partitions > 0, "a hub has at least one partition");
     (murmur2(key) & 0x7fff_ffff) % partitions
+}
+
+/// Which of `members` hubs a key belongs to. `members` must not be 0.
+///
+/// The hash of the partition is stirred once more (the last step of MurmurHash3), because hubs chosen
+/// by the hash itself would see only some of its values, and fill only some of their partitions.
+pub fn member_for_key(key: &[u8], members: u32) -> u32 {
+    assert!(members > 0, "a name leads to at least one hub");
+    let mut hash = murmur2(key);
+    hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+    hash ^= hash >> 16;
+    (hash & 0x7fff_ffff) % members
 }
 
 /// MurmurHash2, 32 bits, with Kafka's seed.
@@ -67,5 +81,34 @@ mod tests {
             assert_eq!(partition_for_key(key.as_bytes(), 1000), partition, "{key}");
         }
         assert_eq!(partition_for_key(b"foobar", 1), 0);
+    }
+
+    // proves L7
+    #[test]
+    fn a_key_stays_with_its_hub() {
+        // Computed in Python from the description in docs/http.md: if one of these changes, keys move.
+        let hubs = ["", "a", "abc", "ключ", "toll-booth-17"]
+            .map(|key| member_for_key(key.as_bytes(), 1000));
+        assert_eq!(hubs, [64, 227, 160, 644, 151]);
+        assert_eq!(member_for_key(b"foobar", 1), 0);
+    }
+
+    // proves L7
+    #[test]
+    fn keys_fill_every_partition_of_every_hub_alike() {
+        let (members, partitions, keys) = (4, 4, 64_000);
+        let mut counts = [0; 16];
+        for key in 0..keys {
+            let key = format!("device-{key}");
+            let member = member_for_key(key.as_bytes(), members);
+            let partition = partition_for_key(key.as_bytes(), partitions);
+            counts[(member * partitions + partition) as usize] += 1;
+        }
+        let share = keys / 16;
+        let (low, high) = (share * 9 / 10, share * 11 / 10);
+        assert!(
+            counts.iter().all(|count| (low..high).contains(count)),
+            "{counts:?}"
+        );
     }
 }

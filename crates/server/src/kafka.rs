@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use highwater_kafka::{
-    Authorizer, BindError, Handle, Identity, Listener, Options, Resource, Server, Services,
+    Authorizer, BindError, Doors, Handle, Identity, Listener, Options, Resource, Services,
 };
 use tokio::task::JoinHandle;
 
@@ -38,17 +38,17 @@ pub struct Running {
 }
 
 impl Running {
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     pub fn addresses(&self) -> &[SocketAddr] {
         self.handle.addresses()
     }
 }
 
-/// Listens where the settings say; nothing if they say nothing.
-pub async fn start(
-    config: &Config,
-    services: Services,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<Option<Running>, ListenError> {
+/// Takes the addresses that the settings say; nothing if they say nothing.
+pub async fn bind(config: &Config) -> Result<Option<Doors>, ListenError> {
     if config.kafka.is_empty() {
         return Ok(None);
     }
@@ -63,12 +63,21 @@ pub async fn start(
         partitions_default: config.auto_create.unwrap_or(defaults.partitions_default),
         ..defaults
     };
-    let server = Server::bind(options, services).await;
-    let server = server.map_err(|error| ListenError::Bind { error })?;
-    Ok(Some(Running {
+    let doors = Doors::bind(options).await;
+    Ok(Some(doors.map_err(|error| ListenError::Bind { error })?))
+}
+
+/// Lets those in who wait at the doors.
+pub fn open(
+    doors: Doors,
+    services: Services,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Running {
+    let server = doors.lead_to(services);
+    Running {
         handle: server.handle(),
         task: tokio::spawn(server.run(shutdown)),
-    }))
+    }
 }
 
 fn listener(wanted: &KafkaListener) -> Result<Listener, TlsError> {

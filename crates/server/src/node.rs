@@ -1,7 +1,8 @@
 //! A node: its parts put together, started and stopped.
 //!
-//! HTTP listens first, so that `/healthz` and `/readyz` answer while the log is being read; events
-//! are served from the moment there is a [`Backend`]. At the end the doors are closed first, then
+//! Every address is taken before the log is read, so that one in use is reported at once. HTTP
+//! answers `/healthz` and `/readyz` meanwhile, and serves events from the moment there is a
+//! [`Backend`]; Kafka clients that connect wait until then. At the end the doors are closed first, then
 //! the coordinators, and the hub last, when nobody can want anything from it any more.
 
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 use highwater_env::random::Random;
 use highwater_env::{Clock, RealDisk};
 use highwater_hub::{Hub, OpenError, Progress, groups, transactions};
-use highwater_log::{AdminError, HubSpec, Log};
+use highwater_log::{AdminError, HubName, HubSettings, HubSpec, Log};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -20,6 +21,7 @@ use crate::config::{Config, Durability};
 use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::keys::Keys;
+use crate::sharded::{Reserved, Sharded};
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +34,10 @@ pub enum NodeError {
     Open { path: PathBuf, error: OpenError },
     #[error("hub `{hub}` of the settings cannot be made: {error}")]
     Hub { hub: String, error: AdminError },
+    #[error(
+        "`{0}` is a hub, and cannot be the name of several\n  rename [sharded.{0}], or delete the hub"
+    )]
+    Taken(HubName),
 }
 
 fn hint(error: &OpenError) -> &'static str {
@@ -71,6 +77,7 @@ impl Node {
         let keys = Arc::new(Keys::new(config.keys.clone()));
         let options = config.http.clone().unwrap_or_default();
         let app = App::new(options, keys.clone(), config.auto_create, clock.clone());
+        let doors = kafka::bind(&config).await?;
         let http = match &config.http {
             Some(options) => Some(listen(&app, options).await?),
             None => None,
@@ -78,6 +85,9 @@ impl Node {
         let hub = open(&config, clock.clone(), app.clone()).await?;
         for wanted in &config.hubs {
             make(&hub, wanted).await?;
+        }
+        for sharded in &config.sharded {
+            make_members(&hub, sharded, config.auto_create).await?;
         }
         let log: Arc<dyn Log> = Arc::new(hub.clone());
         let stop_coordinators = watch::Sender::new(false);
@@ -102,6 +112,9 @@ impl Node {
             run("transactions", ends.run(told(&stop_coordinators))),
         ];
 
+        let names = config.sharded.iter();
+        let names = names.map(|sharded| sharded.name.clone()).collect();
+        let log: Arc<dyn Log> = Arc::new(Reserved { log, names });
         let services = highwater_kafka::Services {
             log: log.clone(),
             groups: Arc::new(groups.clone()),
@@ -109,10 +122,13 @@ impl Node {
             authorizer: Arc::new(kafka::Gate::new(keys)),
             clock,
         };
-        let kafka = kafka::start(&config, services, told(&stop_doors)).await?;
+        let kafka = doors.map(|doors| kafka::open(doors, services, told(&stop_doors)));
         app.serve_from(Backend {
             log,
             groups: Some(Arc::new(groups)),
+            hub: Some(hub.clone()),
+            kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
+            sharded: config.sharded,
         });
         Ok(Node {
             app,
@@ -236,7 +252,8 @@ fn report(progress: &Progress) {
     }
 }
 
-/// A hub of the settings: made if it is not there, grown if it is smaller, and set as it says.
+/// A hub of the settings: made if it is not there, grown if it is smaller, and set as they say. It may
+/// have been grown since they were written, and stays so.
 async fn make(log: &dyn Log, wanted: &HubSpec) -> Result<(), NodeError> {
     let failed = |error| NodeError::Hub {
         hub: wanted.name.to_string(),
@@ -246,7 +263,7 @@ async fn make(log: &dyn Log, wanted: &HubSpec) -> Result<(), NodeError> {
         log.create(wanted.clone()).await.map_err(failed)?;
         return Ok(());
     };
-    if hub.partitions != wanted.partitions {
+    if hub.partitions < wanted.partitions {
         log.grow(&wanted.name, wanted.partitions)
             .await
             .map_err(failed)?;
@@ -255,6 +272,28 @@ async fn make(log: &dyn Log, wanted: &HubSpec) -> Result<(), NodeError> {
         log.change(&wanted.name, wanted.settings.clone())
             .await
             .map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The hubs that a name leads to, made if they are not there.
+async fn make_members(
+    log: &dyn Log,
+    sharded: &Sharded,
+    partitions: Option<u32>,
+) -> Result<(), NodeError> {
+    if log.hub(sharded.name.as_str()).is_some() {
+        return Err(NodeError::Taken(sharded.name.clone()));
+    }
+    for name in &sharded.hubs {
+        if log.hub(name.as_str()).is_none() {
+            let wanted = HubSpec {
+                name: name.clone(),
+                partitions: partitions.unwrap_or(http::PARTITIONS_DEFAULT),
+                settings: HubSettings::default(),
+            };
+            make(log, &wanted).await?;
+        }
     }
     Ok(())
 }

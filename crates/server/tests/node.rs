@@ -12,8 +12,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 async fn start(data: &Path) -> Result<Node, NodeError> {
+    start_with(data, &[]).await
+}
+
+async fn start_with(data: &Path, more: &[(&str, &str)]) -> Result<Node, NodeError> {
     let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let sources = Sources {
+    let mut sources = Sources {
         flags: vec![
             flag("data", &data.display().to_string()),
             flag("http.listen", "127.0.0.1:0"),
@@ -22,11 +26,18 @@ async fn start(data: &Path) -> Result<Node, NodeError> {
         ],
         ..Sources::default()
     };
+    let more = more.iter().map(|(key, value)| flag(key, value));
+    sources.flags.extend(more);
     let config = sources.load().unwrap().config;
     Node::start(config, Arc::new(RealClock::new())).await
 }
 
 async fn call(address: SocketAddr, line: &str, body: &str) -> Value {
+    let text = text(address, line, body).await;
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+async fn text(address: SocketAddr, line: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();
     let request = format!(
@@ -36,7 +47,7 @@ async fn call(address: SocketAddr, line: &str, body: &str) -> Value {
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
     let (_, body) = text.split_once("\r\n\r\n").unwrap();
-    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {text}"))
+    body.to_owned()
 }
 
 // proves L3
@@ -61,6 +72,16 @@ async fn what_was_answered_is_there_after_a_restart() {
         call(address, "GET /api/groups", "").await["groups"],
         Value::Array(Vec::new())
     );
+    let page = text(address, "GET /metrics", "").await;
+    for line in [
+        "highwater_hub_append_records_total 10",
+        "highwater_kafka_requests_total{api=\"Produce\"} 0",
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line}: {page}");
+    }
+    // More than the settings say, which must not keep the node from starting again.
+    let grown = call(address, "PATCH /api/hubs/t", "{\"partitions\":3}").await;
+    assert_eq!(grown["partitions"], 3);
     node.stop().await;
 
     let again = start(folder.path()).await.unwrap();
@@ -94,4 +115,37 @@ async fn a_folder_in_use_is_named() {
         "{error}"
     );
     node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_in_use_is_named_before_the_log_is_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let data = folder.path().join("data");
+    let error = start_with(&data, &[("kafka.listen", &address)]).await;
+    let error = error.err().expect("the address is taken").to_string();
+    assert!(
+        error.contains(&address) && error.contains("something else listens there"),
+        "{error}"
+    );
+    assert!(!data.exists(), "the log was opened first");
+}
+
+// proves L7
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hubs_of_a_shared_name_are_made_and_the_name_must_be_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_with(folder.path(), &[("sharded.all.hubs", "t,u")]).await;
+    let node = node.unwrap();
+    let address = node.http_address().unwrap();
+    let placed = call(address, "POST /hubs/all/messages?key=k", "1").await;
+    assert!(placed["hub"] == "t" || placed["hub"] == "u", "{placed}");
+    let made = call(address, "GET /api/hubs/u", "").await;
+    assert_eq!(made["partitions"], 4);
+    node.stop().await;
+
+    let refused = start_with(folder.path(), &[("sharded.u.hubs", "t")]).await;
+    let error = refused.err().expect("there is a hub `u`").to_string();
+    assert!(error.starts_with("`u` is a hub"), "{error}");
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use highwater_env::{Clock, RealClock, usage};
+use hyper::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -42,6 +43,7 @@ pub struct BenchHttp {
     /// How long to send, the spike included
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
+    /// Connections that the requests are spread over; the server must allow so many
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     connections: u64,
     /// Bytes of an event
@@ -92,7 +94,7 @@ impl BenchHttp {
         let mut client = Client::new(&self.server)?;
         let create = json!({"name": self.hub, "partitions": 4});
         let made = client
-            .post_json("/api/hubs", &create)
+            .send_json(Method::POST, "/api/hubs", &create)
             .await
             .context("cannot reach the server")?;
         if !made.is_success() && made.status != 409 {

@@ -217,9 +217,14 @@ impl Client {
         self.request(Method::GET, path, &[], Bytes::new()).await
     }
 
-    pub async fn post_json(&mut self, path: &str, body: &Value) -> anyhow::Result<Answer> {
+    pub async fn send_json(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> anyhow::Result<Answer> {
         let kind = [("content-type", "application/json")];
-        self.request(Method::POST, path, &kind, body.to_string().into())
+        self.request(method, path, &kind, body.to_string().into())
             .await
     }
 

@@ -1,7 +1,9 @@
 //! `highwater hub`: hubs of a running server, over HTTP.
 
 pub mod client;
+mod groups;
 mod lines;
+mod manage;
 mod send;
 mod tail;
 
@@ -32,8 +34,16 @@ enum What {
     Send(send::Send),
     /// Print events, and with -f go on printing those that come
     Tail(tail::Tail),
+    /// Give a hub more partitions
+    Grow(manage::Grow),
+    /// Change how long events are kept, and how
+    Set(manage::Set),
+    /// Forget the beginning of a partition
+    Trim(manage::Trim),
     /// Delete a hub and everything in it
     Delete(Delete),
+    /// List consumer groups, show how far one is behind, or delete one
+    Groups(groups::Groups),
 }
 
 #[derive(clap::Args)]
@@ -97,7 +107,11 @@ impl Hub {
                 What::Describe(command) => command.run().await,
                 What::Send(command) => command.run().await,
                 What::Tail(command) => command.run().await,
+                What::Grow(command) => command.run().await,
+                What::Set(command) => command.run().await,
+                What::Trim(command) => command.run().await,
                 What::Delete(command) => command.run().await,
+                What::Groups(command) => command.run().await,
             }
         })
     }
@@ -113,7 +127,7 @@ impl Create {
             body["retention_bytes"] = bytes.into();
         }
         let answer = Client::new(&self.server)?
-            .post_json("/api/hubs", &body)
+            .send_json(Method::POST, "/api/hubs", &body)
             .await?;
         let hub = answer.success()?.json()?;
         match self.json {
@@ -132,27 +146,41 @@ impl Create {
 impl List {
     async fn run(self) -> anyhow::Result<Ending> {
         let answer = Client::new(&self.server)?.get("/api/hubs").await?;
-        let hubs = answer.success()?.json()?["hubs"].take();
+        let mut answer = answer.success()?.json()?;
+        let mut listed = |name: &str| match answer[name].take() {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        };
+        let mut hubs = listed("hubs");
+        hubs.extend(listed("sharded"));
         let mut out = stdout().lock();
         if self.json {
-            writeln!(out, "{hubs}")?;
+            writeln!(out, "{}", Value::from(hubs))?;
             return Ok(Ending::Well);
         }
-        let hubs = hubs.as_array().cloned().unwrap_or_default();
         if hubs.is_empty() {
             eprintln!("there are no hubs; make one with: highwater hub create NAME");
         }
         for hub in hubs {
             let name = hub["name"].as_str().unwrap_or_default();
-            writeln!(
-                out,
-                "{name:24} {:>5} partitions, kept {}",
-                hub["partitions"],
-                kept(&hub)
-            )?;
+            match members(&hub) {
+                Some(members) => writeln!(out, "{name:24} sharded over {}", members.join(", "))?,
+                None => writeln!(
+                    out,
+                    "{name:24} {:>5} partitions, kept {}",
+                    hub["partitions"],
+                    kept(&hub)
+                )?,
+            }
         }
         Ok(Ending::Well)
     }
+}
+
+/// The hubs that a name leads to, if it leads to several.
+fn members(hub: &Value) -> Option<Vec<&str>> {
+    let members = hub["hubs"].as_array()?;
+    Some(members.iter().filter_map(Value::as_str).collect())
 }
 
 fn kept(hub: &Value) -> String {
@@ -173,6 +201,10 @@ impl Named {
             writeln!(out, "{hub}")?;
             return Ok(Ending::Well);
         }
+        if let Some(members) = members(&hub) {
+            writeln!(out, "{} is sharded over {}", self.name, members.join(", "))?;
+            return Ok(Ending::Well);
+        }
         let text = |name: &str| hub[name].as_str().unwrap_or_default().to_owned();
         writeln!(
             out,
@@ -184,19 +216,24 @@ impl Named {
         )?;
         writeln!(
             out,
-            "{:>9} {:>14} {:>14} {:>14}  last event",
-            "partition", "start", "end", "bytes"
+            "{:>9} {:>14} {:>14} {:>14} {:>8}  last event",
+            "partition", "start", "end", "bytes", "segments"
         )?;
         for place in hub["places"].as_array().into_iter().flatten() {
+            let number = |name: &str| place[name].to_string();
             writeln!(
                 out,
-                "{:>9} {:>14} {:>14} {:>14}  {}",
-                place["partition"],
-                place["start"],
-                place["end"],
-                place["bytes"],
+                "{:>9} {:>14} {:>14} {:>14} {:>8}  {}",
+                number("partition"),
+                number("start"),
+                number("end"),
+                number("bytes"),
+                number("segments"),
                 place["last"].as_str().unwrap_or("never"),
             )?;
+            if let Some(why) = place["stopped"].as_str() {
+                writeln!(out, "{:>9} {why}", "")?;
+            }
         }
         Ok(Ending::Well)
     }
@@ -204,7 +241,8 @@ impl Named {
 
 impl Delete {
     async fn run(self) -> anyhow::Result<Ending> {
-        if !self.yes && !confirmed(&self.name)? {
+        let what = format!("hub {} and every event in it", self.name);
+        if !self.yes && !confirmed(&what, &self.name)? {
             eprintln!("nothing was deleted");
             return Ok(Ending::Failed);
         }
@@ -222,8 +260,8 @@ impl Delete {
     }
 }
 
-fn confirmed(name: &str) -> anyhow::Result<bool> {
-    eprint!("This deletes hub {name} and every event in it. Type its name to go on: ");
+fn confirmed(what: &str, name: &str) -> anyhow::Result<bool> {
+    eprint!("This deletes {what}. Type {name} to go on: ");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     Ok(line.trim() == name)

@@ -11,6 +11,7 @@ use hyper::Method;
 use serde_json::Value;
 
 use super::client::{Answer, Client, Server};
+use super::members;
 use crate::exit::Ending;
 
 #[derive(clap::Args)]
@@ -49,13 +50,26 @@ impl Tail {
         Ok(Ending::Well)
     }
 
-    /// What there is now, a partition after another.
+    /// What there is now, a hub and a partition after another.
     async fn so_far(&self, client: &mut Client, printer: &mut Printer) -> anyhow::Result<()> {
-        let hub = client
-            .get(&format!("/api/hubs/{}", self.hub))
-            .await?
-            .success()?
-            .json()?;
+        let hub = facts(client, &self.hub).await?;
+        let Some(members) = members(&hub).filter(|_| self.partition.is_none()) else {
+            return self.hub_so_far(client, printer, &hub).await;
+        };
+        for member in members {
+            let hub = facts(client, member).await?;
+            self.hub_so_far(client, printer, &hub).await?;
+        }
+        Ok(())
+    }
+
+    async fn hub_so_far(
+        &self,
+        client: &mut Client,
+        printer: &mut Printer,
+        hub: &Value,
+    ) -> anyhow::Result<()> {
+        let name = hub["name"].as_str().unwrap_or_default();
         let all = 0..hub["partitions"].as_u64().unwrap_or(0) as u32;
         let partitions: Vec<u32> = self
             .partition
@@ -65,8 +79,7 @@ impl Tail {
             let mut end = None;
             loop {
                 let path = format!(
-                    "/hubs/{}/partitions/{partition}/messages?max=1000&from={}",
-                    self.hub,
+                    "/hubs/{name}/partitions/{partition}/messages?max=1000&from={}",
                     from.replace('+', "%2B")
                 );
                 let page = client.get(&path).await?.success()?.json()?;
@@ -149,6 +162,11 @@ impl Tail {
             tokio::time::sleep(Duration::from_millis(200 << failures.min(5))).await;
         }
     }
+}
+
+async fn facts(client: &mut Client, hub: &str) -> anyhow::Result<Value> {
+    let answer = client.get(&format!("/api/hubs/{hub}")).await?;
+    answer.success()?.json()
 }
 
 struct Printer {

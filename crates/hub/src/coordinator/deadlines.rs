@@ -1,6 +1,7 @@
 //! Who wants to be told the time, and when. One queue for all of a coordinator's state machines.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use highwater_env::Clock;
@@ -36,8 +37,27 @@ impl Deadlines {
         due
     }
 
+    /// Calls `due` when something is, and `expire` every `interval`, for ever.
+    pub async fn drive(
+        &self,
+        clock: &dyn Clock,
+        interval: Duration,
+        due: impl Fn(),
+        expire: impl Fn(),
+    ) -> Infallible {
+        let mut expiry_due = clock.elapsed() + interval;
+        loop {
+            self.wait(clock, expiry_due).await;
+            due();
+            if clock.elapsed() >= expiry_due {
+                expire();
+                expiry_due = clock.elapsed() + interval;
+            }
+        }
+    }
+
     /// Ready when something is due, or at `latest`.
-    pub async fn wait(&self, clock: &dyn Clock, latest: Duration) {
+    async fn wait(&self, clock: &dyn Clock, latest: Duration) {
         loop {
             let first = self.queue.lock().first().map(|(first, _)| *first);
             let at = first.map_or(latest, |first| first.min(latest));

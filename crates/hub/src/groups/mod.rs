@@ -27,6 +27,7 @@ mod subscription;
 mod tests;
 mod waiting;
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,24 +111,21 @@ impl Service {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), JournalError> {
         tokio::select! {
             biased;
-            stopped = self.work() => stopped,
+            stopped = self.work() => stopped.map(|never| match never {}),
             () = shutdown => Ok(()),
         }
     }
 
-    async fn work(&self) -> Result<(), JournalError> {
+    async fn work(&self) -> Result<Infallible, JournalError> {
         let coordinator = &self.coordinator;
         coordinator.load().await?;
-        let interval = coordinator.options.expiry_interval;
-        let mut expiry_due = coordinator.clock.elapsed() + interval;
-        loop {
-            let clock = &*coordinator.clock;
-            coordinator.deadlines.wait(clock, expiry_due).await;
-            coordinator.wake_due();
-            if clock.elapsed() >= expiry_due {
-                coordinator.expire();
-                expiry_due = clock.elapsed() + interval;
-            }
-        }
+        let (clock, interval) = (&*coordinator.clock, coordinator.options.expiry_interval);
+        let driven = coordinator.deadlines.drive(
+            clock,
+            interval,
+            || coordinator.wake_due(),
+            || coordinator.expire(),
+        );
+        Ok(driven.await)
     }
 }

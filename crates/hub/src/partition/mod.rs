@@ -20,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use self::queue::{Answer, Limits, Queue, Staged, send};
 use crate::pool::{Pool, Readers};
 use crate::status::PartitionStatus;
-use crate::storage::{self, Group, Shared, Store, WriteError, before};
+use crate::storage::{self, Counters, Group, Shared, Store, WriteError, before};
 
 /// The queue of partitions that have something to write.
 pub type Committers = Pool<Arc<Partition>>;
@@ -127,7 +127,7 @@ impl Partition {
                 let start = self.store.bounds().start;
                 staged.into_iter().for_each(|staged| staged.answer(start));
             }
-            Err(WriteError::Full(reason)) => self.turn_away(staged, &reason),
+            Err(WriteError::Full(reason)) => self.turn_away(staged, reason),
             Err(WriteError::Failed(reason)) => self.stop_writing(staged, reason),
         }
         self.store.checkpoint_if_due();
@@ -147,20 +147,23 @@ impl Partition {
 
     /// The disk is full and has nothing of these batches. Those behind them have offsets that will
     /// not be, so they go too, and the queue goes on from what the disk has.
-    fn turn_away(&self, mut staged: Vec<Staged>, reason: &str) {
-        tracing::warn!(place = %self.store.place(), reason, "batches turned away");
-        let (error, behind) = {
+    fn turn_away(&self, mut staged: Vec<Staged>, reason: String) {
+        let place = self.store.place().clone();
+        tracing::warn!(%place, reason, "no room on the disk: batches turned away");
+        let error = AppendError::NoRoom { place, reason };
+        let behind = {
             let mut queue = self.queue.lock();
-            let error = queue.full();
             let now = self.now();
             let behind = queue.take(now);
             queue.reset(self.store.producers(), self.store.bounds().last_time);
             queue.expect(&staged, now);
             queue.expect(&behind, now);
-            (error, behind)
+            behind
         };
         self.drop_behind(&behind);
         staged.extend(behind);
+        let batches = staged.iter().filter(|staged| staged.placed.is_some());
+        Counters::add(&self.shared.counters.turned_away, batches.count() as u64);
         staged.into_iter().for_each(|staged| staged.refuse(&error));
     }
 

@@ -214,14 +214,10 @@ impl Queue {
         let fits = self.bytes + size <= self.limits.queue_bytes && size <= room;
         match fits || self.bytes == 0 && size <= room {
             true => Ok(()),
-            false => Err(self.full()),
-        }
-    }
-
-    pub fn full(&self) -> AppendError {
-        AppendError::Full {
-            place: self.place.clone(),
-            waiting: self.bytes,
+            false => Err(AppendError::Full {
+                place: self.place.clone(),
+                waiting: self.bytes,
+            }),
         }
     }
 

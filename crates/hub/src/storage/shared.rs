@@ -34,6 +34,7 @@ pub struct Counters {
     pub records: AtomicU64,
     pub bytes: AtomicU64,
     pub groups: AtomicU64,
+    pub turned_away: AtomicU64,
     pub syncs: AtomicU64,
     pub sync_nanos: AtomicU64,
     pub reads_tail: AtomicU64,

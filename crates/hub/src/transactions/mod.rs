@@ -37,6 +37,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,24 +114,21 @@ impl Service {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), JournalError> {
         tokio::select! {
             biased;
-            stopped = self.work() => stopped,
+            stopped = self.work() => stopped.map(|never| match never {}),
             () = shutdown => Ok(()),
         }
     }
 
-    async fn work(&self) -> Result<(), JournalError> {
+    async fn work(&self) -> Result<Infallible, JournalError> {
         let coordinator = &self.coordinator;
         coordinator.load().await?;
-        let interval = coordinator.options.expiry_interval;
-        let mut expiry_due = coordinator.clock.elapsed() + interval;
-        loop {
-            let clock = &*coordinator.clock;
-            coordinator.deadlines.wait(clock, expiry_due).await;
-            coordinator.time_out_due();
-            if clock.elapsed() >= expiry_due {
-                coordinator.expire();
-                expiry_due = clock.elapsed() + interval;
-            }
-        }
+        let (clock, interval) = (&*coordinator.clock, coordinator.options.expiry_interval);
+        let driven = coordinator.deadlines.drive(
+            clock,
+            interval,
+            || coordinator.time_out_due(),
+            || coordinator.expire(),
+        );
+        Ok(driven.await)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_log::{HubInfo, HubName, HubSettings, HubSpec};
+use highwater_log::{AdminError, HubInfo, HubName, HubSettings, HubSpec};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{
@@ -118,9 +118,14 @@ async fn make(broker: &Broker, name: HubName) -> Result<Arc<HubInfo>, Code> {
         settings: HubSettings::default(),
     };
     let made = broker.services.log.create(spec).await;
-    // Somebody else may have been faster.
-    let found = made.or_else(|error| broker.services.log.hub(name.as_str()).ok_or(error));
-    found.map_err(|error| error.kind())
+    // Somebody else may have been faster. A name that is taken by no hub leads nowhere.
+    made.or_else(|error| {
+        let found = broker.services.log.hub(name.as_str());
+        found.ok_or(match error {
+            AdminError::Exists(_) => Code::UnknownTopicOrPartition,
+            error => error.kind(),
+        })
+    })
 }
 
 fn by_id(broker: &Broker, call: &Call, id: Uuid) -> Result<Arc<HubInfo>, Code> {

@@ -158,7 +158,7 @@ async fn finish(
         for (index, begun) in topic.partitions {
             let result = match begun {
                 Begun::Appending(appending) => appending.await.map_err(|error| {
-                    full |= matches!(error, AppendError::Full { .. });
+                    full |= matches!(error, AppendError::Full { .. } | AppendError::NoRoom { .. });
                     (error.kind(), error.to_string())
                 }),
                 Begun::Refused(code, reason) => Err((code, reason)),

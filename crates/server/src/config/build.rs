@@ -1,5 +1,7 @@
 //! From settings to a checked [`Config`].
 
+mod sharded;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +33,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         http: build.http(!keys.is_empty()),
         kafka: build.kafka(!keys.is_empty()),
         hubs: build.hubs(),
+        sharded: build.sharded(),
         keys,
     };
     match build.problems.is_empty() {
@@ -301,23 +304,21 @@ impl Build<'_> {
         names.iter().filter_map(|name| self.hub(name)).collect()
     }
 
+    /// A name that a hub of the user may have; `key` is where it was given.
+    fn name(&mut self, key: &str, name: &str) -> Option<HubName> {
+        let plain = name.trim_matches('"');
+        let message = match HubName::new(plain) {
+            Ok(name) if !name.is_internal() => return Some(name),
+            Ok(_) => format!("`{plain}` begins with `__`, which is for hubs of the node itself"),
+            Err(error) => error.to_string(),
+        };
+        self.problem(key, message, "choose another name");
+        None
+    }
+
     fn hub(&mut self, name: &str) -> Option<HubSpec> {
         let at = |part: &str| format!("hubs.{name}.{part}");
-        let plain = name.trim_matches('"');
-        let checked = HubName::new(plain).map_err(|error| error.to_string());
-        let usable = checked.and_then(|checked| match checked.is_internal() {
-            true => Err(format!(
-                "`{plain}` begins with `__`, which is for hubs of the node itself"
-            )),
-            false => Ok(checked),
-        });
-        let hub = match usable {
-            Ok(hub) => hub,
-            Err(message) => {
-                self.problem(&at(""), message, "choose another name");
-                return None;
-            }
-        };
+        let hub = self.name(&at(""), name)?;
         Some(HubSpec {
             name: hub,
             partitions: self.count(&at("partitions")),

@@ -21,6 +21,7 @@ use highwater_log::HubSpec;
 
 use crate::http;
 use crate::keys::Key;
+use crate::sharded::Sharded;
 
 pub use error::{ConfigError, Problem};
 pub use gather::{Origin, Settings, variable_of};
@@ -39,6 +40,8 @@ pub struct Config {
     pub keys: Vec<Key>,
     /// Made at the start where they are not there.
     pub hubs: Vec<HubSpec>,
+    /// Names that lead to several hubs.
+    pub sharded: Vec<Sharded>,
 }
 
 /// When an append is answered.

@@ -231,6 +231,12 @@ pub const SETTINGS: &[Setting] = &[
         "delete",
         "what retention does: `delete` old events, or `compact` to the last one of each key",
     ),
+    setting(
+        "sharded.*.hubs",
+        Kind::List,
+        "",
+        "the hubs that share what is sent to this name, by key; their order decides where a key goes",
+    ),
 ];
 
 /// The setting that a full key such as `hubs.telemetry.partitions` belongs to.

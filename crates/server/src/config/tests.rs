@@ -180,6 +180,27 @@ fn names_that_no_hub_may_have_are_refused() {
     );
 }
 
+// proves L7
+#[test]
+fn a_name_may_lead_to_several_hubs() {
+    let config = config("[sharded.t]\nhubs = ['t0', 't.1']\n[hubs.t0]\npartitions = 2\n");
+    let sharded = &config.sharded[0];
+    let hubs: Vec<&str> = sharded.hubs.iter().map(|hub| hub.as_str()).collect();
+    assert_eq!((sharded.name.as_str(), hubs), ("t", vec!["t0", "t.1"]));
+    refused(
+        "[sharded.t]\nhubs = []\n",
+        "highwater.toml:2: `sharded.t.hubs` cannot be that: the list is empty",
+    );
+    refused(
+        "[sharded.t]\nhubs = ['a', 'a']\n[sharded.u]\nhubs = ['t']\n[sharded.v]\n[sharded.w]\nhubs = ['__x']\n[hubs.t]\n",
+        "highwater.toml:1: `t` is a hub, and cannot be the name of several\n  choose another name\n\
+         highwater.toml:2: `a` is named twice\n  name each hub once\n\
+         highwater.toml:4: `t` leads to several hubs itself\n  name hubs only\n\
+         highwater.toml:5: `v` leads to no hub\n  write hubs = [\"t0\", \"t1\"]\n\
+         highwater.toml:7: `__x` begins with `__`, which is for hubs of the node itself\n  choose another name",
+    );
+}
+
 #[test]
 fn keys_must_be_whole() {
     refused(

@@ -1,26 +1,34 @@
-//! Hubs and groups: what there is, made and removed.
+//! Hubs: what there is, made, changed and removed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_log::{Cleanup, GroupInfo, HubInfo, HubName, HubSettings, HubSpec, Place};
+use highwater_log::{AdminError, Bounds, Cleanup, HubInfo, HubName, HubSettings, HubSpec, Offset};
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::app::App;
+use super::app::{App, Backend};
 use super::auth::Caller;
 use super::body;
 use super::error::{Code, Error};
-use super::read::ISOLATION;
+use super::read::{From, numbered};
 use super::reply::{self, Reply};
 use crate::keys::Right;
+use crate::sharded::Sharded;
 use crate::text::time_text;
 
 pub fn ready(app: &App) -> Result<Reply, Error> {
-    app.backend()?;
-    Ok(reply::json(StatusCode::OK, &json!({"ready": true})))
+    let status = app.backend()?.hub.as_ref().map(|hub| hub.status());
+    let partitions = status.iter().flat_map(|status| &status.partitions);
+    // Anybody may ask, so why they have stopped is not told here.
+    let stopped: Vec<String> = partitions
+        .filter(|partition| partition.stopped.is_some())
+        .map(|partition| partition.place.to_string())
+        .collect();
+    let body = json!({"ready": true, "stopped": stopped});
+    Ok(reply::json(StatusCode::OK, &body))
 }
 
 /// The hubs that the caller may listen to or manage.
@@ -37,27 +45,47 @@ pub fn list(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
         .filter(|hub| seen(hub))
         .map(|hub| facts(hub))
         .collect();
-    Ok(reply::json(StatusCode::OK, &json!({"hubs": hubs})))
+    let sharded = app.backend()?.sharded.iter();
+    let sharded: Vec<Value> = sharded
+        .filter(|sharded| caller.may(Right::Listen, Some(sharded.name.as_str())))
+        .map(Sharded::facts)
+        .collect();
+    let body = json!({"hubs": hubs, "sharded": sharded});
+    Ok(reply::json(StatusCode::OK, &body))
 }
 
 pub fn describe(app: &App, name: &str) -> Result<Reply, Error> {
+    if let Some(sharded) = app.sharded(name)? {
+        return Ok(reply::json(StatusCode::OK, &sharded.facts()));
+    }
     let hub = app.hub(name)?;
-    let log = app.log()?;
+    let Backend { log, hub: disk, .. } = app.backend()?;
+    let on_disk = disk.as_ref().map(|disk| disk.status_of(name));
+    let on_disk = on_disk.unwrap_or_default();
     let mut facts = facts(&hub);
     let places: Vec<Value> = (0..hub.partitions)
         .filter_map(|number| log.partition(name, number))
         .enumerate()
         .map(|(number, partition)| {
-            let bounds = partition.bounds();
-            json!({
-                "partition": number, "start": bounds.start.0, "end": bounds.end.0,
-                "stable": bounds.stable.0, "bytes": bounds.bytes,
-                "last": bounds.last_time.map(time_text),
-            })
+            let mut place = place_facts(number, &partition.bounds());
+            if let Some(status) = on_disk.get(number) {
+                place["segments"] = status.segments.into();
+                place["waiting_bytes"] = status.waiting_bytes.into();
+                place["stopped"] = status.stopped.clone().into();
+            }
+            place
         })
         .collect();
     facts["places"] = places.into();
     Ok(reply::json(StatusCode::OK, &facts))
+}
+
+fn place_facts(number: usize, bounds: &Bounds) -> Value {
+    json!({
+        "partition": number, "start": bounds.start.0, "end": bounds.end.0,
+        "stable": bounds.stable.0, "bytes": bounds.bytes,
+        "last": bounds.last_time.map(time_text),
+    })
 }
 
 fn facts(hub: &HubInfo) -> Value {
@@ -77,65 +105,144 @@ fn facts(hub: &HubInfo) -> Value {
     })
 }
 
-/// What a hub is asked to be.
+/// What a hub is asked to be, or to become: what is left out has its default, or stays.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
-    name: String,
-    #[serde(default = "partitions_default")]
-    partitions: u32,
+    name: Option<String>,
+    partitions: Option<u32>,
     cleanup: Option<String>,
     /// `"7d"`, or `"forever"`.
     retention: Option<String>,
-    retention_bytes: Option<u64>,
+    /// `null` is without limit.
+    #[serde(default, deserialize_with = "given")]
+    retention_bytes: Option<Option<u64>>,
     batch_bytes_max: Option<u32>,
 }
 
-fn partitions_default() -> u32 {
-    4
+/// Tells a `null` from nothing at all.
+fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// Of a hub that is made without saying how many.
+pub const PARTITIONS_DEFAULT: u32 = 4;
+
+impl Wanted {
+    async fn read(app: &App, incoming: Incoming, example: &str) -> Result<Wanted, Error> {
+        let (body, _permit) = body::read(app, incoming).await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let hint = format!("such as {example}");
+            Error::bad(format!("the hub cannot be read: {error}"), hint)
+        })
+    }
+
+    fn settings(&self, now: HubSettings) -> Result<HubSettings, Error> {
+        let cleanup = match self.cleanup.as_deref() {
+            None => now.cleanup,
+            Some("delete") => Cleanup::Delete,
+            Some("compact") => Cleanup::Compact,
+            Some(other) => {
+                let message = format!("cleanup cannot be `{other}`");
+                return Err(Error::bad(message, "use delete or compact"));
+            }
+        };
+        Ok(HubSettings {
+            cleanup,
+            retention: match &self.retention {
+                Some(text) => retention(text)?,
+                None => now.retention,
+            },
+            retention_bytes: self.retention_bytes.unwrap_or(now.retention_bytes),
+            batch_bytes_max: self.batch_bytes_max.unwrap_or(now.batch_bytes_max),
+        })
+    }
 }
 
 pub async fn create(app: &App, caller: &Caller<'_>, incoming: Incoming) -> Result<Reply, Error> {
-    let (body, _permit) = body::read(app, incoming).await?;
-    let wanted: Wanted = serde_json::from_slice(&body).map_err(|error| {
-        let hint = "such as {\"name\":\"telemetry\",\"partitions\":4,\"retention\":\"7d\"}";
-        Error::bad(format!("the hub cannot be read: {error}"), hint)
-    })?;
-    caller.must(Right::Manage, Some(&wanted.name))?;
-    let spec = spec(wanted)?;
-    let hub = app.log()?.create(spec).await?;
-    Ok(reply::json(StatusCode::CREATED, &facts(&hub)))
-}
-
-fn spec(wanted: Wanted) -> Result<HubSpec, Error> {
-    let name = HubName::new(&wanted.name)?;
+    let example = "{\"name\":\"telemetry\",\"partitions\":4,\"retention\":\"7d\"}";
+    let wanted = Wanted::read(app, incoming, example).await?;
+    let Some(name) = &wanted.name else {
+        let hint = format!("such as {example}");
+        return Err(Error::bad("a hub needs a name", hint));
+    };
+    caller.must(Right::Manage, Some(name))?;
+    let name = HubName::new(name)?;
     if name.is_internal() {
         let message = format!("`{name}` begins with `__`, which is for hubs of the node itself");
         return Err(Error::bad(message, "choose another name"));
     }
-    let defaults = HubSettings::default();
-    let cleanup = match wanted.cleanup.as_deref() {
-        None | Some("delete") => Cleanup::Delete,
-        Some("compact") => Cleanup::Compact,
-        Some(other) => {
-            let message = format!("cleanup cannot be `{other}`");
-            return Err(Error::bad(message, "use delete or compact"));
-        }
-    };
-    let settings = HubSettings {
-        cleanup,
-        retention: match &wanted.retention {
-            Some(text) => retention(text)?,
-            None => defaults.retention,
-        },
-        retention_bytes: wanted.retention_bytes,
-        batch_bytes_max: wanted.batch_bytes_max.unwrap_or(defaults.batch_bytes_max),
-    };
-    Ok(HubSpec {
+    let spec = HubSpec {
         name,
-        partitions: wanted.partitions,
-        settings,
-    })
+        partitions: wanted.partitions.unwrap_or(PARTITIONS_DEFAULT),
+        settings: wanted.settings(HubSettings::default())?,
+    };
+    let hub = app.log()?.create(spec).await?;
+    Ok(reply::json(StatusCode::CREATED, &facts(&hub)))
+}
+
+/// Changes what the body names. Whether the partitions can be is looked at first, so that a request
+/// is refused before anything is changed.
+pub async fn change(app: &App, name: &str, incoming: Incoming) -> Result<Reply, Error> {
+    let wanted = Wanted::read(app, incoming, "{\"partitions\":8,\"retention\":\"1d\"}").await?;
+    let mut hub = client_hub(app, name)?;
+    if wanted.name.is_some() {
+        let hint = "leave the name out, or make a new hub";
+        return Err(Error::bad("a hub keeps its name", hint));
+    }
+    let partitions = wanted.partitions.unwrap_or(hub.partitions);
+    let (have, max) = (hub.partitions, HubSpec::PARTITIONS_MAX);
+    if partitions > max {
+        let asked = partitions;
+        return Err(AdminError::Partitions { asked, max }.into());
+    }
+    if partitions < have {
+        let hub = hub.name.clone();
+        return Err(AdminError::Shrink { hub, have }.into());
+    }
+    let settings = wanted.settings(hub.settings.clone())?;
+    let log = app.log()?;
+    if settings != hub.settings {
+        hub = log.change(&hub.name, settings).await?;
+    }
+    if partitions > have {
+        hub = log.grow(&hub.name, partitions).await?;
+    }
+    Ok(reply::json(StatusCode::OK, &facts(&hub)))
+}
+
+/// Up to where a partition is to be forgotten.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Trim {
+    before: Before,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Before {
+    Offset(i64),
+    /// As `from` of a read.
+    Text(String),
+}
+
+/// Forgets the beginning of a partition, for good.
+pub async fn trim(app: &App, name: &str, id: &str, incoming: Incoming) -> Result<Reply, Error> {
+    let (body, _permit) = body::read(app, incoming).await?;
+    let wanted: Trim = serde_json::from_slice(&body).map_err(|error| {
+        let hint = "such as {\"before\":1000} or {\"before\":\"2026-01-01T00:00:00Z\"}";
+        Error::bad(format!("the body cannot be read: {error}"), hint)
+    })?;
+    let hub = client_hub(app, name)?;
+    let partition = numbered(app, &hub, id)?;
+    let before = match wanted.before {
+        Before::Offset(offset) => From::Offset(Offset(offset)),
+        Before::Text(text) => From::parse(&text)?,
+    };
+    let before = before.offset(&*partition).await?;
+    let start = partition.trim(before).await?;
+    let body = json!({"partition": partition.place().partition, "start": start.0});
+    Ok(reply::json(StatusCode::OK, &body))
 }
 
 fn retention(text: &str) -> Result<Option<Duration>, Error> {
@@ -159,63 +266,17 @@ fn retention(text: &str) -> Result<Option<Duration>, Error> {
 }
 
 pub async fn delete(app: &App, name: &str) -> Result<Reply, Error> {
+    let hub = client_hub(app, name)?;
+    app.log()?.delete(&hub.name).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// A hub that clients may change.
+fn client_hub(app: &App, name: &str) -> Result<Arc<HubInfo>, Error> {
     let hub = app.hub(name)?;
     if hub.name.is_internal() {
         let message = format!("hub `{name}` belongs to the node itself");
         return Err(Error::new(Code::Forbidden, message, "choose another hub"));
     }
-    app.log()?.delete(&hub.name).await?;
-    Ok(reply::empty(StatusCode::NO_CONTENT))
-}
-
-pub async fn groups(app: &App) -> Result<Reply, Error> {
-    let groups = match &app.backend()?.groups {
-        Some(groups) => groups.list().await,
-        None => Vec::new(),
-    };
-    let groups: Vec<Value> = groups.iter().map(group_facts).collect();
-    Ok(reply::json(StatusCode::OK, &json!({"groups": groups})))
-}
-
-/// A group with its stored positions and how far they are behind.
-pub async fn group(app: &App, name: &str) -> Result<Reply, Error> {
-    let unknown = || {
-        let message = format!("there is no group `{name}`");
-        Error::new(Code::NotFound, message, "GET /api/groups lists them")
-    };
-    let groups = app.backend()?.groups.as_ref().ok_or_else(unknown)?;
-    let info = groups.describe(name.to_owned()).await.ok_or_else(unknown)?;
-    let stored = groups.committed(name.to_owned(), None, false).await?;
-    let log = app.log()?;
-    let position = |(place, stored): (Place, Option<highwater_log::StoredOffset>)| {
-        let offset = stored?.offset;
-        let end = log
-            .partition(place.hub.as_str(), place.partition)
-            .map(|partition| partition.bounds().visible(ISOLATION));
-        Some(json!({
-            "hub": place.hub.as_str(), "partition": place.partition, "offset": offset.0,
-            "end": end.map(|end| end.0), "lag": end.map(|end| (end.0 - offset.0).max(0)),
-        }))
-    };
-    let positions: Vec<Value> = stored.into_iter().filter_map(position).collect();
-    let mut facts = group_facts(&info);
-    facts["positions"] = positions.into();
-    Ok(reply::json(StatusCode::OK, &facts))
-}
-
-fn group_facts(group: &GroupInfo) -> Value {
-    let members: Vec<Value> = group
-        .members
-        .iter()
-        .map(|member| {
-            json!({
-                "member": member.member, "instance": member.instance,
-                "client": member.client_id, "host": member.client_host,
-            })
-        })
-        .collect();
-    json!({
-        "group": group.group, "state": format!("{:?}", group.state),
-        "protocol": group.protocol, "members": members,
-    })
+    Ok(hub)
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use highwater_env::Clock;
+use highwater_hub::Hub;
 use highwater_log::{Groups, HubInfo, HubName, HubSettings, HubSpec, Log};
 use tokio::sync::watch;
 
@@ -13,8 +14,10 @@ use super::auth::Caller;
 use super::budget::Budget;
 use super::error::{Code, Error};
 use super::metrics::Metrics;
+use super::send::Destination;
 use super::spread::Spread;
 use crate::keys::{Keys, Right};
+use crate::sharded::Sharded;
 
 pub struct App {
     pub(super) options: Options,
@@ -34,6 +37,25 @@ pub struct Backend {
     pub log: Arc<dyn Log>,
     /// `None` for a log without consumer groups.
     pub groups: Option<Arc<dyn Groups>>,
+    /// What more there is to tell of a log that is on a disk.
+    pub hub: Option<Hub>,
+    /// The Kafka side, for its counters.
+    pub kafka: Option<highwater_kafka::Handle>,
+    /// Names that lead to several hubs.
+    pub sharded: Vec<Sharded>,
+}
+
+impl Backend {
+    /// A log and nothing else.
+    pub fn new(log: Arc<dyn Log>) -> Backend {
+        Backend {
+            log,
+            groups: None,
+            hub: None,
+            kafka: None,
+            sharded: Vec::new(),
+        }
+    }
 }
 
 /// How many partitions have been recovered, for `/readyz`.
@@ -113,38 +135,60 @@ impl App {
         Ok(&*self.backend()?.log)
     }
 
-    pub(super) fn hub(&self, name: &str) -> Result<Arc<HubInfo>, Error> {
-        self.log()?.hub(name).ok_or_else(|| Error::no_hub(name))
+    pub(super) fn sharded(&self, name: &str) -> Result<Option<&Sharded>, Error> {
+        let mut sharded = self.backend()?.sharded.iter();
+        Ok(sharded.find(|sharded| sharded.name.as_str() == name))
     }
 
-    /// The hub to write to, made if need be and allowed.
-    pub(super) async fn hub_to_send(
+    pub(super) fn hub(&self, name: &str) -> Result<Arc<HubInfo>, Error> {
+        let hub = self.log()?.hub(name);
+        match (hub, self.sharded(name)?) {
+            (Some(hub), _) => Ok(hub),
+            (None, Some(sharded)) => Err(sharded.is_several()),
+            (None, None) => Err(Error::no_hub(name)),
+        }
+    }
+
+    /// The hubs that a name leads to.
+    pub(super) fn destination(&self, name: &str) -> Result<Destination, Error> {
+        let Some(sharded) = self.sharded(name)? else {
+            return Ok(Destination::Hub(self.hub(name)?));
+        };
+        let members = sharded.hubs.iter().map(|hub| self.hub(hub.as_str()));
+        Ok(Destination::Sharded(members.collect::<Result<_, _>>()?))
+    }
+
+    /// Where to write, made if need be and allowed.
+    pub(super) async fn destination_to_send(
         &self,
         name: &str,
         caller: &Caller<'_>,
-    ) -> Result<Arc<HubInfo>, Error> {
+    ) -> Result<Destination, Error> {
         let log = self.log()?;
         if name.starts_with("__") {
             let message = format!("hub `{name}` belongs to the node itself");
             return Err(Error::new(Code::Forbidden, message, "send to another hub"));
         }
         if let Some(hub) = log.hub(name) {
-            return Ok(hub);
+            return Ok(Destination::Hub(hub));
         }
         match self.auto_create {
-            Some(partitions) if caller.may(Right::Manage, Some(name)) => {
+            Some(partitions)
+                if self.sharded(name)?.is_none() && caller.may(Right::Manage, Some(name)) =>
+            {
                 let created = log.create(HubSpec {
                     name: HubName::new(name)?,
                     partitions,
                     settings: HubSettings::default(),
                 });
                 // Somebody else may have made it in the meantime.
-                match created.await {
-                    Ok(hub) => Ok(hub),
-                    Err(error) => log.hub(name).ok_or_else(|| error.into()),
-                }
+                let hub = match created.await {
+                    Ok(hub) => hub,
+                    Err(error) => log.hub(name).ok_or_else(|| Error::from(error))?,
+                };
+                Ok(Destination::Hub(hub))
             }
-            _ => Err(Error::no_hub(name)),
+            _ => self.destination(name),
         }
     }
 

@@ -19,6 +19,7 @@ pub enum Code {
     Trimmed,
     TooLarge,
     Full,
+    NoRoom,
     Internal,
     Starting,
     Stopped,
@@ -47,6 +48,7 @@ impl Code {
             Code::Trimmed => ("trimmed", StatusCode::GONE),
             Code::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
             Code::Full => ("full", StatusCode::TOO_MANY_REQUESTS),
+            Code::NoRoom => ("no_room", StatusCode::INSUFFICIENT_STORAGE),
             Code::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
             Code::Starting => ("starting", StatusCode::SERVICE_UNAVAILABLE),
             Code::Stopped => ("stopped", StatusCode::SERVICE_UNAVAILABLE),
@@ -106,6 +108,10 @@ impl From<AppendError> for Error {
     fn from(error: AppendError) -> Error {
         let (code, hint) = match &error {
             AppendError::Full { .. } => (Code::Full, "send again after the time in Retry-After"),
+            AppendError::NoRoom { .. } => (
+                Code::NoRoom,
+                "make room on the disk of the node, or shorten the retention of hubs; then send again",
+            ),
             AppendError::TooLarge { .. } => (
                 Code::TooLarge,
                 "send fewer events at a time, or raise batch_bytes_max of the hub",

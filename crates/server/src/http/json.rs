@@ -5,22 +5,17 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use highwater_log::EnqueueTime;
 use highwater_log::batch::Record;
+use highwater_log::{EnqueueTime, Offset};
 use serde::de::IgnoredAny;
 
 use crate::text::write_time;
 
-/// `{"partition":0,"offset":7,"enqueued":"..","key":"k","headers":{..},"value":..}`
-pub fn write_record(out: &mut Vec<u8>, partition: u32, record: &Record<'_>) {
-    let mut digits = itoa::Buffer::new();
-    out.extend_from_slice(b"{\"partition\":");
-    out.extend_from_slice(digits.format(partition).as_bytes());
-    out.extend_from_slice(b",\"offset\":");
-    out.extend_from_slice(digits.format(record.offset.0).as_bytes());
-    out.extend_from_slice(b",\"enqueued\":\"");
-    write_time(out, EnqueueTime(record.timestamp));
-    out.push(b'"');
+/// `{"partition":0,"offset":7,"enqueued":"..","key":"k","headers":{..},"value":..}`, with the hub in
+/// front where it is not the one that was asked for.
+pub fn write_record(out: &mut Vec<u8>, hub: Option<&str>, partition: u32, record: &Record<'_>) {
+    let time = EnqueueTime(record.timestamp);
+    write_where(out, hub, partition, record.offset, time);
     if let Some(key) = record.key {
         write_named(out, b"key", key);
     }
@@ -39,6 +34,31 @@ pub fn write_record(out: &mut Vec<u8>, partition: u32, record: &Record<'_>) {
         }
     }
     out.push(b'}');
+}
+
+/// `{"hub":"h","partition":1,"offset":42,"enqueued":".."`, so that more can follow. Names of hubs need
+/// no escaping.
+pub fn write_where(
+    out: &mut Vec<u8>,
+    hub: Option<&str>,
+    partition: u32,
+    offset: Offset,
+    time: EnqueueTime,
+) {
+    let mut digits = itoa::Buffer::new();
+    out.push(b'{');
+    if let Some(hub) = hub {
+        out.extend_from_slice(b"\"hub\":\"");
+        out.extend_from_slice(hub.as_bytes());
+        out.extend_from_slice(b"\",");
+    }
+    out.extend_from_slice(b"\"partition\":");
+    out.extend_from_slice(digits.format(partition).as_bytes());
+    out.extend_from_slice(b",\"offset\":");
+    out.extend_from_slice(digits.format(offset.0).as_bytes());
+    out.extend_from_slice(b",\"enqueued\":\"");
+    write_time(out, time);
+    out.push(b'"');
 }
 
 fn write_headers(out: &mut Vec<u8>, record: &Record<'_>) {

@@ -16,6 +16,7 @@ mod body;
 mod budget;
 mod decode;
 mod error;
+mod groups;
 mod json;
 mod metrics;
 mod read;
@@ -31,6 +32,7 @@ use std::time::Duration;
 
 use crate::config::TlsFiles;
 
+pub(crate) use admin::PARTITIONS_DEFAULT;
 pub use app::{App, Backend, Progress};
 pub use error::{Code, Error};
 pub use serve::{Server, ServerError};

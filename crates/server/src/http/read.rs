@@ -12,7 +12,7 @@ use super::app::App;
 use super::error::{Code, Error};
 use super::json::write_record;
 use super::reply::{self, Payload, Reply};
-use super::send::no_partition;
+use super::send::{Destination, Spot, no_partition};
 use super::{decode, sse};
 use crate::text::{parameter, time_text};
 
@@ -33,10 +33,14 @@ pub enum From {
 
 impl From {
     pub fn read(query: Option<&str>, otherwise: From) -> Result<From, Error> {
-        let Some(text) = parameter(query, "from") else {
-            return Ok(otherwise);
-        };
-        match &*text {
+        match parameter(query, "from") {
+            Some(text) => From::parse(&text),
+            None => Ok(otherwise),
+        }
+    }
+
+    pub fn parse(text: &str) -> Result<From, Error> {
+        match text {
             "earliest" => return Ok(From::Earliest),
             "latest" => return Ok(From::Latest),
             _ => {}
@@ -48,7 +52,7 @@ impl From {
         match Instant::parse_iso(text.as_bytes()) {
             Some(instant) => Ok(From::Time(EnqueueTime(instant.to_unix_millis()))),
             None => Err(Error::bad(
-                format!("from=`{text}` is no place to start"),
+                format!("`{text}` is no place in a partition"),
                 "use earliest, latest, an offset or a time such as 2026-01-01T00:00:00Z",
             )),
         }
@@ -69,14 +73,14 @@ impl From {
     }
 }
 
-/// All partitions of a hub, live.
+/// All partitions of a hub, or of all hubs that share a name, live.
 pub fn all(
     app: &Arc<App>,
     hub: &str,
     query: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Reply, Error> {
-    let hub = app.hub(hub)?;
+    let from = app.destination(hub)?;
     if !wants_stream(headers) {
         return Err(Error::new(
             Code::NotAcceptable,
@@ -84,7 +88,7 @@ pub fn all(
             "send Accept: text/event-stream, or read /hubs/NAME/partitions/0/messages",
         ));
     }
-    sse::stream(app, &hub, (0..hub.partitions).collect(), query, headers)
+    sse::stream(app, &from, from.spots(), query, headers)
 }
 
 pub async fn one(
@@ -95,13 +99,12 @@ pub async fn one(
     headers: &HeaderMap,
 ) -> Result<Reply, Error> {
     let hub = app.hub(hub)?;
-    let hint = "partitions are numbered from 0";
-    let number = id
-        .parse()
-        .map_err(|_| Error::bad(format!("`{id}` is no partition"), hint))?;
-    let partition = partition_of(app, &hub, number)?;
+    let partition = numbered(app, &hub, id)?;
+    let number = partition.place().partition;
     if wants_stream(headers) {
-        return sse::stream(app, &hub, vec![number], query, headers);
+        let (member, partition) = (0, number);
+        let spots = vec![Spot { member, partition }];
+        return sse::stream(app, &Destination::Hub(hub), spots, query, headers);
     }
     let most = count(query, "max", EVENTS_DEFAULT as u64)?.min(EVENTS_MAX as u64) as usize;
     let wait = wait(query, app.options.wait_max)?;
@@ -126,6 +129,15 @@ pub async fn one(
     }
     let payload = Payload::whole(page.finish(&*partition, from)).holding(permit);
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
+}
+
+/// The partition that a path names.
+pub fn numbered(app: &App, hub: &HubInfo, id: &str) -> Result<Arc<dyn Partition>, Error> {
+    let hint = "partitions are numbered from 0";
+    let number = id
+        .parse()
+        .map_err(|_| Error::bad(format!("`{id}` is no partition"), hint))?;
+    partition_of(app, hub, number)
 }
 
 pub fn partition_of(app: &App, hub: &HubInfo, number: u32) -> Result<Arc<dyn Partition>, Error> {
@@ -169,7 +181,7 @@ impl Page {
             if self.count > 0 {
                 self.out.push(b',');
             }
-            write_record(&mut self.out, self.partition, record);
+            write_record(&mut self.out, None, self.partition, record);
             self.count += 1;
             true
         })

@@ -9,7 +9,7 @@ use super::app::App;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use super::send::{Target, Way};
-use super::{admin, auth, metrics, read, send};
+use super::{admin, auth, groups, metrics, read, send};
 use crate::keys::Right;
 use crate::text::percent_decode;
 
@@ -68,8 +68,8 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
     };
     if let Some((hub, target, way)) = way {
         caller.must(Right::Send, Some(hub))?;
-        let hub = app.hub_to_send(hub, &caller).await?;
-        return send::send(app, &hub, target, way, &head, body).await;
+        let to = app.destination_to_send(hub, &caller).await?;
+        return send::send(app, &to, target, way, &head, body).await;
     }
 
     match parts {
@@ -91,17 +91,29 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Listen, Some(hub))?;
             admin::describe(app, hub)
         }
+        ["api", "hubs", hub] if head.method == Method::PATCH => {
+            caller.must(Right::Manage, Some(hub))?;
+            admin::change(app, hub, body).await
+        }
+        ["api", "hubs", hub, "partitions", id, "trim"] if post => {
+            caller.must(Right::Manage, Some(hub))?;
+            admin::trim(app, hub, id, body).await
+        }
         ["api", "hubs", hub] if head.method == Method::DELETE => {
             caller.must(Right::Manage, Some(hub))?;
             admin::delete(app, hub).await
         }
         ["api", "groups"] if get => {
             caller.must(Right::Listen, None)?;
-            admin::groups(app).await
+            groups::list(app).await
         }
         ["api", "groups", name] if get => {
             caller.must(Right::Listen, None)?;
-            admin::group(app, &percent_decode(name)).await
+            groups::describe(app, &percent_decode(name)).await
+        }
+        ["api", "groups", name] if head.method == Method::DELETE => {
+            caller.must(Right::Manage, None)?;
+            groups::delete(app, &percent_decode(name)).await
         }
         _ if is_known(parts) => Err(Error::new(
             Code::MethodNotAllowed,
@@ -131,6 +143,7 @@ fn is_known(parts: &[&str]) -> bool {
             | [_, "partitions" | "publishers", _, "messages"]
             | ["api", "hubs" | "groups"]
             | ["api", "hubs" | "groups", _]
+            | ["api", "hubs", _, "partitions", _, "trim"]
     )
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use highwater_log::HubInfo;
+use highwater_log::HubId;
 
 const TURN_EVENTS: u64 = 64;
 
@@ -21,8 +21,9 @@ pub struct Spread {
 }
 
 impl Spread {
-    pub fn next(&self, hub: &HubInfo, now_ms: u64) -> u32 {
-        let slot = &self.slots[usize::from(hub.id.0[15]) % SLOTS];
+    /// One of `partitions`, which are of this hub, or of this and others that share a name.
+    pub fn next(&self, hub: HubId, partitions: u32, now_ms: u64) -> u32 {
+        let slot = &self.slots[usize::from(hub.0[15]) % SLOTS];
         let was = slot.load(Ordering::Relaxed);
         let (moment, count, turn) = (was >> 40, was >> 32 & 0xff, was as u32);
         let now = now_ms & 0xff_ffff;
@@ -31,27 +32,19 @@ impl Spread {
             false => (1, turn.wrapping_add(1)),
         };
         slot.store(now << 40 | count << 32 | u64::from(turn), Ordering::Relaxed);
-        turn % hub.partitions
+        turn % partitions
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_log::{HubId, HubName, HubSettings};
 
     fn shares(step_ms: impl Fn(u64) -> u64) -> [u32; 4] {
-        let hub = HubInfo {
-            name: HubName::new("h").unwrap(),
-            id: HubId([7; 16]),
-            partitions: 4,
-            settings: HubSettings::default(),
-            created_ms: 0,
-        };
         let spread = Spread::default();
         let mut shares = [0; 4];
         for event in 0..4096 {
-            shares[spread.next(&hub, step_ms(event)) as usize] += 1;
+            shares[spread.next(HubId([7; 16]), 4, step_ms(event)) as usize] += 1;
         }
         shares
     }

@@ -1,7 +1,7 @@
-//! Server-sent events: one partition or all of a hub, live, with resume.
+//! Server-sent events: one partition, or all of a hub or of several, live, with resume.
 //!
 //! Every event is `id`, `data` and a blank line. The id holds the next offset of each partition that
-//! the stream reads (`0:17,3:9`); a client that comes back with it as `Last-Event-ID` misses nothing.
+//! the stream reads (`0:17,3:9`, or `a/0:17,b/3:9` where it reads several hubs); a client that comes back with it as `Last-Event-ID` misses nothing.
 //! In a stream of several partitions the id stands on the last event of each read, so such a client
 //! may see the events of one read again.
 
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::select_all;
 use futures_util::stream::{self, Stream};
-use highwater_log::{HubInfo, Offset, Partition};
+use highwater_log::{Offset, Partition};
 use hyper::header::{CACHE_CONTROL, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 
@@ -20,8 +20,9 @@ use super::app::App;
 use super::decode;
 use super::error::Error;
 use super::json::write_record;
-use super::read::{From, ISOLATION, partition_of};
+use super::read::{From, ISOLATION};
 use super::reply::{self, Payload, Reply};
+use super::send::{Destination, Spot};
 
 /// What one read takes. A slow client holds one of these, and connections are limited, so streams need
 /// no share of the budget that requests live on.
@@ -32,20 +33,28 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub fn stream(
     app: &Arc<App>,
-    hub: &HubInfo,
-    numbers: Vec<u32>,
+    from: &Destination,
+    spots: Vec<Spot>,
     query: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Reply, Error> {
     let start = From::read(query, From::Latest)?;
     let resume = resume(headers)?;
-    let mut cursors = Vec::with_capacity(numbers.len());
-    for number in numbers {
-        let resumed = resume.iter().find(|(partition, _)| *partition == number);
+    let mut cursors = Vec::with_capacity(spots.len());
+    for spot in spots {
+        let partition = from.partition(app, spot)?;
+        let hub = from.told(spot).map(str::to_owned);
+        let number = spot.partition;
+        let label = match &hub {
+            Some(hub) => format!("{hub}/{number}"),
+            None => number.to_string(),
+        };
+        let resumed = resume.iter().find(|(of, _)| *of == label);
         cursors.push(Cursor {
-            number,
-            partition: partition_of(app, hub, number)?,
             start: resumed.map_or(start, |(_, offset)| From::Offset(*offset)),
+            label,
+            hub,
+            partition,
             next: None,
         });
     }
@@ -65,13 +74,9 @@ pub fn stream(
 }
 
 /// `Last-Event-ID: 0:17,3:9`
-fn resume(headers: &HeaderMap) -> Result<Vec<(u32, Offset)>, Error> {
+fn resume(headers: &HeaderMap) -> Result<Vec<(&str, Offset)>, Error> {
     let Some(value) = headers.get("last-event-id") else {
         return Ok(Vec::new());
-    };
-    let pair = |pair: &str| {
-        let (partition, offset) = pair.split_once(':')?;
-        Some((partition.parse().ok()?, Offset(offset.parse().ok()?)))
     };
     let pairs = value
         .to_str()
@@ -85,8 +90,19 @@ fn resume(headers: &HeaderMap) -> Result<Vec<(u32, Offset)>, Error> {
     })
 }
 
+/// The label of a partition and an offset.
+fn pair(text: &str) -> Option<(&str, Offset)> {
+    let (label, offset) = text.split_once(':')?;
+    let (_, partition) = label.split_once('/').unwrap_or(("", label));
+    partition.parse::<u32>().ok()?;
+    Some((label, Offset(offset.parse().ok()?)))
+}
+
 struct Cursor {
-    number: u32,
+    /// How the partition is called in ids.
+    label: String,
+    /// Where the stream reads several.
+    hub: Option<String>,
     partition: Arc<dyn Partition>,
     start: From,
     /// `None` until the start has been looked up.
@@ -167,7 +183,7 @@ impl Live {
         let pairs: Vec<String> = self
             .cursors
             .iter()
-            .filter_map(|cursor| Some(format!("{}:{}", cursor.number, cursor.next?)))
+            .filter_map(|cursor| Some(format!("{}:{}", cursor.label, cursor.next?)))
             .collect();
         out.extend_from_slice(format!("id: {}\n\n", pairs.join(",")).as_bytes());
     }
@@ -185,15 +201,16 @@ impl Cursor {
             return Ok(false);
         }
         let fetched = self.partition.read(from, CHUNK_BYTES, ISOLATION).await?;
-        let number = self.number;
+        let (label, hub) = (&self.label, self.hub.as_deref());
+        let number = self.partition.place().partition;
         let next = decode::records(&fetched, from, |record| {
             if with_ids {
-                let id = format!("id: {number}:{}\n", record.offset.0 + 1);
+                let id = format!("id: {label}:{}\n", record.offset.0 + 1);
                 out.extend_from_slice(id.as_bytes());
             }
             out.extend_from_slice(b"data: ");
             let begin = out.len();
-            write_record(out, number, record);
+            write_record(out, hub, number, record);
             fold_lines(out, begin);
             out.extend_from_slice(b"\n\n");
             true

@@ -42,6 +42,9 @@ async fn without_a_key_only_health_is_told() {
         "GET /metrics",
         "GET /nothing",
         "DELETE /api/hubs/h",
+        "PATCH /api/hubs/h",
+        "POST /api/hubs/h/partitions/0/trim",
+        "DELETE /api/groups/g",
     ] {
         let answer = node.call(line, &[], "").await;
         answer.is(401, "unauthorized");
@@ -129,16 +132,21 @@ async fn a_key_may_do_what_its_rights_say() {
     node.call("POST /api/hubs", &[&reader], r#"{"name":"x"}"#)
         .await
         .is(403, "forbidden");
-    node.call("DELETE /api/hubs/h", &[&reader], "")
-        .await
-        .is(403, "forbidden");
+    for line in [
+        "DELETE /api/hubs/h",
+        "PATCH /api/hubs/h",
+        "POST /api/hubs/h/partitions/0/trim",
+        "DELETE /api/groups/g",
+    ] {
+        node.call(line, &[&reader], "").await.is(403, "forbidden");
+    }
     node.call("GET /hubs/__groups/partitions/0/messages", &[&reader], "")
         .await
         .is(403, "forbidden");
     assert_eq!(node.call("GET /metrics", &[&reader], "").await.status, 200);
     assert_eq!(
         node.call("GET /api/hubs", &[&sender], "").await.json(),
-        serde_json::json!({"hubs": []})
+        serde_json::json!({"hubs": [], "sharded": []})
     );
     let all = basic("all", "all-secret");
     assert_eq!(

@@ -1,13 +1,16 @@
 //! Hubs managed, the node watched.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use highwater_env::SimClock;
+use highwater_env::disk::Faults;
+use highwater_env::{SimClock, SimDisk};
+use highwater_hub::Hub;
 use highwater_server::config::TlsFiles;
 use highwater_server::http::{App, Options, Server};
 use serde_json::json;
 
-use crate::node::{Node, memory, node, node_with, options};
+use crate::node::{Node, memory, node, node_on, node_with, options};
 
 #[tokio::test]
 async fn hubs_are_made_shown_and_deleted() {
@@ -41,6 +44,87 @@ async fn hubs_are_made_shown_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_hub_is_changed_only_in_what_is_named() {
+    let node = node().await;
+    let patch = async |body: &str| node.call("PATCH /api/hubs/h", &[], body).await;
+    let changed = patch(r#"{"partitions":6,"retention":"2d","retention_bytes":1000}"#).await;
+    assert_eq!(changed.status, 200, "{}", changed.body);
+    let changed = patch(r#"{"retention_bytes":null}"#).await.json();
+    let facts = ["partitions", "retention_seconds", "retention_bytes"].map(|name| &changed[name]);
+    assert_eq!(facts, [&json!(6), &json!(2 * 24 * 3600), &json!(null)]);
+    let sent = node
+        .post("/hubs/h/partitions/5/messages", "text/plain", "x")
+        .await;
+    assert_eq!(sent.status, 201);
+
+    let before = node.get("/api/hubs/h").await.body;
+    for body in [
+        r#"{"partitions":5,"retention":"9d"}"#,
+        r#"{"partitions":1025,"retention":"9d"}"#,
+        r#"{"partitions":7,"retention":"soon"}"#,
+        r#"{"name":"other"}"#,
+        r#"{"colour":"red"}"#,
+        "nonsense",
+    ] {
+        patch(body).await.is(400, "bad_request");
+    }
+    assert_eq!(node.get("/api/hubs/h").await.body, before);
+}
+
+#[tokio::test]
+async fn the_beginning_of_a_partition_is_forgotten_on_demand() {
+    let node = node().await;
+    for n in 0..5 {
+        let path = "/hubs/h/partitions/1/messages";
+        node.post(path, "text/plain", &n.to_string()).await;
+    }
+    let trim = async |body: &str| {
+        let path = "/api/hubs/h/partitions/1/trim";
+        node.post(path, "application/json", body).await
+    };
+    for (body, start) in [
+        (r#"{"before":2}"#, 2),
+        (r#"{"before":"3"}"#, 3),
+        (r#"{"before":1}"#, 3),
+        // All of them were taken in later.
+        (r#"{"before":"2026-01-01T00:00:00Z"}"#, 3),
+        (r#"{"before":"2026-01-02T00:00:00Z"}"#, 5),
+    ] {
+        let expected = json!({"partition": 1, "start": start});
+        assert_eq!(trim(body).await.json(), expected, "{body}");
+    }
+    assert_eq!(node.messages(1).await, Vec::<serde_json::Value>::new());
+    for body in [r#"{"before":6}"#, r#"{"before":"soon"}"#, "{}", "nonsense"] {
+        trim(body).await.is(400, "bad_request");
+    }
+    node.post("/api/hubs/h/partitions/4/trim", "", r#"{"before":0}"#)
+        .await
+        .is(404, "not_found");
+}
+
+#[tokio::test]
+async fn hubs_of_the_node_itself_are_not_for_clients() {
+    let node = node().await;
+    let spec = highwater_log::HubSpec {
+        name: highwater_log::HubName::new("__groups").unwrap(),
+        partitions: 1,
+        settings: Default::default(),
+    };
+    node.log.create(spec).await.unwrap();
+    for (line, body) in [
+        ("DELETE /api/hubs/__groups", ""),
+        ("PATCH /api/hubs/__groups", r#"{"partitions":2}"#),
+        (
+            "POST /api/hubs/__groups/partitions/0/trim",
+            r#"{"before":0}"#,
+        ),
+        ("POST /hubs/__groups/messages", "x"),
+    ] {
+        node.call(line, &[], body).await.is(403, "forbidden");
+    }
+}
+
+#[tokio::test]
 async fn a_hub_that_cannot_be_is_refused() {
     let node = node().await;
     for body in [
@@ -50,6 +134,7 @@ async fn a_hub_that_cannot_be_is_refused() {
         r#"{"name":"x","retention":"soon"}"#,
         r#"{"name":"x","cleanup":"maybe"}"#,
         r#"{"name":"x","colour":"red"}"#,
+        r#"{"partitions":1}"#,
         "nonsense",
     ] {
         node.post("/api/hubs", "application/json", body)
@@ -85,7 +170,9 @@ async fn the_metrics_count() {
         "highwater_http_requests_total{class=\"4xx\"} 1",
         "highwater_http_events_total 1",
         "highwater_http_event_bytes_total 5",
-        "highwater_hub_end_offset{hub=\"h\",partition=\"3\"} 1",
+        "highwater_hub_end_offsets{hub=\"h\"} 1",
+        "highwater_hub_partitions{hub=\"h\"} 4",
+        "# TYPE highwater_http_request_seconds histogram",
         "highwater_http_request_seconds_count 2",
     ] {
         assert!(
@@ -93,6 +180,59 @@ async fn the_metrics_count() {
             "{line} is not in\n{page}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_the_disk_has_stopped_is_named_everywhere() {
+    let (disk, clock) = (SimDisk::new(1), Arc::new(SimClock::at_unix_nanos(0)));
+    let shared = Arc::new(disk.clone());
+    let hub = Hub::open(
+        shared,
+        Path::new("data"),
+        highwater_hub::Options::default(),
+        clock,
+        &|_| {},
+    )
+    .unwrap();
+    let node = node_on(hub.clone()).await;
+    let path = "/hubs/h/partitions/1/messages";
+    assert_eq!(node.post(path, "text/plain", "kept").await.status, 201);
+    let ready = node.get("/readyz").await.json();
+    assert_eq!(ready, json!({"ready": true, "stopped": []}));
+    disk.set_faults(Faults {
+        syncs: 1,
+        ..Faults::default()
+    });
+    node.post(path, "text/plain", "lost")
+        .await
+        .is(503, "stopped");
+
+    let ready = node.get("/readyz").await;
+    assert_eq!(ready.status, 200, "the other partitions work");
+    assert_eq!(ready.json()["stopped"], json!(["h/1"]));
+    let places = node.get("/api/hubs/h").await.json()["places"].take();
+    assert_eq!(
+        (&places[0]["stopped"], &places[1]["segments"]),
+        (&json!(null), &json!(1))
+    );
+    let reason = places[1]["stopped"].as_str().unwrap();
+    assert!(
+        reason.starts_with("`h/1` takes no writes: could not sync"),
+        "{reason}"
+    );
+    let page = node.get("/metrics").await.body;
+    for line in [
+        "highwater_hub_stopped_partitions{hub=\"h\"} 1",
+        "highwater_hub_append_records_total 1",
+        "highwater_hub_syncs_total 1",
+        "highwater_hub_reads_total{from=\"disk\"} 0",
+    ] {
+        assert!(
+            page.lines().any(|found| found == line),
+            "{line} is not in\n{page}"
+        );
+    }
+    hub.stop();
 }
 
 #[tokio::test]

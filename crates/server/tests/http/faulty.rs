@@ -1,4 +1,4 @@
-//! A log whose partition 0 is full and whose partition 1 has stopped.
+//! A log whose partition 0 is full, whose partition 1 has stopped and whose partition 2 has no disk left.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Log for Faulty {
     fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>> {
         let inner = self.inner.partition(hub, partition)?;
         match partition {
-            0 | 1 => Some(Arc::new(Failing { inner })),
+            0..=2 => Some(Arc::new(Failing { inner })),
             _ => Some(inner),
         }
     }
@@ -70,9 +70,13 @@ impl Failing {
         let place = self.inner.place().clone();
         Box::pin(std::future::ready(Err(match place.partition {
             0 => AppendError::Full { place, waiting: 7 },
-            _ => AppendError::Stopped {
+            1 => AppendError::Stopped {
                 place,
                 reason: "the disk is on fire".into(),
+            },
+            _ => AppendError::NoRoom {
+                place,
+                reason: "quota exceeded".into(),
             },
         })))
     }

@@ -145,7 +145,7 @@ async fn an_idle_connection_is_closed() {
 
 // proves L4
 #[tokio::test]
-async fn a_partition_that_is_full_or_stopped_is_told_apart() {
+async fn a_partition_that_is_full_has_stopped_or_has_no_disk_left_is_told_apart() {
     let node = start(options(), Vec::new(), Arc::new(Faulty::new(memory()))).await;
     let full = node
         .post("/hubs/h/partitions/0/messages", "text/plain", "x")
@@ -157,8 +157,17 @@ async fn a_partition_that_is_full_or_stopped_is_told_apart() {
         .await;
     stopped.is(503, "stopped");
     assert!(!stopped.head.contains("retry-after"), "{}", stopped.head);
+    let no_room = node
+        .post("/hubs/h/partitions/2/messages", "text/plain", "x")
+        .await;
+    no_room.is(507, "no_room");
+    let told = no_room.json();
     assert_eq!(
-        node.post("/hubs/h/partitions/2/messages", "text/plain", "x")
+        told["message"],
+        "there is no room on the disk for `h/2`: quota exceeded"
+    );
+    assert_eq!(
+        node.post("/hubs/h/partitions/3/messages", "text/plain", "x")
             .await
             .status,
         201
@@ -193,5 +202,5 @@ async fn a_request_that_half_failed_says_which_half() {
         parts.sort_unstable();
         parts
     };
-    assert_eq!((of("placed"), of("failed")), (vec![2, 3], vec![0, 1]));
+    assert_eq!((of("placed"), of("failed")), (vec![3], vec![0, 1, 2]));
 }

@@ -3,8 +3,10 @@
 mod access;
 mod admin;
 mod faulty;
+mod groups;
 mod limits;
 mod node;
 mod read;
 mod send;
+mod sharded;
 mod stream;

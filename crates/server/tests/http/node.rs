@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use highwater_env::SimClock;
-use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
+use highwater_hub::Hub;
+use highwater_log::{Groups, HubName, HubSettings, HubSpec, Log, MemoryLog};
 use highwater_server::http::{App, Backend, Options, Server};
 use highwater_server::keys::{Key, Keys};
 use serde_json::Value;
@@ -43,20 +44,39 @@ pub async fn node_with(options: Options) -> Node {
 }
 
 pub async fn start(options: Options, keys: Vec<Key>, log: Arc<dyn Log>) -> Node {
+    start_on(options, keys, Backend::new(log)).await
+}
+
+pub async fn node_with_groups(log: Arc<dyn Log>, groups: Arc<dyn Groups>) -> Node {
+    let backend = Backend {
+        groups: Some(groups),
+        ..Backend::new(log)
+    };
+    start_on(options(), Vec::new(), backend).await
+}
+
+/// A node on a disk, so that it has more to tell.
+pub async fn node_on(hub: Hub) -> Node {
+    let backend = Backend {
+        hub: Some(hub.clone()),
+        ..Backend::new(Arc::new(hub))
+    };
+    start_on(options(), Vec::new(), backend).await
+}
+
+pub async fn start_on(options: Options, keys: Vec<Key>, backend: Backend) -> Node {
+    let log = backend.log.clone();
     let clock = Arc::new(SimClock::at_unix_nanos(
         i128::from(NOW_SECONDS) * 1_000_000_000,
     ));
     let app = App::new(options, Arc::new(Keys::new(keys)), Some(2), clock.clone());
-    let hub = HubSpec {
+    let spec = HubSpec {
         name: HubName::new("h").unwrap(),
         partitions: 4,
         settings: HubSettings::default(),
     };
-    log.create(hub).await.unwrap();
-    app.serve_from(Backend {
-        log: log.clone(),
-        groups: None,
-    });
+    log.create(spec).await.unwrap();
+    app.serve_from(backend);
     let server = Server::bind(app.clone()).await.unwrap();
     let address = server.address().unwrap();
     tokio::spawn(server.run());

@@ -1,22 +1,24 @@
 //! Several events of one request: grouped by partition, appended side by side.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
 use highwater_log::batch::NewRecord;
-use highwater_log::{Appended, HubInfo, Partition};
+use highwater_log::{Appended, Partition};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Event, Target, partition_handle, place, write_placed};
+use super::destination::{Destination, Spot};
+use super::{Event, Target, write_placed};
 use crate::http::app::App;
-use crate::http::error::Error;
+use crate::http::error::{Code, Error};
 use crate::http::reply::{self, Reply};
 
 /// The events of a request that went to one partition: the first got `appended.offset`, the next the
 /// one after it, and so on.
 pub struct Placed {
-    pub partition: u32,
+    pub spot: Spot,
     pub appended: Appended,
     /// Their places in the request.
     pub events: Vec<usize>,
@@ -25,11 +27,11 @@ pub struct Placed {
 /// Appends all events, or says which of them were not.
 pub async fn append(
     app: &App,
-    hub: &HubInfo,
+    to: &Destination,
     target: &Target<'_>,
     events: &[Event<'_>],
 ) -> Result<Vec<Placed>, Error> {
-    let shares = share(app, hub, target, events)?;
+    let shares = share(app, to, target, events)?;
     let request_key = match target {
         Target::Key(key) => Some(key.as_bytes()),
         _ => None,
@@ -63,36 +65,36 @@ pub async fn append(
     let answers = join_all(pending).await;
     let mut done = Vec::new();
     let mut failed = Vec::new();
-    for ((partition, _, events), answer) in shares.into_iter().zip(answers) {
+    for ((spot, _, events), answer) in shares.into_iter().zip(answers) {
         match answer {
             Ok(appended) => done.push(Placed {
-                partition,
+                spot,
                 appended,
                 events,
             }),
-            Err(error) => failed.push((partition, events, Error::from(error))),
+            Err(error) => failed.push((spot, events, Error::from(error))),
         }
     }
     match failed.is_empty() {
         true => Ok(done),
-        false => Err(partly(done, failed)),
+        false => Err(partly(to, done, failed)),
     }
 }
 
 /// Name and value, as a record has them.
 type Header<'a> = (&'a str, Option<&'a [u8]>);
 
-type Share = (u32, Arc<dyn Partition>, Vec<usize>);
+type Share = (Spot, Arc<dyn Partition>, Vec<usize>);
 
 /// Events by partition. Those without a key go to one partition together.
 fn share(
     app: &App,
-    hub: &HubInfo,
+    to: &Destination,
     target: &Target<'_>,
     events: &[Event<'_>],
 ) -> Result<Vec<Share>, Error> {
     let mut shares: Vec<Share> = Vec::new();
-    let mut of_partition: Vec<Option<usize>> = vec![None; hub.partitions as usize];
+    let mut known: BTreeMap<Spot, usize> = BTreeMap::new();
     let mut without_key = None;
     for (at, event) in events.iter().enumerate() {
         let key = match (target, &event.key) {
@@ -100,22 +102,18 @@ fn share(
             (Target::Key(key), None) => Some(key.as_bytes()),
             _ => None,
         };
-        let partition = match (key, without_key) {
-            (None, Some(partition)) => partition,
-            _ => place(app, hub, target, key)?,
+        let spot = match (key, without_key) {
+            (None, Some(spot)) => spot,
+            _ => to.spot(app, target, key)?,
         };
         if key.is_none() {
-            without_key = Some(partition);
+            without_key = Some(spot);
         }
-        let index = match of_partition[partition as usize] {
-            Some(index) => index,
+        let index = match known.get(&spot) {
+            Some(index) => *index,
             None => {
-                shares.push((
-                    partition,
-                    partition_handle(app, hub, partition)?,
-                    Vec::new(),
-                ));
-                of_partition[partition as usize] = Some(shares.len() - 1);
+                shares.push((spot, to.partition(app, spot)?, Vec::new()));
+                known.insert(spot, shares.len() - 1);
                 shares.len() - 1
             }
         };
@@ -126,7 +124,7 @@ fn share(
 
 /// `{"count":3,"placed":[{"partition":1,"offset":42,"enqueued":"..","events":[0,2]},..]}`; `events` is
 /// left out where one partition has them all.
-pub fn summary(count: usize, placed: &[Placed]) -> Reply {
+pub fn summary(to: &Destination, count: usize, placed: &[Placed]) -> Reply {
     let mut out = Vec::with_capacity(96 + placed.len() * 96);
     let mut digits = itoa::Buffer::new();
     out.extend_from_slice(b"{\"count\":");
@@ -136,7 +134,7 @@ pub fn summary(count: usize, placed: &[Placed]) -> Reply {
         if i > 0 {
             out.push(b',');
         }
-        write_placed(&mut out, part.partition, &part.appended);
+        write_placed(&mut out, to, part.spot, &part.appended);
         if placed.len() > 1 {
             out.extend_from_slice(b",\"events\":[");
             for (j, event) in part.events.iter().enumerate() {
@@ -154,26 +152,31 @@ pub fn summary(count: usize, placed: &[Placed]) -> Reply {
 }
 
 /// The worst error, with what was stored all the same and what was not.
-fn partly(done: Vec<Placed>, failed: Vec<(u32, Vec<usize>, Error)>) -> Error {
-    let placed: Vec<Value> = done
-        .iter()
-        .map(|part| {
-            json!({
-                "partition": part.partition, "offset": part.appended.offset.0,
-                "enqueued": crate::text::time_text(part.appended.time), "events": part.events,
-            })
-        })
-        .collect();
-    let lost: Vec<Value> = failed
-        .iter()
-        .map(|(partition, events, error)| {
-            json!({"partition": partition, "events": events, "code": error.code.name(), "message": error.message})
-        })
-        .collect();
+fn partly(to: &Destination, done: Vec<Placed>, failed: Vec<(Spot, Vec<usize>, Error)>) -> Error {
+    let told = |spot: Spot, mut facts: Value| {
+        facts["partition"] = spot.partition.into();
+        if let Some(hub) = to.told(spot) {
+            facts["hub"] = hub.into();
+        }
+        facts
+    };
+    let placed = |part: &Placed| {
+        let time = crate::text::time_text(part.appended.time);
+        let (offset, events) = (part.appended.offset.0, &part.events);
+        let facts = json!({"offset": offset, "enqueued": time, "events": events});
+        told(part.spot, facts)
+    };
+    let lost = |(spot, events, error): &(Spot, Vec<usize>, Error)| {
+        let (code, message) = (error.code.name(), &error.message);
+        let facts = json!({"events": events, "code": code, "message": message});
+        told(*spot, facts)
+    };
+    let placed: Vec<Value> = done.iter().map(placed).collect();
+    let lost: Vec<Value> = failed.iter().map(lost).collect();
     let worst = failed
         .into_iter()
         .map(|(.., error)| error)
-        .max_by_key(|error| !error.code.retry());
+        .max_by_key(|error| (!error.code.retry(), error.code != Code::NoRoom));
     let mut error = worst.expect("this is called when something failed");
     error.more = Some(Box::new(json!({"placed": placed, "failed": lost})));
     error

@@ -6,6 +6,7 @@
 
 mod batch;
 mod cloudevents;
+mod destination;
 mod eventhubs;
 mod lines;
 #[cfg(test)]
@@ -13,8 +14,8 @@ mod tests;
 
 use std::borrow::Cow;
 
+use highwater_log::Appended;
 use highwater_log::batch::NewRecord;
-use highwater_log::{Appended, HubInfo, partition_for_key};
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
@@ -23,9 +24,11 @@ use hyper::{HeaderMap, StatusCode};
 use super::app::App;
 use super::body;
 use super::error::{Code, Error};
+use super::json::write_where;
 use super::reply::{self, Reply};
-use crate::text::{parameter, write_time};
+use crate::text::parameter;
 
+pub use destination::{Destination, Spot, no_partition};
 pub use eventhubs::Way;
 
 /// Where the request itself wants its events to go.
@@ -62,7 +65,7 @@ pub const KEY_HEADER: &str = "x-partition-key";
 
 pub async fn send(
     app: &App,
-    hub: &HubInfo,
+    to: &Destination,
     target: Target<'_>,
     way: Way,
     head: &Parts,
@@ -77,31 +80,31 @@ pub async fn send(
         Form::One(kind) => {
             let kind = kind.map(|kind| ("content-type", Some(kind)));
             match way {
-                Way::Own => one(app, hub, &target, way, &body, kind.as_slice()).await,
+                Way::Own => one(app, to, &target, way, &body, kind.as_slice()).await,
                 Way::EventHubs => {
                     let properties = eventhubs::properties(&head.headers);
                     let headers: Vec<_> = kind.into_iter().chain(properties).collect();
-                    one(app, hub, &target, way, &body, &headers).await
+                    one(app, to, &target, way, &body, &headers).await
                 }
             }
         }
         Form::CloudEvent => {
             let event = cloudevents::binary(&head.headers, &body)?;
-            several(app, hub, &target, way, vec![event], true).await
+            several(app, to, &target, way, vec![event], true).await
         }
         Form::CloudEventObject => {
             let event = cloudevents::structured(&body)?;
-            several(app, hub, &target, way, vec![event], true).await
+            several(app, to, &target, way, vec![event], true).await
         }
         Form::CloudEventArray => {
             let events = cloudevents::batched(&body)?;
-            several(app, hub, &target, way, events, false).await
+            several(app, to, &target, way, events, false).await
         }
-        Form::Lines => several(app, hub, &target, way, lines::lines(&body)?, false).await,
-        Form::Array => several(app, hub, &target, way, lines::array(&body)?, false).await,
+        Form::Lines => several(app, to, &target, way, lines::lines(&body)?, false).await,
+        Form::Array => several(app, to, &target, way, lines::array(&body)?, false).await,
         Form::EventHubsArray => {
             let events = eventhubs::batch(&body)?;
-            several(app, hub, &target, way, events, false).await
+            several(app, to, &target, way, events, false).await
         }
     }
 }
@@ -151,7 +154,7 @@ fn form<'a>(headers: &'a HeaderMap, body: &[u8]) -> Form<'a> {
 /// The common case, and the one that has to be cheap.
 async fn one(
     app: &App,
-    hub: &HubInfo,
+    to: &Destination,
     target: &Target<'_>,
     way: Way,
     value: &[u8],
@@ -162,22 +165,21 @@ async fn one(
         Target::Key(key) => Some(key.as_bytes()),
         _ => None,
     };
-    let partition = place(app, hub, target, key)?;
+    let spot = to.spot(app, target, key)?;
     let record = NewRecord {
         key,
         value: Some(value),
         headers,
     };
-    let appended = partition_handle(app, hub, partition)?
-        .append_records(&[record])
-        .await?;
+    let partition = to.partition(app, spot)?;
+    let appended = partition.append_records(&[record]).await?;
     app.metrics.stored(1, value.len());
-    Ok(way.done(|| placed(partition, &appended)))
+    Ok(way.done(|| placed(to, spot, &appended)))
 }
 
 async fn several(
     app: &App,
-    hub: &HubInfo,
+    to: &Destination,
     target: &Target<'_>,
     way: Way,
     events: Vec<Event<'_>>,
@@ -190,45 +192,13 @@ async fn several(
     for event in &events {
         check_size(app, event.value.len())?;
     }
-    let done = batch::append(app, hub, target, &events).await?;
+    let done = batch::append(app, to, target, &events).await?;
     let bytes = events.iter().map(|event| event.value.len()).sum();
     app.metrics.stored(events.len(), bytes);
     Ok(way.done(|| match &done[..] {
-        [only] if single => placed(only.partition, &only.appended),
-        all => batch::summary(events.len(), all),
+        [only] if single => placed(to, only.spot, &only.appended),
+        all => batch::summary(to, events.len(), all),
     }))
-}
-
-/// The partition for an event with this key, or for one without.
-fn place(app: &App, hub: &HubInfo, target: &Target<'_>, key: Option<&[u8]>) -> Result<u32, Error> {
-    match (target, key) {
-        (Target::Partition(number), _) if *number < hub.partitions => Ok(*number),
-        (Target::Partition(number), _) => Err(no_partition(hub, *number)),
-        (_, Some(key)) => Ok(partition_for_key(key, hub.partitions)),
-        (_, None) => {
-            let now = app.clock.elapsed().as_millis() as u64;
-            Ok(app.spread.next(hub, now))
-        }
-    }
-}
-
-pub(super) fn no_partition(hub: &HubInfo, number: u32) -> Error {
-    let message = format!("hub `{}` has no partition {number}", hub.name);
-    let last = hub.partitions - 1;
-    Error::new(
-        Code::NotFound,
-        message,
-        format!("its partitions are 0 to {last}"),
-    )
-}
-
-fn partition_handle(
-    app: &App,
-    hub: &HubInfo,
-    number: u32,
-) -> Result<std::sync::Arc<dyn highwater_log::Partition>, Error> {
-    let found = app.log()?.partition(hub.name.as_str(), number);
-    found.ok_or_else(|| Error::no_hub(hub.name.as_str()))
 }
 
 fn check_size(app: &App, bytes: usize) -> Result<(), Error> {
@@ -244,23 +214,17 @@ fn check_size(app: &App, bytes: usize) -> Result<(), Error> {
 }
 
 /// `{"partition":1,"offset":42,"enqueued":"2026-11-15T12:11:04.123Z"}`
-fn placed(partition: u32, appended: &Appended) -> Reply {
+fn placed(to: &Destination, spot: Spot, appended: &Appended) -> Reply {
     let mut out = Vec::with_capacity(96);
-    write_placed(&mut out, partition, appended);
+    write_placed(&mut out, to, spot, appended);
     out.push(b'}');
     reply::json_bytes(StatusCode::CREATED, out)
 }
 
 /// Without the closing brace, so that more can follow.
-fn write_placed(out: &mut Vec<u8>, partition: u32, appended: &Appended) {
-    let mut digits = itoa::Buffer::new();
-    out.extend_from_slice(b"{\"partition\":");
-    out.extend_from_slice(digits.format(partition).as_bytes());
-    out.extend_from_slice(b",\"offset\":");
-    out.extend_from_slice(digits.format(appended.offset.0).as_bytes());
-    out.extend_from_slice(b",\"enqueued\":\"");
-    write_time(out, appended.time);
-    out.push(b'"');
+fn write_placed(out: &mut Vec<u8>, to: &Destination, spot: Spot, appended: &Appended) {
+    let hub = to.told(spot);
+    write_where(out, hub, spot.partition, appended.offset, appended.time);
 }
 
 /// The key that a request of our own form gives all its events.

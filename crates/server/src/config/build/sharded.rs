@@ -1,0 +1,48 @@
+//! Names that lead to several hubs: checked so that each name means one thing.
+
+use super::Build;
+use crate::sharded::Sharded;
+
+impl Build<'_> {
+    pub(super) fn sharded(&mut self) -> Vec<Sharded> {
+        let names = self.settings.tables("sharded");
+        let sharded = names.iter().filter_map(|name| self.sharded_name(name));
+        sharded.collect()
+    }
+
+    fn sharded_name(&mut self, name: &str) -> Option<Sharded> {
+        let (table, key) = (format!("sharded.{name}."), format!("sharded.{name}.hubs"));
+        let checked = self.name(&table, name)?;
+        if self.settings.tables("hubs").iter().any(|hub| hub == name) {
+            let message = format!("`{checked}` is a hub, and cannot be the name of several");
+            self.problem(&table, message, "choose another name");
+        }
+        let Some(members) = self.settings.list(&key).map(<[String]>::to_vec) else {
+            let message = format!("`{checked}` leads to no hub");
+            self.problem(&table, message, "write hubs = [\"t0\", \"t1\"]");
+            return None;
+        };
+        let mut hubs = Vec::with_capacity(members.len());
+        for member in &members {
+            let hub = self.name(&key, member)?;
+            if hubs.contains(&hub) {
+                let message = format!("`{hub}` is named twice");
+                self.problem(&key, message, "name each hub once");
+            }
+            if self
+                .settings
+                .tables("sharded")
+                .iter()
+                .any(|name| name.trim_matches('"') == member)
+            {
+                let message = format!("`{hub}` leads to several hubs itself");
+                self.problem(&key, message, "name hubs only");
+            }
+            hubs.push(hub);
+        }
+        Some(Sharded {
+            name: checked,
+            hubs,
+        })
+    }
+}

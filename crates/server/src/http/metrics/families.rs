@@ -1,0 +1,156 @@
+//! Every metric of a node: its name, which ends in its unit, its labels and what it is.
+//!
+//! This table is the only list, and docs/metrics.md shows it. Labels have few values: hubs yes,
+//! partitions and keys no.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub labels: &'static [&'static str],
+    pub help: &'static str,
+}
+
+macro_rules! families {
+    ($($id:ident: $kind:ident $name:literal [$($label:literal)?] $help:literal;)*) => {
+        $(pub const $id: Family = Family {
+            name: $name,
+            kind: Kind::$kind,
+            labels: &[$($label)?],
+            help: $help,
+        };)*
+
+        #[cfg(test)]
+        pub const ALL: &[Family] = &[$($id),*];
+    };
+}
+
+families! {
+    HTTP_REQUESTS: Counter "highwater_http_requests_total" ["class"]
+        "Requests answered, by class of status";
+    HTTP_FULL: Counter "highwater_http_full_total" []
+        "Requests answered with 429";
+    HTTP_EVENTS: Counter "highwater_http_events_total" []
+        "Events stored";
+    HTTP_EVENT_BYTES: Counter "highwater_http_event_bytes_total" []
+        "Bytes of values stored";
+    HTTP_CONNECTIONS: Gauge "highwater_http_connections" []
+        "Open connections";
+    HTTP_CONNECTIONS_REFUSED: Counter "highwater_http_connections_refused_total" []
+        "Connections refused because there were too many";
+    HTTP_IN_FLIGHT: Gauge "highwater_http_in_flight_bytes" []
+        "Bytes of requests being worked on";
+    HTTP_LATENCY: Histogram "highwater_http_request_seconds" []
+        "From the head of a request to its answer";
+
+    HUB_PARTITIONS: Gauge "highwater_hub_partitions" ["hub"]
+        "Partitions of a hub";
+    HUB_STOPPED: Gauge "highwater_hub_stopped_partitions" ["hub"]
+        "Partitions of a hub that take no writes";
+    HUB_END_OFFSETS: Gauge "highwater_hub_end_offsets" ["hub"]
+        "Sum of the end offsets of a hub's partitions: all that was ever appended";
+    HUB_BYTES: Gauge "highwater_hub_bytes" ["hub"]
+        "Bytes of a hub on the disk";
+    HUB_APPEND_RECORDS: Counter "highwater_hub_append_records_total" []
+        "Records appended";
+    HUB_APPEND_BATCHES: Counter "highwater_hub_append_batches_total" []
+        "Batches appended";
+    HUB_APPEND_BYTES: Counter "highwater_hub_append_bytes_total" []
+        "Bytes of batches appended";
+    HUB_WRITES: Counter "highwater_hub_writes_total" []
+        "Writes to the disk, each of all batches that were waiting for it";
+    HUB_SYNCS: Counter "highwater_hub_syncs_total" []
+        "Syncs of the disk";
+    HUB_SYNC_SECONDS: Counter "highwater_hub_sync_seconds_total" []
+        "Time spent in syncs of the disk";
+    HUB_WAITING: Gauge "highwater_hub_waiting_bytes" []
+        "Bytes of batches that wait for the disk";
+    HUB_TURNED_AWAY: Counter "highwater_hub_turned_away_batches_total" []
+        "Batches that the disk had no room for";
+    HUB_READS: Counter "highwater_hub_reads_total" ["from"]
+        "Reads, by where they found what they read";
+    HUB_READ_BYTES: Counter "highwater_hub_read_bytes_total" []
+        "Bytes of batches read";
+
+    KAFKA_REQUESTS: Counter "highwater_kafka_requests_total" ["api"]
+        "Requests, by what they ask for";
+    KAFKA_ERRORS: Counter "highwater_kafka_errors_total" []
+        "Error codes sent, one for each partition or group that a request named";
+    KAFKA_THROTTLED: Counter "highwater_kafka_throttled_total" []
+        "Requests answered with the wish to wait";
+    KAFKA_MALFORMED: Counter "highwater_kafka_malformed_total" []
+        "Connections ended because what came was no request";
+    KAFKA_RECEIVED: Counter "highwater_kafka_received_bytes_total" []
+        "Bytes of requests";
+    KAFKA_SENT: Counter "highwater_kafka_sent_bytes_total" []
+        "Bytes of answers";
+    KAFKA_CONNECTIONS: Gauge "highwater_kafka_connections" []
+        "Open connections";
+    KAFKA_CONNECTIONS_ACCEPTED: Counter "highwater_kafka_connections_accepted_total" []
+        "Connections accepted";
+    KAFKA_CONNECTIONS_REFUSED: Counter "highwater_kafka_connections_refused_total" []
+        "Connections refused because there were too many";
+    KAFKA_LOGINS_REFUSED: Counter "highwater_kafka_logins_refused_total" []
+        "Logins with a wrong key";
+
+    PROCESS_CPU: Counter "process_cpu_seconds_total" []
+        "CPU time of the process";
+    PROCESS_MEMORY_PEAK: Gauge "highwater_process_memory_peak_bytes" []
+        "The most memory it ever had";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/metrics.md has a row for every metric, and no other.
+    #[test]
+    fn the_manual_lists_every_metric() {
+        let page = include_str!("../../../../../docs/metrics.md");
+        let rows: Vec<&str> = page
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .collect();
+        let row = |family: &Family| {
+            let labels: Vec<String> = family.labels.iter().map(|l| format!("`{l}`")).collect();
+            let (name, kind) = (family.name, family.kind.name());
+            format!(
+                "| `{name}` | {kind} | {} | {} |",
+                labels.join(", "),
+                family.help
+            )
+        };
+        let expected: Vec<String> = ALL.iter().map(row).collect();
+        assert_eq!(
+            rows,
+            expected,
+            "docs/metrics.md should have:\n{}",
+            expected.join("\n")
+        );
+    }
+
+    #[test]
+    fn counters_say_so_in_their_names_and_nothing_else_does() {
+        for family in ALL {
+            let counts = family.name.ends_with("_total");
+            assert_eq!(counts, family.kind == Kind::Counter, "{}", family.name);
+        }
+    }
+}

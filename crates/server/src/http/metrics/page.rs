@@ -1,0 +1,178 @@
+//! The page that Prometheus reads: counters of every part of the node, in its text form.
+//!
+//! That form is a dozen lines of writing, so there is no library behind it.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+
+use highwater_kafka::MetricsSnapshot;
+use highwater_log::Log;
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+
+use super::families::*;
+use super::{BUCKETS_MICROS, Metrics, get};
+use crate::http::app::{App, Backend};
+use crate::http::reply::{self, Payload, Reply};
+
+pub fn page(app: &App) -> Reply {
+    let mut page = Page::default();
+    http(&mut page, app);
+    if let Ok(backend) = app.backend() {
+        hubs(&mut page, backend);
+        if let Some(kafka) = &backend.kafka {
+            kafka_side(&mut page, &kafka.metrics());
+        }
+    }
+    process(&mut page);
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+    reply::typed(StatusCode::OK, kind, Payload::whole(page.out))
+}
+
+fn http(page: &mut Page, app: &App) {
+    let metrics = &app.metrics;
+    let classes = (1..=5).map(|class| (format!("{class}xx"), get(&metrics.answers[class])));
+    page.each(&HTTP_REQUESTS, classes);
+    page.one(&HTTP_FULL, get(&metrics.full));
+    page.one(&HTTP_EVENTS, get(&metrics.events));
+    page.one(&HTTP_EVENT_BYTES, get(&metrics.event_bytes));
+    page.one(&HTTP_CONNECTIONS, get(&metrics.connections));
+    page.one(&HTTP_CONNECTIONS_REFUSED, get(&metrics.connections_refused));
+    page.one(&HTTP_IN_FLIGHT, app.budget.taken());
+    latency(page, metrics);
+}
+
+fn latency(page: &mut Page, metrics: &Metrics) {
+    let name = HTTP_LATENCY.name;
+    page.start(&HTTP_LATENCY);
+    let mut sum = 0;
+    for (count, end) in metrics.latency.iter().zip(BUCKETS_MICROS) {
+        sum += get(count);
+        let end = end as f64 / 1e6;
+        page.line(format_args!("{name}_bucket{{le=\"{end}\"}} {sum}"));
+    }
+    sum += get(&metrics.latency[BUCKETS_MICROS.len()]);
+    let seconds = get(&metrics.latency_micros) as f64 / 1e6;
+    page.line(format_args!("{name}_bucket{{le=\"+Inf\"}} {sum}"));
+    page.line(format_args!("{name}_sum {seconds}"));
+    page.line(format_args!("{name}_count {sum}"));
+}
+
+/// What the partitions of a hub are together.
+#[derive(Default)]
+struct Sums {
+    partitions: u64,
+    end_offsets: u64,
+    bytes: u64,
+    stopped: u64,
+}
+
+type FromSums = fn(&Sums) -> u64;
+
+fn hubs(page: &mut Page, backend: &Backend) {
+    let mut hubs = sums(&*backend.log);
+    let status = backend.hub.as_ref().map(|hub| hub.status());
+    let partitions = status.iter().flat_map(|status| &status.partitions);
+    for partition in partitions.filter(|partition| partition.stopped.is_some()) {
+        if let Some(sums) = hubs.get_mut(partition.place.hub.as_str()) {
+            sums.stopped += 1;
+        }
+    }
+    let values: [(_, FromSums); 4] = [
+        (&HUB_PARTITIONS, |sums| sums.partitions),
+        (&HUB_STOPPED, |sums| sums.stopped),
+        (&HUB_END_OFFSETS, |sums| sums.end_offsets),
+        (&HUB_BYTES, |sums| sums.bytes),
+    ];
+    for (family, value) in values {
+        page.each(family, hubs.iter().map(|(hub, sums)| (hub, value(sums))));
+    }
+    let Some(status) = status else {
+        return;
+    };
+    let totals = status.totals;
+    page.one(&HUB_APPEND_RECORDS, totals.records);
+    page.one(&HUB_APPEND_BATCHES, totals.batches);
+    page.one(&HUB_APPEND_BYTES, totals.bytes);
+    page.one(&HUB_WRITES, totals.groups);
+    page.one(&HUB_SYNCS, totals.syncs);
+    page.one(&HUB_SYNC_SECONDS, totals.sync_time.as_secs_f64());
+    page.one(&HUB_WAITING, status.waiting_bytes);
+    page.one(&HUB_TURNED_AWAY, totals.turned_away);
+    let reads = [("memory", totals.reads_tail), ("disk", totals.reads_disk)];
+    page.each(&HUB_READS, reads);
+    page.one(&HUB_READ_BYTES, totals.read_bytes);
+}
+
+fn sums(log: &dyn Log) -> BTreeMap<String, Sums> {
+    let mut hubs = BTreeMap::new();
+    for hub in log.hubs() {
+        let sums: &mut Sums = hubs.entry(hub.name.to_string()).or_default();
+        let partitions =
+            (0..hub.partitions).filter_map(|number| log.partition(hub.name.as_str(), number));
+        for bounds in partitions.map(|partition| partition.bounds()) {
+            sums.partitions += 1;
+            sums.end_offsets += bounds.end.0 as u64;
+            sums.bytes += bounds.bytes;
+        }
+    }
+    hubs
+}
+
+fn kafka_side(page: &mut Page, kafka: &MetricsSnapshot) {
+    let requests = kafka.requests.iter().map(|(api, count)| (api, *count));
+    page.each(&KAFKA_REQUESTS, requests);
+    page.one(&KAFKA_ERRORS, kafka.errors);
+    page.one(&KAFKA_THROTTLED, kafka.throttled);
+    page.one(&KAFKA_MALFORMED, kafka.malformed);
+    page.one(&KAFKA_RECEIVED, kafka.bytes_in);
+    page.one(&KAFKA_SENT, kafka.bytes_out);
+    page.one(&KAFKA_CONNECTIONS, kafka.connections);
+    page.one(&KAFKA_CONNECTIONS_ACCEPTED, kafka.connections_total);
+    page.one(&KAFKA_CONNECTIONS_REFUSED, kafka.connections_refused);
+    page.one(&KAFKA_LOGINS_REFUSED, kafka.logins_refused);
+}
+
+fn process(page: &mut Page) {
+    let used = highwater_env::usage();
+    if let Some(cpu) = used.cpu {
+        page.one(&PROCESS_CPU, cpu.as_secs_f64());
+    }
+    if let Some(peak) = used.memory_peak_bytes {
+        page.one(&PROCESS_MEMORY_PEAK, peak);
+    }
+}
+
+#[derive(Default)]
+struct Page {
+    out: String,
+}
+
+impl Page {
+    fn start(&mut self, family: &Family) {
+        let Family {
+            name, kind, help, ..
+        } = family;
+        let kind = kind.name();
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+    }
+
+    /// A metric without labels.
+    fn one(&mut self, family: &Family, value: impl Display) {
+        self.start(family);
+        self.line(format_args!("{} {value}", family.name));
+    }
+
+    /// A metric with one label, whose values need no escaping: names of hubs and requests do not.
+    fn each(&mut self, family: &Family, values: impl IntoIterator<Item = (impl Display, u64)>) {
+        self.start(family);
+        let label = family.labels.first().copied().unwrap_or_default();
+        for (of, value) in values {
+            self.line(format_args!("{}{{{label}=\"{of}\"}} {value}", family.name));
+        }
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        writeln!(self.out, "{line}").expect("a text takes whatever is written");
+    }
+}
