@@ -68,14 +68,15 @@ impl Groups {
             "hub", "partition", "offset", "end", "behind"
         )?;
         for at in group["positions"].as_array().into_iter().flatten() {
+            let number = |name: &str| at[name].to_string();
             writeln!(
                 out,
                 "{:24} {:>9} {:>14} {:>14} {:>14}",
                 at["hub"].as_str().unwrap_or_default(),
-                at["partition"],
-                at["offset"],
-                at["end"],
-                at["lag"]
+                number("partition"),
+                number("offset"),
+                number("end"),
+                number("lag")
             )?;
         }
         Ok(Ending::Well)

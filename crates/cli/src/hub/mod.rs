@@ -168,7 +168,7 @@ impl List {
                 None => writeln!(
                     out,
                     "{name:24} {:>5} partitions, kept {}",
-                    hub["partitions"],
+                    hub["partitions"].to_string(),
                     kept(&hub)
                 )?,
             }
