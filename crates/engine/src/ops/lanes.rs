@@ -201,7 +201,7 @@ impl RowsOut {
         }
     }
 
-    fn name(&mut self, name: &LaneName) {
+    pub fn name(&mut self, name: &LaneName) {
         if let Some(lanes) = &mut self.lanes {
             lanes.name(name);
         }
