@@ -221,10 +221,10 @@ impl Listed {
     fn new(numbers: Vec<u64>, range: &Range<u64>) -> Listed {
         let gap = (range.end - range.start) / (numbers.len() as u64).max(1);
         let shift = (gap * Listed::STRETCH).max(1).ilog2();
-        let stretches = (range.end - range.start >> shift) as usize + 2;
+        let stretches = ((range.end - range.start) >> shift) as usize + 2;
         let mut starts = Vec::with_capacity(stretches);
         for (row, number) in numbers.iter().enumerate() {
-            let stretch = (number - range.start >> shift) as usize;
+            let stretch = ((number - range.start) >> shift) as usize;
             starts.resize(starts.len().max(stretch + 1), row as u32);
         }
         starts.resize(stretches, numbers.len() as u32);
@@ -238,7 +238,7 @@ impl Listed {
     /// The row of a number that is listed. Numbers count from `first` on.
     #[inline]
     fn row(&self, number: u64, first: u64) -> usize {
-        let stretch = (number - first >> self.shift) as usize;
+        let stretch = ((number - first) >> self.shift) as usize;
         let start = self.starts[stretch] as usize;
         let numbers = &self.numbers[start..self.starts[stretch + 1] as usize];
         let row = start + numbers.iter().take_while(|other| **other < number).count();
