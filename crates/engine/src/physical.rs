@@ -449,7 +449,8 @@ fn spec(plan: &Plan, window: &WindowNode) -> Arc<GroupSpec> {
     let is_it = |node: &Node| matches!(node, Node::Window(other) if std::ptr::eq(other, window));
     let node = plan.nodes.iter().position(is_it).map(NodeId);
     Arc::new(GroupSpec {
-        having: node.and_then(|node| having::of(plan, node, window.keys.len())),
+        having: node
+            .and_then(|node| having::of(plan, node, window.keys.len(), window.aggregates.len())),
         keys: window.keys.iter().map(|key| key.expr.clone()).collect(),
         aggregates: window.aggregates.clone(),
         lane_tells_group: lane_tells_group(plan, window),

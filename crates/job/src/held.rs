@@ -33,7 +33,7 @@ struct HeldChunk {
     /// The numbers that are looked for here.
     numbers: Range<u64>,
     /// The number of each row, where rows are missing; without it they follow one another.
-    listed: Option<Vec<u64>>,
+    listed: Option<Listed>,
     chunk: Chunk,
     /// How many of its events have yet to leave.
     waiting: usize,
@@ -206,13 +206,49 @@ impl Group {
     }
 }
 
+/// Ascending numbers with gaps, cut into stretches of a few each, so that one is found by a look or two at memory.
+struct Listed {
+    numbers: Vec<u64>,
+    /// The first row of each stretch of `1 << shift` numbers.
+    starts: Vec<u32>,
+    shift: u32,
+}
+
+impl Listed {
+    /// How many numbers a stretch has, about.
+    const STRETCH: u64 = 4;
+
+    fn new(numbers: Vec<u64>, range: &Range<u64>) -> Listed {
+        let gap = (range.end - range.start) / (numbers.len() as u64).max(1);
+        let shift = (gap * Listed::STRETCH).max(1).ilog2();
+        let stretches = ((range.end - range.start) >> shift) as usize + 2;
+        let mut starts = Vec::with_capacity(stretches);
+        for (row, number) in numbers.iter().enumerate() {
+            let stretch = ((number - range.start) >> shift) as usize;
+            starts.resize(starts.len().max(stretch + 1), row as u32);
+        }
+        starts.resize(stretches, numbers.len() as u32);
+        Listed {
+            numbers,
+            starts,
+            shift,
+        }
+    }
+
+    /// The row of a number that is listed. Numbers count from `first` on.
+    #[inline]
+    fn row(&self, number: u64, first: u64) -> usize {
+        let stretch = ((number - first) >> self.shift) as usize;
+        let start = self.starts[stretch] as usize;
+        let numbers = &self.numbers[start..self.starts[stretch + 1] as usize];
+        let row = start + numbers.iter().take_while(|other| **other < number).count();
+        debug_assert_eq!(self.numbers[row], number, "an event that waits is kept");
+        row
+    }
+}
+
 impl HeldChunk {
-    fn new(
-        numbers: Range<u64>,
-        listed: Option<Vec<u64>>,
-        chunk: Chunk,
-        thinned: bool,
-    ) -> HeldChunk {
+    fn new(numbers: Range<u64>, listed: Option<Listed>, chunk: Chunk, thinned: bool) -> HeldChunk {
         let words = if thinned {
             chunk.rows().div_ceil(64)
         } else {
@@ -240,6 +276,7 @@ impl HeldChunk {
         let chunks: Vec<&Chunk> = parts.iter().map(|held| &held.chunk).collect();
         let chunk = Chunk::interleave(&chunks, &places);
         let numbers = first.numbers.start..last.numbers.end;
+        let listed = Listed::new(listed, &numbers);
         Some(HeldChunk::new(numbers, Some(listed), chunk, true))
     }
 
@@ -247,18 +284,14 @@ impl HeldChunk {
     fn row(&self, number: u64) -> usize {
         match &self.listed {
             None => (number - self.numbers.start) as usize,
-            Some(listed) => {
-                let row = listed.partition_point(|other| *other < number);
-                debug_assert_eq!(listed[row], number, "an event that waits is kept");
-                row
-            }
+            Some(listed) => listed.row(number, self.numbers.start),
         }
     }
 
     fn number(&self, row: usize) -> u64 {
         match &self.listed {
             None => self.numbers.start + row as u64,
-            Some(listed) => listed[row],
+            Some(listed) => listed.numbers[row],
         }
     }
 

@@ -14,7 +14,7 @@ use hashbrown::HashTable;
 
 use super::accumulate::Accumulator;
 use super::groups::{self, GroupSpec, Keyed, Looks, Prepared};
-use super::interned::KeyTable;
+use super::interned::{self, KeyTable};
 use super::room;
 use crate::codec::{Reader, RestoreError, Writer};
 
@@ -23,8 +23,9 @@ const NONE: u32 = u32::MAX;
 /// Below this many lanes, room for them is not worth giving back.
 const SMALL: usize = 64;
 
-/// A lane's cells and what it waits for.
+/// A lane's cells and what it waits for. It never lies across two lines of a processor's cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(crate) struct Lane {
     first: u32,
     last: u32,
@@ -35,6 +36,8 @@ pub(crate) struct Lane {
     /// The time at which the schedule will look at this lane, never after `due`; [`Lane::UNSCHEDULED`] when it will not.
     pub scheduled: i64,
 }
+
+const _: () = assert!(size_of::<Lane>() == 32);
 
 impl Lane {
     pub const IDLE: i64 = i64::MAX;
@@ -170,7 +173,8 @@ impl Cells {
                     let at = &self.cells[cell as usize];
                     at.lane == lane && at.end == end && self.keys.key(at.key) == key
                 };
-                let found = same_pane.then(|| table.find(place_hash(lane, end, hash), same));
+                let found = same_pane
+                    .then(|| table.find(place_hash(lane, end, interned::half(hash)), same));
                 if let Some(Some(&cell)) = found {
                     return cell;
                 }
@@ -221,9 +225,10 @@ impl Cells {
         }
         if let Some(table) = &mut self.table {
             let (cells, keys) = (&self.cells, &self.keys);
-            table.insert_unique(place_hash(lane, end, hash), number, |&cell| {
+            let hash = place_hash(lane, end, interned::half(hash));
+            table.insert_unique(hash, number, |&cell| {
                 let Cell { end, lane, key, .. } = cells[cell as usize];
-                place_hash(lane, end, keys.hash(key))
+                place_hash(lane, end, keys.half_hash(key))
             });
         }
         number
@@ -257,19 +262,18 @@ impl Cells {
         for &number in cells {
             let Cell { end, lane, key, .. } = self.cells[number as usize];
             if let Some(table) = &mut self.table {
-                let hash = place_hash(lane, end, self.keys.hash(key));
+                let hash = place_hash(lane, end, self.keys.half_hash(key));
                 if let Ok(entry) = table.find_entry(hash, |&other| other == number) {
                     entry.remove();
                 }
             }
             self.keys.release(key);
             self.looks.clear(number);
-            for accumulator in &mut self.accumulators {
-                accumulator.clear(number as usize);
-            }
             self.cells[number as usize].next = self.first_free;
             self.first_free = number;
         }
+        let accumulators = self.accumulators.iter_mut();
+        accumulators.for_each(|accumulator| accumulator.clear(cells));
         self.live -= cells.len();
     }
 
@@ -335,6 +339,6 @@ impl Cells {
     }
 }
 
-fn place_hash(lane: u32, end: i64, key: u64) -> u64 {
+fn place_hash(lane: u32, end: i64, key: u32) -> u64 {
     FixedState::default().hash_one((lane, end, key))
 }

@@ -11,10 +11,11 @@ use arrow_array::Array;
 use arrow_buffer::BooleanBuffer;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
-use highwater_query::plan::{Aggregate, Expr, Pred};
+use highwater_query::plan::{Aggregate, Expr};
 use highwater_time::Instant;
 
 use super::accumulate::{self, Accumulator};
+use super::having::Having;
 use super::lanes::RowsOut;
 use super::{Context, DataErrors, room};
 use crate::chunk::{CHUNK_ROWS, Chunk};
@@ -28,9 +29,8 @@ use crate::value::ValueRef;
 pub(crate) struct GroupSpec {
     pub keys: Vec<Expr>,
     pub aggregates: Vec<Aggregate>,
-    /// What whoever reads the rows will ask of them, if it asks of aggregates alone: the keys of other rows need not be
-    /// written out. Columns count from the first key.
-    pub having: Option<Pred>,
+    /// What whoever reads the rows will ask of them, if it asks of aggregates alone: other rows need not be written out.
+    pub having: Option<Having>,
     /// All rows of a lane have the same keys: they are among what the lane stands for.
     pub lane_tells_group: bool,
 }
@@ -272,6 +272,11 @@ impl Groups {
         self.key_ends.len()
     }
 
+    /// Gives up what only finds groups: no more rows will come.
+    pub fn close(&mut self) {
+        self.table = HashTable::new();
+    }
+
     /// Adds the rows `rows` of a prepared chunk.
     pub fn add(
         &mut self,
@@ -444,12 +449,7 @@ impl<K: Keyed> Emitted<'_, K> {
     ) {
         let spec = self.spec;
         let mut faults = Faults::new(slots.len());
-        let results: Vec<Column> = self
-            .accumulators
-            .iter()
-            .zip(&spec.aggregates)
-            .map(|(accumulator, spec)| accumulator.results(spec, slots, &mut faults))
-            .collect();
+        let results = self.results(slots, &mut faults);
         let kept = kept(spec, times, &results, &mut faults);
         for (row, fault) in faults.iter() {
             let time = Instant::from_ticks(times[row]);
@@ -460,8 +460,12 @@ impl<K: Keyed> Emitted<'_, K> {
             let columns = out.begin(times[row]);
             let (shown, computed) = columns.split_at_mut(spec.keys.len());
             write_keys(self.keys, slots[row], shown);
-            for (column, result) in computed.iter_mut().zip(&results) {
-                column.push(result.get(row));
+            let results = results.iter().zip(self.accumulators);
+            for (column, (result, accumulator)) in computed.iter_mut().zip(results) {
+                match result {
+                    Some(result) => column.push(result.get(row)),
+                    None => accumulator.write(slots[row] as usize, column),
+                }
             }
         };
         match kept {
@@ -469,22 +473,40 @@ impl<K: Keyed> Emitted<'_, K> {
             Some(kept) => kept.set_indices().for_each(&mut write),
         }
     }
+
+    /// What must be known of the groups before any row is written: results that there may not be, and those that HAVING
+    /// looks at. All others are looked up for the rows that pass.
+    fn results(&self, slots: &[u32], faults: &mut Faults) -> Vec<Option<Column>> {
+        let reads = |at: usize| match &self.spec.having {
+            Some(having) => having.reads[at],
+            None => false,
+        };
+        let accumulators = self.accumulators.iter().zip(&self.spec.aggregates);
+        accumulators
+            .enumerate()
+            .map(|(at, (accumulator, spec))| {
+                let first = accumulator.can_fail() || reads(at);
+                first.then(|| accumulator.results(spec, slots, faults))
+            })
+            .collect()
+    }
 }
 
 /// The rows to write; `None` means all.
 fn kept(
     spec: &GroupSpec,
     times: &[i64],
-    results: &[Column],
+    results: &[Option<Column>],
     faults: &mut Faults,
 ) -> Option<BooleanBuffer> {
     let Some(having) = &spec.having else {
         return (!faults.is_empty()).then(|| faults.good());
     };
-    let keys = spec.keys.iter().map(|_| Column::Null(times.len()));
-    let columns = keys.chain(results.iter().cloned()).collect();
-    let chunk = Chunk::new(times.to_vec().into(), columns);
-    Some(eval::test(having, &chunk, faults))
+    let unread = || Column::Null(times.len());
+    let keys = spec.keys.iter().map(|_| unread());
+    let results = results.iter().map(|of| of.clone().unwrap_or_else(unread));
+    let chunk = Chunk::new(times.to_vec().into(), keys.chain(results).collect());
+    Some(eval::test(&having.keep, &chunk, faults))
 }
 
 fn write_keys(keys: &impl Keyed, slot: u32, columns: &mut [ColumnBuilder]) {

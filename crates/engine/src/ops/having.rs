@@ -1,19 +1,31 @@
 //! What the reader of a window asks of its rows, known to the window itself.
 //!
 //! HAVING is a filter behind the window. Where it asks of aggregates alone, the window need not write out the keys of
-//! the groups that will not pass; over many groups of which few pass, that is most of the work. The filter stays where
-//! it is: it only has less to do.
+//! the groups that will not pass, nor aggregates that it does not ask of; over many groups of which few pass, that is most
+//! of the work. The filter stays where it is: it only has less to do.
 
 use highwater_query::plan::{Expr, ExprKind, Node, NodeId, Plan, Pred, PredKind};
 
-/// The filter that everything reads the node through, if it looks only at columns from `keys` on.
-pub(crate) fn of(plan: &Plan, window: NodeId, keys: usize) -> Option<Pred> {
+/// A filter over the columns of a window: its keys, then its aggregates.
+#[derive(Clone, Debug)]
+pub(crate) struct Having {
+    pub keep: Pred,
+    /// Whether it looks at each of the aggregates.
+    pub reads: Vec<bool>,
+}
+
+/// The filter that everything reads the node through, if it looks at aggregates alone.
+pub(crate) fn of(plan: &Plan, window: NodeId, keys: usize, aggregates: usize) -> Option<Having> {
     let mut readers = plan.nodes.iter().filter(|n| n.below().contains(&window));
     let (Some(Node::Filter { keep, .. }), None) = (readers.next(), readers.next()) else {
         return None;
     };
     let shown = plan.outputs.iter().any(|output| output.from == window);
-    (!shown && pred_reads(keep, &|column| column >= keys)).then(|| keep.clone())
+    let reads = |at: usize| !pred_reads(keep, &|column| column != keys + at);
+    (!shown && pred_reads(keep, &|column| column >= keys)).then(|| Having {
+        keep: keep.clone(),
+        reads: (0..aggregates).map(reads).collect(),
+    })
 }
 
 /// Whether `allowed` holds for every column that the condition reads.

@@ -4,6 +4,8 @@
 //! hashed and compared once, when they come in; from then on a key is an index into plain lists. A number is given to
 //! another key when nobody holds it any more. Numbers never show in a result, so their reuse decides nothing.
 
+use std::ops::Range;
+
 use hashbrown::HashTable;
 
 use super::room;
@@ -22,10 +24,68 @@ pub(crate) struct KeyTable {
 
 #[derive(Debug)]
 struct Entry {
-    hash: u64,
-    start: usize,
-    len: u32,
+    place: Place,
+    hash: u32,
     holders: u32,
+}
+
+const _: () = assert!(size_of::<Entry>() == 16);
+
+/// Where the bytes of a key lie: the start in 48 bits, the length in 16. Of a long key the length stands before its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Place(u64);
+
+impl Place {
+    /// Says that the key is long.
+    const LONG: u64 = 0xffff;
+
+    /// Appends a key to the bytes.
+    fn put(key: &[u8], bytes: &mut Vec<u8>) -> Place {
+        let start = bytes.len() as u64;
+        let len = (key.len() as u64).min(Place::LONG);
+        if len == Place::LONG {
+            bytes.extend_from_slice(&(key.len() as u64).to_le_bytes());
+        }
+        room::make(bytes, key.len());
+        bytes.extend_from_slice(key);
+        Place(start << 16 | len)
+    }
+
+    #[inline]
+    fn start(self) -> usize {
+        (self.0 >> 16) as usize
+    }
+
+    /// The same key at another start.
+    fn moved(self, start: usize) -> Place {
+        Place((start as u64) << 16 | self.0 & Place::LONG)
+    }
+
+    /// Where the key lies.
+    #[inline]
+    fn range(self, bytes: &[u8]) -> Range<usize> {
+        match self.0 & Place::LONG {
+            Place::LONG => {
+                let key = self.start() + size_of::<u64>();
+                let mut len = [0; size_of::<u64>()];
+                len.copy_from_slice(&bytes[self.start()..key]);
+                key..key + u64::from_le_bytes(len) as usize
+            }
+            len => self.start()..self.start() + len as usize,
+        }
+    }
+}
+
+/// The half of a hash that is kept with a key.
+#[inline]
+pub(crate) fn half(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// A hash for a table, of the half that is kept.
+#[inline]
+fn spread(half: u32) -> u64 {
+    u64::from(half).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl KeyTable {
@@ -36,34 +96,32 @@ impl KeyTable {
 
     #[inline]
     pub fn key(&self, id: u32) -> &[u8] {
-        let entry = &self.entries[id as usize];
-        &self.bytes[entry.start..entry.start + entry.len as usize]
+        &self.bytes[self.entries[id as usize].place.range(&self.bytes)]
     }
 
-    pub fn hash(&self, id: u32) -> u64 {
+    /// Half of the hash of a key.
+    pub fn half_hash(&self, id: u32) -> u32 {
         self.entries[id as usize].hash
     }
 
     #[inline]
-    fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
+    fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
         let same = |&id: &u32| self.entries[id as usize].hash == hash && self.key(id) == key;
-        self.table.find(hash, same).copied()
+        self.table.find(spread(hash), same).copied()
     }
 
     /// The number of a key, held once more.
     pub fn hold(&mut self, hash: u64, key: &[u8]) -> u32 {
+        let hash = half(hash);
         if let Some(id) = self.find(hash, key) {
             self.entries[id as usize].holders += 1;
             return id;
         }
         let entry = Entry {
+            place: Place::put(key, &mut self.bytes),
             hash,
-            start: self.bytes.len(),
-            len: key.len() as u32,
             holders: 1,
         };
-        room::make(&mut self.bytes, key.len());
-        self.bytes.extend_from_slice(key);
         let id = match self.free.pop() {
             Some(id) => {
                 self.entries[id as usize] = entry;
@@ -77,7 +135,7 @@ impl KeyTable {
         };
         let entries = &self.entries;
         self.table
-            .insert_unique(hash, id, |&id| entries[id as usize].hash);
+            .insert_unique(spread(hash), id, |&id| spread(entries[id as usize].hash));
         id
     }
 
@@ -94,8 +152,9 @@ impl KeyTable {
         if entry.holders > 0 {
             return false;
         }
-        self.garbage += entry.len as usize;
-        if let Ok(found) = self.table.find_entry(entry.hash, |&other| other == id) {
+        self.garbage += entry.place.range(&self.bytes).end - entry.place.start();
+        let hash = spread(entry.hash);
+        if let Ok(found) = self.table.find_entry(hash, |&other| other == id) {
             found.remove();
         }
         self.free.push(id);
@@ -108,9 +167,10 @@ impl KeyTable {
     fn compact(&mut self) {
         let mut kept = Vec::with_capacity(self.bytes.len() - self.garbage);
         for entry in self.entries.iter_mut().filter(|entry| entry.holders > 0) {
-            let start = kept.len();
-            kept.extend_from_slice(&self.bytes[entry.start..entry.start + entry.len as usize]);
-            entry.start = start;
+            let end = entry.place.range(&self.bytes).end;
+            let whole = &self.bytes[entry.place.start()..end];
+            entry.place = entry.place.moved(kept.len());
+            kept.extend_from_slice(whole);
         }
         self.bytes = kept;
         self.garbage = 0;
@@ -132,6 +192,19 @@ mod tests {
         let c = keys.hold(2, b"ccc");
         assert_eq!(c, a);
         assert_eq!((keys.key(b), keys.key(c)), (&b"b"[..], &b"ccc"[..]));
+    }
+
+    #[test]
+    fn keys_of_any_length_are_told_apart_though_their_hashes_agree() {
+        let mut keys = KeyTable::default();
+        let all: Vec<Vec<u8>> = [0, 1, 65_534, 65_535, 70_000]
+            .map(|len| vec![b'x'; len])
+            .into();
+        let ids: Vec<u32> = all.iter().map(|key| keys.hold(7, key)).collect();
+        for (id, key) in ids.iter().zip(&all) {
+            assert_eq!(keys.key(*id), key);
+            assert_eq!(keys.hold(7, key), *id);
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ use super::{Context, DataErrors, Item, Operator, room};
 use crate::chunk::{CHUNK_ROWS, Chunk, LaneName};
 use crate::codec::{Reader, RestoreError, Writer};
 
+/// How many rows ahead lanes are looked at: as many as stay in the fastest cache until their turn.
+const AHEAD: usize = 256;
+
 pub(crate) struct PaneWindow {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
@@ -57,7 +60,7 @@ struct Due {
     lanes: Vec<u32>,
     /// `before` counts in the lists above.
     marks: Vec<LaneMark>,
-    /// `after` counts marks in the list above.
+    /// `after` counts in `marks`.
     names: Vec<LaneName>,
     /// Where a window has several panes: which cells add up to which row.
     parts: Vec<u32>,
@@ -99,21 +102,20 @@ impl PaneWindow {
         };
         let rows = input.chunk.rows();
         match &input.chunk.lanes {
-            None => self.rows(&input, 0..rows, |_| ONE_LANE, &mut walk.notes),
+            None => self.rows(&input, 0..rows, None, &mut walk.notes),
             Some(lanes) => {
-                self.cells.touch(&lanes.of_row);
-                let lane_of = |row: usize| lanes.of_row[row];
+                let of_row = Some(&lanes.of_row[..]);
                 let (mut from, mut names) = (0, lanes.names.iter().peekable());
                 for (number, mark) in lanes.marks.iter().enumerate() {
                     while let Some(name) = names.next_if(|name| name.after <= number) {
                         self.due.name(name);
                     }
-                    self.rows(&input, from..mark.before, lane_of, &mut walk.notes);
+                    self.rows(&input, from..mark.before, of_row, &mut walk.notes);
                     from = mark.before;
                     self.pass(mark.lane, mark.watermark, &mut walk);
                     self.due.mark(*mark);
                 }
-                self.rows(&input, from..rows, lane_of, &mut walk.notes);
+                self.rows(&input, from..rows, of_row, &mut walk.notes);
                 names.for_each(|name| self.due.name(name));
             }
         }
@@ -127,11 +129,17 @@ impl PaneWindow {
         &mut self,
         input: &Prepared,
         rows: Range<usize>,
-        lane_of: impl Fn(usize) -> u32,
+        lanes: Option<&[u32]>,
         notes: &mut Notes<'_>,
     ) {
         for row in rows {
-            let (lane, end) = (lane_of(row), self.grid.pane_end(input.chunk.times[row]));
+            let lane = lanes.map_or(ONE_LANE, |lanes| {
+                if row % AHEAD == 0 {
+                    self.cells.touch(&lanes[row..lanes.len().min(row + AHEAD)]);
+                }
+                lanes[row]
+            });
+            let end = self.grid.pane_end(input.chunk.times[row]);
             let cell = self.cells.at(lane, end, input, row);
             self.slots.push(cell);
             if self.cells.lane(lane).due == Lane::IDLE {
@@ -331,17 +339,17 @@ impl Due {
     ) {
         let mut marks = self.marks.iter().peekable();
         let mut names = self.names.iter().peekable();
-        let mut marked = 0;
+        let mut passed = 0;
         let mut place = |row: usize, out: &mut RowsOut| {
             loop {
-                while let Some(name) = names.next_if(|name| name.after <= marked) {
+                while let Some(name) = names.next_if(|name| name.after <= passed) {
                     out.name(name);
                 }
                 let Some(mark) = marks.next_if(|mark| mark.before <= row) else {
                     break;
                 };
                 out.mark(*mark);
-                marked += 1;
+                passed += 1;
             }
             out.lane = self.lanes.get(row).copied().unwrap_or(ONE_LANE);
         };

@@ -75,7 +75,12 @@ impl Filler {
     fn close(&mut self, watermark: Instant) -> Vec<Share> {
         let still_open = self.open.split_off(&watermark.ticks());
         let closed = std::mem::replace(&mut self.open, still_open).into_iter();
-        closed.map(|(end, groups)| Share { end, groups }).collect()
+        closed
+            .map(|(end, mut groups)| {
+                groups.close();
+                Share { end, groups }
+            })
+            .collect()
     }
 
     fn snapshot(&self, out: &mut Writer) {
@@ -108,7 +113,6 @@ struct Joiner {
     places: Vec<(u32, u32)>,
     /// The number of the window being put together.
     window: u32,
-    slots: Vec<u32>,
 }
 
 /// A share as it came, or with its keys in the table. Most shares of tumbling windows are all of their window and are
@@ -142,6 +146,13 @@ impl Keyed for Named<'_> {
 }
 
 impl Held {
+    fn len(&self) -> usize {
+        match self {
+            Held::Loose(groups) => groups.len(),
+            Held::Known(members) => members.ids.len(),
+        }
+    }
+
     fn know(&mut self, keys: &mut KeyTable) {
         if let Held::Loose(groups) = self {
             let ids = (0..groups.len() as u32)
@@ -168,7 +179,6 @@ impl Joiner {
             keys: KeyTable::default(),
             places: Vec::new(),
             window: 0,
-            slots: Vec::new(),
         }
     }
 
@@ -232,8 +242,10 @@ impl Joiner {
 
     /// All shares of these panes as one, groups in the order in which they are first met.
     fn join(&mut self, content: RangeInclusive<i64>, errors: &mut DataErrors) -> Members {
+        let largest = self.panes.range(content.clone()).flat_map(|(_, s)| s);
+        let largest = largest.map(|(_, share)| share.len()).max();
         let mut joined = Members {
-            ids: Vec::new(),
+            ids: Vec::with_capacity(largest.unwrap_or(0)),
             looks: Looks::default(),
             accumulators: self.spec.accumulators(),
         };
@@ -243,11 +255,12 @@ impl Joiner {
             self.window = 1;
         }
         room::resize(&mut self.places, self.keys.bound(), (0, 0));
+        let mut slots = Vec::new();
         let end = Instant::from_ticks(*content.end());
         let shares = self.panes.range(content);
         for (_, share) in shares.flat_map(|(_, shares)| shares) {
             let Held::Known(share) = share else { continue };
-            self.slots.clear();
+            slots.clear();
             for (at, &id) in share.ids.iter().enumerate() {
                 let place = &mut self.places[id as usize];
                 if place.0 != self.window {
@@ -258,11 +271,11 @@ impl Joiner {
                         joined.looks.set(place.1, look.into());
                     }
                 }
-                self.slots.push(place.1);
+                slots.push(place.1);
             }
             for (index, accumulator) in joined.accumulators.iter_mut().enumerate() {
                 accumulator.grow(joined.ids.len());
-                let outcome = accumulator.absorb(&share.accumulators[index], &self.slots);
+                let outcome = accumulator.absorb(&share.accumulators[index], &slots);
                 accumulate::note(outcome, &self.spec.aggregates[index], end, errors);
             }
         }

@@ -168,7 +168,7 @@ impl GroupList {
         self.table.insert_unique(hash(&slot), slot, hash);
     }
 
-    /// Frees the slot for another group.
+    /// Frees the slot for another group, once what it has gathered is forgotten.
     fn remove(&mut self, slot: u32) {
         let group = self.all[slot as usize];
         if !self.table.is_empty()
@@ -179,9 +179,14 @@ impl GroupList {
             entry.remove();
         }
         self.looks.clear(slot);
-        let accumulators = self.accumulators.iter_mut();
-        accumulators.for_each(|accumulator| accumulator.clear(slot as usize));
         self.free.push(slot);
+    }
+
+    /// Forgets what the groups removed last have gathered.
+    fn forget(&mut self, removed: usize) {
+        let slots = &self.free[self.free.len() - removed..];
+        let accumulators = self.accumulators.iter_mut();
+        accumulators.for_each(|accumulator| accumulator.clear(slots));
     }
 }
 
@@ -480,9 +485,11 @@ impl LaneWindow for Sessions {
         let ended = self.ended(lane, watermark);
         self.emit(&ended, out, notes);
         self.trace(&ended, notes);
+        let free = self.groups.free.len();
         for (_, _, _, slot) in ended {
             self.remove(slot);
         }
+        self.groups.forget(self.groups.free.len() - free);
     }
 
     fn snapshot(&self, out: &mut Writer) {

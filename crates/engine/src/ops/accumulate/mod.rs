@@ -177,7 +177,7 @@ impl Accumulator {
             Accumulator::Count(counts) => counts.grow(groups),
             Accumulator::Distinct(sets) => sets.resize_with(groups, Distinct::default),
             Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.grow(groups),
-            Accumulator::Extreme(extremes) => extremes.values.resize(groups, Value::Null),
+            Accumulator::Extreme(extremes) => extremes.grow(groups),
             Accumulator::Spread(_, moments) => moments.resize(groups, Moments::default()),
             Accumulator::Percentile(percentiles) => percentiles.grow(groups),
             Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.grow(groups),
@@ -190,6 +190,7 @@ impl Accumulator {
         match self {
             Accumulator::Count(counts) => counts.shrink(),
             Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.shrink(),
+            Accumulator::Extreme(extremes) => extremes.shrink(),
             _ => {}
         }
     }
@@ -201,10 +202,7 @@ impl Accumulator {
             Accumulator::Distinct(sets) => Accumulator::Distinct(pick(sets, slots)),
             Accumulator::Sum(totals) => Accumulator::Sum(totals.pick(slots)),
             Accumulator::Avg(totals) => Accumulator::Avg(totals.pick(slots)),
-            Accumulator::Extreme(extremes) => Accumulator::Extreme(Extremes {
-                values: pick(&extremes.values, slots),
-                ..*extremes
-            }),
+            Accumulator::Extreme(extremes) => Accumulator::Extreme(extremes.pick(slots)),
             Accumulator::Spread(spread, moments) => {
                 Accumulator::Spread(*spread, pick(moments, slots))
             }
@@ -224,17 +222,24 @@ impl Accumulator {
         }
     }
 
-    /// Forgets what one group has gathered, so that another may take its place.
-    pub fn clear(&mut self, slot: usize) {
+    /// Forgets what some groups have gathered, so that others may take their places.
+    pub fn clear(&mut self, slots: &[u32]) {
+        let slots = slots.iter().map(|&slot| slot as usize);
         match self {
-            Accumulator::Count(counts) => counts.clear(slot),
-            Accumulator::Distinct(sets) => sets[slot] = Distinct::default(),
-            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.clear(slot),
-            Accumulator::Extreme(extremes) => extremes.values[slot] = Value::Null,
-            Accumulator::Spread(_, moments) => moments[slot] = Moments::default(),
-            Accumulator::Percentile(percentiles) => percentiles.clear(slot),
-            Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.clear(slot),
-            Accumulator::Ranked(ranked) => ranked.clear(slot),
+            Accumulator::Count(counts) => slots.for_each(|slot| counts.clear(slot)),
+            Accumulator::Distinct(sets) => slots.for_each(|slot| sets[slot] = Distinct::default()),
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => {
+                slots.for_each(|slot| totals.clear(slot));
+            }
+            Accumulator::Extreme(extremes) => slots.for_each(|slot| extremes.clear(slot)),
+            Accumulator::Spread(_, moments) => {
+                slots.for_each(|slot| moments[slot] = Moments::default());
+            }
+            Accumulator::Percentile(percentiles) => slots.for_each(|slot| percentiles.clear(slot)),
+            Accumulator::Collect(lists) | Accumulator::User(_, lists) => {
+                slots.for_each(|slot| lists.clear(slot));
+            }
+            Accumulator::Ranked(ranked) => slots.for_each(|slot| ranked.clear(slot)),
         }
     }
 
@@ -307,12 +312,36 @@ impl Accumulator {
             Accumulator::Distinct(sets) => Ok(Value::Int(sets[slot].len() as i64)),
             Accumulator::Sum(totals) => totals.get(slot).sum(),
             Accumulator::Avg(totals) => totals.get(slot).avg(),
-            Accumulator::Extreme(extremes) => Ok(extremes.values[slot].clone()),
+            Accumulator::Extreme(extremes) => Ok(extremes.get(slot).to_value()),
             Accumulator::Spread(spread, moments) => moments[slot].result(*spread),
             Accumulator::Percentile(percentiles) => percentiles.result(slot),
             Accumulator::Collect(lists) => Ok(lists.array(slot)),
             Accumulator::Ranked(ranked) => Ok(ranked.result(slot)),
             Accumulator::User(name, lists) => lists.run(name, slot),
+        }
+    }
+
+    /// Whether some groups may have no result.
+    pub fn can_fail(&self) -> bool {
+        match self {
+            Accumulator::Count(_)
+            | Accumulator::Distinct(_)
+            | Accumulator::Extreme(_)
+            | Accumulator::Collect(_)
+            | Accumulator::Ranked(_) => false,
+            Accumulator::Sum(_)
+            | Accumulator::Avg(_)
+            | Accumulator::Spread(..)
+            | Accumulator::Percentile(_)
+            | Accumulator::User(..) => true,
+        }
+    }
+
+    /// Appends the result of a group to a column; NULL where there is none.
+    pub fn write(&self, slot: usize, column: &mut ColumnBuilder) {
+        match self {
+            Accumulator::Extreme(extremes) => column.push(extremes.get(slot)),
+            other => column.push_owned(other.result(slot).unwrap_or_default()),
         }
     }
 
@@ -340,10 +369,7 @@ impl Accumulator {
             Accumulator::Count(counts) => counts.snapshot(out),
             Accumulator::Distinct(sets) => sets.iter().for_each(|set| set.snapshot(out)),
             Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.snapshot(out),
-            Accumulator::Extreme(extremes) => {
-                let values = extremes.values.iter();
-                values.for_each(|value| out.value(value.view()));
-            }
+            Accumulator::Extreme(extremes) => extremes.snapshot(out),
             Accumulator::Spread(_, moments) => {
                 moments.iter().for_each(|moments| moments.snapshot(out));
             }
@@ -363,11 +389,7 @@ impl Accumulator {
                 }
             }
             Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.restore(from)?,
-            Accumulator::Extreme(extremes) => {
-                for value in &mut extremes.values {
-                    *value = from.value()?;
-                }
-            }
+            Accumulator::Extreme(extremes) => extremes.restore(from)?,
             Accumulator::Spread(_, moments) => {
                 for moments in moments {
                     *moments = Moments::restore(from)?;
