@@ -27,7 +27,9 @@ pub fn expr_mut(expr: &mut Expr, visit: &mut Visit) {
         ExprKind::Coalesce(args) | ExprKind::Call { args, .. } | ExprKind::User { args, .. } => {
             args.iter_mut().for_each(|e| expr_mut(e, visit))
         }
-        ExprKind::Record(fields) => fields.iter_mut().for_each(|(_, e)| expr_mut(e, visit)),
+        ExprKind::Record(items) => items
+            .iter_mut()
+            .for_each(|item| expr_mut(&mut item.expr, visit)),
     }
     (visit.expr)(expr);
 }

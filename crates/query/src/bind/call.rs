@@ -9,7 +9,7 @@ use crate::diagnostic::{Diagnostic, code};
 use crate::functions::{self, Function, FunctionInfo, Kind};
 use crate::nearest::nearest;
 use crate::parser::Reported;
-use crate::plan::{CompareOp, Expr, ExprKind, Literal, Pred, PredKind};
+use crate::plan::{CompareOp, Expr, ExprKind, Item, Literal, Name, Pred, PredKind};
 
 impl Exprs<'_, '_> {
     pub fn call(&mut self, call: &Call, span: Span) -> Bound<Expr> {
@@ -358,7 +358,10 @@ impl Exprs<'_, '_> {
                 };
                 let id = Expr { kind: id, span };
                 return Ok(Expr {
-                    kind: ExprKind::Record(vec![("Id".to_string(), id)]),
+                    kind: ExprKind::Record(vec![Item {
+                        name: Name::Field("Id".to_string()),
+                        expr: id,
+                    }]),
                     span,
                 });
             }
