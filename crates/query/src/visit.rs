@@ -116,6 +116,25 @@ fn placeless(expr: &Expr) -> Expr {
     expr
 }
 
+/// Has it the same value in every row?
+pub fn is_constant(expr: &Expr) -> bool {
+    let mut constant = true;
+    let look = &mut |e: &mut Expr| {
+        constant &= !matches!(
+            e.kind,
+            ExprKind::Column(_) | ExprKind::Timestamp | ExprKind::User { .. }
+        );
+    };
+    expr_mut(
+        &mut expr.clone(),
+        &mut Visit {
+            expr: look,
+            span: None,
+        },
+    );
+    constant
+}
+
 /// How many expressions an expression is made of.
 pub fn size(expr: &Expr) -> usize {
     let mut count = 0;

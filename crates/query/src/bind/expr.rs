@@ -365,7 +365,13 @@ impl<'b> Exprs<'b, '_> {
             self.binder.plan.nodes[self.scope.node.0],
             Node::Source { .. }
         );
-        if source && path.len() == 1 && first.quote == Quote::Double && !first.name.contains('[') {
+        let known = self.scope.has(&first.name);
+        if source
+            && !known
+            && path.len() == 1
+            && first.quote == Quote::Double
+            && !first.name.contains('[')
+        {
             let message = format!("\"{}\" is the name of a column, not a text", first.name);
             let help = format!("write '{0}' for the text, [{0}] for the column", first.name);
             self.binder
