@@ -66,7 +66,7 @@ impl Bench {
 
 impl BenchRun {
     fn run(self) -> anyhow::Result<Ending> {
-        let job = load(&self.job)?;
+        let job = load(&self.job, false)?;
         let clock = RealClock::new();
         let report = measure(&job, self.threads.unwrap_or_else(cores))?;
         let wall = clock.elapsed().as_secs_f64();

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use highwater_env::disk;
 use highwater_job::{Job, LoadError};
 use highwater_query::{Catalog, Diagnostic, Severity, compile};
-use serde_json::{Value, json};
 
 use crate::exit::{BadRequest, Ending};
+use crate::findings;
 
 #[derive(clap::Args)]
 pub struct Check {
@@ -34,7 +34,8 @@ impl Check {
             .any(|d| d.severity == Severity::Error);
         for finding in &checked.findings {
             if self.json {
-                writeln!(stdout(), "{}", as_json(finding, &checked))?;
+                let finding = findings::json(finding, &checked.name, &checked.text);
+                writeln!(stdout(), "{finding}")?;
             } else {
                 writeln!(stdout(), "{}", finding.render(&checked.text, &checked.name))?;
             }
@@ -80,21 +81,4 @@ impl Check {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-fn as_json(finding: &Diagnostic, checked: &Checked) -> Value {
-    let (line, column) = crate::summary::place(&checked.text, finding.span.start as usize);
-    let (end_line, end_column) = crate::summary::place(&checked.text, finding.span.end as usize);
-    json!({
-        "file": checked.name,
-        "severity": match finding.severity { Severity::Error => "error", Severity::Warning => "warning" },
-        "code": finding.code,
-        "message": finding.message,
-        "label": finding.label,
-        "help": finding.help,
-        "line": line,
-        "column": column,
-        "end_line": end_line,
-        "end_column": end_column,
-    })
 }

@@ -52,7 +52,7 @@ impl Demo {
         let picture = self.dir.join("timeline.svg");
         write_svg(&picture, &draw(&job, None)?)?;
         if self.json {
-            eprintln!("{}", summary::json(&report));
+            eprintln!("{}", summary::json(&job, &report));
         } else {
             eprintln!(
                 "\nWhat happened to the events:\n\n{}",

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::JobArgument;
 use crate::exit::Ending;
+use crate::findings;
 use crate::run::load;
 
 #[derive(clap::Args)]
@@ -21,7 +22,7 @@ pub struct Explain {
 
 impl Explain {
     pub fn run(self) -> anyhow::Result<Ending> {
-        let job = load(&self.job)?;
+        let job = load(&self.job, self.json)?;
         let plan = explain(&job.plan);
         let back = lookback(&job.plan);
         let state = estimate(&job.plan);
@@ -47,6 +48,8 @@ impl Explain {
                     "value_bytes": VALUE_BYTES,
                     "reads_back_by_arrival": arrival_back.to_string(),
                     "early_arrival_off": policy.early_arrival.is_none(),
+                    "warnings": findings::warnings(&job),
+                    "remarks": job.file.remarks,
                 })
             )?;
             return Ok(Ending::Well);

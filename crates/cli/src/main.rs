@@ -10,6 +10,7 @@ mod config;
 mod demo;
 mod exit;
 mod explain;
+mod findings;
 mod hub;
 mod logging;
 mod manual;

@@ -24,7 +24,7 @@ pub struct Run {
 
 impl Run {
     pub fn run(self) -> anyhow::Result<Ending> {
-        let job = load(&self.job)?;
+        let job = load(&self.job, self.json)?;
         let outputs = Outputs::declared(&job.file, &job.plan)?;
         let bar = progress_bar(&job);
         let mut progress = |bytes| bar.set_position(bytes);
@@ -37,7 +37,7 @@ impl Run {
         bar.finish_and_clear();
         let report = outcome?.report;
         if self.json {
-            eprintln!("{}", summary::json(&report));
+            eprintln!("{}", summary::json(&job, &report));
         } else {
             eprint!("{}", summary::text(&job, &report));
         }
@@ -49,9 +49,12 @@ impl Run {
     }
 }
 
-/// Loads the job and shows the warnings of its query.
-pub fn load(argument: &JobArgument) -> anyhow::Result<Job> {
+/// Loads the job and shows the warnings of its query, unless what is printed as JSON will hold them.
+pub fn load(argument: &JobArgument, in_json: bool) -> anyhow::Result<Job> {
     let job = Job::load(&argument.job)?;
+    if in_json {
+        return Ok(job);
+    }
     for remark in &job.file.remarks {
         eprintln!("note: {remark}");
     }

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-use highwater_job::{InputReport, Job, Report};
+use highwater_job::{InputReport, Job, Report, data_errors};
 use serde_json::{Value, json};
+
+use crate::findings;
 
 /// The summary that `highwater run` prints on standard error.
 pub fn text(job: &Job, report: &Report) -> String {
@@ -65,17 +67,10 @@ fn input_text(input: &InputReport, out: &mut String) {
     for note in &input.notes {
         let _ = writeln!(out, "  note: {note}");
     }
-    for (kind, count, samples) in input.troubles.iter() {
-        let _ = writeln!(out, "  error: {} x {count}", kind.name());
-        for trouble in samples {
-            match trouble.line {
-                0 => drop(writeln!(out, "    {}", trouble.reason)),
-                line => drop(writeln!(
-                    out,
-                    "    {}:{line}: {}",
-                    trouble.file, trouble.reason
-                )),
-            }
+    for (kind, sum) in input.troubles.iter() {
+        let _ = writeln!(out, "  error: {} x {}", kind.name(), sum.count);
+        for trouble in &sum.samples {
+            let _ = writeln!(out, "    {}", trouble.placed());
             if !trouble.sample.is_empty() {
                 let _ = writeln!(out, "      | {}", trouble.sample.trim_end());
             }
@@ -83,15 +78,15 @@ fn input_text(input: &InputReport, out: &mut String) {
     }
 }
 
-pub fn json(report: &Report) -> Value {
+pub fn json(job: &Job, report: &Report) -> Value {
     let inputs = report.inputs.iter().map(|input| {
         let time = &input.time;
-        let troubles = input.troubles.iter().map(|(kind, count, samples)| {
+        let troubles = input.troubles.iter().map(|(kind, sum)| {
+            let samples = sum.samples.iter();
             let samples: Vec<Value> = samples
-                .iter()
                 .map(|t| json!({"file": t.file, "line": t.line, "reason": t.reason}))
                 .collect();
-            json!({"kind": kind.name(), "count": count, "samples": samples})
+            json!({"kind": kind.name(), "count": sum.count, "samples": samples})
         });
         json!({
             "name": input.name,
@@ -123,8 +118,11 @@ pub fn json(report: &Report) -> Value {
         "inputs": inputs.collect::<Vec<_>>(),
         "outputs": outputs.collect::<Vec<_>>(),
         "query_errors": {"count": report.errors.count, "samples": samples.collect::<Vec<_>>()},
+        "data_errors": report.inputs.iter().flat_map(data_errors).collect::<Vec<_>>(),
         "dead_letters": report.dead_letters,
         "lost_data": report.lost_data(),
+        "warnings": findings::warnings(job),
+        "remarks": job.file.remarks,
     })
 }
 

@@ -29,7 +29,7 @@ pub struct Timeline {
 
 impl Timeline {
     pub fn run(self) -> anyhow::Result<Ending> {
-        let job = load(&self.job)?;
+        let job = load(&self.job, false)?;
         let drawing = draw(&job, self.input.as_deref())?;
         if self.json {
             writeln!(stdout(), "{}", as_json(&drawing))?;

@@ -28,7 +28,7 @@ pub struct Why {
 
 impl Why {
     pub fn run(self) -> anyhow::Result<Ending> {
-        let job = load(&self.job)?;
+        let job = load(&self.job, false)?;
         let fates = why(&job, self.filter.as_deref())?;
         let mut out = BufWriter::new(std::io::stdout().lock());
         let chosen = fates.iter().filter(|fate| {

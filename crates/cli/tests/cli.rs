@@ -446,6 +446,84 @@ fn timeline_draws_in_three_ways() {
     ends(&highwater(&["timeline", empty.path()]), 2);
 }
 
+// proves S2
+#[test]
+fn warnings_are_shown_with_their_place_or_are_part_of_the_json() {
+    let query = "SELECT COUNT(*) AS n FROM a TIMESTAMP BY t GROUP BY HoppingWindow(second, 1, 2)";
+    let made = Made::new(query, b"");
+    for command in ["run", "explain"] {
+        let output = highwater(&[command, made.path()]);
+        ends(&output, 0);
+        says(
+            &stderr(&output),
+            &["warning[HW1504]", "query.saql:1:53", "help: "],
+        );
+        let output = highwater(&[command, made.path(), "--json"]);
+        ends(&output, 0);
+        let text = match command {
+            "run" => stderr(&output),
+            _ => stdout(&output),
+        };
+        let warning = &json(&text)["warnings"][0];
+        assert_eq!(warning["code"], "HW1504");
+        assert_eq!(warning["severity"], "warning");
+        assert_eq!(
+            (&warning["line"], &warning["column"]),
+            (&1.into(), &53.into())
+        );
+    }
+    let output = highwater(&["check", made.path()]);
+    ends(&output, 0);
+    says(&stdout(&output), &["warning[HW1504]", "the query is fine"]);
+}
+
+// proves S2
+#[test]
+fn data_errors_are_summed_by_input_and_kind() {
+    let event = |t: &str, at: u32| {
+        format!("{{\"id\":1,\"t\":\"{t}\",\"at\":\"2026-03-02T00:00:0{at}Z\"}}\n")
+    };
+    let good = "2026-03-02T00:00:00Z";
+    let events = [
+        event(good, 1),
+        event("soon", 2),
+        "no json\n".to_string(),
+        event("later", 5),
+        event("2026-03-01T00:00:00Z", 6),
+    ];
+    let made = Made::new(QUERY, events.concat().as_bytes());
+    made.write(
+        "job.toml",
+        b"query = \"query.saql\"\n[inputs.a]\npath = \"in.jsonl\"\narrival = \"at\"\n",
+    );
+    let output = highwater(&["run", made.path(), "--json"]);
+    ends(&output, 3);
+    let summary = json(&stderr(&output));
+    let errors = summary["data_errors"].as_array().unwrap();
+    let kinds: Vec<&Value> = errors.iter().map(|error| &error["DataErrorType"]).collect();
+    assert_eq!(
+        kinds,
+        [
+            "LateInputEvent",
+            "InputDeserializerError.InvalidData",
+            "InvalidInputTimeStamp"
+        ]
+    );
+    assert_eq!(errors[0]["Level"], "Info");
+    assert_eq!(errors[0]["Message"], "1 adjusted, 0 dropped");
+    assert_eq!(errors[1]["ExampleEvents"][0], "no json");
+    assert_eq!(errors[1]["FromTimestamp"], Value::Null);
+    assert_eq!(errors[2]["ErrorCode"], "InputEventTimestampNotFound");
+    assert_eq!(errors[2]["EventCount"], 2);
+    assert_eq!(errors[2]["FromTimestamp"], "2026-03-02T00:00:02.0000000Z");
+    assert_eq!(errors[2]["ToTimestamp"], "2026-03-02T00:00:05.0000000Z");
+    assert!(
+        errors[2]["Message"]
+            .as_str()
+            .is_some_and(|m| m.contains("in.jsonl:2:"))
+    );
+}
+
 #[test]
 fn explain_shows_the_plan_and_how_far_a_start_reads_back() {
     let query = "SELECT COUNT(*) AS n FROM a TIMESTAMP BY t GROUP BY TumblingWindow(second, 10)";

@@ -86,6 +86,19 @@ impl Record {
         }
     }
 
+    /// Adds those fields, all of different names, whose names are not taken yet.
+    pub fn add(&mut self, fields: impl Iterator<Item = (Arc<str>, Value)>) {
+        let before = self.fields.len();
+        for (name, value) in fields {
+            if self.fields[..before]
+                .iter()
+                .all(|(known, _)| *known != name)
+            {
+                self.fields.push((name, value));
+            }
+        }
+    }
+
     /// The field of that exact name, else the only one that matches but for case, else nothing.
     pub fn get(&self, name: &str) -> Option<&Value> {
         if let Some(value) = self.get_exact(name) {

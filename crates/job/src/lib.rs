@@ -2,6 +2,7 @@
 
 pub mod cases;
 pub mod config;
+mod data_errors;
 mod dead;
 mod events;
 pub mod golden;
@@ -19,10 +20,13 @@ mod timeline;
 pub mod tollbooth;
 pub mod why;
 
+pub use data_errors::data_errors;
 pub use load::{Job, LoadError, job_file_of, render};
 pub use outputs::{Collected, Outputs};
 pub use reader::{EventFate, LostEvent, Witness, origin_file, origin_line};
 pub use reference::ReferenceError;
-pub use report::{InputReport, OutputReport, Report, Trouble, TroubleKind, Troubles, short_time};
+pub use report::{
+    InputReport, OutputReport, Report, Trouble, TroubleKind, TroubleSum, Troubles, short_time,
+};
 pub use run::{Options, Outcome, ReadFile, RunError, run};
 pub use timeline::picture;

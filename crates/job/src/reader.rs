@@ -303,7 +303,7 @@ impl FileReader {
             .report
             .troubles
             .iter()
-            .flat_map(|(_, _, samples)| samples)
+            .flat_map(|(_, sum)| &sum.samples)
             .next();
         let trouble = troubles.map(|t| format!("{}:{}: {}", t.file, t.line, t.reason));
         let errors = || {
@@ -372,7 +372,7 @@ impl FileReader {
                 time: None,
             });
         }
-        self.report.troubles.add(kind, || Trouble {
+        self.report.troubles.add(kind, None, || Trouble {
             file,
             line: 0,
             reason,
@@ -382,12 +382,18 @@ impl FileReader {
 
     fn bad_event(&mut self, bad: &BadEvent) {
         let kind = TroubleKind::of(bad.kind, false);
-        self.lose(kind, bad.line, &bad.reason, &bad.text);
+        self.lose((kind, None), bad.line, &bad.reason, &bad.text);
     }
 
-    fn lose(&mut self, kind: TroubleKind, line: u64, reason: &str, sample: &str) {
+    fn lose(
+        &mut self,
+        (kind, arrival): (TroubleKind, Option<Instant>),
+        line: u64,
+        reason: &str,
+        sample: &str,
+    ) {
         let file = &self.name;
-        self.report.troubles.add(kind, || Trouble {
+        self.report.troubles.add(kind, arrival, || Trouble {
             file: file.to_string(),
             line,
             reason: reason.into(),
@@ -586,7 +592,10 @@ impl FileReader {
 
     fn note(&mut self, troubles: &RowTroubles, events: &TimedEvents) {
         for (row, kind, reason) in troubles.iter() {
-            self.lose(kind, events.lines[row], reason, "");
+            let arrivals = events.arrivals.as_ref();
+            let arrival = arrivals.filter(|_| kind != TroubleKind::Arrival);
+            let arrival = arrival.map(|arrivals| arrivals[row]);
+            self.lose((kind, arrival), events.lines[row], reason, "");
         }
     }
 

@@ -87,7 +87,7 @@ impl References {
     pub fn first_trouble(&self) -> Option<String> {
         let samples = |report: &InputReport| {
             let mut troubles = report.troubles.iter();
-            let trouble = troubles.find_map(|(_, _, samples)| samples.first().cloned())?;
+            let trouble = troubles.find_map(|(_, sum)| sum.samples.first().cloned())?;
             Some(format!(
                 "{}:{}: {}",
                 trouble.file, trouble.line, trouble.reason
@@ -359,7 +359,7 @@ fn field_of(read: &Read) -> Option<Field> {
 
 fn bad_event(bad: &BadEvent, file: &str, report: &mut InputReport) {
     let kind = TroubleKind::of(bad.kind, false);
-    report.troubles.add(kind, || Trouble {
+    report.troubles.add(kind, None, || Trouble {
         file: file.to_owned(),
         line: bad.line,
         reason: bad.reason.clone(),

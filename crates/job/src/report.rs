@@ -126,41 +126,79 @@ pub struct Trouble {
     pub sample: String,
 }
 
+impl Trouble {
+    /// The reason, behind the place where it has one.
+    pub fn placed(&self) -> String {
+        match self.line {
+            0 => self.reason.clone(),
+            line => format!("{}:{line}: {}", self.file, self.reason),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Troubles {
-    kinds: BTreeMap<TroubleKind, (u64, Vec<Trouble>)>,
+    kinds: BTreeMap<TroubleKind, TroubleSum>,
+}
+
+/// All troubles of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct TroubleSum {
+    pub count: u64,
+    /// The first few.
+    pub samples: Vec<Trouble>,
+    /// The first and the last arrival among those whose arrival is known.
+    pub arrivals: Option<(Instant, Instant)>,
+}
+
+impl TroubleSum {
+    fn arrived(&mut self, from: Instant, to: Instant) {
+        self.arrivals = Some(match self.arrivals {
+            Some((first, last)) => (first.min(from), last.max(to)),
+            None => (from, to),
+        });
+    }
 }
 
 impl Troubles {
-    pub fn add(&mut self, kind: TroubleKind, trouble: impl FnOnce() -> Trouble) {
-        let (count, samples) = self.kinds.entry(kind).or_default();
-        *count += 1;
-        if samples.len() < SAMPLES_MAX {
-            samples.push(trouble());
+    pub fn add(
+        &mut self,
+        kind: TroubleKind,
+        arrival: Option<Instant>,
+        trouble: impl FnOnce() -> Trouble,
+    ) {
+        let sum = self.kinds.entry(kind).or_default();
+        sum.count += 1;
+        if sum.samples.len() < SAMPLES_MAX {
+            sum.samples.push(trouble());
+        }
+        if let Some(arrival) = arrival {
+            sum.arrived(arrival, arrival);
         }
     }
 
     pub fn merge(&mut self, other: Troubles) {
-        for (kind, (count, samples)) in other.kinds {
+        for (kind, theirs) in other.kinds {
             let ours = self.kinds.entry(kind).or_default();
-            ours.0 += count;
-            ours.1.extend(samples);
-            ours.1.truncate(SAMPLES_MAX);
+            ours.count += theirs.count;
+            ours.samples.extend(theirs.samples);
+            ours.samples.truncate(SAMPLES_MAX);
+            if let Some((from, to)) = theirs.arrivals {
+                ours.arrived(from, to);
+            }
         }
     }
 
     pub fn count(&self) -> u64 {
-        self.kinds.values().map(|(count, _)| count).sum()
+        self.kinds.values().map(|sum| sum.count).sum()
     }
 
     pub fn of(&self, kind: TroubleKind) -> u64 {
-        self.kinds.get(&kind).map_or(0, |(count, _)| *count)
+        self.kinds.get(&kind).map_or(0, |sum| sum.count)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (TroubleKind, u64, &[Trouble])> {
-        self.kinds
-            .iter()
-            .map(|(kind, (count, samples))| (*kind, *count, &samples[..]))
+    pub fn iter(&self) -> impl Iterator<Item = (TroubleKind, &TroubleSum)> {
+        self.kinds.iter().map(|(kind, sum)| (*kind, sum))
     }
 }
 
@@ -174,8 +212,8 @@ impl InputReport {
 
     /// Events that were read, whatever became of them.
     pub fn events(&self) -> u64 {
-        let of_events = self.troubles.iter().filter(|(kind, ..)| !kind.is_of_file());
-        self.time.read + of_events.map(|(_, count, _)| count).sum::<u64>()
+        let of_events = self.troubles.iter().filter(|(kind, _)| !kind.is_of_file());
+        self.time.read + of_events.map(|(_, sum)| sum.count).sum::<u64>()
     }
 }
 

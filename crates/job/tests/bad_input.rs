@@ -27,7 +27,7 @@ impl Ran {
     fn troubles(&self) -> Vec<(TroubleKind, u64, Vec<Trouble>)> {
         let troubles = self.report.inputs[0].troubles.iter();
         troubles
-            .map(|(kind, count, samples)| (kind, count, samples.to_vec()))
+            .map(|(kind, sum)| (kind, sum.count, sum.samples.clone()))
             .collect()
     }
 }
@@ -291,9 +291,9 @@ fn a_file_that_is_cut_while_it_is_read_is_named() {
     assert!(report.lost_data());
     let troubles: Vec<_> = report.inputs[0].troubles.iter().collect();
     // What was there is read, the last line is torn, and the file is named.
-    let kinds: Vec<TroubleKind> = troubles.iter().map(|(kind, _, _)| *kind).collect();
+    let kinds: Vec<TroubleKind> = troubles.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, [TroubleKind::Json, TroubleKind::File]);
-    let reason = &troubles[1].2[0].reason;
+    let reason = &troubles[1].1.samples[0].reason;
     assert!(
         reason.contains("in.jsonl") && reason.contains("cut short"),
         "{reason}"

@@ -484,8 +484,7 @@ fn column_name(name: &Name) -> String {
 fn show_item(item: &Item, below: &[String]) -> String {
     let expr = print::expr(&item.expr, below);
     match &item.name {
-        Name::Spread if expr == "*" || expr.ends_with(".*") => expr,
-        Name::Spread => format!("{expr}.*"),
+        Name::Spread => print::spread(expr),
         Name::Field(name) if print::name(name) == expr => expr,
         Name::Field(name) => format!("{expr} AS {}", print::name(name)),
         Name::Hidden(_) => format!("{expr} (carried)"),

@@ -328,7 +328,7 @@ pub struct Key {
     pub expr: Expr,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     pub name: Name,
     pub expr: Expr,
@@ -470,8 +470,8 @@ pub enum ExprKind {
         name: String,
         args: Vec<Expr>,
     },
-    /// A record of named values, such as the row of a step.
-    Record(Vec<(String, Expr)>),
+    /// A record put together like the row of an output, such as the row of a step.
+    Record(Vec<Item>),
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -7,8 +7,8 @@ use highwater_time::{
 use crate::parser::is_reserved;
 use crate::plan::{
     Aggregate, AggregateFunction, Analytic, AnalyticCall, BinaryOp, CompareOp, Expr, ExprKind,
-    Literal, MatchNode, MatchRef, OrderKey, Pattern, Pick, Pred, PredKind, Read, Type, UnaryOp,
-    Window, WindowNode,
+    Item, Literal, MatchNode, MatchRef, Name, OrderKey, Pattern, Pick, Pred, PredKind, Read, Type,
+    UnaryOp, Window, WindowNode,
 };
 
 /// How tightly an operator binds; a looser one inside a tighter one needs parentheses.
@@ -71,18 +71,27 @@ fn value(e: &Expr, columns: &[String], outer: u8) -> String {
             return format!("{}({part}{})", function.name(), list(args, columns));
         }
         ExprKind::User { name, args } => return format!("udf.{name}({})", list(args, columns)),
-        ExprKind::Record(fields) => {
-            let fields: Vec<String> = fields
-                .iter()
-                .map(|(name, of)| format!("{}: {}", self::name(name), expr(of, columns)))
-                .collect();
-            return format!("{{{}}}", fields.join(", "));
+        ExprKind::Record(items) => {
+            let part = |item: &Item| match &item.name {
+                Name::Field(name) => format!("{}: {}", self::name(name), expr(&item.expr, columns)),
+                Name::Spread | Name::Hidden(_) => spread(expr(&item.expr, columns)),
+            };
+            let parts: Vec<String> = items.iter().map(part).collect();
+            return format!("{{{}}}", parts.join(", "));
         }
     };
     if level < outer {
         format!("({text})")
     } else {
         text
+    }
+}
+
+/// All fields of a record; a column that a `*` made is called so already.
+pub fn spread(record: String) -> String {
+    match record == "*" || record.ends_with(".*") {
+        true => record,
+        false => format!("{record}.*"),
     }
 }
 

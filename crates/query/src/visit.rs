@@ -27,7 +27,9 @@ pub fn expr_mut(expr: &mut Expr, visit: &mut Visit) {
         ExprKind::Coalesce(args) | ExprKind::Call { args, .. } | ExprKind::User { args, .. } => {
             args.iter_mut().for_each(|e| expr_mut(e, visit))
         }
-        ExprKind::Record(fields) => fields.iter_mut().for_each(|(_, e)| expr_mut(e, visit)),
+        ExprKind::Record(items) => items
+            .iter_mut()
+            .for_each(|item| expr_mut(&mut item.expr, visit)),
     }
     (visit.expr)(expr);
 }
@@ -112,6 +114,25 @@ fn placeless(expr: &Expr) -> Expr {
         },
     );
     expr
+}
+
+/// Has it the same value in every row?
+pub fn is_constant(expr: &Expr) -> bool {
+    let mut constant = true;
+    let look = &mut |e: &mut Expr| {
+        constant &= !matches!(
+            e.kind,
+            ExprKind::Column(_) | ExprKind::Timestamp | ExprKind::User { .. }
+        );
+    };
+    expr_mut(
+        &mut expr.clone(),
+        &mut Visit {
+            expr: look,
+            span: None,
+        },
+    );
+    constant
 }
 
 /// How many expressions an expression is made of.

@@ -1,6 +1,6 @@
 //! Walks an expression and hands each operation to its kernel.
 
-use highwater_query::plan::{Expr, ExprKind, Literal};
+use highwater_query::plan::{Expr, ExprKind, Literal, Name};
 
 use crate::chunk::Chunk;
 use crate::column::{Column, ColumnBuilder};
@@ -75,14 +75,11 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
             };
             functions::call(*function, *part, &args, site)
         }
-        ExprKind::Record(fields) => {
-            let names: Vec<_> = fields
+        ExprKind::Record(items) => {
+            let names: Vec<&Name> = items.iter().map(|item| &item.name).collect();
+            let values: Vec<Datum> = items
                 .iter()
-                .map(|(name, _)| name.as_str().into())
-                .collect();
-            let values: Vec<Datum> = fields
-                .iter()
-                .map(|(_, value)| value_of(value, chunk, rows, faults))
+                .map(|item| value_of(&item.expr, chunk, rows, faults))
                 .collect();
             let site = &mut Site {
                 span: expr.span,

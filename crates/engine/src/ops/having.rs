@@ -64,6 +64,6 @@ fn expr_reads(expr: &Expr, allowed: &dyn Fn(usize) -> bool) -> bool {
         ExprKind::Coalesce(args) | ExprKind::Call { args, .. } => args.iter().all(reads),
         // What a script computes may depend on how often it is called.
         ExprKind::User { .. } => false,
-        ExprKind::Record(fields) => fields.iter().all(|(_, value)| reads(value)),
+        ExprKind::Record(items) => items.iter().all(|item| reads(&item.expr)),
     }
 }

@@ -230,7 +230,7 @@ impl Binder<'_> {
             }
             Of::Rows { node, .. } => {
                 let found = match at.rest {
-                    [] => self.whole(node, span)?,
+                    [] => self.whole(node, span),
                     path => self.column(node, path, span)?,
                 };
                 Ok(self.raise(source, &label, found))
@@ -264,23 +264,17 @@ impl Binder<'_> {
     }
 
     /// The whole event or row as a record.
-    fn whole(&mut self, node: NodeId, span: Span) -> Bound<Expr> {
+    fn whole(&mut self, node: NodeId, span: Span) -> Expr {
         let star = self.star(node, span);
         if let [only] = star.as_slice()
             && only.name == Name::Spread
         {
-            return Ok(only.expr.clone());
+            return only.expr.clone();
         }
-        let field = |item: Item| match item.name {
-            Name::Field(name) => Some((name, item.expr)),
-            _ => None,
-        };
-        let record: Option<Vec<_>> = star.into_iter().map(field).collect();
-        let kind = record.map(ExprKind::Record).ok_or_else(|| {
-            let what = "the row of a step with a `*` beside other columns, as one record,";
-            self.unsupported(what, span)
-        })?;
-        Ok(Expr { kind, span })
+        Expr {
+            kind: ExprKind::Record(star),
+            span,
+        }
     }
 
     /// An expression over the source itself as one over the node of its scope.

@@ -365,7 +365,13 @@ impl<'b> Exprs<'b, '_> {
             self.binder.plan.nodes[self.scope.node.0],
             Node::Source { .. }
         );
-        if source && path.len() == 1 && first.quote == Quote::Double && !first.name.contains('[') {
+        let known = self.scope.has(&first.name);
+        if source
+            && !known
+            && path.len() == 1
+            && first.quote == Quote::Double
+            && !first.name.contains('[')
+        {
             let message = format!("\"{}\" is the name of a column, not a text", first.name);
             let help = format!("write '{0}' for the text, [{0}] for the column", first.name);
             self.binder
@@ -374,18 +380,17 @@ impl<'b> Exprs<'b, '_> {
     }
 }
 
-/// `of.name`, right away if the record is made here.
+/// `of.name`, right away if the record is made here of nothing but named values.
 fn field(of: Expr, name: &str, span: Span) -> Expr {
-    if let ExprKind::Record(fields) = &of.kind {
-        let names: Vec<Name> = fields
-            .iter()
-            .map(|(name, _)| Name::Field(name.clone()))
-            .collect();
-        let kind = match find(&names, name) {
-            Some(index) => fields[index].1.kind.clone(),
-            None => ExprKind::Literal(Literal::Null),
-        };
-        return Expr { kind, span };
+    if let ExprKind::Record(items) = &of.kind {
+        let names: Vec<Name> = items.iter().map(|item| item.name.clone()).collect();
+        if !names.contains(&Name::Spread) {
+            let kind = match find(&names, name) {
+                Some(index) => items[index].expr.kind.clone(),
+                None => ExprKind::Literal(Literal::Null),
+            };
+            return Expr { kind, span };
+        }
     }
     let kind = ExprKind::Field {
         of: Box::new(of),

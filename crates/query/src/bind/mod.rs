@@ -40,7 +40,7 @@ use std::collections::HashMap;
 
 use crate::Span;
 use crate::ast::{Ident, same_name};
-use crate::diagnostic::{Diagnostic, code};
+use crate::diagnostic::Diagnostic;
 use crate::parser::{Reported, parse};
 use crate::plan::{Expr, NodeId, Plan};
 
@@ -219,12 +219,6 @@ impl<'a> Binder<'a> {
         if !self.diagnostics.contains(&diagnostic) {
             self.diagnostics.push(diagnostic);
         }
-    }
-
-    fn unsupported(&mut self, what: &str, span: Span) -> Reported {
-        let message = format!("{what} is not supported yet");
-        let label = "part of the language, but not there yet";
-        self.report(Diagnostic::error(code::UNSUPPORTED, span, message).label(label))
     }
 
     fn push(&mut self, node: crate::plan::Node) -> NodeId {

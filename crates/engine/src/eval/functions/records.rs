@@ -1,6 +1,9 @@
 //! Records and arrays: making them, reading them out of text, looking into them.
 
+use std::iter::once;
 use std::sync::Arc;
+
+use highwater_query::plan::Name;
 
 use crate::eval::datum::{Datum, Site};
 use crate::value::{Record, Value, ValueRef};
@@ -8,13 +11,32 @@ use crate::value::{Record, Value, ValueRef};
 use super::args::Call;
 use super::json;
 
-/// A record of named values, in every row.
-pub fn record(names: &[Arc<str>], values: &[Datum], site: &mut Site<'_>) -> Datum {
+/// What a value adds to a record.
+enum Part {
+    Field(Arc<str>),
+    /// Its own fields, if it is a record.
+    Fields,
+}
+
+/// A record in every row, put together like the row of an output: of equal names the leftmost counts.
+pub fn record(names: &[&Name], values: &[Datum], site: &mut Site<'_>) -> Datum {
+    let part = |name: &&Name| match name {
+        Name::Field(name) => Part::Field(name.as_str().into()),
+        Name::Spread | Name::Hidden(_) => Part::Fields,
+    };
+    let parts: Vec<Part> = names.iter().map(part).collect();
     let make = |row| {
-        let values = values.iter().map(|value| value.get(row).to_value());
-        Value::Record(Arc::new(Record::from_fields(
-            names.iter().cloned().zip(values).collect(),
-        )))
+        let mut record = Record::with_capacity(parts.len());
+        for (part, value) in parts.iter().zip(values) {
+            match (part, value.get(row)) {
+                (Part::Field(name), value) => record.add(once((name.clone(), value.to_value()))),
+                (Part::Fields, ValueRef::Record(of)) => {
+                    record.add(of.iter().map(|(name, value)| (name.clone(), value.clone())));
+                }
+                (Part::Fields, _) => {}
+            }
+        }
+        Value::Record(Arc::new(record))
     };
     if values.iter().all(|value| matches!(value, Datum::Scalar(_))) {
         return Datum::Scalar(make(0));

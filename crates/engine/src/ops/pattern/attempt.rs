@@ -398,7 +398,7 @@ fn columns_of(expr: &Expr, out: &mut BTreeSet<usize>) {
         ExprKind::Coalesce(args) | ExprKind::Call { args, .. } | ExprKind::User { args, .. } => {
             args.iter().for_each(|arg| columns_of(arg, out));
         }
-        ExprKind::Record(fields) => fields.iter().for_each(|(_, field)| columns_of(field, out)),
+        ExprKind::Record(items) => items.iter().for_each(|item| columns_of(&item.expr, out)),
     }
 }
 

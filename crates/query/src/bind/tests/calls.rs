@@ -101,6 +101,38 @@ fn double_quotes_are_text_only_as_the_name_of_a_property() {
     );
 }
 
+// proves S1
+#[test]
+fn a_declared_column_in_double_quotes_needs_no_warning() {
+    warns(
+        "CREATE TABLE input (name nvarchar(max)); SELECT LEN(\"name\") AS x FROM input",
+        expect![[""]],
+    );
+}
+
+// proves S1
+#[test]
+fn a_ring_of_constants_that_is_open_is_closed_with_a_warning() {
+    let polygon = |end: &str| {
+        format!(
+            "SELECT CreatePolygon(CreatePoint(0, -1), p, CreatePoint(1, 1), {end}) AS x FROM input"
+        )
+    };
+    warns(&polygon("CreatePoint(0.0, -1.0)"), expect![[""]]);
+    warns(&polygon("p"), expect![[""]]);
+    warns(
+        &polygon("CreatePoint(1, 0)"),
+        expect![[r#"
+        warning[HW1403]: this ring does not end where it began, so it is closed
+         --> q:1:8
+          |
+        1 | SELECT CreatePolygon(CreatePoint(0, -1), p, CreatePoint(1, 1), CreatePoint(1, 0)) AS x FROM input
+          |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          = help: repeat the first point at the end
+    "#]],
+    );
+}
+
 // proves S1 S2
 #[test]
 fn nested_nullif_does_not_explode() {
