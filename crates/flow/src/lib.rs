@@ -1,0 +1,3 @@
+//! Reliable handling of what is on a log.
+
+pub mod retry;
