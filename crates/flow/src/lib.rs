@@ -1,3 +1,4 @@
 //! Reliable handling of what is on a log.
 
+pub mod circuit;
 pub mod retry;
