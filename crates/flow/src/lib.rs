@@ -2,3 +2,4 @@
 
 pub mod circuit;
 pub mod retry;
+pub mod track;
