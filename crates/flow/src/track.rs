@@ -129,6 +129,8 @@ pub struct Schedule {
     stored: Point,
     /// When something was first seen to be done that is not stored.
     since: Option<Duration>,
+    /// Storage gets a rest after a failure.
+    not_before: Duration,
 }
 
 /// A point that a checkpoint can be at.
@@ -155,21 +157,23 @@ impl Schedule {
             cadence,
             stored,
             since: None,
+            not_before: Duration::ZERO,
         }
     }
 
     /// When to ask again, given how far everything is done at `now`: `now` or before means that a
     /// checkpoint is due; `None` that there is nothing to store.
     pub fn due(&mut self, now: Duration, done: Point) -> Option<Duration> {
-        if done.offset == self.stored.offset {
+        if !self.is_behind(done) {
             self.since = None;
             return None;
         }
         let since = *self.since.get_or_insert(now);
-        match done.passed - self.stored.passed >= self.cadence.events.max(1) {
-            true => Some(now),
-            false => Some(since.saturating_add(self.cadence.period)),
-        }
+        let due = match done.passed - self.stored.passed >= self.cadence.events.max(1) {
+            true => now,
+            false => since.saturating_add(self.cadence.period),
+        };
+        Some(due.max(self.not_before))
     }
 
     /// Notes that a checkpoint was stored, having been begun at `begun`.
@@ -183,10 +187,15 @@ impl Schedule {
         self.since = self.since.map(|_| begun);
     }
 
-    /// Notes that one was not stored: it is due again a period after `now`.
-    pub fn failed(&mut self, now: Duration) -> Duration {
-        self.since = Some(now);
-        now.saturating_add(self.cadence.period)
+    /// Notes that one was not stored. The next is due a period after `now`, however many events
+    /// that is.
+    pub fn failed(&mut self, now: Duration) {
+        self.not_before = now.saturating_add(self.cadence.period);
+    }
+
+    /// True if something is done that is not stored.
+    pub fn is_behind(&self, done: Point) -> bool {
+        done.offset > self.stored.offset
     }
 }
 
@@ -254,8 +263,9 @@ mod tests {
         schedule.stored(point(10), s(4));
         assert_eq!(schedule.due(s(5), point(10)), None);
         assert_eq!(schedule.due(s(6), point(11)), Some(s(11)));
-        assert_eq!(schedule.failed(s(11)), s(16));
+        schedule.failed(s(11));
         assert_eq!(schedule.due(s(12), point(12)), Some(s(16)));
+        assert_eq!(schedule.due(s(13), point(99)), Some(s(16)));
     }
 
     proptest! {
