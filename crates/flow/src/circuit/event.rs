@@ -7,7 +7,7 @@ use super::Tally;
 
 /// One thing that happened. Its text is `outcomes OK FAILED`, `opened WHY` or `closed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum CircuitEvent {
     /// Deliveries ended.
     Outcomes(Tally),
     /// Somebody opened it.
@@ -18,30 +18,30 @@ pub enum Event {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no event of a circuit")]
-pub struct EventError(pub String);
+pub struct CircuitEventError(pub String);
 
-impl fmt::Display for Event {
+impl fmt::Display for CircuitEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Outcomes(tally) => write!(f, "outcomes {} {}", tally.ok, tally.failed),
-            Event::Opened { why } => write!(f, "opened {why}"),
-            Event::Closed => f.write_str("closed"),
+            CircuitEvent::Outcomes(tally) => write!(f, "outcomes {} {}", tally.ok, tally.failed),
+            CircuitEvent::Opened { why } => write!(f, "opened {why}"),
+            CircuitEvent::Closed => f.write_str("closed"),
         }
     }
 }
 
-impl FromStr for Event {
-    type Err = EventError;
+impl FromStr for CircuitEvent {
+    type Err = CircuitEventError;
 
-    fn from_str(text: &str) -> Result<Event, EventError> {
+    fn from_str(text: &str) -> Result<CircuitEvent, CircuitEventError> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let event = match word {
-            "outcomes" => tally(rest).map(Event::Outcomes),
-            "opened" => Some(Event::Opened { why: rest.into() }),
-            "closed" if rest.is_empty() => Some(Event::Closed),
+            "outcomes" => tally(rest).map(CircuitEvent::Outcomes),
+            "opened" => Some(CircuitEvent::Opened { why: rest.into() }),
+            "closed" if rest.is_empty() => Some(CircuitEvent::Closed),
             _ => None,
         };
-        event.ok_or_else(|| EventError(text.chars().take(100).collect()))
+        event.ok_or_else(|| CircuitEventError(text.chars().take(100).collect()))
     }
 }
 
@@ -59,11 +59,11 @@ mod tests {
     #[test]
     fn events_are_lines_that_people_can_read() {
         let tally = Tally { ok: 3, failed: 5 };
-        assert_eq!(Event::Outcomes(tally).to_string(), "outcomes 3 5");
+        assert_eq!(CircuitEvent::Outcomes(tally).to_string(), "outcomes 3 5");
         let why = "release of the billing service".into();
-        let opened = Event::Opened { why };
+        let opened = CircuitEvent::Opened { why };
         assert_eq!(opened.to_string(), "opened release of the billing service");
-        assert_eq!(Event::Closed.to_string(), "closed");
+        assert_eq!(CircuitEvent::Closed.to_string(), "closed");
     }
 
     #[test]
@@ -76,7 +76,10 @@ mod tests {
             "closed now",
             "Closed",
         ] {
-            assert_eq!(text.parse::<Event>(), Err(EventError(text.into())));
+            assert_eq!(
+                text.parse::<CircuitEvent>(),
+                Err(CircuitEventError(text.into()))
+            );
         }
     }
 
@@ -84,7 +87,7 @@ mod tests {
         #[test]
         fn reading_undoes_writing(ok: u32, failed: u32, why: String) {
             let tally = Tally { ok, failed };
-            for event in [Event::Outcomes(tally), Event::Opened { why }, Event::Closed] {
+            for event in [CircuitEvent::Outcomes(tally), CircuitEvent::Opened { why }, CircuitEvent::Closed] {
                 prop_assert_eq!(event.to_string().parse(), Ok(event));
             }
         }

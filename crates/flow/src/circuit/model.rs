@@ -135,15 +135,15 @@ proptest! {
                 Step::Outcome(ok) => {
                     naive.outcome(now, ok);
                     let (ok, failed) = (u32::from(ok), u32::from(!ok));
-                    Event::Outcomes(Tally { ok, failed })
+                    CircuitEvent::Outcomes(Tally { ok, failed })
                 }
                 Step::Open => {
                     naive.mode = Mode::Open(None);
-                    Event::Opened { why: "by hand".into() }
+                    CircuitEvent::Opened { why: "by hand".into() }
                 }
                 Step::Close => {
                     naive.close();
-                    Event::Closed
+                    CircuitEvent::Closed
                 }
             };
             let before = name(circuit.gate(EnqueueTime(now)));

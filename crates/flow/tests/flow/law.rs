@@ -1,13 +1,11 @@
 //! Random handlers over random streams, with crashes: every event is handled, dead-lettered or still
 //! ahead of the checkpoint, and order per key holds. proves C2, C3, P1, P2
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Letters, Slow, TokioClock, append, number, partition, paused};
+use crate::common::{Letters, Slow, TokioClock, append, number, partition, paused};
 use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::track::Cadence;
 use highwater_flow::{

@@ -1,13 +1,11 @@
 //! What a pipeline does, one rule at a time.
 
-mod common;
-
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Letters, Slow, TokioClock, append, number, partition, paused};
+use crate::common::{Letters, Slow, TokioClock, append, number, partition, paused};
 use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::track::Cadence;
 use highwater_flow::{
@@ -107,14 +105,14 @@ fn keys_wait_for_their_own_and_not_for_others() {
             let seen = Arc::clone(&seen);
             async move {
                 let at = number(&delivery.value);
-                sleep(seconds(if at % 3 == 0 { 10 } else { 1 })).await;
+                sleep(seconds(if at.is_multiple_of(3) { 10 } else { 1 })).await;
                 seen.lock().unwrap().push((at, started.elapsed().as_secs()));
                 Ok(())
             }
         });
         run(handled, sink(Arc::default()), pending()).await.unwrap();
         for (at, second) in done.lock().unwrap().iter() {
-            let takes = if at % 3 == 0 { 10 } else { 1 };
+            let takes = if at.is_multiple_of(3) { 10 } else { 1 };
             assert_eq!(*second, (*at as u64 / 3 + 1) * takes, "event {at}");
         }
     });
@@ -413,5 +411,58 @@ fn attempts_are_numbered_and_told_in_the_dead_letter() {
             "3 4000 tolls/0@0 try 3",
         ];
         assert_eq!(attempts, expected);
+    });
+}
+
+/// What became of three attempts at most, a second apart, with up to 5 s each.
+async fn attempts_of<W>(handler: impl Fn(u32) -> W + Send + Sync + 'static) -> Vec<String>
+where
+    W: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    let partition = filled(1).await;
+    let options = Options {
+        retry: Policy {
+            delay: Delay::Fixed(seconds(1)),
+            jitter_percent: 0,
+            tries_max: Some(3),
+            ..Policy::default()
+        },
+        timeout: Some(seconds(5)),
+        ..Options::default()
+    };
+    let handled = source(&partition).handle(options, move |delivery: Delivery<Event>| {
+        handler(delivery.attempt)
+    });
+    let letters = Arc::new(Letters::default());
+    let ended = run(handled, sink(Arc::clone(&letters)), pending()).await;
+    assert_eq!(ended.unwrap().next, Offset(1));
+    let kept = letters.kept.lock().unwrap();
+    let attempts = kept.iter().flat_map(|letter| &letter.attempts);
+    attempts.map(ToString::to_string).collect()
+}
+
+// proves P2
+#[test]
+fn only_what_may_go_better_is_tried_again() {
+    paused(async {
+        let refused = attempts_of(async |_| Err(Failure::permanent("nonsense"))).await;
+        assert_eq!(refused, ["1 0 nonsense"]);
+        let busy = attempts_of(async |attempt| match attempt {
+            3 => Ok(()),
+            _ => Err(Failure::transient("busy")),
+        });
+        assert_eq!(busy.await, [""; 0]);
+    });
+}
+
+#[test]
+fn a_handler_that_hangs_is_called_again_and_one_that_asks_for_time_gets_it() {
+    paused(async {
+        let attempts = attempts_of(async |attempt| match attempt {
+            1 => pending().await,
+            _ => Err(Failure::transient("busy").retry_after(seconds(60))),
+        });
+        let expected = ["1 0 no answer within 5s", "2 6000 busy", "3 66000 busy"];
+        assert_eq!(attempts.await, expected);
     });
 }

@@ -1,7 +1,7 @@
 //! Stops deliveries to a handler that keeps failing, and finds out when it works again.
 //!
 //! A circuit is closed while deliveries go through, open while none may, and half-open while a few
-//! try whether the trouble is over. What happened is told as [`Event`]s, and the state is nothing but
+//! try whether the trouble is over. What happened is told as [`CircuitEvent`]s, and the state is nothing but
 //! their sum: whoever applies the same events with the same times has the same circuit. So the
 //! events can live on a log that all instances read, with the time at which the log took each of them
 //! in, and nobody needs to agree with anybody.
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use highwater_log::EnqueueTime;
 
-pub use event::{Event, EventError};
+pub use event::{CircuitEvent, CircuitEventError};
 use window::Window;
 pub use window::{SLOTS, Tally};
 
@@ -130,15 +130,15 @@ impl Circuit {
 
     /// Takes in what happened. Outcomes that come while it is open are of deliveries from before,
     /// and say nothing new.
-    pub fn apply(&mut self, at: EnqueueTime, event: &Event) -> Option<Change> {
+    pub fn apply(&mut self, at: EnqueueTime, event: &CircuitEvent) -> Option<Change> {
         self.at = self.at.max(at);
         if matches!(&self.state, State::Open { until, .. } if is_over(*until, self.at)) {
             self.state = State::HalfOpen { successes: 0 };
         }
         match event {
-            Event::Outcomes(tally) => self.take_outcomes(*tally),
-            Event::Opened { why } => self.open(None, why.clone()),
-            Event::Closed => self.close(),
+            CircuitEvent::Outcomes(tally) => self.take_outcomes(*tally),
+            CircuitEvent::Opened { why } => self.open(None, why.clone()),
+            CircuitEvent::Closed => self.close(),
         }
     }
 
@@ -211,8 +211,8 @@ fn is_over(until: Option<EnqueueTime>, now: EnqueueTime) -> bool {
 mod tests {
     use super::*;
 
-    fn outcomes(ok: u32, failed: u32) -> Event {
-        Event::Outcomes(Tally { ok, failed })
+    fn outcomes(ok: u32, failed: u32) -> CircuitEvent {
+        CircuitEvent::Outcomes(Tally { ok, failed })
     }
 
     fn at(seconds: i64) -> EnqueueTime {
@@ -281,10 +281,10 @@ mod tests {
     fn opened_by_hand_it_stays_open_until_it_is_closed_by_hand() {
         let mut circuit = Circuit::new(Rule::default());
         let why = "maintenance".to_string();
-        let opened = circuit.apply(at(0), &Event::Opened { why: why.clone() });
+        let opened = circuit.apply(at(0), &CircuitEvent::Opened { why: why.clone() });
         assert_eq!(opened, Some(Change::Opened { why: why.clone() }));
         assert_eq!(circuit.gate(at(1_000_000)), Gate::Open { until: None, why });
-        let closed = circuit.apply(at(1_000_000), &Event::Closed);
+        let closed = circuit.apply(at(1_000_000), &CircuitEvent::Closed);
         assert_eq!(closed, Some(Change::Closed));
     }
 
