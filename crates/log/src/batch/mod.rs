@@ -11,6 +11,7 @@ mod crc;
 mod header;
 mod records;
 mod retain;
+mod skip;
 #[cfg(test)]
 mod tests;
 mod varint;
@@ -25,6 +26,7 @@ pub use codec::Codec;
 pub use header::{Header, TimestampType};
 pub use records::{Record, RecordHeaders, Records, Unpacker};
 pub use retain::Retained;
+pub use skip::Skip;
 pub use walk::{Batches, Broken, Stored};
 
 pub(crate) use header::sequence_after;

@@ -1,7 +1,7 @@
 //! From stored batches to the records that a reader of committed ones may see.
 
-use highwater_log::batch::{Batches, Record, Unpacker};
-use highwater_log::{Aborted, Fetched, Offset};
+use highwater_log::batch::{Batches, Record, Skip, Unpacker};
+use highwater_log::{Fetched, Offset};
 
 use super::error::{Code, Error};
 
@@ -49,36 +49,4 @@ fn damaged(error: impl std::fmt::Display) -> Error {
         format!("a stored batch cannot be read: {error}"),
         hint,
     )
-}
-
-/// Tells the batches of aborted transactions and the log's own marks from records.
-struct Skip<'a> {
-    /// By first offset.
-    ahead: Vec<&'a Aborted>,
-    /// Producers whose aborted transaction is open at this point.
-    open: Vec<i64>,
-}
-
-impl<'a> Skip<'a> {
-    fn new(aborted: &'a [Aborted]) -> Skip<'a> {
-        let mut ahead: Vec<&Aborted> = aborted.iter().collect();
-        ahead.sort_by_key(|aborted| std::cmp::Reverse(aborted.first));
-        Skip {
-            ahead,
-            open: Vec::new(),
-        }
-    }
-
-    fn passes_over(&mut self, header: &highwater_log::batch::Header) -> bool {
-        while let Some(aborted) = self.ahead.pop_if(|next| next.first <= header.last_offset()) {
-            self.open.push(aborted.producer_id);
-        }
-        let producer = header.producer().map(|producer| producer.id);
-        if header.is_control() {
-            // An aborted transaction reaches up to the next marker of its producer.
-            self.open.retain(|open| Some(*open) != producer);
-            return true;
-        }
-        header.is_transactional() && producer.is_some_and(|producer| self.open.contains(&producer))
-    }
 }

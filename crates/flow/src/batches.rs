@@ -1,0 +1,162 @@
+//! Batch at a time: everything there is, up to so many, is handled in one call before the next call
+//! is made.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use highwater_log::{Offset, Place};
+use tokio::task::JoinSet;
+
+use crate::attempt::Trying;
+use crate::handle::Options;
+use crate::stage::{Item, Line, Polled, Stage, Step};
+use crate::{Delivery, Failure};
+
+pub(crate) struct Batches<S: Stage, F> {
+    from: S,
+    count_max: usize,
+    handler: Arc<F>,
+    options: Arc<Options>,
+    /// What the next call is made with.
+    gathered: Vec<Item<Arc<S::Out>>>,
+    /// The call under way, of which there is one at most.
+    task: JoinSet<Vec<Step<()>>>,
+    leaving: VecDeque<Step<()>>,
+    ended: bool,
+}
+
+impl<S, F, W> Batches<S, F>
+where
+    S: Stage,
+    F: Fn(Vec<Delivery<S::Out>>) -> W + Send + Sync + 'static,
+    W: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    pub fn new(from: S, count_max: usize, options: Options, handler: F) -> Batches<S, F> {
+        Batches {
+            from,
+            count_max: count_max.max(1),
+            handler: Arc::new(handler),
+            options: Arc::new(options),
+            gathered: Vec::new(),
+            task: JoinSet::new(),
+            leaving: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    fn start(&mut self, line: &Line) {
+        let trying = Trying {
+            options: Arc::clone(&self.options),
+            clock: Arc::clone(&line.clock),
+        };
+        let handler = Arc::clone(&self.handler);
+        let items = std::mem::take(&mut self.gathered);
+        self.task.spawn(deliver(trying, handler, items));
+    }
+}
+
+async fn deliver<T, F, W>(
+    trying: Trying,
+    handler: Arc<F>,
+    items: Vec<Item<Arc<T>>>,
+) -> Vec<Step<()>>
+where
+    F: Fn(Vec<Delivery<T>>) -> W,
+    W: Future<Output = Result<(), Failure>>,
+{
+    let all = call(&trying, &*handler, &items).await;
+    let mut steps = Vec::with_capacity(items.len());
+    let alone = items.len() == 1;
+    for item in items {
+        let outcome = match &all {
+            Err(_) if !alone => call(&trying, &*handler, std::slice::from_ref(&item)).await,
+            all => all.clone(),
+        };
+        steps.push(match outcome {
+            Ok(()) => item.go(drop),
+            Err(value) => Step::Dead(Item {
+                ticket: item.ticket,
+                event: item.event,
+                value,
+            }),
+        });
+    }
+    steps
+}
+
+async fn call<T, F, W>(
+    trying: &Trying,
+    handler: &F,
+    items: &[Item<Arc<T>>],
+) -> Result<(), Vec<crate::Attempt>>
+where
+    F: Fn(Vec<Delivery<T>>) -> W,
+    W: Future<Output = Result<(), Failure>>,
+{
+    let deliveries = |attempt| {
+        let delivery = |item: &Item<Arc<T>>| Delivery {
+            event: item.event.clone(),
+            value: Arc::clone(&item.value),
+            attempt,
+        };
+        items.iter().map(delivery).collect()
+    };
+    let salt = items.first().map_or(0, |item| item.event.offset().0 as u64);
+    trying
+        .persist(salt, |attempt| handler(deliveries(attempt)))
+        .await
+}
+
+impl<S, F, W> Stage for Batches<S, F>
+where
+    S: Stage,
+    F: Fn(Vec<Delivery<S::Out>>) -> W + Send + Sync + 'static,
+    W: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    type Out = ();
+
+    fn poll_next(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Polled<()> {
+        loop {
+            if let Some(step) = self.leaving.pop_front() {
+                return Poll::Ready(Some(step));
+            }
+            if let Poll::Ready(Some(done)) = self.task.poll_join_next(cx) {
+                let done = done.expect("panics are caught, and nobody ends our tasks");
+                self.leaving.extend(done);
+                continue;
+            }
+            if !self.task.is_empty() {
+                return Poll::Pending;
+            }
+            let more = match self.ended || self.gathered.len() >= self.count_max {
+                true => Poll::Ready(None),
+                false => self.from.poll_next(line, cx),
+            };
+            match more {
+                Poll::Ready(Some(Step::Go(item))) => {
+                    if let Step::Go(item) = item.go(Arc::new) {
+                        self.gathered.push(item);
+                    }
+                    continue;
+                }
+                Poll::Ready(Some(Step::Dead(item))) => return Poll::Ready(Some(Step::Dead(item))),
+                Poll::Ready(Some(Step::Done(ticket))) => {
+                    return Poll::Ready(Some(Step::Done(ticket)));
+                }
+                Poll::Ready(None) => self.ended |= self.gathered.len() < self.count_max,
+                Poll::Pending => {}
+            }
+            match (self.gathered.is_empty(), self.ended) {
+                (false, _) => self.start(line),
+                (true, true) => return Poll::Ready(None),
+                (true, false) => return Poll::Pending,
+            }
+        }
+    }
+
+    fn origin(&self) -> (&Place, Offset) {
+        self.from.origin()
+    }
+}

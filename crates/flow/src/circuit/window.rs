@@ -1,0 +1,70 @@
+//! Outcomes of the last while, counted in slots of time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use highwater_log::EnqueueTime;
+
+/// How finely a window forgets: a slot is this part of it.
+pub const SLOTS: u32 = 64;
+
+/// So many deliveries went well, and so many did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub ok: u32,
+    pub failed: u32,
+}
+
+/// The current slot and the [`SLOTS`] before it, as far as anything happened in them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    slot_ms: i64,
+    /// The number of a slot, then good and bad outcomes in it.
+    slots: VecDeque<(i64, u64, u64)>,
+    ok: u64,
+    failed: u64,
+}
+
+impl Window {
+    pub fn new(length: Duration) -> Window {
+        Window {
+            slot_ms: slot_ms(length),
+            slots: VecDeque::new(),
+            ok: 0,
+            failed: 0,
+        }
+    }
+
+    /// Counts outcomes at a time that is not before the last one; answers with what the window then
+    /// holds.
+    pub fn add(&mut self, at: EnqueueTime, tally: Tally) -> (u64, u64) {
+        let slot = at.0.div_euclid(self.slot_ms);
+        self.forget_before(slot.saturating_sub(i64::from(SLOTS)));
+        let (ok, failed) = (u64::from(tally.ok), u64::from(tally.failed));
+        match self.slots.back_mut() {
+            Some(last) if last.0 == slot => {
+                last.1 += ok;
+                last.2 += failed;
+            }
+            _ => self.slots.push_back((slot, ok, failed)),
+        }
+        self.ok += ok;
+        self.failed += failed;
+        (self.ok, self.failed)
+    }
+
+    fn forget_before(&mut self, first: i64) {
+        while self.slots.front().is_some_and(|slot| slot.0 < first)
+            && let Some((_, ok, failed)) = self.slots.pop_front()
+        {
+            self.ok -= ok;
+            self.failed -= failed;
+        }
+    }
+}
+
+/// Rounded up, so that a window is never shorter than asked for.
+pub(super) fn slot_ms(length: Duration) -> i64 {
+    let slot_ms = length.as_millis().div_ceil(u128::from(SLOTS));
+    i64::try_from(slot_ms).unwrap_or(i64::MAX).max(1)
+}

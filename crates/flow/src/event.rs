@@ -1,0 +1,179 @@
+//! Events as they come from a log, and what a handler is given of them.
+//!
+//! The records of a batch are copied once, into one buffer that its events share, so an event is two
+//! words and costs no allocation, also when the batch was packed.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use highwater_log::batch::Record;
+use highwater_log::{Offset, Place};
+
+/// A record on a log. Clones are cheap and share the bytes of the whole batch.
+#[derive(Clone)]
+pub struct Event {
+    batch: Arc<Decoded>,
+    index: usize,
+}
+
+/// The records of one batch.
+pub(crate) struct Decoded {
+    place: Place,
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    headers: Vec<(Range<usize>, Option<Range<usize>>)>,
+}
+
+struct Entry {
+    offset: Offset,
+    timestamp: i64,
+    key: Option<Range<usize>>,
+    value: Option<Range<usize>>,
+    /// Which of the headers.
+    headers: Range<usize>,
+}
+
+/// Where an event is. It stays the same however often the event is delivered, so a handler can tell
+/// by it what it has seen before.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventId {
+    pub place: Place,
+    pub offset: Offset,
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.place, self.offset)
+    }
+}
+
+/// One attempt to hand an event over. What `T` is depends on the stages before.
+pub struct Delivery<T> {
+    pub event: Event,
+    pub value: Arc<T>,
+    /// Of this run, from 1.
+    pub attempt: u32,
+}
+
+impl Event {
+    pub fn id(&self) -> EventId {
+        EventId {
+            place: self.batch.place.clone(),
+            offset: self.offset(),
+        }
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.batch.place
+    }
+
+    pub fn offset(&self) -> Offset {
+        self.entry().offset
+    }
+
+    /// Milliseconds since 1970: when the log took it in.
+    pub fn timestamp(&self) -> i64 {
+        self.entry().timestamp
+    }
+
+    pub fn key(&self) -> Option<&[u8]> {
+        self.slice(self.entry().key.as_ref())
+    }
+
+    pub fn value(&self) -> Option<&[u8]> {
+        self.slice(self.entry().value.as_ref())
+    }
+
+    pub fn headers(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
+        let headers = &self.batch.headers[self.entry().headers.clone()];
+        headers.iter().map(|(name, value)| {
+            let name = std::str::from_utf8(&self.batch.bytes[name.clone()]);
+            let name = name.expect("names were text when they were put here");
+            (name, self.slice(value.as_ref()))
+        })
+    }
+
+    /// The key, to be kept.
+    pub(crate) fn key_bytes(&self) -> Option<Bytes> {
+        self.key().map(Bytes::copy_from_slice)
+    }
+
+    fn entry(&self) -> &Entry {
+        &self.batch.entries[self.index]
+    }
+
+    fn slice(&self, range: Option<&Range<usize>>) -> Option<&[u8]> {
+        range.map(|range| &self.batch.bytes[range.clone()])
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.id())
+    }
+}
+
+impl Decoded {
+    pub fn new(place: Place) -> Decoded {
+        Decoded {
+            place,
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    pub fn push(&mut self, record: &Record<'_>) {
+        let key = record.key.map(|key| self.put(key));
+        let value = record.value.map(|value| self.put(value));
+        let first = self.headers.len();
+        for (name, value) in record.headers {
+            let header = (
+                self.put(name.as_bytes()),
+                value.map(|value| self.put(value)),
+            );
+            self.headers.push(header);
+        }
+        self.entries.push(Entry {
+            offset: record.offset,
+            timestamp: record.timestamp,
+            key,
+            value,
+            headers: first..self.headers.len(),
+        });
+    }
+
+    /// Stands for records that cannot be read: the bytes that hold them.
+    pub fn push_raw(&mut self, offset: Offset, timestamp: i64, bytes: &[u8]) {
+        let value = Some(self.put(bytes));
+        let headers = self.headers.len();
+        self.entries.push(Entry {
+            offset,
+            timestamp,
+            key: None,
+            value,
+            headers: headers..headers,
+        });
+    }
+
+    /// Where the next record may be.
+    pub fn next(&self) -> Option<Offset> {
+        self.entries.last().map(|last| Offset(last.offset.0 + 1))
+    }
+
+    pub fn events(self) -> impl Iterator<Item = Event> {
+        let batch = Arc::new(self);
+        (0..batch.entries.len()).map(move |index| Event {
+            batch: Arc::clone(&batch),
+            index,
+        })
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+}

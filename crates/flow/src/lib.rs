@@ -1,0 +1,78 @@
+//! Reliable handling of what is on a log: nothing skipped, nothing lost silently, and no bad event or
+//! slow neighbour in the way of the others.
+//!
+//! A pipeline begins with a [`Source`] over a partition, goes through stages ([`Stage`]) and ends in
+//! [`run`], which stores checkpoints. Stages are asked for work and ask the one before, so a slow end
+//! slows the beginning and no buffer grows. A checkpoint never passes an event that is not finished:
+//! handled, filtered out, or set aside as a dead letter with its reasons. After a crash the next run
+//! begins at the checkpoint, so events are handled once or more, and a handler can tell by
+//! [`Event::id`] what it has seen before.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use highwater_env::RealClock;
+//! use highwater_flow::{Failure, InMemory, OnPartition, Options, Order, Sink, Source, Stage, run};
+//! use highwater_log::batch::NewRecord;
+//! use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog, Offset};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let log = MemoryLog::new(|| 1_700_000_000_000);
+//! for name in ["tolls", "tolls-dead"] {
+//!     let (name, settings) = (HubName::new(name)?, HubSettings::default());
+//!     log.create(HubSpec { name, partitions: 1, settings }).await?;
+//! }
+//! let tolls = log.partition("tolls", 0).ok_or("it was just made")?;
+//! let dead = log.partition("tolls-dead", 0).ok_or("it was just made")?;
+//! for toll in ["350", "many", "0", "420"] {
+//!     let (key, value, headers) = (Some(&b"booth-17"[..]), Some(toll.as_bytes()), &[][..]);
+//!     tolls.append_records(&[NewRecord { key, value, headers }]).await?;
+//! }
+//!
+//! let in_order = Options { order: Order::Key, ..Options::default() };
+//! let pipeline = Source::new(tolls, Offset(0))
+//!     .until(Offset(4))
+//!     .try_map(|event| String::from_utf8_lossy(event.value().unwrap_or_default()).parse::<u32>())
+//!     .filter(|cents| *cents > 0)
+//!     .handle(in_order, async |delivery: highwater_flow::Delivery<u32>| {
+//!         // Ask a bank, say; what fails with `Failure::transient` is tried again.
+//!         println!("{}: {} cents", delivery.event.id(), delivery.value);
+//!         Ok::<_, Failure>(())
+//!     });
+//!
+//! let positions = Arc::new(InMemory::default());
+//! let sink = Sink::new(positions, Arc::new(OnPartition(dead.clone())), Arc::new(RealClock::new()));
+//! let summary = run(pipeline, sink, std::future::pending()).await?;
+//!
+//! assert_eq!((summary.handled, summary.filtered, summary.dead), (2, 1, 1));
+//! assert_eq!(summary.next, Offset(4));
+//! assert_eq!(dead.bounds().end, Offset(1), "`many` is there, with the reason");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`retry`], [`circuit`] and [`track`] are the decisions behind it, as pure functions and state
+//! machines that can be used alone. This crate knows nothing of what a handler does, nor of SQL, HTTP
+//! or the hub.
+
+mod attempt;
+mod batches;
+pub mod circuit;
+mod dead;
+mod event;
+mod handle;
+mod positions;
+pub mod retry;
+mod run;
+mod source;
+mod stage;
+pub mod track;
+
+pub use attempt::Failure;
+pub use dead::{Attempt, DeadLetter, DeadLetters, OnPartition};
+pub use event::{Delivery, Event, EventId};
+pub use handle::{Options, Order};
+pub use positions::{InGroup, InMemory, Positions};
+pub use run::{RunError, Sink, Summary, run};
+pub use source::{Source, SourceError};
+pub use stage::{Item, Line, Polled, Stage, Step};

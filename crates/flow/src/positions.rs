@@ -1,0 +1,63 @@
+//! Where checkpoints are kept.
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use highwater_log::{Commit, GroupError, Groups, Membership, Offset, Pending, Place, StoredOffset};
+
+pub trait Positions: Send + Sync {
+    /// Where to go on reading, if anything was stored.
+    fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>>;
+
+    /// Ready when the position would survive a crash.
+    fn store(&self, place: &Place, next: Offset) -> Pending<Result<(), GroupError>>;
+}
+
+/// The positions of a consumer group.
+#[derive(Clone)]
+pub struct InGroup {
+    pub groups: Arc<dyn Groups>,
+    pub member: Membership,
+}
+
+impl Positions for InGroup {
+    fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
+        let places = Some(vec![place.clone()]);
+        let committed = (self.groups).committed(self.member.group.clone(), places, true);
+        Box::pin(async move {
+            let mut committed = committed.await?;
+            let stored = committed.pop().and_then(|(_, stored)| stored);
+            Ok(stored.map(|stored| stored.offset))
+        })
+    }
+
+    fn store(&self, place: &Place, next: Offset) -> Pending<Result<(), GroupError>> {
+        let stored = StoredOffset {
+            offset: next,
+            leader_epoch: -1,
+            metadata: String::new(),
+        };
+        self.groups.commit(Commit {
+            member: self.member.clone(),
+            offsets: vec![(place.clone(), stored)],
+        })
+    }
+}
+
+/// Positions to test with, which last as long as the process. Clones are the same positions.
+#[derive(Clone, Debug, Default)]
+pub struct InMemory(Arc<Mutex<BTreeMap<Place, Offset>>>);
+
+impl Positions for InMemory {
+    fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
+        let positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Box::pin(ready(Ok(positions.get(place).copied())))
+    }
+
+    fn store(&self, place: &Place, next: Offset) -> Pending<Result<(), GroupError>> {
+        let mut positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        positions.insert(place.clone(), next);
+        Box::pin(ready(Ok(())))
+    }
+}

@@ -1,0 +1,323 @@
+//! The end of a pipeline: finishes events, sets dead letters aside and stores checkpoints.
+//!
+//! One loop pulls, and everything slow happens beside it: a checkpoint is written while events go
+//! on, and dead letters are put away several at a time. Only when too many of those are under way is
+//! nothing pulled. An event is finished after its dead letter is safe.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use highwater_env::Clock;
+use highwater_log::{GroupError, Offset, Pending, Place};
+use tokio::task::JoinSet;
+
+use crate::attempt::Pacing;
+use crate::dead::{DeadLetter, DeadLetters};
+use crate::positions::Positions;
+use crate::retry;
+use crate::source::SourceError;
+use crate::stage::{Line, Stage, Step};
+use crate::track::{Cadence, Point, Schedule, Ticket, Track};
+
+/// How many items are taken before the loop looks at anything else.
+const STEPS_MAX: usize = 128;
+
+/// What the end of a pipeline needs.
+#[derive(Clone)]
+pub struct Sink {
+    pub positions: Arc<dyn Positions>,
+    pub cadence: Cadence,
+    /// How many events may be begun from the checkpoint on, finished ones included.
+    pub window_max: usize,
+    pub dead_letters: Arc<dyn DeadLetters>,
+    /// Dead letters that are put away at once.
+    pub letters_max: usize,
+    /// For dead letters and the last checkpoint; after that the run fails.
+    pub retry: retry::Policy,
+    pub clock: Arc<dyn Clock>,
+    /// Of the random part of delays.
+    pub seed: u64,
+}
+
+impl Sink {
+    pub fn new(
+        positions: Arc<dyn Positions>,
+        dead_letters: Arc<dyn DeadLetters>,
+        clock: Arc<dyn Clock>,
+    ) -> Sink {
+        Sink {
+            positions,
+            cadence: Cadence::default(),
+            window_max: 10_000,
+            dead_letters,
+            letters_max: 16,
+            retry: retry::Policy::default(),
+            clock,
+            seed: 0,
+        }
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Events that went through every stage.
+    pub handled: u64,
+    /// Events that a filter took out.
+    pub filtered: u64,
+    pub dead: u64,
+    /// The last checkpoint, which is stored.
+    pub next: Offset,
+}
+
+/// Why a run ended before it was told to. Nothing is lost: the next run begins at the checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error("the position could not be stored: {0}")]
+    Position(GroupError),
+    #[error("event {event} failed, and its dead letter could not be put away: {reason}")]
+    DeadLetter { event: String, reason: String },
+}
+
+/// Runs a pipeline until its source ends or `shutdown` is ready, and what is under way then is done.
+/// Whoever cannot wait for that may drop it at any time.
+pub async fn run<S: Stage>(
+    stage: S,
+    sink: Sink,
+    shutdown: impl Future<Output = ()>,
+) -> Result<Summary, RunError> {
+    let (place, start) = stage.origin();
+    let line = Line {
+        track: Track::new(start, sink.window_max),
+        clock: Arc::clone(&sink.clock),
+        stopping: false,
+        failed: None,
+    };
+    let end = End {
+        place: place.clone(),
+        schedule: Schedule::new(sink.cadence, line.track.point()),
+        line,
+        sink: Arc::new(sink),
+        letters: JoinSet::new(),
+        storing: None,
+        summary: Summary::default(),
+    };
+    end.run(stage, shutdown).await
+}
+
+struct End {
+    place: Place,
+    line: Line,
+    sink: Arc<Sink>,
+    schedule: Schedule,
+    letters: JoinSet<Result<Ticket, RunError>>,
+    storing: Option<Storing>,
+    summary: Summary,
+}
+
+/// A checkpoint that is being written.
+struct Storing {
+    point: Point,
+    begun: Duration,
+    done: Pending<Result<(), GroupError>>,
+}
+
+impl End {
+    async fn run<S: Stage>(
+        mut self,
+        mut stage: S,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<Summary, RunError> {
+        let mut shutdown = pin!(shutdown);
+        let mut steps = Vec::with_capacity(STEPS_MAX);
+        let mut ended = false;
+        while !ended || !self.letters.is_empty() {
+            let pause = self.begin_checkpoint();
+            let pulls = !ended && self.letters.len() < self.sink.letters_max.max(1);
+            tokio::select! {
+                biased;
+                () = &mut shutdown, if !self.line.stopping => self.line.stopping = true,
+                stored = stored(&mut self.storing) => self.checkpoint_ended(stored)?,
+                Some(put) = self.letters.join_next() => {
+                    self.line.track.finish(joined(put)?);
+                }
+                more = poll_fn(|cx| pull(&mut stage, &mut self.line, &mut steps, cx)), if pulls => {
+                    ended = !more;
+                    steps.drain(..).for_each(|step| self.take(step));
+                }
+                () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {}
+            }
+        }
+        self.finish().await
+    }
+
+    fn take<T>(&mut self, step: Step<T>) {
+        match step {
+            Step::Go(item) => {
+                self.summary.handled += 1;
+                self.line.track.finish(item.ticket);
+            }
+            Step::Done(ticket) => {
+                self.summary.filtered += 1;
+                self.line.track.finish(ticket);
+            }
+            Step::Dead(item) => {
+                self.summary.dead += 1;
+                let (event, attempts) = (item.event, item.value);
+                let letter = DeadLetter { event, attempts };
+                let put = put_away(Arc::clone(&self.sink), letter, item.ticket);
+                self.letters.spawn(put);
+            }
+        }
+    }
+
+    /// Begins to write a checkpoint if one is due and none is being written; otherwise says how long
+    /// to wait for it.
+    fn begin_checkpoint(&mut self) -> Option<Duration> {
+        if self.storing.is_some() {
+            return None;
+        }
+        let (now, point) = (self.sink.clock.elapsed(), self.line.track.point());
+        let due = self.schedule.due(now, point)?;
+        if due > now {
+            return Some(due - now);
+        }
+        self.storing = Some(Storing {
+            point,
+            begun: now,
+            done: self.sink.positions.store(&self.place, point.offset),
+        });
+        None
+    }
+
+    fn checkpoint_ended(&mut self, stored: Stored) -> Result<(), RunError> {
+        match stored.result {
+            Ok(()) => self.schedule.stored(stored.point, stored.begun),
+            Err(error) if is_final(&error) => return Err(RunError::Position(error)),
+            Err(_) => self.schedule.failed(self.sink.clock.elapsed()),
+        }
+        Ok(())
+    }
+
+    /// Stores the last checkpoint, and says how it all ended.
+    async fn finish(mut self) -> Result<Summary, RunError> {
+        if self.storing.is_some() {
+            let stored = stored(&mut self.storing).await;
+            self.checkpoint_ended(stored)?;
+        }
+        let next = self.line.track.done();
+        let (sink, place) = (&self.sink, &self.place);
+        if self.schedule.is_behind(self.line.track.point()) {
+            let store = || sink.positions.store(place, next);
+            let stored = patiently(sink, next.0 as u64, store, is_final).await;
+            stored.map_err(RunError::Position)?;
+        }
+        match self.line.failed {
+            Some(error) => Err(error.into()),
+            None => Ok(Summary {
+                next,
+                ..self.summary
+            }),
+        }
+    }
+}
+
+struct Stored {
+    point: Point,
+    begun: Duration,
+    result: Result<(), GroupError>,
+}
+
+/// Ready when the checkpoint that is being written is; never if there is none.
+async fn stored(storing: &mut Option<Storing>) -> Stored {
+    let result = poll_fn(|cx| match storing {
+        Some(under_way) => under_way.done.as_mut().poll(cx),
+        None => Poll::Pending,
+    });
+    let result = result.await;
+    let under_way = storing.take().expect("its end was just awaited");
+    Stored {
+        point: under_way.point,
+        begun: under_way.begun,
+        result,
+    }
+}
+
+/// Takes what is ready, up to so many; false when there will be nothing more.
+fn pull<S: Stage>(
+    stage: &mut S,
+    line: &mut Line,
+    steps: &mut Vec<Step<S::Out>>,
+    cx: &mut Context<'_>,
+) -> Poll<bool> {
+    while steps.len() < STEPS_MAX {
+        match stage.poll_next(line, cx) {
+            Poll::Ready(Some(step)) => {
+                let is_letter = matches!(step, Step::Dead(_));
+                steps.push(step);
+                if is_letter {
+                    break;
+                }
+            }
+            Poll::Ready(None) => return Poll::Ready(false),
+            Poll::Pending if steps.is_empty() => return Poll::Pending,
+            Poll::Pending => break,
+        }
+    }
+    Poll::Ready(true)
+}
+
+async fn put_away(sink: Arc<Sink>, letter: DeadLetter, ticket: Ticket) -> Result<Ticket, RunError> {
+    let salt = letter.event.offset().0 as u64;
+    let put = patiently(&sink, salt, || sink.dead_letters.put(&letter), |_| false).await;
+    let event = || letter.event.id().to_string();
+    put.map(|()| ticket).map_err(|reason| RunError::DeadLetter {
+        event: event(),
+        reason,
+    })
+}
+
+/// Tries what only storage can refuse.
+async fn patiently<E>(
+    sink: &Sink,
+    salt: u64,
+    mut attempt: impl FnMut() -> Pending<Result<(), E>>,
+    is_final: impl Fn(&E) -> bool,
+) -> Result<(), E> {
+    let mut pacing = Pacing::new(&sink.retry, &*sink.clock, sink.seed ^ salt);
+    loop {
+        match attempt().await {
+            Err(error) if is_final(&error) || pacing.pause(None).await.is_err() => {
+                return Err(error);
+            }
+            Err(_) => {}
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+/// True if trying again is of no use: the partition is somebody else's now, or the request is wrong.
+fn is_final(error: &GroupError) -> bool {
+    use GroupError::*;
+    matches!(
+        error,
+        InvalidGroup
+            | UnknownMember(_)
+            | IllegalGeneration { .. }
+            | FencedInstance(_)
+            | UnknownPlace(_)
+            | MetadataTooLarge { .. }
+    )
+}
+
+fn joined<T>(result: Result<T, tokio::task::JoinError>) -> T {
+    result.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => unreachable!("nobody ends our tasks"),
+    })
+}

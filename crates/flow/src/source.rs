@@ -1,0 +1,282 @@
+//! The beginning of a pipeline: the committed records of one partition, in order.
+//!
+//! A batch is taken apart when its first event is asked for, and no further fetch is begun before the
+//! one at hand is used up. Records that cannot be read, which a producer can send inside a batch
+//! whose checksum is right, become one dead letter that holds the batch; the source goes on behind
+//! it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use highwater_log::batch::{Batches, Broken, Skip, Stored, Unpacker};
+use highwater_log::{Fetched, Isolation, Offset, Partition, Pending, Place, ReadError};
+
+use crate::Event;
+use crate::dead::Attempt;
+use crate::event::Decoded;
+use crate::stage::{Item, Line, Polled, Stage, Step};
+
+/// What a batch may unpack to. More than any batch of a hub, so only a bomb meets it.
+const UNPACKED_BYTES_MAX: usize = 64 << 20;
+
+/// Between two looks at a partition that says it has something new and then has not, because it was
+/// stopped.
+const PAUSE: Duration = Duration::from_millis(200);
+
+pub struct Source {
+    partition: Arc<dyn Partition>,
+    start: Offset,
+    until: Option<Offset>,
+    fetch_bytes_max: usize,
+    next: Offset,
+    wait: Wait,
+    pieces: VecDeque<Bytes>,
+    skip: Skip,
+    unpacker: Unpacker,
+    units: VecDeque<Unit>,
+}
+
+enum Wait {
+    Nothing,
+    Read(Pending<Result<Fetched, ReadError>>),
+    More(Pending<()>),
+}
+
+/// What a batch comes apart into.
+enum Unit {
+    Event(Event),
+    Broken {
+        event: Event,
+        reason: String,
+    },
+    /// There is nothing more before this.
+    Gap(Offset),
+}
+
+/// Why a source ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("what was read of `{place}` from {from} on is no sequence of batches: {broken}")]
+    Broken {
+        place: Place,
+        from: Offset,
+        broken: Broken,
+    },
+}
+
+impl Unit {
+    fn offset(&self) -> Offset {
+        match self {
+            Unit::Event(event) | Unit::Broken { event, .. } => event.offset(),
+            Unit::Gap(next) => *next,
+        }
+    }
+}
+
+impl Source {
+    /// Reads from `start` on and waits at the end for more.
+    pub fn new(partition: Arc<dyn Partition>, start: Offset) -> Source {
+        Source {
+            partition,
+            start,
+            until: None,
+            fetch_bytes_max: 256 * 1024,
+            next: start,
+            wait: Wait::Nothing,
+            pieces: VecDeque::new(),
+            skip: Skip::default(),
+            unpacker: Unpacker::new(UNPACKED_BYTES_MAX),
+            units: VecDeque::new(),
+        }
+    }
+
+    /// Ends before `offset` instead of waiting for more.
+    pub fn until(self, offset: Offset) -> Source {
+        Source {
+            until: Some(offset),
+            ..self
+        }
+    }
+
+    /// About how much is read at once.
+    pub fn fetch_bytes_max(self, bytes: usize) -> Source {
+        Source {
+            fetch_bytes_max: bytes,
+            ..self
+        }
+    }
+
+    fn poll_fetch(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SourceError>> {
+        loop {
+            match &mut self.wait {
+                Wait::Nothing => self.wait = Wait::Read(self.read()),
+                Wait::More(more) => {
+                    ready!(more.as_mut().poll(cx));
+                    self.wait = Wait::Read(self.read());
+                }
+                Wait::Read(read) => {
+                    let fetched = ready!(read.as_mut().poll(cx));
+                    self.wait = Wait::Nothing;
+                    let fetched = fetched?;
+                    if !fetched.pieces.is_empty() {
+                        self.skip = Skip::new(&fetched.aborted);
+                        self.pieces = fetched.pieces.into();
+                        return Poll::Ready(Ok(()));
+                    }
+                    let may_wait = fetched.bounds.visible(Isolation::Committed) <= self.next;
+                    self.wait = Wait::More(self.more(may_wait));
+                }
+            }
+        }
+    }
+
+    fn read(&self) -> Pending<Result<Fetched, ReadError>> {
+        self.partition
+            .read(self.next, self.fetch_bytes_max, Isolation::Committed)
+    }
+
+    fn more(&self, may_wait: bool) -> Pending<()> {
+        let (partition, next) = (Arc::clone(&self.partition), self.next);
+        Box::pin(async move {
+            if may_wait {
+                partition.wait_past(next, Isolation::Committed).await;
+            }
+            if partition.bounds().visible(Isolation::Committed) <= next || !may_wait {
+                tokio::time::sleep(PAUSE).await;
+            }
+        })
+    }
+
+    /// Takes the next fetched batch apart. False if there is none.
+    fn decode(&mut self) -> Result<bool, SourceError> {
+        let Some(piece) = self.pieces.front_mut() else {
+            return Ok(false);
+        };
+        let Some(batch) = Batches::new(piece).next() else {
+            self.pieces.pop_front();
+            return Ok(true);
+        };
+        let batch = batch.map_err(|broken| SourceError::Broken {
+            place: self.partition.place().clone(),
+            from: self.next,
+            broken,
+        })?;
+        if !self.skip.passes_over(&batch.header) {
+            let decoded = Decoded::new(self.partition.place().clone());
+            units(
+                decoded,
+                &batch,
+                &mut self.unpacker,
+                self.next,
+                &mut self.units,
+            );
+        }
+        let (length, end) = (batch.bytes().len(), batch.header.next_offset());
+        piece.advance(length);
+        self.next = self.next.max(end);
+        let limit = self.until.unwrap_or(Offset(i64::MAX));
+        self.units.retain(|unit| unit.offset() < limit);
+        self.units.push_back(Unit::Gap(end.min(limit)));
+        Ok(true)
+    }
+
+    fn begin(&mut self, line: &mut Line) -> Option<Step<Event>> {
+        loop {
+            match self.units.front()? {
+                Unit::Gap(next) => line.track.pass(*next),
+                Unit::Event(event) | Unit::Broken { event, .. } => {
+                    let ticket = line.track.begin(event.offset())?;
+                    return match self.units.pop_front()? {
+                        Unit::Broken { event, reason } => Some(Step::Dead(Item {
+                            ticket,
+                            event,
+                            value: vec![Attempt::undated(reason)],
+                        })),
+                        Unit::Event(event) => {
+                            let value = event.clone();
+                            Some(Step::Go(Item {
+                                ticket,
+                                event,
+                                value,
+                            }))
+                        }
+                        Unit::Gap(_) => None,
+                    };
+                }
+            }
+            self.units.pop_front();
+        }
+    }
+}
+
+/// The events of a batch from `from` on, as far as they can be read.
+fn units(
+    mut decoded: Decoded,
+    batch: &Stored<'_>,
+    unpacker: &mut Unpacker,
+    from: Offset,
+    into: &mut VecDeque<Unit>,
+) {
+    let mut good = || {
+        for record in batch.records(unpacker)? {
+            let record = record?;
+            if record.offset >= from {
+                decoded.push(&record);
+            }
+        }
+        Ok::<_, highwater_log::batch::BatchError>(())
+    };
+    let broken = good().err();
+    let next = decoded
+        .next()
+        .unwrap_or(from.max(batch.header.base_offset()));
+    if let Some(error) = &broken
+        && next <= batch.header.last_offset()
+    {
+        decoded.push_raw(next, batch.header.enqueue_time().0, batch.bytes());
+        into.extend(decoded.events().map(Unit::Event));
+        if let Some(Unit::Event(event)) = into.pop_back() {
+            let reason = format!("the rest of its batch cannot be read: {error}");
+            into.push_back(Unit::Broken { event, reason });
+        }
+        return;
+    }
+    into.extend(decoded.events().map(Unit::Event));
+}
+
+impl Stage for Source {
+    type Out = Event;
+
+    fn poll_next(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Polled<Event> {
+        loop {
+            if line.stopping || line.failed.is_some() {
+                return Poll::Ready(None);
+            }
+            if let Some(step) = self.begin(line) {
+                return Poll::Ready(Some(step));
+            }
+            if !self.units.is_empty() {
+                // No room. Whoever finishes an event asks again.
+                return Poll::Pending;
+            }
+            let more = match self.decode() {
+                Ok(true) => continue,
+                Ok(false) if self.until.is_some_and(|until| self.next >= until) => {
+                    return Poll::Ready(None);
+                }
+                Ok(false) => ready!(self.poll_fetch(cx)),
+                Err(error) => Err(error),
+            };
+            line.failed = more.err();
+        }
+    }
+
+    fn origin(&self) -> (&Place, Offset) {
+        (self.partition.place(), self.start)
+    }
+}

@@ -1,0 +1,185 @@
+//! What a pipeline is made of: stages that are asked for the next item and ask the stage before.
+//!
+//! Work is pulled. A stage that is not asked does nothing, so whatever is slow at the end slows the
+//! source at the beginning, and nothing in between grows. An item carries the [`Ticket`] of its event
+//! from the source to the end, where it is finished; an item that is lost on the way leaves its event
+//! unfinished, and the checkpoint stays before it.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use highwater_env::Clock;
+use highwater_log::{Offset, Place};
+
+use crate::batches::Batches;
+use crate::dead::Attempt;
+use crate::handle::{Handle, Options};
+use crate::source::SourceError;
+use crate::track::{Ticket, Track};
+use crate::{Delivery, Event, Failure};
+
+/// A value on its way through the pipeline, and the event it was made from.
+pub struct Item<T> {
+    pub(crate) ticket: Ticket,
+    pub(crate) event: Event,
+    pub(crate) value: T,
+}
+
+/// What a stage hands on.
+pub enum Step<T> {
+    /// To be worked on further.
+    Go(Item<T>),
+    /// Failed for good, for these reasons. Stages hand it on as it is.
+    Dead(Item<Vec<Attempt>>),
+    /// Needs nothing more. Stages hand it on as it is.
+    Done(Ticket),
+}
+
+/// What the stages of a running pipeline share.
+pub struct Line {
+    pub(crate) track: Track,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The source is to end.
+    pub(crate) stopping: bool,
+    /// Why the source ended before it was told to.
+    pub(crate) failed: Option<SourceError>,
+}
+
+/// A source with everything that is done to its items so far.
+pub trait Stage: Send + Sized {
+    type Out: Send + Sync + 'static;
+
+    /// The next item, in whatever order the stage has promised. Keeps no state in the caller, so it
+    /// does not matter how often it is asked. After `None` there is nothing more.
+    fn poll_next(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Polled<Self::Out>;
+
+    /// What is read, and from where on.
+    fn origin(&self) -> (&Place, Offset);
+
+    /// Makes something else of every value.
+    fn map<U, F>(self, change: F) -> impl Stage<Out = U>
+    where
+        U: Send + Sync + 'static,
+        F: FnMut(Self::Out) -> U + Send,
+    {
+        let mut change = change;
+        Each {
+            from: self,
+            change: move |item: Item<Self::Out>| item.go(&mut change),
+        }
+    }
+
+    /// Makes something else of every value; one of which that cannot be done is a dead letter.
+    fn try_map<U, E, F>(self, change: F) -> impl Stage<Out = U>
+    where
+        U: Send + Sync + 'static,
+        E: fmt::Display,
+        F: FnMut(Self::Out) -> Result<U, E> + Send,
+    {
+        let mut change = change;
+        Each {
+            from: self,
+            change: move |item: Item<Self::Out>| item.try_go(&mut change),
+        }
+    }
+
+    /// Keeps the values for which `keep` is true. The others are done with.
+    fn filter<F>(self, keep: F) -> impl Stage<Out = Self::Out>
+    where
+        F: FnMut(&Self::Out) -> bool + Send,
+    {
+        let mut keep = keep;
+        Each {
+            from: self,
+            change: move |item: Item<Self::Out>| match keep(&item.value) {
+                true => Step::Go(item),
+                false => Step::Done(item.ticket),
+            },
+        }
+    }
+
+    /// Calls `handler` for every value, for several at a time, until it succeeds or the policy gives
+    /// up.
+    fn handle<U, F, W>(self, options: Options, handler: F) -> impl Stage<Out = U>
+    where
+        U: Send + Sync + 'static,
+        F: Fn(Delivery<Self::Out>) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<U, Failure>> + Send + 'static,
+    {
+        Handle::new(self, options, handler)
+    }
+
+    /// Calls `handler` with up to `count_max` values at once, one batch after another. A batch that
+    /// fails for good is tried value by value, so that one bad event does not take the others along.
+    fn handle_batches<F, W>(
+        self,
+        count_max: usize,
+        options: Options,
+        handler: F,
+    ) -> impl Stage<Out = ()>
+    where
+        F: Fn(Vec<Delivery<Self::Out>>) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        Batches::new(self, count_max, options, handler)
+    }
+}
+
+pub type Polled<T> = Poll<Option<Step<T>>>;
+
+impl<T> Item<T> {
+    pub(crate) fn go<U>(self, change: impl FnOnce(T) -> U) -> Step<U> {
+        Step::Go(Item {
+            ticket: self.ticket,
+            event: self.event,
+            value: change(self.value),
+        })
+    }
+
+    fn try_go<U, E: fmt::Display>(self, change: impl FnOnce(T) -> Result<U, E>) -> Step<U> {
+        let (ticket, event) = (self.ticket, self.event);
+        match change(self.value) {
+            Ok(value) => Step::Go(Item {
+                ticket,
+                event,
+                value,
+            }),
+            Err(error) => Step::Dead(Item {
+                ticket,
+                event,
+                value: vec![Attempt::undated(error)],
+            }),
+        }
+    }
+}
+
+/// A stage that decides about each item at once.
+struct Each<S, F> {
+    from: S,
+    change: F,
+}
+
+impl<S, U, F> Stage for Each<S, F>
+where
+    S: Stage,
+    U: Send + Sync + 'static,
+    F: FnMut(Item<S::Out>) -> Step<U> + Send,
+{
+    type Out = U;
+
+    fn poll_next(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Polled<U> {
+        self.from.poll_next(line, cx).map(|next| {
+            next.map(|step| match step {
+                Step::Go(item) => (self.change)(item),
+                Step::Dead(item) => Step::Dead(item),
+                Step::Done(ticket) => Step::Done(ticket),
+            })
+        })
+    }
+
+    fn origin(&self) -> (&Place, Offset) {
+        self.from.origin()
+    }
+}

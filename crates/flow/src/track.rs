@@ -1,0 +1,301 @@
+//! How far everything is done, when events are begun in order and finished in any.
+//!
+//! A checkpoint is a promise that nothing before it is needed any more, so it may not pass an event
+//! that is still under way, however many after it are done. [`Track`] keeps the events between that
+//! point and the last one begun. There is room for so many of them and no more: an event that takes
+//! for ever stops the reading, not the memory.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use highwater_log::Offset;
+
+#[derive(Debug)]
+pub struct Track {
+    done: Offset,
+    /// How many events are before `done`, counted from the start.
+    passed: u64,
+    /// Events from the first unfinished one on.
+    window: VecDeque<Slot>,
+    window_max: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Where reading goes on after this event.
+    next: Offset,
+    finished: bool,
+}
+
+/// The right to finish one event, which is used up by doing so. Losing it leaves the event
+/// unfinished.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Ticket(u64);
+
+impl Track {
+    /// Begins at an offset with everything before it done.
+    pub fn new(start: Offset, window_max: usize) -> Track {
+        Track {
+            done: start,
+            passed: 0,
+            window: VecDeque::new(),
+            window_max: window_max.max(1),
+        }
+    }
+
+    /// The highest offset below which everything is finished.
+    pub fn done(&self) -> Offset {
+        self.done
+    }
+
+    /// How many events have been passed by [`done`](Track::done) since the start.
+    pub fn passed(&self) -> u64 {
+        self.passed
+    }
+
+    /// Events that were begun and not passed yet, finished ones among them.
+    pub fn open(&self) -> usize {
+        self.window.len()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.window.len() >= self.window_max
+    }
+
+    /// Begins the event at `offset`, or answers `None` when there is no room.
+    pub fn begin(&mut self, offset: Offset) -> Option<Ticket> {
+        if self.is_full() {
+            return None;
+        }
+        assert!(offset >= self.begun(), "events are begun in order");
+        self.window.push_back(Slot {
+            next: Offset(offset.0 + 1),
+            finished: false,
+        });
+        Some(Ticket(self.passed + self.window.len() as u64 - 1))
+    }
+
+    /// Says that there is nothing to be done up to `next`: there are offsets without an event, as
+    /// markers of transactions and compaction leave them.
+    pub fn pass(&mut self, next: Offset) {
+        match self.window.back_mut() {
+            Some(last) => last.next = last.next.max(next),
+            None => self.done = self.done.max(next),
+        }
+    }
+
+    pub fn finish(&mut self, ticket: Ticket) {
+        let slot = (ticket.0.checked_sub(self.passed))
+            .and_then(|index| self.window.get_mut(usize::try_from(index).ok()?))
+            .expect("a ticket is of an event under way, and of this track");
+        slot.finished = true;
+        while self.window.front().is_some_and(|slot| slot.finished)
+            && let Some(slot) = self.window.pop_front()
+        {
+            assert!(slot.next > self.done, "a checkpoint goes forward");
+            self.done = slot.next;
+            self.passed += 1;
+        }
+    }
+
+    /// Where the next event may be begun.
+    fn begun(&self) -> Offset {
+        self.window.back().map_or(self.done, |last| last.next)
+    }
+}
+
+/// When a checkpoint is due: after so many events or so long after the first of them, whichever
+/// comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cadence {
+    pub events: u64,
+    pub period: Duration,
+}
+
+impl Default for Cadence {
+    fn default() -> Cadence {
+        Cadence {
+            events: 1000,
+            period: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Which checkpoint was stored, and when the next is to be.
+#[derive(Debug)]
+pub struct Schedule {
+    cadence: Cadence,
+    stored: Point,
+    /// When something was first seen to be done that is not stored.
+    since: Option<Duration>,
+    /// Storage gets a rest after a failure.
+    not_before: Duration,
+}
+
+/// A point that a checkpoint can be at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    pub offset: Offset,
+    /// [`Track::passed`] at that point.
+    pub passed: u64,
+}
+
+impl Track {
+    pub fn point(&self) -> Point {
+        Point {
+            offset: self.done,
+            passed: self.passed,
+        }
+    }
+}
+
+impl Schedule {
+    /// Begins with `stored` being on record.
+    pub fn new(cadence: Cadence, stored: Point) -> Schedule {
+        Schedule {
+            cadence,
+            stored,
+            since: None,
+            not_before: Duration::ZERO,
+        }
+    }
+
+    /// When to ask again, given how far everything is done at `now`: `now` or before means that a
+    /// checkpoint is due; `None` that there is nothing to store.
+    pub fn due(&mut self, now: Duration, done: Point) -> Option<Duration> {
+        if !self.is_behind(done) {
+            self.since = None;
+            return None;
+        }
+        let since = *self.since.get_or_insert(now);
+        let due = match done.passed - self.stored.passed >= self.cadence.events.max(1) {
+            true => now,
+            false => since.saturating_add(self.cadence.period),
+        };
+        Some(due.max(self.not_before))
+    }
+
+    /// Notes that a checkpoint was stored, having been begun at `begun`.
+    pub fn stored(&mut self, point: Point, begun: Duration) {
+        assert!(
+            point.offset >= self.stored.offset,
+            "a checkpoint goes forward"
+        );
+        self.stored = point;
+        // What was done while it was being written waits since then at the earliest.
+        self.since = self.since.map(|_| begun);
+    }
+
+    /// Notes that one was not stored. The next is due a period after `now`, however many events
+    /// that is.
+    pub fn failed(&mut self, now: Duration) {
+        self.not_before = now.saturating_add(self.cadence.period);
+    }
+
+    /// True if something is done that is not stored.
+    pub fn is_behind(&self, done: Point) -> bool {
+        done.offset > self.stored.offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    // proves C2
+    #[test]
+    fn the_checkpoint_waits_for_the_slowest_event() {
+        let mut track = Track::new(Offset(10), 8);
+        let slow = track.begin(Offset(10)).unwrap();
+        let fast = track.begin(Offset(11)).unwrap();
+        track.finish(fast);
+        assert_eq!((track.done(), track.open()), (Offset(10), 2));
+        track.finish(slow);
+        assert_eq!((track.done(), track.open()), (Offset(12), 0));
+    }
+
+    #[test]
+    fn offsets_without_events_are_passed_with_the_event_before_them() {
+        let mut track = Track::new(Offset(0), 8);
+        track.pass(Offset(3));
+        assert_eq!(track.done(), Offset(3));
+        let event = track.begin(Offset(5)).unwrap();
+        track.pass(Offset(9));
+        assert_eq!(track.done(), Offset(3));
+        track.finish(event);
+        assert_eq!((track.done(), track.passed()), (Offset(9), 1));
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_and_no_more() {
+        let mut track = Track::new(Offset(0), 2);
+        let first = track.begin(Offset(0)).unwrap();
+        let second = track.begin(Offset(1)).unwrap();
+        track.finish(second);
+        assert_eq!(
+            track.begin(Offset(2)),
+            None,
+            "the first still holds its place"
+        );
+        track.finish(first);
+        assert!(track.begin(Offset(2)).is_some());
+    }
+
+    #[test]
+    fn a_checkpoint_is_due_after_so_many_events_or_so_long() {
+        let s = Duration::from_secs;
+        let point = |passed: u64| Point {
+            offset: Offset(passed as i64),
+            passed,
+        };
+        let cadence = Cadence {
+            events: 10,
+            period: s(5),
+        };
+        let mut schedule = Schedule::new(cadence, point(0));
+        assert_eq!(schedule.due(s(1), point(0)), None);
+        assert_eq!(schedule.due(s(2), point(3)), Some(s(7)));
+        assert_eq!(schedule.due(s(3), point(9)), Some(s(7)));
+        assert_eq!(schedule.due(s(4), point(10)), Some(s(4)));
+        schedule.stored(point(10), s(4));
+        assert_eq!(schedule.due(s(5), point(10)), None);
+        assert_eq!(schedule.due(s(6), point(11)), Some(s(11)));
+        schedule.failed(s(11));
+        assert_eq!(schedule.due(s(12), point(12)), Some(s(16)));
+        assert_eq!(schedule.due(s(13), point(99)), Some(s(16)));
+    }
+
+    proptest! {
+        #[test]
+        fn done_is_before_the_first_event_that_is_under_way(
+            window_max in 1..20usize,
+            steps in prop::collection::vec((any::<bool>(), 0..3i64, any::<prop::sample::Index>()), 0..300),
+        ) {
+            let mut track = Track::new(Offset(0), window_max);
+            let mut under_way = Vec::new();
+            let mut unfinished = BTreeSet::new();
+            let mut next = 0;
+            for (begin, gap, which) in steps {
+                if begin {
+                    track.pass(Offset(next + gap));
+                    next += gap;
+                    if let Some(ticket) = track.begin(Offset(next)) {
+                        under_way.push((next, ticket));
+                        unfinished.insert(next);
+                        next += 1;
+                    }
+                } else if !under_way.is_empty() {
+                    let (offset, ticket) = under_way.swap_remove(which.index(under_way.len()));
+                    unfinished.remove(&offset);
+                    track.finish(ticket);
+                }
+                let limit = unfinished.first().copied().unwrap_or(next);
+                prop_assert_eq!(track.done(), Offset(limit));
+                prop_assert!(track.open() <= window_max);
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Checkpoints as the positions of a consumer group. proves C2
+
+use std::future::pending;
+use std::sync::Arc;
+
+use crate::common::{Letters, TokioClock, append, partition, paused};
+use crate::fake::OnlyPositions;
+use highwater_flow::track::Cadence;
+use highwater_flow::{InGroup, Positions, RunError, Sink, Source, run};
+use highwater_log::{GroupError, Membership, Offset};
+
+fn sink(groups: &Arc<OnlyPositions>, generation: i32) -> (InGroup, Sink) {
+    let positions = InGroup {
+        groups: Arc::clone(groups) as _,
+        member: Membership {
+            group: "readers".into(),
+            generation,
+            member: "m-1".into(),
+            instance: None,
+        },
+    };
+    let letters = Arc::new(Letters::default());
+    let sink = Sink::new(Arc::new(positions.clone()), letters, TokioClock::start());
+    (positions, sink)
+}
+
+#[test]
+fn a_run_begins_where_the_group_has_come_to() {
+    paused(async {
+        let (partition, groups) = (partition().await, Arc::default());
+        append(&partition, &[None; 5]).await;
+        for (until, handled) in [(2, 2), (5, 3)] {
+            let (positions, sink) = sink(&groups, 3);
+            let last = positions.last(partition.place()).await.unwrap();
+            let source = Source::new(Arc::clone(&partition), last.unwrap_or_default());
+            let summary = run(source.until(Offset(until)), sink, pending()).await;
+            assert_eq!(summary.unwrap().handled, handled);
+            let last = positions.last(partition.place()).await.unwrap();
+            assert_eq!(last, Some(Offset(until)));
+        }
+    });
+}
+
+#[test]
+fn a_member_that_has_lost_its_partition_stops() {
+    paused(async {
+        let (partition, groups) = (partition().await, Arc::default());
+        append(&partition, &[None; 5]).await;
+        let (_, sink) = sink(&groups, 2);
+        let cadence = Cadence {
+            events: 1,
+            ..Cadence::default()
+        };
+        let source = Source::new(partition, Offset(0));
+        let ended = run(source, Sink { cadence, ..sink }, pending()).await;
+        let (asked, current) = (2, 3);
+        let lost = GroupError::IllegalGeneration { asked, current };
+        assert_eq!(ended, Err(RunError::Position(lost)));
+    });
+}
