@@ -56,8 +56,9 @@ fn peak_with(keys: i64) -> u64 {
     usage().memory_peak_bytes.unwrap_or(0)
 }
 
-/// `benches/README.md` says what they are spent on.
-const BYTES_A_KEY_MAX: u64 = 200;
+/// `benches/README.md` says what they are spent on. It is 186 to 192, and once in a while 200 where the system hands out
+/// large pages; a fault that costs a word per pane and key would still show.
+const BYTES_A_KEY_MAX: u64 = 216;
 
 #[test]
 fn a_key_in_every_pane_of_a_hopping_window_takes_little_more_than_its_aggregates() {
