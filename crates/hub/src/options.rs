@@ -63,7 +63,7 @@ impl Default for Options {
             queue_bytes: 32 << 20,
             queue_bytes_all: 128 << 20,
             shared_batch_bytes: 256 << 10,
-            committers: 8,
+            committers: 4,
             readers: 4,
             files_open: 512,
             tombstone_age: Duration::from_secs(24 * 3600),
