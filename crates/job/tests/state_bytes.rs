@@ -56,15 +56,35 @@ fn peak_with(keys: i64) -> u64 {
     usage().memory_peak_bytes.unwrap_or(0)
 }
 
-/// `benches/README.md` says what they are spent on. It is 186 to 192, and once in a while 200 where the system hands out
-/// large pages; a fault that costs a word per pane and key would still show.
-const BYTES_A_KEY_MAX: u64 = 216;
+/// `benches/README.md` says what they are spent on.
+const BYTES_A_KEY_MAX: u64 = 200;
 
+/// Set in the processes that measure.
+const MEASURES: &str = "HIGHWATER_STATE_BYTES";
+
+/// A process has only one peak, and the system may add to it by handing out large pages. So it is measured in processes of
+/// its own, and the least of a few counts.
 #[test]
 fn a_key_in_every_pane_of_a_hopping_window_takes_little_more_than_its_aggregates() {
-    let few = peak_with(1_000);
-    let many = peak_with(EVENTS_A_MINUTE);
-    let bytes_a_key = (many - few) / (EVENTS_A_MINUTE - 1_000) as u64;
-    println!("{bytes_a_key} bytes a key");
-    assert!(bytes_a_key < BYTES_A_KEY_MAX, "{bytes_a_key} bytes a key");
+    if std::env::var_os(MEASURES).is_some() {
+        let few = peak_with(1_000);
+        let many = peak_with(EVENTS_A_MINUTE);
+        println!("bytes={}", (many - few) / (EVENTS_A_MINUTE - 1_000) as u64);
+        return;
+    }
+    let least = (0..3).map(|_| measured_apart()).min().unwrap();
+    println!("{least} bytes a key");
+    assert!(least < BYTES_A_KEY_MAX, "{least} bytes a key");
+}
+
+fn measured_apart() -> u64 {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .arg("--nocapture")
+        .env(MEASURES, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let bytes = text.split("bytes=").nth(1).expect("the process measured");
+    let digits = bytes.split(|c: char| !c.is_ascii_digit()).next();
+    digits.unwrap().parse().unwrap()
 }
