@@ -11,9 +11,8 @@ use std::time::Duration;
 use common::*;
 use highwater_log::batch::{Batch, NewRecord, Seal};
 use highwater_log::{
-    AdminError, AppendError, Appended, Bounds, EnqueueTime, Fetched, HubId, HubInfo, HubName,
-    HubSettings, HubSpec, Isolation, Log, Marker, Offset, Partition, Pending, Place, Producer,
-    ReadError,
+    AdminError, AppendError, Appended, HubId, HubInfo, HubName, HubSettings, HubSpec, Log,
+    LogLayer, Marker, Offset, Partition, PartitionLayer, Pending, Place, Producer,
 };
 use kafka_protocol::messages::*;
 use tokio::io::AsyncReadExt;
@@ -36,16 +35,11 @@ struct SlowPartition {
     failure: Option<Failure>,
 }
 
-impl Log for Slow {
-    fn hubs(&self) -> Vec<Arc<HubInfo>> {
-        self.inner.hubs()
+impl LogLayer for Slow {
+    fn inner(&self) -> &dyn Log {
+        &*self.inner
     }
-    fn hub(&self, name: &str) -> Option<Arc<HubInfo>> {
-        self.inner.hub(name)
-    }
-    fn hub_by_id(&self, id: HubId) -> Option<Arc<HubInfo>> {
-        self.inner.hub_by_id(id)
-    }
+
     fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>> {
         Some(Arc::new(SlowPartition {
             inner: self.inner.partition(hub, partition)?,
@@ -53,6 +47,7 @@ impl Log for Slow {
             failure: self.failure,
         }))
     }
+
     fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
         if spec.name.as_str() == "taken" {
             return Box::pin(std::future::ready(Err(AdminError::Exists(spec.name))));
@@ -63,28 +58,17 @@ impl Log for Slow {
             inner.create(spec).await
         })
     }
-    fn delete(&self, name: &HubName) -> Pending<Result<(), AdminError>> {
-        self.inner.delete(name)
-    }
-    fn grow(&self, name: &HubName, count: u32) -> Pending<Result<Arc<HubInfo>, AdminError>> {
-        self.inner.grow(name, count)
-    }
-    fn change(
-        &self,
-        name: &HubName,
-        settings: HubSettings,
-    ) -> Pending<Result<Arc<HubInfo>, AdminError>> {
-        self.inner.change(name, settings)
-    }
 }
 
-impl Partition for SlowPartition {
-    fn place(&self) -> &Place {
-        self.inner.place()
+impl PartitionLayer for SlowPartition {
+    fn inner(&self) -> &dyn Partition {
+        &*self.inner
     }
+
     fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
         if let Some(failure) = self.failure {
-            return Box::pin(std::future::ready(Err(failure(self.place().clone()))));
+            let place = self.inner.place().clone();
+            return Box::pin(std::future::ready(Err(failure(place))));
         }
         let appended = self.inner.append(batch);
         let mut synced = self.synced.clone();
@@ -93,35 +77,17 @@ impl Partition for SlowPartition {
             appended.await
         })
     }
+
     fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
         self.inner.append_records(records)
     }
+
     fn append_marker(
         &self,
         producer: Producer,
         marker: Marker,
     ) -> Pending<Result<Appended, AppendError>> {
         self.inner.append_marker(producer, marker)
-    }
-    fn read(
-        &self,
-        from: Offset,
-        bytes_max: usize,
-        isolation: Isolation,
-    ) -> Pending<Result<Fetched, ReadError>> {
-        self.inner.read(from, bytes_max, isolation)
-    }
-    fn bounds(&self) -> Bounds {
-        self.inner.bounds()
-    }
-    fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()> {
-        self.inner.wait_past(offset, isolation)
-    }
-    fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
-        self.inner.find(time)
-    }
-    fn trim(&self, offset: Offset) -> Pending<Result<Offset, ReadError>> {
-        self.inner.trim(offset)
     }
 }
 

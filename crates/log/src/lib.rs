@@ -48,6 +48,7 @@
 pub mod batch;
 mod catalogue;
 mod group;
+mod layer;
 mod memory;
 mod partition;
 mod partitioner;
@@ -63,6 +64,7 @@ pub use group::{
     Commit, GroupError, GroupInfo, GroupState, Groups, Join, Joined, JoinedMember, Leaving,
     MemberInfo, Membership, OffsetStored, StoredOffset, SyncGroup, Synced,
 };
+pub use layer::{LogLayer, PartitionLayer};
 pub use memory::{MemoryLog, Now};
 pub use partition::{
     Aborted, AppendError, Appended, Bounds, Fetched, Isolation, Marker, Partition, ReadError,

@@ -5,9 +5,7 @@
 
 use std::sync::Arc;
 
-use highwater_log::{
-    AdminError, HubId, HubInfo, HubName, HubSettings, HubSpec, Log, Partition, Pending,
-};
+use highwater_log::{AdminError, HubInfo, HubName, HubSpec, Log, LogLayer, Pending};
 use serde_json::{Value, json};
 
 use crate::http::{Code, Error};
@@ -42,21 +40,9 @@ pub struct Reserved {
     pub names: Vec<HubName>,
 }
 
-impl Log for Reserved {
-    fn hubs(&self) -> Vec<Arc<HubInfo>> {
-        self.log.hubs()
-    }
-
-    fn hub(&self, name: &str) -> Option<Arc<HubInfo>> {
-        self.log.hub(name)
-    }
-
-    fn hub_by_id(&self, id: HubId) -> Option<Arc<HubInfo>> {
-        self.log.hub_by_id(id)
-    }
-
-    fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>> {
-        self.log.partition(hub, partition)
+impl LogLayer for Reserved {
+    fn inner(&self) -> &dyn Log {
+        &*self.log
     }
 
     fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
@@ -64,21 +50,5 @@ impl Log for Reserved {
             true => Box::pin(std::future::ready(Err(AdminError::Exists(spec.name)))),
             false => self.log.create(spec),
         }
-    }
-
-    fn delete(&self, name: &HubName) -> Pending<Result<(), AdminError>> {
-        self.log.delete(name)
-    }
-
-    fn grow(&self, name: &HubName, partitions: u32) -> Pending<Result<Arc<HubInfo>, AdminError>> {
-        self.log.grow(name, partitions)
-    }
-
-    fn change(
-        &self,
-        name: &HubName,
-        settings: HubSettings,
-    ) -> Pending<Result<Arc<HubInfo>, AdminError>> {
-        self.log.change(name, settings)
     }
 }

@@ -9,9 +9,8 @@ use std::time::Duration;
 use highwater_env::{Clock, random::Random};
 use highwater_log::batch::{Batch, NewRecord};
 use highwater_log::{
-    AdminError, AppendError, Appended, Bounds, EnqueueTime, Fetched, HubId, HubInfo, HubName,
-    HubSettings, HubSpec, Isolation, Log, Marker, MemoryLog, Offset, Partition, Pending, Place,
-    Producer, ReadError,
+    AppendError, Appended, HubName, HubSettings, HubSpec, Log, LogLayer, Marker, MemoryLog,
+    Partition, PartitionLayer, Pending, Place, Producer,
 };
 use tokio::sync::oneshot;
 
@@ -199,9 +198,9 @@ impl SlowPartition {
     }
 }
 
-impl Partition for SlowPartition {
-    fn place(&self) -> &Place {
-        self.inner.place()
+impl PartitionLayer for SlowPartition {
+    fn inner(&self) -> &dyn Partition {
+        &*self.inner
     }
 
     fn append(&self, batch: Batch) -> Pending<Append> {
@@ -228,69 +227,16 @@ impl Partition for SlowPartition {
     fn append_marker(&self, producer: Producer, marker: Marker) -> Pending<Append> {
         self.pass(move |inner| inner.append_marker(producer, marker))
     }
-
-    fn read(
-        &self,
-        from: Offset,
-        bytes_max: usize,
-        isolation: Isolation,
-    ) -> Pending<Result<Fetched, ReadError>> {
-        self.inner.read(from, bytes_max, isolation)
-    }
-
-    fn bounds(&self) -> Bounds {
-        self.inner.bounds()
-    }
-
-    fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()> {
-        self.inner.wait_past(offset, isolation)
-    }
-
-    fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
-        self.inner.find(time)
-    }
-
-    fn trim(&self, offset: Offset) -> Pending<Result<Offset, ReadError>> {
-        self.inner.trim(offset)
-    }
 }
 
-impl Log for SlowLog {
-    fn hubs(&self) -> Vec<Arc<HubInfo>> {
-        self.memory.hubs()
-    }
-
-    fn hub(&self, name: &str) -> Option<Arc<HubInfo>> {
-        self.memory.hub(name)
-    }
-
-    fn hub_by_id(&self, id: HubId) -> Option<Arc<HubInfo>> {
-        self.memory.hub_by_id(id)
+impl LogLayer for SlowLog {
+    fn inner(&self) -> &dyn Log {
+        &self.memory
     }
 
     fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>> {
         let inner = self.memory.partition(hub, partition)?;
         let log = self.clone();
         Some(Arc::new(SlowPartition { log, inner }))
-    }
-
-    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
-        self.memory.create(spec)
-    }
-
-    fn delete(&self, name: &HubName) -> Pending<Result<(), AdminError>> {
-        self.memory.delete(name)
-    }
-
-    fn grow(&self, name: &HubName, partitions: u32) -> Pending<Result<Arc<HubInfo>, AdminError>> {
-        self.memory.grow(name, partitions)
-    }
-
-    fn change(
-        &self,
-        name: &HubName,
-        settings: HubSettings,
-    ) -> Pending<Result<Arc<HubInfo>, AdminError>> {
-        self.memory.change(name, settings)
     }
 }

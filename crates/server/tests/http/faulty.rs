@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use highwater_log::batch::{Batch, NewRecord};
 use highwater_log::{
-    AdminError, AppendError, Appended, Bounds, EnqueueTime, Fetched, HubId, HubInfo, HubName,
-    HubSettings, HubSpec, Isolation, Log, Marker, MemoryLog, Offset, Partition, Pending, Place,
-    Producer, ReadError,
+    AppendError, Appended, Log, LogLayer, Marker, MemoryLog, Partition, PartitionLayer, Pending,
+    Producer,
 };
 
 pub struct Faulty {
@@ -19,17 +18,9 @@ impl Faulty {
     }
 }
 
-impl Log for Faulty {
-    fn hubs(&self) -> Vec<Arc<HubInfo>> {
-        self.inner.hubs()
-    }
-
-    fn hub(&self, name: &str) -> Option<Arc<HubInfo>> {
-        self.inner.hub(name)
-    }
-
-    fn hub_by_id(&self, id: HubId) -> Option<Arc<HubInfo>> {
-        self.inner.hub_by_id(id)
+impl LogLayer for Faulty {
+    fn inner(&self) -> &dyn Log {
+        &self.inner
     }
 
     fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>> {
@@ -38,26 +29,6 @@ impl Log for Faulty {
             0..=2 => Some(Arc::new(Failing { inner })),
             _ => Some(inner),
         }
-    }
-
-    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
-        self.inner.create(spec)
-    }
-
-    fn delete(&self, name: &HubName) -> Pending<Result<(), AdminError>> {
-        self.inner.delete(name)
-    }
-
-    fn grow(&self, name: &HubName, partitions: u32) -> Pending<Result<Arc<HubInfo>, AdminError>> {
-        self.inner.grow(name, partitions)
-    }
-
-    fn change(
-        &self,
-        name: &HubName,
-        settings: HubSettings,
-    ) -> Pending<Result<Arc<HubInfo>, AdminError>> {
-        self.inner.change(name, settings)
     }
 }
 
@@ -82,9 +53,9 @@ impl Failing {
     }
 }
 
-impl Partition for Failing {
-    fn place(&self) -> &Place {
-        self.inner.place()
+impl PartitionLayer for Failing {
+    fn inner(&self) -> &dyn Partition {
+        &*self.inner
     }
 
     fn append(&self, _: Batch) -> Pending<Result<Appended, AppendError>> {
@@ -97,30 +68,5 @@ impl Partition for Failing {
 
     fn append_marker(&self, _: Producer, _: Marker) -> Pending<Result<Appended, AppendError>> {
         self.fail()
-    }
-
-    fn read(
-        &self,
-        from: Offset,
-        bytes_max: usize,
-        isolation: Isolation,
-    ) -> Pending<Result<Fetched, ReadError>> {
-        self.inner.read(from, bytes_max, isolation)
-    }
-
-    fn bounds(&self) -> Bounds {
-        self.inner.bounds()
-    }
-
-    fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()> {
-        self.inner.wait_past(offset, isolation)
-    }
-
-    fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
-        self.inner.find(time)
-    }
-
-    fn trim(&self, offset: Offset) -> Pending<Result<Offset, ReadError>> {
-        self.inner.trim(offset)
     }
 }
