@@ -22,6 +22,7 @@ mod avro;
 mod bytes;
 pub mod csv;
 mod declared;
+mod endpoint;
 pub mod json;
 mod lines;
 #[cfg(feature = "parquet")]
@@ -32,6 +33,7 @@ mod source;
 mod table;
 mod writer;
 
+pub use endpoint::{Endpoint, EndpointError, Rows, Underway};
 pub use lines::{Block, LineOptions, LineReader, ReadError, SourceNote};
 pub use rows::RowNames;
 pub use sink::{FileSink, Sink, SinkError, StdoutSink};
