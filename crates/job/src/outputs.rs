@@ -207,7 +207,7 @@ impl Outputs {
         for letter in letters {
             dead.letters += 1;
             bytes.extend_from_slice(dead.prefix.as_bytes());
-            let query_name = crate::reader::shown_file(&job.query_name, &job.file.folder);
+            let query_name = crate::account::shown_file(&job.query_name, &job.file.folder);
             letter.write(&query_name, &job.query, &mut bytes);
         }
         self.destinations[dead.destination].sink.write(&bytes)

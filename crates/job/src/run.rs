@@ -12,19 +12,19 @@ use std::thread::{self, JoinHandle};
 use highwater_connect::ReadError;
 use highwater_connect::SinkError;
 use highwater_engine::{DataErrors, Item, Physical, Shared, Value};
-use highwater_query::lookback;
 use highwater_time::Instant;
 
+use crate::account::shown_file;
 use crate::config::{Input, OnError};
 use crate::dead::{Cause, DeadLetter};
+use crate::lane::Delivery;
 use crate::load::{Job, LoadError};
 use crate::outputs::Outputs;
-use crate::reader::{
-    Delivery, FileReader, HowToRead, InputPlan, PartitionId, Witness, discover_partitions,
-    origin_file, origin_line, shown_file,
-};
+use crate::plan::{HowToRead, InputPlan, PartitionId};
+use crate::reader::{FileReader, discover_partitions};
 use crate::reference::{self, ReferenceError};
 use crate::report::{InputReport, Report};
+use crate::witness::{Witness, origin_file, origin_line};
 
 /// With more files than this, reading them in turn beats a thread for each.
 const READER_THREADS_MAX: usize = 64;
@@ -246,27 +246,9 @@ fn open(job: &Job, physical: &Physical, witness: bool) -> Result<Opened, RunErro
         partitions: Vec::new(),
         files: Vec::new(),
     };
-    for (index, planned) in job.plan.inputs.iter().enumerate() {
-        let Some(declared) = job.file.input(&planned.name) else {
-            unreachable!("the query was bound against the inputs of the job file")
-        };
+    for index in 0..job.plan.inputs.len() {
+        let (input, declared) = InputPlan::of(job, index);
         let files = declared.files().map_err(LoadError::from)?;
-        let input = InputPlan {
-            index,
-            plan: planned.clone(),
-            policy: job.file.time,
-            linger: lookback(&job.plan),
-            arrival: declared.arrival.clone(),
-            partition: declared.partition.clone(),
-            how: HowToRead {
-                format: declared.format,
-                compression: declared.compression,
-                level: job.file.compatibility,
-                declared: planned.schema.clone(),
-            },
-            dead_letters: job.file.on_error == OnError::DeadLetter,
-            folder: job.file.folder.clone(),
-        };
         let per_file = partitions_of(declared, &input.how, &files)?;
         let count: usize = per_file.iter().map(Vec::len).sum();
         opened.partitions.push(count);
