@@ -117,13 +117,14 @@ impl Lane {
 }
 
 fn orderer(input: &InputPlan) -> Orderer {
+    let width = input.plan.reads.len();
     if !input.plan.substream.is_empty() {
-        return Orderer::per_key(input.policy, input.linger);
+        return Orderer::per_key(input.policy, input.linger, width);
     }
     let clock = if input.plan.timestamp.is_some() {
         Clock::Application
     } else {
         Clock::Arrival
     };
-    Orderer::new(input.policy, clock)
+    Orderer::new(input.policy, clock, width)
 }

@@ -3,17 +3,33 @@
 //! `highwater-time` decides which event comes out when, and knows events only by number; [`Held`] keeps the chunks that
 //! the numbers stand for. This is where the two meet, and where rows get the lanes and marks of substreams.
 
+use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Chunk, Item, Lanes};
 use highwater_time::{
     Arrivals, Clock, Counts, Duration, Events, Fate, Instant, Keys, LaneMark, LaneReleased, Policy,
     Released, Substreams, Timeline, Witness,
 };
 
-use crate::held::Held;
+use crate::held::{Held, HeldCopy};
 
 pub(crate) struct Orderer {
     time: Time,
     held: Held,
+    /// What the state was made with and does not hold itself.
+    rules: (Policy, Clock, Duration),
+}
+
+/// The state of an [`Orderer`] at one moment, not yet written down.
+pub(crate) struct OrdererCopy {
+    time: Vec<u8>,
+    held: HeldCopy,
+}
+
+impl OrdererCopy {
+    pub fn write(&self, out: &mut Writer) {
+        out.blob(&self.time);
+        self.held.write(out);
+    }
 }
 
 enum Time {
@@ -37,19 +53,21 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl Orderer {
-    pub fn new(policy: Policy, clock: Clock) -> Orderer {
+    /// For chunks of `width` columns.
+    pub fn new(policy: Policy, clock: Clock, width: usize) -> Orderer {
         let timeline = Box::new(Timeline::new(policy, clock));
         Orderer {
             time: Time::One {
                 timeline,
                 released: Released::default(),
             },
-            held: Held::default(),
+            held: Held::new(width, false),
+            rules: (policy, clock, Duration::ZERO),
         }
     }
 
     /// `linger`: how long operators may keep state for a key after its last event.
-    pub fn per_key(policy: Policy, linger: Duration) -> Orderer {
+    pub fn per_key(policy: Policy, linger: Duration, width: usize) -> Orderer {
         let substreams = Box::new(Substreams::new(policy, linger));
         let time = Time::PerKey {
             substreams,
@@ -57,7 +75,61 @@ impl Orderer {
         };
         Orderer {
             time,
-            held: Held::thinned(),
+            held: Held::new(width, true),
+            rules: (policy, Clock::Application, linger),
+        }
+    }
+
+    /// No event will be given an earlier time than this.
+    pub fn watermark(&self) -> Instant {
+        match &self.time {
+            Time::One { timeline, .. } => timeline.watermark(),
+            Time::PerKey { substreams, .. } => substreams.floor(),
+        }
+    }
+
+    /// How many events wait.
+    pub fn waiting(&self) -> usize {
+        self.held.waiting()
+    }
+
+    /// The state at this moment.
+    pub fn copy(&self) -> OrdererCopy {
+        let mut time = Vec::new();
+        let held = match &self.time {
+            Time::One { timeline, .. } => {
+                timeline.snapshot(&mut time);
+                self.held.copy(&timeline.waiting())
+            }
+            Time::PerKey { substreams, .. } => {
+                substreams.snapshot(&mut time);
+                self.held.copy(&[])
+            }
+        };
+        OrdererCopy { time, held }
+    }
+
+    /// Reads what [`OrdererCopy::write`] wrote.
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        let mut state = from.blob()?;
+        let (policy, clock, linger) = self.rules;
+        let damaged = |_| RestoreError("the state of time is damaged");
+        match &mut self.time {
+            Time::One { timeline, .. } => {
+                **timeline = Timeline::restore(policy, clock, &mut state).map_err(damaged)?;
+            }
+            Time::PerKey { substreams, .. } => {
+                **substreams = Substreams::restore(policy, linger, &mut state).map_err(damaged)?;
+            }
+        }
+        self.held.restore(from)?;
+        let waiting = match &self.time {
+            Time::One { timeline, .. } => timeline.held(),
+            Time::PerKey { substreams, .. } => substreams.held(),
+        };
+        match state.is_empty() && waiting == self.held.waiting() {
+            true => Ok(()),
+            false => Err(RestoreError("other events wait than are held")),
         }
     }
 
@@ -147,7 +219,7 @@ impl Orderer {
                 self.held.take(&released.rows, &released.times, out);
                 attach_lanes(&mut out[from..], released);
                 if out.len() == from && !released.marks.is_empty() {
-                    out.extend(self.held.empty(released));
+                    out.push(self.held.empty(released));
                 }
                 released.clear();
                 self.held.thin();
