@@ -22,6 +22,8 @@ pub(crate) struct TimedEvents {
     pub keys: Option<RowKeys>,
     /// The partition column, where the input has one.
     pub partitions: Option<Column>,
+    /// The events as they came, where somebody may want to see them.
+    pub whole: Option<Column>,
     pub lines: Vec<u64>,
 }
 
@@ -43,6 +45,7 @@ impl TimedEvents {
             otherwise: self.otherwise,
             keys: self.keys.as_ref().map(|keys| keys.keep(mask)),
             partitions: self.partitions.as_ref().map(|column| column.filter(mask)),
+            whole: self.whole.as_ref().map(|column| column.filter(mask)),
             lines: pick(&self.lines, mask),
         }
     }

@@ -36,6 +36,16 @@ struct Columns {
     whole: Option<usize>,
 }
 
+/// An event that has no time to go by.
+pub(crate) struct Lost<'a> {
+    pub kind: TroubleKind,
+    pub arrival: Option<Instant>,
+    /// Its place among the decoded events.
+    pub row: usize,
+    pub line: u64,
+    pub reason: &'a str,
+}
+
 #[derive(Clone, Copy)]
 enum Serve {
     Decoded(usize),
@@ -43,6 +53,9 @@ enum Serve {
     Partition,
     FileName,
     FileTime,
+    /// The offset in a hub, as text and as a number.
+    Offset,
+    SequenceNumber,
     /// What only other adapters know.
     Nothing,
     /// A name for the event that is the same whenever it is read.
@@ -61,6 +74,11 @@ impl Columns {
             .reads
             .iter()
             .map(|read| match read {
+                Read::Path(path) | Read::TimePath(path)
+                    if input.hub && metadata(path).is_some() =>
+                {
+                    metadata(path).unwrap_or(Serve::Nothing)
+                }
                 Read::Path(path) => Serve::Decoded(want(Field::Path(path.clone()))),
                 Read::TimePath(path) => Serve::Decoded(want(Field::Time(path.clone()))),
                 Read::Whole => Serve::Decoded(want(Field::Whole)),
@@ -70,6 +88,9 @@ impl Columns {
                 Read::FileTime => Serve::FileTime,
                 Read::Metadata(path) => match path.as_slice() {
                     [only] if only.eq_ignore_ascii_case("EventId") => Serve::EventId,
+                    [adapter, of] if input.hub && adapter.eq_ignore_ascii_case("EventHub") => {
+                        hub_metadata(of)
+                    }
                     _ => Serve::Nothing,
                 },
             })
@@ -82,7 +103,7 @@ impl Columns {
             .partition
             .as_ref()
             .map(|name| want(Field::Path(vec![name.clone()])));
-        let whole = input.dead_letters.then(|| want(Field::Whole));
+        let whole = input.keeps_whole.then(|| want(Field::Whole));
         (
             Columns {
                 reads,
@@ -92,6 +113,27 @@ impl Columns {
             },
             fields,
         )
+    }
+}
+
+/// What a hub adds to every event. It beats a field of the same name, as Stream Analytics has it.
+fn metadata(path: &[String]) -> Option<Serve> {
+    let [only] = path else { return None };
+    let is = |name: &str| only.eq_ignore_ascii_case(name);
+    match is("PartitionId") {
+        true => Some(Serve::Partition),
+        // When an event was processed must not show in a result; the nearest that can be repeated is its arrival.
+        false if is("EventEnqueuedUtcTime") || is("EventProcessedUtcTime") => Some(Serve::Arrival),
+        false => None,
+    }
+}
+
+fn hub_metadata(name: &str) -> Serve {
+    match &name.to_ascii_lowercase()[..] {
+        "offset" => Serve::Offset,
+        "sequencenumber" => Serve::SequenceNumber,
+        "eventprocessedutctime" => Serve::Arrival,
+        _ => Serve::Nothing,
     }
 }
 
@@ -137,24 +179,26 @@ impl Intake {
         self.columns.arrival.is_some()
     }
 
-    /// The events themselves, where dead letters are kept.
+    /// The events themselves, where somebody may want to see them.
     pub fn whole<'a>(&self, decoded: &'a Events) -> Option<&'a Column> {
         self.columns.whole.map(|whole| &decoded.columns[whole])
     }
 
-    /// Reads the times of the decoded events. Those that have none are left out and told of.
+    /// Reads the times of the decoded events. Those that have none are left out and told of. `arrivals` are for whoever
+    /// knows them without looking at the events.
     pub fn timed(
         &mut self,
         decoded: Events,
         place: &Place<'_>,
-        lose: &mut dyn FnMut((TroubleKind, Option<Instant>), u64, &str),
+        arrivals: Option<Vec<Instant>>,
+        lose: &mut dyn FnMut(Lost<'_>),
     ) -> TimedEvents {
         let rows = decoded.rows;
         let mut troubles = RowTroubles::new(rows);
-        let arrivals = self
-            .columns
-            .arrival
-            .map(|column| self.arrivals(&decoded.columns[column], &mut troubles));
+        let arrivals = match self.columns.arrival {
+            Some(column) => Some(self.arrivals(&decoded.columns[column], &mut troubles)),
+            None => arrivals,
+        };
         let mut chunk = self.chunk(&decoded, arrivals.as_deref(), place);
         let times = match &self.input.plan.timestamp {
             Some(expr) => event_times(expr, &chunk, &mut troubles),
@@ -172,6 +216,10 @@ impl Intake {
             partitions: self
                 .columns
                 .partition
+                .map(|column| decoded.columns[column].clone()),
+            whole: self
+                .columns
+                .whole
                 .map(|column| decoded.columns[column].clone()),
             lines: decoded.lines,
             times,
@@ -192,7 +240,13 @@ impl Intake {
                 let arrivals = events.arrivals.as_ref();
                 let arrival = arrivals.filter(|_| kind != TroubleKind::Arrival);
                 let arrival = arrival.map(|arrivals| arrivals[row]);
-                lose((kind, arrival), events.lines[row], reason);
+                lose(Lost {
+                    kind,
+                    arrival,
+                    row,
+                    line: events.lines[row],
+                    reason,
+                });
             }
             events = events.keep(&troubles.good());
         }
@@ -233,6 +287,15 @@ impl Intake {
             },
             Serve::FileName => same(ValueRef::Text(place.name)),
             Serve::FileTime => same(ValueRef::Time(place.modified)),
+            Serve::Offset => {
+                let mut offsets = ColumnBuilder::with_capacity(rows);
+                let lines = decoded.lines.iter();
+                lines.for_each(|line| offsets.push_text(&line.to_string()));
+                offsets.finish()
+            }
+            Serve::SequenceNumber => {
+                Column::from_ints(decoded.lines.iter().map(|line| *line as i64).collect())
+            }
             Serve::Nothing => Column::Null(rows),
             Serve::EventId => self.event_ids(&decoded.lines, place),
         });
@@ -242,8 +305,13 @@ impl Intake {
     fn event_ids(&self, lines: &[u64], place: &Place<'_>) -> Column {
         let mut ids = ColumnBuilder::with_capacity(lines.len());
         let partition = place.partition.0 as u64;
+        let mut before = (0, 0);
         for line in lines {
-            ids.push_text(&event_id(&self.input.plan.name, partition, *line));
+            // Several events may stand on one line, or in one record.
+            let index = if before.0 == *line { before.1 + 1 } else { 0 };
+            before = (*line, index);
+            let identity = line ^ u64::rotate_right(index, 16);
+            ids.push_text(&event_id(&self.input.plan.name, partition, identity));
         }
         ids.finish()
     }

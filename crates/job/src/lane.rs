@@ -4,11 +4,12 @@
 //! A lane knows nothing of other lanes and may run on any thread, as fast or slow as it is asked: nothing that it hands
 //! over depends on that.
 
+use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Chunk, Item, Physical, Pipeline};
-use highwater_time::{Clock, Counts, Instant, Keys};
+use highwater_time::{Clock, Counts, Fate, Instant, Keys};
 
 use crate::events::TimedEvents;
-use crate::order::{Incoming, Orderer};
+use crate::order::{Fates, Incoming, Orderer, OrdererCopy};
 use crate::plan::{InputPlan, PartitionId};
 use crate::witness::{EventFate, Witness};
 
@@ -18,6 +19,24 @@ pub(crate) struct Delivery {
     pub exit: usize,
     pub partition: usize,
     pub item: Item,
+}
+
+/// The state of a lane at one moment, not yet written down.
+pub(crate) struct LaneCopy {
+    orderer: OrdererCopy,
+    pipeline: Vec<u8>,
+}
+
+impl LaneCopy {
+    pub fn write(&self, out: &mut Writer) {
+        self.orderer.write(out);
+        out.blob(&self.pipeline);
+    }
+
+    /// About how much it will be when it is written.
+    pub fn bytes(&self) -> usize {
+        self.pipeline.len() + self.orderer.bytes()
+    }
 }
 
 pub(crate) struct Lane {
@@ -59,10 +78,52 @@ impl Lane {
         witness: Option<&mut Witness>,
         out: &mut Vec<Delivery>,
     ) {
-        let mut fates = witness.is_some().then(Vec::new);
+        let mut fates = witness.is_some().then(|| Fates {
+            all: true,
+            seen: Vec::new(),
+        });
         if let (Some(origins), true) = (&events.chunk.origins, witness.is_some()) {
             self.origins.extend_from_slice(origins);
         }
+        self.order(&mut events, fates.as_mut());
+        if let Some(witness) = witness {
+            let number = self.id.number;
+            let first = self.origins.len() - events.times.len();
+            let shown = events.keys.as_ref().and_then(|keys| keys.shown.as_ref());
+            witness
+                .fates
+                .extend(
+                    fates
+                        .into_iter()
+                        .flat_map(|fates| fates.seen)
+                        .map(|fate| EventFate {
+                            origin: self.origins[fate.row as usize],
+                            partition: number,
+                            key: shown.map(|shown| shown[fate.row as usize - first].clone()),
+                            fate,
+                        }),
+                );
+        }
+        self.run(out);
+    }
+
+    /// Takes events in the order in which they arrived, and says which of them a policy moved or dropped: their place
+    /// among these events, and their fate.
+    pub fn take_and_tell(
+        &mut self,
+        mut events: TimedEvents,
+        out: &mut Vec<Delivery>,
+    ) -> Vec<(usize, Fate)> {
+        let first = self.orderer.next();
+        let mut fates = Fates::default();
+        self.order(&mut events, Some(&mut fates));
+        self.run(out);
+        let seen = fates.seen.into_iter();
+        seen.map(|fate| ((fate.row - first) as usize, fate))
+            .collect()
+    }
+
+    fn order(&mut self, events: &mut TimedEvents, fates: Option<&mut Fates>) {
         let nothing = Chunk::new(Vec::new().into(), Vec::new());
         let incoming = Incoming {
             chunk: std::mem::replace(&mut events.chunk, nothing),
@@ -73,21 +134,34 @@ impl Lane {
                 bytes: &keys.bytes,
             }),
         };
-        self.orderer.push(incoming, fates.as_mut(), &mut self.items);
-        if let Some(witness) = witness {
-            let number = self.id.number;
-            let first = self.origins.len() - events.times.len();
-            let shown = events.keys.as_ref().and_then(|keys| keys.shown.as_ref());
-            witness
-                .fates
-                .extend(fates.into_iter().flatten().map(|fate| EventFate {
-                    origin: self.origins[fate.row as usize],
-                    partition: number,
-                    key: shown.map(|shown| shown[fate.row as usize - first].clone()),
-                    fate,
-                }));
+        self.orderer.push(incoming, fates, &mut self.items);
+    }
+
+    /// No event that follows will be given an earlier time than this.
+    pub fn watermark(&self) -> Instant {
+        self.orderer.watermark()
+    }
+
+    /// How many events wait for their time.
+    pub fn waiting(&self) -> usize {
+        self.orderer.waiting()
+    }
+
+    /// The state at this moment.
+    pub fn copy(&self) -> LaneCopy {
+        let mut pipeline = Writer::default();
+        self.pipeline.snapshot(&mut pipeline);
+        LaneCopy {
+            orderer: self.orderer.copy(),
+            pipeline: pipeline.bytes,
         }
-        self.run(out);
+    }
+
+    /// Reads what [`LaneCopy::write`] wrote.
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.orderer.restore(from)?;
+        let mut state = Reader::new(from.blob()?);
+        self.pipeline.restore(&mut state)
     }
 
     /// Time has come to at least this arrival without an event.

@@ -26,6 +26,11 @@ pub(crate) struct OrdererCopy {
 }
 
 impl OrdererCopy {
+    /// About how much it will be when it is written, leaving out texts.
+    pub fn bytes(&self) -> usize {
+        self.time.len() + self.held.bytes()
+    }
+
     pub fn write(&self, out: &mut Writer) {
         out.blob(&self.time);
         self.held.write(out);
@@ -88,6 +93,11 @@ impl Orderer {
         }
     }
 
+    /// The number that the next event will have.
+    pub fn next(&self) -> u64 {
+        self.held.next()
+    }
+
     /// How many events wait.
     pub fn waiting(&self) -> usize {
         self.held.waiting()
@@ -141,12 +151,7 @@ impl Orderer {
     }
 
     /// Judges the events and appends what is in order now to `out`. Fates name events by their place in the stream.
-    pub fn push(
-        &mut self,
-        incoming: Incoming<'_>,
-        fates: Option<&mut Vec<Fate>>,
-        out: &mut Vec<Item>,
-    ) {
+    pub fn push(&mut self, incoming: Incoming<'_>, fates: Option<&mut Fates>, out: &mut Vec<Item>) {
         let first = self.held.next();
         let mut dropped = Dropped {
             rows: Vec::new(),
@@ -228,10 +233,27 @@ impl Orderer {
     }
 }
 
+/// The fates of events, named by their place in the stream.
+#[derive(Default)]
+pub(crate) struct Fates {
+    /// Also of those that were on time.
+    pub all: bool,
+    pub seen: Vec<Fate>,
+}
+
+impl Witness for Fates {
+    #[inline]
+    fn judged(&mut self, fate: Fate) {
+        if self.all || !fate.verdict.on_time() {
+            self.seen.push(fate);
+        }
+    }
+}
+
 /// Notes the events that will never be released, for somebody who may want to know everything.
 struct Dropped<'a> {
     rows: Vec<u64>,
-    fates: Option<&'a mut Vec<Fate>>,
+    fates: Option<&'a mut Fates>,
 }
 
 impl Witness for Dropped<'_> {
@@ -241,7 +263,7 @@ impl Witness for Dropped<'_> {
             self.rows.push(fate.row);
         }
         if let Some(fates) = &mut self.fates {
-            fates.push(fate);
+            fates.judged(fate);
         }
     }
 }

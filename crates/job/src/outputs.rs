@@ -86,6 +86,8 @@ impl Outputs {
             let to = match declared.map(|o| &o.sink) {
                 Some(Declared::File(path)) => To::File(path.clone()),
                 Some(Declared::Stdout) | None => To::Stdout,
+                // A job with such an output is run live or not at all.
+                Some(Declared::Live { .. }) => To::Nowhere,
             };
             let format = declared.map(|o| o.format).unwrap_or_default();
             Place { to, format }

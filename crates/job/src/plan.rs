@@ -22,8 +22,12 @@ pub(crate) struct InputPlan {
     /// Payload column with the partition.
     pub partition: Option<String>,
     pub how: HowToRead,
+    /// It is read from hubs, which know more of an event than files do.
+    pub hub: bool,
     /// Events that are lost are kept as dead letters.
     pub dead_letters: bool,
+    /// Events are wanted as they came, besides what the query reads of them.
+    pub keeps_whole: bool,
     /// Files are shown without it.
     pub folder: PathBuf,
 }
@@ -48,7 +52,9 @@ impl InputPlan {
                 level: job.file.compatibility,
                 declared: planned.schema.clone(),
             },
+            hub: !declared.hubs.is_empty(),
             dead_letters: job.file.on_error == OnError::DeadLetter,
+            keeps_whole: job.file.on_error == OnError::DeadLetter,
             folder: job.file.folder.clone(),
         };
         (plan, declared)

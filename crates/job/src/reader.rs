@@ -160,8 +160,8 @@ impl FileReader {
             modified: self.modified,
             partition: (first.number, &first.shown),
         };
-        let events = intake.timed(decoded, &place, &mut |kind, line, reason| {
-            account.lose(kind, line, reason, "");
+        let events = intake.timed(decoded, &place, None, &mut |lost| {
+            account.lose((lost.kind, lost.arrival), lost.line, lost.reason, "");
         });
         for (lane, events) in self.split(events) {
             self.lanes[lane].take(events, self.account.witness.as_mut(), out);

@@ -61,6 +61,8 @@ pub enum RunError {
     Read(#[from] ReadError),
     #[error("{0}")]
     Sink(#[from] SinkError),
+    #[error("error: {0}; start the job on a node, which has it")]
+    Live(String),
     #[error("stopped at the first error, as on_error = \"stop\" asks: {0}")]
     Stopped(String),
     #[error("cannot start a thread: {0}; try --threads 1")]
@@ -87,6 +89,9 @@ pub struct ReadFile {
 
 /// Runs the job to the end of its inputs.
 pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<Outcome, RunError> {
+    if let Some(reason) = job.needs_a_node() {
+        return Err(RunError::Live(reason));
+    }
     let references = reference::load_all(job)?;
     if let (OnError::Stop, Some(reason)) = (job.file.on_error, references.first_trouble()) {
         return Err(RunError::Stopped(reason));
