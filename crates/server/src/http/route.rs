@@ -99,6 +99,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Manage, Some(hub))?;
             admin::trim(app, hub, id, body).await
         }
+        ["api", "hubs", hub, "partitions", id, "punctuate"] if post => {
+            caller.must(Right::Manage, Some(hub))?;
+            admin::punctuate(app, hub, id).await
+        }
         ["api", "hubs", hub] if head.method == Method::DELETE => {
             caller.must(Right::Manage, Some(hub))?;
             admin::delete(app, hub).await
@@ -143,7 +147,7 @@ fn is_known(parts: &[&str]) -> bool {
             | [_, "partitions" | "publishers", _, "messages"]
             | ["api", "hubs" | "groups"]
             | ["api", "hubs" | "groups", _]
-            | ["api", "hubs", _, "partitions", _, "trim"]
+            | ["api", "hubs", _, "partitions", _, "trim" | "punctuate"]
     )
 }
 
