@@ -103,6 +103,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Manage, Some(hub))?;
             admin::trim(app, hub, id, body).await
         }
+        ["api", "hubs", hub, "partitions", id, "punctuate"] if post => {
+            caller.must(Right::Manage, Some(hub))?;
+            admin::punctuate(app, hub, id).await
+        }
         ["api", "hubs", hub] if head.method == Method::DELETE => {
             caller.must(Right::Manage, Some(hub))?;
             admin::delete(app, hub).await

@@ -247,6 +247,19 @@ pub const HUBS: &[Operation] = &[
             )),
         },
     },
+    Operation {
+        method: "POST",
+        path: "/api/hubs/{hub}/partitions/{partition}/punctuate",
+        about: "Say that nothing came into a partition up to now",
+        needs: Needs::Manage,
+        parameters: &[],
+        body: None,
+        answer: Answer {
+            status: 200,
+            about: "Where that stands, unless something came in between.",
+            content: Some((JSON, r#"{"type":"object"}"#)),
+        },
+    },
 ];
 
 pub const GROUPS: &[Operation] = &[
