@@ -7,10 +7,13 @@
 //!   anything was lost, forgotten or done twice.
 
 pub mod chaos;
+pub mod check;
 pub mod client;
 pub mod http;
 pub mod ingestion;
 pub mod journal;
+pub mod ledger;
+pub mod load;
 pub mod model;
 pub mod node;
 pub mod serve;

@@ -53,6 +53,11 @@ pub struct Parcels {
 }
 
 impl Parcels {
+    /// Whether the delivery holds a parcel.
+    pub fn has_any(&self, delivery_id: &str) -> bool {
+        self.of_delivery(delivery_id).next().is_some()
+    }
+
     fn of_delivery(&self, delivery_id: &str) -> impl Iterator<Item = &(String, String)> {
         let from = (delivery_id.to_owned(), String::new());
         self.by_delivery
@@ -176,7 +181,7 @@ impl Package {
 
     async fn release(&self, delivery_id: &str) -> Answer {
         let changing = self.store.change(|parcels| {
-            let known = parcels.of_delivery(delivery_id).next().is_some();
+            let known = parcels.has_any(delivery_id);
             let done = parcels.closed.contains(delivery_id);
             let delivery_id = delivery_id.to_owned();
             let answer = match known || done {
