@@ -2,7 +2,8 @@
 //!
 //! A file of any format is a [`Source`] of columns ([`open`]): JSON is read in blocks of whole lines
 //! ([`LineReader`]) that become columns ([`json::Decoder`]), CSV, Avro and Parquet have readers of
-//! their own. Rows become bytes again in a [`RowWriter`] and go to a [`Sink`]. This crate knows
+//! their own. Rows become bytes again in a [`RowWriter`] and go to a [`Sink`]; those of a job that
+//! never ends go to an [`Endpoint`], which knows by their numbers what it has. This crate knows
 //! nothing of jobs: it neither decides what to read nor when.
 //!
 //! ```
@@ -33,7 +34,7 @@ mod source;
 mod table;
 mod writer;
 
-pub use endpoint::{Endpoint, EndpointError, Rows, Underway};
+pub use endpoint::{Endpoint, EndpointError, HubOutput, Memory, MemoryEndpoint, Rows, Underway};
 pub use lines::{Block, LineOptions, LineReader, ReadError, SourceNote};
 pub use rows::RowNames;
 pub use sink::{FileSink, Sink, SinkError, StdoutSink};
