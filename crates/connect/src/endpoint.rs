@@ -13,6 +13,7 @@ use std::time::Duration;
 use highwater_engine::Chunk;
 use highwater_time::Instant;
 
+mod files;
 mod hub;
 mod mark;
 mod memory;
@@ -20,6 +21,7 @@ mod stdout;
 #[cfg(test)]
 mod testing;
 
+pub use files::FilesOutput;
 pub use hub::HubOutput;
 pub use memory::{Memory, MemoryEndpoint};
 

@@ -34,7 +34,9 @@ mod source;
 mod table;
 mod writer;
 
-pub use endpoint::{Endpoint, EndpointError, HubOutput, Memory, MemoryEndpoint, Rows, Underway};
+pub use endpoint::{
+    Endpoint, EndpointError, FilesOutput, HubOutput, Memory, MemoryEndpoint, Rows, Underway,
+};
 pub use lines::{Block, LineOptions, LineReader, ReadError, SourceNote};
 pub use rows::RowNames;
 pub use sink::{FileSink, Sink, SinkError, StdoutSink};
