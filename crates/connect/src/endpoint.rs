@@ -20,10 +20,12 @@ mod memory;
 mod stdout;
 #[cfg(test)]
 mod testing;
+mod webhook;
 
 pub use files::FilesOutput;
 pub use hub::HubOutput;
 pub use memory::{Memory, MemoryEndpoint};
+pub use webhook::WebhookOutput;
 
 /// Something that takes numbered rows.
 ///

@@ -24,6 +24,7 @@ mod bytes;
 pub mod csv;
 mod declared;
 mod endpoint;
+pub mod http;
 pub mod json;
 mod lines;
 #[cfg(feature = "parquet")]
@@ -32,10 +33,12 @@ mod rows;
 mod sink;
 mod source;
 mod table;
+mod tls;
 mod writer;
 
 pub use endpoint::{
     Endpoint, EndpointError, FilesOutput, HubOutput, Memory, MemoryEndpoint, Rows, Underway,
+    WebhookOutput,
 };
 pub use lines::{Block, LineOptions, LineReader, ReadError, SourceNote};
 pub use rows::RowNames;
