@@ -17,6 +17,9 @@ mod files;
 mod hub;
 mod mark;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod spec;
 mod stdout;
 #[cfg(test)]
 mod testing;
@@ -25,6 +28,9 @@ mod webhook;
 pub use files::FilesOutput;
 pub use hub::HubOutput;
 pub use memory::{Memory, MemoryEndpoint};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresOutput;
+pub use spec::{OutputContext, OutputSpec, open_output};
 pub use webhook::WebhookOutput;
 
 /// Something that takes numbered rows.

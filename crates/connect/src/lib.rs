@@ -36,9 +36,11 @@ mod table;
 mod tls;
 mod writer;
 
+#[cfg(feature = "postgres")]
+pub use endpoint::PostgresOutput;
 pub use endpoint::{
-    Endpoint, EndpointError, FilesOutput, HubOutput, Memory, MemoryEndpoint, Rows, Underway,
-    WebhookOutput,
+    Endpoint, EndpointError, FilesOutput, HubOutput, Memory, MemoryEndpoint, OutputContext,
+    OutputSpec, Rows, Underway, WebhookOutput, open_output,
 };
 pub use lines::{Block, LineOptions, LineReader, ReadError, SourceNote};
 pub use rows::RowNames;
