@@ -162,7 +162,8 @@ impl Processor {
             .log
             .partition(place.hub.as_str(), place.partition)
         else {
-            return Ok(owned.stopped().await);
+            owned.stopped().await;
+            return Ok(());
         };
         let bounds = partition.bounds();
         let last = owned
