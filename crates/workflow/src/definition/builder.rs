@@ -63,12 +63,10 @@ impl Builder {
 
     /// POSTs to `url` when an instance is parked.
     pub fn notify(mut self, url: &str) -> Builder {
-        match split_url(url)
-            .and_then(|(target, path)| Ok((service_of(&mut self.definition, target), path)))
-        {
-            Ok((service, path)) => {
+        match split_url(url) {
+            Ok((target, path)) => {
                 self.definition.notify = Some(Notify {
-                    service,
+                    service: service_of(&mut self.definition, target),
                     path,
                     on: vec![Occasion::Parked],
                 });
