@@ -31,6 +31,7 @@ mod rows;
 mod sink;
 mod source;
 mod table;
+mod values;
 mod writer;
 
 pub use endpoint::{Endpoint, EndpointError, Rows, Underway};
@@ -40,4 +41,5 @@ pub use sink::{FileSink, Sink, SinkError, StdoutSink};
 pub use source::{
     BadEvent, BadKind, Compression, CsvFormat, Events, Format, Level, Source, SourceOptions, open,
 };
+pub use values::Values;
 pub use writer::{OutputFormat, RowWriter, WriteError, Written, row_writer};

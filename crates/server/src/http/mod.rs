@@ -19,6 +19,7 @@ mod error;
 mod groups;
 mod json;
 mod metrics;
+mod openapi;
 mod read;
 mod reply;
 mod route;

@@ -114,17 +114,23 @@ pub async fn one(
     let mut page = Page::new(number);
     let mut permit = app.budget.take(app.options.read_bytes_max)?;
     from = page.fill(app, &*partition, from, most).await?;
-    if page.count == 0 && !wait.is_zero() {
+    let mut waited = std::pin::pin!(tokio::time::sleep(wait));
+    while page.count == 0 && !wait.is_zero() {
         // Whoever waits holds nothing.
         drop(permit);
         let woken = tokio::select! {
             () = partition.wait_past(from, ISOLATION) => true,
-            () = tokio::time::sleep(wait) => false,
+            () = &mut waited => false,
             () = app.stopped() => false,
         };
         permit = app.budget.take(app.options.read_bytes_max)?;
+        let before = from;
         if woken {
             from = page.fill(app, &*partition, from, most).await?;
+        }
+        // What came may be nothing to show, such as a punctuation.
+        if from == before {
+            break;
         }
     }
     let payload = Payload::whole(page.finish(&*partition, from)).holding(permit);

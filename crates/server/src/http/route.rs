@@ -9,7 +9,7 @@ use super::app::App;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use super::send::{Target, Way};
-use super::{admin, auth, groups, metrics, read, send};
+use super::{admin, auth, groups, metrics, openapi, read, send};
 use crate::keys::Right;
 use crate::text::percent_decode;
 
@@ -47,6 +47,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
     match parts {
         ["healthz"] if get => return Ok(reply::empty(StatusCode::OK)),
         ["readyz"] if get => return admin::ready(app),
+        ["api", "openapi.json"] if get => {
+            return Ok(reply::json_bytes(StatusCode::OK, openapi::document()));
+        }
+        ["api", "docs"] if get => return Ok(reply::html(openapi::page())),
         _ => {}
     }
     let caller = auth::caller(app, &head.headers, resource)?;
@@ -99,6 +103,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Manage, Some(hub))?;
             admin::trim(app, hub, id, body).await
         }
+        ["api", "hubs", hub, "partitions", id, "punctuate"] if post => {
+            caller.must(Right::Manage, Some(hub))?;
+            admin::punctuate(app, hub, id).await
+        }
         ["api", "hubs", hub] if head.method == Method::DELETE => {
             caller.must(Right::Manage, Some(hub))?;
             admin::delete(app, hub).await
@@ -115,7 +123,7 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Manage, None)?;
             groups::delete(app, &percent_decode(name)).await
         }
-        _ if is_known(parts) => Err(Error::new(
+        _ if openapi::is_known(parts) => Err(Error::new(
             Code::MethodNotAllowed,
             format!("{path} does not take {}", head.method),
             "docs/http.md lists what there is",
@@ -130,21 +138,6 @@ fn right_to_read(hub: &str) -> Right {
         true => Right::Manage,
         false => Right::Listen,
     }
-}
-
-/// Whether a path is one of ours, whatever the method.
-fn is_known(parts: &[&str]) -> bool {
-    matches!(
-        parts,
-        ["healthz" | "readyz" | "metrics"]
-            | ["hubs", _, "messages"]
-            | ["hubs", _, "partitions", _, "messages"]
-            | [_, "messages"]
-            | [_, "partitions" | "publishers", _, "messages"]
-            | ["api", "hubs" | "groups"]
-            | ["api", "hubs" | "groups", _]
-            | ["api", "hubs", _, "partitions", _, "trim"]
-    )
 }
 
 fn no_such(path: &str) -> Error {

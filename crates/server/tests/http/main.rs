@@ -2,6 +2,7 @@
 
 mod access;
 mod admin;
+mod described;
 mod faulty;
 mod groups;
 mod limits;
