@@ -46,6 +46,13 @@ impl Hubs {
             versions: versions.into_iter().next().ok_or_else(no_versions)?,
         })
     }
+
+    /// What came in and could not start an instance.
+    pub async fn rejected(log: &dyn Log, name: &str) -> Result<Arc<dyn Partition>, JournalError> {
+        let name = format!("__workflow.{name}.rejected");
+        let hub = open(log, &name, 1, settings(Cleanup::Delete, None)).await?;
+        hub.into_iter().next().ok_or(JournalError::NoHub(name))
+    }
 }
 
 fn settings(cleanup: Cleanup, retention: Option<Duration>) -> HubSettings {

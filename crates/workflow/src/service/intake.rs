@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_flow::{
-    DeadLetters, Delivery, Event, Failure, Options, Order, Positions, Sink, Source, Stage, retry,
-    run,
+    DeadLetters, Delivery, Event, Failure, OnPartition, Options, Order, Positions, Sink, Source,
+    Stage, retry, run,
 };
 use highwater_log::{Log, Offset, Partition};
 
 use super::{Handle, StartError};
 use crate::expr::{Answers, Scope, Template};
+use crate::journal::{Hubs, JournalError};
 
 /// A hub whose records start instances.
 pub struct Intake {
@@ -33,6 +34,14 @@ pub struct Intake {
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Intake {
+    /// The hub of what cannot start an instance, `__workflow.NAME.rejected`, made if it is not there.
+    pub async fn dead_letters(
+        log: &dyn Log,
+        name: &str,
+    ) -> Result<Arc<dyn DeadLetters>, JournalError> {
+        Ok(Arc::new(OnPartition(Hubs::rejected(log, name).await?)))
+    }
+
     /// Runs until told to stop.
     pub async fn run(self, handle: Handle, stop: impl Future<Output = ()> + Send) {
         let intake = Arc::new(self);
