@@ -14,6 +14,7 @@ use highwater_env::random::Random;
 use highwater_env::{Clock, RealDisk};
 use highwater_hub::{Hub, OpenError, Progress, groups, transactions};
 use highwater_log::{AdminError, HubName, HubSettings, HubSpec, Log};
+use highwater_workflow::JournalError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -22,6 +23,7 @@ use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::keys::Keys;
 use crate::sharded::{Reserved, Sharded};
+use crate::workflows::Workflows;
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,8 @@ pub enum NodeError {
         "`{0}` is a hub, and cannot be the name of several\n  rename [sharded.{0}], or delete the hub"
     )]
     Taken(HubName),
+    #[error("workflow `{name}` cannot be started: {error}")]
+    Workflow { name: String, error: JournalError },
 }
 
 fn hint(error: &OpenError) -> &'static str {
@@ -107,10 +111,19 @@ impl Node {
             transactions::Options::default(),
         );
         let transactions = ends.handle();
-        let coordinators = vec![
+        let mut coordinators = vec![
             run("groups", positions.run(told(&stop_coordinators))),
             run("transactions", ends.run(told(&stop_coordinators))),
         ];
+
+        let mut workflows = Workflows::default();
+        for workflow in config.workflows {
+            let name = workflow.definition.name.clone();
+            let service = workflow.open(&log, Arc::new(groups.clone()), &clock).await;
+            let service = service.map_err(|error| NodeError::Workflow { name, error })?;
+            workflows.add(service.handle());
+            coordinators.push(run("workflows", service.run(told(&stop_coordinators))));
+        }
 
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
@@ -129,6 +142,7 @@ impl Node {
             hub: Some(hub.clone()),
             kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
             sharded: config.sharded,
+            workflows,
         });
         Ok(Node {
             app,

@@ -22,6 +22,7 @@ use highwater_log::HubSpec;
 use crate::http;
 use crate::keys::Key;
 use crate::sharded::Sharded;
+use crate::workflows::Workflow;
 
 pub use error::{ConfigError, Problem};
 pub use gather::{Origin, Settings, variable_of};
@@ -42,6 +43,7 @@ pub struct Config {
     pub hubs: Vec<HubSpec>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    pub workflows: Vec<Workflow>,
 }
 
 /// When an append is answered.

@@ -237,6 +237,42 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "the hubs that share what is sent to this name, by key; their order decides where a key goes",
     ),
+    setting(
+        "workflows.*.file",
+        Kind::Path,
+        "",
+        "the definition of the workflow",
+    ),
+    setting(
+        "workflows.*.hub",
+        Kind::Text,
+        "",
+        "a hub whose events start instances",
+    ),
+    setting(
+        "workflows.*.id",
+        Kind::Text,
+        "",
+        "the id of such an instance, such as `{{input.deliveryId}}`; unset: the event's key",
+    ),
+    setting(
+        "workflows.*.partitions",
+        Kind::Count(1, 64),
+        "2",
+        "how many schedulers share the work; cannot be changed once there is a journal",
+    ),
+    setting(
+        "workflows.*.running_max",
+        Kind::Count(1, 10_000_000),
+        "100000",
+        "instances under way at once; beyond it starts get 429, and the hub waits",
+    ),
+    setting(
+        "workflows.*.keep",
+        Kind::Time,
+        "7d",
+        "how long an instance that has ended can be looked at, and its id is known",
+    ),
 ];
 
 /// The setting that a full key such as `hubs.telemetry.partitions` belongs to.

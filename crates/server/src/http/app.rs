@@ -18,6 +18,7 @@ use super::send::Destination;
 use super::spread::Spread;
 use crate::keys::{Keys, Right};
 use crate::sharded::Sharded;
+use crate::workflows::Workflows;
 
 pub struct App {
     pub(super) options: Options,
@@ -43,6 +44,7 @@ pub struct Backend {
     pub kafka: Option<highwater_kafka::Handle>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    pub workflows: Workflows,
 }
 
 impl Backend {
@@ -54,6 +56,7 @@ impl Backend {
             hub: None,
             kafka: None,
             sharded: Vec::new(),
+            workflows: Workflows::default(),
         }
     }
 }

@@ -27,6 +27,7 @@ mod send;
 mod serve;
 mod spread;
 mod sse;
+mod workflows;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use super::app::App;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use super::send::{Target, Way};
-use super::{admin, auth, groups, metrics, openapi, read, send};
+use super::{admin, auth, groups, metrics, openapi, read, send, workflows};
 use crate::keys::Right;
 use crate::text::percent_decode;
 
@@ -76,6 +76,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         return send::send(app, &to, target, way, &head, body).await;
     }
 
+    if let ["workflows", ..] | ["api", "workflows", ..] = parts {
+        let answer = workflows::route(app, &caller, parts, &head, body).await;
+        return answer.unwrap_or_else(|| Err(not_here(parts, path, &head.method)));
+    }
     match parts {
         ["hubs", hub, "messages"] if get => {
             caller.must(right_to_read(hub), Some(hub))?;
@@ -123,12 +127,18 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Manage, None)?;
             groups::delete(app, &percent_decode(name)).await
         }
-        _ if openapi::is_known(parts) => Err(Error::new(
+        _ => Err(not_here(parts, path, &head.method)),
+    }
+}
+
+fn not_here(parts: &[&str], path: &str, method: &Method) -> Error {
+    match openapi::is_known(parts) {
+        true => Error::new(
             Code::MethodNotAllowed,
-            format!("{path} does not take {}", head.method),
+            format!("{path} does not take {method}"),
             "docs/http.md lists what there is",
-        )),
-        _ => Err(no_such(path)),
+        ),
+        false => no_such(path),
     }
 }
 

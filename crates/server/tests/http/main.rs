@@ -11,3 +11,4 @@ mod read;
 mod send;
 mod sharded;
 mod stream;
+mod workflows;

@@ -6,6 +6,7 @@
 mod hubs;
 mod node;
 mod page;
+mod workflows;
 
 use std::sync::OnceLock;
 
@@ -79,6 +80,11 @@ const AREAS: &[Area] = &[
         name: "Groups",
         operations: hubs::GROUPS,
         schemas: "{}",
+    },
+    Area {
+        name: "Workflows",
+        operations: workflows::WORKFLOWS,
+        schemas: workflows::SCHEMAS,
     },
     Area {
         name: "Node",
