@@ -3,6 +3,7 @@
 //! The words are kept in every checkpoint, so that a job that cannot go on from it says what has changed.
 
 use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_env::disk;
 use highwater_query::explain;
 
 use super::places::Places;
@@ -20,11 +21,11 @@ impl Fingerprint {
                 input.name, input.format, input.compression
             )
         });
-        let functions = job
-            .file
-            .functions
-            .iter()
-            .map(|function| function.name.clone());
+        let functions = job.file.functions.iter().map(|function| {
+            // The job was loaded from these files just now; one that is gone meanwhile is another one.
+            let text = disk::read_to_string(&function.path).unwrap_or_default();
+            format!("{} {:08x}", function.name, crc32c::crc32c(text.as_bytes()))
+        });
         let parts = [
             ("query", explain(&job.plan)),
             ("plan", without_spans(&format!("{:?}", job.plan))),
@@ -35,7 +36,7 @@ impl Fingerprint {
             ),
             ("format of an input", reading.collect()),
             (
-                "list of functions",
+                "list of functions or one of them",
                 functions.collect::<Vec<_>>().join(", "),
             ),
             ("list of partitions", places.in_words()),
@@ -50,6 +51,13 @@ impl Fingerprint {
                 .map(|(title, text)| (title.to_owned(), text))
                 .collect(),
         )
+    }
+
+    #[cfg(test)]
+    pub fn of_words(words: &[(&str, &str)]) -> Fingerprint {
+        let words = words.iter();
+        let owned = words.map(|(title, text)| ((*title).to_owned(), (*text).to_owned()));
+        Fingerprint(owned.collect())
     }
 
     /// What is different, if anything.
@@ -108,4 +116,34 @@ fn without_spans(plan: &str) -> String {
     }
     kept.push_str(rest);
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_is_named() {
+        let of = |query: &str, policy: &str| {
+            Fingerprint::of_words(&[("query", query), ("plan", query), ("time policy", policy)])
+        };
+        let old = of("select a\n  from b", "5s");
+        assert_eq!(old.difference(&old), None);
+        let said = |new: Fingerprint| old.difference(&new).unwrap();
+        assert_eq!(
+            said(of("select a\n  from c", "5s")),
+            "the query is another: \"from b\" became \"from c\""
+        );
+        assert_eq!(
+            said(of("select a\n  from b", "9s")),
+            "the time policy is another: \"5s\" became \"9s\""
+        );
+        assert!(said(Fingerprint::of_words(&[])).contains("another version"));
+    }
+
+    #[test]
+    fn where_something_stands_in_the_query_is_left_out() {
+        let plan = "Filter { span: Span { start: 3, end: 9 }, keep: 1 } Span { start: 1, end: 2 }";
+        assert_eq!(without_spans(plan), "Filter { span: , keep: 1 } ");
+    }
 }

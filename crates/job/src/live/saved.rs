@@ -186,3 +186,62 @@ fn opened(bytes: &[u8]) -> Result<&[u8], SavedError> {
         false => Err(SavedError::Checksum),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved() -> Saved {
+        let output = |name: &str, mark| SavedOutput {
+            name: name.to_owned(),
+            next: 17,
+            mark,
+        };
+        let mark = |dead| Mark {
+            own: vec![1, 2, 3],
+            dead,
+        };
+        Saved {
+            fingerprint: Fingerprint::of_words(&[("query", "select"), ("plan", "")]),
+            epoch: 7,
+            since: Instant::from_ticks(5),
+            watermark: Instant::from_ticks(900),
+            ended: false,
+            streams: vec![(Offset(4), vec![9; 20]), (Offset(0), Vec::new())],
+            shared: vec![8; 5],
+            outputs: vec![
+                output("a", None),
+                output("b", Some(mark(None))),
+                output("c", Some(mark(Some(vec![4])))),
+            ],
+        }
+    }
+
+    #[test]
+    fn what_was_saved_is_read_back() {
+        let bytes = saved().encode();
+        assert_eq!(&bytes[..12], b"HWCHECKP\x01\0\0\0");
+        assert_eq!(Saved::decode(&bytes), Ok(saved()));
+    }
+
+    #[test]
+    fn no_flipped_bit_and_no_missing_byte_goes_unnoticed() {
+        let bytes = saved().encode();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            Saved::decode(&damaged).unwrap_err();
+            Saved::decode(&bytes[..at]).unwrap_err();
+        }
+        Saved::decode(&[&bytes[..], &[0]].concat()).unwrap_err();
+    }
+
+    #[test]
+    fn another_version_is_told_apart_from_damage() {
+        let mut bytes = saved().encode();
+        bytes[8] = 2;
+        let sum = crc32c::crc32c(&bytes[..24]);
+        bytes[24..28].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Saved::decode(&bytes), Err(SavedError::Version(2)));
+    }
+}

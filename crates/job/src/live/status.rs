@@ -110,6 +110,7 @@ pub struct CheckpointStatus {
     /// Of the last one that was saved.
     pub number: u64,
     pub at: Option<Instant>,
+    /// The size of the state at that time.
     pub bytes: u64,
     /// For how long it held up the job.
     pub pause: Duration,
