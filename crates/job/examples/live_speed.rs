@@ -124,7 +124,7 @@ fn traffic(events: usize) -> Vec<String> {
     let mut random = Random::seeded(1);
     let opening = Instant::from_civil(2026, 1, 1).unwrap_or(Instant::CALENDAR_START);
     let event = |number: usize| {
-        let late = if number % 20 == 0 {
+        let late = if number.is_multiple_of(20) {
             random.below(2_000) as i64
         } else {
             0

@@ -221,10 +221,9 @@ impl Combiner {
             pause: alignment.took + (self.facts.timer.elapsed() - began),
         };
         self.tell(Event::Cut(Box::new(cut)));
-        let destinations = self.destinations.iter();
-        let settle =
-            |destination: &Destination| destination.tell(ToOutput::Settle(alignment.number));
-        destinations.map(settle).collect()
+        let mut destinations = self.destinations.iter();
+        let settle = ToOutput::Settle;
+        destinations.try_for_each(|destination| destination.tell(settle(alignment.number)))
     }
 
     fn combine(&mut self, handed: Handed) -> Result<(), Gone> {

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Feeds and outputs are tasks, because they wait; workers and the combiner are threads, because they compute. What is
-//! under way is bounded by permits to read ([`pace`]), so a slow output slows its own job and nothing else.
+//! under way is bounded by permits to read (`pace.rs`), so a slow output slows its own job and nothing else.
 //!
 //! The rows of an output are a function of what lies in the partitions, the passing of time included: where a partition
-//! was silent, the log says so in the partition itself ([`feed`]). Rows are numbered in that order, so after a restart from
-//! a checkpoint ([`saved`]) the same numbers come with the same rows, and an endpoint knows what it has.
+//! was silent, the log says so in the partition itself (`feed.rs`). Rows are numbered in that order, so after a restart from
+//! a checkpoint (`saved.rs`) the same numbers come with the same rows, and an endpoint knows what it has.
 //!
 //! Numbers count within an *epoch*. A start that does not go on from a checkpoint begins a new one, and a checkpoint is
 //! saved before its first row is handed over, so that no number is ever given to two rows.

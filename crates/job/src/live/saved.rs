@@ -59,8 +59,9 @@ pub enum SavedError {
 
 impl Saved {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
-        out.bytes = vec![0; HEADER_LEN];
+        let mut out = Writer {
+            bytes: vec![0; HEADER_LEN],
+        };
         self.fingerprint.write(&mut out);
         out.u64(self.epoch);
         out.i64(self.since.ticks());

@@ -37,7 +37,7 @@ async fn no_login_for_three_minutes_is_told_on_time_and_again_tomorrow() {
     world.advance(1_001);
     let rows = soon(world.recorder.until("out", 1)).await;
     let expected = format!("{{\"who\":\"eve\",\"at\":\"{}\"}}", at(180_000));
-    assert_eq!(rows, [expected.clone()]);
+    assert_eq!(rows, std::slice::from_ref(&expected));
     assert_eq!(soon(handle.stop()).await.state, JobState::Stopped);
 
     // Whoever reads the log later sees the same, though nothing moves time then.
