@@ -21,6 +21,7 @@ use crate::config::{Config, Durability};
 use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::keys::Keys;
+use crate::queues;
 use crate::sharded::{Reserved, Sharded};
 
 /// Why a node did not start.
@@ -32,6 +33,11 @@ pub enum NodeError {
     Kafka(#[from] kafka::ListenError),
     #[error("{error}{}", hint(error))]
     Open { path: PathBuf, error: OpenError },
+    #[error("queue `{queue}` of the settings cannot be made: {error}")]
+    Queue {
+        queue: String,
+        error: highwater_queue::CreateError,
+    },
     #[error("hub `{hub}` of the settings cannot be made: {error}")]
     Hub { hub: String, error: AdminError },
     #[error(
@@ -60,6 +66,7 @@ pub struct Node {
     http: Option<Http>,
     kafka: Option<kafka::Running>,
     hub: Hub,
+    queues: queues::Running,
     coordinators: Vec<JoinHandle<()>>,
     stop_doors: watch::Sender<bool>,
     stop_coordinators: watch::Sender<bool>,
@@ -112,6 +119,9 @@ impl Node {
             run("transactions", ends.run(told(&stop_coordinators))),
         ];
 
+        let queues = queues::start(log.clone(), clock.clone(), &config.queues).await;
+        let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
+
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
         let log: Arc<dyn Log> = Arc::new(Reserved { log, names });
@@ -129,12 +139,14 @@ impl Node {
             hub: Some(hub.clone()),
             kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
             sharded: config.sharded,
+            queues: Some(queues.queues.clone()),
         });
         Ok(Node {
             app,
             http,
             kafka,
             hub,
+            queues,
             coordinators,
             stop_doors,
             stop_coordinators,
@@ -164,6 +176,7 @@ impl Node {
         if let Some(kafka) = self.kafka {
             let _ = kafka.task.await;
         }
+        self.queues.stop().await;
         self.stop_coordinators.send_replace(true);
         for coordinator in self.coordinators {
             let _ = coordinator.await;

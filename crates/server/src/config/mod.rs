@@ -21,6 +21,7 @@ use highwater_log::HubSpec;
 
 use crate::http;
 use crate::keys::Key;
+use crate::queues;
 use crate::sharded::Sharded;
 
 pub use error::{ConfigError, Problem};
@@ -42,6 +43,8 @@ pub struct Config {
     pub hubs: Vec<HubSpec>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    /// Made at the start, or changed to be as they say.
+    pub queues: Vec<queues::Wanted>,
 }
 
 /// When an append is answered.

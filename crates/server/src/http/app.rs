@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use highwater_env::Clock;
 use highwater_hub::Hub;
 use highwater_log::{Groups, HubInfo, HubName, HubSettings, HubSpec, Log};
+use highwater_queue::Queues;
 use tokio::sync::watch;
 
 use super::Options;
@@ -43,6 +44,8 @@ pub struct Backend {
     pub kafka: Option<highwater_kafka::Handle>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    /// `None` for a node without queues.
+    pub queues: Option<Queues>,
 }
 
 impl Backend {
@@ -54,6 +57,7 @@ impl Backend {
             hub: None,
             kafka: None,
             sharded: Vec::new(),
+            queues: None,
         }
     }
 }

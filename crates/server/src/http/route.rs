@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
 use super::app::App;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use super::send::{Target, Way};
-use super::{admin, auth, groups, metrics, openapi, read, send};
+use super::{admin, auth, groups, metrics, openapi, queues, read, send};
 use crate::keys::Right;
 use crate::text::percent_decode;
 
@@ -42,6 +43,7 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
     // A signature for `/telemetry` must cover `/hubs/telemetry/messages` too.
     let resource = path
         .strip_prefix("/hubs")
+        .or_else(|| path.strip_prefix("/queues"))
         .filter(|rest| rest.starts_with('/'))
         .unwrap_or(path);
     match parts {
@@ -54,6 +56,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         _ => {}
     }
     let caller = auth::caller(app, &head.headers, resource)?;
+
+    if queues::is_ours(parts) {
+        return queues::route(app, &caller, parts, &head, body).await;
+    }
 
     // Sending: our own paths, then those of Event Hubs.
     let way = match parts {
@@ -119,12 +125,20 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Manage, None)?;
             groups::delete(app, &percent_decode(name)).await
         }
-        _ if openapi::is_known(parts) => Err(Error::new(
+        _ => Err(nothing(&head, parts)),
+    }
+}
+
+/// For a request that fits no line of the table.
+pub fn nothing(head: &Parts, parts: &[&str]) -> Error {
+    let (path, method) = (head.uri.path(), &head.method);
+    match openapi::is_known(parts) {
+        true => Error::new(
             Code::MethodNotAllowed,
-            format!("{path} does not take {}", head.method),
+            format!("{path} does not take {method}"),
             "docs/http.md lists what there is",
-        )),
-        _ => Err(no_such(path)),
+        ),
+        false => no_such(path),
     }
 }
 
