@@ -12,7 +12,9 @@ mod service;
 mod settings;
 
 pub use journal::{JournalError, PREFIX};
-pub use machine::{Delivery, Mode, Most, Part, Peeked, Refusal, Sent, SessionLock, Token};
+pub use machine::{
+    Counts, Delivery, Mode, Most, Part, Peeked, Refusal, Sent, SessionLock, Token, Totals,
+};
 pub use message::{
     Content, Death, ID_BYTES_MAX, Lock, Message, NewMessage, Properties, State, Until,
 };
