@@ -13,10 +13,12 @@ mod exit;
 mod explain;
 mod findings;
 mod hub;
+mod job;
 mod logging;
 mod manual;
 mod run;
 mod settings;
+mod signals;
 mod summary;
 mod test;
 mod timeline;
@@ -46,6 +48,8 @@ enum Command {
     Up(up::Up),
     /// Manage and use the hubs of a running node
     Hub(hub::Hub),
+    /// Manage the jobs of a running node
+    Job(job::Job),
     /// Show the settings of a node
     Config(config::Config),
     /// Run one job over its inputs
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Hub(command) => command.run(),
+        Command::Job(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),

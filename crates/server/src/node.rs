@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Config, Durability};
 use crate::http::{self, App, Backend, Server, ServerError};
+use crate::jobs::{Around, Jobs};
 use crate::kafka;
 use crate::keys::Keys;
 use crate::queues;
@@ -40,6 +41,8 @@ pub enum NodeError {
         queue: String,
         error: highwater_queue::CreateError,
     },
+    #[error("the jobs that are kept cannot be read: {0}")]
+    Jobs(std::io::Error),
     #[error("hub `{hub}` of the settings cannot be made: {error}")]
     Hub { hub: String, error: AdminError },
     #[error(
@@ -71,6 +74,7 @@ pub struct Node {
     kafka: Option<kafka::Running>,
     hub: Hub,
     queues: queues::Running,
+    jobs: Jobs,
     coordinators: Vec<JoinHandle<()>>,
     stop_doors: watch::Sender<bool>,
     stop_coordinators: watch::Sender<bool>,
@@ -134,6 +138,17 @@ impl Node {
         let queues = queues::start(log.clone(), clock.clone(), &config.queues).await;
         let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
 
+        let around = Around {
+            log: log.clone(),
+            transactions: Arc::new(transactions.clone()),
+            clock: clock.clone(),
+            sharded: config.sharded.clone().into(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let jobs = Jobs::open(around, config.data.join("jobs"), config.jobs);
+        let jobs = jobs.map_err(NodeError::Jobs)?;
+        jobs.start_wanted().await;
+
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
         let log: Arc<dyn Log> = Arc::new(Reserved { log, names });
@@ -151,6 +166,7 @@ impl Node {
             hub: Some(hub.clone()),
             kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
             sharded: config.sharded,
+            jobs: Some(jobs.clone()),
             workflows,
             queues: Some(queues.queues.clone()),
         });
@@ -160,6 +176,7 @@ impl Node {
             kafka,
             hub,
             queues,
+            jobs,
             coordinators,
             stop_doors,
             stop_coordinators,
@@ -189,6 +206,7 @@ impl Node {
         if let Some(kafka) = self.kafka {
             let _ = kafka.task.await;
         }
+        self.jobs.stop_all().await;
         self.queues.stop().await;
         self.stop_coordinators.send_replace(true);
         for coordinator in self.coordinators {

@@ -1,5 +1,6 @@
 //! From settings to a checked [`Config`].
 
+mod jobs;
 mod queues;
 mod sharded;
 mod workflows;
@@ -36,6 +37,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         kafka: build.kafka(!keys.is_empty()),
         hubs: build.hubs(),
         sharded: build.sharded(),
+        jobs: build.jobs(),
         workflows: build.workflows(),
         queues: build.queues(),
         keys,

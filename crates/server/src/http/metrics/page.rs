@@ -24,6 +24,9 @@ pub fn page(app: &App) -> Reply {
         if let Some(queues) = &backend.queues {
             queue_side(&mut page, queues);
         }
+        if let Some(jobs) = &backend.jobs {
+            super::jobs::jobs(&mut page, jobs);
+        }
         if let Some(kafka) = &backend.kafka {
             kafka_side(&mut page, &kafka.metrics());
         }
@@ -176,12 +179,12 @@ fn process(page: &mut Page) {
 }
 
 #[derive(Default)]
-struct Page {
+pub(super) struct Page {
     out: String,
 }
 
 impl Page {
-    fn start(&mut self, family: &Family) {
+    pub fn start(&mut self, family: &Family) {
         let Family {
             name, kind, help, ..
         } = family;
@@ -202,6 +205,15 @@ impl Page {
         for (of, value) in values {
             self.line(format_args!("{}{{{label}=\"{of}\"}} {value}", family.name));
         }
+    }
+
+    /// A value of a metric that was started. Whatever stands in a label, it stays one.
+    pub fn value(&mut self, family: &Family, labels: &[&str], value: impl Display) {
+        let escaped = |text: &str| text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+        let labels = family.labels.iter().zip(labels);
+        let labels: Vec<String> =
+            labels.map(|(name, text)| format!("{name}=\"{}\"", escaped(text))).collect();
+        self.line(format_args!("{}{{{}}} {value}", family.name, labels.join(",")));
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
