@@ -169,7 +169,7 @@ fn print(answer: &Value) -> anyhow::Result<()> {
 pub struct Peek {
     queue: String,
     /// From this number on
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 1)]
     from: u64,
     /// Messages, at most
     #[arg(long, default_value_t = 100)]
