@@ -1,6 +1,7 @@
 //! `highwater bench`: what a job or a request costs on this machine.
 
 mod http;
+mod queue;
 mod schedule;
 
 use std::io::{Write, stdout};
@@ -30,6 +31,8 @@ enum What {
     Generate(Generate),
     /// Send events to a running node at a fixed rate and print how long answers took
     Http(http::BenchHttp),
+    /// Send, receive and complete messages of a running node and print how many a second
+    Queue(queue::BenchQueue),
 }
 
 #[derive(clap::Args)]
@@ -60,6 +63,7 @@ impl Bench {
             What::Run(run) => run.run(),
             What::Generate(generate) => generate.run(),
             What::Http(http) => http.run(),
+            What::Queue(queue) => queue.run(),
         }
     }
 }
