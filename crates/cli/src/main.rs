@@ -14,6 +14,7 @@ mod findings;
 mod hub;
 mod logging;
 mod manual;
+mod processing;
 mod run;
 mod settings;
 mod summary;
@@ -45,6 +46,12 @@ enum Command {
     Up(up::Up),
     /// Manage and use the hubs of a running node
     Hub(hub::Hub),
+    /// Look at the processors of a running node
+    Processor(processing::Processor),
+    /// Look at, stop and resume deliveries of a running node
+    Circuit(processing::Circuit),
+    /// Look at, replay and purge the dead letters of a running node
+    Dlq(processing::Dlq),
     /// Show the settings of a node
     Config(config::Config),
     /// Run one job over its inputs
@@ -77,6 +84,9 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Hub(command) => command.run(),
+        Command::Processor(command) => command.run(),
+        Command::Circuit(command) => command.run(),
+        Command::Dlq(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),

@@ -3,7 +3,7 @@
 //! Every address is taken before the log is read, so that one in use is reported at once. HTTP
 //! answers `/healthz` and `/readyz` meanwhile, and serves events from the moment there is a
 //! [`Backend`]; Kafka clients that connect wait until then. At the end the doors are closed first, then
-//! the coordinators, and the hub last, when nobody can want anything from it any more.
+//! processors and coordinators, and the hub last, when nobody can want anything from it any more.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,6 +21,7 @@ use crate::config::{Config, Durability};
 use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::keys::Keys;
+use crate::processors::{Parts, ProcessorError, Processors};
 use crate::sharded::{Reserved, Sharded};
 
 /// Why a node did not start.
@@ -38,6 +39,8 @@ pub enum NodeError {
         "`{0}` is a hub, and cannot be the name of several\n  rename [sharded.{0}], or delete the hub"
     )]
     Taken(HubName),
+    #[error(transparent)]
+    Processors(#[from] ProcessorError),
 }
 
 fn hint(error: &OpenError) -> &'static str {
@@ -60,6 +63,7 @@ pub struct Node {
     http: Option<Http>,
     kafka: Option<kafka::Running>,
     hub: Hub,
+    processors: Option<Arc<Processors>>,
     coordinators: Vec<JoinHandle<()>>,
     stop_doors: watch::Sender<bool>,
     stop_coordinators: watch::Sender<bool>,
@@ -120,21 +124,27 @@ impl Node {
             groups: Arc::new(groups.clone()),
             transactions: Arc::new(transactions),
             authorizer: Arc::new(kafka::Gate::new(keys)),
-            clock,
+            clock: clock.clone(),
         };
         let kafka = doors.map(|doors| kafka::open(doors, services, told(&stop_doors)));
+        let processors = match config.processors.is_empty() {
+            true => None,
+            false => Some(processors(&config, &hub, &groups, http.as_ref(), clock).await?),
+        };
         app.serve_from(Backend {
             log,
             groups: Some(Arc::new(groups)),
             hub: Some(hub.clone()),
             kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
             sharded: config.sharded,
+            processors: processors.clone(),
         });
         Ok(Node {
             app,
             http,
             kafka,
             hub,
+            processors,
             coordinators,
             stop_doors,
             stop_coordinators,
@@ -164,6 +174,9 @@ impl Node {
         if let Some(kafka) = self.kafka {
             let _ = kafka.task.await;
         }
+        if let Some(processors) = self.processors {
+            processors.stop().await;
+        }
         self.stop_coordinators.send_replace(true);
         for coordinator in self.coordinators {
             let _ = coordinator.await;
@@ -174,6 +187,24 @@ impl Node {
             tracing::warn!("{trouble}; the next start will mend it");
         }
     }
+}
+
+async fn processors(
+    config: &Config,
+    hub: &Hub,
+    groups: &groups::Handle,
+    http: Option<&Http>,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<Processors>, ProcessorError> {
+    let mut notify = config.notify.clone();
+    let reached = || http.map(|http| http.url.clone());
+    notify.public_url = notify.public_url.or_else(reached);
+    let parts = Parts {
+        log: Arc::new(hub.clone()),
+        groups: Arc::new(groups.clone()),
+        clock,
+    };
+    Processors::start(config.processors.clone(), notify, &config.data, parts).await
 }
 
 /// Ready when the sender says true, or is gone.

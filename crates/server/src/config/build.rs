@@ -1,5 +1,6 @@
 //! From settings to a checked [`Config`].
 
+mod processors;
 mod sharded;
 
 use std::net::SocketAddr;
@@ -34,6 +35,8 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         kafka: build.kafka(!keys.is_empty()),
         hubs: build.hubs(),
         sharded: build.sharded(),
+        processors: build.processors(),
+        notify: build.notify(),
         keys,
     };
     match build.problems.is_empty() {

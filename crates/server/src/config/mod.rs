@@ -21,6 +21,7 @@ use highwater_log::HubSpec;
 
 use crate::http;
 use crate::keys::Key;
+use crate::processors::{Spec, notify};
 use crate::sharded::Sharded;
 
 pub use error::{ConfigError, Problem};
@@ -42,6 +43,10 @@ pub struct Config {
     pub hubs: Vec<HubSpec>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    /// Hubs that feed handlers.
+    pub processors: Vec<Spec>,
+    /// Who is told when a circuit opens.
+    pub notify: notify::Options,
 }
 
 /// When an append is answered.

@@ -17,6 +17,7 @@ use super::metrics::Metrics;
 use super::send::Destination;
 use super::spread::Spread;
 use crate::keys::{Keys, Right};
+use crate::processors::Processors;
 use crate::sharded::Sharded;
 
 pub struct App {
@@ -43,6 +44,7 @@ pub struct Backend {
     pub kafka: Option<highwater_kafka::Handle>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    pub processors: Option<Arc<Processors>>,
 }
 
 impl Backend {
@@ -54,6 +56,7 @@ impl Backend {
             hub: None,
             kafka: None,
             sharded: Vec::new(),
+            processors: None,
         }
     }
 }

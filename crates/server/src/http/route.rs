@@ -9,7 +9,7 @@ use super::app::App;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use super::send::{Target, Way};
-use super::{admin, auth, groups, metrics, read, send};
+use super::{admin, auth, groups, metrics, processing, read, send};
 use crate::keys::Right;
 use crate::text::percent_decode;
 
@@ -47,6 +47,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
     match parts {
         ["healthz"] if get => return Ok(reply::empty(StatusCode::OK)),
         ["readyz"] if get => return admin::ready(app),
+        // The signature in the link is the key.
+        ["resume", token] if get || post => {
+            return processing::resume(app, &head.method, token).await;
+        }
         _ => {}
     }
     let caller = auth::caller(app, &head.headers, resource)?;
@@ -83,7 +87,7 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         }
         ["metrics"] if get => {
             caller.must(Right::Listen, None)?;
-            Ok(metrics::page(app))
+            Ok(metrics::page(app).await)
         }
         ["api", "hubs"] if get => admin::list(app, &caller),
         ["api", "hubs"] if post => admin::create(app, &caller, body).await,
@@ -115,6 +119,9 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Manage, None)?;
             groups::delete(app, &percent_decode(name)).await
         }
+        _ if processing::is_known(parts) => {
+            processing::route(app, &caller, &head.method, parts, query, body).await
+        }
         _ if is_known(parts) => Err(Error::new(
             Code::MethodNotAllowed,
             format!("{path} does not take {}", head.method),
@@ -137,6 +144,7 @@ fn is_known(parts: &[&str]) -> bool {
     matches!(
         parts,
         ["healthz" | "readyz" | "metrics"]
+            | ["resume", _]
             | ["hubs", _, "messages"]
             | ["hubs", _, "partitions", _, "messages"]
             | [_, "messages"]
