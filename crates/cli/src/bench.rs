@@ -2,6 +2,7 @@
 
 mod http;
 mod schedule;
+mod webhook;
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ enum What {
     Generate(Generate),
     /// Send events to a running node at a fixed rate and print how long answers took
     Http(http::BenchHttp),
+    /// Deliver events to a webhook on this machine and print what each costs
+    Webhook(webhook::BenchWebhook),
 }
 
 #[derive(clap::Args)]
@@ -60,6 +63,7 @@ impl Bench {
             What::Run(run) => run.run(),
             What::Generate(generate) => generate.run(),
             What::Http(http) => http.run(),
+            What::Webhook(webhook) => webhook.run(),
         }
     }
 }

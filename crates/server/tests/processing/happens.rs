@@ -320,3 +320,22 @@ async fn with_a_full_disk_an_event_that_cannot_be_set_aside_is_not_passed() {
     assert_eq!(receiver.ledger().last().unwrap().body, "3");
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_retention_removed_before_they_were_handled_are_passed() {
+    let receiver = Receiver::start(|_| OK).await;
+    let mut world = World::start(&webhook(&receiver, "")).await;
+    world.json("POST /api/circuits/billing/open", "").await;
+    world.send(&["1", "2", "3"]).await;
+    world
+        .json(
+            "POST /api/hubs/orders/partitions/0/trim",
+            "{\"before\":\"2\"}",
+        )
+        .await;
+    world.restart().await;
+    world.json("POST /api/circuits/billing/close", "").await;
+    world.done().await;
+    assert_eq!(bodies(&receiver.ledger()), ["3"]);
+    world.stop().await;
+}
