@@ -3,6 +3,7 @@
 mod http;
 mod queue;
 mod schedule;
+mod webhook;
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ enum What {
     Http(http::BenchHttp),
     /// Send, receive and complete messages of a running node and print how many a second
     Queue(queue::BenchQueue),
+    /// Deliver events to a webhook on this machine and print what each costs
+    Webhook(webhook::BenchWebhook),
 }
 
 #[derive(clap::Args)]
@@ -64,6 +67,7 @@ impl Bench {
             What::Generate(generate) => generate.run(),
             What::Http(http) => http.run(),
             What::Queue(queue) => queue.run(),
+            What::Webhook(webhook) => webhook.run(),
         }
     }
 }

@@ -489,3 +489,58 @@ fn a_hub_of_the_settings_feeds_a_queue() {
     seen.sort();
     assert_eq!(seen, [0, 1, 2]);
 }
+
+// proves P4, P5
+#[test]
+fn processors_circuits_and_dead_letters_are_managed() {
+    // A program that only repeats what it is told takes no event.
+    let node = Node::start_with(
+        "[processors.echo]\nhub = \"orders\"\nhandler = { command = [\"cat\"] }\ncheckpoint = { events = 1 }\n",
+    );
+    node.ok(&["hub", "create", "orders", "--partitions", "1"]);
+    node.ok(&["hub", "send", "orders", "{\"n\":1}"]);
+    let letters = loop {
+        let letters = node.json(&["dlq", "list", "echo", "--json"]);
+        if letters != json!([]) {
+            break letters;
+        }
+    };
+    assert_eq!(letters[0]["id"], "orders/0@0");
+    let shown = node.ok(&["dlq", "show", "echo", "orders/0@0"]);
+    assert!(
+        shown.contains("neither ok nor error") && shown.contains("\"value\":{\"n\":1}"),
+        "{shown}"
+    );
+    let found = node.json(&["dlq", "list", "echo", "--reason", "time-out", "--json"]);
+    assert_eq!(found, json!([]));
+
+    let dry = node.ok(&["dlq", "replay", "echo", "--dry-run"]);
+    assert_eq!(dry, "orders/0@0\n");
+    let replayed = node.run(&["dlq", "replay", "echo", "--json"]);
+    assert_eq!(replayed.status.code(), Some(1), "it failed again");
+    let replayed: Value = serde_json::from_slice(&replayed.stdout).unwrap();
+    assert_eq!(
+        (&replayed["handled"], &replayed["failed"][0]["id"]),
+        (&json!(0), &json!("orders/0@0"))
+    );
+
+    let opened = node.ok(&["circuit", "open", "echo", "--why", "release"]);
+    assert!(
+        opened.contains("open") && opened.ends_with(": release\n"),
+        "{opened}"
+    );
+    let listed = node.json(&["processor", "list", "--json"]);
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["circuit"]),
+        (&json!("echo"), &json!("open"))
+    );
+    let refused = node.run(&["dlq", "replay", "echo"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("highwater circuit close echo"));
+    let closed = node.json(&["circuit", "close", "echo", "--json"]);
+    assert_eq!(closed["state"], "closed");
+
+    let status = node.ok(&["processor", "status", "echo"]);
+    assert!(status.contains("command cat, circuit closed"), "{status}");
+    assert_eq!(node.ok(&["dlq", "purge", "echo", "--yes"]), "1 purged\n");
+    assert!(node.ok(&["dlq", "list"]).contains("0 on hub echo.dead"));
+}
