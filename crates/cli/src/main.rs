@@ -22,6 +22,7 @@ mod timeline;
 mod traffic;
 mod up;
 mod why;
+mod workflow;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +46,8 @@ enum Command {
     Up(up::Up),
     /// Manage and use the hubs of a running node
     Hub(hub::Hub),
+    /// Start, watch and decide about transactions across services
+    Workflow(workflow::Workflow),
     /// Show the settings of a node
     Config(config::Config),
     /// Run one job over its inputs
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Hub(command) => command.run(),
+        Command::Workflow(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),

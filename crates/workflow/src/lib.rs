@@ -21,6 +21,7 @@ mod history;
 mod journal;
 pub mod machine;
 mod service;
+mod timeline;
 mod versions;
 
 pub use self::core::{Decision, Refused, Started};
