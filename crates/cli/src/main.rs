@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod client;
 mod config;
 mod demo;
 mod exit;

@@ -10,8 +10,8 @@ use highwater_workflow::{Definition, Summary};
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::client::{Client, Server, escape};
 use crate::exit::{BadRequest, Ending};
-use crate::hub::client::{Client, Server, escape};
 
 /// What a drawing may be wide where nobody says how wide the terminal is.
 const WIDTH: usize = 100;

@@ -9,6 +9,7 @@ pub mod http;
 mod kafka;
 pub mod keys;
 pub mod node;
+mod queues;
 pub mod sharded;
 mod text;
 mod tls;

@@ -22,6 +22,7 @@ use crate::config::{Config, Durability};
 use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::keys::Keys;
+use crate::queues;
 use crate::sharded::{Reserved, Sharded};
 use crate::workflows::Workflows;
 
@@ -34,6 +35,11 @@ pub enum NodeError {
     Kafka(#[from] kafka::ListenError),
     #[error("{error}{}", hint(error))]
     Open { path: PathBuf, error: OpenError },
+    #[error("queue `{queue}` of the settings cannot be made: {error}")]
+    Queue {
+        queue: String,
+        error: highwater_queue::CreateError,
+    },
     #[error("hub `{hub}` of the settings cannot be made: {error}")]
     Hub { hub: String, error: AdminError },
     #[error(
@@ -64,6 +70,7 @@ pub struct Node {
     http: Option<Http>,
     kafka: Option<kafka::Running>,
     hub: Hub,
+    queues: queues::Running,
     coordinators: Vec<JoinHandle<()>>,
     stop_doors: watch::Sender<bool>,
     stop_coordinators: watch::Sender<bool>,
@@ -124,6 +131,8 @@ impl Node {
             workflows.add(service.handle());
             coordinators.push(run("workflows", service.run(told(&stop_coordinators))));
         }
+        let queues = queues::start(log.clone(), clock.clone(), &config.queues).await;
+        let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
 
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
@@ -143,12 +152,14 @@ impl Node {
             kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
             sharded: config.sharded,
             workflows,
+            queues: Some(queues.queues.clone()),
         });
         Ok(Node {
             app,
             http,
             kafka,
             hub,
+            queues,
             coordinators,
             stop_doors,
             stop_coordinators,
@@ -178,6 +189,7 @@ impl Node {
         if let Some(kafka) = self.kafka {
             let _ = kafka.task.await;
         }
+        self.queues.stop().await;
         self.stop_coordinators.send_replace(true);
         for coordinator in self.coordinators {
             let _ = coordinator.await;

@@ -9,6 +9,8 @@
 pub mod chaos;
 pub mod check;
 pub mod client;
+pub mod demo;
+pub mod fleet;
 pub mod http;
 pub mod ingestion;
 pub mod journal;
@@ -18,3 +20,4 @@ pub mod model;
 pub mod node;
 pub mod serve;
 pub mod services;
+pub mod stack;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use drone_delivery::check::Check;
+use drone_delivery::demo::Demo;
 use drone_delivery::load::Load;
 use drone_delivery::serve::Serve;
 
@@ -11,6 +12,7 @@ use drone_delivery::serve::Serve;
 #[derive(Parser)]
 #[command(name = "drone-delivery", version)]
 enum Command {
+    Run(Demo),
     Serve(Serve),
     Load(Load),
     Check(Check),
@@ -34,6 +36,7 @@ fn main() -> anyhow::Result<ExitCode> {
 /// Whether all is well.
 async fn run(command: Command) -> anyhow::Result<bool> {
     match command {
+        Command::Run(demo) => demo.run().await.map(|()| true),
         Command::Serve(serve) => serve.run().await.map(|()| true),
         Command::Load(load) => Ok(load.run().await?.lost == 0),
         Command::Check(check) => check.run().await,

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::client::{Client, Server, escape};
 use super::confirmed;
+use crate::client::{Client, Server, escape};
 use crate::exit::Ending;
 
 #[derive(clap::Args)]

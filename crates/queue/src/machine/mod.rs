@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 pub use event::{Event, Gone, KnownId};
 pub use keep::{Cursor, KEEP_BYTES};
-pub use receive::{Delivery, Mode, Peeked};
+pub use receive::{Delivery, Mode, Most, Peeked};
 pub use send::Sent;
 pub use session::SessionLock;
 pub use settle::Token;

@@ -15,6 +15,20 @@ pub enum Mode {
     ReceiveAndDelete,
 }
 
+/// How much to receive. There is always one message, if there is any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most {
+    pub count: usize,
+    pub bytes: usize,
+}
+
+impl From<usize> for Most {
+    fn from(count: usize) -> Most {
+        let bytes = usize::MAX;
+        Most { count, bytes }
+    }
+}
+
 /// One message handed to one receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -32,11 +46,11 @@ pub struct Peeked {
 }
 
 impl Machine {
-    /// Up to `max` messages, the longest waiting first.
+    /// The messages that wait the longest.
     pub fn receive(
         &mut self,
         part: Part,
-        max: usize,
+        most: impl Into<Most>,
         mode: Mode,
     ) -> Result<Vec<Delivery>, Refusal> {
         let ready = match part {
@@ -44,7 +58,7 @@ impl Machine {
             Part::Main => &self.ready,
             Part::DeadLetters => &self.dead_ready,
         };
-        let seqs = first(ready, max);
+        let seqs = self.first(ready, most.into());
         Ok(self.deliver(seqs, mode, self.until()))
     }
 
@@ -60,11 +74,11 @@ impl Machine {
     pub fn receive_in_session(
         &mut self,
         lock: &SessionLock,
-        max: usize,
+        most: impl Into<Most>,
         mode: Mode,
     ) -> Result<Vec<Delivery>, Refusal> {
         let session = self.held_session(lock)?;
-        let seqs = first(&session.ready, max);
+        let seqs = self.first(&session.ready, most.into());
         Ok(self.deliver(seqs, mode, Until::Session))
     }
 
@@ -112,6 +126,19 @@ impl Machine {
         peeked.collect()
     }
 
+    fn first(&self, ready: &BTreeSet<(i64, u64)>, most: Most) -> Vec<u64> {
+        let mut left = most.bytes;
+        let fits = |&(at, seq): &(usize, u64)| {
+            let size = self.messages.get(&seq).map_or(0, |it| it.content.size());
+            let fits = at == 0 || size <= left;
+            left = left.saturating_sub(size);
+            fits
+        };
+        let ready = ready.iter().take(most.count).map(|(_, seq)| *seq);
+        let ready = ready.enumerate().take_while(fits);
+        ready.map(|(_, seq)| seq).collect()
+    }
+
     fn until(&self) -> Until {
         Until::Time(self.now_ms.saturating_add(millis(self.settings.lock)))
     }
@@ -156,8 +183,4 @@ impl Message {
             Some(_) => Part::DeadLetters,
         }
     }
-}
-
-fn first(ready: &BTreeSet<(i64, u64)>, max: usize) -> Vec<u64> {
-    ready.iter().take(max).map(|(_, seq)| *seq).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Event, Gone, KnownId, Machine, Refusal, millis};
-use crate::message::{Death, ID_BYTES_MAX, Message, NewMessage, State};
+use crate::message::{Content, Death, ID_BYTES_MAX, Message, NewMessage, State};
 
 /// What became of a message that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Machine {
                 Ok(()) => {
                     self.send_one(message);
                 }
-                Err(refusal) => self.bury(message, &refusal),
+                Err(refusal) => self.bury(message.content, "Refused", refusal.to_string()),
             }
         }
         if next > from {
@@ -52,6 +52,15 @@ impl Machine {
             });
         }
         Ok(taken)
+    }
+
+    /// An event that cannot even be read becomes a dead letter, so that it is not lost. The position
+    /// stays: events before it may still be on their way.
+    pub fn feed_dead(&mut self, hub: &str, partition: u32, event: (i64, Content), reason: &str) {
+        let (offset, content) = event;
+        if self.fed(hub, partition).is_none_or(|next| next <= offset) {
+            self.bury(content, "Unreadable", reason.to_owned());
+        }
     }
 
     pub fn cancel(&mut self, seq: u64) -> Result<(), Refusal> {
@@ -92,15 +101,15 @@ impl Machine {
         }
     }
 
-    fn bury(&mut self, new: NewMessage, refusal: &Refusal) {
+    fn bury(&mut self, content: Content, reason: &str, description: String) {
         let seq = self.next_seq;
         let death = Death {
-            reason: "Refused".into(),
-            description: refusal.to_string(),
+            reason: reason.to_owned(),
+            description,
             at_ms: self.now_ms,
         };
         let message = Message {
-            content: Arc::new(new.content),
+            content: Arc::new(content),
             enqueued_ms: self.now_ms,
             expires_ms: None,
             deliveries: 0,

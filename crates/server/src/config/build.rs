@@ -1,5 +1,6 @@
 //! From settings to a checked [`Config`].
 
+mod queues;
 mod sharded;
 mod workflows;
 
@@ -36,6 +37,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         hubs: build.hubs(),
         sharded: build.sharded(),
         workflows: build.workflows(),
+        queues: build.queues(),
         keys,
     };
     match build.problems.is_empty() {

@@ -21,6 +21,7 @@ use highwater_log::HubSpec;
 
 use crate::http;
 use crate::keys::Key;
+use crate::queues;
 use crate::sharded::Sharded;
 use crate::workflows::Workflow;
 
@@ -44,6 +45,8 @@ pub struct Config {
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
     pub workflows: Vec<Workflow>,
+    /// Made at the start, or changed to be as they say.
+    pub queues: Vec<queues::Wanted>,
 }
 
 /// When an append is answered.

@@ -273,6 +273,60 @@ pub const SETTINGS: &[Setting] = &[
         "7d",
         "how long an instance that has ended can be looked at, and its id is known",
     ),
+    setting(
+        "queues.*.lock",
+        Kind::Time,
+        "60s",
+        "how long a received message stays with its receiver",
+    ),
+    setting(
+        "queues.*.deliveries_max",
+        Kind::Count(1, 4_294_967_295),
+        "10",
+        "deliveries after which a message that was not settled becomes a dead letter",
+    ),
+    setting(
+        "queues.*.time_to_live",
+        Kind::TimeOrForever,
+        "forever",
+        "how long a message is worth delivering, or `forever`",
+    ),
+    setting(
+        "queues.*.dead_letter_expired",
+        Kind::Flag,
+        "false",
+        "keep messages that outlived their time as dead letters",
+    ),
+    setting(
+        "queues.*.duplicates_within",
+        Kind::Time,
+        "",
+        "drop a message whose id was seen this long ago; unset: none is dropped",
+    ),
+    setting(
+        "queues.*.sessions",
+        Kind::Flag,
+        "false",
+        "messages belong to sessions, each received in order by one receiver at a time",
+    ),
+    setting(
+        "queues.*.bytes_max",
+        Kind::Size,
+        "1GiB",
+        "messages the queue holds, which are in memory too; beyond it senders get 429",
+    ),
+    setting(
+        "queues.*.message_bytes_max",
+        Kind::Size,
+        "1MiB",
+        "the largest message taken",
+    ),
+    setting(
+        "queues.*.feed",
+        Kind::Text,
+        "",
+        "the hub whose events become messages of the queue",
+    ),
 ];
 
 /// The setting that a full key such as `hubs.telemetry.partitions` belongs to.

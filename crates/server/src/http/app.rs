@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use highwater_env::Clock;
 use highwater_hub::Hub;
 use highwater_log::{Groups, HubInfo, HubName, HubSettings, HubSpec, Log};
+use highwater_queue::Queues;
 use tokio::sync::watch;
 
 use super::Options;
@@ -45,6 +46,8 @@ pub struct Backend {
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
     pub workflows: Workflows,
+    /// `None` for a node without queues.
+    pub queues: Option<Queues>,
 }
 
 impl Backend {
@@ -57,6 +60,7 @@ impl Backend {
             kafka: None,
             sharded: Vec::new(),
             workflows: Workflows::default(),
+            queues: None,
         }
     }
 }

@@ -20,6 +20,7 @@ mod groups;
 mod json;
 mod metrics;
 mod openapi;
+mod queues;
 mod read;
 mod reply;
 mod route;

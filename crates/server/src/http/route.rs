@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
 use super::app::App;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use super::send::{Target, Way};
-use super::{admin, auth, groups, metrics, openapi, read, send, workflows};
+use super::{admin, auth, groups, metrics, openapi, queues, read, send, workflows};
 use crate::keys::Right;
 use crate::text::percent_decode;
 
@@ -42,6 +43,7 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
     // A signature for `/telemetry` must cover `/hubs/telemetry/messages` too.
     let resource = path
         .strip_prefix("/hubs")
+        .or_else(|| path.strip_prefix("/queues"))
         .filter(|rest| rest.starts_with('/'))
         .unwrap_or(path);
     match parts {
@@ -54,6 +56,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         _ => {}
     }
     let caller = auth::caller(app, &head.headers, resource)?;
+
+    if queues::is_ours(parts) {
+        return queues::route(app, &caller, parts, &head, body).await;
+    }
 
     // Sending: our own paths, then those of Event Hubs.
     let way = match parts {
@@ -78,7 +84,7 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
 
     if let ["workflows", ..] | ["api", "workflows", ..] = parts {
         let answer = workflows::route(app, &caller, parts, &head, body).await;
-        return answer.unwrap_or_else(|| Err(not_here(parts, path, &head.method)));
+        return answer.unwrap_or_else(|| Err(nothing(&head, parts)));
     }
     match parts {
         ["hubs", hub, "messages"] if get => {
@@ -127,11 +133,13 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Manage, None)?;
             groups::delete(app, &percent_decode(name)).await
         }
-        _ => Err(not_here(parts, path, &head.method)),
+        _ => Err(nothing(&head, parts)),
     }
 }
 
-fn not_here(parts: &[&str], path: &str, method: &Method) -> Error {
+/// For a request that fits no line of the table.
+pub fn nothing(head: &Parts, parts: &[&str]) -> Error {
+    let (path, method) = (head.uri.path(), &head.method);
     match openapi::is_known(parts) {
         true => Error::new(
             Code::MethodNotAllowed,

@@ -6,6 +6,7 @@
 mod hubs;
 mod node;
 mod page;
+mod queues;
 mod workflows;
 
 use std::sync::OnceLock;
@@ -87,6 +88,16 @@ const AREAS: &[Area] = &[
         schemas: workflows::SCHEMAS,
     },
     Area {
+        name: "Messages",
+        operations: queues::MESSAGES,
+        schemas: queues::SCHEMAS,
+    },
+    Area {
+        name: "Queues",
+        operations: queues::QUEUES,
+        schemas: "{}",
+    },
+    Area {
         name: "Node",
         operations: node::NODE,
         schemas: node::SCHEMAS,
@@ -133,7 +144,7 @@ fn describe() -> Value {
         "info": {
             "title": "Highwater",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Events in and out, hubs, and the node itself.",
+            "description": "Events in and out, hubs, queues, and the node itself.",
         },
         "tags": tags,
         "paths": paths,
