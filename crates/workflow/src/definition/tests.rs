@@ -92,6 +92,17 @@ fn everything_that_can_be_said_is_understood() {
     assert_eq!(notify.path, "/hook?x=1");
 }
 
+#[test]
+fn the_example_of_the_guide_is_right() {
+    let guide = include_str!("../../../../docs/workflows.md");
+    let example = guide.split("```toml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    let definition = read(example).unwrap_or_else(|error| panic!("{error}"));
+    let steps: Vec<&str> = definition.steps.iter().map(|s| s.name.as_str()).collect();
+    let expected = ["account", "package", "third-party", "drone", "delivery"];
+    assert_eq!(steps, expected);
+}
+
 // proves W5
 #[test]
 fn a_definition_is_kept_as_json_under_its_version() {
