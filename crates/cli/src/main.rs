@@ -25,6 +25,7 @@ mod timeline;
 mod traffic;
 mod up;
 mod why;
+mod workflow;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,6 +57,8 @@ enum Command {
     Circuit(processing::Circuit),
     /// Look at, replay and purge the dead letters of a running node
     Dlq(processing::Dlq),
+    /// Start, watch and decide about transactions across services
+    Workflow(workflow::Workflow),
     /// Show the settings of a node
     Config(config::Config),
     /// Run one job over its inputs
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Processor(command) => command.run(),
         Command::Circuit(command) => command.run(),
         Command::Dlq(command) => command.run(),
+        Command::Workflow(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),
