@@ -92,6 +92,7 @@ fn input(name: &str, columns: usize) -> Input {
         reads: (0..columns)
             .map(|c| Read::Path(vec![format!("c{c}")]))
             .collect(),
+        carried: Vec::new(),
         timestamp: None,
         substream: Vec::new(),
         schema: None,

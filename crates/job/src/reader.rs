@@ -511,6 +511,7 @@ impl FileReader {
         if self.input.plan.timestamp.is_some() && events.arrivals.is_none() {
             self.show_reached(&mut chunk, &events.times, &troubles);
         }
+        self.leave_behind(&mut chunk);
         events.chunk = chunk;
         if troubles.any() {
             self.note(&troubles, &events);
@@ -521,6 +522,16 @@ impl FileReader {
             events.chunk.origins = Some(origins.collect());
         }
         events
+    }
+
+    /// What only the clock looks at has served its purpose, and need not be put in order.
+    fn leave_behind(&self, chunk: &mut Chunk) {
+        let rows = chunk.rows();
+        for (column, carried) in chunk.columns.iter_mut().zip(&self.input.plan.carried) {
+            if !carried {
+                *column = Column::Null(rows);
+            }
+        }
     }
 
     /// Arrival times never go back along a file, as they never do within a partition of a hub.

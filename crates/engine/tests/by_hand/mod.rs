@@ -43,6 +43,7 @@ pub fn plan(reads: &[&str], node: Node) -> Plan {
             .iter()
             .map(|read| Read::Path(vec![(*read).into()]))
             .collect(),
+        carried: Vec::new(),
         timestamp: None,
         substream: Vec::new(),
         schema: None,
