@@ -9,9 +9,7 @@ use crate::Span;
 use crate::ast::{self, Ident, Quote};
 use crate::diagnostic::{Diagnostic, code};
 use crate::parser::Reported;
-use crate::plan::{
-    CompareOp, Expr, ExprKind, Literal, Name, Node, Pred, PredKind, Type, UnaryOp,
-};
+use crate::plan::{CompareOp, Expr, ExprKind, Literal, Name, Node, Pred, PredKind, Type, UnaryOp};
 use crate::visit;
 
 /// A simple CASE repeats its operand in every branch; nesting them must not explode.
