@@ -84,7 +84,8 @@ pub fn write_node(folder: &Path, stolen: &str) -> anyhow::Result<()> {
     settings += &format!("\n[hubs.{TRAFFIC}]\npartitions = {PARTITIONS}\n");
     for job in JOBS {
         let name = job.name;
-        settings += &format!("\n[hubs.{name}]\npartitions = 1\n\n[jobs.{name}]\npath = \"jobs/{name}\"\n");
+        settings +=
+            &format!("\n[hubs.{name}]\npartitions = 1\n\n[jobs.{name}]\npath = \"jobs/{name}\"\n");
         let file = format!(
             "name = \"{name}\"\nquery = \"query.saql\"\nstart = \"beginning\"\n\n{TIME}\n\
              [checkpoint]\nevery = \"2s\"\n\n\

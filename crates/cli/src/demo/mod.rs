@@ -92,7 +92,10 @@ impl Demo {
         };
         if let Some(played) = ended {
             played?;
-            eprintln!("\nAll {} events are sent; now time goes on without them.\n", play.sent);
+            eprintln!(
+                "\nAll {} events are sent; now time goes on without them.\n",
+                play.sent
+            );
             tokio::select! {
                 () = tokio::time::sleep(AFTERMATH) => {}
                 () = signals.next() => {}
@@ -123,15 +126,23 @@ impl Demo {
 
     fn welcome(&self, url: &str) {
         let dir = self.dir.display();
-        eprintln!("Four toll booths report to a hub, some events late, early or out of order; their clocks are off.");
-        eprintln!("Eight minutes pass in one. Jobs answer queries over the hub as the events come:\n");
+        eprintln!(
+            "Four toll booths report to a hub, some events late, early or out of order; their clocks are off."
+        );
+        eprintln!(
+            "Eight minutes pass in one. Jobs answer queries over the hub as the events come:\n"
+        );
         for job in JOBS {
             eprintln!("  {:8} {}", job.name, job.about);
         }
-        eprintln!("\nThe node is at {url}, everything it keeps in {dir}. Meanwhile, in another terminal:\n");
+        eprintln!(
+            "\nThe node is at {url}, everything it keeps in {dir}. Meanwhile, in another terminal:\n"
+        );
         eprintln!("  highwater job list --server {url}");
         eprintln!("  highwater job status counts --server {url}");
-        eprintln!("\nEnd it with Ctrl-C, or kill -9 it, and start it again: it goes on where it was.\n");
+        eprintln!(
+            "\nEnd it with Ctrl-C, or kill -9 it, and start it again: it goes on where it was.\n"
+        );
     }
 
     /// Runs the first query once more over the events, now at rest, and says what became of them.
@@ -162,7 +173,12 @@ impl Demo {
 fn stolen(passages: &[tollbooth::Passage]) -> String {
     let wanted = passages.iter().step_by(40);
     wanted
-        .map(|passage| format!("{{\"LicensePlate\":\"{}\",\"Reported\":\"yesterday\"}}\n", passage.plate()))
+        .map(|passage| {
+            format!(
+                "{{\"LicensePlate\":\"{}\",\"Reported\":\"yesterday\"}}\n",
+                passage.plate()
+            )
+        })
         .collect()
 }
 

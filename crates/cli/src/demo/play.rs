@@ -51,7 +51,9 @@ impl Play<'_> {
         let partition = passage.booth() as u32 % PARTITIONS;
         let path = format!("/hubs/{TRAFFIC}/partitions/{partition}/messages");
         let kind = [("content-type", "application/json")];
-        let answer = client.request(Method::POST, &path, &kind, Bytes::from(body)).await?;
+        let answer = client
+            .request(Method::POST, &path, &kind, Bytes::from(body))
+            .await?;
         let placed = answer.success()?.json()?;
         let enqueued = placed["enqueued"].as_str().unwrap_or_default();
         Instant::parse_iso(enqueued.as_bytes())

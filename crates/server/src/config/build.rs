@@ -1,6 +1,7 @@
 //! From settings to a checked [`Config`].
 
 mod jobs;
+mod processors;
 mod queues;
 mod sharded;
 mod workflows;
@@ -40,6 +41,8 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         jobs: build.jobs(),
         workflows: build.workflows(),
         queues: build.queues(),
+        processors: build.processors(),
+        notify: build.notify(),
         keys,
     };
     match build.problems.is_empty() {

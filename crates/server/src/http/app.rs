@@ -19,6 +19,7 @@ use super::send::Destination;
 use super::spread::Spread;
 use crate::jobs::Jobs;
 use crate::keys::{Keys, Right};
+use crate::processors::Processors;
 use crate::sharded::Sharded;
 use crate::workflows::Workflows;
 
@@ -51,6 +52,7 @@ pub struct Backend {
     pub workflows: Workflows,
     /// `None` for a node without queues.
     pub queues: Option<Queues>,
+    pub processors: Option<Arc<Processors>>,
 }
 
 impl Backend {
@@ -65,6 +67,7 @@ impl Backend {
             jobs: None,
             workflows: Workflows::default(),
             queues: None,
+            processors: None,
         }
     }
 }

@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_env::{Clock, RealDisk};
-use highwater_job::config::Start;
+use highwater_job::config::{JobFile, Start};
 use highwater_job::live::{
     self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, Handle, JobStatus, Site,
 };
-use highwater_job::{Job, JobFile, LoadError};
+use highwater_job::{Job, LoadError};
 use highwater_log::{HubName, Log, Transactions};
 
 pub use definition::Files;

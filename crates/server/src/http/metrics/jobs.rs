@@ -31,14 +31,24 @@ const INPUTS: &[(&Family, OfPartition)] = &[
     (&JOB_EVENTS, |partition| partition.events),
     (&JOB_BYTES, |partition| partition.bytes),
     (&JOB_BACKLOG, |partition| partition.backlog),
-    (&JOB_EARLY_ADJUSTED, |partition| partition.time.early_adjusted),
+    (&JOB_EARLY_ADJUSTED, |partition| {
+        partition.time.early_adjusted
+    }),
     (&JOB_EARLY_DROPPED, |partition| partition.time.early_dropped),
     (&JOB_LATE_ADJUSTED, |partition| partition.time.late_adjusted),
     (&JOB_LATE_DROPPED, |partition| partition.time.late_dropped),
-    (&JOB_DISORDER_ADJUSTED, |partition| partition.time.out_of_order_adjusted),
-    (&JOB_DISORDER_DROPPED, |partition| partition.time.out_of_order_dropped),
-    (&JOB_DESERIALIZATION_ERRORS, |partition| partition.deserialization_errors),
-    (&JOB_CONVERSION_ERRORS, |partition| partition.conversion_errors),
+    (&JOB_DISORDER_ADJUSTED, |partition| {
+        partition.time.out_of_order_adjusted
+    }),
+    (&JOB_DISORDER_DROPPED, |partition| {
+        partition.time.out_of_order_dropped
+    }),
+    (&JOB_DESERIALIZATION_ERRORS, |partition| {
+        partition.deserialization_errors
+    }),
+    (&JOB_CONVERSION_ERRORS, |partition| {
+        partition.conversion_errors
+    }),
 ];
 
 const OUTPUTS: &[(&Family, OfOutput)] = &[
@@ -58,7 +68,10 @@ pub(super) fn jobs(page: &mut Page, jobs: &Jobs) {
     for job in &seen {
         page.value(&JOB_RUNNING, &[&job.name], runs(job));
     }
-    let started: Vec<&JobStatus> = seen.iter().filter_map(|seen| seen.status.as_ref()).collect();
+    let started: Vec<&JobStatus> = seen
+        .iter()
+        .filter_map(|seen| seen.status.as_ref())
+        .collect();
     for (family, of) in JOBS {
         page.start(family);
         for job in &started {
@@ -86,7 +99,7 @@ fn sum(input: &InputStatus, of: OfPartition) -> u64 {
     input.partitions.iter().map(of).sum()
 }
 
-fn each<'a, T>(
+fn each<'a, T: 'a>(
     jobs: &'a [&JobStatus],
     of: fn(&JobStatus) -> &Vec<T>,
 ) -> impl Iterator<Item = (&'a str, &'a T)> {

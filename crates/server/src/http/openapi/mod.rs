@@ -7,6 +7,7 @@ mod hubs;
 mod jobs;
 mod node;
 mod page;
+mod processing;
 mod queues;
 mod workflows;
 
@@ -101,6 +102,11 @@ const AREAS: &[Area] = &[
     Area {
         name: "Queues",
         operations: queues::QUEUES,
+        schemas: "{}",
+    },
+    Area {
+        name: "Processors",
+        operations: processing::PROCESSING,
         schemas: "{}",
     },
     Area {
