@@ -15,6 +15,7 @@ mod template;
 mod tests;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ use store::{Folder, Store};
 use template::Template;
 
 /// An output that is made of files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FilesOutput {
     /// A folder, or a URL such as `s3://bucket/prefix`.
     pub location: String,
@@ -43,7 +44,8 @@ pub struct FilesOutput {
     pub rows_max: u64,
     /// A file holds rows of one such stretch of event time, and is written when it has passed.
     pub every: Option<Duration>,
-    /// What an object store must know, such as `region`; beside what it finds in the environment.
+    /// What an object store must know, such as `region`; beside what it finds in the environment. May be secret, and is
+    /// never shown.
     pub options: Vec<(String, String)>,
 }
 
@@ -77,6 +79,16 @@ impl FilesOutput {
             open_bytes_max: FilesOutput::OPEN_BYTES_MAX,
             open_max: FilesOutput::OPEN_MAX,
         }
+    }
+}
+
+impl fmt::Debug for FilesOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilesOutput")
+            .field("location", &self.location)
+            .field("folders", &self.folders)
+            .field("format", &self.format)
+            .finish_non_exhaustive()
     }
 }
 
@@ -162,7 +174,9 @@ impl FilesEndpoint {
         }
         self.next = self.next.max(rows.end());
         self.complete.extend(done);
-        self.write_complete().await
+        // The rows are ours from here on, so what fails now is told when somebody asks the next time.
+        let _ = self.write_complete().await;
+        Ok(())
     }
 
     async fn let_go(&mut self, watermark: Instant) -> Result<(), EndpointError> {

@@ -187,16 +187,16 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
             capacity: Some(100),
             ..Faults::default()
         });
-        let given = rows(0, &input);
+        // Taken, and told with the next.
+        endpoint.write(&rows(0, &input[..20])).await.unwrap();
+        let rest = rows(20, &input[20..]);
         for _ in 0..3 {
-            let failed = endpoint.write(&given).await.unwrap_err();
-            assert!(
-                matches!(failed, EndpointError::Unavailable { .. }),
-                "{failed}"
-            );
+            let failed = endpoint.write(&rest).await.unwrap_err();
+            let full = matches!(failed, EndpointError::Unavailable { .. });
+            assert!(full && endpoint.settle().await.is_err(), "{failed}");
         }
         disk.set_faults(Faults::default());
-        endpoint.write(&given).await.unwrap();
+        endpoint.write(&rest).await.unwrap();
         endpoint.advance(Instant::AFTER_ALL).await.unwrap();
     });
     assert_eq!(contents(&disk), undisturbed(&output, &input));
