@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod client;
 mod config;
 mod demo;
 mod exit;
@@ -14,6 +15,7 @@ mod findings;
 mod hub;
 mod logging;
 mod manual;
+mod queue;
 mod run;
 mod settings;
 mod summary;
@@ -45,6 +47,8 @@ enum Command {
     Up(up::Up),
     /// Manage and use the hubs of a running node
     Hub(hub::Hub),
+    /// Manage and use the queues of a running node
+    Queue(queue::Queue),
     /// Show the settings of a node
     Config(config::Config),
     /// Run one job over its inputs
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Hub(command) => command.run(),
+        Command::Queue(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),

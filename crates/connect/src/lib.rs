@@ -34,6 +34,7 @@ mod sink;
 mod source;
 mod table;
 mod tls;
+mod values;
 mod writer;
 
 #[cfg(feature = "postgres")]
@@ -48,4 +49,5 @@ pub use sink::{FileSink, Sink, SinkError, StdoutSink};
 pub use source::{
     BadEvent, BadKind, Compression, CsvFormat, Events, Format, Level, Source, SourceOptions, open,
 };
+pub use values::Values;
 pub use writer::{OutputFormat, RowWriter, WriteError, Written, row_writer};

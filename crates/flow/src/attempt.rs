@@ -11,10 +11,13 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_env::random::Random;
+use tokio::sync::watch;
 
+use crate::breaker::{Breaker, Fate, Pass};
 use crate::dead::Attempt;
 use crate::handle::Options;
-use crate::retry::{GiveUp, Policy, Retry};
+use crate::retry::{Policy, Retry};
+use crate::stage::Line;
 
 /// Why an attempt failed, and whether another may go better.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,14 @@ impl Failure {
         }
     }
 
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    pub fn is_transient(&self) -> bool {
+        self.transient
+    }
+
     /// Not before `delay` from now, as the other side asked.
     pub fn retry_after(self, delay: Duration) -> Failure {
         Failure {
@@ -56,34 +67,76 @@ impl Failure {
 pub(crate) struct Trying {
     pub options: Arc<Options>,
     pub clock: Arc<dyn Clock>,
+    pub stopping: watch::Receiver<bool>,
 }
 
 impl Trying {
-    /// Makes an attempt after another, each with its number from 1, until one succeeds or the policy
-    /// gives up. `salt` makes the random part of delays differ between events.
+    pub fn new(options: &Arc<Options>, line: &Line) -> Trying {
+        Trying {
+            options: Arc::clone(options),
+            clock: Arc::clone(&line.clock),
+            stopping: line.stopping.subscribe(),
+        }
+    }
+
+    /// Makes an attempt after another, each with its number from 1, until one succeeds or the event is
+    /// given up. `salt` makes the random part of delays differ between events. `None` if the pipeline
+    /// is stopped meanwhile; an attempt that was begun is then waited for.
     pub async fn persist<U, W>(
-        &self,
+        &mut self,
         salt: u64,
         mut attempt: impl FnMut(u32) -> W,
-    ) -> Result<U, Vec<Attempt>>
+    ) -> Option<Result<U, Vec<Attempt>>>
     where
         W: Future<Output = Result<U, Failure>>,
     {
-        let options = &*self.options;
-        let mut pacing = Pacing::new(&options.retry, &*self.clock, options.seed ^ salt);
-        let mut attempts = Vec::new();
+        let options = Arc::clone(&self.options);
+        let clock = Arc::clone(&self.clock);
+        let mut pacing = Pacing::new(&options.retry, &*clock, options.seed ^ salt);
+        let (mut attempts, mut number, mut probes) = (Vec::new(), 0u32, 0u32);
         loop {
-            let number = pacing.tries.saturating_add(1);
-            let at_ms = (self.clock.unix_nanos() / 1_000_000) as i64;
+            let pass = match &options.circuit {
+                Some(circuit) => Some(self.unless_stopped(circuit.enter()).await?),
+                None => None,
+            };
+            number = number.saturating_add(1);
+            let at_ms = (clock.unix_nanos() / 1_000_000) as i64;
             // The call itself is inside, because it may panic as well as what it returns.
             let failure = match self.bounded(async { attempt(number).await }).await {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    pass.into_iter().for_each(Pass::succeeded);
+                    return Some(Ok(value));
+                }
                 Err(failure) => failure,
             };
             Attempt::new(number, at_ms, &failure.reason).note(&mut attempts);
-            if !failure.transient || pacing.pause(failure.retry_after).await.is_err() {
-                return Err(attempts);
+            let probe = pass.as_ref().is_some_and(Pass::is_probe);
+            pass.into_iter().for_each(Pass::failed);
+            if probe {
+                probes += 1;
+                if probes == Breaker::PROBES_MAX {
+                    return Some(Err(attempts));
+                }
+                pacing.restart();
+                continue;
             }
+            let delay = match failure.transient {
+                true => pacing.next(failure.retry_after),
+                false => None,
+            };
+            match (delay, &options.circuit) {
+                (Some(delay), _) => self.unless_stopped(tokio::time::sleep(delay)).await?,
+                (None, Some(circuit)) if circuit.fate() == Fate::Hold => pacing.restart(),
+                (None, _) => return Some(Err(attempts)),
+            }
+        }
+    }
+
+    async fn unless_stopped<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            _ = self.stopping.wait_for(|stopping| *stopping) => None,
+            done = wait => Some(done),
         }
     }
 
@@ -123,16 +176,20 @@ impl<'a> Pacing<'a> {
         }
     }
 
-    /// Waits after an attempt that failed, unless there is to be no other.
-    pub async fn pause(&mut self, hint: Option<Duration>) -> Result<(), GiveUp> {
+    /// How long to wait after an attempt that failed, unless there is to be no other.
+    pub fn next(&mut self, hint: Option<Duration>) -> Option<Duration> {
         self.tries = self.tries.saturating_add(1);
         let passed = self.clock.elapsed().saturating_sub(self.started);
         let random = self.random.next_u64();
         match self.policy.next(self.tries, passed, hint, random) {
-            Retry::After(delay) => tokio::time::sleep(delay).await,
-            Retry::GiveUp(reason) => return Err(reason),
+            Retry::After(delay) => Some(delay),
+            Retry::GiveUp(_) => None,
         }
-        Ok(())
+    }
+
+    /// As if nothing had been tried yet.
+    pub fn restart(&mut self) {
+        (self.tries, self.started) = (0, self.clock.elapsed());
     }
 }
 

@@ -47,18 +47,16 @@ where
     }
 
     fn start(&mut self, line: &Line) {
-        let trying = Trying {
-            options: Arc::clone(&self.options),
-            clock: Arc::clone(&line.clock),
-        };
+        let trying = Trying::new(&self.options, line);
         let handler = Arc::clone(&self.handler);
         let items = std::mem::take(&mut self.gathered);
         self.task.spawn(deliver(trying, handler, items));
     }
 }
 
+/// What became of the items, as far as the pipeline was not stopped before.
 async fn deliver<T, F, W>(
-    trying: Trying,
+    mut trying: Trying,
     handler: Arc<F>,
     items: Vec<Item<Arc<T>>>,
 ) -> Vec<Step<()>>
@@ -66,31 +64,29 @@ where
     F: Fn(Vec<Delivery<T>>) -> W,
     W: Future<Output = Result<(), Failure>>,
 {
-    let all = call(&trying, &*handler, &items).await;
+    let Some(all) = call(&mut trying, &*handler, &items).await else {
+        return Vec::new();
+    };
     let mut steps = Vec::with_capacity(items.len());
     let alone = items.len() == 1;
     for item in items {
         let outcome = match &all {
-            Err(_) if !alone => call(&trying, &*handler, std::slice::from_ref(&item)).await,
-            all => all.clone(),
+            Err(_) if !alone => call(&mut trying, &*handler, std::slice::from_ref(&item)).await,
+            all => Some(all.clone()),
         };
-        steps.push(match outcome {
-            Ok(()) => item.go(drop),
-            Err(value) => Step::Dead(Item {
-                ticket: item.ticket,
-                event: item.event,
-                value,
-            }),
-        });
+        let Some(outcome) = outcome else {
+            break;
+        };
+        steps.push(item.ended(outcome));
     }
     steps
 }
 
 async fn call<T, F, W>(
-    trying: &Trying,
+    trying: &mut Trying,
     handler: &F,
     items: &[Item<Arc<T>>],
-) -> Result<(), Vec<crate::Attempt>>
+) -> Option<Result<(), Vec<crate::Attempt>>>
 where
     F: Fn(Vec<Delivery<T>>) -> W,
     W: Future<Output = Result<(), Failure>>,
@@ -136,9 +132,7 @@ where
             };
             match more {
                 Poll::Ready(Some(Step::Go(item))) => {
-                    if let Step::Go(item) = item.go(Arc::new) {
-                        self.gathered.push(item);
-                    }
+                    self.gathered.push(item.map(Arc::new));
                     continue;
                 }
                 Poll::Ready(Some(Step::Dead(item))) => return Poll::Ready(Some(Step::Dead(item))),
@@ -147,6 +141,10 @@ where
                 }
                 Poll::Ready(None) => self.ended |= self.gathered.len() < self.count_max,
                 Poll::Pending => {}
+            }
+            if line.is_stopping() {
+                // One before them may have been left behind, and so are they.
+                self.gathered.clear();
             }
             match (self.gathered.is_empty(), self.ended) {
                 (false, _) => self.start(line),

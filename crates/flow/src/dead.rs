@@ -1,12 +1,14 @@
 //! Dead letters: events that failed for good, set aside with the reasons before they are passed.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
-use highwater_log::batch::NewRecord;
+use highwater_log::batch::{NewRecord, Record};
 use highwater_log::{Partition, Pending};
 
-use crate::Event;
+use crate::event::Decoded;
+use crate::{Event, EventId};
 
 /// A reason is cut after this many characters.
 const REASON_CHARS_MAX: usize = 1000;
@@ -20,6 +22,8 @@ pub struct DeadLetter {
     pub event: Event,
     /// The first and the last ones, if there were many.
     pub attempts: Vec<Attempt>,
+    /// How often it has been given to the handler again since.
+    pub replays: u32,
 }
 
 /// One attempt that failed.
@@ -82,29 +86,124 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// Dead letters on a partition: the record as it was, with headers that say where it is from and
-/// what happened. `highwater-origin` is the id of the event, `highwater-enqueued` when the log took it
-/// in, and there is a `highwater-attempt` for each attempt: number, time and reason.
+impl FromStr for Attempt {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Attempt, ()> {
+        let (number, rest) = text.split_once(' ').ok_or(())?;
+        let (at, reason) = rest.split_once(' ').ok_or(())?;
+        let at_ms = match at {
+            "-" => None,
+            at => Some(at.parse().map_err(|_| ())?),
+        };
+        Ok(Attempt {
+            number: number.parse().map_err(|_| ())?,
+            at_ms,
+            reason: reason.into(),
+        })
+    }
+}
+
+/// Where the headers of a dead letter begin, behind those of the event; its value is the version.
+const MARK: &str = "highwater-letter";
+
+/// Dead letters on a partition of a compacted hub. The key of a letter is the id of its event, its
+/// value the value, and its headers are those of the event and then ours, which say what is known of
+/// it (docs/formats/dead-letters.md). A record without a value takes a letter away.
 #[derive(Clone)]
 pub struct OnPartition(pub Arc<dyn Partition>);
 
 impl DeadLetters for OnPartition {
     fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
+        self.append(letter)
+    }
+}
+
+impl OnPartition {
+    fn append(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
         let event = &letter.event;
-        let (origin, enqueued) = (event.id().to_string(), event.timestamp().to_string());
+        let (id, enqueued) = (event.id().to_string(), event.timestamp().to_string());
+        let replays = letter.replays.to_string();
         let attempts: Vec<String> = letter.attempts.iter().map(Attempt::to_string).collect();
         let mut headers: Vec<_> = event.headers().collect();
-        headers.push(("highwater-origin", Some(origin.as_bytes())));
+        headers.push((MARK, Some(b"1")));
         headers.push(("highwater-enqueued", Some(enqueued.as_bytes())));
+        if let Some(key) = event.key() {
+            headers.push(("highwater-key", Some(key)));
+        }
+        if event.value().is_none() {
+            headers.push(("highwater-null", None));
+        }
+        if letter.replays > 0 {
+            headers.push(("highwater-replays", Some(replays.as_bytes())));
+        }
         headers.extend((attempts.iter()).map(|text| ("highwater-attempt", Some(text.as_bytes()))));
-        let appended = self.0.append_records(&[NewRecord {
-            key: event.key(),
-            value: event.value(),
+        self.append_record(&NewRecord {
+            key: Some(id.as_bytes()),
+            value: Some(event.value().unwrap_or_default()),
             headers: &headers,
-        }]);
+        })
+    }
+
+    /// Takes a letter away. Ready when that would survive a crash.
+    pub fn remove(&self, id: &EventId) -> Pending<Result<(), String>> {
+        self.append_record(&NewRecord {
+            key: Some(id.to_string().as_bytes()),
+            value: None,
+            headers: &[],
+        })
+    }
+
+    fn append_record(&self, record: &NewRecord<'_>) -> Pending<Result<(), String>> {
+        let appended = self.0.append_records(std::slice::from_ref(record));
         Box::pin(async move {
             let appended = appended.await;
             appended.map(drop).map_err(|error| error.to_string())
         })
     }
+}
+
+/// What a record of a dead-letter hub says.
+pub(crate) enum Word {
+    Letter(DeadLetter),
+    /// This letter is gone.
+    Gone(EventId),
+}
+
+/// `None` for a record that is not ours.
+pub(crate) fn read(record: &Record<'_>) -> Option<Word> {
+    let id: EventId = std::str::from_utf8(record.key?).ok()?.parse().ok()?;
+    let Some(value) = record.value else {
+        return Some(Word::Gone(id));
+    };
+    let headers: Vec<_> = record.headers.collect();
+    let mark = headers.iter().rposition(|(name, _)| name == MARK)?;
+    let (theirs, ours) = headers.split_at(mark);
+    let theirs: Vec<_> = theirs
+        .iter()
+        .map(|(name, value)| (&**name, *value))
+        .collect();
+    let values = |wanted: &'static str| {
+        let found = ours.iter().filter(move |(name, _)| name == wanted);
+        found.map(|(_, value)| value.unwrap_or_default())
+    };
+    let text = |name: &'static str| {
+        values(name)
+            .next()
+            .and_then(|value| std::str::from_utf8(value).ok())
+    };
+    let is_null = ours.iter().any(|(name, _)| name == "highwater-null");
+    let attempts = values("highwater-attempt");
+    let attempts = attempts.filter_map(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    Some(Word::Letter(DeadLetter {
+        event: Decoded::one(
+            id,
+            text("highwater-enqueued")?.parse().ok()?,
+            values("highwater-key").next(),
+            (!is_null).then_some(value),
+            &theirs,
+        ),
+        attempts: attempts.collect(),
+        replays: text("highwater-replays").map_or(0, |text| text.parse().unwrap_or(0)),
+    }))
 }

@@ -5,11 +5,12 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_log::batch::Record;
-use highwater_log::{Offset, Place};
+use highwater_log::{HubName, Offset, Place};
 
 /// A record on a log. Clones are cheap and share the bytes of the whole batch.
 #[derive(Clone)]
@@ -46,6 +47,28 @@ pub struct EventId {
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.place, self.offset)
+    }
+}
+
+/// A text that is no id of an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no id of an event: one looks like `hub/0@17`")]
+pub struct EventIdError(pub String);
+
+impl FromStr for EventId {
+    type Err = EventIdError;
+
+    fn from_str(text: &str) -> Result<EventId, EventIdError> {
+        let parts = || {
+            let (place, offset) = text.rsplit_once('@')?;
+            let (hub, partition) = place.rsplit_once('/')?;
+            let (hub, partition) = (HubName::new(hub).ok()?, partition.parse().ok()?);
+            Some(EventId {
+                place: Place { hub, partition },
+                offset: Offset(offset.parse().ok()?),
+            })
+        };
+        parts().ok_or_else(|| EventIdError(text.chars().take(300).collect()))
     }
 }
 
@@ -143,6 +166,35 @@ impl Decoded {
             value,
             headers: first..self.headers.len(),
         });
+    }
+
+    /// The event that a dead letter is of.
+    pub fn one(
+        id: EventId,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&str, Option<&[u8]>)],
+    ) -> Event {
+        let mut decoded = Decoded::new(id.place);
+        let key = key.map(|key| decoded.put(key));
+        let value = value.map(|value| decoded.put(value));
+        for (name, value) in headers {
+            let name = decoded.put(name.as_bytes());
+            let value = value.map(|value| decoded.put(value));
+            decoded.headers.push((name, value));
+        }
+        decoded.entries.push(Entry {
+            offset: id.offset,
+            timestamp,
+            key,
+            value,
+            headers: 0..headers.len(),
+        });
+        Event {
+            batch: Arc::new(decoded),
+            index: 0,
+        }
     }
 
     /// Stands for records that cannot be read: the bytes that hold them.

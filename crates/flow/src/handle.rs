@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::attempt::Trying;
 use crate::stage::{Item, Line, Polled, Stage, Step};
-use crate::{Delivery, Failure, retry};
+use crate::{Breaker, Delivery, Failure, retry};
 
 /// How a handler is called.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct Options {
     /// Events that wait because one of their key is under way. When there are more, nothing is read
     /// until one of them is begun.
     pub waiting_max: usize,
+    /// Asked before every attempt, and told how it went.
+    pub circuit: Option<Breaker>,
     /// Of the random part of delays: two instances should not have the same.
     pub seed: u64,
 }
@@ -54,6 +56,7 @@ impl Default for Options {
             retry: retry::Policy::default(),
             timeout: Some(Duration::from_secs(60)),
             waiting_max: 256,
+            circuit: None,
             seed: 0,
         }
     }
@@ -63,7 +66,7 @@ pub(crate) struct Handle<S: Stage, U, F> {
     from: S,
     handler: Arc<F>,
     options: Arc<Options>,
-    tasks: JoinSet<(Turn, Step<U>)>,
+    tasks: JoinSet<(Turn, Option<Step<U>>)>,
     turns: Turns<S::Out, U>,
     ended: bool,
 }
@@ -116,12 +119,16 @@ where
             && self.turns.waiting < self.options.waiting_max.max(1)
     }
 
-    /// Begins the event, or lets it wait.
+    /// Begins the event, or lets it wait. At a stop it is left behind, because one before it may have
+    /// been.
     fn take(&mut self, item: Item<S::Out>, line: &Line) {
+        if line.is_stopping() {
+            return;
+        }
         let turn = match self.options.order {
             Order::None => Turn::Any,
             Order::Output => Turn::Number(self.turns.number()),
-            Order::Key => match item.event.key_bytes() {
+            Order::Key => match item.order_key() {
                 None => Turn::Any,
                 Some(key) => match self.turns.keys.get_mut(&key) {
                     Some(queue) => {
@@ -140,28 +147,37 @@ where
     }
 
     fn start(&mut self, turn: Turn, item: Item<S::Out>, line: &Line) {
-        let trying = Trying {
-            options: Arc::clone(&self.options),
-            clock: Arc::clone(&line.clock),
-        };
+        let trying = Trying::new(&self.options, line);
         let handler = Arc::clone(&self.handler);
         self.tasks
             .spawn(async move { (turn, deliver(trying, handler, item).await) });
     }
 
-    /// Takes back what a task has done; answers with what may leave at once.
-    fn finished(&mut self, turn: Turn, step: Step<U>, line: &Line) -> Option<Step<U>> {
+    /// Takes back what a task has done, which is nothing if it was stopped; answers with what may
+    /// leave at once.
+    fn finished(&mut self, turn: Turn, step: Option<Step<U>>, line: &Line) -> Option<Step<U>> {
+        let Some(step) = step else {
+            self.turns.leave_behind(turn);
+            return None;
+        };
         match turn {
             Turn::Any => Some(step),
             Turn::Number(number) => {
+                // Not there if one before it was left behind.
                 let place = (number - self.turns.first) as usize;
-                self.turns.leaving[place] = Some(step);
+                if let Some(leaving) = self.turns.leaving.get_mut(place) {
+                    *leaving = Some(step);
+                }
                 None
             }
             Turn::Key(key) => {
-                match self.turns.after(&key) {
+                let next = match line.is_stopping() {
+                    true => None,
+                    false => self.turns.after(&key),
+                };
+                match next {
                     Some(item) => self.start(Turn::Key(key), item, line),
-                    None => drop(self.turns.keys.remove(&key)),
+                    None => self.turns.leave_behind(Turn::Key(key)),
                 }
                 Some(step)
             }
@@ -187,6 +203,21 @@ impl<T, U> Turns<T, U> {
         Some(step)
     }
 
+    /// Gives up what must not be done because something before it was not.
+    fn leave_behind(&mut self, turn: Turn) {
+        match turn {
+            Turn::Any => {}
+            Turn::Number(number) => {
+                let place = (number - self.first) as usize;
+                self.leaving.truncate(place);
+            }
+            Turn::Key(key) => {
+                let queue = self.keys.remove(&key).unwrap_or_default();
+                self.waiting -= queue.len();
+            }
+        }
+    }
+
     /// The next event of a key.
     fn after(&mut self, key: &Bytes) -> Option<Item<T>> {
         let item = self.keys.get_mut(key)?.pop_front()?;
@@ -195,36 +226,22 @@ impl<T, U> Turns<T, U> {
     }
 }
 
-async fn deliver<T, U, F, W>(trying: Trying, handler: Arc<F>, item: Item<T>) -> Step<U>
+async fn deliver<T, U, F, W>(mut trying: Trying, handler: Arc<F>, item: Item<T>) -> Option<Step<U>>
 where
     F: Fn(Delivery<T>) -> W,
     W: Future<Output = Result<U, Failure>>,
 {
-    let Item {
-        ticket,
-        event,
-        value,
-    } = item;
+    let (item, value) = item.swap(());
     let value = Arc::new(value);
     let delivery = |attempt| Delivery {
-        event: event.clone(),
+        event: item.event.clone(),
         value: Arc::clone(&value),
         attempt,
     };
-    let salt = event.offset().0 as u64;
+    let salt = item.event.offset().0 as u64;
     let outcome = trying.persist(salt, |attempt| handler(delivery(attempt)));
-    match outcome.await {
-        Ok(value) => Step::Go(Item {
-            ticket,
-            event,
-            value,
-        }),
-        Err(value) => Step::Dead(Item {
-            ticket,
-            event,
-            value,
-        }),
-    }
+    let outcome = outcome.await?;
+    Some(item.ended(outcome))
 }
 
 impl<S, U, F, W> Stage for Handle<S, U, F>

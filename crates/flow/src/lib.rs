@@ -57,22 +57,33 @@
 
 mod attempt;
 mod batches;
+mod breaker;
 pub mod circuit;
+mod circuits;
 mod dead;
 mod event;
+mod group;
 mod handle;
+mod letters;
 mod positions;
+mod processor;
 pub mod retry;
 mod run;
+mod scan;
 mod source;
 mod stage;
 pub mod track;
 
 pub use attempt::Failure;
+pub use breaker::{Breaker, Fate, Pass};
+pub use circuits::{Circuits, Opening, Standing};
 pub use dead::{Attempt, DeadLetter, DeadLetters, OnPartition};
-pub use event::{Delivery, Event, EventId};
+pub use event::{Delivery, Event, EventId, EventIdError};
+pub use group::{Assignment, Member, Owned, Timing, ordinal};
 pub use handle::{Options, Order};
+pub use letters::{Filed, Filter, Found, Replayed};
 pub use positions::{InGroup, InMemory, Positions};
+pub use processor::{Activity, Check, Handler, Processor, Start};
 pub use run::{RunError, Sink, Summary, run};
 pub use source::{Source, SourceError};
 pub use stage::{Item, Line, Polled, Stage, Step};

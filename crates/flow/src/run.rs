@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_log::{GroupError, Offset, Pending, Place};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::attempt::Pacing;
@@ -84,8 +85,9 @@ pub enum RunError {
     DeadLetter { event: String, reason: String },
 }
 
-/// Runs a pipeline until its source ends or `shutdown` is ready, and what is under way then is done.
-/// Whoever cannot wait for that may drop it at any time.
+/// Runs a pipeline until its source ends, or until `shutdown` is ready and the attempts under way then
+/// have ended. Events that wait for another attempt, for their turn or for a circuit are left where
+/// they are, ahead of the last checkpoint. Whoever cannot wait for that may drop it at any time.
 pub async fn run<S: Stage>(
     stage: S,
     sink: Sink,
@@ -95,7 +97,7 @@ pub async fn run<S: Stage>(
     let line = Line {
         track: Track::new(start, sink.window_max),
         clock: Arc::clone(&sink.clock),
-        stopping: false,
+        stopping: watch::Sender::new(false),
         failed: None,
     };
     let end = End {
@@ -141,7 +143,9 @@ impl End {
             let pulls = !ended && self.letters.len() < self.sink.letters_max.max(1);
             tokio::select! {
                 biased;
-                () = &mut shutdown, if !self.line.stopping => self.line.stopping = true,
+                () = &mut shutdown, if !self.line.is_stopping() => {
+                    self.line.stopping.send_replace(true);
+                }
                 stored = stored(&mut self.storing) => self.checkpoint_ended(stored)?,
                 Some(put) = self.letters.join_next() => {
                     self.line.track.finish(joined(put)?);
@@ -169,7 +173,11 @@ impl End {
             Step::Dead(item) => {
                 self.summary.dead += 1;
                 let (event, attempts) = (item.event, item.value);
-                let letter = DeadLetter { event, attempts };
+                let letter = DeadLetter {
+                    event,
+                    attempts,
+                    replays: 0,
+                };
                 let put = put_away(Arc::clone(&self.sink), letter, item.ticket);
                 self.letters.spawn(put);
             }
@@ -292,17 +300,18 @@ async fn patiently<E>(
     let mut pacing = Pacing::new(&sink.retry, &*sink.clock, sink.seed ^ salt);
     loop {
         match attempt().await {
-            Err(error) if is_final(&error) || pacing.pause(None).await.is_err() => {
-                return Err(error);
-            }
-            Err(_) => {}
             Ok(()) => return Ok(()),
+            Err(error) if is_final(&error) => return Err(error),
+            Err(error) => match pacing.next(None) {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => return Err(error),
+            },
         }
     }
 }
 
 /// True if trying again is of no use: the partition is somebody else's now, or the request is wrong.
-fn is_final(error: &GroupError) -> bool {
+pub(crate) fn is_final(error: &GroupError) -> bool {
     use GroupError::*;
     matches!(
         error,

@@ -20,7 +20,7 @@ use crate::event::Decoded;
 use crate::stage::{Item, Line, Polled, Stage, Step};
 
 /// What a batch may unpack to. More than any batch of a hub, so only a bomb meets it.
-const UNPACKED_BYTES_MAX: usize = 64 << 20;
+pub(crate) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
 /// Between two looks at a partition that says it has something new and then has not, because it was
 /// stopped.
@@ -192,18 +192,13 @@ impl Source {
                 Unit::Event(event) | Unit::Broken { event, .. } => {
                     let ticket = line.track.begin(event.offset())?;
                     return match self.units.pop_front()? {
-                        Unit::Broken { event, reason } => Some(Step::Dead(Item {
-                            ticket,
-                            event,
-                            value: vec![Attempt::undated(reason)],
-                        })),
+                        Unit::Broken { event, reason } => {
+                            let attempts = vec![Attempt::undated(reason)];
+                            Some(Step::Dead(Item::new(ticket, event, attempts)))
+                        }
                         Unit::Event(event) => {
                             let value = event.clone();
-                            Some(Step::Go(Item {
-                                ticket,
-                                event,
-                                value,
-                            }))
+                            Some(Step::Go(Item::new(ticket, event, value)))
                         }
                         Unit::Gap(_) => None,
                     };
@@ -254,7 +249,7 @@ impl Stage for Source {
 
     fn poll_next(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Polled<Event> {
         loop {
-            if line.stopping || line.failed.is_some() {
+            if line.is_stopping() || line.failed.is_some() {
                 return Poll::Ready(None);
             }
             if let Some(step) = self.begin(line) {

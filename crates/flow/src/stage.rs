@@ -10,8 +10,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use highwater_env::Clock;
-use highwater_log::{Offset, Place};
+use highwater_log::{Offset, Place, member_for_key};
+use tokio::sync::watch;
 
 use crate::batches::Batches;
 use crate::dead::Attempt;
@@ -24,7 +26,15 @@ use crate::{Delivery, Event, Failure};
 pub struct Item<T> {
     pub(crate) ticket: Ticket,
     pub(crate) event: Event,
+    pub(crate) key: Key,
     pub(crate) value: T,
+}
+
+/// What an item is kept in order by.
+#[derive(Clone)]
+pub(crate) enum Key {
+    OfEvent,
+    By(Option<Bytes>),
 }
 
 /// What a stage hands on.
@@ -41,8 +51,8 @@ pub enum Step<T> {
 pub struct Line {
     pub(crate) track: Track,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The source is to end.
-    pub(crate) stopping: bool,
+    /// The source is to end, and whoever waits is to give up waiting.
+    pub(crate) stopping: watch::Sender<bool>,
     /// Why the source ended before it was told to.
     pub(crate) failed: Option<SourceError>,
 }
@@ -100,6 +110,42 @@ pub trait Stage: Send + Sized {
         }
     }
 
+    /// Says what [`Order::Key`](crate::Order::Key) goes by from here on, instead of the key of the
+    /// event. Values without one are in no order.
+    fn key_by<F>(self, key: F) -> impl Stage<Out = Self::Out>
+    where
+        F: FnMut(&Self::Out) -> Option<Bytes> + Send,
+    {
+        let mut key = key;
+        Each {
+            from: self,
+            change: move |item: Item<Self::Out>| {
+                let key = Key::By(key(&item.value));
+                Step::Go(Item { key, ..item })
+            },
+        }
+    }
+
+    /// Keeps one share of the partition, by the hash of the key of the event: with `of` readers, each
+    /// with positions of its own, every event is somebody's and a key is always the same reader's.
+    /// Events without a key are dealt out by their offset.
+    fn share(self, index: u32, of: u32) -> impl Stage<Out = Self::Out> {
+        assert!(index < of, "shares are counted from 0");
+        Each {
+            from: self,
+            change: move |item: Item<Self::Out>| {
+                let share = match item.event.key() {
+                    Some(key) => member_for_key(key, of),
+                    None => (item.event.offset().0 % i64::from(of)) as u32,
+                };
+                match share == index {
+                    true => Step::Go(item),
+                    false => Step::Done(item.ticket),
+                }
+            },
+        }
+    }
+
     /// Calls `handler` for every value, for several at a time, until it succeeds or the policy gives
     /// up.
     fn handle<U, F, W>(self, options: Options, handler: F) -> impl Stage<Out = U>
@@ -130,28 +176,60 @@ pub trait Stage: Send + Sized {
 pub type Polled<T> = Poll<Option<Step<T>>>;
 
 impl<T> Item<T> {
-    pub(crate) fn go<U>(self, change: impl FnOnce(T) -> U) -> Step<U> {
-        Step::Go(Item {
+    pub(crate) fn new(ticket: Ticket, event: Event, value: T) -> Item<T> {
+        Item {
+            ticket,
+            event,
+            key: Key::OfEvent,
+            value,
+        }
+    }
+
+    /// The item with another value, and the value it had.
+    pub(crate) fn swap<U>(self, value: U) -> (Item<U>, T) {
+        let item = Item {
             ticket: self.ticket,
             event: self.event,
-            value: change(self.value),
-        })
+            key: self.key,
+            value,
+        };
+        (item, self.value)
+    }
+
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Item<U> {
+        let (item, value) = self.swap(());
+        item.swap(change(value)).0
+    }
+
+    pub(crate) fn go<U>(self, change: impl FnOnce(T) -> U) -> Step<U> {
+        Step::Go(self.map(change))
+    }
+
+    /// The end of an item: what became of it, or why nothing did.
+    pub(crate) fn ended<U>(self, outcome: Result<U, Vec<Attempt>>) -> Step<U> {
+        match outcome {
+            Ok(value) => Step::Go(self.swap(value).0),
+            Err(attempts) => Step::Dead(self.swap(attempts).0),
+        }
     }
 
     fn try_go<U, E: fmt::Display>(self, change: impl FnOnce(T) -> Result<U, E>) -> Step<U> {
-        let (ticket, event) = (self.ticket, self.event);
-        match change(self.value) {
-            Ok(value) => Step::Go(Item {
-                ticket,
-                event,
-                value,
-            }),
-            Err(error) => Step::Dead(Item {
-                ticket,
-                event,
-                value: vec![Attempt::undated(error)],
-            }),
+        let (item, value) = self.swap(());
+        item.ended(change(value).map_err(|error| vec![Attempt::undated(error)]))
+    }
+
+    /// The key that order goes by, to be kept.
+    pub(crate) fn order_key(&self) -> Option<Bytes> {
+        match &self.key {
+            Key::OfEvent => self.event.key_bytes(),
+            Key::By(key) => key.clone(),
         }
+    }
+}
+
+impl Line {
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
     }
 }
 

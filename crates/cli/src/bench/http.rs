@@ -21,8 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::schedule::Schedule;
+use crate::client::{Client, Server};
 use crate::exit::{BadRequest, Ending};
-use crate::hub::client::{Client, Server};
 
 #[derive(clap::Args)]
 pub struct BenchHttp {

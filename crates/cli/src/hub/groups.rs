@@ -7,8 +7,8 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::client::{Client, Server};
 use super::confirmed;
+use crate::client::{Client, Server};
 use crate::exit::Ending;
 
 #[derive(clap::Args)]

@@ -1,6 +1,5 @@
 //! `highwater hub`: hubs of a running server, over HTTP.
 
-pub mod client;
 mod groups;
 mod lines;
 mod manage;
@@ -13,8 +12,8 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::client::{Client, Server};
 use crate::exit::Ending;
-use client::{Client, Server};
 
 #[derive(clap::Args)]
 pub struct Hub {
@@ -260,7 +259,7 @@ impl Delete {
     }
 }
 
-fn confirmed(what: &str, name: &str) -> anyhow::Result<bool> {
+pub fn confirmed(what: &str, name: &str) -> anyhow::Result<bool> {
     eprint!("This deletes {what}. Type {name} to go on: ");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;

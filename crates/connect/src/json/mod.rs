@@ -25,6 +25,7 @@ mod write;
 pub use batch::{Batch, Decoded};
 pub use decoder::Decoder;
 pub use fault::{BadJson, BadLine, Found};
+pub(crate) use objects::Objects;
 pub(crate) use source::JsonSource;
 pub use write::JsonWriter;
 

@@ -5,12 +5,14 @@ use std::str::FromStr;
 
 use super::Tally;
 
-/// One thing that happened. Its text is `outcomes OK FAILED`, `opened WHY` or `closed`.
+/// One thing that happened. Its text is `outcomes OK FAILED`, `tripped WHY`, `opened WHY` or `closed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CircuitEvent {
     /// Deliveries ended.
     Outcomes(Tally),
-    /// Somebody opened it.
+    /// Somebody saw an outage that counting does not show. Opens it as outcomes do.
+    Tripped { why: String },
+    /// Somebody opened it by hand.
     Opened { why: String },
     /// Somebody closed it.
     Closed,
@@ -24,6 +26,7 @@ impl fmt::Display for CircuitEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CircuitEvent::Outcomes(tally) => write!(f, "outcomes {} {}", tally.ok, tally.failed),
+            CircuitEvent::Tripped { why } => write!(f, "tripped {why}"),
             CircuitEvent::Opened { why } => write!(f, "opened {why}"),
             CircuitEvent::Closed => f.write_str("closed"),
         }
@@ -37,6 +40,7 @@ impl FromStr for CircuitEvent {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let event = match word {
             "outcomes" => tally(rest).map(CircuitEvent::Outcomes),
+            "tripped" => Some(CircuitEvent::Tripped { why: rest.into() }),
             "opened" => Some(CircuitEvent::Opened { why: rest.into() }),
             "closed" if rest.is_empty() => Some(CircuitEvent::Closed),
             _ => None,
@@ -87,7 +91,11 @@ mod tests {
         #[test]
         fn reading_undoes_writing(ok: u32, failed: u32, why: String) {
             let tally = Tally { ok, failed };
-            for event in [CircuitEvent::Outcomes(tally), CircuitEvent::Opened { why }, CircuitEvent::Closed] {
+            let (tripped, opened) = (
+                CircuitEvent::Tripped { why: why.clone() },
+                CircuitEvent::Opened { why },
+            );
+            for event in [CircuitEvent::Outcomes(tally), tripped, opened, CircuitEvent::Closed] {
                 prop_assert_eq!(event.to_string().parse(), Ok(event));
             }
         }

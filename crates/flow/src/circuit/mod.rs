@@ -128,6 +128,10 @@ impl Circuit {
         }
     }
 
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
     /// Takes in what happened. Outcomes that come while it is open are of deliveries from before,
     /// and say nothing new.
     pub fn apply(&mut self, at: EnqueueTime, event: &CircuitEvent) -> Option<Change> {
@@ -137,6 +141,10 @@ impl Circuit {
         }
         match event {
             CircuitEvent::Outcomes(tally) => self.take_outcomes(*tally),
+            CircuitEvent::Tripped { why } => match self.state {
+                State::Open { .. } => None,
+                _ => self.open_for_a_while(why.clone()),
+            },
             CircuitEvent::Opened { why } => self.open(None, why.clone()),
             CircuitEvent::Closed => self.close(),
         }

@@ -51,6 +51,12 @@ impl Naive {
         }
     }
 
+    fn trip(&mut self, now: i64) {
+        if self.gate(now) != "open" {
+            self.mode = Mode::Open(self.rule.open_for.map(|wait| now + wait.as_millis() as i64));
+        }
+    }
+
     fn is_broken(&self, now: i64) -> bool {
         let slot_ms = slot_ms(self.rule.window);
         let slot = |at: i64| at.div_euclid(slot_ms);
@@ -77,6 +83,7 @@ impl Naive {
 enum Step {
     Pass(i64),
     Outcome(bool),
+    Trip,
     Open,
     Close,
 }
@@ -85,6 +92,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..4000i64).prop_map(Step::Pass),
         12 => any::<bool>().prop_map(Step::Outcome),
+        1 => Just(Step::Trip),
         1 => Just(Step::Open),
         1 => Just(Step::Close),
     ];
@@ -136,6 +144,10 @@ proptest! {
                     naive.outcome(now, ok);
                     let (ok, failed) = (u32::from(ok), u32::from(!ok));
                     CircuitEvent::Outcomes(Tally { ok, failed })
+                }
+                Step::Trip => {
+                    naive.trip(now);
+                    CircuitEvent::Tripped { why: "nothing works".into() }
                 }
                 Step::Open => {
                     naive.mode = Mode::Open(None);

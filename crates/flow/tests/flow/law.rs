@@ -1,16 +1,18 @@
 //! Random handlers over random streams, with crashes: every event is handled, dead-lettered or still
-//! ahead of the checkpoint, and order per key holds. proves C2, C3, P1, P2
+//! ahead of the checkpoint, order per key holds, and nothing is delivered while a circuit is open.
+//! proves C2, C3, P1, P2, P4
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{Letters, Slow, TokioClock, append, number, partition, paused};
+use highwater_flow::circuit::{Gate, Rule};
 use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::track::Cadence;
 use highwater_flow::{
-    DeadLetter, DeadLetters, Delivery, Event, Failure, Options, Order, Positions, RunError, Sink,
-    Source, Stage, Summary, run,
+    Breaker, DeadLetter, DeadLetters, Delivery, Event, Failure, Options, Order, Positions,
+    RunError, Sink, Source, Stage, Summary, run,
 };
 use highwater_log::{Offset, Partition, Pending};
 use proptest::prelude::*;
@@ -40,10 +42,13 @@ struct World {
     /// Milliseconds after which a run is cut off, one run after another; the last goes to the end.
     crashes: Vec<u64>,
     store_ms: u64,
+    /// Failures that a circuit bears, and events in a row.
+    circuit: Option<(u32, u32)>,
 }
 
 #[derive(Default)]
 struct Ledger {
+    circuit: Option<Breaker>,
     /// Events under way, by number, with their keys.
     running: BTreeMap<usize, Option<u8>>,
     most_running: usize,
@@ -72,6 +77,10 @@ fn enter(ledger: &Shared, world: &World, delivery: &Delivery<Event>) -> Running 
     let at = number(&delivery.value);
     let key = world.events[at].0;
     let mut entered = ledger.lock().unwrap();
+    if let Some(Gate::Open { .. }) = entered.circuit.as_ref().map(Breaker::gate) {
+        let told = format!("{at} was delivered while the circuit was open");
+        entered.violations.push(told);
+    }
     let same_key = key.is_some() && entered.running.values().any(|other| *other == key);
     if same_key && world.order == Order::Key && world.batches.is_none() {
         let told = format!("{at} ran beside another of its key");
@@ -144,15 +153,22 @@ async fn live(
         ..Letters::default()
     };
     let dead_letters = Arc::new(Noted(Arc::clone(ledger), letters));
+    let clock = TokioClock::start();
+    let circuit = world.circuit.map(|(failures_max, poison_max)| {
+        let rule = Rule {
+            window: Duration::from_secs(1),
+            failures_max,
+            open_for: Some(Duration::from_millis(300)),
+            ..Rule::default()
+        };
+        Breaker::with_poison_max(rule, poison_max, clock.clone())
+    });
+    ledger.lock().unwrap().circuit = circuit.clone();
     let sink = Sink {
         cadence: world.cadence,
         window_max: world.window_max,
         letters_max: 2,
-        ..Sink::new(
-            Arc::clone(positions) as _,
-            dead_letters,
-            TokioClock::start(),
-        )
+        ..Sink::new(Arc::clone(positions) as _, dead_letters, clock)
     };
     let options = Options {
         concurrency: world.concurrency,
@@ -164,6 +180,7 @@ async fn live(
         },
         timeout: Some(Duration::from_millis(500)),
         waiting_max: world.waiting_max,
+        circuit,
         seed: 1,
     };
     let (seen, script) = (Arc::clone(ledger), Arc::clone(world));
@@ -295,24 +312,28 @@ fn worlds() -> impl Strategy<Value = World> {
         batches,
         prop::collection::vec(1..600u64, 0..3),
         0..200u64,
+        prop::option::of((0..20u32, 0..4u32)),
     )
-        .prop_map(|(events, order, numbers, batches, crashes, store_ms)| {
-            let (concurrency, waiting_max, window_max, every, period_ms) = numbers;
-            World {
-                events,
-                order,
-                concurrency,
-                waiting_max,
-                window_max,
-                cadence: Cadence {
-                    events: every,
-                    period: Duration::from_millis(period_ms),
-                },
-                batches,
-                crashes,
-                store_ms,
-            }
-        })
+        .prop_map(
+            |(events, order, numbers, batches, crashes, store_ms, circuit)| {
+                let (concurrency, waiting_max, window_max, every, period_ms) = numbers;
+                World {
+                    events,
+                    order,
+                    concurrency,
+                    waiting_max,
+                    window_max,
+                    cadence: Cadence {
+                        events: every,
+                        period: Duration::from_millis(period_ms),
+                    },
+                    batches,
+                    crashes,
+                    store_ms,
+                    circuit,
+                }
+            },
+        )
 }
 
 proptest! {

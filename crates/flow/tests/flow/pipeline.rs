@@ -201,15 +201,16 @@ fn what_cannot_be_decoded_is_a_dead_letter_as_it_came_and_with_the_reason() {
         let letter = records.next().unwrap().unwrap();
         assert_eq!(
             (letter.key, letter.value),
-            (Some(&[1][..]), Some(&b"1"[..]))
+            (Some(&b"tolls/0@1"[..]), Some(&b"1"[..]))
         );
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let headers =
             (letter.headers).map(|(name, value)| format!("{name}: {}", text(value.unwrap())));
         let expected = [
             "kind: toll",
-            "highwater-origin: tolls/0@1",
+            "highwater-letter: 1",
             "highwater-enqueued: 0",
+            "highwater-key: \u{1}",
             "highwater-attempt: 1 - a toll must not be 1",
         ];
         assert_eq!(headers.collect::<Vec<_>>(), expected);

@@ -1,6 +1,8 @@
 //! From settings to a checked [`Config`].
 
+mod queues;
 mod sharded;
+mod workflows;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,6 +36,8 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         kafka: build.kafka(!keys.is_empty()),
         hubs: build.hubs(),
         sharded: build.sharded(),
+        workflows: build.workflows(),
+        queues: build.queues(),
         keys,
     };
     match build.problems.is_empty() {

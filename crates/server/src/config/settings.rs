@@ -237,6 +237,96 @@ pub const SETTINGS: &[Setting] = &[
         "",
         "the hubs that share what is sent to this name, by key; their order decides where a key goes",
     ),
+    setting(
+        "workflows.*.file",
+        Kind::Path,
+        "",
+        "the definition of the workflow",
+    ),
+    setting(
+        "workflows.*.hub",
+        Kind::Text,
+        "",
+        "a hub whose events start instances",
+    ),
+    setting(
+        "workflows.*.id",
+        Kind::Text,
+        "",
+        "the id of such an instance, such as `{{input.deliveryId}}`; unset: the event's key",
+    ),
+    setting(
+        "workflows.*.partitions",
+        Kind::Count(1, 64),
+        "2",
+        "how many schedulers share the work; cannot be changed once there is a journal",
+    ),
+    setting(
+        "workflows.*.running_max",
+        Kind::Count(1, 10_000_000),
+        "100000",
+        "instances under way at once; beyond it starts get 429, and the hub waits",
+    ),
+    setting(
+        "workflows.*.keep",
+        Kind::Time,
+        "7d",
+        "how long an instance that has ended can be looked at, and its id is known",
+    ),
+    setting(
+        "queues.*.lock",
+        Kind::Time,
+        "60s",
+        "how long a received message stays with its receiver",
+    ),
+    setting(
+        "queues.*.deliveries_max",
+        Kind::Count(1, 4_294_967_295),
+        "10",
+        "deliveries after which a message that was not settled becomes a dead letter",
+    ),
+    setting(
+        "queues.*.time_to_live",
+        Kind::TimeOrForever,
+        "forever",
+        "how long a message is worth delivering, or `forever`",
+    ),
+    setting(
+        "queues.*.dead_letter_expired",
+        Kind::Flag,
+        "false",
+        "keep messages that outlived their time as dead letters",
+    ),
+    setting(
+        "queues.*.duplicates_within",
+        Kind::Time,
+        "",
+        "drop a message whose id was seen this long ago; unset: none is dropped",
+    ),
+    setting(
+        "queues.*.sessions",
+        Kind::Flag,
+        "false",
+        "messages belong to sessions, each received in order by one receiver at a time",
+    ),
+    setting(
+        "queues.*.bytes_max",
+        Kind::Size,
+        "1GiB",
+        "messages the queue holds, which are in memory too; beyond it senders get 429",
+    ),
+    setting(
+        "queues.*.message_bytes_max",
+        Kind::Size,
+        "1MiB",
+        "the largest message taken",
+    ),
+    setting(
+        "queues.*.feed",
+        Kind::Text,
+        "",
+        "the hub whose events become messages of the queue",
+    ),
 ];
 
 /// The setting that a full key such as `hubs.telemetry.partitions` belongs to.

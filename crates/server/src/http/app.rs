@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use highwater_env::Clock;
 use highwater_hub::Hub;
 use highwater_log::{Groups, HubInfo, HubName, HubSettings, HubSpec, Log};
+use highwater_queue::Queues;
 use tokio::sync::watch;
 
 use super::Options;
@@ -18,6 +19,7 @@ use super::send::Destination;
 use super::spread::Spread;
 use crate::keys::{Keys, Right};
 use crate::sharded::Sharded;
+use crate::workflows::Workflows;
 
 pub struct App {
     pub(super) options: Options,
@@ -43,6 +45,9 @@ pub struct Backend {
     pub kafka: Option<highwater_kafka::Handle>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    pub workflows: Workflows,
+    /// `None` for a node without queues.
+    pub queues: Option<Queues>,
 }
 
 impl Backend {
@@ -54,6 +59,8 @@ impl Backend {
             hub: None,
             kafka: None,
             sharded: Vec::new(),
+            workflows: Workflows::default(),
+            queues: None,
         }
     }
 }

@@ -98,16 +98,16 @@ fn write_named(out: &mut Vec<u8>, name: &[u8], bytes: &[u8]) {
     }
 }
 
-fn write_text(out: &mut Vec<u8>, text: &str) {
+pub fn write_text(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a text can be written into memory");
 }
 
-fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
     out.push(b'"');
 }
 
-fn is_json(value: &[u8]) -> bool {
+pub fn is_json(value: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(value).is_ok() && std::str::from_utf8(value).is_ok()
 }

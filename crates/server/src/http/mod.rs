@@ -19,6 +19,8 @@ mod error;
 mod groups;
 mod json;
 mod metrics;
+mod openapi;
+mod queues;
 mod read;
 mod reply;
 mod route;
@@ -26,6 +28,7 @@ mod send;
 mod serve;
 mod spread;
 mod sse;
+mod workflows;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,0 +1,298 @@
+//! A circuit that handlers share: whoever wants to deliver asks first, and tells afterwards how it
+//! went.
+//!
+//! **Poison or outage?** An event that has used up its tries may be bad, or the handler may be down and
+//! every event would fare the same. Counting tells most outages: every failed attempt counts, and
+//! too many open the circuit. It does not tell those of a slow stream, where one event after another
+//! uses up its tries without ever reaching the count. So the rule is:
+//!
+//! 1. While the circuit is closed, an event that has used up its tries is a dead letter, but only so
+//!    many in a row ([`Breaker::POISON_MAX`] by default) without a success in between. The next one is
+//!    taken for an outage: it opens the circuit and is held.
+//! 2. While the circuit is not closed, no event is set aside because it failed. It is held, and its
+//!    tries begin anew when the circuit is closed.
+//! 3. Held events are the probes, by turns, and the first ones that succeed close the circuit. An event
+//!    that has failed as a probe [`Breaker::PROBES_MAX`] times is a dead letter after all: otherwise a
+//!    bad event at the head of a stream, or as many of them as may be under way, would keep the
+//!    circuit open for ever. So an outage costs `probes` events in that many rounds, and no more.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use highwater_env::Clock;
+use highwater_log::EnqueueTime;
+use tokio::sync::{Notify, watch};
+
+use crate::circuit::{Change, Circuit, CircuitEvent, Gate, Rule, Tally};
+
+/// A circuit in use. Clones are the same one.
+#[derive(Clone)]
+pub struct Breaker(Arc<Shared>);
+
+struct Shared {
+    clock: Arc<dyn Clock>,
+    poison_max: u32,
+    /// Set where the circuit is kept on a log: wakes whoever writes there.
+    untold: Option<Notify>,
+    state: Mutex<State>,
+    /// Changes whenever somebody who waits may go on.
+    turns: watch::Sender<u64>,
+}
+
+struct State {
+    circuit: Circuit,
+    /// Deliveries under way that try whether the trouble is over.
+    probes: u32,
+    /// Events that have used up their tries since the last success.
+    in_a_row: u32,
+    /// What the log is still to be told.
+    untold: Untold,
+    /// It is to open, and the log has not said so yet.
+    awaiting: bool,
+}
+
+/// What a circuit on a log has not been told.
+#[derive(Default)]
+pub(crate) struct Untold {
+    pub tally: Tally,
+    pub tripped: Option<String>,
+}
+
+impl Untold {
+    pub fn is_empty(&self) -> bool {
+        self.tally == Tally::default() && self.tripped.is_none()
+    }
+}
+
+/// The right to make one delivery. Dropped without a word, as when the process is stopped, it says
+/// nothing about the handler.
+#[must_use]
+pub struct Pass {
+    breaker: Breaker,
+    probe: bool,
+}
+
+/// What becomes of an event that has used up its tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is bad: set it aside.
+    Dead,
+    /// Nothing works: keep it, and ask to deliver it again.
+    Hold,
+}
+
+impl Breaker {
+    /// Events that may use up their tries one after another before that is taken for an outage.
+    pub const POISON_MAX: u32 = 3;
+
+    /// Probes that an event may fail.
+    pub const PROBES_MAX: u32 = 20;
+
+    /// A circuit that this process has for itself.
+    pub fn alone(rule: Rule, clock: Arc<dyn Clock>) -> Breaker {
+        Breaker::new(rule, Breaker::POISON_MAX, clock, None)
+    }
+
+    /// As [`alone`](Breaker::alone), with another number of events in a row.
+    pub fn with_poison_max(rule: Rule, poison_max: u32, clock: Arc<dyn Clock>) -> Breaker {
+        Breaker::new(rule, poison_max, clock, None)
+    }
+
+    /// One that changes only by what is read from a log.
+    pub(crate) fn on_log(rule: Rule, poison_max: u32, clock: Arc<dyn Clock>) -> Breaker {
+        Breaker::new(rule, poison_max, clock, Some(Notify::new()))
+    }
+
+    fn new(rule: Rule, poison_max: u32, clock: Arc<dyn Clock>, untold: Option<Notify>) -> Breaker {
+        Breaker(Arc::new(Shared {
+            clock,
+            poison_max,
+            untold,
+            state: Mutex::new(State {
+                circuit: Circuit::new(rule),
+                probes: 0,
+                in_a_row: 0,
+                untold: Untold::default(),
+                awaiting: false,
+            }),
+            turns: watch::Sender::new(0),
+        }))
+    }
+
+    /// Ready when a delivery may be made.
+    pub async fn enter(&self) -> Pass {
+        if let Ok(pass) = self.try_enter() {
+            return pass;
+        }
+        loop {
+            let mut turns = self.0.turns.subscribe();
+            let wait = match self.try_enter() {
+                Ok(pass) => return pass,
+                Err(wait) => wait,
+            };
+            // The sender is in `self`, so the wait ends with a turn or with its time.
+            let _ = tokio::time::timeout(wait.unwrap_or(Duration::MAX), turns.changed()).await;
+        }
+    }
+
+    /// A pass, or how long to wait at most.
+    fn try_enter(&self) -> Result<Pass, Option<Duration>> {
+        let now = self.now();
+        let mut state = self.state();
+        if state.awaiting {
+            return Err(None);
+        }
+        let probe = match state.circuit.gate(now) {
+            Gate::Closed => false,
+            Gate::HalfOpen { probes } if state.probes < probes => true,
+            Gate::HalfOpen { .. } => return Err(None),
+            Gate::Open { until, .. } => {
+                let wait_ms = until.map(|until| until.0.saturating_sub(now.0).max(1));
+                return Err(wait_ms.map(|ms| Duration::from_millis(ms as u64)));
+            }
+        };
+        state.probes += u32::from(probe);
+        drop(state);
+        let breaker = self.clone();
+        Ok(Pass { breaker, probe })
+    }
+
+    /// What becomes of an event that has used up its tries.
+    pub fn fate(&self) -> Fate {
+        let now = self.now();
+        let mut state = self.state();
+        if state.awaiting || state.circuit.gate(now) != Gate::Closed {
+            return Fate::Hold;
+        }
+        if state.in_a_row < self.0.poison_max {
+            state.in_a_row += 1;
+            return Fate::Dead;
+        }
+        let count = self.0.poison_max.saturating_add(1);
+        let why = format!("{count} events in a row used up their tries, and none succeeded");
+        match &self.0.untold {
+            None => {
+                let change = state.circuit.apply(now, &CircuitEvent::Tripped { why });
+                self.turned(state, change);
+            }
+            Some(notify) => {
+                state.untold.tripped = Some(why);
+                state.awaiting = true;
+                notify.notify_one();
+            }
+        }
+        Fate::Hold
+    }
+
+    /// Where the circuit stands.
+    pub fn gate(&self) -> Gate {
+        let now = self.now();
+        self.state().circuit.gate(now)
+    }
+
+    pub fn rule(&self) -> Rule {
+        self.state().circuit.rule().clone()
+    }
+
+    /// Takes in what happened, as from a log.
+    pub fn apply(&self, at: EnqueueTime, event: &CircuitEvent) -> Option<Change> {
+        let mut state = self.state();
+        let change = state.circuit.apply(at, event);
+        if state.untold.is_empty() {
+            state.awaiting = false;
+        }
+        self.turned(state, change.clone());
+        change
+    }
+
+    fn turned(&self, mut state: MutexGuard<'_, State>, change: Option<Change>) {
+        if change == Some(Change::Closed) {
+            state.in_a_row = 0;
+        }
+        drop(state);
+        self.0.turns.send_modify(|turns| *turns += 1);
+    }
+
+    fn tell(&self, ok: bool, probe: bool) {
+        let now = self.now();
+        let mut state = self.state();
+        if ok {
+            state.in_a_row = 0;
+        }
+        let tally = Tally {
+            ok: u32::from(ok),
+            failed: u32::from(!ok),
+        };
+        let Some(notify) = &self.0.untold else {
+            let change = state.circuit.apply(now, &CircuitEvent::Outcomes(tally));
+            if change.is_some() {
+                self.turned(state, change);
+            }
+            return;
+        };
+        // While all goes well there is nothing to tell, unless the rule looks at shares.
+        let healthy = state.circuit.gate(now) == Gate::Closed && !state.awaiting;
+        if ok && healthy && state.circuit.rule().share.is_none() {
+            return;
+        }
+        state.awaiting |= probe && !ok;
+        let untold = &mut state.untold.tally;
+        untold.ok = untold.ok.saturating_add(tally.ok);
+        untold.failed = untold.failed.saturating_add(tally.failed);
+        notify.notify_one();
+    }
+
+    /// What the log is to be told, which is then up to the caller.
+    pub(crate) fn take_untold(&self) -> Untold {
+        std::mem::take(&mut self.state().untold)
+    }
+
+    /// Ready when there may be something to tell.
+    pub(crate) async fn has_news(&self) {
+        match &self.0.untold {
+            Some(untold) => untold.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn now(&self) -> EnqueueTime {
+        EnqueueTime((self.0.clock.unix_nanos() / 1_000_000) as i64)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Breaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.gate())
+    }
+}
+
+impl Pass {
+    /// True for one of the few that try whether the trouble is over.
+    pub fn is_probe(&self) -> bool {
+        self.probe
+    }
+
+    pub fn succeeded(self) {
+        self.breaker.tell(true, self.probe);
+    }
+
+    pub fn failed(self) {
+        self.breaker.tell(false, self.probe);
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if self.probe {
+            let mut state = self.breaker.state();
+            state.probes -= 1;
+            drop(state);
+            self.breaker.0.turns.send_modify(|turns| *turns += 1);
+        }
+    }
+}

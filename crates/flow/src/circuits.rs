@@ -1,0 +1,352 @@
+//! Circuits on a log: every instance reads the same events and so has the same circuits.
+//!
+//! All circuits share a partition. The key of a record is the name of its circuit, the value a
+//! [`CircuitEvent`] as text, or `notified OFFSET`, which says that somebody was told of the opening at
+//! that offset (docs/formats/circuits.md). Outcomes are gathered for a moment before they are written,
+//! and while all goes well nothing is.
+//!
+//! What no circuit needs any more is trimmed: a closed one needs what its window reaches back to, any
+//! other one what there is since it was closed last.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use highwater_env::Clock;
+use highwater_log::batch::{NewRecord, Record};
+use highwater_log::{AppendError, EnqueueTime, Isolation, Offset, Partition};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::breaker::{Breaker, Untold};
+use crate::circuit::{Change, CircuitEvent, Gate, Rule, SLOTS};
+use crate::scan::scan;
+use crate::source::SourceError;
+
+/// How long outcomes are gathered.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// Between two attempts to write or read what could not be.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How much may be of no use before it is trimmed.
+const TRIM_MIN: i64 = 10_000;
+
+/// Openings that wait to be told to somebody. When there are more, they are told after a restart.
+const OPENINGS_MAX: usize = 1024;
+
+/// Clones are the same circuits.
+#[derive(Clone)]
+pub struct Circuits(Arc<Shared>);
+
+struct Shared {
+    partition: Arc<dyn Partition>,
+    clock: Arc<dyn Clock>,
+    circuits: Mutex<BTreeMap<String, Entry>>,
+    /// How far the partition has been read.
+    read: watch::Sender<Offset>,
+    openings: mpsc::Sender<Opening>,
+}
+
+struct Entry {
+    breaker: Breaker,
+    opening: Option<Opening>,
+    notified: bool,
+    /// The records it is the sum of, or the first of them.
+    needs: VecDeque<(EnqueueTime, Offset)>,
+}
+
+/// A circuit that has left the state of being closed, and has not come back to it since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    pub circuit: String,
+    /// Of the record that opened it. No two openings have the same.
+    pub offset: Offset,
+    pub at: EnqueueTime,
+    pub why: String,
+}
+
+/// How a circuit stands.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub name: String,
+    pub gate: Gate,
+    pub rule: Rule,
+    pub opening: Option<Opening>,
+}
+
+/// What a record says.
+enum Line {
+    Event(CircuitEvent),
+    Notified(Offset),
+}
+
+impl Circuits {
+    /// Also gives the openings as they happen, to be told to somebody.
+    pub fn new(
+        partition: Arc<dyn Partition>,
+        clock: Arc<dyn Clock>,
+    ) -> (Circuits, mpsc::Receiver<Opening>) {
+        let (openings, receiver) = mpsc::channel(OPENINGS_MAX);
+        let circuits = Circuits(Arc::new(Shared {
+            partition,
+            clock,
+            circuits: Mutex::default(),
+            read: watch::Sender::new(Offset(0)),
+            openings,
+        }));
+        (circuits, receiver)
+    }
+
+    /// The circuit of this name, made if it is not there. To be called before [`load`](Self::load).
+    pub fn circuit(&self, name: &str, rule: Rule, poison_max: u32) -> Breaker {
+        let mut circuits = self.circuits();
+        let entry = circuits.entry(name.to_owned());
+        let clock = &self.0.clock;
+        let entry = entry.or_insert_with(|| Entry::new(rule, poison_max, clock));
+        entry.breaker.clone()
+    }
+
+    /// Reads everything there is. Openings that nobody was told of come out of the receiver.
+    pub async fn load(&self) -> Result<(), SourceError> {
+        self.read_on(false).await?;
+        for entry in self.circuits().values() {
+            if let Some(opening) = entry.opening.clone().filter(|_| !entry.notified) {
+                // When there is no room, the next start tells.
+                let _ = self.0.openings.try_send(opening);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn list(&self) -> Vec<Standing> {
+        let circuits = self.circuits();
+        let standing = |(name, entry): (&String, &Entry)| Standing {
+            name: name.clone(),
+            gate: entry.breaker.gate(),
+            rule: entry.breaker.rule(),
+            opening: entry.opening.clone(),
+        };
+        circuits.iter().map(standing).collect()
+    }
+
+    pub fn get(&self, name: &str) -> Option<Standing> {
+        self.list()
+            .into_iter()
+            .find(|standing| standing.name == name)
+    }
+
+    /// Writes what somebody has decided. Ready when it counts here too.
+    pub async fn tell(&self, name: &str, event: &CircuitEvent) -> Result<(), AppendError> {
+        let offset = self.append(name, &event.to_string()).await?;
+        let mut read = self.0.read.subscribe();
+        // The sender is in `self`.
+        let _ = read.wait_for(|read| *read > offset).await;
+        Ok(())
+    }
+
+    /// Notes that somebody was told.
+    pub async fn notified(&self, opening: &Opening) -> Result<(), AppendError> {
+        let line = format!("notified {}", opening.offset);
+        self.append(&opening.circuit, &line).await.map(drop)
+    }
+
+    /// Keeps up with the log and writes what happens here, until `shutdown` is ready.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let mut tasks = JoinSet::new();
+        for (name, entry) in self.circuits().iter() {
+            let (circuits, name, breaker) = (self.clone(), name.clone(), entry.breaker.clone());
+            tasks.spawn(async move { circuits.write(&name, &breaker).await });
+        }
+        let reader = self.clone();
+        tasks.spawn(async move { reader.follow().await });
+        shutdown.await;
+        tasks.shutdown().await;
+        let untold: Vec<_> = (self.circuits().iter())
+            .map(|(name, entry)| (name.clone(), entry.breaker.take_untold()))
+            .collect();
+        for (name, untold) in untold {
+            for line in lines(untold) {
+                if let Err(error) = self.append(&name, &line).await {
+                    tracing::warn!(circuit = name, %error, "the last outcomes were not written");
+                }
+            }
+        }
+    }
+
+    async fn write(&self, name: &str, breaker: &Breaker) {
+        loop {
+            breaker.has_news().await;
+            tokio::time::sleep(GATHER).await;
+            for line in lines(breaker.take_untold()) {
+                while let Err(error) = self.append(name, &line).await {
+                    tracing::warn!(circuit = name, %error, "it could not be written what happened");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn follow(&self) {
+        loop {
+            let next = *self.0.read.borrow();
+            self.0.partition.wait_past(next, Isolation::Committed).await;
+            if let Err(error) = self.read_on(true).await {
+                tracing::warn!(%error, "circuits cannot be read");
+            }
+            if *self.0.read.borrow() == next {
+                tokio::time::sleep(PAUSE).await;
+            }
+            self.trim().await;
+        }
+    }
+
+    async fn read_on(&self, live: bool) -> Result<(), SourceError> {
+        let from = *self.0.read.borrow();
+        let next = scan(&*self.0.partition, from, |record| self.take(record, live)).await?;
+        self.0.read.send_replace(next);
+        Ok(())
+    }
+
+    fn take(&self, record: &Record<'_>, live: bool) {
+        let text = |bytes: Option<_>| std::str::from_utf8(bytes.unwrap_or_default()).ok();
+        let (Some(name), Some(line)) = (text(record.key), text(record.value)) else {
+            return;
+        };
+        let Some(line) = Line::read(line) else {
+            tracing::warn!(circuit = name, line, offset = %record.offset, "this is no event of a circuit");
+            return;
+        };
+        let mut circuits = self.circuits();
+        // One that nobody uses now is kept for those who may again.
+        let unused = || Entry::new(Rule::default(), Breaker::POISON_MAX, &self.0.clock);
+        let entry = circuits.entry(name.to_owned()).or_insert_with(unused);
+        let opened = entry.take(name, record, line);
+        if let Some(opening) = opened.filter(|_| live) {
+            let _ = self.0.openings.try_send(opening);
+        }
+    }
+
+    async fn trim(&self) {
+        let read = *self.0.read.borrow();
+        let now = EnqueueTime((self.0.clock.unix_nanos() / 1_000_000) as i64);
+        let needs = self
+            .circuits()
+            .values_mut()
+            .filter_map(|entry| entry.first(now))
+            .min();
+        let needs = needs.unwrap_or(read);
+        if needs.0 - self.0.partition.bounds().start.0 < TRIM_MIN {
+            return;
+        }
+        if let Err(error) = self.0.partition.trim(needs).await {
+            tracing::warn!(%error, "old events of circuits could not be removed");
+        }
+    }
+
+    async fn append(&self, name: &str, line: &str) -> Result<Offset, AppendError> {
+        let appended = self.0.partition.append_records(&[NewRecord {
+            key: Some(name.as_bytes()),
+            value: Some(line.as_bytes()),
+            headers: &[],
+        }]);
+        Ok(appended.await?.offset)
+    }
+
+    fn circuits(&self) -> MutexGuard<'_, BTreeMap<String, Entry>> {
+        self.0
+            .circuits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn lines(untold: Untold) -> impl Iterator<Item = String> {
+    let tally = (untold.tally != Default::default()).then_some(untold.tally);
+    let outcomes = tally.map(CircuitEvent::Outcomes);
+    let tripped = untold.tripped.map(|why| CircuitEvent::Tripped { why });
+    outcomes
+        .into_iter()
+        .chain(tripped)
+        .map(|event| event.to_string())
+}
+
+impl Line {
+    fn read(text: &str) -> Option<Line> {
+        match text.strip_prefix("notified ") {
+            Some(offset) => Some(Line::Notified(Offset(offset.parse().ok()?))),
+            None => text.parse().ok().map(Line::Event),
+        }
+    }
+}
+
+impl Entry {
+    fn new(rule: Rule, poison_max: u32, clock: &Arc<dyn Clock>) -> Entry {
+        Entry {
+            breaker: Breaker::on_log(rule, poison_max, Arc::clone(clock)),
+            opening: None,
+            notified: false,
+            needs: VecDeque::new(),
+        }
+    }
+
+    /// Takes in a record; answers with the opening if this was one.
+    fn take(&mut self, name: &str, record: &Record<'_>, line: Line) -> Option<Opening> {
+        let (at, offset) = (EnqueueTime(record.timestamp), record.offset);
+        let event = match line {
+            Line::Event(event) => event,
+            Line::Notified(of) => {
+                let current = self
+                    .opening
+                    .as_ref()
+                    .is_some_and(|opening| opening.offset == of);
+                self.notified |= current;
+                return None;
+            }
+        };
+        let closed = self.opening.is_none();
+        if closed || self.needs.is_empty() {
+            self.needs.push_back((at, offset));
+        }
+        match self.breaker.apply(at, &event) {
+            Some(Change::Opened { why }) if closed => {
+                let opening = Opening {
+                    circuit: name.to_owned(),
+                    offset,
+                    at,
+                    why,
+                };
+                self.opening = Some(opening.clone());
+                return Some(opening);
+            }
+            Some(Change::Closed) => {
+                (self.opening, self.notified) = (None, false);
+                self.needs.clear();
+            }
+            _ if closed => self.forget(at),
+            _ => {}
+        }
+        None
+    }
+
+    /// Forgets what is out of the window of a closed circuit.
+    fn forget(&mut self, now: EnqueueTime) {
+        let window = self.breaker.rule().window.as_millis();
+        // A window forgets by slots, so it may reach back a little further.
+        let reach = window + 2 * window.div_ceil(u128::from(SLOTS));
+        let reach = i64::try_from(reach).unwrap_or(i64::MAX);
+        let first = now.0.saturating_sub(reach);
+        while self.needs.front().is_some_and(|(at, _)| at.0 < first) {
+            self.needs.pop_front();
+        }
+    }
+
+    /// The first record it needs.
+    fn first(&mut self, now: EnqueueTime) -> Option<Offset> {
+        if self.opening.is_none() {
+            self.forget(now);
+        }
+        self.needs.front().map(|(_, offset)| *offset)
+    }
+}

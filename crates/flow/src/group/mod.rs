@@ -1,0 +1,340 @@
+//! A share of a hub's partitions, by agreement or by number, and the work that goes with it.
+//!
+//! [`Member`] joins a consumer group: within a group one instance owns a partition, and when instances
+//! come, go or crash, the partitions are dealt out anew. Kafka clients may be in the same group. Work on
+//! partitions that are to be given up is told to stop and waited for before the next round is joined,
+//! so that its last checkpoint is stored while it still may be.
+
+mod protocol;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_log::{
+    GroupError, Groups, HubName, Join, Leaving, Log, Membership, Pending, Place, SyncGroup,
+};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::positions::InGroup;
+
+/// Which partitions of a hub an instance reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assignment {
+    /// Those that the group gives it. `instance` is a name under which it keeps its place over a
+    /// restart.
+    Shared { instance: Option<String> },
+    /// Those that are its own by number, without asking anybody: with `of`, every `of`-th one from
+    /// `ordinal` on; without, the one of that number. Nobody else may be in the group.
+    Numbered { ordinal: u32, of: Option<u32> },
+}
+
+/// The number at the end of the name of an instance: 3 of `reader-3`, as Kubernetes names the pods of
+/// a StatefulSet.
+pub fn ordinal(instance: &str) -> Option<u32> {
+    instance.rsplit_once('-')?.1.parse().ok()
+}
+
+/// How a group is kept together.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// A member that is not heard of for this long is gone.
+    pub session: Duration,
+    pub heartbeat: Duration,
+    /// How long members may take to stop their work when partitions are dealt out anew.
+    pub rebalance: Duration,
+    /// Before trying again after an error.
+    pub pause: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            session: Duration::from_secs(10),
+            heartbeat: Duration::from_secs(3),
+            rebalance: Duration::from_secs(60),
+            pause: Duration::from_secs(1),
+        }
+    }
+}
+
+/// One instance that reads a hub.
+#[derive(Clone)]
+pub struct Member {
+    pub log: Arc<dyn Log>,
+    pub groups: Arc<dyn Groups>,
+    pub hub: HubName,
+    pub group: String,
+    /// For people who look at the group.
+    pub client: String,
+    pub assignment: Assignment,
+    pub timing: Timing,
+}
+
+/// A partition to work on, and where its positions are kept.
+pub struct Owned {
+    pub place: Place,
+    pub positions: InGroup,
+    stop: watch::Receiver<bool>,
+}
+
+impl Owned {
+    /// Ready when the work is to stop.
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stop = self.stop.clone();
+        async move {
+            let _ = stop.wait_for(|stop| *stop).await;
+        }
+    }
+}
+
+/// What a member has in one generation of its group.
+struct Round {
+    membership: Membership,
+    places: Vec<Place>,
+    /// Of the hub when they were dealt out.
+    partitions: u32,
+}
+
+impl Member {
+    /// Does `work` on every partition that is this instance's, until `shutdown` is ready and all work
+    /// has stopped.
+    pub async fn run<F, W>(self, work: F, shutdown: impl Future<Output = ()>)
+    where
+        F: Fn(Owned) -> W,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let mut shutdown = std::pin::pin!(shutdown);
+        match self.assignment.clone() {
+            Assignment::Numbered { ordinal, of } => {
+                self.work_alone(ordinal, of, &work, shutdown).await;
+            }
+            Assignment::Shared { .. } => {
+                let mut member = String::new();
+                while !self.work_once(&mut member, &work, &mut shutdown).await {}
+                self.leave(member).await;
+            }
+        }
+    }
+
+    async fn work_alone<F, W>(
+        &self,
+        ordinal: u32,
+        of: Option<u32>,
+        work: &F,
+        mut shutdown: impl Future<Output = ()> + Unpin,
+    ) where
+        F: Fn(Owned) -> W,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let membership = Membership {
+            group: self.group.clone(),
+            generation: -1,
+            member: String::new(),
+            instance: None,
+        };
+        let mine = |partition: &u32| match of {
+            Some(of) => partition % of.max(1) == ordinal,
+            None => *partition == ordinal,
+        };
+        let mut works = Works::default();
+        let mut known = 0;
+        loop {
+            let partitions = self.partitions();
+            for partition in (known..partitions).filter(mine) {
+                let hub = self.hub.clone();
+                self.begin(&mut works, &membership, Place { hub, partition }, work);
+            }
+            known = partitions.max(known);
+            // Looks for partitions that were added.
+            tokio::select! {
+                () = &mut shutdown => return works.stop(self.timing.rebalance).await,
+                () = tokio::time::sleep(self.timing.heartbeat) => {}
+            }
+        }
+    }
+
+    /// One generation of the group; true when it is over for good.
+    async fn work_once<F, W>(
+        &self,
+        member: &mut String,
+        work: &F,
+        mut shutdown: impl Future<Output = ()> + Unpin,
+    ) -> bool
+    where
+        F: Fn(Owned) -> W,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let round = tokio::select! {
+            () = &mut shutdown => return true,
+            round = self.join(member) => round,
+        };
+        let round = match round {
+            Ok(round) => round,
+            Err(error) => {
+                tracing::debug!(group = self.group, %error, "joining again");
+                tokio::select! {
+                    () = &mut shutdown => return true,
+                    () = tokio::time::sleep(self.timing.pause) => return false,
+                }
+            }
+        };
+        let mut works = Works::default();
+        for place in round.places {
+            self.begin(&mut works, &round.membership, place, work);
+        }
+        let over = tokio::select! {
+            () = &mut shutdown => true,
+            error = self.stay(&round.membership, round.partitions) => {
+                if matches!(error, Some(GroupError::UnknownMember(_))) {
+                    member.clear();
+                }
+                false
+            }
+        };
+        works.stop(self.timing.rebalance).await;
+        over
+    }
+
+    fn begin<F, W>(&self, works: &mut Works, membership: &Membership, place: Place, work: &F)
+    where
+        F: Fn(Owned) -> W,
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let positions = InGroup {
+            groups: Arc::clone(&self.groups),
+            member: membership.clone(),
+        };
+        let stop = works.stop.subscribe();
+        works.tasks.spawn(work(Owned {
+            place,
+            positions,
+            stop,
+        }));
+    }
+
+    /// Joins the group and learns what it is to read. A newcomer is told its name first.
+    async fn join(&self, member: &mut String) -> Result<Round, GroupError> {
+        let joined = match self.groups.join(self.request(member)).await {
+            Err(GroupError::MemberIdRequired { member: name }) => {
+                *member = name;
+                self.groups.join(self.request(member)).await
+            }
+            joined => joined,
+        };
+        let joined = joined.inspect_err(|error| {
+            if matches!(error, GroupError::UnknownMember(_)) {
+                member.clear();
+            }
+        })?;
+        member.clone_from(&joined.member);
+        let membership = Membership {
+            group: self.group.clone(),
+            generation: joined.generation,
+            member: joined.member.clone(),
+            instance: self.instance(),
+        };
+        let partitions = self.partitions();
+        let leads = joined.leader == joined.member && !joined.skip_assignment;
+        let count = |hub: &str| self.log.hub(hub).map_or(0, |hub| hub.partitions);
+        let assignments = match leads {
+            true => protocol::assign(&joined.members, count),
+            false => Vec::new(),
+        };
+        let synced = self.groups.sync(SyncGroup {
+            member: membership.clone(),
+            protocol_type: Some(joined.protocol_type),
+            protocol: Some(joined.protocol),
+            assignments,
+        });
+        let places = protocol::read_assignment(&synced.await?.assignment);
+        Ok(Round {
+            membership,
+            places: places
+                .into_iter()
+                .filter(|place| place.hub == self.hub)
+                .collect(),
+            partitions,
+        })
+    }
+
+    fn request(&self, member: &str) -> Join {
+        Join {
+            group: self.group.clone(),
+            member: member.to_owned(),
+            instance: self.instance(),
+            client_id: self.client.clone(),
+            client_host: String::new(),
+            session_timeout: self.timing.session,
+            rebalance_timeout: self.timing.rebalance,
+            protocol_type: "consumer".into(),
+            protocols: vec![("range".into(), protocol::subscription([&self.hub]))],
+            expects_member_id: true,
+        }
+    }
+
+    /// Ready when the group is to be joined again: because it says so, or because the hub has grown.
+    async fn stay(&self, membership: &Membership, partitions: u32) -> Option<GroupError> {
+        loop {
+            tokio::time::sleep(self.timing.heartbeat).await;
+            match self.groups.heartbeat(membership.clone()).await {
+                Err(GroupError::Loading | GroupError::Storage(_)) => {}
+                Err(error) => return Some(error),
+                Ok(()) if self.partitions() != partitions => return None,
+                Ok(()) => {}
+            }
+        }
+    }
+
+    async fn leave(&self, member: String) {
+        // One with a name of its own comes back to its place.
+        if member.is_empty() || self.instance().is_some() {
+            return;
+        }
+        let instance = None;
+        let leaving = vec![Leaving { member, instance }];
+        if let Err(error) = self.groups.leave(self.group.clone(), leaving).await {
+            tracing::debug!(group = self.group, %error, "the group was not told of the end");
+        }
+    }
+
+    fn instance(&self) -> Option<String> {
+        match &self.assignment {
+            Assignment::Shared { instance } => instance.clone(),
+            Assignment::Numbered { .. } => None,
+        }
+    }
+
+    fn partitions(&self) -> u32 {
+        self.log
+            .hub(self.hub.as_str())
+            .map_or(0, |hub| hub.partitions)
+    }
+}
+
+/// The work on the partitions of one generation.
+struct Works {
+    tasks: JoinSet<()>,
+    stop: watch::Sender<bool>,
+}
+
+impl Default for Works {
+    fn default() -> Works {
+        Works {
+            tasks: JoinSet::new(),
+            stop: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Works {
+    /// Tells all work to stop and waits for it, so long. What takes longer is cut off, which loses
+    /// nothing: it is done again.
+    async fn stop(mut self, patience: Duration) {
+        self.stop.send_replace(true);
+        let ended: Pending<()> =
+            Box::pin(async move { while self.tasks.join_next().await.is_some() {} });
+        let _ = tokio::time::timeout(patience, ended).await;
+    }
+}

@@ -1,0 +1,198 @@
+//! What the members of a consumer group tell each other: the subscription and the assignment of Kafka's
+//! consumers, so that any Kafka client can share a group with us. Both are in their oldest version,
+//! which everybody reads.
+
+use std::collections::BTreeMap;
+
+use bytes::{BufMut, Bytes};
+use highwater_log::{HubName, JoinedMember, Place};
+
+/// The hubs that a member wants to read.
+pub fn subscription<'a>(hubs: impl IntoIterator<Item = &'a HubName>) -> Bytes {
+    let hubs: Vec<_> = hubs.into_iter().collect();
+    let mut out = Vec::new();
+    out.put_i16(0);
+    out.put_i32(hubs.len() as i32);
+    hubs.iter().for_each(|hub| put_text(&mut out, hub.as_str()));
+    out.put_i32(-1);
+    out.into()
+}
+
+/// `None` for what is no subscription.
+fn read_subscription(mut bytes: &[u8]) -> Option<Vec<String>> {
+    let from = &mut bytes;
+    take::<2>(from)?;
+    let count = u32::from_be_bytes(take(from)?);
+    (0..count).map(|_| take_text(from)).collect()
+}
+
+fn assignment(places: &[Place]) -> Bytes {
+    let mut hubs: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for place in places {
+        hubs.entry(place.hub.as_str())
+            .or_default()
+            .push(place.partition);
+    }
+    let mut out = Vec::new();
+    out.put_i16(0);
+    out.put_i32(hubs.len() as i32);
+    for (hub, partitions) in hubs {
+        put_text(&mut out, hub);
+        out.put_i32(partitions.len() as i32);
+        partitions
+            .iter()
+            .for_each(|partition| out.put_u32(*partition));
+    }
+    out.put_i32(-1);
+    out.into()
+}
+
+/// The partitions that a member was given. What cannot be read is nothing.
+pub fn read_assignment(bytes: &[u8]) -> Vec<Place> {
+    let mut places = Vec::new();
+    let mut read = |mut bytes: &[u8]| {
+        let from = &mut bytes;
+        take::<2>(from)?;
+        for _ in 0..u32::from_be_bytes(take(from)?) {
+            let hub = HubName::new(&take_text(from)?).ok()?;
+            for _ in 0..u32::from_be_bytes(take(from)?) {
+                let (hub, partition) = (hub.clone(), u32::from_be_bytes(take(from)?));
+                places.push(Place { hub, partition });
+            }
+        }
+        Some(())
+    };
+    match read(bytes) {
+        Some(()) => places,
+        None => Vec::new(),
+    }
+}
+
+/// Who reads what, as Kafka's range assignor says: of every hub, each member that wants it gets
+/// neighbouring partitions, the first ones one more where it does not come out even.
+pub fn assign(members: &[JoinedMember], partitions: impl Fn(&str) -> u32) -> Vec<(String, Bytes)> {
+    let mut wanting: BTreeMap<String, Vec<(&Option<String>, &str)>> = BTreeMap::new();
+    for member in members {
+        for hub in read_subscription(&member.metadata).unwrap_or_default() {
+            let who = (&member.instance, member.member.as_str());
+            wanting.entry(hub).or_default().push(who);
+        }
+    }
+    let mut given: BTreeMap<&str, Vec<Place>> = BTreeMap::new();
+    for (hub, mut wanting) in wanting {
+        let Ok(hub) = HubName::new(&hub) else {
+            continue;
+        };
+        wanting.sort();
+        wanting.dedup();
+        let (all, count) = (partitions(hub.as_str()), wanting.len() as u32);
+        let mut first = 0;
+        for (n, (_, member)) in (0..count).zip(wanting) {
+            let share = all / count + u32::from(n < all % count);
+            let places = (first..first + share).map(|partition| Place {
+                hub: hub.clone(),
+                partition,
+            });
+            given.entry(member).or_default().extend(places);
+            first += share;
+        }
+    }
+    let of = |member: &JoinedMember| {
+        let places = given.remove(member.member.as_str()).unwrap_or_default();
+        (member.member.clone(), assignment(&places))
+    };
+    members.iter().map(of).collect()
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.put_u16(text.len() as u16);
+    out.put_slice(text.as_bytes());
+}
+
+fn take<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = from.split_first_chunk()?;
+    *from = rest;
+    Some(*taken)
+}
+
+fn take_text(from: &mut &[u8]) -> Option<String> {
+    let length = u16::from_be_bytes(take(from)?).into();
+    let (text, rest) = from.split_at_checked(length)?;
+    *from = rest;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn member(name: &str, hubs: &[&str]) -> JoinedMember {
+        let hubs: Vec<_> = hubs.iter().map(|hub| HubName::new(hub).unwrap()).collect();
+        JoinedMember {
+            member: name.into(),
+            instance: None,
+            metadata: subscription(&hubs),
+        }
+    }
+
+    fn shown(assigned: &[(String, Bytes)]) -> Vec<String> {
+        let show = |(member, bytes): &(String, Bytes)| {
+            let places = read_assignment(bytes);
+            let places: Vec<_> = places.iter().map(Place::to_string).collect();
+            format!("{member}: {}", places.join(" "))
+        };
+        assigned.iter().map(show).collect()
+    }
+
+    // proves C1
+    #[test]
+    fn members_get_neighbouring_partitions_of_what_they_want() {
+        let members = [
+            member("b", &["t"]),
+            member("a", &["t", "u"]),
+            member("c", &["u", "no"]),
+        ];
+        let count = |hub: &str| match hub {
+            "t" => 5,
+            "u" => 1,
+            _ => 0,
+        };
+        let assigned = assign(&members, count);
+        assert_eq!(
+            shown(&assigned),
+            ["b: t/3 t/4", "a: t/0 t/1 t/2 u/0", "c: "]
+        );
+    }
+
+    #[test]
+    fn a_subscription_is_that_of_a_kafka_consumer() {
+        let hubs = ["a", "bc"].map(|hub| HubName::new(hub).unwrap());
+        assert_eq!(
+            &subscription(&hubs)[..],
+            b"\0\0\0\0\0\x02\0\x01a\0\x02bc\xff\xff\xff\xff"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_partition_has_one_owner_however_many_members_there_are(
+            members in 1..9usize, partitions in 0..40u32,
+        ) {
+            let members: Vec<_> = (0..members).map(|n| member(&format!("m{n}"), &["t"])).collect();
+            let assigned = assign(&members, |_| partitions);
+            let mut owned: Vec<_> = assigned.iter().flat_map(|(_, bytes)| read_assignment(bytes)).collect();
+            let counts: Vec<_> = assigned.iter().map(|(_, bytes)| read_assignment(bytes).len()).collect();
+            owned.sort();
+            let all: Vec<_> = (0..partitions).collect();
+            prop_assert_eq!(owned.iter().map(|place| place.partition).collect::<Vec<_>>(), all);
+            prop_assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1);
+        }
+
+        #[test]
+        fn whatever_comes_is_read_without_a_panic(bytes: Vec<u8>) {
+            read_assignment(&bytes);
+            read_subscription(&bytes);
+        }
+    }
+}

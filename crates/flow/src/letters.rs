@@ -1,0 +1,152 @@
+//! The dead letters of one handler: looked through, taken away, or given to it once more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use highwater_env::Clock;
+use highwater_log::Offset;
+
+use crate::dead::{Attempt, DeadLetter, DeadLetters, OnPartition, Word, read};
+use crate::scan::scan;
+use crate::source::SourceError;
+use crate::{Delivery, Event, EventId, Failure};
+
+/// Which letters are meant. One that names nothing means all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub id: Option<EventId>,
+    /// Set aside at this time or later, in milliseconds since 1970.
+    pub from_ms: Option<i64>,
+    /// Set aside before this time.
+    pub until_ms: Option<i64>,
+    /// The reason of an attempt contains this text, in any case.
+    pub reason: Option<String>,
+    pub key: Option<Vec<u8>>,
+    /// Replayed no more often than this so far.
+    pub replays_max: Option<u32>,
+}
+
+/// A letter and where it is.
+#[derive(Clone, Debug)]
+pub struct Filed {
+    pub letter: DeadLetter,
+    pub offset: Offset,
+    /// When it was set aside, in milliseconds since 1970.
+    pub dead_ms: i64,
+}
+
+/// Letters that fit, and whether there are more.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub letters: Vec<Filed>,
+    pub more: bool,
+}
+
+/// What became of a letter that was replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replayed {
+    /// It is no dead letter any more.
+    Handled,
+    /// It is one still, with one more attempt and one more replay to its name.
+    Failed(String),
+}
+
+impl Filter {
+    fn fits(&self, filed: &Filed) -> bool {
+        let letter = &filed.letter;
+        let says = |text: &str| {
+            let text = text.to_lowercase();
+            let mut attempts = letter.attempts.iter();
+            attempts.any(|attempt| attempt.reason.to_lowercase().contains(&text))
+        };
+        self.id.as_ref().is_none_or(|id| *id == letter.event.id())
+            && self.from_ms.is_none_or(|from| filed.dead_ms >= from)
+            && self.until_ms.is_none_or(|until| filed.dead_ms < until)
+            && self.reason.as_deref().is_none_or(says)
+            && self
+                .key
+                .as_deref()
+                .is_none_or(|key| letter.event.key() == Some(key))
+            && self.replays_max.is_none_or(|max| letter.replays <= max)
+    }
+}
+
+impl OnPartition {
+    /// Up to `max` letters that fit, the oldest first, from `from` on.
+    pub async fn find(
+        &self,
+        filter: &Filter,
+        from: Offset,
+        max: usize,
+    ) -> Result<Found, SourceError> {
+        let last = self.last_words().await?;
+        let mut found = Found::default();
+        scan(&*self.0, from, |record| {
+            let Some(Word::Letter(letter)) = read(record) else {
+                return;
+            };
+            let filed = Filed {
+                letter,
+                offset: record.offset,
+                dead_ms: record.timestamp,
+            };
+            let current = last.get(&filed.letter.event.id()) == Some(&record.offset);
+            if !current || !filter.fits(&filed) {
+                return;
+            }
+            match found.letters.len() < max {
+                true => found.letters.push(filed),
+                false => found.more = true,
+            }
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// How many letters there are.
+    pub async fn count(&self) -> Result<usize, SourceError> {
+        Ok(self.last_words().await?.len())
+    }
+
+    /// Of every event that has a letter, where the last one is.
+    async fn last_words(&self) -> Result<BTreeMap<EventId, Offset>, SourceError> {
+        let mut last = BTreeMap::new();
+        scan(&*self.0, Offset(0), |record| match read(record) {
+            Some(Word::Letter(letter)) => drop(last.insert(letter.event.id(), record.offset)),
+            Some(Word::Gone(id)) => drop(last.remove(&id)),
+            None => {}
+        })
+        .await?;
+        Ok(last)
+    }
+
+    /// Gives a letter to the handler once more, and to nobody else. It stays until the handler has
+    /// taken it, so a crash in between leaves it where it is.
+    pub async fn replay<W>(
+        &self,
+        filed: Filed,
+        clock: &dyn Clock,
+        handler: impl FnOnce(Delivery<Event>) -> W,
+    ) -> Result<Replayed, String>
+    where
+        W: Future<Output = Result<(), Failure>>,
+    {
+        let mut letter = filed.letter;
+        let number = letter.attempts.last().map_or(1, |last| last.number + 1);
+        let at_ms = (clock.unix_nanos() / 1_000_000) as i64;
+        let outcome = handler(Delivery {
+            event: letter.event.clone(),
+            value: Arc::new(letter.event.clone()),
+            attempt: number,
+        });
+        let Err(failure) = outcome.await else {
+            self.remove(&letter.event.id()).await?;
+            return Ok(Replayed::Handled);
+        };
+        letter.replays += 1;
+        let attempt = Attempt::new(number, at_ms, failure.reason());
+        attempt.note(&mut letter.attempts);
+        self.put(&letter).await?;
+        Ok(Replayed::Failed(failure.reason().into()))
+    }
+}

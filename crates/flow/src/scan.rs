@@ -1,0 +1,44 @@
+//! Reads what there is of a partition, for those who need no more than that.
+
+use highwater_log::batch::{Batches, Record, Skip, Unpacker};
+use highwater_log::{Isolation, Offset, Partition};
+
+use crate::source::{SourceError, UNPACKED_BYTES_MAX};
+
+const FETCH_BYTES: usize = 256 * 1024;
+
+/// Visits every record from `from`, or from the start if that is later, to the end; answers where that
+/// was. A batch that cannot be taken apart is passed over.
+pub(crate) async fn scan(
+    partition: &dyn Partition,
+    from: Offset,
+    mut visit: impl FnMut(&Record<'_>),
+) -> Result<Offset, SourceError> {
+    let mut unpacker = Unpacker::new(UNPACKED_BYTES_MAX);
+    let mut next = from.max(partition.bounds().start);
+    loop {
+        let read = partition.read(next, FETCH_BYTES, Isolation::Committed);
+        let fetched = read.await?;
+        if fetched.pieces.is_empty() {
+            return Ok(next);
+        }
+        let mut skip = Skip::new(&fetched.aborted);
+        for piece in &fetched.pieces {
+            for batch in Batches::new(piece) {
+                let batch = batch.map_err(|broken| SourceError::Broken {
+                    place: partition.place().clone(),
+                    from: next,
+                    broken,
+                })?;
+                if !skip.passes_over(&batch.header) {
+                    let records = batch.records(&mut unpacker).into_iter().flatten();
+                    let records = records.map_while(Result::ok);
+                    records
+                        .filter(|record| record.offset >= next)
+                        .for_each(|record| visit(&record));
+                }
+                next = next.max(batch.header.next_offset());
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Workflows against real services over HTTP.
+
+mod common;
+mod faults;

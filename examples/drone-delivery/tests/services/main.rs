@@ -1,0 +1,5 @@
+//! The back ends over HTTP: the contract of each, what a repeat does, and that what was undone stays so.
+
+mod backends;
+mod faults;
+mod support;
