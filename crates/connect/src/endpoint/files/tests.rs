@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use futures_util::TryStreamExt;
-use highwater_env::SimDisk;
-use highwater_env::disk::Faults;
+use highwater_env::disk::{Access, Faults};
+use highwater_env::{RealDisk, SimDisk};
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
 use proptest::prelude::*;
@@ -243,4 +243,36 @@ fn a_million_folders_keep_few_files_open() {
         assert!(mark.len() < 1000, "{}", mark.len());
         assert_eq!(contents(&disk).len(), 500 - 3);
     });
+}
+
+// proves S3
+#[test]
+fn a_file_on_a_real_disk_holds_what_the_writer_of_its_format_makes() {
+    let input: Vec<Row> = (0..100).map(|n| row(n, &format!("a,\"{n}"))).collect();
+    let given = rows(0, &input);
+    let extensions = ["jsonl", "json", "csv", "parquet"];
+    for (format, extension) in FORMATS.into_iter().zip(extensions) {
+        let folder = tempfile::tempdir().unwrap();
+        let location = folder.path().join("made");
+        let mut output = FilesOutput::new(location.display().to_string(), format);
+        output.folders = "{date}/x".into();
+        output.every = None;
+        let disk = Arc::new(RealDisk);
+        block_on(async {
+            let mut endpoint = FilesEndpoint::open(&output, names(), disk).unwrap();
+            endpoint.resume(None).await.unwrap();
+            endpoint.write(&given).await.unwrap();
+            endpoint.advance(Instant::AFTER_ALL).await.unwrap();
+        });
+        let mut writer = crate::row_writer(format, names()).unwrap();
+        writer.write(&given.chunk).unwrap();
+        writer.finish().unwrap();
+        let mut expected = Vec::new();
+        while let Some(crate::Written::Bytes(bytes)) = writer.take() {
+            expected.extend(bytes);
+        }
+        let path = location.join("2026-03-01/x/part-000000000000");
+        let file = RealDisk.open(&path.with_extension(extension), Access::Read);
+        assert_eq!(file.unwrap().read_all().unwrap(), expected, "{extension}");
+    }
 }
