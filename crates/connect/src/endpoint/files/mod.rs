@@ -1,7 +1,7 @@
 //! Rows in files, below a folder or in an object store: exactly once, because the same rows always make the same files.
 //!
-//! [`gather`] decides which rows make up a file, [`template`] which folder it goes to, and its name is the number of its
-//! first row. A file is written when it is complete, in one step ([`store`], `remote`). After a restart the rows of
+//! [`gather`] decides which rows make up a file, [`template`] which folder it goes to, and it is named after the number
+//! of its first row. A file is written when it is complete, in one step ([`store`], `remote`). After a restart the rows of
 //! files that were not complete come back from the mark and those after the mark are handed over again; a file that
 //! is there already must have the very bytes that would be written, and is left alone.
 
@@ -47,6 +47,9 @@ pub struct FilesOutput {
     /// What an object store must know, such as `region`; beside what it finds in the environment. May be secret, and is
     /// never shown.
     pub options: Vec<(String, String)>,
+    /// Raised when a job starts from the beginning: the numbers of its rows begin again, and its files must not meet
+    /// those of before.
+    pub epoch: u64,
 }
 
 impl FilesOutput {
@@ -68,6 +71,7 @@ impl FilesOutput {
             rows_max: FilesOutput::ROWS_MAX,
             every: Some(FilesOutput::EVERY),
             options: Vec::new(),
+            epoch: 0,
         }
     }
 
@@ -96,6 +100,7 @@ pub(super) struct FilesEndpoint {
     template: Template,
     limits: Limits,
     format: OutputFormat,
+    epoch: u64,
     names: Vec<Name>,
     store: Box<dyn Store>,
     gather: Gather,
@@ -141,6 +146,7 @@ impl FilesEndpoint {
             template,
             limits,
             format: output.format,
+            epoch: output.epoch,
             names,
             store,
             complete: VecDeque::new(),
@@ -190,9 +196,8 @@ impl FilesEndpoint {
         while let Some(file) = self.complete.front() {
             let encoder = self.gather.encoder();
             let bytes = encoder.finish(&file.body).map_err(EndpointError::unfit)?;
-            self.store
-                .put(&path(file, encoder.extension()), bytes)
-                .await?;
+            let path = path(file, self.epoch, encoder.extension());
+            self.store.put(&path, bytes).await?;
             self.complete.pop_front();
         }
         Ok(())
@@ -208,9 +213,12 @@ impl FilesEndpoint {
     }
 }
 
-fn path(file: &Complete, extension: &str) -> String {
+fn path(file: &Complete, epoch: u64, extension: &str) -> String {
     let folders = file.folder.split('/').filter(|folder| !folder.is_empty());
-    let name = format!("part-{:012}.{extension}", file.first);
+    let name = match epoch {
+        0 => format!("part-{:012}.{extension}", file.first),
+        epoch => format!("part-{epoch}-{:012}.{extension}", file.first),
+    };
     let pieces: Vec<&str> = folders.chain([&name[..]]).collect();
     pieces.join("/")
 }

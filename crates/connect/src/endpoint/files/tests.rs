@@ -206,7 +206,11 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
 fn a_file_of_somebody_else_is_not_replaced() {
     let disk = SimDisk::new(1);
     let output = output(OutputFormat::JsonLines, "");
-    let write = |text: &str| {
+    let write_as = |epoch: u64, text: &str| {
+        let output = FilesOutput {
+            epoch,
+            ..output.clone()
+        };
         block_on(async {
             let mut endpoint = endpoint(&output, below(&disk));
             endpoint.resume(None).await.unwrap();
@@ -214,10 +218,13 @@ fn a_file_of_somebody_else_is_not_replaced() {
             endpoint.advance(Instant::AFTER_ALL).await
         })
     };
-    write("ours").unwrap();
-    write("ours").unwrap();
-    let other = write("theirs").unwrap_err();
+    write_as(0, "ours").unwrap();
+    write_as(0, "ours").unwrap();
+    let other = write_as(0, "theirs").unwrap_err();
     assert!(matches!(other, EndpointError::Unfit { .. }), "{other}");
+    write_as(3, "theirs").unwrap();
+    disk.contents(Path::new("/out/part-3-000000000000.jsonl"))
+        .unwrap();
     let kept = disk.contents(Path::new("/out/part-000000000000.jsonl"));
     assert!(String::from_utf8_lossy(&kept.unwrap()).contains("ours"));
 }
