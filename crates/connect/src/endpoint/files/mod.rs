@@ -19,6 +19,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_env::Disk;
 use highwater_query::plan::Name;
 use highwater_time::{Duration, Instant};
@@ -193,9 +194,18 @@ impl FilesEndpoint {
     }
 
     async fn write_complete(&mut self) -> Result<(), EndpointError> {
-        while let Some(file) = self.complete.front() {
+        while let Some(file) = self.complete.front_mut() {
             let encoder = self.gather.encoder();
-            let bytes = encoder.finish(&file.body).map_err(EndpointError::unfit)?;
+            let bytes = match &file.bytes {
+                Some(bytes) => bytes.clone(),
+                None => {
+                    let finish = encoder.finish(Arc::clone(&file.body));
+                    let made = tokio::task::spawn_blocking(finish).await;
+                    let made = made.map_err(EndpointError::unavailable)?;
+                    let bytes = Bytes::from(made.map_err(EndpointError::unfit)?);
+                    file.bytes.insert(bytes).clone()
+                }
+            };
             let path = path(file, self.epoch, encoder.extension());
             self.store.put(&path, bytes).await?;
             self.complete.pop_front();

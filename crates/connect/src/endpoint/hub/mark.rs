@@ -1,5 +1,6 @@
 //! Where a hub stood at a checkpoint, as bytes.
 
+use highwater_engine::codec::RestoreError;
 use highwater_log::{HubId, Offset};
 
 use super::super::EndpointError;
@@ -59,6 +60,12 @@ impl Mark {
                 partitions: partitions.collect::<Result<_, _>>()?,
             })
         };
-        read().map_err(mark::damaged)
+        match read() {
+            Ok(Mark { partitions, .. }) if partitions.is_empty() => {
+                let error = RestoreError("a hub has at least one partition");
+                Err(mark::damaged(error))
+            }
+            read => read.map_err(mark::damaged),
+        }
     }
 }

@@ -136,6 +136,11 @@ impl HubEndpoint {
         let name = &self.output.hub;
         let hub = self.log.hub(name);
         let hub = hub.ok_or_else(|| EndpointError::unfit(format!("there is no hub `{name}`")))?;
+        if hub.name.is_internal() {
+            return Err(EndpointError::unfit(format!(
+                "hub `{name}` is kept by the node for itself"
+            )));
+        }
         match mark {
             Some(mark) if mark.hub != hub.id => Err(EndpointError::unfit(format!(
                 "hub `{name}` was deleted and made again: start the job from the beginning"
