@@ -38,8 +38,9 @@ impl Send {
         let path = path(&self.queue, false, "batch");
         let mut client = Client::new(&self.ask.server)?;
         let mut send = async |messages: Vec<Value>| {
-            let answer = client.send_json(Method::POST, &path, &messages.into());
-            answer.await?.success()?.json()
+            let body = Value::from(messages);
+            let answer = client.send_json(Method::POST, &path, &body).await?;
+            answer.success()?.json()
         };
         let mut sequences: Vec<Value> = Vec::new();
         let mut sent = |answer: Value| {
@@ -168,7 +169,7 @@ fn print(answer: &Value) -> anyhow::Result<()> {
 pub struct Peek {
     queue: String,
     /// From this number on
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 1)]
     from: u64,
     /// Messages, at most
     #[arg(long, default_value_t = 100)]

@@ -157,6 +157,22 @@ fn probes_that_fail_do_not_open_it_anew() {
 }
 
 #[test]
+fn nothing_is_delivered_while_the_log_is_being_told_of_too_many_failures() {
+    paused(async {
+        let clock = TokioClock::start();
+        let a = Instance::start(&board(&clock).await, &clock).await;
+        a.deliver(101, false).await;
+        assert!(!a.is_open(), "the log has not been told yet");
+        assert_eq!(a.breaker.fate(), Fate::Hold);
+        assert!(
+            timeout(seconds(20), a.breaker.enter()).await.is_err(),
+            "but nothing is delivered"
+        );
+        assert!(a.is_open());
+    });
+}
+
+#[test]
 fn an_outage_without_a_count_waits_for_the_log_to_say_so() {
     paused(async {
         let clock = TokioClock::start();
