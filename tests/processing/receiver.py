@@ -21,7 +21,7 @@ def status_for(mode, body, attempt):
         return 503
     if body.endswith("99"):
         return 422
-    if body.endswith("7") and attempt < 3:
+    if body.endswith("77") and attempt < 3:
         return 500
     return 200
 

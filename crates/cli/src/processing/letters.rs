@@ -43,7 +43,7 @@ struct Which {
     reason: Option<String>,
     /// The key of the event
     #[arg(long)]
-    key: Option<String>,
+    event_key: Option<String>,
 }
 
 impl Which {
@@ -53,7 +53,7 @@ impl Which {
             ("from", &self.from),
             ("until", &self.until),
             ("reason", &self.reason),
-            ("key", &self.key),
+            ("key", &self.event_key),
         ]
     }
 

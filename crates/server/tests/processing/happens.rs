@@ -93,7 +93,11 @@ async fn several_events_are_one_array() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_corrupted_event_is_a_dead_letter_and_the_others_go_on() {
     let receiver = Receiver::start(|_| OK).await;
-    let mut world = World::start(&webhook(&receiver, "format = \"json\"")).await;
+    let mut world = World::start(&webhook(
+        &receiver,
+        "order = \"partition\"\nformat = \"json\"",
+    ))
+    .await;
     world.send(&["1", "{\"half\":", "3"]).await;
     let facts = world.done().await;
     assert_eq!(
