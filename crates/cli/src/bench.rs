@@ -1,6 +1,7 @@
 //! `highwater bench`: what a job or a request costs on this machine.
 
 mod http;
+mod queue;
 mod schedule;
 mod webhook;
 
@@ -31,6 +32,8 @@ enum What {
     Generate(Generate),
     /// Send events to a running node at a fixed rate and print how long answers took
     Http(http::BenchHttp),
+    /// Send, receive and complete messages of a running node and print how many a second
+    Queue(queue::BenchQueue),
     /// Deliver events to a webhook on this machine and print what each costs
     Webhook(webhook::BenchWebhook),
 }
@@ -63,6 +66,7 @@ impl Bench {
             What::Run(run) => run.run(),
             What::Generate(generate) => generate.run(),
             What::Http(http) => http.run(),
+            What::Queue(queue) => queue.run(),
             What::Webhook(webhook) => webhook.run(),
         }
     }

@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod client;
 mod config;
 mod demo;
 mod exit;
@@ -15,6 +16,7 @@ mod hub;
 mod logging;
 mod manual;
 mod processing;
+mod queue;
 mod run;
 mod settings;
 mod summary;
@@ -23,6 +25,7 @@ mod timeline;
 mod traffic;
 mod up;
 mod why;
+mod workflow;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,12 +49,16 @@ enum Command {
     Up(up::Up),
     /// Manage and use the hubs of a running node
     Hub(hub::Hub),
+    /// Manage and use the queues of a running node
+    Queue(queue::Queue),
     /// Look at the processors of a running node
     Processor(processing::Processor),
     /// Look at, stop and resume deliveries of a running node
     Circuit(processing::Circuit),
     /// Look at, replay and purge the dead letters of a running node
     Dlq(processing::Dlq),
+    /// Start, watch and decide about transactions across services
+    Workflow(workflow::Workflow),
     /// Show the settings of a node
     Config(config::Config),
     /// Run one job over its inputs
@@ -84,9 +91,11 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Hub(command) => command.run(),
+        Command::Queue(command) => command.run(),
         Command::Processor(command) => command.run(),
         Command::Circuit(command) => command.run(),
         Command::Dlq(command) => command.run(),
+        Command::Workflow(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),

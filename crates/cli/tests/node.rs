@@ -437,6 +437,59 @@ fn the_commands_of_the_guide_work() {
     assert!(ran >= 6, "only {ran} commands were found");
 }
 
+// proves Q1, Q2
+#[test]
+fn a_queue_is_made_filled_worked_off_and_deleted() {
+    let node = Node::start();
+    let made = node.ok(&["queue", "create", "work", "--deliveries-max", "1"]);
+    assert_eq!(made, "queue work\n");
+    assert_eq!(node.ok(&["queue", "send", "work", "{\"n\":0}"]), "sent 1\n");
+    node.ok(&["queue", "send", "work", "not JSON"]);
+    let peeked = node.ok(&["queue", "peek", "work"]);
+    assert_eq!(peeked.lines().count(), 2);
+
+    let first = node.json(&["queue", "receive", "work"]);
+    assert_eq!(first["body"], json!({"n": 0}));
+    let token = first["token"].as_str().unwrap();
+    let done = node.ok(&["queue", "complete", "work", token]);
+    assert_eq!(done, "completed 1\n");
+    let again = node.run(&["queue", "complete", "work", token]);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+
+    let second = node.json(&["queue", "receive", "work"]);
+    let token = second["token"].as_str().unwrap();
+    node.ok(&["queue", "abandon", "work", token]);
+    let described = node.json(&["queue", "describe", "work", "--json"]);
+    assert_eq!(described["dead_letters"], 1, "one delivery was allowed");
+    node.ok(&["queue", "resubmit", "work", "2"]);
+    let last = node.json(&["queue", "receive", "work", "--complete"]);
+    assert_eq!(last["sequence"], 2);
+    let listed = node.ok(&["queue", "list"]);
+    assert!(
+        listed.lines().nth(1).unwrap().starts_with("work"),
+        "{listed}"
+    );
+    node.ok(&["queue", "delete", "work", "--yes"]);
+    assert_eq!(node.json(&["queue", "list", "--json"]), json!([]));
+}
+
+// proves Q3
+#[test]
+fn a_hub_of_the_settings_feeds_a_queue() {
+    let node =
+        Node::start_with("[hubs.orders]\npartitions = 2\n[queues.work]\nfeed = \"orders\"\n");
+    for n in 0..3 {
+        node.ok(&["hub", "send", "orders", &format!("{{\"n\":{n}}}")]);
+    }
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let wait = ["queue", "receive", "work", "--wait", "30s", "--delete"];
+        seen.push(node.json(&wait)["body"]["n"].as_i64().unwrap());
+    }
+    seen.sort();
+    assert_eq!(seen, [0, 1, 2]);
+}
+
 // proves P4, P5
 #[test]
 fn processors_circuits_and_dead_letters_are_managed() {

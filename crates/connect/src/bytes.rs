@@ -51,10 +51,30 @@ impl FileBytes {
             bytes_at_open: opened.is_file().then_some(opened.len()),
             ..Watch::default()
         });
-        let mut raw: Box<dyn Read + Send> = Box::new(Watched {
+        let raw = Watched {
             file: opened,
             watch: watch.clone(),
-        });
+        };
+        FileBytes::new(file, Box::new(raw), watch, modified, compression)
+    }
+
+    /// Bytes that are in memory; `name` is what errors call them.
+    pub fn of_value(
+        name: &Path,
+        value: Vec<u8>,
+        compression: Compression,
+    ) -> Result<FileBytes, ReadError> {
+        let raw = Box::new(Cursor::new(value));
+        FileBytes::new(name.to_path_buf(), raw, Arc::default(), 0, compression)
+    }
+
+    fn new(
+        file: PathBuf,
+        mut raw: Box<dyn Read + Send>,
+        watch: Arc<Watch>,
+        modified: i128,
+        compression: Compression,
+    ) -> Result<FileBytes, ReadError> {
         let first = peek(&mut raw, GZIP_MAGIC.len()).map_err(|source| ReadError::Read {
             file: file.clone(),
             offset: 0,
@@ -66,7 +86,7 @@ impl FileBytes {
             file: file.clone(),
             reason,
         };
-        let bytes: Box<dyn Read + Send> = match by_name(compression, path) {
+        let bytes: Box<dyn Read + Send> = match by_name(compression, &file) {
             Compression::Gzip if !is_gzip => {
                 return Err(wrong(
                     "it is said to be compressed with gzip, but does not start as such a file does",

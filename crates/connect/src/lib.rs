@@ -2,7 +2,8 @@
 //!
 //! A file of any format is a [`Source`] of columns ([`open`]): JSON is read in blocks of whole lines
 //! ([`LineReader`]) that become columns ([`json::Decoder`]), CSV, Avro and Parquet have readers of
-//! their own. Rows become bytes again in a [`RowWriter`] and go to a [`Sink`]. This crate knows
+//! their own. Rows become bytes again in a [`RowWriter`] and go to a [`Sink`]; those of a job that
+//! never ends go to an [`Endpoint`], which knows by their numbers what it has. This crate knows
 //! nothing of jobs: it neither decides what to read nor when.
 //!
 //! ```
@@ -23,6 +24,7 @@ mod bytes;
 pub mod csv;
 mod declared;
 mod endpoint;
+pub mod http;
 pub mod json;
 mod lines;
 #[cfg(feature = "parquet")]
@@ -31,13 +33,21 @@ mod rows;
 mod sink;
 mod source;
 mod table;
+mod tls;
+mod values;
 mod writer;
 
-pub use endpoint::{Endpoint, EndpointError, Rows, Underway};
+#[cfg(feature = "postgres")]
+pub use endpoint::PostgresOutput;
+pub use endpoint::{
+    Endpoint, EndpointError, FilesOutput, HubOutput, Memory, MemoryEndpoint, OutputContext,
+    OutputSpec, Rows, Underway, WebhookOutput, open_output,
+};
 pub use lines::{Block, LineOptions, LineReader, ReadError, SourceNote};
 pub use rows::RowNames;
 pub use sink::{FileSink, Sink, SinkError, StdoutSink};
 pub use source::{
     BadEvent, BadKind, Compression, CsvFormat, Events, Format, Level, Source, SourceOptions, open,
 };
+pub use values::Values;
 pub use writer::{OutputFormat, RowWriter, WriteError, Written, row_writer};

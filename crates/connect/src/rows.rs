@@ -46,6 +46,38 @@ impl RowNames {
         found
     }
 
+    /// The value of one name; NULL where the row has no such name.
+    pub fn value<'a>(&self, chunk: &'a Chunk, row: usize, wanted: &str) -> ValueRef<'a> {
+        let mut columns = self.names.iter().zip(&chunk.columns);
+        let found = columns.find_map(|(name, column)| match (name, column.get(row)) {
+            (Name::Field(name), value) if name == wanted => Some(value),
+            (Name::Spread, ValueRef::Record(record)) => {
+                record.get_exact(wanted).map(|value| value.view())
+            }
+            _ => None,
+        });
+        found.unwrap_or(ValueRef::Null)
+    }
+
+    /// Whether a row can have this name.
+    pub fn may_have(&self, wanted: &str) -> bool {
+        self.names.iter().any(|name| match name {
+            Name::Field(name) => name == wanted,
+            Name::Spread => true,
+            Name::Hidden(_) => false,
+        })
+    }
+
+    /// The names that every row has, in order, and whether there may be others.
+    pub fn known(&self) -> (impl Iterator<Item = &str>, bool) {
+        let fields = self.names.iter().filter_map(|name| match name {
+            Name::Field(name) => Some(&name[..]),
+            _ => None,
+        });
+        let open = self.names.iter().any(|name| matches!(name, Name::Spread));
+        (fields, open)
+    }
+
     pub fn record(&self, chunk: &Chunk, row: usize) -> Record {
         let fields = self.row(chunk, row).into_iter();
         Record::from_fields(

@@ -203,23 +203,31 @@ pub fn open(path: &Path, options: SourceOptions) -> Result<Box<dyn Source>, Read
     let format = options.format.unwrap_or_else(|| Format::of_name(path));
     let opened = match format {
         Format::Parquet => open_parquet(path, options),
-        format => FileBytes::open(path, options.compression).and_then(|bytes| {
-            Ok(match format {
-                Format::Csv(csv) => Box::new(csv::CsvSource::new(bytes, csv, options)),
-                Format::Avro => open_avro(bytes, options)?,
-                _ => Box::new(json::JsonSource::new(
-                    bytes,
-                    format == Format::JsonLines,
-                    options,
-                )),
-            })
-        }),
+        format => FileBytes::open(path, options.compression)
+            .and_then(|bytes| source_of(bytes, format, options)),
     };
     match opened {
         Err(error @ ReadError::Open { .. }) => Err(error),
         Err(error) => Ok(Box::new(Broken(Some(error)))),
         opened => opened,
     }
+}
+
+/// Of anything but Parquet, which is not read from front to back.
+pub(crate) fn source_of(
+    bytes: FileBytes,
+    format: Format,
+    options: SourceOptions,
+) -> Result<Box<dyn Source>, ReadError> {
+    Ok(match format {
+        Format::Csv(csv) => Box::new(csv::CsvSource::new(bytes, csv, options)),
+        Format::Avro => open_avro(bytes, options)?,
+        _ => Box::new(json::JsonSource::new(
+            bytes,
+            format == Format::JsonLines,
+            options,
+        )),
+    })
 }
 
 #[cfg(feature = "avro")]

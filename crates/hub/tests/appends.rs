@@ -221,3 +221,44 @@ fn a_marker_without_a_transaction_is_refused() {
     let refused = done(world.partition().append_marker(producer, Marker::Commit));
     assert!(matches!(refused, Err(AppendError::NoTransaction { .. })));
 }
+
+// proves T7 T8
+#[test]
+fn silence_is_not_said_while_something_is_on_its_way() {
+    let world = World::new(by_hand());
+    let partition = world.partition();
+    let mut first = partition.append_records(&[record("a"), record("b")]);
+    assert_eq!(done(partition.punctuate(Offset(0))), Ok(None));
+    // Behind what waits it is true, and takes its place there.
+    let mut said = partition.punctuate(Offset(2));
+    assert!(poll(&mut said).is_none(), "it is not durable yet");
+    assert_eq!(partition.bounds().end, Offset(0), "nor seen");
+    assert_eq!(done(partition.punctuate(Offset(2))), Ok(None));
+    let mut last = partition.append_records(&[record("c")]);
+    assert_eq!(world.commit(&mut first).unwrap().offset, Offset(0));
+    assert_eq!(poll(&mut last).unwrap().unwrap().offset, Offset(3));
+    let said = poll(&mut said).unwrap().unwrap().unwrap();
+    assert_eq!(said.offset, Offset(2));
+    assert_eq!(world.hub.status().totals.records, 3, "it is no record");
+    let (headers, seen, _) = read_from(&*partition, Offset(0), 1, Isolation::Committed);
+    let silent: Vec<bool> = headers.iter().map(|header| header.is_control()).collect();
+    assert_eq!(silent, [false, true, false]);
+    assert_eq!(seen.len(), 3);
+}
+
+#[test]
+fn silence_is_refused_where_nothing_is_taken() {
+    let world = World::new(by_hand());
+    let partition = world.partition();
+    world.disk.set_faults(Faults {
+        syncs: 1,
+        ..Faults::default()
+    });
+    let mut said = partition.punctuate(Offset(0));
+    world.hub.commit();
+    let refused = poll(&mut said).unwrap();
+    assert!(matches!(refused, Err(AppendError::Stopped { .. })));
+    // Also at the wrong end: whoever waits for silence must learn of it.
+    let refused = done(partition.punctuate(Offset(7)));
+    assert!(matches!(refused, Err(AppendError::Stopped { .. })));
+}

@@ -1,5 +1,6 @@
 //! The hub over the simulated disk: whatever crashes, tears, reorders, fails or fills up, no
-//! acknowledged record is ever missing, moved, changed or there twice. // proves L3 T1
+//! acknowledged record is ever missing, moved, changed or there twice, and no silence that was told of
+//! is ever untold. // proves L3 T1 T8
 //!
 //! Each seed is one life of a hub with many deaths, compared with a plain list of what was sent and
 //! what was answered. `HIGHWATER_SEED=7` replays one seed, `HIGHWATER_SEEDS=100000` runs more.
@@ -55,6 +56,13 @@ struct Client {
     open: bool,
 }
 
+/// Word that nothing came up to now, under way.
+struct Silence {
+    place: usize,
+    end: Offset,
+    pending: Pending<Result<Option<Appended>, AppendError>>,
+}
+
 struct World {
     random: Random,
     disk: SimDisk,
@@ -64,6 +72,9 @@ struct World {
     sent: Vec<Sent>,
     pending: Vec<(usize, Pending<Result<Appended, AppendError>>)>,
     markers: Vec<(usize, Pending<Result<Appended, AppendError>>)>,
+    silences: Vec<Silence>,
+    /// By place: the offset and the time of those that were acknowledged.
+    silent: Vec<BTreeMap<i64, i64>>,
     clients: Vec<Client>,
     /// What readers have seen, by place and offset: it must stay.
     seen: Vec<BTreeMap<i64, Seen>>,
@@ -109,6 +120,8 @@ impl World {
             sent: Vec::new(),
             pending: Vec::new(),
             markers: Vec::new(),
+            silences: Vec::new(),
+            silent: vec![BTreeMap::new(); 2],
             clients: (0..4).map(client).collect(),
             seen: vec![BTreeMap::new(); 2],
             starts: vec![0; 2],
@@ -152,6 +165,7 @@ impl World {
         self.hub = None;
         self.pending.clear();
         self.markers.clear();
+        self.silences.clear();
         for client in &mut self.clients {
             client
                 .in_flight
@@ -162,7 +176,8 @@ impl World {
 
     fn step(&mut self) {
         match self.random.below(100) {
-            0..25 => self.append_plain(),
+            0..20 => self.append_plain(),
+            20..25 => self.punctuate(),
             25..50 => self.append_numbered(),
             50..72 => self.commit(),
             72..75 => self.end_transaction(),
@@ -268,6 +283,32 @@ impl World {
         }
     }
 
+    fn punctuate(&mut self) {
+        let place = self.random.below(2) as usize;
+        let partition = self.partition(place);
+        let end = partition.bounds().end;
+        self.silences.push(Silence {
+            place,
+            end,
+            pending: partition.punctuate(end),
+        });
+    }
+
+    fn hear_of_silence(&mut self, mut silence: Silence) {
+        let answer = poll(&mut silence.pending).expect("it is answered");
+        match answer {
+            Ok(Some(said)) => {
+                assert_eq!(said.offset, silence.end, "it stands where it was asked for");
+                self.silent[silence.place].insert(said.offset.0, said.time.0);
+            }
+            Ok(None) => {}
+            Err(
+                AppendError::Full { .. } | AppendError::NoRoom { .. } | AppendError::Stopped { .. },
+            ) => {}
+            Err(error) => panic!("punctuation: {error}"),
+        }
+    }
+
     fn commit(&mut self) {
         self.hub.as_ref().expect("the hub is open").commit();
         for (number, mut pending) in std::mem::take(&mut self.pending) {
@@ -280,6 +321,9 @@ impl World {
             if let Some(Ok(_)) = poll(&mut pending) {
                 self.clients[3].open = false;
             }
+        }
+        for silence in std::mem::take(&mut self.silences) {
+            self.hear_of_silence(silence);
         }
     }
 
@@ -433,6 +477,7 @@ impl World {
         let values: BTreeSet<&str> = found.iter().map(|seen| seen.value.as_str()).collect();
         assert_eq!(values.len(), found.len(), "nothing is there twice");
         self.check_sent(place, bounds.start.0, &by_offset, &found);
+        self.check_silence(place, bounds.start.0, &headers);
         self.check_transactions(&*partition, &headers, bounds.start);
         self.seen[place] = found.into_iter().map(|seen| (seen.offset, seen)).collect();
     }
@@ -482,6 +527,18 @@ impl World {
                 Fate::Refused,
                 "append {number} was refused"
             );
+        }
+    }
+
+    /// Whoever was told that time went by finds it so, at the same place, for ever.
+    fn check_silence(&self, place: usize, start: i64, headers: &[highwater_log::batch::Header]) {
+        let found: BTreeMap<i64, i64> = headers
+            .iter()
+            .filter(|header| header.is_control() && !header.is_transactional())
+            .map(|header| (header.base_offset().0, header.enqueue_time().0))
+            .collect();
+        for (offset, time) in self.silent[place].range(start..) {
+            assert_eq!(found.get(offset), Some(time), "silence at {offset}");
         }
     }
 

@@ -35,6 +35,10 @@ enum Call {
         epoch: i16,
         commit: bool,
     },
+    /// At an end that is so far off.
+    Punctuate {
+        off: i64,
+    },
     Read {
         from: i64,
         bytes_max: usize,
@@ -74,6 +78,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         3 => records.prop_map(|(count, size)| Call::AppendRecords { count, size }),
         3 => (0..3i64, 0..2i16, any::<bool>())
             .prop_map(|(producer, epoch, commit)| Call::Marker { producer, epoch, commit }),
+        2 => (-1..2i64).prop_map(|off| Call::Punctuate { off }),
         6 => read.prop_map(|(from, bytes_max, committed)| Call::Read { from, bytes_max, committed }),
         2 => (-10..3000i64).prop_map(|back_ms| Call::Find { back_ms }),
         1 => (-1..50i64).prop_map(|offset| Call::Trim { offset }),
@@ -171,6 +176,14 @@ impl Both {
                 self.on_both(
                     |partition| partition.append_marker(producer, marker),
                     same_append,
+                );
+            }
+            Call::Punctuate { off } => {
+                let end = self.hub.partition("h", 0).unwrap().bounds().end;
+                let end = Offset(end.0 + off);
+                self.on_both(
+                    |partition| partition.punctuate(end),
+                    |a, b| assert_eq!(a, b),
                 );
             }
             Call::Read {

@@ -290,6 +290,47 @@ fn the_last_record_of_every_key_stays_where_it_was() {
 }
 
 #[test]
+fn old_punctuations_go_from_a_compacted_hub_and_their_offsets_stay() {
+    let mut world = World::new(1, compacted());
+    let say = |world: &World| {
+        let end = world.partition().bounds().end;
+        let mut said = world.partition().punctuate(end);
+        world.hub.commit();
+        poll(&mut said).unwrap().unwrap().unwrap().offset
+    };
+    let silences = |world: &World| {
+        let partition = world.partition();
+        let start = partition.bounds().start;
+        let (headers, ..) = read_from(&*partition, start, 400, Isolation::Uncommitted);
+        assert!(
+            headers
+                .windows(2)
+                .all(|pair| pair[0].next_offset() == pair[1].base_offset())
+        );
+        let silent = headers.iter().filter(|header| header.is_control());
+        silent
+            .map(|header| header.base_offset())
+            .collect::<Vec<_>>()
+    };
+    world.put(Some("a"), Some("1"));
+    let old: Vec<_> = (0..10).map(|_| say(&world)).collect();
+    world.maintain();
+    assert_eq!(silences(&world), old, "not everybody may have seen them");
+    world.clock.advance(Duration::from_secs(120));
+    let young = say(&world);
+    for _ in 0..8 {
+        world.put(None, Some(&"filler ".repeat(10)));
+    }
+    let before = records(&*world.partition());
+    world.maintain();
+    assert_eq!(silences(&world), [young]);
+    assert_eq!(records(&*world.partition()), before);
+    world.restart();
+    assert_eq!(silences(&world), [young]);
+    assert_eq!(world.partition().bounds().end, Offset(20));
+}
+
+#[test]
 fn aborted_records_replace_nothing_and_open_ones_stay() {
     let world = World::new(1, compacted());
     let put = |key: &str, value: &str, producer: Option<(Producer, i32)>| {

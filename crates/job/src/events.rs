@@ -8,7 +8,7 @@ use arrow_buffer::BooleanBuffer;
 use highwater_engine::eval::{self, Faults};
 use highwater_engine::{Chunk, Column, ValueRef};
 use highwater_query::plan::Expr;
-use highwater_time::Instant;
+use highwater_time::{Arrivals, Instant};
 
 use crate::report::TroubleKind;
 
@@ -16,15 +16,24 @@ use crate::report::TroubleKind;
 pub(crate) struct TimedEvents {
     pub chunk: Chunk,
     pub times: Vec<Instant>,
-    /// `None` where arrivals are unknown, or the same for all.
     pub arrivals: Option<Vec<Instant>>,
+    /// What holds for all where there are no arrivals for each.
+    pub otherwise: Arrivals<'static>,
     pub keys: Option<RowKeys>,
     /// The partition column, where the input has one.
     pub partitions: Option<Column>,
+    /// The events as they came, where somebody may want to see them.
+    pub whole: Option<Column>,
     pub lines: Vec<u64>,
 }
 
 impl TimedEvents {
+    pub fn arrivals(&self) -> Arrivals<'_> {
+        self.arrivals
+            .as_ref()
+            .map_or(self.otherwise, |arrivals| Arrivals::Each(arrivals))
+    }
+
     pub fn keep(&self, mask: &BooleanBuffer) -> TimedEvents {
         fn pick<T: Clone>(values: &[T], mask: &BooleanBuffer) -> Vec<T> {
             mask.set_indices().map(|row| values[row].clone()).collect()
@@ -33,8 +42,10 @@ impl TimedEvents {
             chunk: self.chunk.filter(mask),
             times: pick(&self.times, mask),
             arrivals: self.arrivals.as_ref().map(|arrivals| pick(arrivals, mask)),
+            otherwise: self.otherwise,
             keys: self.keys.as_ref().map(|keys| keys.keep(mask)),
             partitions: self.partitions.as_ref().map(|column| column.filter(mask)),
+            whole: self.whole.as_ref().map(|column| column.filter(mask)),
             lines: pick(&self.lines, mask),
         }
     }
@@ -139,7 +150,7 @@ fn event_time(value: ValueRef<'_>, row: usize, troubles: &mut RowTroubles) -> In
         },
         ValueRef::Null => "TIMESTAMP BY finds no ISO 8601 date-time in the event".into(),
         other => format!(
-            "TIMESTAMP BY gives a {}, not a date-time",
+            "TIMESTAMP BY gives a {}, not an ISO 8601 date-time",
             other.type_name()
         ),
     };

@@ -12,19 +12,19 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use arrow_buffer::ScalarBuffer;
-use highwater_engine::{CHUNK_ROWS, Chunk, Item, Lanes};
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_engine::{CHUNK_ROWS, Chunk, Column, ColumnBuilder, Item, Lanes, VALUE_BYTES};
 use highwater_time::{Instant, LaneReleased};
 
 /// A chunk is thinned when it has this many times as many rows as wait.
 const THIN: usize = 4;
 
-#[derive(Default)]
 pub(crate) struct Held {
     chunks: VecDeque<HeldChunk>,
     /// The number of the next event.
     next: u64,
-    /// A chunk without rows, in the shape of the others.
-    shape: Option<Chunk>,
+    /// How many columns chunks have.
+    width: usize,
     thinned: bool,
     places: Vec<(u32, u32)>,
 }
@@ -42,11 +42,14 @@ struct HeldChunk {
 }
 
 impl Held {
-    /// For events that may leave long after their neighbours.
-    pub fn thinned() -> Held {
+    /// For chunks of that many columns; `thinned` for events that may leave long after their neighbours.
+    pub fn new(width: usize, thinned: bool) -> Held {
         Held {
-            thinned: true,
-            ..Held::default()
+            chunks: VecDeque::new(),
+            next: 0,
+            width,
+            thinned,
+            places: Vec::new(),
         }
     }
 
@@ -55,12 +58,14 @@ impl Held {
         self.next
     }
 
+    /// How many events have yet to leave.
+    pub fn waiting(&self) -> usize {
+        self.chunks.iter().map(|held| held.waiting).sum()
+    }
+
     /// Takes a chunk of which `waiting` rows will leave: all but `dropped`, which need not be named where chunks are not
     /// thinned.
     pub fn add(&mut self, chunk: Chunk, waiting: usize, dropped: &[u64]) {
-        if self.shape.is_none() {
-            self.shape = Some(slice(&chunk, 0, 0, &[]));
-        }
         let first = self.next;
         self.next += chunk.rows() as u64;
         if waiting == 0 {
@@ -75,14 +80,15 @@ impl Held {
     }
 
     /// No rows, only marks.
-    pub fn empty(&self, released: &LaneReleased) -> Option<Item> {
-        let mut chunk = self.shape.clone()?;
+    pub fn empty(&self, released: &LaneReleased) -> Item {
+        let columns = vec![Column::Null(0); self.width];
+        let mut chunk = Chunk::new(Vec::new().into(), columns);
         chunk.lanes = Some(Lanes {
             of_row: Vec::new(),
             marks: released.marks.clone(),
             names: Vec::new(),
         });
-        Some(Item::Rows(chunk))
+        Item::Rows(chunk)
     }
 
     /// Appends the named events as ordered chunks.
@@ -188,6 +194,116 @@ impl Held {
             groups.push(group);
         }
         groups
+    }
+}
+
+/// What is held at one moment. Chunks are shared and not copied, so taking one is quick however much waits.
+pub(crate) struct HeldCopy {
+    next: u64,
+    width: usize,
+    /// The rows that wait in each chunk, by number and place.
+    parts: Vec<(Chunk, Vec<(u64, u32)>)>,
+}
+
+impl Held {
+    /// `waiting` names the events that wait, ascending; not needed where chunks are thinned.
+    pub fn copy(&self, waiting: &[u64]) -> HeldCopy {
+        let mut waiting = waiting;
+        let parts = self.chunks.iter().map(|held| {
+            let rows: Vec<(u64, u32)> = match self.thinned {
+                true => {
+                    let rows = held.waiting_rows();
+                    rows.map(|row| (held.number(row), row as u32)).collect()
+                }
+                false => {
+                    let here = waiting.partition_point(|number| *number < held.numbers.end);
+                    let (these, later) = waiting.split_at(here);
+                    waiting = later;
+                    let rows = these.iter();
+                    rows.map(|number| (*number, held.row(*number) as u32))
+                        .collect()
+                }
+            };
+            debug_assert_eq!(rows.len(), held.waiting, "what waits is known");
+            (held.chunk.clone(), rows)
+        });
+        HeldCopy {
+            next: self.next,
+            width: self.width,
+            parts: parts.collect(),
+        }
+    }
+
+    /// Reads what [`HeldCopy::write`] wrote.
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.next = from.u64()?;
+        self.chunks.clear();
+        let mut end = 0;
+        for _ in 0..from.count()? {
+            let held = self.restore_chunk(from)?;
+            if held.numbers.start < end || held.numbers.end > self.next {
+                return Err(RestoreError("held events are not in order"));
+            }
+            end = held.numbers.end;
+            self.chunks.push_back(held);
+        }
+        Ok(())
+    }
+
+    fn restore_chunk(&self, from: &mut Reader<'_>) -> Result<HeldChunk, RestoreError> {
+        let rows = from.count()?;
+        let known = from.u8()? != 0;
+        let (mut numbers, mut origins) = (Vec::with_capacity(rows), Vec::new());
+        let mut columns: Vec<ColumnBuilder> = std::iter::repeat_with(ColumnBuilder::default)
+            .take(self.width)
+            .collect();
+        for _ in 0..rows {
+            numbers.push(from.u64()?);
+            if known {
+                origins.push(from.u64()?);
+            }
+            for column in &mut columns {
+                column.push_owned(from.value()?);
+            }
+        }
+        let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
+            return Err(RestoreError("a held chunk has no rows"));
+        };
+        if !numbers.is_sorted_by(|a, b| a < b) || *last == u64::MAX {
+            return Err(RestoreError("held events are not in order"));
+        }
+        let columns = columns.into_iter().map(ColumnBuilder::finish).collect();
+        let mut chunk = Chunk::new(vec![0; rows].into(), columns);
+        chunk.origins = known.then(|| origins.into());
+        let range = *first..last + 1;
+        let listed = Listed::new(numbers, &range);
+        Ok(HeldChunk::new(range, Some(listed), chunk, self.thinned))
+    }
+}
+
+impl HeldCopy {
+    pub fn bytes(&self) -> usize {
+        let rows: usize = self.parts.iter().map(|(_, rows)| rows.len()).sum();
+        rows * (size_of::<u64>() + self.width * VALUE_BYTES)
+    }
+
+    pub fn write(&self, out: &mut Writer) {
+        out.u64(self.next);
+        let parts = || self.parts.iter().filter(|(_, rows)| !rows.is_empty());
+        out.count(parts().count());
+        for (chunk, rows) in parts() {
+            debug_assert_eq!(chunk.columns.len(), self.width, "chunks have one shape");
+            out.count(rows.len());
+            out.u8(chunk.origins.is_some().into());
+            for &(number, row) in rows {
+                out.u64(number);
+                if let Some(origins) = &chunk.origins {
+                    out.u64(origins[row as usize]);
+                }
+                let columns = chunk.columns.iter();
+                columns.for_each(|column| out.value(column.get(row as usize)));
+            }
+        }
     }
 }
 
@@ -377,7 +493,7 @@ mod tests {
 
     #[test]
     fn one_event_in_a_thousand_that_stays_takes_the_room_of_those_that_stay() {
-        let mut held = Held::thinned();
+        let mut held = Held::new(1, true);
         for block in 0..2_000 {
             let first = held.next();
             held.add(chunk(first, 1_000), 1_000, &[]);
@@ -403,12 +519,13 @@ mod tests {
         /// Chunks come with some events dropped, and events leave in any order.
         #[test]
         fn every_event_leaves_as_it_came_and_memory_follows_what_waits(
-            steps in prop::collection::vec((0..200usize, 0..4u64, any::<u64>(), 0..120usize), 1..40),
+            steps in prop::collection::vec(
+                (0..200usize, 0..4u64, any::<u64>(), 0..120usize, prop::bool::weighted(0.2)), 1..40),
             thinned: bool,
         ) {
-            let mut held = if thinned { Held::thinned() } else { Held::default() };
+            let mut held = Held::new(1, thinned);
             let mut waiting: Vec<u64> = Vec::new();
-            for (rows, drop, seed, leave) in steps {
+            for (rows, drop, seed, leave, restart) in steps {
                 let first = held.next();
                 let all = first..first + rows as u64;
                 let dropped: Vec<u64> = all.clone().filter(|n| n % 4 < drop).collect();
@@ -421,6 +538,13 @@ mod tests {
                 held.take(&leaving, &times, &mut out);
                 prop_assert_eq!(numbers(&out), leaving);
                 held.thin();
+                if restart {
+                    waiting.sort_unstable();
+                    let mut bytes = Writer::default();
+                    held.copy(&waiting).write(&mut bytes);
+                    held = Held::new(1, thinned);
+                    held.restore(&mut Reader::new(&bytes.bytes)).unwrap();
+                }
                 if thinned {
                     prop_assert!(rows_kept(&held) <= THIN * waiting.len());
                 }

@@ -1,5 +1,6 @@
 //! A job: a query with its inputs, its time policy and its outputs, driven as one loop.
 
+mod account;
 pub mod cases;
 pub mod config;
 mod data_errors;
@@ -7,10 +8,13 @@ mod dead;
 mod events;
 pub mod golden;
 mod held;
+mod intake;
+mod lane;
 mod load;
 mod order;
 mod outputs;
 pub mod picture;
+mod plan;
 mod project;
 mod reader;
 mod reference;
@@ -19,14 +23,15 @@ mod run;
 mod timeline;
 pub mod tollbooth;
 pub mod why;
+mod witness;
 
 pub use data_errors::data_errors;
 pub use load::{Job, LoadError, job_file_of, render};
 pub use outputs::{Collected, Outputs};
-pub use reader::{EventFate, LostEvent, Witness, origin_file, origin_line};
 pub use reference::ReferenceError;
 pub use report::{
     InputReport, OutputReport, Report, Trouble, TroubleKind, TroubleSum, Troubles, short_time,
 };
 pub use run::{Options, Outcome, ReadFile, RunError, run};
 pub use timeline::picture;
+pub use witness::{EventFate, LostEvent, Witness, origin_file, origin_line};

@@ -9,7 +9,7 @@ use highwater_env::disk;
 use highwater_query::plan::Plan;
 use highwater_query::{Catalog, CatalogInput, Diagnostic, compile};
 
-use crate::config::{ConfigError, FilesError, Input, JobFile, OnError, QuerySource};
+use crate::config::{ConfigError, FilesError, Input, JobFile, OnError, QuerySource, Sink};
 use crate::project::{self, PROJECT_FILE};
 
 /// A job file and its query, compiled and laid out.
@@ -107,6 +107,22 @@ impl JobFile {
 impl Job {
     pub fn load(path: &Path) -> Result<Job, LoadError> {
         Job::new(JobFile::load(path)?)
+    }
+
+    /// What of it cannot be had by reading and writing files.
+    pub fn needs_a_node(&self) -> Option<String> {
+        let mut inputs = self.file.inputs.iter();
+        let hub = inputs.find(|input| !input.hubs.is_empty());
+        let hub = hub.map(|input| format!("input \"{}\" reads a hub", input.name));
+        let mut outputs = self.file.outputs.iter();
+        hub.or_else(|| {
+            outputs.find_map(|output| match &output.sink {
+                Sink::Live { kind, .. } => {
+                    Some(format!("output \"{}\" is of type \"{kind}\"", output.name))
+                }
+                Sink::File(_) | Sink::Stdout => None,
+            })
+        })
     }
 
     pub fn new(file: JobFile) -> Result<Job, LoadError> {

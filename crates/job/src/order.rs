@@ -3,17 +3,38 @@
 //! `highwater-time` decides which event comes out when, and knows events only by number; [`Held`] keeps the chunks that
 //! the numbers stand for. This is where the two meet, and where rows get the lanes and marks of substreams.
 
+use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Chunk, Item, Lanes};
 use highwater_time::{
     Arrivals, Clock, Counts, Duration, Events, Fate, Instant, Keys, LaneMark, LaneReleased, Policy,
     Released, Substreams, Timeline, Witness,
 };
 
-use crate::held::Held;
+use crate::held::{Held, HeldCopy};
 
 pub(crate) struct Orderer {
     time: Time,
     held: Held,
+    /// What the state was made with and does not hold itself.
+    rules: (Policy, Clock, Duration),
+}
+
+/// The state of an [`Orderer`] at one moment, not yet written down.
+pub(crate) struct OrdererCopy {
+    time: Vec<u8>,
+    held: HeldCopy,
+}
+
+impl OrdererCopy {
+    /// About how much it will be when it is written, leaving out texts.
+    pub fn bytes(&self) -> usize {
+        self.time.len() + self.held.bytes()
+    }
+
+    pub fn write(&self, out: &mut Writer) {
+        out.blob(&self.time);
+        self.held.write(out);
+    }
 }
 
 enum Time {
@@ -37,19 +58,21 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl Orderer {
-    pub fn new(policy: Policy, clock: Clock) -> Orderer {
+    /// For chunks of `width` columns.
+    pub fn new(policy: Policy, clock: Clock, width: usize) -> Orderer {
         let timeline = Box::new(Timeline::new(policy, clock));
         Orderer {
             time: Time::One {
                 timeline,
                 released: Released::default(),
             },
-            held: Held::default(),
+            held: Held::new(width, false),
+            rules: (policy, clock, Duration::ZERO),
         }
     }
 
     /// `linger`: how long operators may keep state for a key after its last event.
-    pub fn per_key(policy: Policy, linger: Duration) -> Orderer {
+    pub fn per_key(policy: Policy, linger: Duration, width: usize) -> Orderer {
         let substreams = Box::new(Substreams::new(policy, linger));
         let time = Time::PerKey {
             substreams,
@@ -57,7 +80,66 @@ impl Orderer {
         };
         Orderer {
             time,
-            held: Held::thinned(),
+            held: Held::new(width, true),
+            rules: (policy, Clock::Application, linger),
+        }
+    }
+
+    /// No event will be given an earlier time than this.
+    pub fn watermark(&self) -> Instant {
+        match &self.time {
+            Time::One { timeline, .. } => timeline.watermark(),
+            Time::PerKey { substreams, .. } => substreams.floor(),
+        }
+    }
+
+    /// The number that the next event will have.
+    pub fn next(&self) -> u64 {
+        self.held.next()
+    }
+
+    /// How many events wait.
+    pub fn waiting(&self) -> usize {
+        self.held.waiting()
+    }
+
+    /// The state at this moment.
+    pub fn copy(&self) -> OrdererCopy {
+        let mut time = Vec::new();
+        let held = match &self.time {
+            Time::One { timeline, .. } => {
+                timeline.snapshot(&mut time);
+                self.held.copy(&timeline.waiting())
+            }
+            Time::PerKey { substreams, .. } => {
+                substreams.snapshot(&mut time);
+                self.held.copy(&[])
+            }
+        };
+        OrdererCopy { time, held }
+    }
+
+    /// Reads what [`OrdererCopy::write`] wrote.
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        let mut state = from.blob()?;
+        let (policy, clock, linger) = self.rules;
+        let damaged = |_| RestoreError("the state of time is damaged");
+        match &mut self.time {
+            Time::One { timeline, .. } => {
+                **timeline = Timeline::restore(policy, clock, &mut state).map_err(damaged)?;
+            }
+            Time::PerKey { substreams, .. } => {
+                **substreams = Substreams::restore(policy, linger, &mut state).map_err(damaged)?;
+            }
+        }
+        self.held.restore(from)?;
+        let waiting = match &self.time {
+            Time::One { timeline, .. } => timeline.held(),
+            Time::PerKey { substreams, .. } => substreams.held(),
+        };
+        match state.is_empty() && waiting == self.held.waiting() {
+            true => Ok(()),
+            false => Err(RestoreError("other events wait than are held")),
         }
     }
 
@@ -69,12 +151,7 @@ impl Orderer {
     }
 
     /// Judges the events and appends what is in order now to `out`. Fates name events by their place in the stream.
-    pub fn push(
-        &mut self,
-        incoming: Incoming<'_>,
-        fates: Option<&mut Vec<Fate>>,
-        out: &mut Vec<Item>,
-    ) {
+    pub fn push(&mut self, incoming: Incoming<'_>, fates: Option<&mut Fates>, out: &mut Vec<Item>) {
         let first = self.held.next();
         let mut dropped = Dropped {
             rows: Vec::new(),
@@ -147,7 +224,7 @@ impl Orderer {
                 self.held.take(&released.rows, &released.times, out);
                 attach_lanes(&mut out[from..], released);
                 if out.len() == from && !released.marks.is_empty() {
-                    out.extend(self.held.empty(released));
+                    out.push(self.held.empty(released));
                 }
                 released.clear();
                 self.held.thin();
@@ -156,10 +233,27 @@ impl Orderer {
     }
 }
 
+/// The fates of events, named by their place in the stream.
+#[derive(Default)]
+pub(crate) struct Fates {
+    /// Also of those that were on time.
+    pub all: bool,
+    pub seen: Vec<Fate>,
+}
+
+impl Witness for Fates {
+    #[inline]
+    fn judged(&mut self, fate: Fate) {
+        if self.all || !fate.verdict.on_time() {
+            self.seen.push(fate);
+        }
+    }
+}
+
 /// Notes the events that will never be released, for somebody who may want to know everything.
 struct Dropped<'a> {
     rows: Vec<u64>,
-    fates: Option<&'a mut Vec<Fate>>,
+    fates: Option<&'a mut Fates>,
 }
 
 impl Witness for Dropped<'_> {
@@ -169,7 +263,7 @@ impl Witness for Dropped<'_> {
             self.rows.push(fate.row);
         }
         if let Some(fates) = &mut self.fates {
-            fates.push(fate);
+            fates.judged(fate);
         }
     }
 }

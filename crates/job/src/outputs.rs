@@ -86,6 +86,8 @@ impl Outputs {
             let to = match declared.map(|o| &o.sink) {
                 Some(Declared::File(path)) => To::File(path.clone()),
                 Some(Declared::Stdout) | None => To::Stdout,
+                // A job with such an output is run live or not at all.
+                Some(Declared::Live { .. }) => To::Nowhere,
             };
             let format = declared.map(|o| o.format).unwrap_or_default();
             Place { to, format }
@@ -207,7 +209,7 @@ impl Outputs {
         for letter in letters {
             dead.letters += 1;
             bytes.extend_from_slice(dead.prefix.as_bytes());
-            let query_name = crate::reader::shown_file(&job.query_name, &job.file.folder);
+            let query_name = crate::account::shown_file(&job.query_name, &job.file.folder);
             letter.write(&query_name, &job.query, &mut bytes);
         }
         self.destinations[dead.destination].sink.write(&bytes)

@@ -15,7 +15,7 @@ use highwater_env::disk;
 use highwater_time::{Action, Duration, Policy};
 use serde_json::Value as Json;
 
-use crate::config::{Function, Input, JobFile, OnError, QuerySource, is_delimiter};
+use crate::config::{Function, Input, JobFile, Live, OnError, QuerySource, is_delimiter};
 use crate::load::LoadError;
 
 pub(crate) const PROJECT_FILE: &str = "asaproj.json";
@@ -68,6 +68,7 @@ fn import(file: &Path) -> Result<(JobFile, Vec<Json>), LoadError> {
         dead_letter: None,
         remarks: Vec::new(),
         functions: Vec::new(),
+        live: Live::default(),
         expect: None,
     };
     let mut live = Vec::new();
@@ -221,6 +222,7 @@ fn local_input(file: &Path, settings: &Json) -> Result<Input, LoadError> {
     Ok(Input {
         name: name.to_owned(),
         paths: vec![path],
+        hubs: Vec::new(),
         arrival: None,
         partition: None,
         reference: kind.to_ascii_lowercase().starts_with("reference"),

@@ -28,7 +28,7 @@ use highwater_time::{Duration, Instant};
 
 use crate::config::{FilesError, Input};
 use crate::load::Job;
-use crate::reader::HowToRead;
+use crate::plan::HowToRead;
 use crate::report::{InputReport, Trouble, TroubleKind};
 
 #[derive(Debug, thiserror::Error)]

@@ -12,19 +12,19 @@ use std::thread::{self, JoinHandle};
 use highwater_connect::ReadError;
 use highwater_connect::SinkError;
 use highwater_engine::{DataErrors, Item, Physical, Shared, Value};
-use highwater_query::lookback;
 use highwater_time::Instant;
 
+use crate::account::shown_file;
 use crate::config::{Input, OnError};
 use crate::dead::{Cause, DeadLetter};
+use crate::lane::Delivery;
 use crate::load::{Job, LoadError};
 use crate::outputs::Outputs;
-use crate::reader::{
-    Delivery, FileReader, HowToRead, InputPlan, PartitionId, Witness, discover_partitions,
-    origin_file, origin_line, shown_file,
-};
+use crate::plan::{HowToRead, InputPlan, PartitionId};
+use crate::reader::{FileReader, discover_partitions};
 use crate::reference::{self, ReferenceError};
 use crate::report::{InputReport, Report};
+use crate::witness::{Witness, origin_file, origin_line};
 
 /// With more files than this, reading them in turn beats a thread for each.
 const READER_THREADS_MAX: usize = 64;
@@ -61,6 +61,8 @@ pub enum RunError {
     Read(#[from] ReadError),
     #[error("{0}")]
     Sink(#[from] SinkError),
+    #[error("error: {0}; start the job on a node, which has it")]
+    Live(String),
     #[error("stopped at the first error, as on_error = \"stop\" asks: {0}")]
     Stopped(String),
     #[error("cannot start a thread: {0}; try --threads 1")]
@@ -87,6 +89,9 @@ pub struct ReadFile {
 
 /// Runs the job to the end of its inputs.
 pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<Outcome, RunError> {
+    if let Some(reason) = job.needs_a_node() {
+        return Err(RunError::Live(reason));
+    }
     let references = reference::load_all(job)?;
     if let (OnError::Stop, Some(reason)) = (job.file.on_error, references.first_trouble()) {
         return Err(RunError::Stopped(reason));
@@ -246,27 +251,9 @@ fn open(job: &Job, physical: &Physical, witness: bool) -> Result<Opened, RunErro
         partitions: Vec::new(),
         files: Vec::new(),
     };
-    for (index, planned) in job.plan.inputs.iter().enumerate() {
-        let Some(declared) = job.file.input(&planned.name) else {
-            unreachable!("the query was bound against the inputs of the job file")
-        };
+    for index in 0..job.plan.inputs.len() {
+        let (input, declared) = InputPlan::of(job, index);
         let files = declared.files().map_err(LoadError::from)?;
-        let input = InputPlan {
-            index,
-            plan: planned.clone(),
-            policy: job.file.time,
-            linger: lookback(&job.plan),
-            arrival: declared.arrival.clone(),
-            partition: declared.partition.clone(),
-            how: HowToRead {
-                format: declared.format,
-                compression: declared.compression,
-                level: job.file.compatibility,
-                declared: planned.schema.clone(),
-            },
-            dead_letters: job.file.on_error == OnError::DeadLetter,
-            folder: job.file.folder.clone(),
-        };
         let per_file = partitions_of(declared, &input.how, &files)?;
         let count: usize = per_file.iter().map(Vec::len).sum();
         opened.partitions.push(count);

@@ -6,8 +6,8 @@ use highwater_time::Instant;
 
 use crate::load::Job;
 use crate::picture::{Picture, Point, WatermarkLine};
-use crate::reader::{EventFate, origin_file, origin_line};
 use crate::run::Outcome;
+use crate::witness::{EventFate, origin_file, origin_line};
 
 /// Draws one input of the job; the first one that has events if `input` is `None`.
 pub fn picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<Picture> {

@@ -13,8 +13,8 @@ use serde::Serialize;
 
 use crate::load::{Job, LoadError, render};
 use crate::outputs::Outputs;
-use crate::reader::{origin_file, origin_line};
 use crate::run::{Options, Outcome, ReadFile, RunError, run};
+use crate::witness::{origin_file, origin_line};
 
 /// One event's fate, ready to be shown.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
@@ -169,7 +169,7 @@ fn matching(files: &[ReadFile], filter: &str) -> Result<HashSet<u64>, RunError> 
             let decoded = batch.finish();
             let chunk = Chunk::new(vec![0; decoded.rows].into(), decoded.columns);
             let mask = eval::test(&keep, &chunk, &mut Faults::new(chunk.rows()));
-            let origin = |row: usize| crate::reader::origin(number, decoded.lines[row]);
+            let origin = |row: usize| crate::witness::origin(number, decoded.lines[row]);
             chosen.extend(mask.set_indices().map(origin));
         }
     }

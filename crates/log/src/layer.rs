@@ -73,6 +73,10 @@ pub trait PartitionLayer: Send + Sync {
         producer: Producer,
         marker: Marker,
     ) -> Pending<Result<Appended, AppendError>>;
+
+    fn punctuate(&self, end: Offset) -> Pending<Result<Option<Appended>, AppendError>> {
+        self.inner().punctuate(end)
+    }
 }
 
 impl<T: PartitionLayer> Partition for T {
@@ -94,6 +98,10 @@ impl<T: PartitionLayer> Partition for T {
         marker: Marker,
     ) -> Pending<Result<Appended, AppendError>> {
         PartitionLayer::append_marker(self, producer, marker)
+    }
+
+    fn punctuate(&self, end: Offset) -> Pending<Result<Option<Appended>, AppendError>> {
+        PartitionLayer::punctuate(self, end)
     }
 
     fn read(

@@ -25,6 +25,12 @@ pub trait Partition: Send + Sync {
         marker: Marker,
     ) -> Pending<Result<Appended, AppendError>>;
 
+    /// Lets time go by where no event does: says in the log itself that nothing came up to now, with a
+    /// [punctuation](Batch::punctuation) of one offset, which is durable before anybody sees it, as
+    /// everything is. But only if the partition still ends at `end`, counting what is on its way to
+    /// the disk; otherwise something did come, nothing is appended, and the answer is `None`.
+    fn punctuate(&self, end: Offset) -> Pending<Result<Option<Appended>, AppendError>>;
+
     /// Whole batches from the one that holds `from`, up to about `bytes_max` bytes but at least one
     /// batch if there is any. Answers at once, with no batch when `from` is the end.
     fn read(
@@ -40,7 +46,8 @@ pub trait Partition: Send + Sync {
     /// Ready when [`Bounds::visible`] is past `offset`, or the partition is deleted or stopped.
     fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()>;
 
-    /// The first record taken in at `time` or later, or `None` if there is none yet.
+    /// The first offset taken in at `time` or later, or `None` if there is none yet. It may be that of
+    /// a marker or a punctuation: who reads from there misses no record and no time that went by.
     fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>>;
 
     /// Forgets what is before `offset`, which may be in the middle of a batch; answers with the new
@@ -69,7 +76,7 @@ pub struct Bounds {
     pub stable: Offset,
     /// The offset that the next durable record will follow; nothing at or past it is served.
     pub end: Offset,
-    /// Of the last batch before `end`.
+    /// Of the last batch before `end`, which may be a punctuation.
     pub last_time: Option<EnqueueTime>,
     /// Bytes on the disk.
     pub bytes: u64,

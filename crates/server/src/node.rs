@@ -14,6 +14,7 @@ use highwater_env::random::Random;
 use highwater_env::{Clock, RealDisk};
 use highwater_hub::{Hub, OpenError, Progress, groups, transactions};
 use highwater_log::{AdminError, HubName, HubSettings, HubSpec, Log};
+use highwater_workflow::JournalError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -22,7 +23,9 @@ use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::keys::Keys;
 use crate::processors::{Parts, ProcessorError, Processors};
+use crate::queues;
 use crate::sharded::{Reserved, Sharded};
+use crate::workflows::Workflows;
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -33,12 +36,19 @@ pub enum NodeError {
     Kafka(#[from] kafka::ListenError),
     #[error("{error}{}", hint(error))]
     Open { path: PathBuf, error: OpenError },
+    #[error("queue `{queue}` of the settings cannot be made: {error}")]
+    Queue {
+        queue: String,
+        error: highwater_queue::CreateError,
+    },
     #[error("hub `{hub}` of the settings cannot be made: {error}")]
     Hub { hub: String, error: AdminError },
     #[error(
         "`{0}` is a hub, and cannot be the name of several\n  rename [sharded.{0}], or delete the hub"
     )]
     Taken(HubName),
+    #[error("workflow `{name}` cannot be started: {error}")]
+    Workflow { name: String, error: JournalError },
     #[error(transparent)]
     Processors(#[from] ProcessorError),
 }
@@ -63,6 +73,7 @@ pub struct Node {
     http: Option<Http>,
     kafka: Option<kafka::Running>,
     hub: Hub,
+    queues: queues::Running,
     processors: Option<Arc<Processors>>,
     coordinators: Vec<JoinHandle<()>>,
     stop_doors: watch::Sender<bool>,
@@ -111,10 +122,21 @@ impl Node {
             transactions::Options::default(),
         );
         let transactions = ends.handle();
-        let coordinators = vec![
+        let mut coordinators = vec![
             run("groups", positions.run(told(&stop_coordinators))),
             run("transactions", ends.run(told(&stop_coordinators))),
         ];
+
+        let mut workflows = Workflows::default();
+        for workflow in config.workflows.clone() {
+            let name = workflow.definition.name.clone();
+            let service = workflow.open(&log, Arc::new(groups.clone()), &clock).await;
+            let service = service.map_err(|error| NodeError::Workflow { name, error })?;
+            workflows.add(service.handle());
+            coordinators.push(run("workflows", service.run(told(&stop_coordinators))));
+        }
+        let queues = queues::start(log.clone(), clock.clone(), &config.queues).await;
+        let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
 
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
@@ -137,6 +159,8 @@ impl Node {
             hub: Some(hub.clone()),
             kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
             sharded: config.sharded,
+            workflows,
+            queues: Some(queues.queues.clone()),
             processors: processors.clone(),
         });
         Ok(Node {
@@ -144,6 +168,7 @@ impl Node {
             http,
             kafka,
             hub,
+            queues,
             processors,
             coordinators,
             stop_doors,
@@ -174,6 +199,7 @@ impl Node {
         if let Some(kafka) = self.kafka {
             let _ = kafka.task.await;
         }
+        self.queues.stop().await;
         if let Some(processors) = self.processors {
             processors.stop().await;
         }

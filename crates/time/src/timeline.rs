@@ -210,6 +210,13 @@ impl Timeline {
         self.held.len()
     }
 
+    /// The handles of the events that wait, ascending.
+    pub fn waiting(&self) -> Vec<u64> {
+        let mut handles: Vec<u64> = self.held.sorted().into_iter().map(|(_, row)| row).collect();
+        handles.sort_unstable();
+        handles
+    }
+
     /// Appends the state, without the policy, which belongs to the job.
     pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);

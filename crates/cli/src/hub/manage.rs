@@ -5,8 +5,8 @@ use std::io::{Write, stdout};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::client::{Client, Server};
 use super::{confirmed, kept};
+use crate::client::{Client, Server};
 use crate::exit::{BadRequest, Ending};
 
 #[derive(clap::Args)]

@@ -1,6 +1,5 @@
 //! `highwater hub`: hubs of a running server, over HTTP.
 
-pub mod client;
 mod groups;
 mod lines;
 mod manage;
@@ -13,8 +12,8 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::client::{Client, Server};
 use crate::exit::Ending;
-use client::{Client, Server};
 
 #[derive(clap::Args)]
 pub struct Hub {

@@ -16,8 +16,8 @@ use serde_json::json;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
-use super::client::{Answer, Client, Server};
 use super::lines::{Limits, Pack, packs};
+use crate::client::{Answer, Client, Server};
 use crate::exit::Ending;
 
 #[derive(clap::Args)]

@@ -10,8 +10,8 @@ use http_body_util::BodyExt;
 use hyper::Method;
 use serde_json::Value;
 
-use super::client::{Answer, Client, Server};
 use super::members;
+use crate::client::{Answer, Client, Server};
 use crate::exit::Ending;
 
 #[derive(clap::Args)]

@@ -5,6 +5,7 @@
 //! that it differs from NULL.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use highwater_engine::{Chunk, ValueRef, eval};
 use highwater_query::plan::Name;
@@ -30,6 +31,15 @@ impl CsvWriter {
         }
     }
 
+    /// Goes on with a file that has these columns, or with a new one.
+    pub(crate) fn set_columns(&mut self, columns: Option<Vec<String>>) {
+        self.columns = columns;
+    }
+
+    pub(crate) fn take_columns(&mut self) -> Option<Vec<String>> {
+        self.columns.take()
+    }
+
     /// How many values had no column.
     pub fn left_out(&self) -> u64 {
         self.left_out
@@ -37,8 +47,13 @@ impl CsvWriter {
 
     /// Appends the rows of a chunk to `out`.
     pub fn write(&mut self, chunk: &Chunk, out: &mut Vec<u8>) {
+        self.write_rows(chunk, 0..chunk.rows(), out);
+    }
+
+    /// Appends some rows of a chunk to `out`.
+    pub fn write_rows(&mut self, chunk: &Chunk, rows: Range<usize>, out: &mut Vec<u8>) {
         let delimiter = self.format.delimiter;
-        for row in 0..chunk.rows() {
+        for row in rows {
             let values = self.rows.row(chunk, row);
             let columns = self.columns.get_or_insert_with(|| {
                 let names: Vec<String> = values.iter().map(|(name, _)| (*name).into()).collect();

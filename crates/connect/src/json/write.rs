@@ -5,6 +5,7 @@
 //! a spread record may be empty.
 
 use std::io::Write;
+use std::ops::Range;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -71,12 +72,17 @@ impl JsonWriter {
 
     /// Appends the rows of a chunk to `out`.
     pub fn write(&mut self, chunk: &Chunk, out: &mut Vec<u8>) {
+        self.write_rows(chunk, 0..chunk.rows(), out);
+    }
+
+    /// Appends some rows of a chunk to `out`.
+    pub fn write_rows(&self, chunk: &Chunk, rows: Range<usize>, out: &mut Vec<u8>) {
         debug_assert_eq!(
             chunk.columns.len(),
             self.items.len(),
             "a name for each column"
         );
-        for row in 0..chunk.rows() {
+        for row in rows {
             let start = out.len();
             for (item, column) in self.items.iter().zip(&chunk.columns) {
                 item.write(chunk, column, row, out);

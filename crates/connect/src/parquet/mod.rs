@@ -6,4 +6,4 @@ mod source;
 mod write;
 
 pub(crate) use source::ParquetSource;
-pub(crate) use write::ParquetWriter;
+pub(crate) use write::{ParquetWriter, write_whole};

@@ -75,9 +75,18 @@ impl ParquetWriter {
         }
     }
 
+    fn take_row(&mut self, row: Value) -> Result<(), WriteError> {
+        self.group.push(row);
+        if self.group.len() == GROUP_ROWS {
+            self.write_group()?;
+            self.keep_bytes();
+        }
+        Ok(())
+    }
+
     fn write_group(&mut self) -> Result<(), WriteError> {
         let group = std::mem::take(&mut self.group);
-        let kinds = group.iter().map(|row| Kind::of(row.view()));
+        let kinds = group.iter().map(kind_of_row);
         let found = kinds.fold(Kind::Struct(self.schema.clone()), Kind::join);
         let Kind::Struct(wanted) = found else {
             return Err(failed("rows are no records"));
@@ -154,6 +163,37 @@ impl ParquetWriter {
     }
 }
 
+/// A row without a field says nothing of the schema.
+fn kind_of_row(row: &Value) -> Kind {
+    match row {
+        Value::Record(record) if record.is_empty() => Kind::Null,
+        row => Kind::of(row.view()),
+    }
+}
+
+/// A whole file of these rows, which are records. Its schema has room for all of them.
+pub(crate) fn write_whole(names: Vec<Name>, rows: Vec<Value>) -> Result<Vec<u8>, WriteError> {
+    let mut writer = ParquetWriter::new(names);
+    let kinds = rows.iter().map(kind_of_row);
+    let found = kinds.fold(Kind::Struct(writer.schema.clone()), Kind::join);
+    let Kind::Struct(schema) = found else {
+        return Err(failed("rows are no records"));
+    };
+    writer.schema = schema;
+    for row in rows {
+        writer.take_row(row)?;
+    }
+    writer.finish()?;
+    let mut file = Vec::new();
+    while let Some(written) = writer.take() {
+        match written {
+            Written::Bytes(bytes) => file.extend_from_slice(&bytes),
+            Written::NewPart => return Err(failed("the schema of its rows has no end")),
+        }
+    }
+    Ok(file)
+}
+
 fn failed(error: impl std::fmt::Display) -> WriteError {
     WriteError {
         format: "Parquet",
@@ -163,14 +203,8 @@ fn failed(error: impl std::fmt::Display) -> WriteError {
 
 impl RowWriter for ParquetWriter {
     fn write(&mut self, chunk: &Chunk) -> Result<(), WriteError> {
-        for row in self.rows.records(chunk) {
-            self.group.push(row);
-            if self.group.len() == GROUP_ROWS {
-                self.write_group()?;
-                self.keep_bytes();
-            }
-        }
-        Ok(())
+        let rows = self.rows.records(chunk);
+        rows.into_iter().try_for_each(|row| self.take_row(row))
     }
 
     fn finish(&mut self) -> Result<(), WriteError> {

@@ -72,10 +72,8 @@ impl Merge {
             out.push(Item::Rows(chunk));
             return;
         }
-        if chunk.rows() == 0 {
-            return;
-        }
-        let order = match chunk.lanes.take() {
+        let lanes = chunk.lanes.take();
+        let order = match lanes {
             None => chunk.times.clone(),
             Some(_) => chunk
                 .times
@@ -86,12 +84,21 @@ impl Merge {
                 })
                 .collect(),
         };
-        port.reached = order[order.len() - 1];
-        port.held.push_back(Held {
-            chunk,
-            order,
-            start: 0,
+        port.reached = order.last().map_or(port.reached, |last| *last);
+        // No row is earlier than a mark of all lanes before it, so this changes the order of none; but a stream of which
+        // nothing else comes holds up nobody.
+        let marks = lanes.iter().flat_map(|lanes| &lanes.marks);
+        let floors = marks.filter(|mark| mark.lane.is_none());
+        port.reached = floors.fold(port.reached, |reached, mark| {
+            reached.max(mark.watermark.ticks())
         });
+        if chunk.rows() > 0 {
+            port.held.push_back(Held {
+                chunk,
+                order,
+                start: 0,
+            });
+        }
     }
 
     /// The port has passed `watermark`: emits what all of them have passed.
@@ -235,10 +242,15 @@ impl Operator for Merge {
                     .sum(),
             );
             out.count(port.held.front().map_or(0, |held| held.chunk.columns.len()));
+            let known = port.held.iter().all(|held| held.chunk.origins.is_some());
+            out.u8(known.into());
             for held in &port.held {
                 for row in held.start..held.order.len() {
                     out.i64(held.chunk.times[row]);
                     out.i64(held.order[row]);
+                    if let (true, Some(origins)) = (known, &held.chunk.origins) {
+                        out.u64(origins[row]);
+                    }
                     held.chunk
                         .columns
                         .iter()
@@ -254,20 +266,26 @@ impl Operator for Merge {
             port.reached = from.i64()?;
             port.held.clear();
             let (rows, width) = (from.count()?, from.count()?);
+            let known = from.u8()? != 0;
             let (mut times, mut order) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+            let mut origins = Vec::new();
             let mut columns: Vec<ColumnBuilder> = std::iter::repeat_with(ColumnBuilder::default)
                 .take(width)
                 .collect();
             for _ in 0..rows {
                 times.push(from.i64()?);
                 order.push(from.i64()?);
+                if known {
+                    origins.push(from.u64()?);
+                }
                 for column in &mut columns {
                     column.push_owned(from.value()?);
                 }
             }
             if rows > 0 {
                 let columns: Vec<Column> = columns.into_iter().map(ColumnBuilder::finish).collect();
-                let chunk = Chunk::new(times.into(), columns);
+                let mut chunk = Chunk::new(times.into(), columns);
+                chunk.origins = known.then(|| origins.into());
                 port.held.push_back(Held {
                     chunk,
                     order: order.into(),

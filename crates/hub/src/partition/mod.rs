@@ -14,7 +14,7 @@ use highwater_log::{
     AppendError, Appended, Bounds, EnqueueTime, Fetched, HubSettings, Isolation, Marker, Offset,
     Pending, Place, Producer, ReadError,
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{Notify, oneshot};
 
 use self::queue::{Answer, Limits, Queue, Staged, send};
@@ -72,9 +72,22 @@ impl Partition {
         EnqueueTime((self.shared.clock.unix_nanos().div_euclid(1_000_000)) as i64)
     }
 
-    /// Lets `push` take its place in the queue, and wakes a committer if it did.
     fn enqueue(
         &self,
+        push: impl FnOnce(
+            &mut Queue,
+            EnqueueTime,
+            usize,
+            Answer,
+        ) -> Result<usize, (AppendError, Answer)>,
+    ) -> Pending<Result<Appended, AppendError>> {
+        self.enqueue_in(self.queue.lock(), push)
+    }
+
+    /// Lets `push` take its place in the queue, and wakes a committer if it did.
+    fn enqueue_in(
+        &self,
+        mut queue: MutexGuard<'_, Queue>,
         push: impl FnOnce(
             &mut Queue,
             EnqueueTime,
@@ -85,7 +98,6 @@ impl Partition {
         let (answer, answered) = oneshot::channel();
         let waiting = self.shared.waiting.load(Ordering::Relaxed);
         let room = self.shared.options.queue_bytes_all.saturating_sub(waiting);
-        let mut queue = self.queue.lock();
         match push(&mut queue, self.now(), room, answer) {
             Err((error, answer)) => send(answer, Err(error)),
             Ok(bytes) => {
@@ -282,6 +294,15 @@ impl highwater_log::Partition for Partition {
         marker: Marker,
     ) -> Pending<Result<Appended, AppendError>> {
         self.enqueue(|queue, now, _, answer| queue.push_marker(producer, marker, now, answer))
+    }
+
+    fn punctuate(&self, end: Offset) -> Pending<Result<Option<Appended>, AppendError>> {
+        let queue = self.queue.lock();
+        if queue.refusal().is_none() && queue.end() != end {
+            return Box::pin(std::future::ready(Ok(None)));
+        }
+        let appended = self.enqueue_in(queue, Queue::push_punctuation);
+        Box::pin(async move { appended.await.map(Some) })
     }
 
     fn read(

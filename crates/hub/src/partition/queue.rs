@@ -101,6 +101,11 @@ impl Queue {
         self.staged.is_empty() && self.sharers.is_empty()
     }
 
+    /// What is appended next begins here.
+    pub fn end(&self) -> Offset {
+        Offset(self.producers.end().0 + i64::from(self.shared.count()))
+    }
+
     /// Takes a batch in; answers how many bytes more are waiting.
     pub fn push(
         &mut self,
@@ -192,6 +197,23 @@ impl Queue {
         self.seal(now);
         let batch = Batch::marker(producer, marker);
         Ok(self.place_batch(batch, Some(marker), now, Answers::One(answer)))
+    }
+
+    pub fn push_punctuation(
+        &mut self,
+        now: EnqueueTime,
+        room: usize,
+        answer: Answer,
+    ) -> Result<usize, (AppendError, Answer)> {
+        let batch = Batch::punctuation();
+        let judged = self
+            .check_size(0)
+            .and_then(|()| self.check_room(batch.size(), room));
+        if let Err(error) = judged {
+            return Err((error, answer));
+        }
+        self.seal(now);
+        Ok(self.place_batch(batch, None, now, Answers::One(answer)))
     }
 
     fn check_size(&self, bytes: usize) -> Result<(), AppendError> {

@@ -3,8 +3,8 @@
 //! Closed segments are written anew without the records that a later one of the same key has
 //! replaced; small neighbours become one. Offsets stay, and batches without records stand for what
 //! is gone. A record without a value removes its key and goes itself when it is old enough for
-//! everybody to have seen it. Records of aborted transactions go, markers stay, and what may still
-//! be part of an open transaction is left as it is.
+//! everybody to have seen it, and so does a punctuation. Records of aborted transactions go, markers
+//! stay, and what may still be part of an open transaction is left as it is.
 //!
 //! The new file is complete and durable before its name says so (`.swap`), what it replaces is gone
 //! for certain before it takes that name, and a start finishes a swap that a crash interrupted.
@@ -198,13 +198,16 @@ impl Rules {
         if batch.header.count() == 0 {
             return Ok(Retained::None);
         }
+        let old = batch.header.enqueue_time() < self.tombstones_before;
+        if old && batch.is_punctuation() {
+            return Ok(Retained::None);
+        }
         if !self.is_settled(batch) {
             return Ok(Retained::All);
         }
         if self.is_aborted(batch) {
             return Ok(Retained::None);
         }
-        let old = batch.header.enqueue_time() < self.tombstones_before;
         let kept = batch.retain(unpacker, |record| self.keeps(record, old));
         kept.map_err(|error| invalid(&error))
     }

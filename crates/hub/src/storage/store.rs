@@ -134,7 +134,9 @@ impl Store {
                     .index
                     .push(header, size, self.shared.options.index_bytes);
                 view.producers.apply(header, marker);
-                Counters::add(&counters.records, header.count().max(0) as u64);
+                if !header.is_control() {
+                    Counters::add(&counters.records, header.count().max(0) as u64);
+                }
                 Counters::add(&counters.batches, 1);
             }
             view.end = active.index.next;

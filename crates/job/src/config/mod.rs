@@ -9,6 +9,7 @@
 //! errors: the one deserves "not supported yet", the other "did you mean".
 
 mod error;
+mod live;
 mod reader;
 mod sections;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use highwater_time::Policy;
 use toml::de::DeTable;
 
 pub use error::{ConfigError, Mistake};
+pub use live::{Live, OnFailure, Start};
 use reader::{Reader, Section};
 pub(crate) use sections::is_delimiter;
 
@@ -48,6 +50,8 @@ pub struct JobFile {
     pub remarks: Vec<String>,
     /// JavaScript functions that the query calls as `udf.name(..)` or `uda.name(..)`.
     pub functions: Vec<Function>,
+    /// How it runs where it reads hubs.
+    pub live: Live,
     /// Present only where the job is a golden case that says more than its expected files do.
     pub expect: Option<Expect>,
 }
@@ -59,12 +63,14 @@ pub enum QuerySource {
     Inline(String),
 }
 
-/// An input of the query, read from files.
+/// An input of the query, read from files or hubs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
     pub name: String,
-    /// Files, each one partition, or folders that hold them; never empty.
+    /// Files, each one partition, or folders that hold them; empty for an input that is read from hubs.
     pub paths: Vec<PathBuf>,
+    /// Hubs, read as one: their partitions are numbered hub by hub. Empty for files.
+    pub hubs: Vec<String>,
     /// The payload column that holds the arrival time; without it arrival times are unknown.
     pub arrival: Option<String>,
     /// The payload column that holds the partition id; without it each file is a partition.
@@ -89,12 +95,19 @@ pub struct Output {
     pub name: String,
     pub sink: Sink,
     pub format: OutputFormat,
+    pub on_failure: OnFailure,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sink {
     File(PathBuf),
     Stdout,
+    /// Something that only a live job writes to, such as a hub or a database.
+    Live {
+        kind: String,
+        /// The whole table, for whoever opens it.
+        settings: toml::Table,
+    },
 }
 
 /// What becomes of an event that cannot be read or computed with.

@@ -49,6 +49,10 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
+    pub fn table(&self) -> &'a DeTable<'a> {
+        self.table
+    }
+
     pub fn entry(&self, key: &str) -> Option<Entry<'a>> {
         let (key, value) = self.table.iter().find(|(k, _)| k.get_ref() == key)?;
         Some(Entry {
@@ -168,9 +172,25 @@ impl<'a> Reader<'a> {
 
     /// One path or a list of them.
     pub fn paths(&mut self, section: &Section, key: &str, example: &str) -> Option<Vec<PathBuf>> {
+        let paths = self.list(section, key, example, "a path or a list of paths")?;
+        Some(paths.into_iter().map(PathBuf::from).collect())
+    }
+
+    /// One text or a list of them.
+    pub fn texts(&mut self, section: &Section, key: &str, example: &str) -> Option<Vec<String>> {
+        self.list(section, key, example, "a name or a list of names")
+    }
+
+    fn list(
+        &mut self,
+        section: &Section,
+        key: &str,
+        example: &str,
+        expected: &str,
+    ) -> Option<Vec<String>> {
         let entry = section.entry(key)?;
         let DeValue::Array(list) = entry.value() else {
-            let one = self.expect_path(&entry, entry.value, example)?;
+            let one = self.expect_text(&entry, entry.value, example, expected)?;
             return Some(vec![one]);
         };
         if list.is_empty() {
@@ -181,31 +201,35 @@ impl<'a> Reader<'a> {
             );
             return None;
         }
-        let paths: Vec<_> = list
+        let texts: Vec<_> = list
             .iter()
-            .map(|item| self.expect_path(&entry, item, example))
+            .map(|item| self.expect_text(&entry, item, example, expected))
             .collect();
-        paths.into_iter().collect()
+        texts.into_iter().collect()
     }
 
-    fn expect_path(
+    fn expect_text(
         &mut self,
         entry: &Entry,
         value: &Spanned<DeValue>,
         example: &str,
-    ) -> Option<PathBuf> {
+        expected: &str,
+    ) -> Option<String> {
         let key = entry.key.get_ref();
         match value.get_ref() {
-            DeValue::String(text) if !text.trim().is_empty() => Some(PathBuf::from(&**text)),
+            DeValue::String(text) if !text.trim().is_empty() => Some(text.to_string()),
             DeValue::String(_) => {
                 self.empty(entry, value.span(), &format!("{key} = \"{example}\""));
                 None
             }
             other => {
-                let example =
-                    format!("{key} = \"{example}\" or {key} = [\"a.jsonl\", \"b.jsonl\"]");
+                let list = match example.strip_suffix(".jsonl") {
+                    Some(_) => "[\"a.jsonl\", \"b.jsonl\"]",
+                    None => "[\"a\", \"b\"]",
+                };
+                let example = format!("{key} = \"{example}\" or {key} = {list}");
                 let found = (value.span(), other.type_str());
-                self.wrong_type_at(entry, found, "a path or a list of paths", &example);
+                self.wrong_type_at(entry, found, expected, &example);
                 None
             }
         }

@@ -6,6 +6,7 @@ use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat};
 use highwater_time::{Action, Policy};
 use toml::de::DeValue;
 
+use super::live;
 use super::reader::{Reader, Section};
 use super::{Expect, Function, Input, JobFile, OnError, Order, Output, QuerySource, Sink};
 
@@ -19,6 +20,9 @@ const TOP_KEYS: &[&str] = &[
     "outputs",
     "functions",
     "errors",
+    "start",
+    "checkpoint",
+    "late",
     "expect",
 ];
 
@@ -56,6 +60,7 @@ pub(super) fn read_job(reader: &mut Reader, top: &Section, file_name: &str) -> O
         .section(top, "errors")
         .map(|s| read_errors(reader, &s, &outputs));
     let (on_error, dead_letter) = errors.unwrap_or_default();
+    let live = live::read_live(reader, top, &outputs);
     let expect = reader
         .section(top, "expect")
         .map(|s| read_expect(reader, &s));
@@ -71,6 +76,7 @@ pub(super) fn read_job(reader: &mut Reader, top: &Section, file_name: &str) -> O
         dead_letter,
         remarks: Vec::new(),
         functions,
+        live,
         expect,
     })
 }
@@ -151,13 +157,33 @@ const INPUT_KEYS: &[&str] = &[
     "delimiter",
     "header",
 ];
-const INPUT_TYPES: &[(&str, ())] = &[("file", ())];
-const INPUT_TYPES_LATER: &[&str] = &["hub", "kafka"];
+const HUB_KEYS: &[&str] = &[
+    "type",
+    "hub",
+    "format",
+    "compression",
+    "delimiter",
+    "header",
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum InputType {
+    File,
+    Hub,
+}
+
+const INPUT_TYPES: &[(&str, InputType)] = &[("file", InputType::File), ("hub", InputType::Hub)];
+const INPUT_TYPES_LATER: &[&str] = &["kafka"];
 
 fn read_input(reader: &mut Reader, section: &Section) -> Option<Input> {
     // The other keys of an endpoint that is not there yet would only be called unknown.
-    if section.has("type") {
-        reader.choice(section, "type", INPUT_TYPES, INPUT_TYPES_LATER)?;
+    let kind = match section.has("type") {
+        true => reader.choice(section, "type", INPUT_TYPES, INPUT_TYPES_LATER)?,
+        false if section.has("hub") => InputType::Hub,
+        false => InputType::File,
+    };
+    if kind == InputType::Hub {
+        return read_hub_input(reader, section);
     }
     reader.known_keys(section, INPUT_KEYS);
     let paths = reader.paths(section, "path", "input/Entry.jsonl");
@@ -178,27 +204,63 @@ fn read_input(reader: &mut Reader, section: &Section) -> Option<Input> {
     }
     let named = paths.as_ref().and_then(|paths| paths.first());
     let named = named.map(|path| Format::of_name(path));
-    let format = reader.choice(section, "format", INPUT_FORMATS, &[]);
-    let csv = read_csv(
-        reader,
-        section,
-        matches!(format.or(named), Some(Format::Csv(_))),
-    );
-    let format = match (format, csv) {
-        (Some(Format::Csv(_)), csv) => Some(Format::Csv(csv.unwrap_or_default())),
-        (None, Some(csv)) => Some(Format::Csv(csv)),
-        (format, _) => format,
-    };
+    let format = read_format(reader, section, INPUT_FORMATS, named);
     let compression = reader.choice(section, "compression", COMPRESSIONS, &[]);
     Some(Input {
         name: section.leaf().to_owned(),
         paths: paths?,
+        hubs: Vec::new(),
         arrival,
         partition,
         reference,
         format,
         compression: compression.unwrap_or_default(),
     })
+}
+
+fn read_hub_input(reader: &mut Reader, section: &Section) -> Option<Input> {
+    reader.known_keys(section, HUB_KEYS);
+    let hubs = reader.texts(section, "hub", "toll");
+    if !section.has("hub") {
+        reader.missing(section, "hub", "hub = \"toll\"");
+    }
+    // Parquet is a format of files.
+    let formats = INPUT_FORMATS.iter().copied();
+    let formats: Vec<_> = formats
+        .filter(|(_, format)| *format != Format::Parquet)
+        .collect();
+    let format = read_format(reader, section, &formats, None);
+    let compression = reader.choice(section, "compression", COMPRESSIONS, &[]);
+    Some(Input {
+        name: section.leaf().to_owned(),
+        paths: Vec::new(),
+        hubs: hubs?,
+        arrival: None,
+        partition: None,
+        reference: false,
+        format,
+        compression: compression.unwrap_or_default(),
+    })
+}
+
+/// `named` is what the name of a file says, which counts where nothing else does.
+fn read_format(
+    reader: &mut Reader,
+    section: &Section,
+    formats: &[(&str, Format)],
+    named: Option<Format>,
+) -> Option<Format> {
+    let format = reader.choice(section, "format", formats, &[]);
+    let csv = read_csv(
+        reader,
+        section,
+        matches!(format.or(named), Some(Format::Csv(_))),
+    );
+    match (format, csv) {
+        (Some(Format::Csv(_)), csv) => Some(Format::Csv(csv.unwrap_or_default())),
+        (None, Some(csv)) => Some(Format::Csv(csv)),
+        (format, _) => format,
+    }
 }
 
 const COMMA: CsvFormat = CsvFormat {
@@ -253,17 +315,31 @@ pub(crate) fn is_delimiter(text: &str) -> bool {
 enum SinkType {
     File,
     Stdout,
+    Live(&'static str),
 }
 
-const OUTPUT_KEYS: &[&str] = &["type", "path", "format", "delimiter", "header"];
+const OUTPUT_KEYS: &[&str] = &[
+    "type",
+    "path",
+    "format",
+    "delimiter",
+    "header",
+    "on_failure",
+];
 const OUTPUT_FORMATS: &[(&str, OutputFormat)] = &[
     ("jsonl", OutputFormat::JsonLines),
     ("json", OutputFormat::JsonArray),
     ("csv", OutputFormat::Csv(COMMA)),
     ("parquet", OutputFormat::Parquet),
 ];
-const OUTPUT_TYPES: &[(&str, SinkType)] = &[("file", SinkType::File), ("stdout", SinkType::Stdout)];
-const OUTPUT_TYPES_LATER: &[&str] = &["hub", "kafka", "postgres", "webhook", "queue"];
+const OUTPUT_TYPES: &[(&str, SinkType)] = &[
+    ("file", SinkType::File),
+    ("stdout", SinkType::Stdout),
+    ("hub", SinkType::Live("hub")),
+    ("postgres", SinkType::Live("postgres")),
+    ("webhook", SinkType::Live("webhook")),
+];
+const OUTPUT_TYPES_LATER: &[&str] = &["kafka", "queue"];
 
 fn read_function(reader: &mut Reader, section: &Section) -> Option<Function> {
     if let Some(endpoint) = section.entry("endpoint") {
@@ -304,9 +380,23 @@ fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
         true => reader.choice(section, "type", OUTPUT_TYPES, OUTPUT_TYPES_LATER)?,
         false => SinkType::File,
     };
+    let on_failure = live::read_on_failure(reader, section);
+    if let SinkType::Live(kind) = kind {
+        let settings = live::plain(section.table());
+        return Some(Output {
+            name: section.leaf().to_owned(),
+            sink: Sink::Live {
+                kind: kind.to_owned(),
+                settings,
+            },
+            format: OutputFormat::JsonLines,
+            on_failure,
+        });
+    }
     reader.known_keys(section, OUTPUT_KEYS);
     let path = reader.path(section, "path", "out/Alerts.jsonl");
     let sink = match kind {
+        SinkType::Live(_) => unreachable!("read above"),
         SinkType::Stdout => {
             reader.useless(
                 section,
@@ -324,7 +414,7 @@ fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
     };
     let named = match &sink {
         Sink::File(path) => OutputFormat::of_name(path),
-        Sink::Stdout => OutputFormat::JsonLines,
+        Sink::Stdout | Sink::Live { .. } => OutputFormat::JsonLines,
     };
     let format = reader.choice(section, "format", OUTPUT_FORMATS, &[]);
     let format = format.unwrap_or(named);
@@ -344,6 +434,7 @@ fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
         name: section.leaf().to_owned(),
         sink,
         format,
+        on_failure,
     })
 }
 

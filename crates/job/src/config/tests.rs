@@ -1,7 +1,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 use std::path::{Path, PathBuf};
 
-use highwater_time::{Action, Duration};
+use highwater_time::{Action, Duration, Instant};
 
 use super::*;
 
@@ -79,6 +79,7 @@ error = ""
     let entry = Input {
         name: "Entry".to_owned(),
         paths: vec![PathBuf::from("input/Entry.jsonl")],
+        hubs: Vec::new(),
         arrival: Some("ArrivalTime".to_owned()),
         partition: Some("p".to_owned()),
         reference: false,
@@ -249,8 +250,8 @@ late_events = "dorp"
 path = "x"
 
 [outputs.Alerts]
-type = "hub"
-hub = "alerts"
+type = "kafka"
+topic = "alerts"
 
 [errors]
 on_error = "dead_letter"
@@ -261,7 +262,7 @@ error: unknown key "nmae"
   |
 2 | nmae = "x"
   | ^^^^ did you mean "name"?
-  = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, expect
+  = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, start, checkpoint, late, expect
 
 error: "query" must be a string, not an integer
  --> job.toml:3:9
@@ -296,13 +297,13 @@ error: unknown key "input"
    |
 10 | [input.Entry]
    |  ^^^^^ did you mean "inputs"?
-   = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, expect
+   = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, start, checkpoint, late, expect
 
-error: type = "hub" in [outputs.Alerts] is not supported yet
+error: type = "kafka" in [outputs.Alerts] is not supported yet
   --> job.toml:14:8
    |
-14 | type = "hub"
-   |        ^^^^^ this version has: "file", "stdout"
+14 | type = "kafka"
+   |        ^^^^^^^ this version has: "file", "stdout", "hub", "postgres", "webhook"
 
 error: missing key "dead_letter" in [errors]
   --> job.toml:17:2
@@ -439,8 +440,8 @@ error: unknown value "kafak" for "type" in [inputs.I]
   |
 3 | type = "kafak"
   |        ^^^^^^^ did you mean "kafka"?
-  = known values: "file"
-  = not supported yet: "hub", "kafka"
+  = known values: "file", "hub"
+  = not supported yet: "kafka"
 "#,
     );
 }
@@ -573,4 +574,70 @@ fn settings_that_do_not_go_together_are_told() {
         assert!(wrong.contains(message), "{wrong}");
     }
     assert!(wrong("query='q'\ncompatibility='2'\n").contains("\"1.2\" or \"1.1\" or \"1.0\""));
+}
+
+#[test]
+fn a_job_on_hubs_says_where_it_starts_and_what_becomes_of_what_is_late() {
+    let job = parse(
+        r#"
+query = "q.saql"
+start = "2026-01-31T10:00:00Z"
+
+[inputs.Entry]
+type = "hub"
+hub = ["toll-a", "toll-b"]
+format = "csv"
+delimiter = ";"
+
+[inputs.Exit]
+hub = "exit"
+
+[outputs.Alerts]
+type = "postgres"
+table = "alerts"
+key = ["plate", "at"]
+on_failure = "dead_letter"
+
+[outputs.Late]
+type = "hub"
+hub = "late"
+
+[checkpoint]
+every = "30s"
+
+[late]
+output = "Late"
+"#,
+    );
+    let time = Instant::parse_iso(b"2026-01-31T10:00:00Z").unwrap();
+    let live = Live {
+        start: Start::At(time),
+        checkpoint_every: seconds(30),
+        late: Some("Late".to_owned()),
+    };
+    assert_eq!(job.live, live);
+    assert_eq!(job.inputs[0].hubs, ["toll-a", "toll-b"]);
+    assert!(matches!(job.inputs[0].format, Some(Format::Csv(csv)) if csv.delimiter == b';'));
+    assert_eq!(job.inputs[1].hubs, ["exit"]);
+    assert_eq!(job.outputs[0].on_failure, OnFailure::DeadLetter);
+    let Sink::Live { kind, settings } = &job.outputs[0].sink else {
+        panic!("{:?}", job.outputs[0]);
+    };
+    assert_eq!(kind, "postgres");
+    assert_eq!(settings["table"].as_str(), Some("alerts"));
+    assert_eq!(settings["key"][1].as_str(), Some("at"));
+}
+
+#[test]
+fn a_wrong_start_and_an_unknown_place_for_late_events_are_told() {
+    let wrong = wrong(
+        "query='q'\nstart='yesterday'\n[inputs.I]\nhub='h'\nformat='parquet'\n[late]\noutput='Late'\n",
+    );
+    for part in [
+        "\"yesterday\" is no start",
+        "no such output for late events",
+        "\"parquet\" for \"format\"",
+    ] {
+        assert!(wrong.contains(part), "{wrong}");
+    }
 }

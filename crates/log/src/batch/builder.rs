@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 
 use super::codec::{Codec, pack};
 use super::{Batch, BatchError, HEADER_LEN, Header, LENGTH_END, NewRecord, varint};
-use crate::{Marker, Producer};
+use crate::Producer;
 
 /// Takes records one by one. Its buffer is used again when the batches before are gone.
 #[derive(Debug, Default)]
@@ -90,30 +90,21 @@ impl Builder {
     }
 }
 
-/// The control batch that ends a transaction in one partition.
-pub(super) fn marker(producer: Producer, marker: Marker, coordinator_epoch: i32) -> Batch {
-    let kind: i16 = match marker {
-        Marker::Abort => 0,
-        Marker::Commit => 1,
-    };
-    // Version and kind; version and epoch.
-    let mut key = [0; 4];
-    key[2..].copy_from_slice(&kind.to_be_bytes());
-    let mut value = [0; 6];
-    value[2..].copy_from_slice(&coordinator_epoch.to_be_bytes());
+/// A batch of the log itself. That of a producer is part of its transaction.
+pub(super) fn control(key: [u8; 4], value: &[u8], producer: Option<Producer>) -> Batch {
     let mut builder = Builder::new();
     builder.push(&NewRecord {
         key: Some(&key),
-        value: Some(&value),
+        value: Some(value),
         headers: &[],
     });
     let mut header = Header::new([0; HEADER_LEN]);
-    header.set_kind(Codec::None, true, true);
+    header.set_kind(Codec::None, producer.is_some(), true);
     header.set_count(1);
     header.set_base_timestamp(-1);
     header.set_max_timestamp(-1);
-    set_producer(&mut header, Some((producer, -1)));
-    Batch::finish(header, builder.body.freeze()).expect("a marker is shorter than 2 GiB")
+    set_producer(&mut header, producer.map(|producer| (producer, -1)));
+    Batch::finish(header, builder.body.freeze()).expect("a control batch is shorter than 2 GiB")
 }
 
 fn set_producer(header: &mut Header, producer: Option<(Producer, i32)>) {

@@ -7,6 +7,7 @@
 
 mod builder;
 mod codec;
+mod control;
 mod crc;
 mod header;
 mod records;
@@ -19,7 +20,7 @@ mod walk;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::{EnqueueTime, Marker, Offset, Producer};
+use crate::{EnqueueTime, Offset};
 
 pub use builder::{Builder, Seal};
 pub use codec::Codec;
@@ -63,11 +64,6 @@ impl Batch {
         Ok((Batch { header, records }, rest))
     }
 
-    /// The marker that ends a transaction in one partition.
-    pub fn marker(producer: Producer, marker: Marker) -> Batch {
-        builder::marker(producer, marker, 0)
-    }
-
     /// Gives the batch its place and its time in the log. Costs the same for any number of records.
     pub fn stamp(&mut self, base_offset: Offset, time: EnqueueTime) {
         self.header.stamp(base_offset, time, self.records.len());
@@ -101,11 +97,6 @@ impl Batch {
 
     pub fn records<'a>(&'a self, unpacker: &'a mut Unpacker) -> Result<Records<'a>, BatchError> {
         unpacker.unpack(&self.header, &self.records)
-    }
-
-    /// How it ends its producer's transaction, if it is a marker.
-    pub fn as_marker(&self) -> Result<Option<Marker>, BatchError> {
-        records::marker(&self.header, &self.records)
     }
 }
 
@@ -150,7 +141,7 @@ pub enum BatchError {
     Packing { codec: Codec, reason: String },
     #[error("its records unpack to more than {max} bytes")]
     UnpackedTooLarge { max: usize },
-    #[error("it is a control batch, but no marker of a transaction")]
+    #[error("it is a control batch of an unknown kind")]
     Marker,
     #[error("record {index} is malformed: {reason}")]
     Record { index: i32, reason: &'static str },

@@ -9,7 +9,7 @@ use super::codec::{Codec, unpack};
 use super::header::TimestampType;
 use super::varint::{take_int, take_long};
 use super::{BatchError, Header};
-use crate::{Marker, Offset};
+use crate::Offset;
 
 /// Unpacks batches into a buffer that is kept for the next one.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ pub struct Records<'a> {
 
 impl<'a> Records<'a> {
     /// `bytes` are unpacked already.
-    fn new(header: &Header, bytes: &'a [u8]) -> Records<'a> {
+    pub(super) fn new(header: &Header, bytes: &'a [u8]) -> Records<'a> {
         let append_time = match header.timestamp_type() {
             TimestampType::LogAppend => Some(header.max_timestamp()),
             TimestampType::Create => None,
@@ -154,20 +154,6 @@ impl<'a> Iterator for Records<'a> {
             (self.index, self.count, self.bytes) = (0, 0, &[]);
         }
         Some(taken.map_err(|reason| BatchError::Record { index, reason }))
-    }
-}
-
-/// What kind of marker a batch is, or `None` if it holds data.
-pub(super) fn marker(header: &Header, packed: &[u8]) -> Result<Option<Marker>, BatchError> {
-    if !header.is_control() {
-        return Ok(None);
-    }
-    let record = Records::new(header, packed).next().transpose()?;
-    // Version and kind; later versions may append to the key.
-    match record.and_then(|record| record.key) {
-        Some([_, _, 0, 0, ..]) => Ok(Some(Marker::Abort)),
-        Some([_, _, 0, 1, ..]) => Ok(Some(Marker::Commit)),
-        _ => Err(BatchError::Marker),
     }
 }
 

@@ -3,6 +3,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::{Marker, Producer};
 
 /// A record that owns what it holds.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,9 +3,9 @@
 //! Walking looks at headers only. Whoever wants to know whether the records are what was written
 //! asks [`Stored::check`], which reads them.
 
-use super::records::{Records, Unpacker, marker};
+use super::records::{Records, Unpacker};
 use super::{BatchError, HEADER_LEN, Header};
-use crate::{Marker, Offset};
+use crate::Offset;
 
 /// Walks over whole batches. After the first error, which says at which byte, there is nothing
 /// more.
@@ -135,11 +135,6 @@ impl<'a> Stored<'a> {
                 position: self.position,
                 error,
             })
-    }
-
-    /// How it ends its producer's transaction, if it is a marker.
-    pub fn as_marker(&self) -> Result<Option<Marker>, BatchError> {
-        marker(&self.header, self.packed())
     }
 
     pub fn records<'b>(&self, unpacker: &'b mut Unpacker) -> Result<Records<'b>, BatchError>

@@ -97,6 +97,11 @@ impl MemoryPartition {
         Ok(self.put(state, Batch::marker(producer, marker)))
     }
 
+    fn try_punctuate(&self, end: Offset) -> Result<Option<Appended>, AppendError> {
+        let state = self.state_to_append(0)?;
+        Ok((state.producers.end() == end).then(|| self.put(state, Batch::punctuation())))
+    }
+
     fn put(&self, mut state: Locked<'_>, batch: Batch) -> Appended {
         let appended = state.put(batch, EnqueueTime((self.now)()));
         wake(state);
@@ -268,6 +273,10 @@ impl Partition for MemoryPartition {
         marker: Marker,
     ) -> Pending<Result<Appended, AppendError>> {
         Box::pin(ready(self.try_append_marker(producer, marker)))
+    }
+
+    fn punctuate(&self, end: Offset) -> Pending<Result<Option<Appended>, AppendError>> {
+        Box::pin(ready(self.try_punctuate(end)))
     }
 
     fn read(

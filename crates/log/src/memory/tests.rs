@@ -174,6 +174,39 @@ fn readers_of_committed_records_are_spared_what_is_open_and_told_what_was_aborte
     assert_eq!(read(&partition, 0, Uncommitted).aborted, []);
 }
 
+// proves T7 T8
+#[test]
+fn silence_is_said_at_the_end_or_not_at_all() {
+    let fixture = Fixture::new();
+    let partition = fixture.partition();
+    let producer = Producer { id: 9, epoch: 0 };
+    append(&partition, &["a"]);
+    fixture.clock.store(1_500, Ordering::Relaxed);
+    assert_eq!(done(partition.punctuate(Offset(0))), Ok(None));
+    assert_eq!(done(partition.punctuate(Offset(2))), Ok(None));
+    assert_eq!(partition.bounds().end, Offset(1));
+    let said = done(partition.punctuate(Offset(1))).unwrap().unwrap();
+    assert_eq!((said.offset, said.time), (Offset(1), EnqueueTime(1_500)));
+    // The clock goes back, the log does not, and an open transaction stays open.
+    fixture.clock.store(1_200, Ordering::Relaxed);
+    done(partition.append(batch(&["b"], Some((producer, 0)), true))).unwrap();
+    let said = done(partition.punctuate(Offset(3))).unwrap().unwrap();
+    assert_eq!((said.offset, said.time), (Offset(3), EnqueueTime(1_500)));
+    let bounds = partition.bounds();
+    assert_eq!((bounds.stable, bounds.end), (Offset(2), Offset(4)));
+    let fetched = read(&partition, 0, Uncommitted);
+    let batches = fetched.pieces.iter().flat_map(|piece| Batches::new(piece));
+    let silent: Vec<bool> = batches
+        .map(|batch| batch.unwrap().is_punctuation())
+        .collect();
+    assert_eq!(silent, [false, true, false, true]);
+    let found = done(partition.find(EnqueueTime(1_001))).unwrap();
+    assert_eq!(found, Some((Offset(1), EnqueueTime(1_500))));
+    done(fixture.log.delete(&name("h"))).unwrap();
+    let deleted = done(partition.punctuate(Offset(0))).unwrap_err();
+    assert!(matches!(deleted, AppendError::Deleted(_)));
+}
+
 /// Notes that it was called.
 #[derive(Default)]
 struct Called(AtomicI64);

@@ -1,7 +1,9 @@
 //! From settings to a checked [`Config`].
 
 mod processors;
+mod queues;
 mod sharded;
+mod workflows;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -35,6 +37,8 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         kafka: build.kafka(!keys.is_empty()),
         hubs: build.hubs(),
         sharded: build.sharded(),
+        workflows: build.workflows(),
+        queues: build.queues(),
         processors: build.processors(),
         notify: build.notify(),
         keys,

@@ -22,7 +22,9 @@ use highwater_log::HubSpec;
 use crate::http;
 use crate::keys::Key;
 use crate::processors::{Spec, notify};
+use crate::queues;
 use crate::sharded::Sharded;
+use crate::workflows::Workflow;
 
 pub use error::{ConfigError, Problem};
 pub use gather::{Origin, Settings, variable_of};
@@ -43,6 +45,9 @@ pub struct Config {
     pub hubs: Vec<HubSpec>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    pub workflows: Vec<Workflow>,
+    /// Made at the start, or changed to be as they say.
+    pub queues: Vec<queues::Wanted>,
     /// Hubs that feed handlers.
     pub processors: Vec<Spec>,
     /// Who is told when a circuit opens.

@@ -245,6 +245,20 @@ pub async fn trim(app: &App, name: &str, id: &str, incoming: Incoming) -> Result
     Ok(reply::json(StatusCode::OK, &body))
 }
 
+/// Says in a partition that nothing came up to now, unless something does at this very moment.
+pub async fn punctuate(app: &App, name: &str, id: &str) -> Result<Reply, Error> {
+    let hub = client_hub(app, name)?;
+    let partition = numbered(app, &hub, id)?;
+    let end = partition.bounds().end;
+    let appended = partition.punctuate(end).await?;
+    let body = json!({
+        "partition": partition.place().partition,
+        "offset": appended.map(|appended| appended.offset.0),
+        "time": appended.map(|appended| time_text(appended.time)),
+    });
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
 fn retention(text: &str) -> Result<Option<Duration>, Error> {
     if text == "forever" {
         return Ok(None);

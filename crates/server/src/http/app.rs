@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use highwater_env::Clock;
 use highwater_hub::Hub;
 use highwater_log::{Groups, HubInfo, HubName, HubSettings, HubSpec, Log};
+use highwater_queue::Queues;
 use tokio::sync::watch;
 
 use super::Options;
@@ -19,6 +20,7 @@ use super::spread::Spread;
 use crate::keys::{Keys, Right};
 use crate::processors::Processors;
 use crate::sharded::Sharded;
+use crate::workflows::Workflows;
 
 pub struct App {
     pub(super) options: Options,
@@ -44,6 +46,9 @@ pub struct Backend {
     pub kafka: Option<highwater_kafka::Handle>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    pub workflows: Workflows,
+    /// `None` for a node without queues.
+    pub queues: Option<Queues>,
     pub processors: Option<Arc<Processors>>,
 }
 
@@ -56,6 +61,8 @@ impl Backend {
             hub: None,
             kafka: None,
             sharded: Vec::new(),
+            workflows: Workflows::default(),
+            queues: None,
             processors: None,
         }
     }

@@ -19,7 +19,9 @@ mod error;
 mod groups;
 pub(crate) mod json;
 mod metrics;
+mod openapi;
 mod processing;
+mod queues;
 mod read;
 mod reply;
 mod route;
@@ -27,6 +29,7 @@ mod send;
 mod serve;
 mod spread;
 mod sse;
+mod workflows;
 
 use std::net::SocketAddr;
 use std::time::Duration;

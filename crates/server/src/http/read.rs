@@ -114,17 +114,23 @@ pub async fn one(
     let mut page = Page::new(number);
     let mut permit = app.budget.take(app.options.read_bytes_max)?;
     from = page.fill(app, &*partition, from, most).await?;
-    if page.count == 0 && !wait.is_zero() {
+    let mut waited = std::pin::pin!(tokio::time::sleep(wait));
+    while page.count == 0 && !wait.is_zero() {
         // Whoever waits holds nothing.
         drop(permit);
         let woken = tokio::select! {
             () = partition.wait_past(from, ISOLATION) => true,
-            () = tokio::time::sleep(wait) => false,
+            () = &mut waited => false,
             () = app.stopped() => false,
         };
         permit = app.budget.take(app.options.read_bytes_max)?;
+        let before = from;
         if woken {
             from = page.fill(app, &*partition, from, most).await?;
+        }
+        // What came may be nothing to show, such as a punctuation.
+        if from == before {
+            break;
         }
     }
     let payload = Payload::whole(page.finish(&*partition, from)).holding(permit);
@@ -205,7 +211,7 @@ fn wants_stream(headers: &HeaderMap) -> bool {
     accepted.is_some_and(|value| value.contains("text/event-stream"))
 }
 
-fn count(query: Option<&str>, name: &str, default: u64) -> Result<u64, Error> {
+pub fn count(query: Option<&str>, name: &str, default: u64) -> Result<u64, Error> {
     match parameter(query, name) {
         None => Ok(default),
         Some(text) => text.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
@@ -218,7 +224,7 @@ fn count(query: Option<&str>, name: &str, default: u64) -> Result<u64, Error> {
 }
 
 /// `wait=30s`, or a number of seconds.
-fn wait(query: Option<&str>, max: Duration) -> Result<Duration, Error> {
+pub fn wait(query: Option<&str>, max: Duration) -> Result<Duration, Error> {
     let Some(text) = parameter(query, "wait") else {
         return Ok(Duration::ZERO);
     };

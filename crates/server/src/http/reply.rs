@@ -6,7 +6,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper::body::{Body, Frame, SizeHint};
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -91,6 +93,17 @@ pub fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Reply {
 pub fn json(status: StatusCode, value: &impl Serialize) -> Reply {
     let bytes = serde_json::to_vec(value).unwrap_or_default();
     json_bytes(status, bytes)
+}
+
+/// A page of ours, which runs no script and is shown in no frame.
+pub fn html(page: impl Into<Bytes>) -> Reply {
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    let mut reply = typed(StatusCode::OK, kind, Payload::whole(page));
+    let policy = HeaderValue::from_static(
+        "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    );
+    reply.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    reply
 }
 
 pub fn typed(status: StatusCode, kind: HeaderValue, payload: Payload) -> Reply {

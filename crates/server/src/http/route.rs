@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
 use super::app::App;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use super::send::{Target, Way};
-use super::{admin, auth, groups, metrics, processing, read, send};
+use super::{admin, auth, groups, metrics, openapi, processing, queues, read, send, workflows};
 use crate::keys::Right;
 use crate::text::percent_decode;
 
@@ -42,11 +43,16 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
     // A signature for `/telemetry` must cover `/hubs/telemetry/messages` too.
     let resource = path
         .strip_prefix("/hubs")
+        .or_else(|| path.strip_prefix("/queues"))
         .filter(|rest| rest.starts_with('/'))
         .unwrap_or(path);
     match parts {
         ["healthz"] if get => return Ok(reply::empty(StatusCode::OK)),
         ["readyz"] if get => return admin::ready(app),
+        ["api", "openapi.json"] if get => {
+            return Ok(reply::json_bytes(StatusCode::OK, openapi::document()));
+        }
+        ["api", "docs"] if get => return Ok(reply::html(openapi::page())),
         // The signature in the link is the key.
         ["resume", token] if get || post => {
             return processing::resume(app, &head.method, token).await;
@@ -54,6 +60,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         _ => {}
     }
     let caller = auth::caller(app, &head.headers, resource)?;
+
+    if queues::is_ours(parts) {
+        return queues::route(app, &caller, parts, &head, body).await;
+    }
 
     // Sending: our own paths, then those of Event Hubs.
     let way = match parts {
@@ -76,6 +86,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         return send::send(app, &to, target, way, &head, body).await;
     }
 
+    if let ["workflows", ..] | ["api", "workflows", ..] = parts {
+        let answer = workflows::route(app, &caller, parts, &head, body).await;
+        return answer.unwrap_or_else(|| Err(nothing(&head, parts)));
+    }
     match parts {
         ["hubs", hub, "messages"] if get => {
             caller.must(right_to_read(hub), Some(hub))?;
@@ -103,6 +117,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Manage, Some(hub))?;
             admin::trim(app, hub, id, body).await
         }
+        ["api", "hubs", hub, "partitions", id, "punctuate"] if post => {
+            caller.must(Right::Manage, Some(hub))?;
+            admin::punctuate(app, hub, id).await
+        }
         ["api", "hubs", hub] if head.method == Method::DELETE => {
             caller.must(Right::Manage, Some(hub))?;
             admin::delete(app, hub).await
@@ -122,12 +140,20 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         _ if processing::is_known(parts) => {
             processing::route(app, &caller, &head.method, parts, query, body).await
         }
-        _ if is_known(parts) => Err(Error::new(
+        _ => Err(nothing(&head, parts)),
+    }
+}
+
+/// For a request that fits no line of the table.
+pub fn nothing(head: &Parts, parts: &[&str]) -> Error {
+    let (path, method) = (head.uri.path(), &head.method);
+    match openapi::is_known(parts) {
+        true => Error::new(
             Code::MethodNotAllowed,
-            format!("{path} does not take {}", head.method),
+            format!("{path} does not take {method}"),
             "docs/http.md lists what there is",
-        )),
-        _ => Err(no_such(path)),
+        ),
+        false => no_such(path),
     }
 }
 
@@ -137,22 +163,6 @@ fn right_to_read(hub: &str) -> Right {
         true => Right::Manage,
         false => Right::Listen,
     }
-}
-
-/// Whether a path is one of ours, whatever the method.
-fn is_known(parts: &[&str]) -> bool {
-    matches!(
-        parts,
-        ["healthz" | "readyz" | "metrics"]
-            | ["resume", _]
-            | ["hubs", _, "messages"]
-            | ["hubs", _, "partitions", _, "messages"]
-            | [_, "messages"]
-            | [_, "partitions" | "publishers", _, "messages"]
-            | ["api", "hubs" | "groups"]
-            | ["api", "hubs" | "groups", _]
-            | ["api", "hubs", _, "partitions", _, "trim"]
-    )
 }
 
 fn no_such(path: &str) -> Error {

@@ -131,12 +131,16 @@ impl Live {
         if self.ended {
             return None;
         }
+        let mut silence = std::pin::pin!(tokio::time::sleep(KEEP_ALIVE));
         let mut woken = false;
         loop {
+            let before = self.progress();
             match self.poll_partitions(woken).await {
                 Ok(Some(chunk)) => return Some(chunk),
                 // Woken for nothing: a partition has stopped and would wake us for ever.
-                Ok(None) if woken => tokio::time::sleep(Duration::from_secs(1)).await,
+                Ok(None) if woken && self.progress() == before => {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
                 Ok(None) => {}
                 Err(error) => {
                     self.ended = true;
@@ -153,11 +157,17 @@ impl Live {
                 biased;
                 () = self.app.stopped() => return None,
                 _ = select_all(waits) => woken = true,
-                () = tokio::time::sleep(KEEP_ALIVE) => {
+                () = &mut silence => {
                     return Some(Bytes::from_static(b": still here\n\n"));
                 }
             }
         }
+    }
+
+    /// Grows with whatever is read, also if it is nothing to show, such as a punctuation.
+    fn progress(&self) -> i64 {
+        let places = self.cursors.iter().filter_map(|cursor| cursor.next);
+        places.map(|next| next.0).sum()
     }
 
     /// What the first partition that has something has. With `ask`, none is passed over because it

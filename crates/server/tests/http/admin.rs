@@ -103,6 +103,39 @@ async fn the_beginning_of_a_partition_is_forgotten_on_demand() {
 }
 
 #[tokio::test]
+async fn silence_can_be_said_and_is_no_message() {
+    let node = node().await;
+    let path = "/hubs/h/partitions/1/messages";
+    let say = async || {
+        let path = "/api/hubs/h/partitions/1/punctuate";
+        node.post(path, "", "").await.json()
+    };
+    node.post(path, "application/json", "1").await;
+    let time = "2026-01-01T00:00:00.123Z";
+    assert_eq!(
+        say().await,
+        json!({"partition": 1, "offset": 1, "time": time})
+    );
+    node.post(path, "application/json", "2").await;
+    say().await;
+    let page = node.get(path).await.json();
+    let values: Vec<_> = page["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| m["value"].clone())
+        .collect();
+    assert_eq!(values, [json!(1), json!(2)]);
+    assert_eq!((&page["next"], &page["end"]), (&json!(4), &json!(4)));
+    node.call("GET /api/hubs/h/partitions/1/punctuate", &[], "")
+        .await
+        .is(405, "method_not_allowed");
+    node.post("/api/hubs/h/partitions/4/punctuate", "", "")
+        .await
+        .is(404, "not_found");
+}
+
+#[tokio::test]
 async fn hubs_of_the_node_itself_are_not_for_clients() {
     let node = node().await;
     let spec = highwater_log::HubSpec {
@@ -118,6 +151,7 @@ async fn hubs_of_the_node_itself_are_not_for_clients() {
             "POST /api/hubs/__groups/partitions/0/trim",
             r#"{"before":0}"#,
         ),
+        ("POST /api/hubs/__groups/partitions/0/punctuate", ""),
         ("POST /hubs/__groups/messages", "x"),
     ] {
         node.call(line, &[], body).await.is(403, "forbidden");

@@ -2,11 +2,14 @@
 
 mod access;
 mod admin;
+mod described;
 mod faulty;
 mod groups;
 mod limits;
 mod node;
+mod queues;
 mod read;
 mod send;
 mod sharded;
 mod stream;
+mod workflows;

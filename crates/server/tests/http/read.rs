@@ -100,6 +100,23 @@ async fn a_long_poll_is_woken_by_an_event() {
     assert_eq!(page["next"], 1);
 }
 
+#[tokio::test]
+async fn a_long_poll_sleeps_on_when_only_time_goes_by() {
+    let node = node().await;
+    let mut waiting = node.connect().await;
+    let line = "GET /hubs/h/partitions/0/messages?wait=60s";
+    waiting.send(&request(line, &[], b"")).await;
+    for _ in 0..3 {
+        node.post("/api/hubs/h/partitions/0/punctuate", "", "")
+            .await;
+    }
+    node.post("/hubs/h/partitions/0/messages", "application/json", "5")
+        .await;
+    let page = waiting.answer().await.json();
+    assert_eq!(page["messages"][0]["value"], 5);
+    assert_eq!(page["next"], 4);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_poll_ends_when_nothing_comes() {
     let node = node().await;

@@ -102,6 +102,25 @@ async fn a_quiet_stream_is_kept_alive() {
     assert_eq!(wire.block().await.as_deref(), Some(": still here"));
 }
 
+/// A stream that was woken for nothing comes back at once if it has read something. The clock is stopped,
+/// so that a pause would show the time going by.
+#[tokio::test(start_paused = true)]
+async fn time_that_goes_by_is_not_shown_and_delays_nothing() {
+    let node = node().await;
+    let mut wire = open(&node, "/hubs/h/messages", &[]).await;
+    let started = tokio::time::Instant::now();
+    for n in 0..5 {
+        node.post("/api/hubs/h/partitions/2/punctuate", "", "")
+            .await;
+        put(&node, 2, &n.to_string()).await;
+        let (_, value) = parts(&wire.block().await.unwrap());
+        assert_eq!(value, Some(n.into()));
+        let (id, _) = parts(&wire.block().await.unwrap());
+        assert!(id.unwrap().ends_with(&format!("2:{},3:0", 2 * n + 2)));
+    }
+    assert_eq!(started.elapsed(), std::time::Duration::ZERO);
+}
+
 #[tokio::test]
 async fn a_stream_ends_with_its_hub_and_with_its_node() {
     let node = node().await;

@@ -89,6 +89,35 @@ families! {
     HUB_READ_BYTES: Counter "highwater_hub_read_bytes_total" []
         "Bytes of batches read";
 
+    QUEUE_ACTIVE: Gauge "highwater_queue_active_messages" ["queue"]
+        "Messages to be received";
+    QUEUE_SCHEDULED: Gauge "highwater_queue_scheduled_messages" ["queue"]
+        "Messages whose time has not come";
+    QUEUE_DEFERRED: Gauge "highwater_queue_deferred_messages" ["queue"]
+        "Messages that were set aside";
+    QUEUE_LOCKED: Gauge "highwater_queue_locked_messages" ["queue"]
+        "Messages that a receiver has";
+    QUEUE_DEAD: Gauge "highwater_queue_dead_letters" ["queue"]
+        "Dead letters";
+    QUEUE_BYTES: Gauge "highwater_queue_bytes" ["queue"]
+        "Bytes of all messages";
+    QUEUE_SENT: Counter "highwater_queue_sent_total" ["queue"]
+        "Messages taken in";
+    QUEUE_DUPLICATES: Counter "highwater_queue_duplicates_total" ["queue"]
+        "Messages dropped because their id was known";
+    QUEUE_RECEIVED: Counter "highwater_queue_received_total" ["queue"]
+        "Messages handed out, repeats included";
+    QUEUE_COMPLETED: Counter "highwater_queue_completed_total" ["queue"]
+        "Messages completed";
+    QUEUE_ABANDONED: Counter "highwater_queue_abandoned_total" ["queue"]
+        "Messages given back";
+    QUEUE_DEAD_LETTERED: Counter "highwater_queue_dead_lettered_total" ["queue"]
+        "Messages that became dead letters";
+    QUEUE_EXPIRED: Counter "highwater_queue_expired_total" ["queue"]
+        "Messages dropped because they had outlived their time";
+    QUEUE_LOCKS_LOST: Counter "highwater_queue_locks_lost_total" ["queue"]
+        "Locks that ran out";
+
     KAFKA_REQUESTS: Counter "highwater_kafka_requests_total" ["api"]
         "Requests, by what they ask for";
     KAFKA_ERRORS: Counter "highwater_kafka_errors_total" []

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use highwater_flow::Activity;
 use highwater_kafka::MetricsSnapshot;
 use highwater_log::Log;
+use highwater_queue::{Counts, Queues, Totals};
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
@@ -24,6 +25,9 @@ pub async fn page(app: &App) -> Reply {
     http(&mut page, app);
     if let Ok(backend) = app.backend() {
         hubs(&mut page, backend);
+        if let Some(queues) = &backend.queues {
+            queue_side(&mut page, queues);
+        }
         if let Some(kafka) = &backend.kafka {
             kafka_side(&mut page, &kafka.metrics());
         }
@@ -124,6 +128,34 @@ fn sums(log: &dyn Log) -> BTreeMap<String, Sums> {
         }
     }
     hubs
+}
+
+type FromQueue = fn(&(Counts, Totals)) -> u64;
+
+fn queue_side(page: &mut Page, queues: &Queues) {
+    let values: [(_, FromQueue); 14] = [
+        (&QUEUE_ACTIVE, |(counts, _)| counts.active),
+        (&QUEUE_SCHEDULED, |(counts, _)| counts.scheduled),
+        (&QUEUE_DEFERRED, |(counts, _)| counts.deferred),
+        (&QUEUE_LOCKED, |(counts, _)| counts.locked),
+        (&QUEUE_DEAD, |(counts, _)| counts.dead),
+        (&QUEUE_BYTES, |(counts, _)| counts.bytes),
+        (&QUEUE_SENT, |(_, totals)| totals.sent),
+        (&QUEUE_DUPLICATES, |(_, totals)| totals.duplicates),
+        (&QUEUE_RECEIVED, |(_, totals)| totals.received),
+        (&QUEUE_COMPLETED, |(_, totals)| totals.completed),
+        (&QUEUE_ABANDONED, |(_, totals)| totals.abandoned),
+        (&QUEUE_DEAD_LETTERED, |(_, totals)| totals.dead_lettered),
+        (&QUEUE_EXPIRED, |(_, totals)| totals.expired),
+        (&QUEUE_LOCKS_LOST, |(_, totals)| totals.locks_lost),
+    ];
+    let queues = queues.list();
+    let seen: Vec<_> = (queues.iter())
+        .map(|queue| (queue.name(), queue.glance()))
+        .collect();
+    for (family, value) in values {
+        page.each(family, seen.iter().map(|(name, seen)| (*name, value(seen))));
+    }
 }
 
 fn kafka_side(page: &mut Page, kafka: &MetricsSnapshot) {

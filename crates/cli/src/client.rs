@@ -1,5 +1,6 @@
 //! A small HTTP/1.1 client: one connection, opened when needed and again when it was lost.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -318,6 +319,18 @@ where
     // Errors of the connection come back from the request that meets them.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
+}
+
+/// Percent-encodes what cannot stand in a part of a path.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            true => out.push(char::from(byte)),
+            false => write!(out, "%{byte:02X}").expect("a text takes whatever is written"),
+        }
+    }
+    out
 }
 
 #[cfg(test)]

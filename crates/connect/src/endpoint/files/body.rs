@@ -1,0 +1,157 @@
+//! The rows of a file that is not complete, in whatever form they can be carried over a restart and made a file of.
+//!
+//! Lines are kept as they will be written. Parquet lays rows out by columns, and only once all of them are known, so
+//! its rows are kept as values.
+
+use std::sync::Arc;
+
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_engine::{Chunk, Value};
+use highwater_query::plan::Name;
+
+use crate::csv::CsvWriter;
+use crate::json::JsonWriter;
+use crate::rows::RowNames;
+use crate::writer::{OutputFormat, WriteError};
+
+/// Makes bodies longer, and files of them.
+pub(super) struct Encoder {
+    format: OutputFormat,
+    names: Vec<Name>,
+    rows: RowNames,
+    json: JsonWriter,
+    csv: Option<CsvWriter>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Body {
+    bytes: Vec<u8>,
+    /// Of a CSV file, after its first row.
+    columns: Option<Vec<String>>,
+}
+
+impl Body {
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn save(&self, out: &mut Writer) {
+        out.blob(&self.bytes);
+        out.u8(self.columns.is_some().into());
+        if let Some(columns) = &self.columns {
+            out.count(columns.len());
+            columns.iter().for_each(|name| out.blob(name.as_bytes()));
+        }
+    }
+
+    pub fn restore(input: &mut Reader<'_>) -> Result<Body, RestoreError> {
+        let bytes = input.blob()?.to_vec();
+        let columns = match input.u8()? {
+            0 => None,
+            _ => {
+                let count = input.count()?;
+                let name = |_| {
+                    let name = std::str::from_utf8(input.blob()?);
+                    let name = name.map_err(|_| RestoreError("a column is not UTF-8"))?;
+                    Ok(name.to_owned())
+                };
+                Some((0..count).map(name).collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(Body { bytes, columns })
+    }
+}
+
+impl Encoder {
+    pub fn new(format: OutputFormat, names: Vec<Name>) -> Encoder {
+        let csv = match format {
+            OutputFormat::Csv(format) => Some(CsvWriter::new(names.clone(), format)),
+            _ => None,
+        };
+        Encoder {
+            format,
+            rows: RowNames::new(names.clone()),
+            json: JsonWriter::new(names.clone()),
+            csv,
+            names,
+        }
+    }
+
+    pub fn names(&self) -> &RowNames {
+        &self.rows
+    }
+
+    pub fn extension(&self) -> &'static str {
+        match self.format {
+            OutputFormat::JsonLines => "jsonl",
+            OutputFormat::JsonArray => "json",
+            OutputFormat::Csv(format) if format.delimiter == b'\t' => "tsv",
+            OutputFormat::Csv(_) => "csv",
+            OutputFormat::Parquet => "parquet",
+        }
+    }
+
+    pub fn push(&mut self, chunk: &Chunk, row: usize, body: &mut Body) {
+        let one = row..row + 1;
+        match (&mut self.csv, self.format) {
+            (Some(csv), _) => {
+                csv.set_columns(body.columns.take());
+                csv.write_rows(chunk, one, &mut body.bytes);
+                body.columns = csv.take_columns();
+            }
+            (None, OutputFormat::Parquet) => {
+                let mut values = Writer {
+                    bytes: std::mem::take(&mut body.bytes),
+                };
+                values.value(Value::Record(self.rows.record(chunk, row).into()).view());
+                body.bytes = values.bytes;
+            }
+            (None, _) => self.json.write_rows(chunk, one, &mut body.bytes),
+        }
+    }
+
+    /// Makes the whole file, wherever there is time for it.
+    pub fn finish(
+        &self,
+        body: Arc<Body>,
+    ) -> impl FnOnce() -> Result<Vec<u8>, WriteError> + Send + 'static {
+        let (format, names) = (self.format, self.names.clone());
+        move || match format {
+            OutputFormat::JsonLines | OutputFormat::Csv(_) => Ok(body.bytes.clone()),
+            OutputFormat::JsonArray => Ok(array(&body.bytes)),
+            OutputFormat::Parquet => {
+                let mut input = Reader::new(&body.bytes);
+                let mut rows = Vec::new();
+                while !input.is_done() {
+                    rows.push(input.value().map_err(|error| WriteError {
+                        format: "Parquet",
+                        reason: error.to_string(),
+                    })?);
+                }
+                parquet(names, rows)
+            }
+        }
+    }
+}
+
+#[cfg(feature = "parquet")]
+fn parquet(names: Vec<Name>, rows: Vec<Value>) -> Result<Vec<u8>, WriteError> {
+    crate::parquet::write_whole(names, rows)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(names: Vec<Name>, _rows: Vec<Value>) -> Result<Vec<u8>, WriteError> {
+    crate::writer::row_writer(OutputFormat::Parquet, names).map(|_| Vec::new())
+}
+
+/// One array of what stands on the lines.
+fn array(lines: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(lines.len() * 9 / 8 + 4);
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let before: &[u8] = if out.is_empty() { b"[\n" } else { b",\n" };
+        out.extend_from_slice(before);
+        out.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+    }
+    out.extend_from_slice(b"\n]\n");
+    out
+}

@@ -1,0 +1,264 @@
+//! Rows in files, below a folder or in an object store: exactly once, because the same rows always make the same files.
+//!
+//! [`gather`] decides which rows make up a file, [`template`] which folder it goes to, and it is named after the number
+//! of its first row. A file is written when it is complete, in one step ([`store`], `remote`). After a restart the rows of
+//! files that were not complete come back from the mark and those after the mark are handed over again; a file that
+//! is there already must have the very bytes that would be written, and is left alone.
+
+mod body;
+mod gather;
+#[cfg(any(test, feature = "object-store"))]
+mod remote;
+mod store;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use highwater_env::Disk;
+use highwater_query::plan::Name;
+use highwater_time::{Duration, Instant};
+
+use super::mark::{self, Kind};
+use super::{Endpoint, EndpointError, Rows, Underway};
+use crate::rows::RowNames;
+use crate::writer::OutputFormat;
+use body::Encoder;
+use gather::{Complete, Gather, Limits};
+use store::{Folder, Store};
+use template::Template;
+
+/// An output that is made of files.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FilesOutput {
+    /// A folder, or a URL such as `s3://bucket/prefix`.
+    pub location: String,
+    /// Folders below it: text, `{date}`, `{hour}`, `{minute}`, `{datetime:yyyy}` and the like, and `{Column}`.
+    pub folders: String,
+    pub format: OutputFormat,
+    /// A file is complete with so many rows.
+    pub rows_max: u64,
+    /// A file holds rows of one such stretch of event time, and is written when it has passed.
+    pub every: Option<Duration>,
+    /// What an object store must know, such as `region`; beside what it finds in the environment. May be secret, and is
+    /// never shown.
+    pub options: Vec<(String, String)>,
+    /// Raised when a job starts from the beginning: the numbers of its rows begin again, and its files must not meet
+    /// those of before.
+    pub epoch: u64,
+}
+
+impl FilesOutput {
+    pub const ROWS_MAX: u64 = 100_000;
+    pub const EVERY: Duration = Duration::from_minutes(5);
+    /// A file is complete with so many bytes, before packing.
+    pub const FILE_BYTES_MAX: usize = 8 << 20;
+    /// Files that are not complete may take so much together, which is also what they add to a checkpoint.
+    pub const OPEN_BYTES_MAX: usize = 16 << 20;
+    /// As many files may be open; when one more is needed, the oldest is complete with what it has.
+    pub const OPEN_MAX: usize = 1000;
+
+    /// Below a folder, with everything else as it is by default.
+    pub fn new(location: impl Into<String>, format: OutputFormat) -> FilesOutput {
+        FilesOutput {
+            location: location.into(),
+            folders: String::new(),
+            format,
+            rows_max: FilesOutput::ROWS_MAX,
+            every: Some(FilesOutput::EVERY),
+            options: Vec::new(),
+            epoch: 0,
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            rows_max: self.rows_max.max(1),
+            every: self.every,
+            file_bytes_max: FilesOutput::FILE_BYTES_MAX,
+            open_bytes_max: FilesOutput::OPEN_BYTES_MAX,
+            open_max: FilesOutput::OPEN_MAX,
+        }
+    }
+}
+
+impl fmt::Debug for FilesOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilesOutput")
+            .field("location", &self.location)
+            .field("folders", &self.folders)
+            .field("format", &self.format)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(super) struct FilesEndpoint {
+    template: Template,
+    limits: Limits,
+    format: OutputFormat,
+    epoch: u64,
+    names: Vec<Name>,
+    store: Box<dyn Store>,
+    gather: Gather,
+    /// Complete, and not written yet.
+    complete: VecDeque<Complete>,
+    /// The number of the next row to take.
+    next: u64,
+}
+
+impl FilesEndpoint {
+    pub fn open(
+        output: &FilesOutput,
+        names: Vec<Name>,
+        disk: Arc<dyn Disk>,
+    ) -> Result<FilesEndpoint, EndpointError> {
+        let store: Box<dyn Store> = match output.location.split_once("://") {
+            None => Box::new(Folder::new(disk, PathBuf::from(&output.location))),
+            Some((scheme, _)) => object_store(scheme, output)?,
+        };
+        FilesEndpoint::over(output, output.limits(), names, store)
+    }
+
+    fn over(
+        output: &FilesOutput,
+        limits: Limits,
+        names: Vec<Name>,
+        store: Box<dyn Store>,
+    ) -> Result<FilesEndpoint, EndpointError> {
+        if limits.every.is_some_and(|every| every <= Duration::ZERO) {
+            return Err(EndpointError::unfit("`every` must be longer than nothing"));
+        }
+        let template = Template::parse(&output.folders).map_err(EndpointError::unfit)?;
+        let known = RowNames::new(names.clone());
+        if let Some(column) = template.columns().find(|column| !known.may_have(column)) {
+            return Err(EndpointError::unfit(format!(
+                "`{}`: the output has no column `{column}`",
+                output.folders
+            )));
+        }
+        let encoder = Encoder::new(output.format, names.clone());
+        Ok(FilesEndpoint {
+            gather: Gather::new(template.clone(), limits, encoder),
+            template,
+            limits,
+            format: output.format,
+            epoch: output.epoch,
+            names,
+            store,
+            complete: VecDeque::new(),
+            next: 0,
+        })
+    }
+
+    fn start(&mut self, mark: Option<&[u8]>) -> Result<(), EndpointError> {
+        let encoder = Encoder::new(self.format, self.names.clone());
+        self.gather = Gather::new(self.template.clone(), self.limits, encoder);
+        self.complete.clear();
+        self.next = 0;
+        let Some(mark) = mark else { return Ok(()) };
+        let mut input = mark::open(Kind::Files, mark)?;
+        let format = input.blob().map_err(mark::damaged)?;
+        if format != self.gather.encoder().extension().as_bytes() {
+            return Err(EndpointError::unfit(
+                "rows of the format before wait in the checkpoint: start the job from the beginning, or under another name",
+            ));
+        }
+        self.next = input.u64().map_err(mark::damaged)?;
+        self.gather.restore(&mut input).map_err(mark::damaged)
+    }
+
+    async fn take(&mut self, rows: &Rows) -> Result<(), EndpointError> {
+        self.write_complete().await?;
+        let mut done = Vec::new();
+        for row in rows.from(self.next) {
+            let number = rows.first + row as u64;
+            self.gather.push(&rows.chunk, row, number, &mut done);
+        }
+        self.next = self.next.max(rows.end());
+        self.complete.extend(done);
+        // The rows are ours from here on, so what fails now is told when somebody asks the next time.
+        let _ = self.write_complete().await;
+        Ok(())
+    }
+
+    async fn let_go(&mut self, watermark: Instant) -> Result<(), EndpointError> {
+        let mut done = Vec::new();
+        self.gather.advance(watermark, &mut done);
+        self.complete.extend(done);
+        self.write_complete().await
+    }
+
+    async fn write_complete(&mut self) -> Result<(), EndpointError> {
+        while let Some(file) = self.complete.front_mut() {
+            let encoder = self.gather.encoder();
+            let bytes = match &file.bytes {
+                Some(bytes) => bytes.clone(),
+                None => {
+                    let finish = encoder.finish(Arc::clone(&file.body));
+                    let made = tokio::task::spawn_blocking(finish).await;
+                    let made = made.map_err(EndpointError::unavailable)?;
+                    let bytes = Bytes::from(made.map_err(EndpointError::unfit)?);
+                    file.bytes.insert(bytes).clone()
+                }
+            };
+            let path = path(file, self.epoch, encoder.extension());
+            self.store.put(&path, bytes).await?;
+            self.complete.pop_front();
+        }
+        Ok(())
+    }
+
+    async fn rest(&mut self) -> Result<Vec<u8>, EndpointError> {
+        self.write_complete().await?;
+        let mut out = mark::begin(Kind::Files);
+        out.blob(self.gather.encoder().extension().as_bytes());
+        out.u64(self.next);
+        self.gather.save(&mut out);
+        Ok(out.bytes)
+    }
+}
+
+fn path(file: &Complete, epoch: u64, extension: &str) -> String {
+    let folders = file.folder.split('/').filter(|folder| !folder.is_empty());
+    let name = match epoch {
+        0 => format!("part-{:012}.{extension}", file.first),
+        epoch => format!("part-{epoch}-{:012}.{extension}", file.first),
+    };
+    let pieces: Vec<&str> = folders.chain([&name[..]]).collect();
+    pieces.join("/")
+}
+
+#[cfg(feature = "object-store")]
+fn object_store(scheme: &str, output: &FilesOutput) -> Result<Box<dyn Store>, EndpointError> {
+    remote::open(scheme, &output.location, &output.options)
+}
+
+#[cfg(not(feature = "object-store"))]
+fn object_store(scheme: &str, _: &FilesOutput) -> Result<Box<dyn Store>, EndpointError> {
+    Err(EndpointError::unfit(format!(
+        "this build of Highwater was made without `{scheme}://`"
+    )))
+}
+
+impl Endpoint for FilesEndpoint {
+    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
+        Box::pin(std::future::ready(self.start(mark)))
+    }
+
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
+        Box::pin(self.take(rows))
+    }
+
+    fn advance(&mut self, watermark: Instant) -> Underway<'_, Result<(), EndpointError>> {
+        Box::pin(self.let_go(watermark))
+    }
+
+    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
+        Box::pin(self.rest())
+    }
+}

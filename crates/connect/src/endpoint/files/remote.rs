@@ -1,0 +1,103 @@
+//! Object stores. An object appears when all of it is there, so there is nothing to do but not to replace one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+
+use super::super::{EndpointError, Underway};
+use super::store::{Store, taken};
+
+pub(super) struct Bucket {
+    store: Arc<dyn ObjectStore>,
+    prefix: String,
+}
+
+impl Bucket {
+    pub fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Bucket {
+        let prefix = prefix.trim_matches('/').to_owned();
+        Bucket { store, prefix }
+    }
+
+    async fn write(&self, path: &str, bytes: Bytes) -> Result<(), EndpointError> {
+        let whole = format!("{}/{path}", self.prefix);
+        let at = Path::parse(whole.trim_start_matches('/')).map_err(EndpointError::unfit)?;
+        let create = PutOptions::from(PutMode::Create);
+        match self.store.put_opts(&at, bytes.clone().into(), create).await {
+            Ok(_) => Ok(()),
+            Err(Error::AlreadyExists { .. }) => {
+                let there = self.store.get(&at).await.map_err(sort)?;
+                match there.bytes().await.map_err(sort)? == bytes {
+                    true => Ok(()),
+                    false => Err(taken(&whole)),
+                }
+            }
+            Err(error) => Err(sort(error)),
+        }
+    }
+}
+
+fn sort(error: Error) -> EndpointError {
+    match error {
+        Error::NotFound { .. }
+        | Error::InvalidPath { .. }
+        | Error::NotSupported { .. }
+        | Error::PermissionDenied { .. }
+        | Error::Unauthenticated { .. }
+        | Error::UnknownConfigurationKey { .. } => EndpointError::unfit(error),
+        error => EndpointError::unavailable(error),
+    }
+}
+
+/// The store that a URL leads to. What it must know is found in the environment, as the tools of its maker do, and
+/// in `options`, which count for more. Failures are for the job to repeat, so that it can tell of them.
+#[cfg(feature = "object-store")]
+pub(super) fn open(
+    scheme: &str,
+    url: &str,
+    options: &[(String, String)],
+) -> Result<Box<dyn Store>, EndpointError> {
+    let store: Arc<dyn ObjectStore> = match scheme {
+        #[cfg(feature = "aws")]
+        "s3" | "s3a" => build!(object_store::aws::AmazonS3Builder, url, options),
+        #[cfg(feature = "azure")]
+        "az" | "abfs" | "abfss" => build!(object_store::azure::MicrosoftAzureBuilder, url, options),
+        #[cfg(feature = "gcp")]
+        "gs" => build!(object_store::gcp::GoogleCloudStorageBuilder, url, options),
+        _ => {
+            let _ = options;
+            return Err(EndpointError::unfit(format!(
+                "this build of Highwater was made without `{scheme}://`"
+            )));
+        }
+    };
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let prefix = rest.split_once('/').map_or("", |(_, prefix)| prefix);
+    Ok(Box::new(Bucket::new(store, prefix)))
+}
+
+#[cfg(any(feature = "aws", feature = "azure", feature = "gcp"))]
+macro_rules! build {
+    ($builder:path, $url:expr, $options:expr) => {{
+        use $builder as Builder;
+        let once = object_store::RetryConfig {
+            max_retries: 0,
+            ..Default::default()
+        };
+        let mut builder = Builder::from_env().with_url($url).with_retry(once);
+        for (name, value) in $options {
+            let key = name.to_ascii_lowercase().parse();
+            builder = builder.with_config(key.map_err(EndpointError::unfit)?, value);
+        }
+        Arc::new(builder.build().map_err(EndpointError::unfit)?)
+    }};
+}
+#[cfg(any(feature = "aws", feature = "azure", feature = "gcp"))]
+use build;
+
+impl Store for Bucket {
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> Underway<'a, Result<(), EndpointError>> {
+        Box::pin(self.write(path, bytes))
+    }
+}

@@ -1,0 +1,381 @@
+//! Hubs that fail, answer late and keep what a dead endpoint had sent.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use highwater_env::random::Random;
+use highwater_log::batch::{Batch, Batches, Unpacker};
+use highwater_log::{
+    Appended, Commit, GroupError, HubName, HubSettings, HubSpec, Isolation, LogLayer, MemoryLog,
+    PartitionLayer, Pending, Place, TransactionRef,
+};
+use proptest::prelude::*;
+
+use super::super::testing::*;
+use super::*;
+
+/// Producers by name, each with an epoch that grows; all are forgotten when told so.
+#[derive(Default)]
+struct Names {
+    known: Mutex<(BTreeMap<String, Producer>, i64)>,
+}
+
+impl Names {
+    fn forget(&self) {
+        self.known.lock().unwrap().0.clear();
+    }
+}
+
+impl Transactions for Names {
+    fn init_producer(&self, request: InitProducer) -> Pending<Result<Producer, TransactionError>> {
+        let (known, next) = &mut *self.known.lock().unwrap();
+        let producer = known
+            .entry(request.transactional_id.unwrap())
+            .and_modify(|producer| producer.epoch += 1)
+            .or_insert_with(|| {
+                *next += 1;
+                Producer {
+                    id: *next,
+                    epoch: 0,
+                }
+            });
+        Box::pin(ready(Ok(*producer)))
+    }
+
+    fn add_partitions(
+        &self,
+        _: TransactionRef,
+        _: Vec<Place>,
+    ) -> Pending<Result<(), TransactionError>> {
+        unreachable!("nothing here is a transaction")
+    }
+
+    fn add_group(&self, _: TransactionRef, _: String) -> Pending<Result<(), TransactionError>> {
+        unreachable!("nothing here is a transaction")
+    }
+
+    fn commit_offsets(&self, _: TransactionRef, _: Commit) -> Pending<Result<(), GroupError>> {
+        unreachable!("nothing here is a transaction")
+    }
+
+    fn end(&self, _: TransactionRef, _: bool) -> Pending<Result<(), TransactionError>> {
+        unreachable!("nothing here is a transaction")
+    }
+}
+
+/// A log whose partitions write nothing before somebody waits for it, and sometimes have no room.
+#[derive(Clone)]
+struct LateLog {
+    inner: MemoryLog,
+    partitions: Vec<Arc<Late>>,
+}
+
+/// Keys and values of each partition.
+type Contents = Vec<Vec<(Option<String>, String)>>;
+
+struct Late {
+    inner: Arc<dyn Partition>,
+    state: Arc<Mutex<Waiting>>,
+}
+
+struct Waiting {
+    batches: VecDeque<(u64, Batch)>,
+    answers: BTreeMap<u64, Result<Appended, AppendError>>,
+    made: u64,
+    random: Random,
+    /// One in so many has no room; 0 for none.
+    full: u64,
+}
+
+impl LateLog {
+    fn new(partitions: u32, seed: u64, full: u64) -> LateLog {
+        let inner = MemoryLog::new(|| 0);
+        let made = block_on(inner.create(HubSpec {
+            name: HubName::new("out").unwrap(),
+            partitions,
+            settings: HubSettings {
+                batch_bytes_max: 200,
+                ..HubSettings::default()
+            },
+        }));
+        made.unwrap();
+        let partitions = (0..partitions).map(|partition| {
+            let waiting = Waiting {
+                batches: VecDeque::new(),
+                answers: BTreeMap::new(),
+                made: 0,
+                random: Random::seeded(seed + u64::from(partition)),
+                full,
+            };
+            Arc::new(Late {
+                inner: inner.partition("out", partition).unwrap(),
+                state: Arc::new(Mutex::new(waiting)),
+            })
+        });
+        LateLog {
+            partitions: partitions.collect(),
+            inner: inner.clone(),
+        }
+    }
+
+    fn contents(&self) -> Contents {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let read = |late: &Arc<Late>| {
+            let partition = &late.inner;
+            let start = partition.bounds().start;
+            let fetched = block_on(partition.read(start, usize::MAX, Isolation::Uncommitted));
+            let mut found = Vec::new();
+            let mut unpacker = Unpacker::new(1 << 20);
+            for piece in fetched.unwrap().pieces {
+                for batch in Batches::new(&piece) {
+                    let batch = batch.unwrap();
+                    if batch.header.is_control() {
+                        continue;
+                    }
+                    for record in batch.records(&mut unpacker).unwrap() {
+                        let record = record.unwrap();
+                        found.push((record.key.map(text), text(record.value.unwrap())));
+                    }
+                }
+            }
+            found
+        };
+        self.partitions.iter().map(read).collect()
+    }
+}
+
+impl LogLayer for LateLog {
+    fn inner(&self) -> &dyn Log {
+        &self.inner
+    }
+
+    fn partition(&self, _: &str, partition: u32) -> Option<Arc<dyn Partition>> {
+        let late = self.partitions.get(partition as usize)?;
+        Some(Arc::clone(late) as Arc<dyn Partition>)
+    }
+}
+
+impl Late {
+    /// Writes everything that waits. Where one finds no room, those that wait behind it find none either.
+    fn flush(inner: &dyn Partition, state: &mut Waiting) {
+        let mut full = false;
+        while let Some((id, batch)) = state.batches.pop_front() {
+            full |= state.full > 0 && state.random.below(state.full) == 0;
+            let answer = match full {
+                true => Err(AppendError::NoRoom {
+                    place: inner.place().clone(),
+                    reason: "simulated".into(),
+                }),
+                false => block_on_ready(inner.append(batch)),
+            };
+            state.answers.insert(id, answer);
+        }
+    }
+}
+
+/// A log in memory is never waited for.
+fn block_on_ready<T>(mut pending: Pending<T>) -> T {
+    match pending
+        .as_mut()
+        .poll(&mut Context::from_waker(std::task::Waker::noop()))
+    {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => unreachable!("it is ready when it is made"),
+    }
+}
+
+struct Answer {
+    id: u64,
+    inner: Arc<dyn Partition>,
+    state: Arc<Mutex<Waiting>>,
+}
+
+impl Future for Answer {
+    type Output = Result<Appended, AppendError>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let state = &mut *self.state.lock().unwrap();
+        Late::flush(&*self.inner, state);
+        Poll::Ready(state.answers.remove(&self.id).unwrap())
+    }
+}
+
+impl PartitionLayer for Late {
+    fn inner(&self) -> &dyn Partition {
+        &*self.inner
+    }
+
+    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+        let mut state = self.state.lock().unwrap();
+        state.made += 1;
+        let id = state.made;
+        state.batches.push_back((id, batch));
+        Box::pin(Answer {
+            id,
+            inner: Arc::clone(&self.inner),
+            state: Arc::clone(&self.state),
+        })
+    }
+
+    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+        self.inner.append_records(records)
+    }
+
+    fn append_marker(
+        &self,
+        producer: Producer,
+        marker: Marker,
+    ) -> Pending<Result<Appended, AppendError>> {
+        Late::flush(&*self.inner, &mut self.state.lock().unwrap());
+        self.inner.append_marker(producer, marker)
+    }
+}
+
+fn endpoint(log: &LateLog, names_of: &Arc<Names>, key: Option<&str>) -> Box<dyn Endpoint> {
+    let output = HubOutput {
+        hub: "out".into(),
+        key: key.map(Into::into),
+    };
+    let transactions = Arc::clone(names_of) as Arc<dyn Transactions>;
+    let id = "job/out".into();
+    let opened = HubEndpoint::open(&output, id, names(), Arc::new(log.clone()), transactions);
+    Box::new(opened.unwrap())
+}
+
+/// What the hub holds at the end, and which rows were refused.
+fn played(
+    input: &[Row],
+    steps: &[Step],
+    key: Option<&str>,
+    full: u64,
+    forgetful: bool,
+) -> (Contents, Vec<u64>) {
+    let log = LateLog::new(3, 1, full);
+    let producers = Arc::new(Names::default());
+    let refused = block_on(play(input, steps, || {
+        if forgetful {
+            producers.forget();
+        }
+        endpoint(&log, &producers, key)
+    }));
+    (log.contents(), refused)
+}
+
+proptest! {
+    // proves S4
+    #[test]
+    fn crashes_and_failures_leave_no_trace(
+        mut input in any_rows(120),
+        steps in any_steps(),
+        keyed: bool,
+        full in 0..4u64,
+        large in prop::option::of(0..120usize),
+    ) {
+        if let Some(row) = large.and_then(|large| input.get_mut(large)) {
+            row.text = "x".repeat(200);
+        }
+        let key = keyed.then_some("Device");
+        let full = if full == 0 { 0 } else { full + 1 };
+        prop_assert_eq!(
+            played(&input, &steps, key, full, false),
+            played(&input, &[], key, 0, false)
+        );
+    }
+
+    // proves S4
+    #[test]
+    fn a_producer_that_was_forgotten_is_shut_out_and_counted(
+        input in any_rows(60),
+        writes in (1..20usize, 1..20usize),
+    ) {
+        // Forgotten at one start, and never while there is no checkpoint.
+        let steps = [Step::Write(writes.0), Step::Crash, Step::Settle, Step::Write(writes.1)];
+        prop_assert_eq!(
+            played(&input, &steps, Some("Device"), 0, true),
+            played(&input, &[], Some("Device"), 0, false)
+        );
+    }
+}
+
+fn text_row(text: &str) -> Row {
+    Row {
+        seconds: 0,
+        device: None,
+        text: text.into(),
+    }
+}
+
+#[test]
+fn a_key_goes_where_other_producers_send_it() {
+    let row = Row {
+        seconds: 0,
+        device: Some(4),
+        text: "a".into(),
+    };
+    let (contents, _) = played(&[row], &[], Some("Device"), 0, false);
+    let partition = partition_for_key(b"4", 3) as usize;
+    let expected = "{\"Device\":4,\"Text\":\"a\",\"At\":\"2026-03-01T23:58:00.0000000Z\"}";
+    assert_eq!(contents[partition], [(Some("4".into()), expected.into())]);
+}
+
+#[test]
+fn rows_that_were_given_up_do_not_confuse_the_others() {
+    let log = LateLog::new(1, 1, 0);
+    let producers = Arc::new(Names::default());
+    let input: Vec<Row> = (0..12).map(|n| text_row(&n.to_string())).collect();
+    block_on(async {
+        let mut before = endpoint(&log, &producers, None);
+        before.resume(None).await.unwrap();
+        let mark = before.settle().await.unwrap();
+        before.write(&rows(0, &input[..5])).await.unwrap();
+        before.write(&rows(8, &input[8..10])).await.unwrap();
+        let mut after = endpoint(&log, &producers, None);
+        after.resume(Some(&mark)).await.unwrap();
+        after.write(&rows(0, &input)).await.unwrap();
+        after.settle().await.unwrap();
+    });
+    let numbers: Vec<String> = log.contents()[0]
+        .iter()
+        .map(|(_, line)| line.split('"').nth(5).unwrap().to_owned())
+        .collect();
+    assert_eq!(numbers.join(" "), "0 1 2 3 4 8 9 10 11");
+}
+
+#[test]
+fn an_older_start_may_write_no_more() {
+    let log = LateLog::new(1, 1, 0);
+    let producers = Arc::new(Names::default());
+    let row = text_row("");
+    block_on(async {
+        let mut old = endpoint(&log, &producers, None);
+        old.resume(None).await.unwrap();
+        let mark = old.settle().await.unwrap();
+        let mut new = endpoint(&log, &producers, None);
+        new.resume(Some(&mark)).await.unwrap();
+        old.write(&rows(0, std::slice::from_ref(&row)))
+            .await
+            .unwrap();
+        assert!(matches!(
+            old.settle().await,
+            Err(EndpointError::Unfit { .. })
+        ));
+        new.write(&rows(0, &[row])).await.unwrap();
+        new.settle().await.unwrap();
+    });
+    assert_eq!(log.contents()[0].len(), 1);
+}
+
+#[test]
+fn nothing_is_written_before_there_is_a_mark_to_come_back_to() {
+    let log = LateLog::new(1, 1, 0);
+    let row = text_row("");
+    block_on(async {
+        let mut endpoint = endpoint(&log, &Arc::default(), None);
+        endpoint.resume(None).await.unwrap();
+        let written = endpoint.write(&rows(0, &[row])).await;
+        assert!(matches!(written, Err(EndpointError::Unfit { .. })));
+    });
+}

@@ -1,0 +1,122 @@
+//! Rows on standard output as they come: at least once, because nobody can ask a terminal what it has shown.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use highwater_query::plan::Name;
+
+use super::mark::{self, Kind};
+use super::{Endpoint, EndpointError, Rows, Underway};
+use crate::json::JsonWriter;
+use crate::sink::{Sink, SinkError, StdoutSink};
+
+pub(super) struct StdoutEndpoint {
+    writer: JsonWriter,
+    /// Written to where it may block.
+    sink: Arc<Mutex<dyn Sink>>,
+    next: u64,
+}
+
+impl StdoutEndpoint {
+    pub fn new(names: Vec<Name>) -> StdoutEndpoint {
+        StdoutEndpoint::over(names, StdoutSink::new())
+    }
+
+    fn over(names: Vec<Name>, sink: impl Sink + 'static) -> StdoutEndpoint {
+        StdoutEndpoint {
+            writer: JsonWriter::new(names),
+            sink: Arc::new(Mutex::new(sink)),
+            next: 0,
+        }
+    }
+
+    async fn show(&mut self, rows: &Rows) -> Result<(), EndpointError> {
+        let mut lines = Vec::new();
+        self.writer
+            .write_rows(&rows.chunk, rows.from(self.next), &mut lines);
+        let sink = Arc::clone(&self.sink);
+        let written = tokio::task::spawn_blocking(move || {
+            let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            sink.write(&lines).and_then(|()| sink.flush())
+        });
+        match written.await {
+            Ok(Ok(())) => {
+                self.next = self.next.max(rows.end());
+                Ok(())
+            }
+            Ok(Err(closed @ SinkError::Closed)) => Err(EndpointError::unfit(closed)),
+            Ok(Err(error)) => Err(EndpointError::unavailable(error)),
+            Err(stopped) => Err(EndpointError::unavailable(stopped)),
+        }
+    }
+}
+
+impl Endpoint for StdoutEndpoint {
+    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
+        let next = mark::to_number(Kind::Stdout, mark);
+        Box::pin(std::future::ready(next.map(|next| self.next = next)))
+    }
+
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
+        Box::pin(self.show(rows))
+    }
+
+    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
+        let mark = mark::of_number(Kind::Stdout, self.next);
+        Box::pin(std::future::ready(Ok(mark)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Row, names, rows};
+    use super::*;
+
+    /// Takes what it is given, until its reader goes away.
+    struct Screen {
+        shown: Arc<Mutex<Vec<u8>>>,
+        lines_max: usize,
+    }
+
+    impl Sink for Screen {
+        fn write(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
+            let mut shown = self.shown.lock().unwrap();
+            shown.extend_from_slice(bytes);
+            match shown.iter().filter(|byte| **byte == b'\n').count() > self.lines_max {
+                true => Err(SinkError::Closed),
+                false => Ok(()),
+            }
+        }
+
+        fn commit(self: Box<Self>) -> Result<(), SinkError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_are_shown_until_nobody_looks() {
+        let shown: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (screen, lines_max) = (Arc::clone(&shown), 3);
+        let screen = Screen {
+            shown: screen,
+            lines_max,
+        };
+        let mut endpoint = StdoutEndpoint::over(names(), screen);
+        let row = |text: &str| Row {
+            seconds: 0,
+            device: None,
+            text: text.into(),
+        };
+        let given = [row("a"), row("b"), row("c"), row("d")];
+        endpoint.resume(None).await.unwrap();
+        endpoint.write(&rows(0, &given[..2])).await.unwrap();
+        endpoint.write(&rows(1, &given[1..3])).await.unwrap();
+        let text = String::from_utf8(shown.lock().unwrap().clone()).unwrap();
+        let texts: Vec<&str> = text.lines().map(|line| &line[23..24]).collect();
+        assert_eq!(texts, ["a", "b", "c"]);
+        let mark = endpoint.settle().await.unwrap();
+        let closed = endpoint.write(&rows(3, &given[3..])).await;
+        assert!(matches!(closed, Err(EndpointError::Unfit { .. })));
+        endpoint.resume(Some(&mark)).await.unwrap();
+        assert_eq!(endpoint.next, 3);
+    }
+}

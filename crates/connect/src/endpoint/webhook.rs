@@ -1,0 +1,254 @@
+//! Rows posted to a web service, at least once.
+//!
+//! Every row has a number that it keeps for ever, and every request says that of its first: row `i` of a request is row
+//! `first + i` of the output. How rows are cut into requests may differ when they come again, so a receiver that wants
+//! each row once remembers the highest number that it has taken. Requests are sent one after another, so numbers only
+//! go back after a failure.
+//!
+//! A request that is refused is cut in halves until the row is found that is to blame.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use highwater_query::plan::Name;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+
+use super::mark::{self, Kind};
+use super::{Endpoint, EndpointError, Rows, Underway};
+use crate::http::{self, HttpError};
+use crate::json::JsonWriter;
+
+/// An output that is a web service.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookOutput {
+    pub url: String,
+    /// Sent with every request; they may be secret and are never shown.
+    pub headers: Vec<(String, String)>,
+    /// A row on each line instead of one array of rows.
+    pub lines: bool,
+    /// Of one request.
+    pub rows_max: usize,
+    /// Of one request, beside which a single row may be longer.
+    pub bytes_max: usize,
+    pub timeout: Duration,
+    /// Certificates in PEM form that are believed beside those of the system.
+    pub ca: Option<String>,
+}
+
+impl WebhookOutput {
+    pub fn new(url: impl Into<String>) -> WebhookOutput {
+        WebhookOutput {
+            url: url.into(),
+            headers: Vec::new(),
+            lines: false,
+            rows_max: 1000,
+            bytes_max: 1 << 20,
+            timeout: Duration::from_secs(30),
+            ca: None,
+        }
+    }
+}
+
+impl fmt::Debug for WebhookOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookOutput")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(super) struct WebhookEndpoint {
+    client: http::Client,
+    url: Uri,
+    headers: HeaderMap,
+    /// `job/output`
+    id: String,
+    output: WebhookOutput,
+    writer: JsonWriter,
+    /// As many go into one request for now.
+    rows_max: usize,
+    next: u64,
+    lines: Vec<u8>,
+}
+
+impl WebhookEndpoint {
+    pub fn open(
+        output: &WebhookOutput,
+        id: String,
+        names: Vec<Name>,
+    ) -> Result<WebhookEndpoint, EndpointError> {
+        let url: Uri = output
+            .url
+            .parse()
+            .map_err(|error| EndpointError::unfit(format!("`{}`: {error}", output.url)))?;
+        let mut headers = HeaderMap::new();
+        let kind = if output.lines {
+            "application/x-ndjson"
+        } else {
+            "application/json"
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        for (name, value) in &output.headers {
+            let wrong =
+                || EndpointError::unfit(format!("`{name}` is no header, or its value is none"));
+            let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::try_from(name).map_err(|_| wrong())?, value);
+        }
+        let options = http::Options {
+            timeout: output.timeout,
+            ca: output.ca.clone(),
+            ..http::Options::default()
+        };
+        Ok(WebhookEndpoint {
+            client: http::Client::new(options),
+            url,
+            headers,
+            id,
+            rows_max: output.rows_max.max(1),
+            output: output.clone(),
+            writer: JsonWriter::new(names),
+            next: 0,
+            lines: Vec::new(),
+        })
+    }
+
+    async fn post(&mut self, rows: &Rows) -> Result<(), EndpointError> {
+        loop {
+            let left = rows.from(self.next);
+            if left.is_empty() {
+                return Ok(());
+            }
+            let first = rows.first + left.start as u64;
+            let (body, count) = self.body(rows, left.start);
+            let answer = self.client.send(self.request(first, count, body)?).await;
+            match judge(answer, self.url.host().unwrap_or_default()) {
+                Verdict::Taken => {
+                    self.next = first + count as u64;
+                    self.rows_max = (self.rows_max * 2).min(self.output.rows_max.max(1));
+                }
+                Verdict::Refused(_) if count > 1 => self.rows_max = count / 2,
+                Verdict::Refused(reason) => {
+                    let rows = vec![first];
+                    return Err(EndpointError::Refused { rows, reason });
+                }
+                Verdict::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Rows from `start` on, as many as go into one request.
+    fn body(&mut self, rows: &Rows, start: usize) -> (Bytes, usize) {
+        let end = (start + self.rows_max).min(rows.chunk.rows());
+        self.lines.clear();
+        self.lines.push(b'[');
+        let mut count = 0;
+        for row in start..end {
+            let before = self.lines.len();
+            self.writer
+                .write_rows(&rows.chunk, row..row + 1, &mut self.lines);
+            if count > 0 && self.lines.len() > self.output.bytes_max {
+                self.lines.truncate(before);
+                break;
+            }
+            count += 1;
+            if !self.output.lines {
+                let last = self.lines.len() - 1;
+                self.lines[last] = b',';
+            }
+        }
+        let body = match self.output.lines {
+            true => &self.lines[1..],
+            false => {
+                let last = self.lines.len() - 1;
+                self.lines[last] = b']';
+                &self.lines[..]
+            }
+        };
+        (Bytes::copy_from_slice(body), count)
+    }
+
+    fn request(
+        &self,
+        first: u64,
+        count: usize,
+        body: Bytes,
+    ) -> Result<Request<Bytes>, EndpointError> {
+        let last = first + count as u64 - 1;
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.url.clone();
+        *request.headers_mut() = self.headers.clone();
+        let headers = request.headers_mut();
+        let key = HeaderValue::from_str(&format!("{}/{first}-{last}", self.id));
+        headers.insert("idempotency-key", key.map_err(EndpointError::unfit)?);
+        headers.insert("highwater-first-row", HeaderValue::from(first));
+        headers.insert("highwater-rows", HeaderValue::from(count));
+        Ok(request)
+    }
+}
+
+enum Verdict {
+    Taken,
+    Refused(String),
+    Failed(EndpointError),
+}
+
+fn judge(answer: Result<Response<Bytes>, HttpError>, host: &str) -> Verdict {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error @ HttpError::Request(_)) => return Verdict::Failed(EndpointError::unfit(error)),
+        // The status came with it, but nobody read it.
+        Err(error) => return Verdict::Failed(EndpointError::unavailable(error)),
+    };
+    let status = answer.status();
+    let told = String::from_utf8_lossy(answer.body());
+    let told: String = told.chars().take(200).collect();
+    let reason = format!("{host} answered {status}: {told}");
+    match status {
+        status if status.is_success() => Verdict::Taken,
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
+            Verdict::Failed(later(&answer, reason))
+        }
+        status if status.is_server_error() => Verdict::Failed(later(&answer, reason)),
+        StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN
+        | StatusCode::NOT_FOUND
+        | StatusCode::METHOD_NOT_ALLOWED
+        | StatusCode::PROXY_AUTHENTICATION_REQUIRED
+        | StatusCode::GONE => Verdict::Failed(EndpointError::unfit(reason)),
+        status if status.is_client_error() => Verdict::Refused(reason),
+        // Neither yes nor no: a redirect, say.
+        _ => Verdict::Failed(EndpointError::unfit(reason)),
+    }
+}
+
+fn later(answer: &Response<Bytes>, reason: String) -> EndpointError {
+    let seconds = answer.headers().get(RETRY_AFTER);
+    let seconds = seconds.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    EndpointError::Unavailable {
+        reason,
+        retry_after: seconds.map(Duration::from_secs),
+    }
+}
+
+impl Endpoint for WebhookEndpoint {
+    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
+        let next = mark::to_number(Kind::Webhook, mark);
+        Box::pin(std::future::ready(next.map(|next| self.next = next)))
+    }
+
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
+        Box::pin(self.post(rows))
+    }
+
+    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
+        let mark = mark::of_number(Kind::Webhook, self.next);
+        Box::pin(std::future::ready(Ok(mark)))
+    }
+}

@@ -1,0 +1,258 @@
+//! A small HTTP client for calling other people's services: HTTP/1.1, plain or over TLS, with connections kept and
+//! everything bounded. It follows no redirects and repeats nothing that may have arrived; whoever calls decides about
+//! that.
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{HOST, HeaderValue};
+use hyper::http::uri::{Authority, Scheme};
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// For a whole exchange, the connection included.
+    pub timeout: Duration,
+    /// A longer answer is an error.
+    pub answer_bytes_max: usize,
+    /// So many connections are kept while nobody uses them.
+    pub idle_max: usize,
+    /// Certificates in PEM form that are believed beside those of the system.
+    pub ca: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            timeout: Duration::from_secs(30),
+            answer_bytes_max: 1 << 20,
+            idle_max: 32,
+            ca: None,
+        }
+    }
+}
+
+/// Clones share their connections.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: Options,
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+    /// The one used last comes last.
+    idle: Mutex<VecDeque<(Origin, Sender)>>,
+}
+
+type Sender = SendRequest<Full<Bytes>>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Origin {
+    tls: bool,
+    authority: Authority,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// It can never work.
+    #[error("{0}")]
+    Request(String),
+    /// Nothing was sent.
+    #[error("cannot connect to {to}: {source}")]
+    Connect { to: String, source: io::Error },
+    /// The request may have arrived.
+    #[error("no answer from {to} within {after:?}")]
+    TimedOut { to: String, after: Duration },
+    /// The request may have arrived.
+    #[error("the connection to {to} broke: {source}")]
+    Broken { to: String, source: hyper::Error },
+    #[error("the answer of {to} is longer than {max} bytes")]
+    TooLong { to: String, max: usize },
+}
+
+impl Client {
+    pub fn new(options: Options) -> Client {
+        Client {
+            inner: Arc::new(Inner {
+                options,
+                tls: OnceLock::new(),
+                idle: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Sends a request whose address is whole, such as `https://example.org/hook?x=1`, and waits for all of the answer.
+    pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let origin = Origin::of(request.uri())?;
+        let after = self.inner.options.timeout;
+        let exchange = tokio::time::timeout(after, self.exchange(&origin, request));
+        exchange.await.unwrap_or_else(|_| {
+            let to = origin.to_string();
+            Err(HttpError::TimedOut { to, after })
+        })
+    }
+
+    async fn exchange(
+        &self,
+        origin: &Origin,
+        request: Request<Bytes>,
+    ) -> Result<Response<Bytes>, HttpError> {
+        let mut request = origin.form(request)?;
+        let broken = |source| HttpError::Broken {
+            to: origin.to_string(),
+            source,
+        };
+        loop {
+            let (mut sender, kept) = match self.inner.take_idle(origin) {
+                Some(sender) => (sender, true),
+                None => (self.inner.connect(origin).await?, false),
+            };
+            let answer = match sender.try_send_request(request).await {
+                Ok(answer) => answer,
+                Err(mut failed) => match failed.take_message() {
+                    // The other side had hung up before anything was sent.
+                    Some(unsent) if kept => {
+                        request = unsent;
+                        continue;
+                    }
+                    _ => return Err(broken(failed.into_error())),
+                },
+            };
+            let (head, body) = answer.into_parts();
+            let max = self.inner.options.answer_bytes_max;
+            let body = Limited::new(body, max)
+                .collect()
+                .await
+                .map_err(|error| match error.downcast::<hyper::Error>() {
+                    Ok(error) => broken(*error),
+                    Err(other) => {
+                        debug_assert!(other.is::<LengthLimitError>(), "there is no third reason");
+                        let to = origin.to_string();
+                        HttpError::TooLong { to, max }
+                    }
+                })?;
+            self.inner.keep(origin, sender).await;
+            return Ok(Response::from_parts(head, body.to_bytes()));
+        }
+    }
+}
+
+impl Inner {
+    fn take_idle(&self, origin: &Origin) -> Option<Sender> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(_, sender)| !sender.is_closed());
+        let at = idle.iter().rposition(|(known, _)| known == origin)?;
+        idle.remove(at).map(|(_, sender)| sender)
+    }
+
+    /// Keeps a connection for the next request, if there may be one.
+    async fn keep(&self, origin: &Origin, mut sender: Sender) {
+        if sender.ready().await.is_err() {
+            return;
+        }
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push_back((origin.clone(), sender));
+        while idle.len() > self.options.idle_max {
+            idle.pop_front();
+        }
+    }
+
+    async fn connect(&self, origin: &Origin) -> Result<Sender, HttpError> {
+        let failed = |source| HttpError::Connect {
+            to: origin.to_string(),
+            source,
+        };
+        let host = origin.authority.host();
+        // An address of version 6 stands in brackets.
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let stream = TcpStream::connect((host, origin.port())).await;
+        let stream = stream.map_err(failed)?;
+        let _ = stream.set_nodelay(true);
+        if !origin.tls {
+            return handshake(stream).await.map_err(failed);
+        }
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| HttpError::Request(format!("{host}: {error}")))?;
+        let config = self
+            .tls
+            .get_or_init(|| crate::tls::client(self.options.ca.as_deref()));
+        let config = config.clone().map_err(HttpError::Request)?;
+        let stream = TlsConnector::from(config).connect(name, stream).await;
+        handshake(stream.map_err(failed)?).await.map_err(failed)
+    }
+}
+
+async fn handshake(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> io::Result<Sender> {
+    let shaken = http1::handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(io::Error::other)?;
+    // Ends when the sender is gone or the other side hangs up. What goes wrong is told to whoever waits for an answer.
+    tokio::spawn(async {
+        let _ = connection.await;
+    });
+    Ok(sender)
+}
+
+impl Origin {
+    fn of(uri: &Uri) -> Result<Origin, HttpError> {
+        let wrong = || {
+            let example = "https://example.org/hook";
+            HttpError::Request(format!(
+                "`{uri}` is no address: write one such as {example}"
+            ))
+        };
+        let tls = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            Some(scheme) if *scheme == Scheme::HTTP => false,
+            _ => return Err(wrong()),
+        };
+        let authority = uri.authority().cloned().ok_or_else(wrong)?;
+        Ok(Origin { tls, authority })
+    }
+
+    fn port(&self) -> u16 {
+        let default = if self.tls { 443 } else { 80 };
+        self.authority.port_u16().unwrap_or(default)
+    }
+
+    /// As it goes over the wire: the path alone, and the host in a header.
+    fn form(&self, request: Request<Bytes>) -> Result<Request<Full<Bytes>>, HttpError> {
+        let (mut head, body) = request.into_parts();
+        let wrong = |error: &dyn fmt::Display| HttpError::Request(error.to_string());
+        let host = self.authority.as_str();
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        let host = HeaderValue::from_str(host).map_err(|error| wrong(&error))?;
+        head.headers.insert(HOST, host);
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        head.uri = path.parse().map_err(|error| wrong(&error))?;
+        Ok(Request::from_parts(head, Full::new(body)))
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        let host = self.authority.host();
+        write!(f, "{scheme}://{host}:{}", self.port())
+    }
+}

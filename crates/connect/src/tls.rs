@@ -1,0 +1,38 @@
+//! Whom we believe when we call somebody: the authorities that the system knows, and those given by hand.
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+/// `ca` is one or more certificates in PEM form to be believed beside those of the system.
+pub(crate) fn client(ca: Option<&str>) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = system_roots().clone();
+    for certificate in CertificateDer::pem_slice_iter(ca.unwrap_or_default().as_bytes()) {
+        let certificate = certificate.map_err(|error| format!("the certificate: {error}"))?;
+        roots
+            .add(certificate)
+            .map_err(|error| format!("the certificate: {error}"))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+/// Read once: there are a hundred and more.
+fn system_roots() -> &'static RootCertStore {
+    static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
+    ROOTS.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        for certificate in rustls_native_certs::load_native_certs().certs {
+            // One that cannot be used is no reason not to use the others.
+            let _ = roots.add(certificate);
+        }
+        roots
+    })
+}

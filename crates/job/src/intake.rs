@@ -1,0 +1,368 @@
+//! From decoded events to events that can be put in order: the columns that the query reads, and the times and keys that
+//! events go by.
+//!
+//! Where the bytes came from makes no difference here beyond what a [`Place`] says of it.
+
+use highwater_connect::Events;
+use highwater_connect::json::Field;
+use highwater_engine::{Chunk, Column, ColumnBuilder, Value, ValueRef};
+use highwater_env::random::Random;
+use highwater_query::plan::Read;
+use highwater_time::{Arrivals, Instant};
+
+use crate::events::{RowTroubles, TimedEvents, event_times, substream_keys, times_column};
+use crate::plan::InputPlan;
+use crate::report::TroubleKind;
+use crate::witness::origin;
+
+/// Where a block of events was read.
+pub(crate) struct Place<'a> {
+    /// The number of this file or partition among all that the job reads; the upper bits of origins.
+    pub number: usize,
+    /// What file metadata shows.
+    pub name: &'a str,
+    /// When the file was last written.
+    pub modified: Instant,
+    /// The partition's place among those of the input, and what PartitionId shows.
+    pub partition: (usize, &'a Value),
+}
+
+/// Which decoded column serves what.
+struct Columns {
+    reads: Vec<Serve>,
+    arrival: Option<usize>,
+    partition: Option<usize>,
+    /// The event as it is, for dead letters.
+    whole: Option<usize>,
+}
+
+/// An event that has no time to go by.
+pub(crate) struct Lost<'a> {
+    pub kind: TroubleKind,
+    pub arrival: Option<Instant>,
+    /// Its place among the decoded events.
+    pub row: usize,
+    pub line: u64,
+    pub reason: &'a str,
+}
+
+#[derive(Clone, Copy)]
+enum Serve {
+    Decoded(usize),
+    Arrival,
+    Partition,
+    FileName,
+    FileTime,
+    /// The offset in a hub, as text and as a number.
+    Offset,
+    SequenceNumber,
+    /// What only other adapters know.
+    Nothing,
+    /// A name for the event that is the same whenever it is read.
+    EventId,
+}
+
+impl Columns {
+    fn plan(input: &InputPlan) -> (Columns, Vec<Field>) {
+        let mut fields = Vec::new();
+        let mut want = |field| {
+            fields.push(field);
+            fields.len() - 1
+        };
+        let reads = input
+            .plan
+            .reads
+            .iter()
+            .map(|read| match read {
+                Read::Path(path) | Read::TimePath(path)
+                    if input.hub && metadata(path).is_some() =>
+                {
+                    metadata(path).unwrap_or(Serve::Nothing)
+                }
+                Read::Path(path) => Serve::Decoded(want(Field::Path(path.clone()))),
+                Read::TimePath(path) => Serve::Decoded(want(Field::Time(path.clone()))),
+                Read::Whole => Serve::Decoded(want(Field::Whole)),
+                Read::Arrival => Serve::Arrival,
+                Read::Partition => Serve::Partition,
+                Read::FileName => Serve::FileName,
+                Read::FileTime => Serve::FileTime,
+                Read::Metadata(path) => match path.as_slice() {
+                    [only] if only.eq_ignore_ascii_case("EventId") => Serve::EventId,
+                    [adapter, of] if input.hub && adapter.eq_ignore_ascii_case("EventHub") => {
+                        hub_metadata(of)
+                    }
+                    _ => Serve::Nothing,
+                },
+            })
+            .collect();
+        let arrival = input
+            .arrival
+            .as_ref()
+            .map(|name| want(Field::Time(vec![name.clone()])));
+        let partition = input
+            .partition
+            .as_ref()
+            .map(|name| want(Field::Path(vec![name.clone()])));
+        let whole = input.keeps_whole.then(|| want(Field::Whole));
+        (
+            Columns {
+                reads,
+                arrival,
+                partition,
+                whole,
+            },
+            fields,
+        )
+    }
+}
+
+/// What a hub adds to every event. It beats a field of the same name, as Stream Analytics has it.
+fn metadata(path: &[String]) -> Option<Serve> {
+    let [only] = path else { return None };
+    let is = |name: &str| only.eq_ignore_ascii_case(name);
+    match is("PartitionId") {
+        true => Some(Serve::Partition),
+        // When an event was processed must not show in a result; the nearest that can be repeated is its arrival.
+        false if is("EventEnqueuedUtcTime") || is("EventProcessedUtcTime") => Some(Serve::Arrival),
+        false => None,
+    }
+}
+
+fn hub_metadata(name: &str) -> Serve {
+    match &name.to_ascii_lowercase()[..] {
+        "offset" => Serve::Offset,
+        "sequencenumber" => Serve::SequenceNumber,
+        "eventprocessedutctime" => Serve::Arrival,
+        _ => Serve::Nothing,
+    }
+}
+
+/// Gives events their times and keys, in the order in which they were read.
+pub(crate) struct Intake {
+    input: InputPlan,
+    columns: Columns,
+    /// The latest arrival; later events cannot have arrived before it.
+    arrived: Instant,
+    /// The latest event time, which stands for the arrival where that is unknown.
+    reached: Instant,
+    /// Rows know the event that they stem from.
+    origins: bool,
+    /// Substream keys are kept in words as well.
+    show_keys: bool,
+}
+
+impl Intake {
+    /// Also says which fields have to be decoded.
+    pub fn new(input: InputPlan, witness: bool) -> (Intake, Vec<Field>) {
+        let (columns, fields) = Columns::plan(&input);
+        let intake = Intake {
+            columns,
+            arrived: Instant::BEFORE_ALL,
+            reached: Instant::BEFORE_ALL,
+            origins: witness || input.dead_letters,
+            show_keys: witness,
+            input,
+        };
+        (intake, fields)
+    }
+
+    pub fn input(&self) -> &InputPlan {
+        &self.input
+    }
+
+    pub fn arrived(&self) -> Instant {
+        self.arrived
+    }
+
+    /// Whether events say when they arrived.
+    pub fn has_arrivals(&self) -> bool {
+        self.columns.arrival.is_some()
+    }
+
+    /// The events themselves, where somebody may want to see them.
+    pub fn whole<'a>(&self, decoded: &'a Events) -> Option<&'a Column> {
+        self.columns.whole.map(|whole| &decoded.columns[whole])
+    }
+
+    /// Reads the times of the decoded events. Those that have none are left out and told of. `arrivals` are for whoever
+    /// knows them without looking at the events.
+    pub fn timed(
+        &mut self,
+        decoded: Events,
+        place: &Place<'_>,
+        arrivals: Option<Vec<Instant>>,
+        lose: &mut dyn FnMut(Lost<'_>),
+    ) -> TimedEvents {
+        let rows = decoded.rows;
+        let mut troubles = RowTroubles::new(rows);
+        let arrivals = match self.columns.arrival {
+            Some(column) => Some(self.arrivals(&decoded.columns[column], &mut troubles)),
+            None => arrivals,
+        };
+        let mut chunk = self.chunk(&decoded, arrivals.as_deref(), place);
+        let times = match &self.input.plan.timestamp {
+            Some(expr) => event_times(expr, &chunk, &mut troubles),
+            None => arrivals
+                .clone()
+                .unwrap_or_else(|| vec![place.modified; rows]),
+        };
+        let keys = substream_keys(
+            &self.input.plan.substream,
+            &chunk,
+            self.show_keys,
+            &mut troubles,
+        );
+        let mut events = TimedEvents {
+            partitions: self
+                .columns
+                .partition
+                .map(|column| decoded.columns[column].clone()),
+            whole: self
+                .columns
+                .whole
+                .map(|column| decoded.columns[column].clone()),
+            lines: decoded.lines,
+            times,
+            arrivals,
+            otherwise: match self.input.plan.timestamp {
+                None => Arrivals::All(place.modified),
+                Some(_) => Arrivals::Unknown,
+            },
+            keys,
+            chunk: Chunk::new(Vec::new().into(), Vec::new()),
+        };
+        if self.input.plan.timestamp.is_some() && events.arrivals.is_none() {
+            self.show_reached(&mut chunk, &events.times, &troubles);
+        }
+        self.leave_behind(&mut chunk);
+        events.chunk = chunk;
+        if troubles.any() {
+            for (row, kind, reason) in troubles.iter() {
+                let arrivals = events.arrivals.as_ref();
+                let arrival = arrivals.filter(|_| kind != TroubleKind::Arrival);
+                let arrival = arrival.map(|arrivals| arrivals[row]);
+                lose(Lost {
+                    kind,
+                    arrival,
+                    row,
+                    line: events.lines[row],
+                    reason,
+                });
+            }
+            events = events.keep(&troubles.good());
+        }
+        if self.origins {
+            let origins = events.lines.iter().map(|line| origin(place.number, *line));
+            events.chunk.origins = Some(origins.collect());
+        }
+        events
+    }
+
+    /// What only the clock looks at has served its purpose, and need not be put in order.
+    fn leave_behind(&self, chunk: &mut Chunk) {
+        let rows = chunk.rows();
+        for (column, carried) in chunk.columns.iter_mut().zip(&self.input.plan.carried) {
+            if !carried {
+                *column = Column::Null(rows);
+            }
+        }
+    }
+
+    /// Arrival times never go back along a file, as they never do within a partition of a hub.
+    fn arrivals(&mut self, column: &Column, troubles: &mut RowTroubles) -> Vec<Instant> {
+        (0..column.len())
+            .map(|row| {
+                match column.get(row) {
+                    ValueRef::Time(time) => self.arrived = self.arrived.max(time),
+                    _ => troubles.add(row, TroubleKind::Arrival, || {
+                        "the arrival column is missing or holds no ISO 8601 date-time".into()
+                    }),
+                }
+                self.arrived
+            })
+            .collect()
+    }
+
+    fn chunk(&self, decoded: &Events, arrivals: Option<&[Instant]>, place: &Place<'_>) -> Chunk {
+        let rows = decoded.rows;
+        let same = |value: ValueRef<'_>| Column::repeat(value, rows);
+        let columns = self.columns.reads.iter().map(|serve| match serve {
+            Serve::Decoded(column) => decoded.columns[*column].clone(),
+            Serve::Arrival => match arrivals {
+                Some(arrivals) => times_column(arrivals),
+                None => same(ValueRef::Time(place.modified)),
+            },
+            Serve::Partition => match self.columns.partition {
+                Some(column) => decoded.columns[column].clone(),
+                None => same(place.partition.1.view()),
+            },
+            Serve::FileName => same(ValueRef::Text(place.name)),
+            Serve::FileTime => same(ValueRef::Time(place.modified)),
+            Serve::Offset => {
+                let mut offsets = ColumnBuilder::with_capacity(rows);
+                let lines = decoded.lines.iter();
+                lines.for_each(|line| offsets.push_text(&line.to_string()));
+                offsets.finish()
+            }
+            Serve::SequenceNumber => {
+                Column::from_ints(decoded.lines.iter().map(|line| *line as i64).collect())
+            }
+            Serve::Nothing => Column::Null(rows),
+            Serve::EventId => self.event_ids(&decoded.lines, place),
+        });
+        Chunk::new(vec![0; rows].into(), columns.collect())
+    }
+
+    fn event_ids(&self, lines: &[u64], place: &Place<'_>) -> Column {
+        let mut ids = ColumnBuilder::with_capacity(lines.len());
+        let partition = place.partition.0 as u64;
+        let mut before = (0, 0);
+        for line in lines {
+            // Several events may stand on one line, or in one record.
+            let index = if before.0 == *line { before.1 + 1 } else { 0 };
+            before = (*line, index);
+            let identity = line ^ u64::rotate_right(index, 16);
+            ids.push_text(&event_id(&self.input.plan.name, partition, identity));
+        }
+        ids.finish()
+    }
+
+    /// Where arrivals are unknown, an event's arrival is shown as the latest event time up to it.
+    fn show_reached(&mut self, chunk: &mut Chunk, times: &[Instant], troubles: &RowTroubles) {
+        let arrivals: Vec<Instant> = times
+            .iter()
+            .enumerate()
+            .map(|(row, time)| {
+                if !troubles.has(row) {
+                    self.reached = self.reached.max(*time);
+                }
+                self.reached
+            })
+            .collect();
+        for (serve, column) in self.columns.reads.iter().zip(&mut chunk.columns) {
+            if let Serve::Arrival = serve {
+                *column = times_column(&arrivals);
+            }
+        }
+    }
+}
+
+/// A GUID made of the event's identity: its input, file and line.
+fn event_id(input: &str, file: u64, line: u64) -> String {
+    let half = |seed: u64| {
+        let mut mixed = Random::seeded(seed ^ line);
+        let start = mixed.next_u64() ^ file;
+        input.bytes().fold(start, |hash, byte| {
+            Random::seeded(hash ^ u64::from(byte)).next_u64()
+        })
+    };
+    let (high, low) = (half(1 << 62), half(3 << 62));
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
+}

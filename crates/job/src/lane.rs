@@ -1,0 +1,204 @@
+//! A partition's own share of the work: its events are put in order and run through the part of the query that looks at
+//! one partition alone. What comes out is addressed to the shared pipeline.
+//!
+//! A lane knows nothing of other lanes and may run on any thread, as fast or slow as it is asked: nothing that it hands
+//! over depends on that.
+
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_engine::{Chunk, Item, Physical, Pipeline};
+use highwater_time::{Clock, Counts, Fate, Instant, Keys};
+
+use crate::events::TimedEvents;
+use crate::order::{Fates, Incoming, Orderer, OrdererCopy};
+use crate::plan::{InputPlan, PartitionId};
+use crate::witness::{EventFate, Witness};
+
+/// An item on its way to `Shared::entry(input, exit, partition)`.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub exit: usize,
+    pub partition: usize,
+    pub item: Item,
+}
+
+/// The state of a lane at one moment, not yet written down.
+pub(crate) struct LaneCopy {
+    orderer: OrdererCopy,
+    pipeline: Vec<u8>,
+}
+
+impl LaneCopy {
+    pub fn write(&self, out: &mut Writer) {
+        self.orderer.write(out);
+        out.blob(&self.pipeline);
+    }
+
+    /// About how much it will be when it is written.
+    pub fn bytes(&self) -> usize {
+        self.pipeline.len() + self.orderer.bytes()
+    }
+}
+
+pub(crate) struct Lane {
+    pub id: PartitionId,
+    orderer: Orderer,
+    pub pipeline: Pipeline,
+    /// The origins of its events, by their place in the partition; only with a witness.
+    origins: Vec<u64>,
+    /// Reused for what has come into order.
+    items: Vec<Item>,
+}
+
+impl Lane {
+    pub fn new(input: &InputPlan, physical: &Physical, id: PartitionId, witness: bool) -> Lane {
+        let mut pipeline = physical.local(input.index);
+        if witness {
+            pipeline.trace_windows();
+        }
+        if input.dead_letters {
+            pipeline.errors.keep_all();
+        }
+        Lane {
+            id,
+            orderer: orderer(input),
+            pipeline,
+            origins: Vec::new(),
+            items: Vec::new(),
+        }
+    }
+
+    pub fn counts(&self) -> &Counts {
+        self.orderer.counts()
+    }
+
+    /// Takes events in the order in which they arrived.
+    pub fn take(
+        &mut self,
+        mut events: TimedEvents,
+        witness: Option<&mut Witness>,
+        out: &mut Vec<Delivery>,
+    ) {
+        let mut fates = witness.is_some().then(|| Fates {
+            all: true,
+            seen: Vec::new(),
+        });
+        if let (Some(origins), true) = (&events.chunk.origins, witness.is_some()) {
+            self.origins.extend_from_slice(origins);
+        }
+        self.order(&mut events, fates.as_mut());
+        if let Some(witness) = witness {
+            let number = self.id.number;
+            let first = self.origins.len() - events.times.len();
+            let shown = events.keys.as_ref().and_then(|keys| keys.shown.as_ref());
+            witness
+                .fates
+                .extend(
+                    fates
+                        .into_iter()
+                        .flat_map(|fates| fates.seen)
+                        .map(|fate| EventFate {
+                            origin: self.origins[fate.row as usize],
+                            partition: number,
+                            key: shown.map(|shown| shown[fate.row as usize - first].clone()),
+                            fate,
+                        }),
+                );
+        }
+        self.run(out);
+    }
+
+    /// Takes events in the order in which they arrived, and says which of them a policy moved or dropped: their place
+    /// among these events, and their fate.
+    pub fn take_and_tell(
+        &mut self,
+        mut events: TimedEvents,
+        out: &mut Vec<Delivery>,
+    ) -> Vec<(usize, Fate)> {
+        let first = self.orderer.next();
+        let mut fates = Fates::default();
+        self.order(&mut events, Some(&mut fates));
+        self.run(out);
+        let seen = fates.seen.into_iter();
+        seen.map(|fate| ((fate.row - first) as usize, fate))
+            .collect()
+    }
+
+    fn order(&mut self, events: &mut TimedEvents, fates: Option<&mut Fates>) {
+        let nothing = Chunk::new(Vec::new().into(), Vec::new());
+        let incoming = Incoming {
+            chunk: std::mem::replace(&mut events.chunk, nothing),
+            arrivals: events.arrivals(),
+            times: &events.times,
+            keys: events.keys.as_ref().map(|keys| Keys {
+                offsets: &keys.offsets,
+                bytes: &keys.bytes,
+            }),
+        };
+        self.orderer.push(incoming, fates, &mut self.items);
+    }
+
+    /// No event that follows will be given an earlier time than this.
+    pub fn watermark(&self) -> Instant {
+        self.orderer.watermark()
+    }
+
+    /// How many events wait for their time.
+    pub fn waiting(&self) -> usize {
+        self.orderer.waiting()
+    }
+
+    /// The state at this moment.
+    pub fn copy(&self) -> LaneCopy {
+        let mut pipeline = Writer::default();
+        self.pipeline.snapshot(&mut pipeline);
+        LaneCopy {
+            orderer: self.orderer.copy(),
+            pipeline: pipeline.bytes,
+        }
+    }
+
+    /// Reads what [`LaneCopy::write`] wrote.
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.orderer.restore(from)?;
+        let mut state = Reader::new(from.blob()?);
+        self.pipeline.restore(&mut state)
+    }
+
+    /// Time has come to at least this arrival without an event.
+    pub fn punctuate(&mut self, arrival: Instant, out: &mut Vec<Delivery>) {
+        self.orderer.punctuate(arrival, &mut self.items);
+        self.run(out);
+    }
+
+    /// No event will follow.
+    pub fn end(&mut self, out: &mut Vec<Delivery>) {
+        self.orderer.end(&mut self.items);
+        self.run(out);
+    }
+
+    fn run(&mut self, out: &mut Vec<Delivery>) {
+        let mut exits = Vec::new();
+        for item in self.items.drain(..) {
+            self.pipeline.push(Physical::LOCAL_ENTRY, item, &mut exits);
+        }
+        let partition = self.id.number;
+        out.extend(exits.into_iter().map(|(exit, item)| Delivery {
+            exit,
+            partition,
+            item,
+        }));
+    }
+}
+
+fn orderer(input: &InputPlan) -> Orderer {
+    let width = input.plan.reads.len();
+    if !input.plan.substream.is_empty() {
+        return Orderer::per_key(input.policy, input.linger, width);
+    }
+    let clock = if input.plan.timestamp.is_some() {
+        Clock::Application
+    } else {
+        Clock::Arrival
+    };
+    Orderer::new(input.policy, clock, width)
+}

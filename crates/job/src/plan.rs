@@ -1,0 +1,102 @@
+//! What whoever reads an input is told about it.
+
+use std::path::{Path, PathBuf};
+
+use highwater_connect::json::Field;
+use highwater_connect::{Compression, Format, Level, ReadError, Source, SourceOptions};
+use highwater_query::lookback;
+use highwater_query::plan::{Input, Type};
+use highwater_time::{Duration, Policy};
+
+use crate::config::{self, OnError};
+use crate::load::Job;
+
+#[derive(Clone)]
+pub(crate) struct InputPlan {
+    pub index: usize,
+    pub plan: Input,
+    pub policy: Policy,
+    pub linger: Duration,
+    /// Payload column with the arrival time.
+    pub arrival: Option<String>,
+    /// Payload column with the partition.
+    pub partition: Option<String>,
+    pub how: HowToRead,
+    /// It is read from hubs, which know more of an event than files do.
+    pub hub: bool,
+    /// Events that are lost are kept as dead letters.
+    pub dead_letters: bool,
+    /// Events are wanted as they came, besides what the query reads of them.
+    pub keeps_whole: bool,
+    /// Files are shown without it.
+    pub folder: PathBuf,
+}
+
+impl InputPlan {
+    /// Of the input with that place in the plan, and how the job file declares it.
+    pub fn of(job: &Job, index: usize) -> (InputPlan, &config::Input) {
+        let planned = &job.plan.inputs[index];
+        let Some(declared) = job.file.input(&planned.name) else {
+            unreachable!("the query was bound against the inputs of the job file")
+        };
+        let plan = InputPlan {
+            index,
+            plan: planned.clone(),
+            policy: job.file.time,
+            linger: lookback(&job.plan),
+            arrival: declared.arrival.clone(),
+            partition: declared.partition.clone(),
+            how: HowToRead {
+                format: declared.format,
+                compression: declared.compression,
+                level: job.file.compatibility,
+                declared: planned.schema.clone(),
+            },
+            hub: !declared.hubs.is_empty(),
+            dead_letters: job.file.on_error == OnError::DeadLetter,
+            keeps_whole: job.file.on_error == OnError::DeadLetter,
+            folder: job.file.folder.clone(),
+        };
+        (plan, declared)
+    }
+}
+
+/// How the events of an input are written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HowToRead {
+    pub format: Option<Format>,
+    pub compression: Compression,
+    pub level: Level,
+    pub declared: Option<Vec<(String, Type)>>,
+}
+
+impl HowToRead {
+    pub fn open(
+        &self,
+        path: &Path,
+        fields: Vec<Field>,
+        keep_text: bool,
+    ) -> Result<Box<dyn Source>, ReadError> {
+        highwater_connect::open(path, self.options(fields, keep_text))
+    }
+
+    pub fn options(&self, fields: Vec<Field>, keep_text: bool) -> SourceOptions {
+        SourceOptions {
+            format: self.format,
+            compression: self.compression,
+            level: self.level,
+            declared: self.declared.clone(),
+            fields,
+            keep_text,
+        }
+    }
+}
+
+/// One partition of an input.
+#[derive(Clone)]
+pub(crate) struct PartitionId {
+    /// Its place among the partitions of the input.
+    pub number: usize,
+    /// What PartitionId shows.
+    pub shown: highwater_engine::Value,
+}

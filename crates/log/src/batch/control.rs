@@ -1,0 +1,160 @@
+//! What the log itself writes between the records: ends of transactions, and word that time went by.
+
+use super::records::Records;
+use super::{Batch, BatchError, Header, Stored, builder};
+use crate::{Marker, Producer};
+
+/// Kinds of control records; a key is a version and a kind. Those of Kafka are small numbers, of which
+/// clients know the first two, and ours is one that it will hardly give away: "HW".
+const ABORT: u16 = 0;
+const COMMIT: u16 = 1;
+const PUNCTUATION: u16 = u16::from_be_bytes(*b"HW");
+
+impl Batch {
+    /// The marker that ends a transaction in one partition.
+    pub fn marker(producer: Producer, marker: Marker) -> Batch {
+        let kind = match marker {
+            Marker::Abort => ABORT,
+            Marker::Commit => COMMIT,
+        };
+        // Version, and epoch of the coordinator.
+        builder::control(key(kind), &[0; 6], Some(producer))
+    }
+
+    /// Says that nothing else came up to the time with which it is stamped. It belongs to no producer
+    /// and to no transaction.
+    pub fn punctuation() -> Batch {
+        builder::control(key(PUNCTUATION), &[0; 2], None)
+    }
+
+    /// How it ends its producer's transaction, if it is a marker.
+    pub fn as_marker(&self) -> Result<Option<Marker>, BatchError> {
+        marker(&self.header, &self.records)
+    }
+
+    /// Whether it is a [`Batch::punctuation`].
+    pub fn is_punctuation(&self) -> bool {
+        is_punctuation(&self.header, &self.records)
+    }
+}
+
+impl Stored<'_> {
+    /// How it ends its producer's transaction, if it is a marker.
+    pub fn as_marker(&self) -> Result<Option<Marker>, BatchError> {
+        marker(&self.header, self.packed())
+    }
+
+    /// Whether it is a [`Batch::punctuation`]: then its enqueue time is all that it says.
+    pub fn is_punctuation(&self) -> bool {
+        is_punctuation(&self.header, self.packed())
+    }
+}
+
+fn key(kind: u16) -> [u8; 4] {
+    let [high, low] = kind.to_be_bytes();
+    [0, 0, high, low]
+}
+
+fn marker(header: &Header, packed: &[u8]) -> Result<Option<Marker>, BatchError> {
+    match kind(header, packed)? {
+        None | Some(PUNCTUATION) => Ok(None),
+        Some(ABORT) => Ok(Some(Marker::Abort)),
+        Some(COMMIT) => Ok(Some(Marker::Commit)),
+        Some(_) => Err(BatchError::Marker),
+    }
+}
+
+fn is_punctuation(header: &Header, packed: &[u8]) -> bool {
+    kind(header, packed) == Ok(Some(PUNCTUATION))
+}
+
+/// What kind of control batch it is, or `None` if it holds data.
+fn kind(header: &Header, packed: &[u8]) -> Result<Option<u16>, BatchError> {
+    if !header.is_control() {
+        return Ok(None);
+    }
+    let record = Records::new(header, packed).next().transpose()?;
+    // Later versions may append to the key.
+    match record.and_then(|record| record.key) {
+        Some([_, _, high, low, ..]) => Ok(Some(u16::from_be_bytes([*high, *low]))),
+        _ => Err(BatchError::Marker),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Batches, Builder, NewRecord, Seal, Skip, Unpacker};
+    use super::*;
+    use crate::{Aborted, EnqueueTime, Offset};
+
+    #[test]
+    fn a_punctuation_is_known_by_its_kind_and_takes_one_offset() {
+        let mut batch = Batch::punctuation();
+        batch.stamp(Offset(7), EnqueueTime(1_234));
+        let header = batch.header();
+        assert!(header.is_control() && !header.is_transactional());
+        assert_eq!(header.producer(), None);
+        assert_eq!(header.base_sequence(), -1);
+        assert_eq!(header.next_offset(), Offset(8));
+        let bytes = batch.to_bytes();
+        let stored = Batches::new(&bytes).next().unwrap().unwrap();
+        stored.check().unwrap();
+        assert!(stored.is_punctuation() && batch.is_punctuation());
+        assert_eq!(stored.as_marker(), Ok(None));
+        assert_eq!(stored.header.enqueue_time(), EnqueueTime(1_234));
+        let mut unpacker = Unpacker::new(64);
+        let records: Vec<_> = stored.records(&mut unpacker).unwrap().flatten().collect();
+        assert_eq!(records.len(), 1);
+        assert_eq!(records[0].key, Some(&b"\0\0HW"[..]));
+        assert_eq!(records[0].timestamp, 1_234);
+    }
+
+    #[test]
+    fn neither_a_marker_nor_a_record_with_such_a_key_is_a_punctuation() {
+        let marker = Batch::marker(Producer { id: 3, epoch: 1 }, Marker::Commit);
+        assert!(!marker.is_punctuation());
+        let mut builder = Builder::new();
+        builder.push(&NewRecord {
+            key: Some(b"\0\0HW"),
+            value: Some(b"\0\0"),
+            headers: &[],
+        });
+        assert!(!builder.seal(&Seal::default()).unwrap().is_punctuation());
+    }
+
+    #[test]
+    fn another_kind_is_neither_and_no_error_for_a_reader_that_skips_it() {
+        let batch = builder::control(key(2), &[0; 2], None);
+        assert_eq!(batch.as_marker(), Err(BatchError::Marker));
+        assert!(!batch.is_punctuation());
+        assert!(Skip::default().passes_over(batch.header()));
+    }
+
+    #[test]
+    fn a_punctuation_does_not_end_an_aborted_transaction() {
+        let producer = Producer { id: 3, epoch: 0 };
+        let mut builder = Builder::new();
+        let mut data = |sequence| {
+            builder.push(&NewRecord {
+                key: None,
+                value: Some(b"x"),
+                headers: &[],
+            });
+            let seal = Seal {
+                producer: Some((producer, sequence)),
+                transactional: true,
+                ..Seal::default()
+            };
+            builder.seal(&seal).unwrap()
+        };
+        let batches = [data(0), Batch::punctuation(), data(1)];
+        let mut skip = Skip::new(&[Aborted {
+            producer_id: 3,
+            first: Offset(0),
+        }]);
+        for (offset, mut batch) in batches.into_iter().enumerate() {
+            batch.stamp(Offset(offset as i64), EnqueueTime(5));
+            assert!(skip.passes_over(batch.header()), "{offset}");
+        }
+    }
+}

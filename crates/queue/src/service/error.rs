@@ -1,0 +1,48 @@
+use highwater_log::{AdminError, AppendError, HubNameError};
+
+use crate::journal::JournalError;
+use crate::machine::Refusal;
+use crate::settings::SettingsError;
+
+/// Why an operation on a queue failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Nothing was done, or nobody knows: see the kind of error.
+    #[error(transparent)]
+    Log(#[from] AppendError),
+    #[error("the queue has stopped: {0}")]
+    Stopped(String),
+    #[error("{bytes} bytes in one request are more than the {max} that are taken")]
+    RequestTooLarge { bytes: usize, max: usize },
+}
+
+/// Why a queue was not made, changed or removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    #[error("queue `{0}` exists already")]
+    Exists(String),
+    #[error("there is no queue `{0}`")]
+    Unknown(String),
+    #[error(
+        "`{0}` cannot name a queue: use 1 to 200 letters, digits, dots, dashes and underscores"
+    )]
+    Name(String),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error("whether a queue has sessions is decided when it is made")]
+    SessionsFixed,
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Queue(#[from] Error),
+}
+
+impl From<HubNameError> for CreateError {
+    fn from(error: HubNameError) -> CreateError {
+        CreateError::Name(error.0)
+    }
+}

@@ -1,0 +1,186 @@
+//! The queues of a node: opened at its start, made, changed and removed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use highwater_env::Clock;
+use highwater_env::random::Random;
+use highwater_log::{AdminError, HubName, Log};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::actor::{Actor, Options, new_producer};
+use super::error::CreateError;
+use super::handle::Queue;
+use crate::journal::{self, Journal, JournalError, PREFIX};
+use crate::settings::Settings;
+
+/// Commands that may wait for a queue's task; beyond it callers wait to hand theirs over.
+const COMMANDS_WAITING: usize = 4096;
+const NAME_BYTES_MAX: usize = 200;
+
+/// Clones are the same queues.
+#[derive(Clone)]
+pub struct Queues {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    log: Arc<dyn Log>,
+    clock: Arc<dyn Clock>,
+    options: Options,
+    random: Mutex<Random>,
+    running: RwLock<BTreeMap<String, Running>>,
+    /// Held while a queue is made or removed.
+    changing: tokio::sync::Mutex<()>,
+}
+
+struct Running {
+    queue: Queue,
+    task: JoinHandle<()>,
+}
+
+/// Queues that are let go of without [`Queues::stop`] end as in a crash.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for running in self.running.get_mut().values() {
+            running.task.abort();
+        }
+    }
+}
+
+impl Queues {
+    /// Reads back every queue that there is. One that cannot be read is named, and left out.
+    pub async fn open(
+        log: Arc<dyn Log>,
+        clock: Arc<dyn Clock>,
+        random: Random,
+        options: Options,
+    ) -> (Queues, Vec<(String, JournalError)>) {
+        let queues = Queues {
+            inner: Arc::new(Inner {
+                log,
+                clock,
+                options,
+                random: Mutex::new(random),
+                running: RwLock::default(),
+                changing: tokio::sync::Mutex::default(),
+            }),
+        };
+        let hubs = queues.inner.log.hubs();
+        let names = hubs
+            .iter()
+            .filter_map(|hub| hub.name.as_str().strip_prefix(PREFIX));
+        let opened = join_all(names.map(|name| queues.start(name))).await;
+        let failed = opened.into_iter().filter_map(Result::err).collect();
+        (queues, failed)
+    }
+
+    pub fn get(&self, name: &str) -> Option<Queue> {
+        let running = self.inner.running.read();
+        running.get(name).map(|running| running.queue.clone())
+    }
+
+    /// By name.
+    pub fn list(&self) -> Vec<Queue> {
+        let running = self.inner.running.read();
+        running
+            .values()
+            .map(|running| running.queue.clone())
+            .collect()
+    }
+
+    /// Ready once the queue would be there after a crash.
+    pub async fn create(&self, name: &str, settings: Settings) -> Result<Queue, CreateError> {
+        settings.check()?;
+        let hub = hub_of(name)?;
+        let _changing = self.inner.changing.lock().await;
+        if self.get(name).is_some() {
+            return Err(CreateError::Exists(name.to_owned()));
+        }
+        match journal::create(&*self.inner.log, hub).await {
+            // A crash may have come between this and the settings.
+            Ok(()) | Err(AdminError::Exists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let queue = self.start(name).await.map_err(|(_, error)| error)?;
+        queue.configure(settings).await?;
+        Ok(queue)
+    }
+
+    pub async fn change(&self, name: &str, settings: Settings) -> Result<(), CreateError> {
+        settings.check()?;
+        let queue = self.get(name);
+        let queue = queue.ok_or_else(|| CreateError::Unknown(name.to_owned()))?;
+        if queue.stats().await?.settings.sessions != settings.sessions {
+            return Err(CreateError::SessionsFixed);
+        }
+        Ok(queue.configure(settings).await?)
+    }
+
+    /// With everything in it.
+    pub async fn delete(&self, name: &str) -> Result<(), CreateError> {
+        let _changing = self.inner.changing.lock().await;
+        let running = self.inner.running.write().remove(name);
+        let Some(Running { queue, task }) = running else {
+            return Err(CreateError::Unknown(name.to_owned()));
+        };
+        queue.stop().await;
+        // A task that panicked has said so, and is gone.
+        let _ = task.await;
+        Ok(self.inner.log.delete(&hub_of(name)?).await?)
+    }
+
+    /// What was asked before is still done and answered.
+    pub async fn stop(&self) {
+        let running = std::mem::take(&mut *self.inner.running.write());
+        for Running { queue, task } in running.into_values() {
+            queue.stop().await;
+            let _ = task.await;
+        }
+    }
+
+    async fn start(&self, name: &str) -> Result<Queue, (String, JournalError)> {
+        let failed = |error| (name.to_owned(), error);
+        let inner = &self.inner;
+        let mut random = Random::seeded(inner.random.lock().next_u64());
+        let producer = new_producer(&mut random);
+        let hub = hub_of(name).expect("the hub of this name is there");
+        let journal = Journal::open(&*inner.log, &hub, producer);
+        let mut journal = journal.map_err(failed)?;
+        let machine = journal.replay().await.map_err(failed)?;
+        let (commands, received) = mpsc::channel(COMMANDS_WAITING);
+        let clock = inner.clock.clone();
+        let glance = Arc::new(Mutex::new((machine.counts(), machine.totals())));
+        let queue = Queue::new(name, commands, clock.clone(), glance.clone());
+        let actor = Actor::new(
+            machine,
+            journal,
+            clock,
+            random,
+            inner.options.clone(),
+            received,
+            glance,
+        );
+        let running = Running {
+            queue: queue.clone(),
+            task: tokio::spawn(actor.run()),
+        };
+        inner.running.write().insert(name.to_owned(), running);
+        Ok(queue)
+    }
+}
+
+fn hub_of(name: &str) -> Result<HubName, CreateError> {
+    match name.len() <= NAME_BYTES_MAX && !name.is_empty() {
+        true => {
+            HubName::new(name)?;
+            Ok(HubName::new(&format!("{PREFIX}{name}"))?)
+        }
+        false => Err(CreateError::Name(
+            name.chars().take(NAME_BYTES_MAX).collect(),
+        )),
+    }
+}

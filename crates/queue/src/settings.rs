@@ -1,0 +1,112 @@
+//! What can be set about a queue, with the defaults of Service Bus where it has one.
+
+use std::time::Duration;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a received message stays with its receiver.
+    pub lock: Duration,
+    /// A message that was delivered so often and not settled becomes a dead letter.
+    pub deliveries_max: u32,
+    /// How long a message lives when its sender says nothing, and at most; `None` is for ever.
+    pub time_to_live: Option<Duration>,
+    /// Messages that outlived their time become dead letters instead of being dropped.
+    pub dead_letter_expired: bool,
+    /// Within this time a message with the id of another one is taken for a repeat and dropped.
+    pub duplicates_within: Option<Duration>,
+    /// Messages belong to sessions, each of which is received in order by one receiver at a time.
+    /// Stays as it was made.
+    pub sessions: bool,
+    /// Bytes of messages the queue holds, dead letters included. They are kept in memory as well.
+    pub bytes_max: u64,
+    pub message_bytes_max: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            lock: Duration::from_secs(60),
+            deliveries_max: 10,
+            time_to_live: None,
+            dead_letter_expired: false,
+            duplicates_within: None,
+            sessions: false,
+            bytes_max: 1 << 30,
+            message_bytes_max: 1 << 20,
+        }
+    }
+}
+
+/// A setting outside of what makes sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {given}, but must be {range}")]
+pub struct SettingsError {
+    pub name: &'static str,
+    pub given: String,
+    pub range: &'static str,
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+impl Settings {
+    /// The largest message that any queue takes; a batch of the log must hold it.
+    pub const MESSAGE_BYTES_MAX: u32 = 8 << 20;
+
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let must = |name, fine: bool, given: String, range| match fine {
+            true => Ok(()),
+            false => Err(SettingsError { name, given, range }),
+        };
+        let shown = |time: Option<Duration>| format!("{:?}", time.unwrap_or_default());
+        must(
+            "lock",
+            (SECOND..=HOUR).contains(&self.lock),
+            format!("{:?}", self.lock),
+            "1 s to 1 h",
+        )?;
+        must(
+            "deliveries_max",
+            self.deliveries_max > 0,
+            self.deliveries_max.to_string(),
+            "at least 1",
+        )?;
+        must(
+            "time_to_live",
+            self.time_to_live.is_none_or(|time| time >= SECOND),
+            shown(self.time_to_live),
+            "at least 1 s",
+        )?;
+        must(
+            "duplicates_within",
+            (self.duplicates_within).is_none_or(|time| (20 * SECOND..=WEEK).contains(&time)),
+            shown(self.duplicates_within),
+            "20 s to 7 days",
+        )?;
+        must(
+            "message_bytes_max",
+            (1..=Self::MESSAGE_BYTES_MAX).contains(&self.message_bytes_max),
+            self.message_bytes_max.to_string(),
+            "1 B to 8 MiB",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_allowed_and_a_lock_of_no_time_is_not() {
+        Settings::default().check().unwrap();
+        let none = Settings {
+            lock: Duration::ZERO,
+            ..Settings::default()
+        };
+        assert_eq!(
+            none.check().unwrap_err().to_string(),
+            "lock is 0ns, but must be 1 s to 1 h"
+        );
+    }
+}

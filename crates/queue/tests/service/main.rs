@@ -1,0 +1,6 @@
+//! Queues at work over a log: answers, waiting, crashes, a log that turns away, hubs that feed.
+
+mod common;
+mod crash;
+mod feed;
+mod waiting;

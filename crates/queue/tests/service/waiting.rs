@@ -1,0 +1,204 @@
+//! Answers, and waiting for them. Time stands still until everybody waits.
+
+use std::time::Duration;
+
+use highwater_queue::{Error, Mode, Most, Options, Part, Receive, Refusal, Settings};
+
+use crate::common::{Gated, bodies, message};
+
+fn receive(wait_s: u64) -> Receive {
+    Receive {
+        wait: Duration::from_secs(wait_s),
+        ..Receive::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_waits_for_the_log() {
+    // proves Q1
+    let log = Gated::new();
+    let (_queues, queue, _) = log.queue(Settings::default()).await;
+    log.close();
+    let send = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.send(vec![message("a")]).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let got = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.receive(receive(60)).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!send.is_finished() && !got.is_finished());
+    assert!(log.let_through(true));
+    send.await.unwrap().unwrap();
+    assert!(!got.is_finished(), "that it was delivered is not durable");
+    assert!(log.let_through(true));
+    assert_eq!(bodies(&got.await.unwrap().unwrap()), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_are_served_in_the_order_they_came() {
+    let log = Gated::new();
+    let (_queues, queue, _) = log.queue(Settings::default()).await;
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let queue = queue.clone();
+        waiting.push(tokio::spawn(
+            async move { queue.receive(receive(60)).await },
+        ));
+        tokio::task::yield_now().await;
+    }
+    // Whoever hangs up is passed over.
+    waiting.remove(1).abort();
+    tokio::task::yield_now().await;
+    queue.send(vec![message("a"), message("b")]).await.unwrap();
+    for (wait, text) in waiting.into_iter().zip(["a", "b"]) {
+        assert_eq!(bodies(&wait.await.unwrap().unwrap()), [text]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_with_nothing_or_when_a_lock_runs_out() {
+    let log = Gated::new();
+    let (_queues, queue, _) = log.queue(Settings::default()).await;
+    let start = tokio::time::Instant::now();
+    assert_eq!(queue.receive(receive(20)).await, Ok(Vec::new()));
+    assert_eq!(start.elapsed().as_secs(), 20);
+
+    queue.send(vec![message("a")]).await.unwrap();
+    let first = queue.receive(receive(0)).await.unwrap();
+    let again = queue.receive(receive(100)).await.unwrap();
+    assert_eq!(start.elapsed().as_secs(), 80, "the lock lasts a minute");
+    assert_eq!(again[0].message.deliveries, 2);
+    let old = first[0].lock.unwrap().0;
+    assert_eq!(
+        queue.complete(vec![old]).await,
+        Ok(vec![Err(Refusal::LockLost)])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_keeps_locks_counts_sessions_and_settings() {
+    // proves Q1, Q2
+    let log = Gated::new();
+    let (queues, queue, clock) = log.queue(Settings::default()).await;
+    queue.send(vec![message("a"), message("b")]).await.unwrap();
+    let got = queue.receive(receive(0)).await.unwrap();
+    queues.stop().await;
+    assert!(matches!(queue.stats().await, Err(Error::Stopped(_))));
+
+    let queues = log.open_queues(clock, Options::default()).await;
+    let queue = queues.get("q").unwrap();
+    let other = queue.receive(receive(0)).await.unwrap();
+    assert_eq!(bodies(&other), ["b"], "a is still with its receiver");
+    let token = got[0].lock.unwrap().0;
+    assert_eq!(queue.complete(vec![token]).await, Ok(vec![Ok(())]));
+    assert_eq!(queue.stats().await.unwrap().counts.locked, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_without_room_turns_away_and_nothing_half_done_is_left() {
+    let log = Gated::new();
+    let (_queues, queue, _) = log.queue(Settings::default()).await;
+    queue.send(vec![message("a")]).await.unwrap();
+    let got = queue.receive(receive(0)).await.unwrap();
+    let token = got[0].lock.unwrap().0;
+    log.set_full(true);
+    let (complete, send) =
+        tokio::join!(queue.complete(vec![token]), queue.send(vec![message("b")]));
+    assert!(matches!(complete, Err(Error::Log(_))), "{complete:?}");
+    assert!(matches!(send, Err(Error::Log(_))), "{send:?}");
+    log.set_full(false);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // As if it had not been asked for.
+    let counts = queue.stats().await.unwrap().counts;
+    assert_eq!((counts.locked, counts.active), (1, 0));
+    assert_eq!(queue.complete(vec![token]).await, Ok(vec![Ok(())]));
+    queue.send(vec![message("c")]).await.unwrap();
+    assert_eq!(bodies(&queue.receive(receive(0)).await.unwrap()), ["c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_queue_takes_no_space_and_loses_nothing_while_it_is_swept() {
+    let log = Gated::new();
+    let clock = crate::common::TokioClock::new();
+    let options = Options {
+        sweep_bytes: 10_000,
+        ..Options::default()
+    };
+    let queues = log.open_queues(clock.clone(), options.clone()).await;
+    let queue = queues.create("q", Settings::default()).await.unwrap();
+    queue.send(vec![message("stays")]).await.unwrap();
+    let kept = queue.receive(receive(0)).await.unwrap();
+    queue
+        .defer(vec![kept[0].lock.unwrap().0], None)
+        .await
+        .unwrap();
+    for _ in 0..200 {
+        let body = "x".repeat(500);
+        queue.send(vec![message(&body)]).await.unwrap();
+        let for_good = Receive {
+            mode: Mode::ReceiveAndDelete,
+            most: Most::from(9),
+            ..receive(0)
+        };
+        assert_eq!(queue.receive(for_good).await.unwrap().len(), 1);
+    }
+    tokio::task::yield_now().await;
+    let bytes = highwater_log::Log::partition(&log, "__queue.q", 0)
+        .unwrap()
+        .bounds()
+        .bytes;
+    assert!(bytes < 25_000, "{bytes} bytes are left of 120,000");
+    queues.stop().await;
+
+    let queues = log.open_queues(clock, options).await;
+    let queue = queues.get("q").unwrap();
+    let there = queue.peek(Part::Main, 0, 10).await.unwrap();
+    assert_eq!(there.len(), 1);
+    let sent = queue.send(vec![message("next")]).await.unwrap();
+    assert_eq!(sent[0].seq, 202, "numbers go on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_waited_for_and_passed_on() {
+    // proves Q2
+    let log = Gated::new();
+    let sessions = Settings {
+        sessions: true,
+        ..Settings::default()
+    };
+    let (_queues, queue, _) = log.queue(sessions).await;
+    let hour = Duration::from_secs(3600);
+    let waiting = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.accept(None, hour).await }
+    });
+    tokio::task::yield_now().await;
+    let mut first = message("a");
+    first.content.session = Some("s".into());
+    queue.send(vec![first]).await.unwrap();
+    let accepted = waiting.await.unwrap().unwrap().unwrap();
+    assert_eq!(accepted.lock.session, "s");
+    let start = tokio::time::Instant::now();
+    let next = queue.accept(Some("s".into()), hour).await.unwrap().unwrap();
+    assert_eq!(start.elapsed().as_secs(), 60, "when the lock ran out");
+    let state = queue.session_state(accepted.lock).await;
+    assert_eq!(state, Err(Error::Refused(Refusal::SessionLost)));
+    queue.free_session(next.lock).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_queue_is_gone_and_its_name_is_free() {
+    let log = Gated::new();
+    let (queues, queue, _) = log.queue(Settings::default()).await;
+    queue.send(vec![message("a")]).await.unwrap();
+    assert!(queues.create("q", Settings::default()).await.is_err());
+    queues.delete("q").await.unwrap();
+    assert!(queues.get("q").is_none());
+    assert!(matches!(queue.stats().await, Err(Error::Stopped(_))));
+    let queue = queues.create("q", Settings::default()).await.unwrap();
+    assert_eq!(queue.stats().await.unwrap().counts.active, 0);
+    assert!(queues.create("a/b", Settings::default()).await.is_err());
+}

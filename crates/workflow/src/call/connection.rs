@@ -1,0 +1,173 @@
+//! One keep-alive connection to a service, driven by whoever uses it: no task of its own, no pool.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{HOST, HeaderValue, RETRY_AFTER};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::{ANSWER_BYTES_MAX, CallError, Request};
+use crate::definition::Target;
+
+/// What came back: status, the wait that was asked for, and the body.
+pub type Came = (u16, Option<Duration>, Bytes);
+
+pub struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: Driver,
+    used: bool,
+}
+
+type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A request that got no answer.
+pub enum NoAnswer {
+    /// The connection had been closed before, so that the request need not have been seen.
+    Stale(Box<CallError>),
+    Failed(CallError),
+}
+
+impl Connection {
+    pub async fn open(target: &Target) -> Result<Connection, CallError> {
+        let cannot = |error: &dyn std::fmt::Display| {
+            CallError::transient(format!("cannot connect to {}: {error}", target.authority()))
+        };
+        let host = target.host.trim_matches(['[', ']']);
+        let stream = TcpStream::connect((host, target.port)).await;
+        let stream = stream.map_err(|error| cannot(&error))?;
+        // A call is one small write; waiting to join it with others only costs time.
+        let _ = stream.set_nodelay(true);
+        if !target.https {
+            return Connection::over(TokioIo::new(stream))
+                .await
+                .map_err(|error| cannot(&error));
+        }
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| cannot(&error))?;
+        let connector = TlsConnector::from(tls().map_err(|error| cannot(&error))?);
+        let stream = connector.connect(name, stream).await;
+        let stream = stream.map_err(|error| cannot(&error))?;
+        Connection::over(TokioIo::new(stream))
+            .await
+            .map_err(|error| cannot(&error))
+    }
+
+    async fn over<I>(io: I) -> Result<Connection, hyper::Error>
+    where
+        I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    {
+        let (sender, connection) = http1::handshake(io).await?;
+        let driver = Box::pin(async move {
+            // How it ended is told to whoever waits for an answer.
+            let _ = connection.await;
+        });
+        Ok(Connection {
+            sender,
+            driver,
+            used: false,
+        })
+    }
+
+    /// Itself, if another call may go over it.
+    pub async fn if_open(mut self) -> Option<Connection> {
+        let ended = poll_fn(|context| Poll::Ready(self.driver.as_mut().poll(context).is_ready()));
+        (!ended.await && self.sender.is_ready()).then_some(self)
+    }
+
+    pub async fn call(&mut self, host: &HeaderValue, request: &Request) -> Result<Came, NoAnswer> {
+        let mut message = hyper::Request::new(Full::new(request.body.clone()));
+        *message.method_mut() = request.method.clone();
+        *message.uri_mut() = request.path.parse().map_err(|error| {
+            let reason = format!("`{}` is no path: {error}", request.path);
+            NoAnswer::Failed(CallError::permanent(reason))
+        })?;
+        let headers = message.headers_mut();
+        headers.insert(HOST, host.clone());
+        for (name, value) in &request.headers {
+            headers.append(name.clone(), value.clone());
+        }
+        let was_used = std::mem::replace(&mut self.used, true);
+        let sent = self.sender.send_request(message);
+        let answer = driven(&mut self.driver, sent).await.map_err(|error| {
+            let unsent = error.is_canceled();
+            let lost = CallError::transient(format!("the connection was lost: {error}"));
+            match was_used && (unsent || error.is_incomplete_message()) {
+                true => NoAnswer::Stale(Box::new(lost.in_doubt())),
+                false if unsent => NoAnswer::Failed(lost),
+                false => NoAnswer::Failed(lost.in_doubt()),
+            }
+        })?;
+        let status = answer.status().as_u16();
+        let retry_after = (answer.headers().get(RETRY_AFTER))
+            .and_then(|value| value.to_str().ok()?.parse().ok())
+            .map(Duration::from_secs);
+        let body = driven(&mut self.driver, collect(answer.into_body())).await;
+        let body = body.map_err(NoAnswer::Failed)?;
+        // The connection takes the next call once it has seen the end of this one.
+        let _ = driven(&mut self.driver, self.sender.ready()).await;
+        Ok((status, retry_after, body))
+    }
+}
+
+/// Waits for something that needs the connection to make progress.
+async fn driven<T>(driver: &mut Driver, waited_for: impl Future<Output = T>) -> T {
+    let mut waited_for = pin!(waited_for);
+    let mut ended = false;
+    poll_fn(|context| {
+        if !ended {
+            ended = driver.as_mut().poll(context).is_ready();
+        }
+        waited_for.as_mut().poll(context)
+    })
+    .await
+}
+
+async fn collect(mut body: Incoming) -> Result<Bytes, CallError> {
+    let mut all = BytesMut::new();
+    loop {
+        let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+        let Some(frame) = frame else {
+            // A copy of its own: a part of the connection's buffer would keep all of it.
+            return Ok(all.freeze());
+        };
+        let frame = frame.map_err(|error| {
+            CallError::transient(format!("the answer was cut off: {error}")).in_doubt()
+        })?;
+        if let Ok(data) = frame.into_data() {
+            if all.len() + data.remaining() > ANSWER_BYTES_MAX {
+                let reason = format!("the answer is longer than {ANSWER_BYTES_MAX} bytes");
+                return Err(CallError::permanent(reason).in_doubt());
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+}
+
+/// The roots of the system, read when they are first needed.
+fn tls() -> Result<Arc<ClientConfig>, rustls::Error> {
+    static CONFIG: OnceLock<Result<Arc<ClientConfig>, rustls::Error>> = OnceLock::new();
+    let config = CONFIG.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        for certificate in rustls_native_certs::load_native_certs().certs {
+            // One that cannot be used is no reason not to use the others.
+            let _ = roots.add(certificate);
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Arc::new(config))
+    });
+    config.clone()
+}

@@ -1,0 +1,133 @@
+//! From a definition and the data of an instance to a call.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+
+use super::{FunctionCall, Prepared, Request};
+use crate::definition::{Action, Call, Service, Work};
+use crate::expr::Scope;
+use crate::machine::Instance;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Fills the holes. What is wrong then will be wrong again.
+pub fn render(instance: &Instance, step: usize, undo: bool) -> Result<Prepared, String> {
+    let definition = &instance.definition;
+    let work = work(instance, step, undo).ok_or("there is no way to undo it")?;
+    let key = instance.idempotency_key(step, undo);
+    match &work.action {
+        Action::Call(call) => Ok(Prepared::Http {
+            definition: Arc::clone(definition),
+            service: call.service,
+            of: Some((step, undo)),
+            request: request(
+                call,
+                &definition.services[call.service],
+                &instance.scope(),
+                &key,
+            )?,
+        }),
+        Action::Function(name) => Ok(Prepared::Function {
+            name: name.clone(),
+            call: FunctionCall::new(instance, key),
+        }),
+    }
+}
+
+/// What doing or undoing a step means.
+pub fn work(instance: &Instance, step: usize, undo: bool) -> Option<&Work> {
+    let definition = &instance.definition.steps[step];
+    match undo {
+        false => Some(&definition.work),
+        true => definition.undo.as_ref(),
+    }
+}
+
+fn request(
+    call: &Call,
+    service: &Service,
+    scope: &Scope<'_>,
+    key: &str,
+) -> Result<Request, String> {
+    let missing = |missing: crate::expr::Missing| missing.to_string();
+    let path = call.path.url(scope).map_err(missing)?;
+    let mut headers = Vec::with_capacity(call.headers.len() + 2);
+    headers.push((IDEMPOTENCY_KEY, header("Idempotency-Key", key)?));
+    if let Some(body) = &call.body {
+        let kind = HeaderValue::from_static(body.content_type());
+        headers.push((CONTENT_TYPE, kind));
+    }
+    for (name, value) in &call.headers {
+        let text = value.text(scope).map_err(missing)?;
+        let value = header(name, &text)?;
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| error.to_string())?;
+        if name == CONTENT_TYPE {
+            headers.retain(|(other, _)| *other != CONTENT_TYPE);
+        }
+        headers.push((name, value));
+    }
+    let body = match &call.body {
+        Some(body) => Bytes::from(body.render(scope).map_err(missing)?),
+        None => Bytes::new(),
+    };
+    Ok(Request {
+        method: Method::from_bytes(call.method.as_bytes()).map_err(|error| error.to_string())?,
+        path: full_path(&service.target.base, path),
+        headers,
+        body,
+    })
+}
+
+fn full_path(base: &str, path: String) -> String {
+    match (base, path.as_str()) {
+        ("", "") => "/".to_owned(),
+        ("", path) if path.starts_with('?') => format!("/{path}"),
+        ("", _) => path,
+        (base, _) => format!("{base}{path}"),
+    }
+}
+
+/// Headers hold visible ASCII; what an id has besides is percent-encoded.
+fn header(name: &str, text: &str) -> Result<HeaderValue, String> {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        return Ok(value);
+    }
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(byte as char),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    HeaderValue::from_str(&encoded).map_err(|_| format!("`{text}` cannot stand in header {name}"))
+}
+
+/// What those are told who are to know of a parked or failed instance.
+pub fn notice(instance: &Instance) -> Option<Prepared> {
+    let notify = instance.definition.notify.as_ref()?;
+    let service = &instance.definition.services[notify.service];
+    let key = format!(
+        "{}/{}/notify/{}",
+        instance.definition.name,
+        instance.id,
+        instance.phase.name()
+    );
+    let body = serde_json::to_vec(&instance.view()).ok()?;
+    Some(Prepared::Http {
+        request: Request {
+            method: Method::POST,
+            path: full_path(&service.target.base, notify.path.clone()),
+            headers: vec![
+                (IDEMPOTENCY_KEY, header("Idempotency-Key", &key).ok()?),
+                (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            ],
+            body: Bytes::from(body),
+        },
+        definition: Arc::clone(&instance.definition),
+        service: notify.service,
+        of: None,
+    })
+}

@@ -1,0 +1,52 @@
+//! Records that are appended together, and what is done once they are durable.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Effect;
+use crate::journal;
+use crate::machine::Event;
+
+/// One append.
+#[derive(Default)]
+pub struct Round {
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+    pub effects: Vec<Effect>,
+}
+
+/// A record: its key, and where in the round's bytes its value is.
+struct Entry {
+    id: Arc<str>,
+    value: Range<usize>,
+}
+
+impl Round {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.effects.is_empty()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub fn records(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &[u8])> {
+        let value = |entry: &Entry| &self.bytes[entry.value.clone()];
+        self.entries
+            .iter()
+            .map(move |entry| (&entry.id, value(entry)))
+    }
+
+    pub(super) fn put(&mut self, id: &Arc<str>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        self.entries.push(Entry {
+            id: Arc::clone(id),
+            value: start..self.bytes.len(),
+        });
+    }
+
+    pub(super) fn event(&mut self, id: &Arc<str>, event: &Event) {
+        self.put(id, |out| journal::write_event(out, event));
+    }
+}

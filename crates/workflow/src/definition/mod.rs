@@ -1,0 +1,163 @@
+//! What a workflow is: named steps in order, how each is done and undone, and how long all may take.
+//!
+//! A definition is data. It comes from a TOML file ([`Definition::from_toml`]) or from Rust
+//! ([`Builder`]), is kept on the log as JSON under its [`Version`], and is never changed once instances
+//! run on it: another text is another version.
+
+mod builder;
+mod check;
+mod file;
+mod reader;
+mod service;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+pub use builder::{Builder, StepBuilder};
+pub use check::DefinitionError;
+pub use file::{FileError, Mistake};
+pub use service::{Breaker, Retry, Service, Target, TargetError};
+
+use crate::expr::{Body, Condition, Template};
+
+/// A checked definition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Definition {
+    pub name: String,
+    /// Of a whole instance, counted from its start.
+    pub deadline: Option<Duration>,
+    pub services: Vec<Service>,
+    pub steps: Vec<Step>,
+    pub notify: Option<Notify>,
+}
+
+/// The first eight bytes of the SHA-256 of the definition's JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version(pub u64);
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    pub name: String,
+    pub work: Work,
+    pub undo: Option<Work>,
+    /// The step is passed over unless this holds.
+    pub when: Option<Condition>,
+    /// Asked when the step has been done: the transaction is refused, and what was done is undone.
+    pub refuse_when: Option<Refusal>,
+    /// Asked when the step has been done: the instance is complete, and no further step is done.
+    pub finish_when: Option<Condition>,
+    /// Neighbours with the same group are done side by side.
+    pub group: Option<String>,
+    /// How long to wait before it is begun.
+    pub after: Option<Duration>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    pub when: Condition,
+    pub reason: String,
+}
+
+/// Something to be done at a service, or by a function of this process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    pub action: Action,
+    pub timeout: Duration,
+    pub retry: Retry,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    Call(Call),
+    /// By the name under which it was registered.
+    Function(String),
+}
+
+/// An HTTP call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Which of the definition's services.
+    pub service: usize,
+    pub method: String,
+    /// Below the service's URL.
+    pub path: Template,
+    pub headers: Vec<(String, Template)>,
+    pub body: Option<Body>,
+    /// Success; none: 200 to 299.
+    pub expect: Vec<u16>,
+    /// A business refusal: an answer that trying again would not change.
+    pub refuse: Vec<u16>,
+}
+
+/// Who is told of instances that need a person, or that failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Notify {
+    pub service: usize,
+    pub path: String,
+    pub on: Vec<Occasion>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Occasion {
+    Parked,
+    Failed,
+}
+
+/// A definition has at most this many steps.
+pub const STEPS_MAX: usize = 64;
+
+impl Definition {
+    /// As it is kept on the log.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("names are texts and nothing else can fail")
+    }
+
+    /// What [`Definition::to_json`] wrote, checked again.
+    pub fn from_json(json: &[u8]) -> Result<Definition, DefinitionError> {
+        let definition: Definition = serde_json::from_slice(json)
+            .map_err(|error| DefinitionError::Stored(error.to_string()))?;
+        definition.check()?;
+        Ok(definition)
+    }
+
+    pub fn version(&self) -> Version {
+        let digest = Sha256::digest(self.to_json());
+        let mut first = [0; 8];
+        first.copy_from_slice(&digest[..8]);
+        Version(u64::from_be_bytes(first))
+    }
+
+    /// The steps side by side with `first`, itself included; `first` is the first of them.
+    pub fn stage(&self, first: usize) -> std::ops::Range<usize> {
+        let group = &self.steps[first].group;
+        let same = |step: &&Step| group.is_some() && step.group == *group;
+        let more = self.steps[first + 1..].iter().take_while(same).count();
+        first..first + 1 + more
+    }
+
+    pub fn step_number(&self, name: &str) -> Option<usize> {
+        self.steps.iter().position(|step| step.name == name)
+    }
+}
+
+impl Call {
+    pub fn is_expected(&self, status: u16) -> bool {
+        match self.expect.is_empty() {
+            true => (200..300).contains(&status),
+            false => self.expect.contains(&status),
+        }
+    }
+}

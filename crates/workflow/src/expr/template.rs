@@ -1,0 +1,168 @@
+//! Texts with holes: `/api/deliveries/{{input.deliveryId}}`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ExprError, Missing, Path, Scope, stored_as_text};
+
+/// A text whose holes are filled from a [`Scope`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Template {
+    source: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Hole(Path),
+}
+
+stored_as_text!(Template);
+
+impl Template {
+    pub fn parse(source: &str) -> Result<Template, ExprError> {
+        let mut parts = Vec::new();
+        let mut rest = source;
+        while let Some((text, after)) = rest.split_once("{{") {
+            let Some((hole, after)) = after.split_once("}}") else {
+                return Err(ExprError(format!("`{source}` has `{{{{` without `}}}}`")));
+            };
+            if !text.is_empty() {
+                parts.push(Part::Text(text.to_owned()));
+            }
+            parts.push(Part::Hole(Path::parse(hole.trim())?));
+            rest = after;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.to_owned()));
+        }
+        Ok(Template {
+            source: source.to_owned(),
+            parts,
+        })
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Hole(path) => Some(path),
+            Part::Text(_) => None,
+        })
+    }
+
+    /// The text with every hole filled as it is; a value that is no text is written as JSON.
+    pub fn text(&self, scope: &Scope<'_>) -> Result<String, Missing> {
+        self.filled(scope, |out, text| out.push_str(text))
+    }
+
+    /// The text with what fills the holes escaped for a URL, so that no value can leave its place in
+    /// the path.
+    pub fn url(&self, scope: &Scope<'_>) -> Result<String, Missing> {
+        self.filled(scope, escape)
+    }
+
+    /// A template that is one hole and nothing else becomes the value itself, any other a text.
+    pub fn value(&self, scope: &Scope<'_>) -> Result<Value, Missing> {
+        match &self.parts[..] {
+            [Part::Hole(path)] => found(scope, path).map(|value| value.into_owned()),
+            _ => self.text(scope).map(Value::String),
+        }
+    }
+
+    fn filled(
+        &self,
+        scope: &Scope<'_>,
+        mut put: impl FnMut(&mut String, &str),
+    ) -> Result<String, Missing> {
+        let mut out = String::with_capacity(self.source.len() + 32);
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Hole(path) => match &*found(scope, path)? {
+                    Value::String(text) => put(&mut out, text),
+                    other => put(&mut out, &other.to_string()),
+                },
+            }
+        }
+        Ok(out)
+    }
+}
+
+fn found<'s>(scope: &'s Scope<'_>, path: &Path) -> Result<std::borrow::Cow<'s, Value>, Missing> {
+    scope.find(path).ok_or_else(|| Missing {
+        path: path.to_string(),
+    })
+}
+
+/// Percent-encodes everything but RFC 3986's unreserved characters.
+fn escape(out: &mut String, text: &str) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(byte as char);
+            }
+            _ => {
+                out.push('%');
+                out.push(DIGITS[usize::from(byte >> 4)] as char);
+                out.push(DIGITS[usize::from(byte & 15)] as char);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scope::testing::Fixed;
+    use super::*;
+
+    fn filled(template: &str) -> (String, String, String) {
+        let answers = Fixed(vec![("drone", 200, "D 17")]);
+        let scope = Scope::new("w", "../x", br#"{"n":7,"s":"a/b"}"#, &answers);
+        let template = Template::parse(template).unwrap();
+        (
+            template.text(&scope).unwrap(),
+            template.url(&scope).unwrap(),
+            template.value(&scope).unwrap().to_string(),
+        )
+    }
+
+    #[test]
+    fn holes_are_filled() {
+        let (text, url, value) = filled("/a/{{input.s}}/{{ input.n }}?d={{steps.drone.body}}");
+        assert_eq!(text, "/a/a/b/7?d=D 17");
+        assert_eq!(url, "/a/a%2Fb/7?d=D%2017");
+        assert_eq!(value, "\"/a/a/b/7?d=D 17\"");
+    }
+
+    #[test]
+    fn one_hole_alone_keeps_its_type() {
+        assert_eq!(filled("{{input.n}}").2, "7");
+        assert_eq!(filled("{{input.n}} ").2, "\"7 \"");
+    }
+
+    #[test]
+    fn an_id_cannot_climb_out_of_its_folder() {
+        assert_eq!(filled("/p/{{id}}").1, "/p/..%2Fx");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let answers = Fixed(vec![]);
+        let scope = Scope::new("w", "i", b"{}", &answers);
+        let missing = Template::parse("{{steps.drone.body.id}}").unwrap();
+        let error = missing.text(&scope).unwrap_err();
+        assert_eq!(error.to_string(), "`{{steps.drone.body.id}}` is not there");
+    }
+
+    #[test]
+    fn an_open_hole_is_refused() {
+        assert!(Template::parse("a {{input.b").is_err());
+        assert!(Template::parse("a {{}}").is_err());
+    }
+}

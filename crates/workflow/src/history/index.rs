@@ -1,0 +1,225 @@
+//! Where in the history an id stands, in twelve bytes an instance.
+//!
+//! Ids are known by a hash, in sorted runs that are searched by halving; whoever finds a hash looks at
+//! the record whether it was the id that was meant. The newest entries are in a table until there are
+//! enough of them for a run, which is then written to the log, so that a start reads the runs and the
+//! few records after the last of them instead of the whole history.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use highwater_log::Offset;
+
+/// Entries that make a run.
+pub const RUN_LEN: usize = 32_768;
+
+#[derive(Default)]
+pub struct Index {
+    recent: HashMap<u64, i64, FixedState>,
+    /// From the oldest to the newest, each about twice as long as the next.
+    runs: Vec<Run>,
+    /// What the recent entries begin at.
+    recent_from: i64,
+}
+
+/// A sorted part of the index. Offsets are counted from the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub from: i64,
+    /// The offset that follows the last.
+    pub next: i64,
+    hashes: Box<[u64]>,
+    offsets: Box<[u32]>,
+}
+
+impl Index {
+    /// Notes the record of an id. A full table becomes a run, which is to be kept.
+    pub fn add(&mut self, id: &str, offset: Offset) -> Option<&Run> {
+        self.recent.insert(hash(id), offset.0);
+        if self.recent.len() < RUN_LEN {
+            return None;
+        }
+        let entries = self.recent.drain().collect();
+        let run = Run::of(self.recent_from, offset.0 + 1, entries)?;
+        self.add_run(run);
+        self.runs.last()
+    }
+
+    pub fn add_run(&mut self, run: Run) {
+        self.recent_from = run.next;
+        self.runs.push(run);
+    }
+
+    /// Joins runs until each is about twice as long as the next, so that few have to be searched.
+    pub fn tidy(&mut self, start: Offset) {
+        self.runs.retain(|run| run.next > start.0);
+        while let [.., before, last] = &self.runs[..]
+            && before.hashes.len() < 2 * last.hashes.len()
+            && let Some(joined) = before.join(last)
+        {
+            self.runs.truncate(self.runs.len() - 2);
+            self.runs.push(joined);
+        }
+    }
+
+    /// Where the id may stand, the newest first.
+    pub fn places(&self, id: &str) -> Vec<Offset> {
+        let hash = hash(id);
+        let recent = self.recent.get(&hash).copied();
+        let runs = self.runs.iter().rev().filter_map(|run| run.find(hash));
+        recent.into_iter().chain(runs).map(Offset).collect()
+    }
+
+    pub fn recent_from(&self) -> Offset {
+        Offset(self.recent_from)
+    }
+
+    pub fn len(&self) -> usize {
+        self.recent.len() + self.runs.iter().map(|run| run.hashes.len()).sum::<usize>()
+    }
+}
+
+impl Run {
+    fn of(from: i64, next: i64, mut entries: Vec<(u64, i64)>) -> Option<Run> {
+        u32::try_from(next - from).ok()?;
+        entries.sort_unstable();
+        Some(Run {
+            from,
+            next,
+            hashes: entries.iter().map(|(hash, _)| *hash).collect(),
+            offsets: (entries.iter())
+                .map(|(_, offset)| (offset - from) as u32)
+                .collect(),
+        })
+    }
+
+    /// Both in one; none if the offsets would not fit.
+    fn join(&self, other: &Run) -> Option<Run> {
+        let entries = self.entries().chain(other.entries()).collect();
+        Run::of(self.from, other.next, entries)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (u64, i64)> {
+        let offsets = self
+            .offsets
+            .iter()
+            .map(|delta| self.from + i64::from(*delta));
+        self.hashes.iter().copied().zip(offsets)
+    }
+
+    /// Of several with the same hash the last.
+    fn find(&self, hash: u64) -> Option<i64> {
+        let after = self.hashes.partition_point(|other| *other <= hash);
+        let found = after.checked_sub(1).filter(|at| self.hashes[*at] == hash)?;
+        Some(self.from + i64::from(self.offsets[found]))
+    }
+
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16 + 12 * self.hashes.len());
+        bytes.extend_from_slice(&self.from.to_be_bytes());
+        bytes.extend_from_slice(&self.next.to_be_bytes());
+        for hash in &self.hashes {
+            bytes.extend_from_slice(&hash.to_be_bytes());
+        }
+        for offset in &self.offsets {
+            bytes.extend_from_slice(&offset.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// `None` if they are no run.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Run> {
+        let (from, rest) = bytes.split_first_chunk()?;
+        let (next, rest) = rest.split_first_chunk()?;
+        let count = rest.len() / 12;
+        let (hashes, offsets) = rest.split_at_checked(8 * count)?;
+        let (hashes, none) = hashes.as_chunks();
+        let (offsets, left) = offsets.as_chunks();
+        let run = Run {
+            from: i64::from_be_bytes(*from),
+            next: i64::from_be_bytes(*next),
+            hashes: hashes
+                .iter()
+                .map(|hash| u64::from_be_bytes(*hash))
+                .collect(),
+            offsets: (offsets.iter())
+                .map(|offset| u32::from_be_bytes(*offset))
+                .collect(),
+        };
+        let whole = none.is_empty() && left.is_empty() && run.hashes.is_sorted();
+        whole.then_some(run)
+    }
+}
+
+/// FNV-1a, stirred. It is on disk, so it never changes.
+fn hash(id: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    for byte in id.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ hash >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ hash >> 33
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_what_is_on_disk() {
+        // Computed in Python from docs/formats/workflow.md: if one changes, ids are forgotten.
+        let hashes = ["", "a", "d-4711"].map(hash);
+        assert_eq!(
+            hashes,
+            [
+                0xefd0_1f60_ba99_2926,
+                0x82a2_a958_a9be_ce5b,
+                0xbb81_25ed_0c6b_60ab
+            ]
+        );
+    }
+
+    #[test]
+    fn every_id_is_found_where_it_stands_last() {
+        let (mut index, mut kept) = (Index::default(), Vec::new());
+        let count = 5 * RUN_LEN as i64 / 2;
+        for offset in 0..count {
+            let id = format!("d-{}", offset % (count - 10));
+            let run = index.add(&id, Offset(offset)).cloned();
+            if let Some(run) = run {
+                kept.push(run.to_bytes());
+                index.tidy(Offset(0));
+            }
+        }
+        let mut again = Index::default();
+        for bytes in &kept {
+            again.add_run(Run::from_bytes(bytes).unwrap());
+            again.tidy(Offset(0));
+        }
+        let from = again.recent_from().0;
+        for offset in from..count {
+            again.add(&format!("d-{}", offset % (count - 10)), Offset(offset));
+        }
+        for index in [&index, &again] {
+            assert!(index.runs.len() <= 2, "{}", index.runs.len());
+            assert!(index.places("d-x").is_empty());
+            for number in 0..count - 10 {
+                let expected = if number < 10 {
+                    count - 10 + number
+                } else {
+                    number
+                };
+                let places = index.places(&format!("d-{number}"));
+                assert_eq!(places.first(), Some(&Offset(expected)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_run_is_refused() {
+        assert_eq!(Run::from_bytes(&[0; 15]), None);
+        assert_eq!(Run::from_bytes(&[0; 17]), None);
+        let run = Run::of(3, 9, vec![(7, 4), (5, 8)]).unwrap();
+        assert_eq!(Run::from_bytes(&run.to_bytes()), Some(run));
+    }
+}

@@ -1,0 +1,183 @@
+//! What has ended: one record an instance in a hub of its own, found by id through an index.
+//!
+//! An id is known for as long as its record is kept. So a million finished instances cost the next
+//! start a search in memory, and the next restart the reading of twelve bytes each.
+
+mod index;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use highwater_log::batch::{Batches, NewRecord, Unpacker};
+use highwater_log::{Appended, Isolation, Offset, Partition};
+
+use crate::journal::{self, JournalError, Record, read_all, read_from};
+use crate::machine::Instance;
+use crate::versions::Versions;
+use index::{Index, Run};
+
+/// The history of one partition.
+pub struct History {
+    partition: Arc<dyn Partition>,
+    runs: Arc<dyn Partition>,
+    index: Mutex<Index>,
+    /// Records and entries of the index keep the same order.
+    order: tokio::sync::Mutex<()>,
+    versions: Versions,
+}
+
+/// An instance that has ended: its id and its record.
+pub type Ended = (Arc<str>, Vec<u8>);
+
+impl History {
+    pub async fn open(
+        partition: Arc<dyn Partition>,
+        runs: Arc<dyn Partition>,
+        versions: Versions,
+    ) -> Result<History, JournalError> {
+        let mut index = Index::default();
+        let start = partition.bounds().start;
+        let mut outlived = None;
+        read_all(&*runs, |record| {
+            let Some(run) = record.value.and_then(Run::from_bytes) else {
+                return Ok(());
+            };
+            if run.next <= start.0 {
+                outlived = Some(Offset(record.offset.0 + 1));
+            }
+            index.add_run(run);
+            index.tidy(start);
+            Ok(())
+        })
+        .await?;
+        if let Some(outlived) = outlived {
+            runs.trim(outlived).await?;
+        }
+        let mut new_runs = Vec::new();
+        read_from(&*partition, index.recent_from(), |record| {
+            if let Some(id) = record.key
+                && let Some(run) = index.add(&String::from_utf8_lossy(id), record.offset)
+            {
+                new_runs.push(run.to_bytes());
+            }
+            Ok(())
+        })
+        .await?;
+        index.tidy(start);
+        let history = History {
+            partition,
+            runs,
+            index: Mutex::new(index),
+            order: tokio::sync::Mutex::default(),
+            versions,
+        };
+        for run in new_runs {
+            history.keep_run(run).await?;
+        }
+        Ok(history)
+    }
+
+    /// Ready when they would survive a crash and can be found.
+    pub async fn put(&self, ended: &[Ended]) -> Result<(), JournalError> {
+        let order = self.order.lock().await;
+        let records: Vec<NewRecord<'_>> = (ended.iter())
+            .map(|(id, value)| journal::record(id, value))
+            .collect();
+        let appended = journal::append(&*self.partition, &records).await?;
+        for run in self.note(ended, appended) {
+            self.keep_run(run).await?;
+        }
+        drop(order);
+        Ok(())
+    }
+
+    /// Makes them known; answers with runs that are full and to be kept.
+    fn note(&self, ended: &[Ended], appended: Appended) -> Vec<Vec<u8>> {
+        let mut full = Vec::new();
+        let mut index = self.lock();
+        for ((id, _), number) in ended.iter().zip(0..) {
+            let offset = Offset(appended.offset.0 + number);
+            if let Some(run) = index.add(id, offset) {
+                full.push(run.to_bytes());
+                index.tidy(appended.start);
+            }
+        }
+        full
+    }
+
+    async fn keep_run(&self, run: Vec<u8>) -> Result<(), JournalError> {
+        let record = NewRecord {
+            key: None,
+            value: Some(&run),
+            headers: &[],
+        };
+        journal::append(&*self.runs, &[record]).await?;
+        Ok(())
+    }
+
+    /// Whether an instance with this id may have ended; no is sure.
+    pub fn may_have(&self, id: &str) -> bool {
+        !self.lock().places(id).is_empty()
+    }
+
+    /// How many ids are known.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    pub async fn find(&self, id: &str) -> Result<Option<Instance>, JournalError> {
+        let places = self.lock().places(id);
+        let start = self.partition.bounds().start;
+        for place in places.into_iter().filter(|place| *place >= start) {
+            if let Some(found) = self.read_at(place, id).await? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn read_at(&self, place: Offset, id: &str) -> Result<Option<Instance>, JournalError> {
+        let fetched = self
+            .partition
+            .read(place, 1, Isolation::Uncommitted)
+            .await?;
+        let mut unpacker = Unpacker::new(256 << 20);
+        for piece in &fetched.pieces {
+            for batch in Batches::new(piece) {
+                for record in batch?.records(&mut unpacker)? {
+                    let record = record?;
+                    if record.offset == place && record.key == Some(id.as_bytes()) {
+                        return Ok(self.decode(id, record.value));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest, from the oldest of them on.
+    pub async fn latest(&self, limit: usize) -> Result<Vec<Instance>, JournalError> {
+        let end = self.partition.bounds().end;
+        let from = Offset(end.0.saturating_sub_unsigned(limit as u64).max(0));
+        let mut latest = Vec::new();
+        read_from(&*self.partition, from, |record| {
+            if let Some(id) = record.key {
+                latest.extend(self.decode(&String::from_utf8_lossy(id), record.value));
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(latest)
+    }
+
+    /// One that cannot be read is known to have ended, but cannot be shown.
+    fn decode(&self, id: &str, value: Option<&[u8]>) -> Option<Instance> {
+        match journal::read(id, value?, &self.versions) {
+            Ok(Record::Snapshot(instance)) => Some(*instance),
+            _ => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

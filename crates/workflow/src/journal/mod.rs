@@ -1,0 +1,130 @@
+//! What is on the log, and how it is written and read. `docs/formats/workflow.md` draws the records.
+//!
+//! Every record has the id of its instance as key, and a value that begins with its kind.
+
+mod bytes;
+mod event;
+mod hubs;
+mod instance;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use self::hubs::Hubs;
+pub use self::read::{JournalError, read_all, read_from};
+pub use self::write::{append, record};
+
+use ::bytes::Bytes;
+
+use self::bytes::{Cut, Reader, Writer};
+use crate::definition::Version;
+use crate::machine::{Event, Instance, Millis};
+use crate::versions::Versions;
+
+/// The value of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    Started {
+        version: Version,
+        at_ms: Millis,
+        input: Bytes,
+    },
+    Event(Event),
+    /// All there is to know, so that what was before may be forgotten.
+    Snapshot(Box<Instance>),
+    /// It failed and has something to undo; what becomes of it stands among the failed.
+    HandedOver,
+    /// The same as the supervisor finds it: all there was to know when it was handed over.
+    Failed(Box<Instance>),
+    /// It has ended, and stands in the history.
+    Closed,
+}
+
+/// Why a record cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    #[error("it ends too early")]
+    Cut,
+    #[error("{0} is no kind of record")]
+    Kind(u8),
+    #[error("the definition {0} is not on the log")]
+    Version(Version),
+    #[error("it does not fit its definition")]
+    Misfit,
+}
+
+impl From<Cut> for RecordError {
+    fn from(_: Cut) -> RecordError {
+        RecordError::Cut
+    }
+}
+
+const STARTED: u8 = 1;
+const EVENT: u8 = 2;
+const SNAPSHOT: u8 = 3;
+const HANDED_OVER: u8 = 4;
+const CLOSED: u8 = 5;
+const FAILED: u8 = 6;
+
+/// Appends the value of a record to `out`.
+pub fn write_started(out: &mut Vec<u8>, version: Version, at_ms: Millis, input: &[u8]) {
+    let mut writer = Writer(out);
+    writer.byte(STARTED);
+    writer.fixed(version.0);
+    writer.signed(at_ms);
+    writer.bytes(input);
+}
+
+pub fn write_event(out: &mut Vec<u8>, event: &Event) {
+    let mut writer = Writer(out);
+    writer.byte(EVENT);
+    event::write(&mut writer, event);
+}
+
+pub fn write_snapshot(out: &mut Vec<u8>, instance: &Instance) {
+    let mut writer = Writer(out);
+    writer.byte(SNAPSHOT);
+    instance::write(&mut writer, instance);
+}
+
+pub fn write_failed(out: &mut Vec<u8>, instance: &Instance) {
+    let mut writer = Writer(out);
+    writer.byte(FAILED);
+    instance::write(&mut writer, instance);
+}
+
+pub fn write_handed_over(out: &mut Vec<u8>) {
+    out.push(HANDED_OVER);
+}
+
+pub fn write_closed(out: &mut Vec<u8>) {
+    out.push(CLOSED);
+}
+
+/// Whether a value is that of [`Record::Failed`].
+pub fn is_failed(value: &[u8]) -> bool {
+    value.first() == Some(&FAILED)
+}
+
+/// Reads the value of the record of instance `id`.
+pub fn read(id: &str, value: &[u8], versions: &Versions) -> Result<Record, RecordError> {
+    let mut reader = Reader(value);
+    let record = match reader.byte()? {
+        STARTED => Record::Started {
+            version: Version(reader.fixed()?),
+            at_ms: reader.signed()?,
+            input: Bytes::copy_from_slice(reader.bytes()?),
+        },
+        EVENT => Record::Event(event::read(&mut reader)?),
+        SNAPSHOT => Record::Snapshot(Box::new(instance::read(&mut reader, id, versions)?)),
+        FAILED => Record::Failed(Box::new(instance::read(&mut reader, id, versions)?)),
+        HANDED_OVER => Record::HandedOver,
+        CLOSED => Record::Closed,
+        kind => return Err(RecordError::Kind(kind)),
+    };
+    match reader.0.is_empty() {
+        true => Ok(record),
+        false => Err(RecordError::Misfit),
+    }
+}

@@ -1,0 +1,69 @@
+//! Reading a partition from its start to where it ends now.
+
+use highwater_log::batch::{BatchError, Batches, Broken, Record, Unpacker};
+use highwater_log::{AdminError, AppendError, Isolation, Offset, Partition, ReadError};
+
+use super::RecordError;
+
+/// Why the journal could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+    #[error("the journal is damaged: {0}")]
+    Broken(#[from] Broken),
+    #[error("the journal is damaged: {0}")]
+    Batch(#[from] BatchError),
+    #[error("record {offset} of {place} cannot be read: {error}")]
+    Record {
+        place: String,
+        offset: Offset,
+        error: RecordError,
+    },
+    #[error("hub {0} is not there")]
+    NoHub(String),
+}
+
+const READ_BYTES: usize = 4 << 20;
+const BATCH_BYTES_MAX: usize = 256 << 20;
+
+/// Calls `take` with every record from `from` on, and answers with the offset that follows them.
+pub async fn read_from(
+    partition: &dyn Partition,
+    from: Offset,
+    mut take: impl FnMut(&Record<'_>) -> Result<(), JournalError>,
+) -> Result<Offset, JournalError> {
+    let mut unpacker = Unpacker::new(BATCH_BYTES_MAX);
+    let mut next = from.max(partition.bounds().start);
+    loop {
+        let fetched = partition
+            .read(next, READ_BYTES, Isolation::Uncommitted)
+            .await?;
+        if fetched.pieces.is_empty() {
+            return Ok(next);
+        }
+        for piece in &fetched.pieces {
+            for batch in Batches::new(piece) {
+                let batch = batch?;
+                for record in batch.records(&mut unpacker)? {
+                    let record = record?;
+                    if record.offset >= next {
+                        take(&record)?;
+                    }
+                }
+                next = next.max(batch.header.next_offset());
+            }
+        }
+    }
+}
+
+pub async fn read_all(
+    partition: &dyn Partition,
+    take: impl FnMut(&Record<'_>) -> Result<(), JournalError>,
+) -> Result<Offset, JournalError> {
+    read_from(partition, Offset(0), take).await
+}

@@ -1,0 +1,335 @@
+//! How events change an instance.
+//!
+//! An event that does not fit the state changes nothing: the journal may hold one twice, and whoever
+//! writes it looks at a state that the fold has already left.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{
+    Attempt, Cause, End, Event, Instance, Millis, Note, Phase, Progress, Status, StepState, Trouble,
+};
+use crate::definition::{Definition, Version};
+
+/// How many failed attempts are kept.
+const ATTEMPTS_MAX: usize = 16;
+
+/// How many notes are kept.
+const NOTES_MAX: usize = 16;
+
+impl Instance {
+    pub fn started(
+        id: Arc<str>,
+        definition: Arc<Definition>,
+        version: Version,
+        input: Bytes,
+        at_ms: Millis,
+    ) -> Instance {
+        let steps = vec![StepState::default(); definition.steps.len()];
+        let mut instance = Instance {
+            id,
+            definition,
+            version,
+            input,
+            started_ms: at_ms,
+            changed_ms: at_ms,
+            phase: Phase::Running,
+            steps: steps.into(),
+            stage: 0,
+            cause: None,
+            attempts: Vec::new(),
+            notes: Vec::new(),
+            told: false,
+        };
+        instance.advance(at_ms);
+        instance
+    }
+
+    pub fn apply(&mut self, event: Event) {
+        self.changed_ms = self.changed_ms.max(event.at_ms());
+        match event {
+            Event::Succeeded {
+                step,
+                undo,
+                begun_ms,
+                at_ms,
+                answer,
+            } => {
+                let Some(progress) = self.ready(step, undo) else {
+                    return;
+                };
+                progress.tried(begun_ms, at_ms);
+                progress.status = Status::Succeeded;
+                progress.answer = Some(answer);
+                match undo {
+                    false => self.succeeded(usize::from(step), at_ms),
+                    true => self.settle_undo(),
+                }
+            }
+            Event::Failed {
+                step,
+                undo,
+                begun_ms,
+                at_ms,
+                trouble,
+                in_doubt,
+                reason,
+            } => {
+                let Some(progress) = self.ready(step, undo) else {
+                    return;
+                };
+                progress.tried(begun_ms, at_ms);
+                let number = progress.tries;
+                match trouble {
+                    Trouble::Again { due_ms } => progress.due_ms = due_ms,
+                    Trouble::Final | Trouble::Refused => progress.status = Status::Failed,
+                }
+                self.keep(Attempt {
+                    step,
+                    undo,
+                    number,
+                    begun_ms,
+                    ended_ms: at_ms,
+                    reason: reason.clone(),
+                });
+                if undo {
+                    if !matches!(trouble, Trouble::Again { .. }) {
+                        self.phase = Phase::Parked;
+                        self.told = false;
+                    }
+                    return;
+                }
+                self.steps[usize::from(step)].in_doubt |= in_doubt;
+                let end = match trouble {
+                    Trouble::Again { .. } => return,
+                    Trouble::Final => End::Failed,
+                    Trouble::Refused => End::Refused,
+                };
+                self.fail(end, Some(step), reason, at_ms);
+            }
+            Event::Late { at_ms } => {
+                if self.phase == Phase::Running {
+                    let reason = "the deadline passed".to_owned();
+                    self.fail(End::Failed, None, reason, at_ms);
+                }
+            }
+            Event::Cancelled { at_ms, note } => {
+                if self.phase == Phase::Running {
+                    self.fail(End::Cancelled, None, note, at_ms);
+                }
+            }
+            Event::Surrendered { at_ms, doubtful } => self.surrender(at_ms, doubtful),
+            Event::Retried { at_ms, note } => {
+                if self.phase == Phase::Parked {
+                    self.note(at_ms, note);
+                    self.each_parked(|progress| {
+                        progress.status = Status::Ready;
+                        progress.tries = 0;
+                        progress.due_ms = at_ms;
+                    });
+                    self.phase = Phase::Undoing;
+                }
+            }
+            Event::Skipped { step, at_ms, note } => {
+                let step = usize::from(step);
+                if self.phase == Phase::Parked
+                    && step < self.steps.len()
+                    && self.steps[step].undone.status == Status::Failed
+                {
+                    self.note(at_ms, note);
+                    self.steps[step].undone.status = Status::Skipped;
+                    self.phase = Phase::Undoing;
+                    self.settle_undo();
+                }
+            }
+            Event::Resolved { at_ms, note } => {
+                if matches!(self.phase, Phase::Parked | Phase::Undoing) {
+                    self.note(at_ms, note);
+                    for step in &mut self.steps {
+                        if matches!(step.undone.status, Status::Failed | Status::Ready) {
+                            step.undone.status = Status::Skipped;
+                        }
+                    }
+                    self.phase = Phase::Ended(End::Resolved);
+                }
+            }
+            Event::Told { .. } => self.told = true,
+        }
+    }
+
+    /// After a crash: what was to be begun may have been, and nobody knows what became of it.
+    pub fn recovered(&mut self, now_ms: Millis) {
+        let begun_until = match (self.phase, &self.cause) {
+            (Phase::Running, _) => now_ms,
+            (Phase::Failing, Some(cause)) => cause.at_ms,
+            _ => return,
+        };
+        for step in &mut self.steps {
+            step.in_doubt |= step.done.status == Status::Ready && step.done.due_ms <= begun_until;
+        }
+    }
+
+    /// The steps without an outcome that may have been done, a bit each.
+    pub fn doubtful(&self) -> u64 {
+        let in_doubt = |step: &StepState| step.in_doubt && step.done.status == Status::Ready;
+        let steps = self.steps.iter().enumerate();
+        steps.fold(0, |mask, (n, step)| mask | u64::from(in_doubt(step)) << n)
+    }
+
+    /// The progress that an outcome is for, if it was waited for.
+    fn ready(&mut self, step: u16, undo: bool) -> Option<&mut Progress> {
+        let expected = match undo {
+            false => matches!(self.phase, Phase::Running | Phase::Failing),
+            true => self.phase == Phase::Undoing,
+        };
+        let step = self.steps.get_mut(usize::from(step)).filter(|_| expected)?;
+        let progress = match undo {
+            false => &mut step.done,
+            true => &mut step.undone,
+        };
+        (progress.status == Status::Ready).then_some(progress)
+    }
+
+    fn succeeded(&mut self, step: usize, at_ms: Millis) {
+        self.steps[step].in_doubt = false;
+        if self.phase != Phase::Running {
+            return;
+        }
+        let definition = Arc::clone(&self.definition);
+        let step_definition = &definition.steps[step];
+        if let Some(refusal) = &step_definition.refuse_when
+            && refusal.when.holds(&self.scope())
+        {
+            let reason = refusal.reason.clone();
+            self.fail(End::Refused, Some(step as u16), reason, at_ms);
+            return;
+        }
+        let finish = step_definition.finish_when.as_ref();
+        if finish.is_some_and(|when| when.holds(&self.scope())) {
+            self.finish();
+            return;
+        }
+        self.advance(at_ms);
+    }
+
+    /// Ends it before its last step. Others of the same group may be under way and go on to the end
+    /// of it.
+    fn finish(&mut self) {
+        let stage = self.stage_steps();
+        for step in &mut self.steps[stage.end..] {
+            step.done.status = Status::Passed;
+        }
+        self.advance(self.changed_ms);
+    }
+
+    /// Goes on to the stage that is next, and past what is not needed.
+    fn advance(&mut self, at_ms: Millis) {
+        let definition = Arc::clone(&self.definition);
+        while usize::from(self.stage) < self.steps.len() {
+            let stage = self.stage_steps();
+            let mut settled = true;
+            for step in stage.clone() {
+                if self.steps[step].done.status == Status::Waiting {
+                    let step_definition = &definition.steps[step];
+                    let needed = match &step_definition.when {
+                        Some(when) => when.holds(&self.scope()),
+                        None => true,
+                    };
+                    let delay = step_definition.after.unwrap_or_default().as_millis();
+                    let progress = &mut self.steps[step].done;
+                    progress.status = if needed {
+                        Status::Ready
+                    } else {
+                        Status::Passed
+                    };
+                    progress.due_ms =
+                        at_ms.saturating_add(i64::try_from(delay).unwrap_or(i64::MAX));
+                }
+                let status = self.steps[step].done.status;
+                settled &= matches!(status, Status::Succeeded | Status::Passed);
+            }
+            if !settled {
+                return;
+            }
+            self.stage = stage.end as u16;
+        }
+        self.phase = Phase::Ended(End::Completed);
+    }
+
+    fn fail(&mut self, end: End, step: Option<u16>, reason: String, at_ms: Millis) {
+        self.phase = Phase::Failing;
+        if self.cause.is_none() {
+            self.cause = Some(Box::new(Cause {
+                end,
+                step,
+                reason,
+                at_ms,
+            }));
+        }
+    }
+
+    /// From failing to undoing: what was done, or may have been, is to be undone.
+    fn surrender(&mut self, at_ms: Millis, doubtful: u64) {
+        if self.phase != Phase::Failing {
+            return;
+        }
+        let definition = Arc::clone(&self.definition);
+        let steps = self.steps.iter_mut().zip(&definition.steps);
+        for (number, (step, definition)) in steps.enumerate() {
+            let done = &mut step.done;
+            step.in_doubt |= doubtful & 1 << number != 0;
+            let may_be_done = done.status == Status::Succeeded || step.in_doubt;
+            if may_be_done && definition.undo.is_some() {
+                step.undone.status = Status::Ready;
+                step.undone.due_ms = at_ms;
+            }
+            if done.status == Status::Ready {
+                done.status = Status::Failed;
+            }
+        }
+        self.phase = Phase::Undoing;
+        self.settle_undo();
+    }
+
+    /// Ends it when nothing is left to undo.
+    fn settle_undo(&mut self) {
+        let left = |step: &StepState| matches!(step.undone.status, Status::Ready | Status::Failed);
+        if self.phase == Phase::Undoing && !self.steps.iter().any(left) {
+            let end = self.cause.as_ref().map_or(End::Failed, |cause| cause.end);
+            self.phase = Phase::Ended(end);
+        }
+    }
+
+    fn each_parked(&mut self, mut change: impl FnMut(&mut Progress)) {
+        for step in &mut self.steps {
+            if step.undone.status == Status::Failed {
+                change(&mut step.undone);
+            }
+        }
+    }
+
+    fn note(&mut self, at_ms: Millis, text: String) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(Note { at_ms, text });
+        }
+    }
+
+    /// Of many attempts the first and the last ones are of interest.
+    fn keep(&mut self, attempt: Attempt) {
+        if self.attempts.len() == ATTEMPTS_MAX {
+            self.attempts.remove(ATTEMPTS_MAX / 2);
+        }
+        self.attempts.push(attempt);
+    }
+}
+
+impl Progress {
+    fn tried(&mut self, begun_ms: Millis, at_ms: Millis) {
+        if self.tries == 0 && self.begun_ms == 0 {
+            self.begun_ms = begun_ms;
+        }
+        self.tries += 1;
+        self.ended_ms = at_ms;
+    }
+}

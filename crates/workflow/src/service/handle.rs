@@ -1,0 +1,206 @@
+//! What others can ask of a workflow.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use highwater_log::partition_for_key;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::shard::{Door, Message};
+use crate::core::{Decision, Input, Refused, Started};
+use crate::definition::{Definition, Version};
+use crate::history::History;
+use crate::journal::JournalError;
+use crate::machine::{Instance, View};
+use crate::versions::Versions;
+
+/// A running workflow. Clones are the same one.
+#[derive(Clone)]
+pub struct Handle(Arc<Parts>);
+
+pub(super) struct Parts {
+    pub name: Arc<str>,
+    pub version: Version,
+    pub partitions: u32,
+    pub schedulers: Vec<Door>,
+    pub supervisors: Vec<Door>,
+    pub histories: Vec<Arc<History>>,
+    pub running: Arc<AtomicUsize>,
+    pub running_max: usize,
+    pub versions: Versions,
+}
+
+/// Why nothing was started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    #[error("`{0}` cannot be the id of an instance: it has 1 to {ID_LEN_MAX} visible characters")]
+    Id(String),
+    #[error("the input has {0} bytes, and {INPUT_BYTES_MAX} are taken")]
+    TooLarge(usize),
+    /// Try again later.
+    #[error("{0} instances are under way, and no more are taken for now")]
+    Full(usize),
+    #[error("the workflow has stopped")]
+    Stopped,
+}
+
+pub const ID_LEN_MAX: usize = 250;
+pub const INPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Which instances to list.
+#[derive(Clone, Debug, Default)]
+pub struct ListFilter {
+    /// Names of states; none: all.
+    pub states: Vec<String>,
+    pub limit: usize,
+}
+
+/// An instance in a list.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    pub id: String,
+    pub state: String,
+    pub started_ms: i64,
+    pub changed_ms: i64,
+    /// The step under way, or the one that is to blame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Handle {
+    pub(super) fn new(parts: Parts) -> Handle {
+        Handle(Arc::new(parts))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub fn version(&self) -> Version {
+        self.0.version
+    }
+
+    /// On which new instances run.
+    pub fn definition(&self) -> Option<Arc<Definition>> {
+        self.0.versions.get(self.0.version)
+    }
+
+    /// Instances under way, those with the supervisor included.
+    pub fn running(&self) -> usize {
+        self.0.running.load(Ordering::Relaxed)
+    }
+
+    /// Instances that have ended and are still known.
+    pub fn ended(&self) -> usize {
+        self.0.histories.iter().map(|history| history.len()).sum()
+    }
+
+    /// Starts an instance, unless there is or was one with this id. Ready when it would survive a
+    /// crash.
+    pub async fn start(&self, id: &str, input: &[u8]) -> Result<Started, StartError> {
+        let visible = |c: char| !c.is_control();
+        if id.is_empty() || id.len() > ID_LEN_MAX || !id.chars().all(visible) {
+            return Err(StartError::Id(id.chars().take(ID_LEN_MAX).collect()));
+        }
+        if input.len() > INPUT_BYTES_MAX {
+            return Err(StartError::TooLarge(input.len()));
+        }
+        let running = self.running();
+        if running >= self.0.running_max {
+            return Err(StartError::Full(running));
+        }
+        let (reply, answer) = oneshot::channel();
+        let door = self.0.schedulers.get(self.partition(id));
+        let message = Message::Start {
+            id: Arc::from(id),
+            input: Bytes::copy_from_slice(input),
+            reply,
+        };
+        let sent = door.ok_or(StartError::Stopped)?.send(message);
+        sent.map_err(|_| StartError::Stopped)?;
+        answer.await.map_err(|_| StartError::Stopped)
+    }
+
+    pub async fn show(&self, id: &str) -> Result<Option<View>, JournalError> {
+        let partition = self.partition(id);
+        let doors = [&self.0.schedulers, &self.0.supervisors];
+        for door in doors.into_iter().filter_map(|doors| doors.get(partition)) {
+            let (reply, answer) = oneshot::channel();
+            let id = Arc::from(id);
+            if door.send(Message::Show { id, reply }).is_ok()
+                && let Ok(Some(view)) = answer.await
+            {
+                return Ok(Some(view));
+            }
+        }
+        let found = self.0.histories[partition].find(id).await?;
+        Ok(found.map(|instance| instance.view()))
+    }
+
+    /// The newest first: those under way, then those that have ended.
+    pub async fn list(&self, filter: &ListFilter) -> Result<Vec<Summary>, JournalError> {
+        let mut found: Vec<Instance> = Vec::new();
+        for door in self.0.schedulers.iter().chain(&self.0.supervisors) {
+            let (reply, answer) = oneshot::channel();
+            let message = Message::List {
+                states: filter.states.clone(),
+                limit: filter.limit,
+                reply,
+            };
+            if door.send(message).is_ok() {
+                found.extend(answer.await.unwrap_or_default());
+            }
+        }
+        for history in &self.0.histories {
+            let ended = history.latest(filter.limit).await?;
+            found.extend(ended.into_iter().filter(|instance| {
+                let state = instance.phase.name();
+                filter.states.is_empty() || filter.states.iter().any(|wanted| wanted == state)
+            }));
+        }
+        found.sort_by(|a, b| (b.started_ms, &b.id).cmp(&(a.started_ms, &a.id)));
+        found.dedup_by(|a, b| a.id == b.id);
+        Ok(found.iter().take(filter.limit).map(summary).collect())
+    }
+
+    /// Cancels, or decides about an instance that is parked. Answers with what it is then.
+    pub async fn decide(&self, id: &str, decision: Decision) -> Result<View, Refused> {
+        let doors = match decision {
+            Decision::Cancel { .. } => &self.0.schedulers,
+            _ => &self.0.supervisors,
+        };
+        let door = doors.get(self.partition(id)).ok_or(Refused::Unknown)?;
+        let (reply, answer) = oneshot::channel();
+        let input = Input::Decide {
+            id: Arc::from(id),
+            decision,
+            reply,
+        };
+        let sent = door.send(Message::Input(input));
+        sent.map_err(|_| Refused::State("stopped"))?;
+        answer.await.map_err(|_| Refused::State("stopped"))?
+    }
+
+    fn partition(&self, id: &str) -> usize {
+        partition_for_key(id.as_bytes(), self.0.partitions) as usize
+    }
+}
+
+fn summary(instance: &Instance) -> Summary {
+    let name = |step: usize| instance.definition.steps[step].name.clone();
+    let cause = instance.cause.as_ref();
+    let task = instance.tasks().next().map(|task| task.step);
+    let step = task.or(cause.and_then(|cause| cause.step));
+    Summary {
+        id: instance.id.to_string(),
+        state: instance.phase.name().to_owned(),
+        started_ms: instance.started_ms,
+        changed_ms: instance.changed_ms,
+        step: step.map(|step| name(usize::from(step))),
+        reason: cause.map(|cause| cause.reason.clone()),
+    }
+}

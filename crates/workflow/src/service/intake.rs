@@ -1,0 +1,149 @@
+//! Instances that come from a hub: every record of it starts one.
+//!
+//! The reliable pipeline of `flow` reads the hub: its position moves only past records that are
+//! accepted, and what cannot be accepted at all is set aside as a dead letter.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::Clock;
+use highwater_flow::{
+    DeadLetters, Delivery, Event, Failure, OnPartition, Options, Order, Positions, Sink, Source,
+    Stage, retry, run,
+};
+use highwater_log::{Log, Offset, Partition};
+
+use super::{Handle, StartError};
+use crate::expr::{Answers, Scope, Template};
+use crate::journal::{Hubs, JournalError};
+
+/// A hub whose records start instances.
+pub struct Intake {
+    pub log: Arc<dyn Log>,
+    pub hub: String,
+    /// Which id a record's instance has; none: its key, or where it stands if it has none.
+    pub id: Option<Template>,
+    pub positions: Arc<dyn Positions>,
+    pub dead: Arc<dyn DeadLetters>,
+    pub clock: Arc<dyn Clock>,
+    /// Records of a partition that are being accepted at once.
+    pub concurrency: usize,
+}
+
+/// How long to wait before a hub that is not there, or fails, is looked at again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl Intake {
+    /// The hub of what cannot start an instance, `__workflow.NAME.rejected`, made if it is not there.
+    pub async fn dead_letters(
+        log: &dyn Log,
+        name: &str,
+    ) -> Result<Arc<dyn DeadLetters>, JournalError> {
+        Ok(Arc::new(OnPartition(Hubs::rejected(log, name).await?)))
+    }
+
+    /// Runs until told to stop.
+    pub async fn run(self, handle: Handle, stop: impl Future<Output = ()> + Send) {
+        let intake = Arc::new(self);
+        let mut tasks = tokio::task::JoinSet::new();
+        let mut stop = std::pin::pin!(stop);
+        let mut known = 0;
+        loop {
+            // A hub may be made, or grow, while we run.
+            let partitions = intake.log.hub(&intake.hub).map_or(0, |hub| hub.partitions);
+            for partition in known..partitions {
+                tasks.spawn(Arc::clone(&intake).follow(partition, handle.clone()));
+            }
+            known = known.max(partitions);
+            tokio::select! {
+                () = &mut stop => break,
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        }
+        // What is under way is accepted or will be read again: positions move after the fact.
+        tasks.shutdown().await;
+    }
+
+    async fn follow(self: Arc<Intake>, partition: u32, handle: Handle) {
+        loop {
+            if let Some(partition) = self.log.partition(&self.hub, partition)
+                && let Err(error) = self.pipeline(partition, handle.clone()).await
+            {
+                tracing::error!(hub = self.hub, error, "instances are not taken from a hub");
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn pipeline(
+        self: &Arc<Intake>,
+        partition: Arc<dyn Partition>,
+        handle: Handle,
+    ) -> Result<(), String> {
+        let stored = self.positions.last(partition.place()).await;
+        let from = stored.map_err(|error| error.to_string())?;
+        let from = from.unwrap_or(Offset(0)).max(partition.bounds().start);
+        let options = Options {
+            concurrency: self.concurrency,
+            order: Order::None,
+            retry: retry::Policy {
+                tries_max: None,
+                ..retry::Policy::default()
+            },
+            timeout: None,
+            ..Options::default()
+        };
+        let intake = Arc::clone(self);
+        let pipeline =
+            Source::new(partition, from).handle(options, move |delivery: Delivery<Event>| {
+                let (intake, handle) = (Arc::clone(&intake), handle.clone());
+                async move { intake.accept(&handle, &delivery.event).await }
+            });
+        let (positions, dead) = (Arc::clone(&self.positions), Arc::clone(&self.dead));
+        let sink = Sink::new(positions, dead, Arc::clone(&self.clock));
+        let ended = run(pipeline, sink, std::future::pending()).await;
+        ended.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    async fn accept(&self, handle: &Handle, event: &Event) -> Result<(), Failure> {
+        let input = event.value().unwrap_or(b"null");
+        let id = self.id_of(event, input).map_err(Failure::permanent)?;
+        match handle.start(&id, input).await {
+            Ok(_) => Ok(()),
+            Err(error @ (StartError::Full(_) | StartError::Stopped)) => {
+                Err(Failure::transient(error))
+            }
+            Err(error) => Err(Failure::permanent(error)),
+        }
+    }
+
+    fn id_of(&self, event: &Event, input: &[u8]) -> Result<String, String> {
+        let place = || {
+            format!(
+                "{}-{}-{}",
+                self.hub,
+                event.place().partition,
+                event.offset()
+            )
+        };
+        match (&self.id, event.key()) {
+            (Some(id), _) => {
+                let none = NoAnswers;
+                let place = place();
+                let scope = Scope::new("", &place, input, &none);
+                id.text(&scope).map_err(|missing| missing.to_string())
+            }
+            (None, Some(key)) => Ok(String::from_utf8_lossy(key).into_owned()),
+            (None, None) => Ok(place()),
+        }
+    }
+}
+
+/// Nothing has been done yet.
+struct NoAnswers;
+
+impl Answers for NoAnswers {
+    fn answer(&self, _: &str) -> Option<(u16, &[u8])> {
+        None
+    }
+}

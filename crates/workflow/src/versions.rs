@@ -1,0 +1,79 @@
+//! Every definition that an instance runs on, by its version.
+//!
+//! They are kept in a compacted hub, so that an instance finishes on the definition it started with,
+//! also when the file has changed since, and also at a supervisor that never saw the file.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use highwater_log::Partition;
+use highwater_log::batch::NewRecord;
+
+use crate::definition::{Definition, Version};
+use crate::journal::{JournalError, read_all};
+
+/// Clones share what they know.
+#[derive(Clone, Default)]
+pub struct Versions(Arc<RwLock<BTreeMap<Version, Arc<Definition>>>>);
+
+impl Versions {
+    pub fn get(&self, version: Version) -> Option<Arc<Definition>> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&version).cloned()
+    }
+
+    pub fn add(&self, definition: Definition) -> (Version, Arc<Definition>) {
+        let (version, definition) = (definition.version(), Arc::new(definition));
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let kept = known.entry(version).or_insert(definition);
+        (version, Arc::clone(kept))
+    }
+
+    /// Takes over what others know.
+    pub fn join(&self, others: &Versions) {
+        let others = others.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.extend(
+            others
+                .iter()
+                .map(|(version, it)| (*version, Arc::clone(it))),
+        );
+    }
+
+    /// Everything that is on the log.
+    pub async fn load(partition: &dyn Partition) -> Result<Versions, JournalError> {
+        let versions = Versions::default();
+        read_all(partition, |record| {
+            if let Some(json) = record.value {
+                // One that a newer program wrote is no trouble until an instance needs it.
+                if let Ok(definition) = Definition::from_json(json) {
+                    versions.add(definition);
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(versions)
+    }
+
+    /// Makes a definition known for as long as anything runs on it.
+    pub async fn store(
+        &self,
+        partition: &dyn Partition,
+        definition: Definition,
+    ) -> Result<(Version, Arc<Definition>), JournalError> {
+        let version = definition.version();
+        if let Some(known) = self.get(version) {
+            return Ok((version, known));
+        }
+        let key = version.to_string();
+        let json = definition.to_json();
+        let record = NewRecord {
+            key: Some(key.as_bytes()),
+            value: Some(&json),
+            headers: &[],
+        };
+        partition.append_records(&[record]).await?;
+        Ok(self.add(definition))
+    }
+}

@@ -1,0 +1,185 @@
+//! A service that does as it is told and remembers what it was asked.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use highwater_env::RealClock;
+use highwater_log::{Log, MemoryLog};
+use highwater_workflow::call::Functions;
+use highwater_workflow::machine::View;
+use highwater_workflow::{Definition, Handle, Options, Parts, Service};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// One request that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub line: String,
+    pub key: String,
+    pub body: String,
+}
+
+/// What is answered.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    Answer(u16, &'static str),
+    /// Never.
+    Silence,
+    /// The connection is closed after the request was read.
+    HangUp,
+}
+
+/// Scripted answers by method and path; when they run out the last goes on.
+#[derive(Clone, Default)]
+pub struct Script(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    replies: Vec<(String, VecDeque<Reply>)>,
+    asked: Vec<Asked>,
+}
+
+impl Script {
+    pub fn on(&self, line: &str, replies: &[Reply]) {
+        let mut state = self.0.lock().unwrap();
+        let replies = replies.iter().cloned().collect();
+        state.replies.retain(|(known, _)| known != line);
+        state.replies.push((line.to_owned(), replies));
+    }
+
+    fn answer(&self, asked: Asked) -> Reply {
+        let mut state = self.0.lock().unwrap();
+        let line = asked.line.clone();
+        state.asked.push(asked);
+        let replies = state.replies.iter_mut().find(|(known, _)| *known == line);
+        match replies {
+            None => Reply::Answer(200, "{}"),
+            Some((_, replies)) if replies.len() > 1 => replies.pop_front().unwrap(),
+            Some((_, replies)) => replies.front().cloned().unwrap(),
+        }
+    }
+
+    pub fn asked(&self) -> Vec<Asked> {
+        self.0.lock().unwrap().asked.clone()
+    }
+
+    /// Methods and paths, in order.
+    pub fn lines(&self) -> Vec<String> {
+        self.asked().into_iter().map(|asked| asked.line).collect()
+    }
+
+    /// Listens, and answers with the address.
+    pub async fn serve(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let script = self.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let script = script.clone();
+                tokio::spawn(async move {
+                    let service = service_fn(move |request| script.clone().reply(request));
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        format!("http://{address}")
+    }
+
+    async fn reply(
+        self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, std::io::Error> {
+        let line = format!("{} {}", request.method(), request.uri());
+        let key = request.headers().get("idempotency-key");
+        let key = key.map_or(String::new(), |key| key.to_str().unwrap().to_owned());
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        match self.answer(Asked { line, key, body }) {
+            Reply::Answer(status, body) => {
+                let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
+                *response.status_mut() = status.try_into().unwrap();
+                Ok(response)
+            }
+            Reply::Silence => std::future::pending::<Result<_, Infallible>>()
+                .await
+                .map_err(|never| match never {}),
+            Reply::HangUp => Err(std::io::Error::other("as told")),
+        }
+    }
+}
+
+/// A workflow that runs until it is stopped.
+pub struct Running {
+    pub handle: Handle,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+pub fn memory_log() -> Arc<dyn Log> {
+    Arc::new(MemoryLog::new(|| 1_700_000_000_000))
+}
+
+impl Running {
+    pub async fn start(log: &Arc<dyn Log>, definition: &Definition) -> Running {
+        Running::with(log, definition, Functions::new()).await
+    }
+
+    pub async fn with(
+        log: &Arc<dyn Log>,
+        definition: &Definition,
+        functions: Functions,
+    ) -> Running {
+        let clock = Arc::new(RealClock::new());
+        let options = Options::default();
+        let service = Service::open(
+            log,
+            clock,
+            definition.clone(),
+            functions,
+            options,
+            Parts::Both,
+        )
+        .await
+        .unwrap();
+        let handle = service.handle();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            service.run(stopped).await.unwrap();
+        });
+        Running { handle, stop, task }
+    }
+
+    pub async fn stop(self) {
+        let _ = self.stop.send(());
+        self.task.await.unwrap();
+    }
+
+    /// Ready when the instance is in one of these states.
+    pub async fn until(&self, id: &str, states: &[&str]) -> View {
+        let waiting = async {
+            loop {
+                if let Some(view) = self.handle.show(id).await.unwrap()
+                    && states.contains(&view.state.as_str())
+                {
+                    return view;
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let view = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        view.unwrap_or_else(|_| panic!("{id} was never one of {states:?}"))
+    }
+}

@@ -1,0 +1,5 @@
+//! Workflows against real services over HTTP.
+
+mod common;
+mod faults;
+mod rest;

@@ -1,0 +1,160 @@
+//! Ingestion, the public door: takes requests, has them on a hub's disk, and answers.
+//!
+//! | | |
+//! |---|---|
+//! | `POST /api/deliveryrequests` | 202, the request with its `deliveryId`, `Location` of the delivery |
+//! | `PATCH /api/deliveryrequests/{id}` | reschedule: 200, the id |
+//! | `DELETE /api/deliveryrequests/{id}` | cancel: 204 |
+//! | `GET /api/probe` | 200 |
+//!
+//! Every kind of request has a hub of its own, partitioned by delivery, so a cancellation is never taken
+//! for a delivery. A caller that does not get an answer may send the same `Idempotency-Key` again: the
+//! same key makes the same `deliveryId`, and one id is one delivery.
+
+mod lane;
+mod request;
+
+use bytes::Bytes;
+use highwater_env::random::Random;
+use hyper::{Method, StatusCode};
+use parking_lot::Mutex;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+pub use self::lane::{Lanes, Refusal};
+pub use self::request::{DeliveryRequest, PackageInfo, Reschedule};
+use crate::http::{Answer, Request, Service};
+use crate::model::is_id;
+
+/// The hubs, and what their events are called.
+pub const REQUESTS: &str = "delivery-requests";
+pub const RESCHEDULES: &str = "delivery-reschedules";
+pub const CANCELLATIONS: &str = "delivery-cancellations";
+
+pub struct Ingestion {
+    pub lanes: Lanes,
+    pub random: Mutex<Random>,
+    /// Where deliveries can be asked for, without a slash at the end.
+    pub delivery_url: String,
+}
+
+impl Service for Ingestion {
+    async fn answer(&self, request: Request) -> Answer {
+        self.route(&request).await.unwrap_or_else(|problem| problem)
+    }
+}
+
+impl Ingestion {
+    async fn route(&self, request: &Request) -> Result<Answer, Answer> {
+        let parts = request.parts();
+        // Behind a gateway the path begins with a version.
+        let parts = match &parts[..] {
+            [version, "api", ..] if version.starts_with('v') => &parts[1..],
+            all => all,
+        };
+        match (&request.method, parts) {
+            (&Method::POST, ["api", "deliveryrequests"]) => self.deliver(request).await,
+            (&Method::PATCH, ["api", "deliveryrequests", id]) if is_id(id) => {
+                self.reschedule(id, request).await
+            }
+            (&Method::DELETE, ["api", "deliveryrequests", id]) if is_id(id) => {
+                self.cancel(id).await
+            }
+            (&Method::GET, ["api", "probe"]) => Ok(Answer::empty(StatusCode::OK)),
+            _ => Err(Answer::not_found()),
+        }
+    }
+
+    async fn deliver(&self, request: &Request) -> Result<Answer, Answer> {
+        let mut wanted: DeliveryRequest = request.json()?;
+        let key = request.header("idempotency-key");
+        wanted.delivery_id = self.id(&wanted.owner_id, key);
+        wanted
+            .complete()
+            .map_err(|problem| Answer::problem(StatusCode::BAD_REQUEST, problem))?;
+        let queued = wanted.queued();
+        self.send(REQUESTS, &wanted.delivery_id, &wanted.delivery_id, queued)
+            .await?;
+        let location = format!(
+            "{}/api/deliveries/{}",
+            self.delivery_url, wanted.delivery_id
+        );
+        Ok(Answer::json(StatusCode::ACCEPTED, &wanted).at(location))
+    }
+
+    async fn reschedule(&self, id: &str, request: &Request) -> Result<Answer, Answer> {
+        let wanted: Reschedule = request.json()?;
+        // Every one of them counts, so each has an id of its own unless the caller says that it repeats.
+        let own = self.id(id, request.header("idempotency-key"));
+        let queued = wanted.queued(&own, id);
+        self.send(RESCHEDULES, &own, id, queued).await?;
+        Ok(Answer::json(StatusCode::OK, &id))
+    }
+
+    async fn cancel(&self, id: &str) -> Result<Answer, Answer> {
+        let queued = json!({"deliveryId": id}).to_string();
+        self.send(CANCELLATIONS, id, id, queued.into()).await?;
+        Ok(Answer::empty(StatusCode::NO_CONTENT))
+    }
+
+    fn id(&self, caller: &str, key: Option<&str>) -> String {
+        delivery_id(&self.random, caller, key).to_string()
+    }
+
+    /// Ready when the hub has it on its disk.
+    async fn send(
+        &self,
+        hub: &'static str,
+        id: &str,
+        key: &str,
+        data: Bytes,
+    ) -> Result<(), Answer> {
+        let sent = self.lanes.send(hub, id, key, data).await;
+        sent.map_err(|refusal| match refusal {
+            Refusal::Full => {
+                Answer::problem(StatusCode::TOO_MANY_REQUESTS, "try again in a second")
+            }
+            Refusal::Node(text) => Answer::problem(StatusCode::SERVICE_UNAVAILABLE, text),
+        })
+    }
+}
+
+/// A new id; or for the same key of the same caller the same one.
+fn delivery_id(random: &Mutex<Random>, caller: &str, key: Option<&str>) -> Uuid {
+    let Some(key) = key else {
+        let mut random = random.lock();
+        let (high, low) = (random.next_u64(), random.next_u64());
+        let bytes = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+        return uuid::Builder::from_random_bytes(bytes).into_uuid();
+    };
+    let mut hash = Sha256::new();
+    hash.update(caller.len().to_le_bytes());
+    hash.update(caller);
+    hash.update(key);
+    let digest = hash.finalize();
+    let bytes = std::array::from_fn(|at| digest[at]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(caller: &str, key: Option<&str>) -> Uuid {
+        delivery_id(&Mutex::new(Random::from_os()), caller, key)
+    }
+
+    #[test]
+    fn a_key_makes_the_same_id_for_its_caller_alone() {
+        assert_eq!(id("ann", Some("k")), id("ann", Some("k")));
+        assert_ne!(id("ann", Some("k")), id("annk", Some("")));
+        assert_ne!(id("ann", Some("k")), id("bob", Some("k")));
+    }
+
+    #[test]
+    fn without_a_key_every_request_is_new() {
+        assert_ne!(id("ann", None), id("ann", None));
+        assert_eq!(id("ann", None).get_version_num(), 4);
+    }
+}

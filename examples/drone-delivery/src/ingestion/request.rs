@@ -1,0 +1,197 @@
+//! What customers send, checked and made complete before it goes on the hub.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::model::{Confirmation, Size, is_id};
+
+/// As it is sent and echoed. What is left out is filled in, so that whoever reads it finds every field.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeliveryRequest {
+    /// Ours; what the caller puts here is not looked at.
+    #[serde(skip_deserializing)]
+    pub delivery_id: String,
+    #[serde(default)]
+    pub owner_id: String,
+    #[serde(default)]
+    pub pickup_location: String,
+    #[serde(default, alias = "dropoffLocation")]
+    pub drop_off_location: String,
+    #[serde(default)]
+    pub pickup_time: String,
+    #[serde(default)]
+    pub deadline: String,
+    #[serde(default)]
+    pub expedited: bool,
+    #[serde(default)]
+    pub confirmation_required: Confirmation,
+    #[serde(default)]
+    pub package_info: PackageInfo,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PackageInfo {
+    pub package_id: String,
+    pub size: Size,
+    pub weight: f64,
+    pub tag: String,
+}
+
+impl DeliveryRequest {
+    /// Says what is missing or wrong; a parcel without an id gets that of its delivery.
+    pub fn complete(&mut self) -> Result<(), String> {
+        if self.package_info.package_id.is_empty() {
+            self.package_info.package_id.clone_from(&self.delivery_id);
+        }
+        for (name, id) in [
+            ("ownerId", &self.owner_id),
+            ("packageInfo.packageId", &self.package_info.package_id),
+        ] {
+            if !is_id(id) {
+                return Err(format!(
+                    "{name} must have 1 to 128 letters, digits, `-`, `.`, `_` or `~`"
+                ));
+            }
+        }
+        for (name, text) in [
+            ("pickupLocation", &self.pickup_location),
+            ("dropOffLocation", &self.drop_off_location),
+        ] {
+            if text.trim().is_empty() {
+                return Err(format!("{name} is missing"));
+            }
+        }
+        let time = &self.pickup_time;
+        if !time.is_empty() && time.parse::<jiff::Timestamp>().is_err() {
+            return Err(format!(
+                "pickupTime `{time}` is not a time such as 2026-11-15T12:00:00Z"
+            ));
+        }
+        match self.package_info.weight {
+            weight if weight.is_finite() && weight >= 0.0 => Ok(()),
+            weight => Err(format!("packageInfo.weight cannot be {weight}")),
+        }
+    }
+
+    /// The form for the hub differs from the public one in the name of one field.
+    pub fn queued(&self) -> Bytes {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Queued<'a> {
+            delivery_id: &'a str,
+            owner_id: &'a str,
+            pickup_location: &'a str,
+            dropoff_location: &'a str,
+            pickup_time: &'a str,
+            deadline: &'a str,
+            expedited: bool,
+            confirmation_required: Confirmation,
+            package_info: &'a PackageInfo,
+        }
+        let queued = Queued {
+            delivery_id: &self.delivery_id,
+            owner_id: &self.owner_id,
+            pickup_location: &self.pickup_location,
+            dropoff_location: &self.drop_off_location,
+            pickup_time: &self.pickup_time,
+            deadline: &self.deadline,
+            expedited: self.expedited,
+            confirmation_required: self.confirmation_required,
+            package_info: &self.package_info,
+        };
+        serde_json::to_vec(&queued)
+            .expect("texts and finite numbers")
+            .into()
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reschedule {
+    pickup_location: Option<String>,
+    #[serde(alias = "dropoffLocation")]
+    drop_off_location: Option<String>,
+    deadline: Option<String>,
+    pickup_time: Option<String>,
+}
+
+impl Reschedule {
+    /// What is left out is null, which changes nothing.
+    pub fn queued(&self, request_id: &str, delivery_id: &str) -> Bytes {
+        let queued = json!({
+            "requestId": request_id, "deliveryId": delivery_id,
+            "pickupLocation": self.pickup_location, "dropoffLocation": self.drop_off_location,
+            "deadline": self.deadline, "pickupTime": self.pickup_time,
+        });
+        queued.to_string().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn request(change: impl FnOnce(&mut Value)) -> Result<DeliveryRequest, String> {
+        let mut value = json!({
+            "deliveryId": "mine", "ownerId": "owner-1", "pickupLocation": "here",
+            "dropOffLocation": "there", "pickupTime": "2026-11-15T12:00:00Z", "expedited": true,
+            "confirmationRequired": "Picture",
+            "packageInfo": {"packageId": "p-1", "size": "medium", "weight": 3, "tag": "t"},
+        });
+        change(&mut value);
+        let mut request: DeliveryRequest =
+            serde_json::from_value(value).map_err(|error| error.to_string())?;
+        request.delivery_id = "d-1".into();
+        request.complete().map(|()| request)
+    }
+
+    #[test]
+    fn what_is_queued_has_every_field_and_the_id_of_the_server() {
+        let request = request(|value| {
+            value.as_object_mut().unwrap().remove("packageInfo");
+            value
+                .as_object_mut()
+                .unwrap()
+                .remove("confirmationRequired");
+        });
+        let queued: Value = serde_json::from_slice(&request.unwrap().queued()).unwrap();
+        let expected = json!({
+            "deliveryId": "d-1", "ownerId": "owner-1", "pickupLocation": "here",
+            "dropoffLocation": "there", "pickupTime": "2026-11-15T12:00:00Z", "deadline": "",
+            "expedited": true, "confirmationRequired": "FingerPrint",
+            "packageInfo": {"packageId": "d-1", "size": "Small", "weight": 0.0, "tag": ""},
+        });
+        assert_eq!(queued, expected);
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_done_is_refused_with_the_reason() {
+        for (change, reason) in [
+            (("ownerId", Value::Null), "invalid type: null"),
+            (("ownerId", json!("")), "ownerId must have"),
+            (("ownerId", json!("a/b")), "ownerId must have"),
+            (
+                ("dropOffLocation", json!(" ")),
+                "dropOffLocation is missing",
+            ),
+            (("pickupTime", json!("tomorrow")), "pickupTime `tomorrow`"),
+            (
+                ("packageInfo", json!({"weight": -1})),
+                "weight cannot be -1",
+            ),
+            (
+                ("packageInfo", json!({"size": "huge"})),
+                "Small, Medium, Large",
+            ),
+        ] {
+            let (field, value) = change;
+            let refused = request(|request| request[field] = value).unwrap_err();
+            assert!(refused.contains(reason), "{field}: {refused}");
+        }
+    }
+}

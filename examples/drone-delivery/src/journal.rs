@@ -1,0 +1,266 @@
+//! The durable state of a service: every change is an event in a journal, and what the service knows
+//! is the sum of its events.
+//!
+//! The journal is a hub of one partition, used as a library, so an event is on the disk before anybody
+//! is told of it and a `kill -9` costs nothing that was answered. Changes take effect in memory in the
+//! order they get in the journal; whoever sees one, be it by a repeated request or by a read, is
+//! answered only when it is durable too.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use highwater_env::{Clock, RealDisk};
+use highwater_hub::{Hub, OpenError, Options};
+use highwater_log::batch::{Batches, NewRecord, Unpacker};
+use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+const JOURNAL: &str = "journal";
+const READ_BYTES: usize = 1 << 20;
+const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// What a service knows.
+pub trait State: Default + Send + 'static {
+    type Event: Serialize + DeserializeOwned + Send;
+
+    fn apply(&mut self, event: &Self::Event);
+}
+
+/// Why a journal could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("the journal cannot be made: {0}")]
+    Make(#[from] highwater_log::AdminError),
+    #[error("the journal cannot be read: {0}")]
+    Read(#[from] highwater_log::ReadError),
+    #[error("the journal holds a batch that cannot be unpacked: {0}")]
+    Batch(#[from] highwater_log::batch::BatchError),
+    #[error("the journal is broken off: {0}")]
+    Broken(#[from] highwater_log::batch::Broken),
+    #[error("event {offset} of the journal is not one of this service: {error}")]
+    Event {
+        offset: Offset,
+        error: serde_json::Error,
+    },
+}
+
+/// A state and its journal.
+pub struct Store<S: State> {
+    hub: Hub,
+    journal: Arc<dyn Partition>,
+    inner: Mutex<Inner<S>>,
+    /// How many changes are on the disk.
+    durable: Arc<watch::Sender<u64>>,
+}
+
+struct Inner<S> {
+    state: S,
+    /// How many changes have been made.
+    changes: u64,
+}
+
+impl<S: State> Store<S> {
+    pub async fn open(folder: &Path, clock: Arc<dyn Clock>) -> Result<Store<S>, JournalError> {
+        let (hub, journal) = open(folder, clock).await?;
+        let mut state = S::default();
+        let mut next = Offset(0);
+        while let Some((events, after)) = read::<S::Event>(&*journal, next).await? {
+            events.iter().for_each(|event| state.apply(event));
+            next = after;
+        }
+        Ok(Store {
+            hub,
+            journal,
+            inner: Mutex::new(Inner { state, changes: 0 }),
+            durable: Arc::new(watch::Sender::new(0)),
+        })
+    }
+
+    /// Looks at the state, decides, and changes it by the event that was decided on. Ready when the
+    /// disk has the event, and all those that the decision could have seen.
+    pub async fn change<R>(&self, decide: impl FnOnce(&S) -> (Option<S::Event>, R)) -> R {
+        let (answer, changes) = {
+            let mut inner = self.inner.lock();
+            let (event, answer) = decide(&inner.state);
+            if let Some(event) = event {
+                inner.state.apply(&event);
+                inner.changes += 1;
+                self.append(&event, inner.changes);
+            }
+            (answer, inner.changes)
+        };
+        let mut durable = self.durable.subscribe();
+        // The sender lives as long as the store.
+        let _ = durable.wait_for(|durable| *durable >= changes).await;
+        answer
+    }
+
+    pub async fn read<R>(&self, look: impl FnOnce(&S) -> R) -> R {
+        self.change(|state| (None, look(state))).await
+    }
+
+    /// Takes its place in the journal at the call. Goes on when the one who asked has gone away,
+    /// because others wait for the same change.
+    fn append(&self, event: &S::Event, number: u64) {
+        let value = serde_json::to_vec(event).expect("events have text keys and no odd numbers");
+        let record = NewRecord {
+            key: None,
+            value: Some(&value),
+            headers: &[],
+        };
+        let appending = self.journal.append_records(&[record]);
+        let durable = self.durable.clone();
+        tokio::spawn(async move {
+            if let Err(error) = appending.await {
+                // The state in memory is ahead of the disk: only a new start can mend that.
+                eprintln!("the journal cannot be written, so this service ends: {error}");
+                std::process::exit(1);
+            }
+            durable.send_if_modified(|durable| {
+                let more = number > *durable;
+                *durable = number.max(*durable);
+                more
+            });
+        });
+    }
+
+    /// The journal itself, for those who pass on what happened.
+    pub fn journal(&self) -> &Arc<dyn Partition> {
+        &self.journal
+    }
+
+    /// Leaves the files in order. Not needed for safety, only for a quick start.
+    pub fn stop(&self) {
+        self.hub.stop();
+    }
+}
+
+/// Every event of a journal that no service has open, in order.
+pub async fn events<E: DeserializeOwned>(
+    folder: &Path,
+    clock: Arc<dyn Clock>,
+) -> Result<Vec<E>, JournalError> {
+    let (hub, journal) = open(folder, clock).await?;
+    let mut all = Vec::new();
+    let mut next = Offset(0);
+    while let Some((events, after)) = read(&*journal, next).await? {
+        all.extend(events);
+        next = after;
+    }
+    hub.stop();
+    Ok(all)
+}
+
+/// Events from `from` on and where to read next; `None` at the end.
+pub async fn read<E: DeserializeOwned>(
+    journal: &dyn Partition,
+    from: Offset,
+) -> Result<Option<(Vec<E>, Offset)>, JournalError> {
+    let fetched = journal.read(from, READ_BYTES, Isolation::Committed).await?;
+    let mut unpacker = Unpacker::new(BATCH_BYTES_MAX);
+    let mut events = Vec::new();
+    let mut next = from;
+    for piece in &fetched.pieces {
+        for batch in Batches::new(piece) {
+            for record in batch?.records(&mut unpacker)? {
+                let record = record?;
+                if record.offset < from {
+                    continue;
+                }
+                let event = serde_json::from_slice(record.value.unwrap_or_default());
+                let offset = record.offset;
+                events.push(event.map_err(|error| JournalError::Event { offset, error })?);
+                next = Offset(offset.0 + 1);
+            }
+        }
+    }
+    Ok((next > from).then_some((events, next)))
+}
+
+async fn open(
+    folder: &Path,
+    clock: Arc<dyn Clock>,
+) -> Result<(Hub, Arc<dyn Partition>), JournalError> {
+    let options = Options {
+        committers: 1,
+        readers: 1,
+        tail_bytes: 1 << 20,
+        ..Options::default()
+    };
+    let hub = Hub::open(Arc::new(RealDisk), folder, options, clock, &|_| {})?;
+    if hub.hub(JOURNAL).is_none() {
+        let spec = HubSpec {
+            name: HubName::new(JOURNAL).expect("letters alone"),
+            partitions: 1,
+            settings: HubSettings {
+                retention: None,
+                ..HubSettings::default()
+            },
+        };
+        hub.create(spec).await?;
+    }
+    let journal = hub.partition(JOURNAL, 0).expect("it has one partition");
+    Ok((hub, journal))
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_env::RealClock;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Sum(u64);
+
+    impl State for Sum {
+        type Event = u64;
+
+        fn apply(&mut self, event: &u64) {
+            self.0 += event;
+        }
+    }
+
+    async fn store(folder: &Path) -> Store<Sum> {
+        Store::open(folder, Arc::new(RealClock::new()))
+            .await
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_state_is_the_sum_of_its_events_after_a_new_start_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = store(folder.path()).await;
+        for event in 1..=10 {
+            first.change(|_| (Some(event), ())).await;
+        }
+        assert_eq!(first.read(|sum| sum.0).await, 55);
+        first.stop();
+        drop(first);
+        let second = store(folder.path()).await;
+        assert_eq!(second.read(|sum| sum.0).await, 55);
+        second.stop();
+        drop(second);
+        let all: Vec<u64> = events(folder.path(), Arc::new(RealClock::new()))
+            .await
+            .unwrap();
+        assert_eq!(all, (1..=10).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn whoever_sees_a_change_is_answered_when_it_is_durable() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path()).await;
+        let changing = store.change(|_| (Some(7), ()));
+        let mut changing = std::pin::pin!(changing);
+        // Polled once: the event is in memory and in the queue of the journal.
+        let _ = tokio::time::timeout(std::time::Duration::ZERO, changing.as_mut()).await;
+        let reading = store.read(|sum| (sum.0, store.journal().bounds().end));
+        let (_, (seen, _)) = tokio::join!(changing, reading);
+        assert_eq!((seen, store.journal().bounds().end), (7, Offset(1)));
+    }
+}

@@ -1,0 +1,148 @@
+//! Who asks for what: mostly good customers, and some of every kind that is not to get a drone.
+
+use highwater_env::random::Random;
+
+/// One request in so many is of this kind; 0 for none.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Mix {
+    /// From a customer whose account is suspended
+    #[arg(long, default_value_t = 50)]
+    pub suspended: u64,
+    /// To a place that is too far for a drone
+    #[arg(long, default_value_t = 50)]
+    pub far: u64,
+    /// For a parcel that another request has already named
+    #[arg(long, default_value_t = 100)]
+    pub same_parcel: u64,
+    /// Cancelled as soon as it was accepted
+    #[arg(long, default_value_t = 50)]
+    pub cancelled: u64,
+}
+
+impl Default for Mix {
+    fn default() -> Mix {
+        Mix {
+            suspended: 50,
+            far: 50,
+            same_parcel: 100,
+            cancelled: 50,
+        }
+    }
+}
+
+pub struct Customers {
+    name: String,
+    mix: Mix,
+}
+
+/// Customers of a load. The last of them is suspended.
+pub const OWNERS: u64 = 100;
+
+impl Customers {
+    pub fn new(name: &str, mix: Mix) -> Customers {
+        Customers {
+            name: name.to_owned(),
+            mix,
+        }
+    }
+
+    /// Everybody, and whether their account is active.
+    pub fn accounts(name: &str) -> impl Iterator<Item = (String, bool)> {
+        (0..OWNERS).map(move |number| (owner(name, number), number < OWNERS - 1))
+    }
+
+    fn falls(&self, number: u64, kind: u64, one_in: u64) -> bool {
+        // Kinds must not coincide, so each has a sequence of its own.
+        let mut random = Random::seeded(number.wrapping_mul(31).wrapping_add(kind));
+        one_in > 0 && random.below(one_in) == 0
+    }
+
+    pub fn changes_mind(&self, number: u64) -> bool {
+        self.falls(number, 1, self.mix.cancelled)
+    }
+
+    /// The whole request, as it goes over the wire.
+    pub fn request(&self, number: u64, host: &str) -> Vec<u8> {
+        let mix = &self.mix;
+        let suspended = self.falls(number, 2, mix.suspended);
+        let owner = owner(
+            &self.name,
+            if suspended {
+                OWNERS - 1
+            } else {
+                number % (OWNERS - 1)
+            },
+        );
+        let dropoff = match self.falls(number, 3, mix.far) {
+            true => "48.85,2.35".to_owned(),
+            false => format!("{} Harbour Road", number % 5000),
+        };
+        let parcel = match self.falls(number, 4, mix.same_parcel) {
+            true => number.saturating_sub(1),
+            false => number,
+        };
+        let name = &self.name;
+        let body = format!(
+            "{{\"ownerId\":\"{owner}\",\"pickupLocation\":\"{} Market Street\",\
+             \"dropOffLocation\":\"{dropoff}\",\"pickupTime\":\"2026-11-15T12:00:00Z\",\
+             \"deadline\":\"\",\"expedited\":{},\"confirmationRequired\":\"Picture\",\
+             \"packageInfo\":{{\"packageId\":\"{name}-p{parcel}\",\"size\":\"Medium\",\
+             \"weight\":{},\"tag\":\"{owner}\"}}}}",
+            number % 1000,
+            number.is_multiple_of(7),
+            1 + number % 20,
+        );
+        let head = format!(
+            "POST /api/deliveryrequests HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
+             idempotency-key: {name}-{number}\r\ncontent-length: {}\r\n\r\n",
+            body.len(),
+        );
+        [head.into_bytes(), body.into_bytes()].concat()
+    }
+
+    pub fn cancellation(&self, id: &str, host: &str) -> Vec<u8> {
+        format!("DELETE /api/deliveryrequests/{id} HTTP/1.1\r\nhost: {host}\r\n\r\n").into_bytes()
+    }
+}
+
+fn owner(name: &str, number: u64) -> String {
+    format!("{name}-owner-{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingestion::DeliveryRequest;
+
+    #[test]
+    fn customers_send_what_the_public_api_takes_and_every_kind_of_it() {
+        let mix = Mix {
+            suspended: 10,
+            far: 10,
+            same_parcel: 10,
+            cancelled: 10,
+        };
+        let customers = Customers::new("t", mix);
+        let (mut suspended, mut far, mut same, mut cancelled) = (0, 0, 0, 0);
+        for number in 0..1000 {
+            let request = String::from_utf8(customers.request(number, "h")).unwrap();
+            let (_, body) = request.split_once("\r\n\r\n").unwrap();
+            let mut request: DeliveryRequest = serde_json::from_str(body).unwrap();
+            request.delivery_id = "d".into();
+            request.complete().unwrap();
+            suspended += u32::from(request.owner_id == "t-owner-99");
+            far += u32::from(request.drop_off_location.starts_with("48.85"));
+            same += u32::from(request.package_info.package_id != format!("t-p{number}"));
+            cancelled += u32::from(customers.changes_mind(number));
+        }
+        for count in [suspended, far, same, cancelled] {
+            assert!((60..160).contains(&count), "{count}");
+        }
+        assert_eq!(
+            Customers::accounts("t")
+                .filter(|(_, active)| *active)
+                .count(),
+            99
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! The `drone-delivery` command: arguments in, exit code out.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use drone_delivery::check::Check;
+use drone_delivery::demo::Demo;
+use drone_delivery::load::Load;
+use drone_delivery::serve::Serve;
+use drone_delivery::trial::Trial;
+
+/// Drone Delivery on Highwater: services, load, chaos and the checker.
+#[derive(Parser)]
+#[command(name = "drone-delivery", version)]
+enum Command {
+    Run(Demo),
+    Chaos(Trial),
+    Serve(Serve),
+    Load(Load),
+    Check(Check),
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let command = Command::parse();
+    // What the load takes it takes from what it measures, so it has one thread.
+    let mut runtime = match command {
+        Command::Load(_) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let well = runtime.enable_all().build()?.block_on(run(command))?;
+    Ok(if well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Whether all is well.
+async fn run(command: Command) -> anyhow::Result<bool> {
+    match command {
+        Command::Run(demo) => demo.run().await.map(|()| true),
+        Command::Chaos(trial) => trial.run().await,
+        Command::Serve(serve) => serve.run().await.map(|()| true),
+        Command::Load(load) => Ok(load.run().await?.lost == 0),
+        Command::Check(check) => check.run().await,
+    }
+}

@@ -1,0 +1,106 @@
+//! The hubs of a Highwater node, over HTTP.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::client::{CallError, Client};
+
+/// An event on its way to a hub: a CloudEvent whose key is the subject.
+#[derive(Clone, Debug, Serialize)]
+pub struct CloudEvent<'a> {
+    pub specversion: &'static str,
+    pub id: &'a str,
+    pub source: &'static str,
+    #[serde(rename = "type")]
+    pub kind: &'a str,
+    pub subject: &'a str,
+    pub data: &'a RawValue,
+}
+
+/// Events of a partition, and where to read on.
+#[derive(Debug, Deserialize)]
+pub struct Page {
+    pub messages: Vec<Message>,
+    pub next: i64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Message {
+    pub value: Option<Box<RawValue>>,
+}
+
+/// Why the node did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the node answered {status}: {text}")]
+    Refused { status: u16, text: String },
+    #[error("the node's answer cannot be read: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+pub struct Node {
+    client: Client,
+}
+
+impl Node {
+    pub fn new(address: &str, timeout: Duration) -> Node {
+        Node {
+            client: Client::new(address, timeout),
+        }
+    }
+
+    /// Ready when the node has all of them on its disk. After an error some may be there.
+    pub async fn send(&mut self, hub: &str, events: &[CloudEvent<'_>]) -> Result<(), NodeError> {
+        let body = Bytes::from(serde_json::to_vec(events)?);
+        let path = format!("/hubs/{hub}/messages");
+        let kind = [("content-type", "application/cloudevents-batch+json")];
+        let reply = self.client.call(Method::POST, &path, &kind, body).await?;
+        match reply.is_success() {
+            true => Ok(()),
+            false => Err(refused(reply)),
+        }
+    }
+
+    /// Waits up to `wait` seconds for something to read.
+    pub async fn read(
+        &mut self,
+        hub: &str,
+        partition: u32,
+        from: i64,
+        wait: u64,
+    ) -> Result<Page, NodeError> {
+        let path = format!(
+            "/hubs/{hub}/partitions/{partition}/messages?from={from}&max=1000&wait={wait}s"
+        );
+        let reply = self.client.get(&path).await?;
+        match reply.is_success() {
+            true => Ok(serde_json::from_slice(&reply.body)?),
+            false => Err(refused(reply)),
+        }
+    }
+
+    pub async fn partitions(&mut self, hub: &str) -> Result<u32, NodeError> {
+        #[derive(Deserialize)]
+        struct Described {
+            partitions: u32,
+        }
+        let reply = self.client.get(&format!("/api/hubs/{hub}")).await?;
+        match reply.is_success() {
+            true => Ok(serde_json::from_slice::<Described>(&reply.body)?.partitions),
+            false => Err(refused(reply)),
+        }
+    }
+}
+
+fn refused(reply: crate::client::Reply) -> NodeError {
+    NodeError::Refused {
+        status: reply.status,
+        text: reply.text(),
+    }
+}

@@ -1,0 +1,147 @@
+//! Tells the world what happens to deliveries: tracking events on a hub.
+//!
+//! The journal is the outbox. The publisher reads it from where it last was and notes its place after
+//! the hub has the events, in a journal of its own; a crash between the two repeats some of them, and
+//! their ids, `{deliveryId}_{stage}`, say so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_log::{Isolation, Offset};
+use serde::Serialize;
+use serde_json::value::to_raw_value;
+
+use super::state::{Deliveries, Event};
+use crate::journal::{self, JournalError, State, Store};
+use crate::model::{Location, Stage, time_text};
+use crate::node::{CloudEvent, Node};
+
+pub const HUB: &str = "delivery-events";
+
+/// Where the publisher is in the journal.
+#[derive(Debug, Default)]
+pub struct Published(i64);
+
+impl State for Published {
+    type Event = i64;
+
+    fn apply(&mut self, event: &i64) {
+        self.0 = *event;
+    }
+}
+
+/// What others are told.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tracking {
+    pub delivery_id: String,
+    pub stage: Stage,
+    pub location: Location,
+    pub time: String,
+    pub owner_id: String,
+    pub drone_id: String,
+    pub deadline: String,
+}
+
+impl Tracking {
+    pub fn id(&self) -> String {
+        format!("{}_{}", self.delivery_id, self.stage.name())
+    }
+}
+
+/// Publishes for ever. The node may be away: it is asked again until it answers.
+pub async fn run(
+    deliveries: Arc<Store<Deliveries>>,
+    published: Store<Published>,
+    mut node: Node,
+) -> Result<(), JournalError> {
+    let journal = deliveries.journal().clone();
+    let mut next = Offset(published.read(|published| published.0).await);
+    loop {
+        let Some((events, after)) = journal::read::<Event>(&*journal, next).await? else {
+            journal.wait_past(next, Isolation::Committed).await;
+            continue;
+        };
+        let told: Vec<Tracking> = deliveries
+            .read(|deliveries| {
+                let events = events.iter();
+                events
+                    .filter_map(|event| tracking(deliveries, event))
+                    .collect()
+            })
+            .await;
+        send(&mut node, &told).await;
+        published.change(|_| (Some(after.0), ())).await;
+        next = after;
+    }
+}
+
+fn tracking(deliveries: &Deliveries, event: &Event) -> Option<Tracking> {
+    let (id, stage, location, at_ms) = match event {
+        Event::Created { delivery, at_ms } => {
+            (&delivery.id, Stage::Created, delivery.pickup, at_ms)
+        }
+        Event::Rescheduled {
+            id, pickup, at_ms, ..
+        } => (id, Stage::Rescheduled, *pickup, at_ms),
+        Event::Moved {
+            id,
+            stage,
+            location,
+            at_ms,
+        } => (id, *stage, *location, at_ms),
+        Event::Completed {
+            id,
+            location,
+            at_ms,
+            ..
+        } => (id, Stage::Completed, *location, at_ms),
+        Event::Cancelled { id, at_ms } => {
+            let known = deliveries.by_id.get(id)?;
+            (id, Stage::Cancelled, known.location, at_ms)
+        }
+        Event::Closed { .. } | Event::NotifyAsked { .. } => return None,
+    };
+    let body = &deliveries.by_id.get(id)?.body;
+    Some(Tracking {
+        delivery_id: id.clone(),
+        stage,
+        location,
+        time: time_text(*at_ms),
+        owner_id: body.owner.user_id.clone(),
+        drone_id: body.drone_id.clone(),
+        deadline: body.deadline.clone(),
+    })
+}
+
+async fn send(node: &mut Node, told: &[Tracking]) {
+    const TOGETHER: usize = 1000;
+    const PAUSE: Duration = Duration::from_millis(250);
+    for told in told.chunks(TOGETHER) {
+        let parts: Vec<_> = told
+            .iter()
+            .map(|one| {
+                (
+                    one.id(),
+                    to_raw_value(one).expect("texts and finite numbers"),
+                )
+            })
+            .collect();
+        let events: Vec<_> = told
+            .iter()
+            .zip(&parts)
+            .map(|(one, (id, data))| CloudEvent {
+                specversion: "1.0",
+                id,
+                source: "/drone-delivery/delivery",
+                kind: one.stage.name(),
+                subject: &one.delivery_id,
+                data,
+            })
+            .collect();
+        while let Err(error) = node.send(HUB, &events).await {
+            eprintln!("delivery: events wait for the node: {error}");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
