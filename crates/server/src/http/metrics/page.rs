@@ -8,6 +8,7 @@ use std::fmt::{Display, Write};
 use highwater_kafka::MetricsSnapshot;
 use highwater_log::Log;
 use highwater_queue::{Counts, Queues, Totals};
+use highwater_workflow::Handle;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
@@ -15,6 +16,7 @@ use super::families::*;
 use super::{BUCKETS_MICROS, Metrics, get};
 use crate::http::app::{App, Backend};
 use crate::http::reply::{self, Payload, Reply};
+use crate::workflows::Workflows;
 
 pub fn page(app: &App) -> Reply {
     let mut page = Page::default();
@@ -24,6 +26,7 @@ pub fn page(app: &App) -> Reply {
         if let Some(queues) = &backend.queues {
             queue_side(&mut page, queues);
         }
+        workflows(&mut page, &backend.workflows);
         if let Some(kafka) = &backend.kafka {
             kafka_side(&mut page, &kafka.metrics());
         }
@@ -44,6 +47,18 @@ fn http(page: &mut Page, app: &App) {
     page.one(&HTTP_CONNECTIONS_REFUSED, get(&metrics.connections_refused));
     page.one(&HTTP_IN_FLIGHT, app.budget.taken());
     latency(page, metrics);
+}
+
+fn workflows(page: &mut Page, workflows: &Workflows) {
+    let values: [(_, fn(&Handle) -> usize); 3] = [
+        (&WORKFLOW_RUNNING, Handle::running),
+        (&WORKFLOW_FAILED, Handle::failed),
+        (&WORKFLOW_ENDED, Handle::ended),
+    ];
+    for (family, value) in values {
+        let of = |workflow| (Handle::name(workflow), value(workflow) as u64);
+        page.each(family, workflows.iter().map(of));
+    }
 }
 
 fn latency(page: &mut Page, metrics: &Metrics) {
