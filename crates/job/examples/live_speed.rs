@@ -7,6 +7,8 @@
 //! The log is in memory, so that what is measured is the job: fetching, decoding, ordering, the query, numbering and
 //! checkpoints. CPU seconds are those of the whole process.
 
+#![allow(clippy::disallowed_methods)]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -117,6 +117,12 @@ families! {
         "Messages dropped because they had outlived their time";
     QUEUE_LOCKS_LOST: Counter "highwater_queue_locks_lost_total" ["queue"]
         "Locks that ran out";
+    WORKFLOW_RUNNING: Gauge "highwater_workflow_running_instances" ["workflow"]
+        "Instances under way, those with the supervisor included";
+    WORKFLOW_FAILED: Gauge "highwater_workflow_failed_instances" ["workflow"]
+        "Instances with the supervisor: being undone, or parked for a person";
+    WORKFLOW_ENDED: Gauge "highwater_workflow_ended_instances" ["workflow"]
+        "Instances that have ended and are kept";
 
     KAFKA_REQUESTS: Counter "highwater_kafka_requests_total" ["api"]
         "Requests, by what they ask for";

@@ -10,6 +10,7 @@ use highwater_flow::Activity;
 use highwater_kafka::MetricsSnapshot;
 use highwater_log::Log;
 use highwater_queue::{Counts, Queues, Totals};
+use highwater_workflow::Handle;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
@@ -19,6 +20,7 @@ use crate::http::app::{App, Backend};
 use crate::http::processing;
 use crate::http::reply::{self, Payload, Reply};
 use crate::processors::{Entry, Processors};
+use crate::workflows::Workflows;
 
 pub async fn page(app: &App) -> Reply {
     let mut page = Page::default();
@@ -31,6 +33,7 @@ pub async fn page(app: &App) -> Reply {
         if let Some(jobs) = &backend.jobs {
             super::jobs::jobs(&mut page, jobs);
         }
+        workflows(&mut page, &backend.workflows);
         if let Some(kafka) = &backend.kafka {
             kafka_side(&mut page, &kafka.metrics());
         }
@@ -54,6 +57,18 @@ fn http(page: &mut Page, app: &App) {
     page.one(&HTTP_CONNECTIONS_REFUSED, get(&metrics.connections_refused));
     page.one(&HTTP_IN_FLIGHT, app.budget.taken());
     latency(page, metrics);
+}
+
+fn workflows(page: &mut Page, workflows: &Workflows) {
+    let values: [(_, fn(&Handle) -> usize); 3] = [
+        (&WORKFLOW_RUNNING, Handle::running),
+        (&WORKFLOW_FAILED, Handle::failed),
+        (&WORKFLOW_ENDED, Handle::ended),
+    ];
+    for (family, value) in values {
+        let of = |workflow| (Handle::name(workflow), value(workflow) as u64);
+        page.each(family, workflows.iter().map(of));
+    }
 }
 
 fn latency(page: &mut Page, metrics: &Metrics) {
