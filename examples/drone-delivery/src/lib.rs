@@ -9,6 +9,8 @@
 pub mod chaos;
 pub mod check;
 pub mod client;
+pub mod demo;
+pub mod fleet;
 pub mod http;
 pub mod ingestion;
 pub mod journal;
@@ -16,5 +18,8 @@ pub mod ledger;
 pub mod load;
 pub mod model;
 pub mod node;
+pub mod outcomes;
 pub mod serve;
 pub mod services;
+pub mod stack;
+pub mod trial;

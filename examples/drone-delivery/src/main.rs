@@ -4,13 +4,17 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use drone_delivery::check::Check;
+use drone_delivery::demo::Demo;
 use drone_delivery::load::Load;
 use drone_delivery::serve::Serve;
+use drone_delivery::trial::Trial;
 
 /// Drone Delivery on Highwater: services, load, chaos and the checker.
 #[derive(Parser)]
 #[command(name = "drone-delivery", version)]
 enum Command {
+    Run(Demo),
+    Chaos(Trial),
     Serve(Serve),
     Load(Load),
     Check(Check),
@@ -34,6 +38,8 @@ fn main() -> anyhow::Result<ExitCode> {
 /// Whether all is well.
 async fn run(command: Command) -> anyhow::Result<bool> {
     match command {
+        Command::Run(demo) => demo.run().await.map(|()| true),
+        Command::Chaos(trial) => trial.run().await,
         Command::Serve(serve) => serve.run().await.map(|()| true),
         Command::Load(load) => Ok(load.run().await?.lost == 0),
         Command::Check(check) => check.run().await,

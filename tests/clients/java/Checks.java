@@ -42,12 +42,14 @@ public final class Checks {
         todo.check("static_member", Checks::staticMember);
         todo.check("static_fence", Checks::staticFence);
         todo.check("groups_admin", Checks::groupsAdmin);
+        todo.check("punctuation", Checks::punctuation);
         todo.check("idempotent_cut", Checks::idempotentCut);
         todo.check("txn", Checks::txn);
         todo.check("txn_cut", Checks::txnCut);
         todo.check("txn_open", Checks::txnOpen);
         todo.check("txn_fence", Checks::txnFence);
         todo.check("txn_offsets", Checks::txnOffsets);
+        todo.check("punctuation_txn", Checks::punctuationTxn);
         todo.check("sasl_ok", () -> roundTrip("sasl", sasl(Harness.need(Harness.SASL, "SASL listener"), Harness.PASSWORD)));
         todo.check("sasl_wrong", Checks::saslWrong);
         todo.check("tls", Checks::tls);
@@ -284,13 +286,13 @@ public final class Checks {
     static void commitResume() throws Exception {
         String topic = create("resume", 1);
         produce(topic, numbers(0, 10));
-        Harness.same(take(topic, 4), List.of("0", "1", "2", "3", "4"), "first records and committed offset");
-        Harness.same(take(topic, 6), List.of("4", "5", "6", "7", "8", "9", "10"), "the other records and committed offset");
+        Harness.same(take(topic, "resume", 4), List.of("0", "1", "2", "3", "4"), "first records and committed offset");
+        Harness.same(take(topic, "resume", 6), List.of("4", "5", "6", "7", "8", "9", "10"), "the other records and committed offset");
     }
 
-    static List<String> take(String topic, int count) throws Exception {
+    static List<String> take(String topic, String group, int count) throws Exception {
         var partition = new TopicPartition(topic, 0);
-        try (var reader = consumer(Harness.name("resume"), "max.poll.records", 1)) {
+        try (var reader = consumer(Harness.name(group), "max.poll.records", 1)) {
             reader.subscribe(List.of(topic));
             List<String> got = new ArrayList<>();
             Harness.until("records", () -> {
@@ -361,6 +363,30 @@ public final class Checks {
 
     static boolean groupListed(String group) throws Exception {
         return get(ADMIN.listConsumerGroups().all()).stream().anyMatch(found -> found.groupId().equals(group));
+    }
+
+    /** What the server writes where nothing comes is passed over, in the middle and at the end. */
+    static void punctuation() throws Exception {
+        Harness.need(Harness.HTTP, "HTTP listener");
+        String topic = create("silence", 1);
+        for (int first : List.of(0, 3)) {
+            produce(topic, numbers(first, 3));
+            Harness.punctuate(topic);
+            Harness.punctuate(topic);
+        }
+        Harness.same(bounds(topic), List.of(0L, 10L), "beginning and end");
+        for (String level : List.of("read_committed", "read_uncommitted")) {
+            var records = read(topic, 0, "isolation.level", level);
+            Harness.same(values(records), List.of("0", "1", "2", "3", "4", "5"), level);
+            Harness.same(records.stream().map(ConsumerRecord::offset).toList(), List.of(0L, 1L, 2L, 5L, 6L, 7L), "offsets");
+            Harness.same(values(read(topic, 4, "isolation.level", level)), List.of("3", "4", "5"), "from 4");
+            Harness.same(values(read(topic, 8, "isolation.level", level)), List.of(), "from 8");
+        }
+        Harness.same(take(topic, "silence", 4), List.of("0", "1", "2", "3", "6"), "first records and committed offset");
+        Harness.same(take(topic, "silence", 2).subList(0, 2), List.of("4", "5"), "the other records");
+        Harness.punctuate(topic);
+        produce(topic, numbers(6, 2));
+        Harness.same(take(topic, "silence", 2), List.of("6", "7", "13"), "what came after the silence");
     }
 
     // Idempotence and transactions.
@@ -437,6 +463,26 @@ public final class Checks {
             writer.commitTransaction();
             Harness.until("both records", () -> committed(topic).equals(List.of("pending", "after")));
         }
+    }
+
+    /** A punctuation ends no transaction, neither an open one nor one that will be aborted. */
+    static void punctuationTxn() throws Exception {
+        Harness.need(Harness.HTTP, "HTTP listener");
+        String topic = create("silence-txn", 1);
+        try (var writer = transactional("silence-txn")) {
+            for (var texts : List.of(List.of("a", "b"), List.of("x", "y"))) {
+                writer.beginTransaction();
+                for (String text : texts) {
+                    send(writer, topic, text);
+                    Harness.punctuate(topic);
+                }
+                if (texts.contains("a")) writer.commitTransaction();
+                else writer.abortTransaction();
+            }
+        }
+        Harness.punctuate(topic);
+        Harness.same(committed(topic), List.of("a", "b"), "read_committed");
+        Harness.same(values(read(topic, 0)), List.of("a", "b", "x", "y"), "read_uncommitted");
     }
 
     static void txnFence() throws Exception {

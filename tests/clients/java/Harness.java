@@ -1,4 +1,6 @@
 import java.io.IOException;
+import java.net.URI;
+import java.net.http.*;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.*;
@@ -10,6 +12,7 @@ final class Harness {
     static final String SASL = env("HW_SASL", null);
     static final String TLS = env("HW_TLS", null);
     static final String CA = env("HW_CA", null);
+    static final String HTTP = env("HW_HTTP", null);
     static final String USER = env("HW_USER", "app");
     static final String PASSWORD = env("HW_PASSWORD", "s3cret");
     static final String PROXY = env("HW_PROXY", null);
@@ -95,6 +98,17 @@ final class Harness {
 
     static int cuts() throws IOException {
         return Files.readAllLines(Path.of(PROXY_LOG)).size();
+    }
+
+    /** Says in partition 0 that nothing came up to now, which takes an offset. */
+    static void punctuate(String topic) throws Exception {
+        URI url = URI.create(need(HTTP, "HTTP listener") + "/api/hubs/" + topic + "/partitions/0/punctuate");
+        HttpRequest request = HttpRequest.newBuilder(url)
+                .header("Authorization", "Bearer " + USER + ":" + PASSWORD)
+                .POST(HttpRequest.BodyPublishers.noBody())
+                .build();
+        var answer = HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString());
+        same(answer.statusCode(), 200, "status of a punctuation");
     }
 
     private static String brief(Object value) {

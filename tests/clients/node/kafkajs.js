@@ -91,6 +91,27 @@ async function read(topic, want, { conf, uncommitted = false } = {}) {
   return found
 }
 
+// The next records of a group, which it then commits.
+async function take(topic, groupId, count) {
+  const consumer = kafka().consumer({ groupId, maxWaitTimeInMs: 100 })
+  await consumer.connect()
+  await consumer.subscribe({ topic, fromBeginning: true })
+  const got = []
+  await consumer.run({ autoCommit: false, eachMessage: async ({ message }) => { got.push(message) } })
+  await until('records', () => got.length >= count)
+  const taken = got.slice(0, count)
+  await consumer.commitOffsets([{ topic, partition: 0, offset: String(Number(taken[count - 1].offset) + 1) }])
+  await consumer.disconnect()
+  return values(taken)
+}
+
+// Says in partition 0 that nothing came up to now, which takes an offset.
+async function punctuate(topic) {
+  const url = `${need(env.HW_HTTP, 'HTTP listener')}/api/hubs/${topic}/partitions/0/punctuate`
+  const answer = await fetch(url, { method: 'POST', headers: { Authorization: `Bearer ${user}:${password}` } })
+  assert.strictEqual(answer.status, 200)
+}
+
 async function bounds(topic) {
   const [{ low, high }] = await admin.fetchTopicOffsets(topic)
   return [Number(low), Number(high)]
@@ -243,22 +264,33 @@ const checks = {
     const topic = await create('resume')
     const groupId = name('resume')
     await produce(topic, numbers(0, 10))
-    const take = async (count) => {
-      const consumer = kafka().consumer({ groupId, maxWaitTimeInMs: 100 })
-      await consumer.connect()
-      await consumer.subscribe({ topic, fromBeginning: true })
-      const got = []
-      await consumer.run({ autoCommit: false, eachMessage: async ({ message }) => { got.push(message) } })
-      await until('records', () => got.length >= count)
-      const taken = got.slice(0, count)
-      await consumer.commitOffsets([{ topic, partition: 0, offset: String(Number(taken[count - 1].offset) + 1) }])
-      await consumer.disconnect()
-      return values(taken)
-    }
-    assert.deepStrictEqual(await take(4), ['0', '1', '2', '3'])
-    assert.deepStrictEqual(await take(6), ['4', '5', '6', '7', '8', '9'])
+    assert.deepStrictEqual(await take(topic, groupId, 4), ['0', '1', '2', '3'])
+    assert.deepStrictEqual(await take(topic, groupId, 6), ['4', '5', '6', '7', '8', '9'])
     const [{ partitions: [{ offset }] }] = await admin.fetchOffsets({ groupId, topics: [topic] })
     assert.strictEqual(offset, '10')
+  },
+
+  // What the server writes where nothing comes is passed over, in the middle and at the end.
+  async punctuation() {
+    need(env.HW_HTTP, 'HTTP listener')
+    const topic = await create('silence')
+    const groupId = name('silence')
+    for (const first of [0, 3]) {
+      await produce(topic, numbers(first, 3))
+      await punctuate(topic)
+      await punctuate(topic)
+    }
+    assert.deepStrictEqual(await bounds(topic), [0, 10])
+    for (const uncommitted of [false, true]) {
+      const found = await read(topic, 6, { uncommitted })
+      assert.deepStrictEqual(values(found), values(numbers(0, 6)))
+      assert.deepStrictEqual(found.map(m => Number(m.offset)), [0, 1, 2, 5, 6, 7])
+    }
+    assert.deepStrictEqual(await take(topic, groupId, 4), ['0', '1', '2', '3'])
+    assert.deepStrictEqual(await take(topic, groupId, 2), ['4', '5'])
+    await punctuate(topic)
+    await produce(topic, numbers(6, 2))
+    assert.deepStrictEqual(await take(topic, groupId, 2), ['6', '7'])
   },
 
   async groups_admin() {
@@ -304,6 +336,25 @@ const checks = {
       await transaction.send({ topic, messages: texts.map(value => ({ value })) })
       await (commit ? transaction.commit() : transaction.abort())
     }
+    await producer.disconnect()
+    assert.deepStrictEqual(values(await read(topic, 3)), ['a', 'b', 'c'])
+    assert.deepStrictEqual(values(await read(topic, 5, { uncommitted: true })), ['a', 'b', 'x', 'y', 'c'])
+  },
+
+  // A punctuation ends no transaction, neither an open one nor one that will be aborted.
+  async punctuation_txn() {
+    need(env.HW_HTTP, 'HTTP listener')
+    const topic = await create('silence-txn')
+    const producer = await transactional('silence-txn')
+    for (const [texts, commit] of [[['a', 'b'], true], [['x', 'y'], false], [['c'], true]]) {
+      const transaction = await producer.transaction()
+      for (const value of texts) {
+        await transaction.send({ topic, messages: [{ value }] })
+        await punctuate(topic)
+      }
+      await (commit ? transaction.commit() : transaction.abort())
+    }
+    await punctuate(topic)
     await producer.disconnect()
     assert.deepStrictEqual(values(await read(topic, 3)), ['a', 'b', 'c'])
     assert.deepStrictEqual(values(await read(topic, 5, { uncommitted: true })), ['a', 'b', 'x', 'y', 'c'])

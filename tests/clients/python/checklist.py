@@ -8,12 +8,14 @@ import os
 import sys
 import time
 import traceback
+import urllib.request
 import uuid
 
 BOOTSTRAP = os.environ.get("HW_BOOTSTRAP", "127.0.0.1:9092")
 SASL = os.environ.get("HW_SASL")
 TLS = os.environ.get("HW_TLS")
 CA = os.environ.get("HW_CA")
+HTTP = os.environ.get("HW_HTTP")
 USER = os.environ.get("HW_USER", "app")
 PASSWORD = os.environ.get("HW_PASSWORD", "s3cret")
 PROXY = os.environ.get("HW_PROXY")
@@ -90,6 +92,14 @@ def cuts():
     """How often the proxy has cut a connection."""
     with open(PROXY_LOG) as log:
         return len(log.readlines())
+
+
+def punctuate(topic):
+    """Says in partition 0 that nothing came up to now, which takes an offset."""
+    url = f"{need(HTTP, 'HTTP listener')}/api/hubs/{topic}/partitions/0/punctuate"
+    request = urllib.request.Request(url, method="POST", headers={"Authorization": f"Bearer {USER}:{PASSWORD}"})
+    with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+        same(answer.status, 200, "status of a punctuation")
 
 
 def check_append_time(stamps, before_ms, asked_ms):

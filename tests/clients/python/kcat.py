@@ -160,6 +160,26 @@ def commit_resume():
     same(take(), b"4\n5\n6\n", "the other records")
 
 
+def punctuation():
+    """What the server writes where nothing comes is passed over, in the middle and at the end."""
+    need(HTTP, "HTTP listener")
+    topic, group = create("silence"), name("silence")
+    for first in [0, 3]:
+        send_lines(topic, first, 3, "-p", "0")
+        punctuate(topic), punctuate(topic)
+    same(kcat("-Q", "-t", f"{topic}:0:-1").split()[-1], b"10", "end")
+    for level in ["read_committed", "read_uncommitted"]:
+        rows = lambda *args: read(topic, "-X", f"isolation.level={level}", *args, form="%o %s\n").split(b"\n")[:-1]
+        same(rows(), [b"0 0", b"1 1", b"2 2", b"5 3", b"6 4", b"7 5"])
+        same(rows("-o", "4"), [b"5 3", b"6 4", b"7 5"], "from 4")
+        same(rows("-o", "8"), [], "from 8")
+    take = lambda: kcat("-G", group, "-e", "-q", "-X", "auto.offset.reset=earliest", topic)
+    same(take(), b"0\n1\n2\n3\n4\n5\n", "first records")
+    punctuate(topic)
+    send_lines(topic, 6, 2, "-p", "0")
+    same(take(), b"6\n7\n", "what came after the silence")
+
+
 def idempotent_cut():
     need(PROXY, "proxy")
     topic = create("cut")
@@ -200,6 +220,6 @@ for each in CODECS:
     todo.report(f"codec_{each}", lambda: codec(each))
 for check in [large_record, empty_topic, unknown_topic, offsets, topics_admin, group_rebalance]:
     todo.report(check.__name__, check)
-for check in [commit_resume, idempotent_cut, sasl_ok, sasl_wrong, tls]:
+for check in [commit_resume, punctuation, idempotent_cut, sasl_ok, sasl_wrong, tls]:
     todo.report(check.__name__, check)
 todo.end()

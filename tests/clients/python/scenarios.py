@@ -94,8 +94,9 @@ class Scenarios:
             self.topics_admin,
         ]
         groups = [self.group_rebalance, self.group_cooperative, self.commit_resume, self.static_member]
-        groups += [self.static_fence, self.groups_admin]
+        groups += [self.static_fence, self.groups_admin, self.punctuation]
         writers = [self.idempotent_cut, self.txn, self.txn_cut, self.txn_open, self.txn_fence, self.txn_offsets]
+        writers += [self.punctuation_txn]
         for check in plain + groups + writers + [self.sasl_ok, self.sasl_wrong, self.tls]:
             self.todo.report(check.__name__, check)
         self.todo.end()
@@ -238,6 +239,28 @@ class Scenarios:
         assert group not in client.list_groups(), "the deleted group is listed"
         fails("delete it again", client.NO_SUCH_GROUP, lambda: client.delete_group(group))
 
+    def punctuation(self):
+        """What the server writes where nothing comes is passed over, in the middle and at the end."""
+        need(HTTP, "HTTP listener")
+        client, topic, group = self.client, self.create("silence"), self.name("silence")
+        for first in [0, 3]:
+            client.produce(topic, numbers(first, 3))
+            punctuate(topic), punctuate(topic)
+        same(client.bounds(topic), (0, 10), "beginning and end")
+        for committed in [False, True]:
+            found = client.read(topic, committed=committed)
+            same(ints(found), list(range(6)))
+            same([record.offset for record in found], [0, 1, 2, 5, 6, 7], "offsets")
+            for offset, rest in [(3, [3, 4, 5]), (4, [3, 4, 5]), (8, []), (9, [])]:
+                same(ints(client.read(topic, offset, committed)), rest, f"from {offset}")
+        same(client.take(topic, group, 4), ([0, 1, 2, 3], 6), "first records and committed offset")
+        got, stored = client.take(topic, group, 2)
+        same(got, [4, 5], "the other records")
+        assert stored in (8, 9, 10), f"committed offset {stored}"
+        punctuate(topic)
+        client.produce(topic, numbers(6, 2))
+        same(client.take(topic, group, 2), ([6, 7], 13), "what came after the silence")
+
     # Idempotence and transactions.
 
     def idempotent_cut(self):
@@ -286,6 +309,22 @@ class Scenarios:
         same(values(), [], "while the transaction is open")
         producer.commit()
         until("both records", lambda: values() == [b"pending", b"after"])
+
+    def punctuation_txn(self):
+        """A punctuation ends no transaction, neither an open one nor one that will be aborted."""
+        need(HTTP, "HTTP listener")
+        topic = self.create("silence-txn")
+        producer = self.client.transactional(self.name("silence-txn"))
+        for values, commit in [([b"a", b"b"], True), ([b"x", b"y"], False)]:
+            producer.begin()
+            for value in values:
+                producer.send(topic, value)
+                punctuate(topic)
+            producer.commit() if commit else producer.abort()
+        punctuate(topic)
+        values = lambda committed: [record.value for record in self.client.read(topic, committed=committed)]
+        same(values(True), [b"a", b"b"], "read_committed")
+        same(values(False), [b"a", b"b", b"x", b"y"], "read_uncommitted")
 
     def txn_fence(self):
         topic = self.create("zombie")

@@ -19,12 +19,18 @@ pub struct DeclaredEndpoints {
 
 impl Endpoints for DeclaredEndpoints {
     fn open(&self, which: &Which<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
-        let spec = which.declared.map_or(OutputSpec::Stdout, spec_of);
+        let mut spec = which.declared.map_or(OutputSpec::Stdout, spec_of);
         // Rows that others refused are numbered apart, so they are an output of their own.
         let output = match which.refused_by {
             None => which.output.to_owned(),
             Some(other) => format!("{}-of-{other}", which.output),
         };
+        if let OutputSpec::Files(files) = &mut spec {
+            files.epoch = which.epoch;
+            if let Some(other) = which.refused_by {
+                files.location = format!("{}/refused-by-{other}", files.location);
+            }
+        }
         let context = OutputContext {
             job: which.job.to_owned(),
             output,

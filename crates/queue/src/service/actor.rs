@@ -7,12 +7,13 @@ use std::time::Duration;
 use highwater_env::Clock;
 use highwater_env::random::Random;
 use highwater_log::{AppendError, Appended, Offset, Pending};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::error::Error;
 use super::waiting::{Waiter, Waiting};
 use crate::journal::Journal;
-use crate::machine::{Cursor, Machine};
+use crate::machine::{Counts, Cursor, Machine, Totals};
 
 /// Tells a caller how it went. Called when everything up to it is durable, or with the reason why
 /// nobody knows.
@@ -62,6 +63,8 @@ pub struct Actor {
     pub random: Random,
     pub options: Options,
     pub commands: mpsc::Receiver<Command>,
+    /// For whoever only wants to look.
+    pub glance: Arc<Mutex<(Counts, Totals)>>,
     waiting: Waiting,
     flights: VecDeque<Flight>,
     in_flight_bytes: u64,
@@ -101,6 +104,7 @@ impl Actor {
         random: Random,
         options: Options,
         commands: mpsc::Receiver<Command>,
+        glance: Arc<Mutex<(Counts, Totals)>>,
     ) -> Actor {
         Actor {
             machine,
@@ -109,6 +113,7 @@ impl Actor {
             random,
             options,
             commands,
+            glance,
             waiting: Waiting::default(),
             flights: VecDeque::new(),
             in_flight_bytes: 0,
@@ -196,6 +201,7 @@ impl Actor {
         }
         self.dispatch(replies, None);
         self.sweep_on();
+        *self.glance.lock() = (self.machine.counts(), self.machine.totals());
     }
 
     /// Sends off what was pushed. Answers that say nothing new wait for what is ahead of them.
@@ -281,25 +287,22 @@ impl Actor {
         let Some(sweep) = &mut self.sweep else {
             return;
         };
-        let Some(cursor) = sweep.cursor.take() else {
-            return;
-        };
-        let mut mark = (cursor == Cursor::Start).then_some(Mark::First);
-        let (events, next) = self.machine.keep(cursor);
-        if next.is_none() {
-            mark = Some(Mark::Last);
-        }
-        sweep.cursor = next;
-        for event in &events {
-            self.journal.push(event);
-        }
-        if self.journal.is_empty() && mark == Some(Mark::Last) {
-            // Nothing is left to say; numbers do no harm.
-            let (basics, _) = self.machine.keep(Cursor::Start);
-            basics.iter().for_each(|event| self.journal.push(event));
-        }
-        if !self.journal.is_empty() {
-            self.dispatch(Vec::new(), mark);
+        while let Some(cursor) = sweep.cursor.take() {
+            let mut mark = (cursor == Cursor::Start).then_some(Mark::First);
+            let (mut events, next) = self.machine.keep(cursor);
+            if next.is_none() {
+                mark = Some(Mark::Last);
+                if events.is_empty() {
+                    // Something must say that it is over, and this does no harm.
+                    (events, _) = self.machine.keep(Cursor::Start);
+                }
+            }
+            sweep.cursor = next;
+            if !events.is_empty() {
+                events.iter().for_each(|event| self.journal.push(event));
+                self.dispatch(Vec::new(), mark);
+                return;
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_env::Clock;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::actor::{Act, Command, Reply};
@@ -25,6 +26,7 @@ pub struct Queue {
     name: Arc<str>,
     commands: mpsc::Sender<Command>,
     clock: Arc<dyn Clock>,
+    glance: Arc<Mutex<(Counts, Totals)>>,
 }
 
 /// What to receive, and how long to wait for it.
@@ -68,17 +70,28 @@ pub struct Stats {
 type Settled = Vec<Result<(), Refusal>>;
 
 impl Queue {
-    pub(super) fn new(name: &str, commands: mpsc::Sender<Command>, clock: Arc<dyn Clock>) -> Queue {
+    pub(super) fn new(
+        name: &str,
+        commands: mpsc::Sender<Command>,
+        clock: Arc<dyn Clock>,
+        glance: Arc<Mutex<(Counts, Totals)>>,
+    ) -> Queue {
         let name = name.into();
         Queue {
             name,
             commands,
             clock,
+            glance,
         }
     }
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How it stood when something happened last. Asks nobody, so it may be ahead of what is durable.
+    pub fn glance(&self) -> (Counts, Totals) {
+        *self.glance.lock()
     }
 
     /// All of them or none, in order.

@@ -153,7 +153,8 @@ impl Queues {
         let machine = journal.replay().await.map_err(failed)?;
         let (commands, received) = mpsc::channel(COMMANDS_WAITING);
         let clock = inner.clock.clone();
-        let queue = Queue::new(name, commands, clock.clone());
+        let glance = Arc::new(Mutex::new((machine.counts(), machine.totals())));
+        let queue = Queue::new(name, commands, clock.clone(), glance.clone());
         let actor = Actor::new(
             machine,
             journal,
@@ -161,6 +162,7 @@ impl Queues {
             random,
             inner.options.clone(),
             received,
+            glance,
         );
         let running = Running {
             queue: queue.clone(),

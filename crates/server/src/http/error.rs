@@ -18,6 +18,9 @@ pub enum Code {
     Exists,
     Conflict,
     Trimmed,
+    /// A message or a session that somebody else may have by now.
+    LockLost,
+    Locked,
     TooLarge,
     Full,
     NoRoom,
@@ -48,6 +51,8 @@ impl Code {
             Code::Conflict => ("conflict", StatusCode::CONFLICT),
             Code::Exists => ("exists", StatusCode::CONFLICT),
             Code::Trimmed => ("trimmed", StatusCode::GONE),
+            Code::LockLost => ("lock_lost", StatusCode::GONE),
+            Code::Locked => ("locked", StatusCode::LOCKED),
             Code::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
             Code::Full => ("full", StatusCode::TOO_MANY_REQUESTS),
             Code::NoRoom => ("no_room", StatusCode::INSUFFICIENT_STORAGE),

@@ -211,7 +211,7 @@ fn wants_stream(headers: &HeaderMap) -> bool {
     accepted.is_some_and(|value| value.contains("text/event-stream"))
 }
 
-fn count(query: Option<&str>, name: &str, default: u64) -> Result<u64, Error> {
+pub fn count(query: Option<&str>, name: &str, default: u64) -> Result<u64, Error> {
     match parameter(query, name) {
         None => Ok(default),
         Some(text) => text.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
@@ -224,7 +224,7 @@ fn count(query: Option<&str>, name: &str, default: u64) -> Result<u64, Error> {
 }
 
 /// `wait=30s`, or a number of seconds.
-fn wait(query: Option<&str>, max: Duration) -> Result<Duration, Error> {
+pub fn wait(query: Option<&str>, max: Duration) -> Result<Duration, Error> {
     let Some(text) = parameter(query, "wait") else {
         return Ok(Duration::ZERO);
     };

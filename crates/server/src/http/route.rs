@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use hyper::{Method, Request, StatusCode};
 
 use super::app::App;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use super::send::{Target, Way};
-use super::{admin, auth, groups, metrics, openapi, read, send, workflows};
+use super::{
+    admin, auth, groups, jobs, metrics, openapi, processing, queues, read, send, workflows,
+};
 use crate::keys::Right;
 use crate::text::percent_decode;
 
@@ -42,6 +45,7 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
     // A signature for `/telemetry` must cover `/hubs/telemetry/messages` too.
     let resource = path
         .strip_prefix("/hubs")
+        .or_else(|| path.strip_prefix("/queues"))
         .filter(|rest| rest.starts_with('/'))
         .unwrap_or(path);
     match parts {
@@ -51,9 +55,17 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             return Ok(reply::json_bytes(StatusCode::OK, openapi::document()));
         }
         ["api", "docs"] if get => return Ok(reply::html(openapi::page())),
+        // The signature in the link is the key.
+        ["resume", token] if get || post => {
+            return processing::resume(app, &head.method, token).await;
+        }
         _ => {}
     }
     let caller = auth::caller(app, &head.headers, resource)?;
+
+    if queues::is_ours(parts) {
+        return queues::route(app, &caller, parts, &head, body).await;
+    }
 
     // Sending: our own paths, then those of Event Hubs.
     let way = match parts {
@@ -76,9 +88,13 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         return send::send(app, &to, target, way, &head, body).await;
     }
 
+    if let ["api", "jobs", ..] = parts {
+        let answer = jobs::route(app, &caller, parts, &head, body).await;
+        return answer.unwrap_or_else(|| Err(nothing(&head, parts)));
+    }
     if let ["workflows", ..] | ["api", "workflows", ..] = parts {
         let answer = workflows::route(app, &caller, parts, &head, body).await;
-        return answer.unwrap_or_else(|| Err(not_here(parts, path, &head.method)));
+        return answer.unwrap_or_else(|| Err(nothing(&head, parts)));
     }
     match parts {
         ["hubs", hub, "messages"] if get => {
@@ -91,7 +107,7 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         }
         ["metrics"] if get => {
             caller.must(Right::Listen, None)?;
-            Ok(metrics::page(app))
+            Ok(metrics::page(app).await)
         }
         ["api", "hubs"] if get => admin::list(app, &caller),
         ["api", "hubs"] if post => admin::create(app, &caller, body).await,
@@ -127,11 +143,16 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             caller.must(Right::Manage, None)?;
             groups::delete(app, &percent_decode(name)).await
         }
-        _ => Err(not_here(parts, path, &head.method)),
+        _ if processing::is_known(parts) => {
+            processing::route(app, &caller, &head.method, parts, query, body).await
+        }
+        _ => Err(nothing(&head, parts)),
     }
 }
 
-fn not_here(parts: &[&str], path: &str, method: &Method) -> Error {
+/// For a request that fits no line of the table.
+pub fn nothing(head: &Parts, parts: &[&str]) -> Error {
+    let (path, method) = (head.uri.path(), &head.method);
     match openapi::is_known(parts) {
         true => Error::new(
             Code::MethodNotAllowed,

@@ -7,6 +7,7 @@ mod faulty;
 mod groups;
 mod limits;
 mod node;
+mod queues;
 mod read;
 mod send;
 mod sharded;

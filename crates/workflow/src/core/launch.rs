@@ -64,7 +64,10 @@ impl Core {
                 return Some(Event::Late { at_ms: now_ms });
             }
             Phase::Failing if live.under_way == 0 => {
-                return Some(Event::Surrendered { at_ms: now_ms });
+                return Some(Event::Surrendered {
+                    at_ms: now_ms,
+                    doubtful: instance.doubtful(),
+                });
             }
             Phase::Ended(_) => {
                 live.leaving = true;

@@ -11,6 +11,8 @@ mod decide;
 mod launch;
 mod recover;
 mod round;
+#[cfg(test)]
+mod sim;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -57,7 +57,10 @@ pub fn write(out: &mut Writer<'_>, event: &Event) {
         }
         Event::Late { at_ms } => write_time(out, LATE, *at_ms),
         Event::Cancelled { at_ms, note } => write_note(out, CANCELLED, *at_ms, note),
-        Event::Surrendered { at_ms } => write_time(out, SURRENDERED, *at_ms),
+        Event::Surrendered { at_ms, doubtful } => {
+            write_time(out, SURRENDERED, *at_ms);
+            out.number(*doubtful);
+        }
         Event::Retried { at_ms, note } => write_note(out, RETRIED, *at_ms, note),
         Event::Skipped { step, at_ms, note } => {
             write_note(out, SKIPPED, *at_ms, note);
@@ -128,6 +131,7 @@ pub fn read(from: &mut Reader<'_>) -> Result<Event, RecordError> {
         },
         SURRENDERED => Event::Surrendered {
             at_ms: from.signed()?,
+            doubtful: from.number()?,
         },
         RETRIED => Event::Retried {
             at_ms: from.signed()?,

@@ -27,8 +27,9 @@ pub enum Event {
     Late { at_ms: Millis },
     /// Somebody asked not to go on.
     Cancelled { at_ms: Millis, note: String },
-    /// No attempt is under way any more, and what was done is to be undone.
-    Surrendered { at_ms: Millis },
+    /// No attempt is under way any more, and what was done is to be undone. Of the steps that have no
+    /// outcome those in `doubtful`, a bit each, may have been done all the same.
+    Surrendered { at_ms: Millis, doubtful: u64 },
     /// A person asks to try again what could not be undone.
     Retried { at_ms: Millis, note: String },
     /// A person says that a step is not to be undone.
@@ -61,7 +62,7 @@ impl Event {
             | Event::Failed { at_ms, .. }
             | Event::Late { at_ms }
             | Event::Cancelled { at_ms, .. }
-            | Event::Surrendered { at_ms }
+            | Event::Surrendered { at_ms, .. }
             | Event::Retried { at_ms, .. }
             | Event::Skipped { at_ms, .. }
             | Event::Resolved { at_ms, .. }

@@ -119,7 +119,7 @@ impl Instance {
                     self.fail(End::Cancelled, None, note, at_ms);
                 }
             }
-            Event::Surrendered { at_ms } => self.surrender(at_ms),
+            Event::Surrendered { at_ms, doubtful } => self.surrender(at_ms, doubtful),
             Event::Retried { at_ms, note } => {
                 if self.phase == Phase::Parked {
                     self.note(at_ms, note);
@@ -160,11 +160,21 @@ impl Instance {
 
     /// After a crash: what was to be begun may have been, and nobody knows what became of it.
     pub fn recovered(&mut self, now_ms: Millis) {
-        if self.phase == Phase::Running {
-            for step in &mut self.steps {
-                step.in_doubt |= step.done.status == Status::Ready && step.done.due_ms <= now_ms;
-            }
+        let begun_until = match (self.phase, &self.cause) {
+            (Phase::Running, _) => now_ms,
+            (Phase::Failing, Some(cause)) => cause.at_ms,
+            _ => return,
+        };
+        for step in &mut self.steps {
+            step.in_doubt |= step.done.status == Status::Ready && step.done.due_ms <= begun_until;
         }
+    }
+
+    /// The steps without an outcome that may have been done, a bit each.
+    pub fn doubtful(&self) -> u64 {
+        let in_doubt = |step: &StepState| step.in_doubt && step.done.status == Status::Ready;
+        let steps = self.steps.iter().enumerate();
+        steps.fold(0, |mask, (n, step)| mask | u64::from(in_doubt(step)) << n)
     }
 
     /// The progress that an outcome is for, if it was waited for.
@@ -260,16 +270,15 @@ impl Instance {
     }
 
     /// From failing to undoing: what was done, or may have been, is to be undone.
-    fn surrender(&mut self, at_ms: Millis) {
+    fn surrender(&mut self, at_ms: Millis, doubtful: u64) {
         if self.phase != Phase::Failing {
             return;
         }
         let definition = Arc::clone(&self.definition);
-        let failed_ms = self.cause.as_ref().map_or(at_ms, |cause| cause.at_ms);
-        for (step, definition) in self.steps.iter_mut().zip(&definition.steps) {
+        let steps = self.steps.iter_mut().zip(&definition.steps);
+        for (number, (step, definition)) in steps.enumerate() {
             let done = &mut step.done;
-            // It was to be begun, so an attempt may have been sent before a crash.
-            step.in_doubt |= done.status == Status::Ready && done.due_ms <= failed_ms;
+            step.in_doubt |= doubtful & 1 << number != 0;
             let may_be_done = done.status == Status::Succeeded || step.in_doubt;
             if may_be_done && definition.undo.is_some() {
                 step.undone.status = Status::Ready;

@@ -16,8 +16,9 @@ use crate::node::{CloudEvent, Node};
 
 /// What waits for a lane; beyond that callers are told to come again.
 const WAITING_MAX: usize = 32_768;
-/// What goes together.
+/// What goes together: so many requests, and so many bytes of them.
 const BATCH_MAX: usize = 1024;
+const BATCH_BYTES_MAX: usize = 400 << 10;
 /// How often a batch is sent, and the pause between.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -90,7 +91,7 @@ async fn run(mut waiting: mpsc::Receiver<Item>, mut node: Node) {
         items.sort_by_key(|item| item.hub);
         while let Some(first) = items.first() {
             let hub = first.hub;
-            let rest = items.split_off(items.partition_point(|item| item.hub == hub));
+            let rest = items.split_off(together(&items));
             let sent = send(&mut node, hub, &items).await;
             for item in items.drain(..) {
                 // The caller may have gone away.
@@ -99,6 +100,16 @@ async fn run(mut waiting: mpsc::Receiver<Item>, mut node: Node) {
             items = rest;
         }
     }
+}
+
+/// How many of the first items go to the same hub and fit in a batch; at least one.
+fn together(items: &[Item]) -> usize {
+    let mut bytes = 0;
+    let fits = |item: &&Item| {
+        bytes += item.data.len();
+        item.hub == items[0].hub && bytes <= BATCH_BYTES_MAX
+    };
+    items.iter().take_while(fits).count().max(1)
 }
 
 async fn send(node: &mut Node, hub: &str, items: &[Item]) -> Result<(), Refusal> {

@@ -19,6 +19,17 @@ pub struct Mix {
     pub cancelled: u64,
 }
 
+impl Default for Mix {
+    fn default() -> Mix {
+        Mix {
+            suspended: 50,
+            far: 50,
+            same_parcel: 100,
+            cancelled: 50,
+        }
+    }
+}
+
 pub struct Customers {
     name: String,
     mix: Mix,
@@ -78,7 +89,7 @@ impl Customers {
              \"packageInfo\":{{\"packageId\":\"{name}-p{parcel}\",\"size\":\"Medium\",\
              \"weight\":{},\"tag\":\"{owner}\"}}}}",
             number % 1000,
-            number % 7 == 0,
+            number.is_multiple_of(7),
             1 + number % 20,
         );
         let head = format!(

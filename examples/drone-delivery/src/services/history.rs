@@ -1,5 +1,6 @@
 //! Delivery history: what became of every delivery, gathered from the events on the hub.
 //!
+//! `GET /api/deliveryhistory/{id}` has all that happened to a delivery, `GET /api/deliveryhistory` a summary.
 //! What was read and how far are one event of the journal, so a crash neither loses nor repeats
 //! anything; repeats on the hub are known by their stage.
 
@@ -29,6 +30,9 @@ pub struct Read {
 pub struct Histories {
     /// Tracking events of a delivery, in the order of the hub.
     pub by_id: BTreeMap<String, Vec<Value>>,
+    /// How many events there were of each stage.
+    stages: BTreeMap<String, u64>,
+    /// Where to read on in each partition.
     next: BTreeMap<u32, i64>,
 }
 
@@ -44,6 +48,8 @@ impl State for Histories {
             let known = self.by_id.entry(id.to_owned()).or_default();
             if !known.contains(event) {
                 known.push(event.clone());
+                let stage = event["stage"].as_str().unwrap_or_default();
+                *self.stages.entry(stage.to_owned()).or_default() += 1;
             }
         }
     }
@@ -57,8 +63,13 @@ impl Service for History {
     async fn answer(&self, request: Request) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::GET, ["api", "deliveryhistory"]) => {
-                let count = self.store.read(|histories| histories.by_id.len()).await;
-                Answer::json(StatusCode::OK, &json!({"count": count}))
+                let summary = self.store.read(|histories| {
+                    let deliveries = histories.by_id.len();
+                    json!({
+                        "deliveries": deliveries, "stages": histories.stages, "read": histories.next,
+                    })
+                });
+                Answer::json(StatusCode::OK, &summary.await)
             }
             (&Method::GET, ["api", "deliveryhistory", id]) => {
                 match self

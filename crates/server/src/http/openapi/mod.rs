@@ -4,8 +4,11 @@
 //! A part of the API adds its operations beside the others in [`AREAS`] and its types to a file of schemas.
 
 mod hubs;
+mod jobs;
 mod node;
 mod page;
+mod processing;
+mod queues;
 mod workflows;
 
 use std::sync::OnceLock;
@@ -82,9 +85,29 @@ const AREAS: &[Area] = &[
         schemas: "{}",
     },
     Area {
+        name: "Jobs",
+        operations: jobs::JOBS,
+        schemas: jobs::SCHEMAS,
+    },
+    Area {
         name: "Workflows",
         operations: workflows::WORKFLOWS,
         schemas: workflows::SCHEMAS,
+    },
+    Area {
+        name: "Messages",
+        operations: queues::MESSAGES,
+        schemas: queues::SCHEMAS,
+    },
+    Area {
+        name: "Queues",
+        operations: queues::QUEUES,
+        schemas: "{}",
+    },
+    Area {
+        name: "Processors",
+        operations: processing::PROCESSING,
+        schemas: "{}",
     },
     Area {
         name: "Node",
@@ -133,7 +156,7 @@ fn describe() -> Value {
         "info": {
             "title": "Highwater",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Events in and out, hubs, and the node itself.",
+            "description": "Events in and out, hubs, queues, and the node itself.",
         },
         "tags": tags,
         "paths": paths,

@@ -1,0 +1,42 @@
+//! Queues of the settings.
+
+use highwater_queue::Settings;
+
+use super::Build;
+use crate::queues::Wanted;
+
+impl Build<'_> {
+    pub(super) fn queues(&mut self) -> Vec<Wanted> {
+        let names = self.settings.tables("queues");
+        names.iter().filter_map(|name| self.queue(name)).collect()
+    }
+
+    fn queue(&mut self, name: &str) -> Option<Wanted> {
+        let table = format!("queues.{name}.");
+        let key = |setting: &str| format!("{table}{setting}");
+        let checked = self.name(&table, name)?;
+        let feed = match self.settings.text(&key("feed")).map(str::to_owned) {
+            Some(hub) => Some(self.name(&key("feed"), &hub)?),
+            None => None,
+        };
+        let settings = Settings {
+            lock: self.time(&key("lock")),
+            deliveries_max: self.count(&key("deliveries_max")),
+            time_to_live: self.settings.time(&key("time_to_live")),
+            dead_letter_expired: self.settings.flag(&key("dead_letter_expired")),
+            duplicates_within: self.settings.time(&key("duplicates_within")),
+            sessions: self.settings.flag(&key("sessions")),
+            bytes_max: self.bytes(&key("bytes_max")) as u64,
+            message_bytes_max: self.count(&key("message_bytes_max")),
+        };
+        if let Err(error) = settings.check() {
+            let wrong = key(error.name);
+            self.problem(&wrong, error.to_string(), "docs/queues.md has the limits");
+        }
+        Some(Wanted {
+            name: checked.to_string(),
+            settings,
+            feed,
+        })
+    }
+}

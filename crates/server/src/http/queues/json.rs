@@ -1,0 +1,136 @@
+//! Messages as JSON.
+//!
+//! A body that is JSON stands there as it was sent, under `body`; any other is base64, under
+//! `body_base64`.
+
+use highwater_log::EnqueueTime;
+use highwater_queue::{Death, Delivery, Message, Peeked, State, Token};
+
+use crate::http::json::{is_json, write_base64, write_text};
+use crate::text::{time_text, write_time};
+
+/// `{"messages":[..]}`
+pub fn deliveries(deliveries: &[Delivery]) -> Vec<u8> {
+    list(deliveries, |out, delivery| {
+        let message = &delivery.message;
+        write_message(out, delivery.seq, message, |out| {
+            if let Some((token, until_ms)) = delivery.lock {
+                write_lock(out, token, until_ms);
+            }
+        });
+    })
+}
+
+/// The same, with the state of each in place of a lock.
+pub fn peeked(peeked: &[Peeked]) -> Vec<u8> {
+    list(peeked, |out, Peeked { seq, message }| {
+        write_message(out, *seq, message, |out| {
+            out.extend_from_slice(b",\"state\":");
+            write_text(out, state_name(message.state));
+        });
+    })
+}
+
+fn list<T>(items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) -> Vec<u8> {
+    let mut out = b"{\"messages\":[".to_vec();
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(&mut out, item);
+    }
+    out.extend_from_slice(b"]}");
+    out
+}
+
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Ready => "active",
+        State::Scheduled => "scheduled",
+        State::Deferred => "deferred",
+        State::Locked(_) => "locked",
+    }
+}
+
+fn write_message(out: &mut Vec<u8>, seq: u64, message: &Message, more: impl FnOnce(&mut Vec<u8>)) {
+    let content = &message.content;
+    let mut digits = itoa::Buffer::new();
+    out.extend_from_slice(b"{\"sequence\":");
+    out.extend_from_slice(digits.format(seq).as_bytes());
+    out.extend_from_slice(b",\"enqueued\":\"");
+    write_time(out, EnqueueTime(message.enqueued_ms));
+    out.extend_from_slice(b"\",\"deliveries\":");
+    out.extend_from_slice(digits.format(message.deliveries).as_bytes());
+    more(out);
+    let texts = [
+        ("id", &content.id),
+        ("session", &content.session),
+        ("content_type", &content.content_type),
+    ];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            write_name(out, name);
+            write_text(out, text);
+        }
+    }
+    if let Some(at) = message.expires_ms {
+        write_name(out, "expires");
+        write_text(out, &time_text(EnqueueTime(at)));
+    }
+    if !content.properties.is_empty() {
+        write_properties(out, &content.properties);
+    }
+    if let Some(death) = &message.death {
+        write_death(out, death);
+    }
+    match is_json(&content.body) {
+        true => {
+            write_name(out, "body");
+            out.extend_from_slice(content.body.trim_ascii());
+        }
+        false => {
+            write_name(out, "body_base64");
+            write_base64(out, &content.body);
+        }
+    }
+    out.push(b'}');
+}
+
+fn write_name(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn write_lock(out: &mut Vec<u8>, token: Token, until_ms: i64) {
+    write_name(out, "token");
+    write_text(out, &token.to_string());
+    out.extend_from_slice(b",\"locked_until\":\"");
+    write_time(out, EnqueueTime(until_ms));
+    out.push(b'"');
+}
+
+fn write_properties(out: &mut Vec<u8>, properties: &[(String, String)]) {
+    write_name(out, "properties");
+    out.push(b'{');
+    for (at, (name, value)) in properties.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_text(out, name);
+        out.push(b':');
+        write_text(out, value);
+    }
+    out.push(b'}');
+}
+
+fn write_death(out: &mut Vec<u8>, death: &Death) {
+    write_name(out, "dead_letter");
+    out.extend_from_slice(b"{\"reason\":");
+    write_text(out, &death.reason);
+    write_name(out, "description");
+    write_text(out, &death.description);
+    write_name(out, "at");
+    write_text(out, &time_text(EnqueueTime(death.at_ms)));
+    out.push(b'}');
+}

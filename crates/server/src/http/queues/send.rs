@@ -1,0 +1,187 @@
+//! Messages in: one a request, as it is, or many as JSON.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use highwater_queue::{Content, NewMessage, Queue, Sent};
+use highwater_time::Instant;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::read_json;
+use crate::http::app::App;
+use crate::http::body;
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply};
+
+const PROPERTY: &str = "x-property-";
+
+/// The body is the message; what else it is, the head says.
+pub async fn one(
+    app: &App,
+    queue: &Queue,
+    head: &Parts,
+    incoming: Incoming,
+) -> Result<Reply, Error> {
+    let headers = &head.headers;
+    let content = Content {
+        id: text(headers, "x-message-id")?,
+        session: text(headers, "x-session-id")?,
+        content_type: text(headers, CONTENT_TYPE.as_str())?,
+        properties: properties(headers)?,
+        body: Bytes::new(),
+    };
+    let scheduled = text(headers, "x-schedule-at")?;
+    let lives = text(headers, "x-time-to-live")?;
+    let mut message = NewMessage {
+        content,
+        scheduled_ms: scheduled.as_deref().map(instant).transpose()?,
+        time_to_live_ms: lives.as_deref().map(duration).transpose()?,
+    };
+    let (body, _permit) = body::read(app, incoming).await?;
+    message.content.body = body;
+    let sent = queue.send(vec![message]).await?;
+    let facts = sent.first().map(facts).unwrap_or_default();
+    Ok(reply::json(StatusCode::CREATED, &facts))
+}
+
+/// A message in a batch.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted<'a> {
+    #[serde(borrow)]
+    body: Option<&'a RawValue>,
+    body_base64: Option<String>,
+    id: Option<String>,
+    session: Option<String>,
+    content_type: Option<String>,
+    #[serde(default)]
+    properties: Map<String, Value>,
+    schedule_at: Option<String>,
+    time_to_live: Option<String>,
+}
+
+/// All of them or none.
+pub async fn batch(app: &App, queue: &Queue, incoming: Incoming) -> Result<Reply, Error> {
+    let (body, _permit) = body::read(app, incoming).await?;
+    let wanted: Vec<Wanted<'_>> = serde_json::from_slice(&body).map_err(|error| {
+        let hint = "such as [{\"body\":{\"order\":1}},{\"body_base64\":\"AAE=\",\"id\":\"2\"}]";
+        Error::bad(format!("the messages cannot be read: {error}"), hint)
+    })?;
+    let messages: Result<Vec<_>, _> = wanted.into_iter().map(Wanted::message).collect();
+    let sent = queue.send(messages?).await?;
+    let messages: Vec<Value> = sent.iter().map(facts).collect();
+    let body = json!({"count": messages.len(), "messages": messages});
+    Ok(reply::json(StatusCode::CREATED, &body))
+}
+
+fn facts(sent: &Sent) -> Value {
+    match sent.duplicate {
+        true => json!({"sequence": sent.seq, "duplicate": true}),
+        false => json!({"sequence": sent.seq}),
+    }
+}
+
+impl Wanted<'_> {
+    fn message(self) -> Result<NewMessage, Error> {
+        let (body, kind) = match (self.body, self.body_base64) {
+            (Some(value), None) => {
+                let kind = "application/json".to_owned();
+                (Bytes::copy_from_slice(value.get().as_bytes()), Some(kind))
+            }
+            (None, Some(text)) => {
+                let wrong = |_| Error::bad("body_base64 is no base64", "use the standard alphabet");
+                (STANDARD.decode(text).map_err(wrong)?.into(), None)
+            }
+            (None, None) => (Bytes::new(), None),
+            (Some(_), Some(_)) => {
+                let message = "a message has one body";
+                return Err(Error::bad(message, "give body or body_base64"));
+            }
+        };
+        let scheduled_ms = self.schedule_at.as_deref().map(instant).transpose()?;
+        let time_to_live_ms = self.time_to_live.as_deref().map(duration).transpose()?;
+        Ok(NewMessage {
+            content: Content {
+                body,
+                id: self.id,
+                session: self.session,
+                content_type: self.content_type.or(kind),
+                properties: texts(self.properties),
+            },
+            scheduled_ms,
+            time_to_live_ms,
+        })
+    }
+}
+
+/// Values that are no texts are written as JSON.
+pub fn texts(properties: Map<String, Value>) -> Vec<(String, String)> {
+    let text = |value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let properties = properties.into_iter();
+    properties
+        .map(|(name, value)| (name, text(value)))
+        .collect()
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Result<Option<String>, Error> {
+    let Some(value) = headers.get(name) else {
+        return Ok(None);
+    };
+    let wrong = |_| Error::bad(format!("the header {name} is not text"), "use ASCII");
+    Ok(Some(value.to_str().map_err(wrong)?.to_owned()))
+}
+
+fn properties(headers: &HeaderMap) -> Result<Vec<(String, String)>, Error> {
+    let mut properties = Vec::new();
+    for name in headers.keys() {
+        if let Some(short) = name.as_str().strip_prefix(PROPERTY)
+            && let Some(value) = text(headers, name.as_str())?
+        {
+            properties.push((short.to_owned(), value));
+        }
+    }
+    Ok(properties)
+}
+
+fn instant(text: &str) -> Result<i64, Error> {
+    let wrong = || {
+        Error::bad(
+            format!("`{text}` is no time"),
+            "such as 2026-12-24T18:00:00Z",
+        )
+    };
+    let instant = Instant::parse_iso(text.as_bytes()).ok_or_else(wrong)?;
+    Ok(instant.to_unix_millis())
+}
+
+/// Milliseconds of `90s` or `7d`.
+pub fn duration(text: &str) -> Result<i64, Error> {
+    let wrong = || Error::bad(format!("`{text}` is no time"), "such as 90s, 12h or 7d");
+    let time = highwater_time::Duration::parse(text).map_err(|_| wrong())?;
+    Some(time.ticks() / 10_000)
+        .filter(|ms| *ms > 0)
+        .ok_or_else(wrong)
+}
+
+/// Numbers of messages in a body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sequences {
+    pub sequences: Vec<u64>,
+}
+
+impl Sequences {
+    pub async fn read(app: &App, incoming: Incoming) -> Result<Vec<u64>, Error> {
+        let wanted: Sequences = read_json(app, incoming, "{\"sequences\":[7,8]}").await?;
+        Ok(wanted.sequences)
+    }
+}

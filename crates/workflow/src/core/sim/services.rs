@@ -1,0 +1,113 @@
+//! Services that may or may not do what they are asked, and may or may not say so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use highwater_env::random::Random;
+
+use crate::call::{CallError, Prepared};
+use crate::machine::Answer;
+
+#[derive(Default)]
+pub struct Services {
+    held: BTreeSet<(Arc<str>, usize)>,
+    /// Undoings in the order in which each was first asked for.
+    undone: BTreeMap<Arc<str>, Vec<usize>>,
+    keys: BTreeMap<(Arc<str>, usize, bool), String>,
+    /// What is known for good: it must not be asked for again.
+    settled: BTreeSet<(Arc<str>, usize, bool)>,
+}
+
+/// How often things go wrong, in percent.
+#[derive(Clone, Copy)]
+pub struct Mood {
+    pub trouble: u64,
+}
+
+impl Services {
+    /// An attempt reaches a service; the answer may be lost on the way.
+    pub fn ask(
+        &mut self,
+        id: &Arc<str>,
+        step: usize,
+        undo: bool,
+        work: &Prepared,
+        mood: Mood,
+        random: &mut Random,
+    ) -> Result<Answer, CallError> {
+        self.note(id, step, undo, work);
+        let body = Bytes::from(format!("{{\"n\":{}}}", random.below(100)));
+        let done = Ok(Answer { status: 200, body });
+        if random.below(100) >= mood.trouble {
+            self.carry_out(id, step, undo);
+            return done;
+        }
+        match random.below(6) {
+            0 => Err(CallError::transient("cannot connect")),
+            1 => {
+                self.carry_out(id, step, undo);
+                Err(CallError::transient("no answer").in_doubt())
+            }
+            2 => Err(CallError::transient("500").in_doubt()),
+            3 => Err(CallError::permanent("400")),
+            4 if !undo => Err(CallError::refused("409")),
+            _ => Err(CallError::transient("429")),
+        }
+    }
+
+    fn note(&mut self, id: &Arc<str>, step: usize, undo: bool, work: &Prepared) {
+        let place = (Arc::clone(id), step, undo);
+        assert!(
+            !self.settled.contains(&place),
+            "{place:?} was settled and is asked for again"
+        );
+        let Prepared::Http { request, .. } = work else {
+            panic!("there are no functions here");
+        };
+        let key = request.headers[0].1.to_str().unwrap().to_owned();
+        let first = self.keys.entry(place).or_insert_with(|| key.clone());
+        assert_eq!(*first, key, "the key has changed");
+        if undo {
+            let undone = self.undone.entry(Arc::clone(id)).or_default();
+            if !undone.contains(&step) {
+                undone.push(step);
+            }
+        }
+    }
+
+    pub fn carry_out(&mut self, id: &Arc<str>, step: usize, undo: bool) {
+        let place = (Arc::clone(id), step);
+        match undo {
+            false => self.held.insert(place),
+            true => self.held.remove(&place),
+        };
+    }
+
+    pub fn settle(&mut self, id: &Arc<str>, step: usize, undo: bool) {
+        self.settled.insert((Arc::clone(id), step, undo));
+    }
+
+    /// A person wants the undoings of an instance tried again.
+    pub fn unsettle(&mut self, id: &Arc<str>) {
+        self.settled.retain(|(other, _, undo)| other != id || !undo);
+    }
+
+    pub fn is_held(&self, id: &str, step: usize) -> bool {
+        self.held.contains(&(Arc::from(id), step))
+    }
+
+    /// Compensations ran from the last step to the first, and for steps that were asked for or that
+    /// nobody knows of because of a crash.
+    pub fn check_order(&self, id: &Arc<str>, crashed: bool) {
+        let undone = self.undone.get(id).map_or(&[][..], Vec::as_slice);
+        assert!(undone.is_sorted_by(|a, b| a > b), "{id}: {undone:?}");
+        for step in undone {
+            let asked = self.keys.contains_key(&(Arc::clone(id), *step, false));
+            assert!(
+                asked || crashed,
+                "{id}: step {step} was undone and never done"
+            );
+        }
+    }
+}
