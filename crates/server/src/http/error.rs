@@ -16,6 +16,7 @@ pub enum Code {
     NotAcceptable,
     Timeout,
     Exists,
+    InUse,
     Trimmed,
     TooLarge,
     Full,
@@ -45,6 +46,7 @@ impl Code {
             Code::NotAcceptable => ("not_acceptable", StatusCode::NOT_ACCEPTABLE),
             Code::Timeout => ("timeout", StatusCode::REQUEST_TIMEOUT),
             Code::Exists => ("exists", StatusCode::CONFLICT),
+            Code::InUse => ("in_use", StatusCode::CONFLICT),
             Code::Trimmed => ("trimmed", StatusCode::GONE),
             Code::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
             Code::Full => ("full", StatusCode::TOO_MANY_REQUESTS),
@@ -164,7 +166,7 @@ impl From<GroupError> for Error {
         let (code, hint) = match &error {
             GroupError::NotFound => (Code::NotFound, "GET /api/groups lists them"),
             GroupError::NotEmpty | GroupError::Subscribed => {
-                (Code::Exists, "stop its members first")
+                (Code::InUse, "stop its members first")
             }
             GroupError::Loading => (Code::Starting, "ask again in a moment"),
             GroupError::Storage(_) => (Code::Stopped, "look at the log of the node"),
