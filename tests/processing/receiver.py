@@ -46,4 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+class Server(ThreadingHTTPServer):
+    request_queue_size = 1024
+
+
+Server(("127.0.0.1", port), Handler).serve_forever()

@@ -33,7 +33,7 @@ mod rows;
 mod sink;
 mod source;
 mod table;
-mod tls;
+pub mod tls;
 mod values;
 mod writer;
 

@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 /// `ca` is one or more certificates in PEM form to be believed beside those of the system.
-pub(crate) fn client(ca: Option<&str>) -> Result<Arc<ClientConfig>, String> {
+pub fn client(ca: Option<&str>) -> Result<Arc<ClientConfig>, String> {
     let mut roots = system_roots().clone();
     for certificate in CertificateDer::pem_slice_iter(ca.unwrap_or_default().as_bytes()) {
         let certificate = certificate.map_err(|error| format!("the certificate: {error}"))?;

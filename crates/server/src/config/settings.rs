@@ -367,7 +367,7 @@ pub const SETTINGS: &[Setting] = &[
         "processors.*.handler.ca",
         Kind::Path,
         "",
-        "PEM file with the certificates to trust instead of those of the system",
+        "PEM file with certificates to trust beside those of the system",
     ),
     setting(
         "processors.*.handler.command",

@@ -4,7 +4,6 @@
 //! own. [`Processors`] starts them, tells how they are, and stops them: attempts under way are waited
 //! for, and positions stored.
 
-mod client;
 mod command;
 pub mod notify;
 mod spec;
@@ -15,18 +14,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_env::Clock;
+use highwater_connect::http;
 use highwater_env::random::Random;
+use highwater_env::{Clock, disk};
 use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::{
     Activity, Breaker, Circuits, Delivery, Event, Failure, Handler, Member, OnPartition, Options,
     Processor, Timing,
 };
 use highwater_log::{AdminError, Cleanup, Groups, HubName, HubSettings, HubSpec, Log, Pending};
+use hyper::Uri;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub use client::check_url;
 use notify::Notifier;
 use notify::link::Signer;
 pub use spec::{HandlerSpec, Secret, Spec, Transient};
@@ -37,6 +37,9 @@ pub const CIRCUITS: &str = "__circuits";
 
 /// What a dead letter may be larger than its event by: sixteen reasons of a thousand characters.
 const LETTER_BYTES: u32 = 128 * 1024;
+
+/// Connections to a webhook that are kept while nobody uses them.
+const IDLE_MAX: usize = 256;
 
 /// The processors of a node.
 pub struct Processors {
@@ -271,6 +274,18 @@ impl Entry {
     }
 }
 
+/// An address that can be posted to, or why it cannot.
+pub fn checked_url(url: &str) -> Result<Uri, String> {
+    let uri: Uri = (url.parse()).map_err(|error| format!("`{url}` is no URL: {error}"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(format!("`{url}` is neither http nor https"));
+    }
+    match uri.authority() {
+        Some(authority) if !authority.as_str().contains('@') => Ok(uri),
+        _ => Err(format!("`{url}` names no host, or a user")),
+    }
+}
+
 fn handler(
     spec: &Spec,
     clock: &Arc<dyn Clock>,
@@ -282,14 +297,27 @@ fn handler(
             url,
             authorization,
             ca,
-        } => Arc::new(webhook::Webhook::new(
-            client::Client::new(url, ca.as_deref())?,
-            &spec.name,
-            authorization.as_ref(),
-            spec.transient.clone(),
-            spec.batch > 1,
-            Arc::clone(clock),
-        )?),
+        } => {
+            let ca = ca.as_ref().map(|path| {
+                let failed = |error| format!("cannot read {}: {error}", path.display());
+                disk::read_to_string(path).map_err(failed)
+            });
+            let options = http::Options {
+                timeout: spec.options.timeout.unwrap_or(Duration::MAX),
+                idle_max: IDLE_MAX,
+                ca: ca.transpose()?,
+                ..http::Options::default()
+            };
+            Arc::new(webhook::Webhook::new(
+                http::Client::new(options),
+                checked_url(url)?,
+                &spec.name,
+                authorization.as_ref(),
+                spec.transient.clone(),
+                spec.batch > 1,
+                Arc::clone(clock),
+            )?)
+        }
         HandlerSpec::Command(command) => {
             let (program, running) = command::Program::new(&spec.name, command.clone(), told(stop));
             tasks.rest.push(tokio::spawn(running));
@@ -363,5 +391,24 @@ fn told(stop: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + use<> {
     let mut stop = stop.subscribe();
     async move {
         let _ = stop.wait_for(|stop| *stop).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_scheme_and_a_host_and_no_user() {
+        for url in [
+            "host/path",
+            "ftp://host",
+            "http://",
+            "http://a:b@host",
+            "http://ho st",
+        ] {
+            assert!(checked_url(url).is_err(), "{url}");
+        }
+        assert!(checked_url("https://[::1]/a?b=c").is_ok());
     }
 }

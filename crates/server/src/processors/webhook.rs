@@ -5,16 +5,17 @@
 //! often an event is delivered.
 
 use bytes::Bytes;
+use highwater_connect::http::{Client, HttpError};
 use highwater_env::Clock;
 use highwater_flow::{Delivery, Event, Failure, Handler};
 use highwater_log::{EnqueueTime, Pending};
 use hyper::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
 };
+use hyper::{Request, Response, Uri};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::client::{Answer, Client};
 use super::spec::{Secret, Transient};
 use super::wire;
 use crate::http::json::is_json;
@@ -24,7 +25,8 @@ use crate::text::time_text;
 const TOLD_CHARS_MAX: usize = 200;
 
 pub struct Webhook {
-    client: Arc<Client>,
+    client: Client,
+    url: Uri,
     transient: Transient,
     /// The headers of every request.
     headers: HeaderMap,
@@ -35,6 +37,7 @@ pub struct Webhook {
 impl Webhook {
     pub fn new(
         client: Client,
+        url: Uri,
         processor: &str,
         authorization: Option<&Secret>,
         transient: Transient,
@@ -50,7 +53,8 @@ impl Webhook {
             headers.insert(AUTHORIZATION, text);
         }
         Ok(Webhook {
-            client: Arc::new(client),
+            client,
+            url,
             transient,
             headers,
             batched,
@@ -58,7 +62,15 @@ impl Webhook {
         })
     }
 
-    fn request(&self, deliveries: &[Delivery<Event>]) -> Result<(HeaderMap, Bytes), String> {
+    fn request(&self, deliveries: &[Delivery<Event>]) -> Result<Request<Bytes>, String> {
+        let (headers, body) = self.content(deliveries)?;
+        let request = Request::post(self.url.clone()).body(body);
+        let mut request = request.map_err(|error| error.to_string())?;
+        *request.headers_mut() = headers;
+        Ok(request)
+    }
+
+    fn content(&self, deliveries: &[Delivery<Event>]) -> Result<(HeaderMap, Bytes), String> {
         let mut headers = self.headers.clone();
         let (Some(first), Some(last)) = (deliveries.first(), deliveries.last()) else {
             return Err("there is nothing to deliver".into());
@@ -142,34 +154,47 @@ fn value(text: &str) -> Result<HeaderValue, String> {
 impl Handler for Webhook {
     fn handle(&self, deliveries: Vec<Delivery<Event>>) -> Pending<Result<(), Failure>> {
         let request = self.request(&deliveries);
-        let (client, transient) = (Arc::clone(&self.client), self.transient.clone());
+        let (client, transient) = (self.client.clone(), self.transient.clone());
         let clock = Arc::clone(&self.clock);
         Box::pin(async move {
-            let (headers, body) = request.map_err(Failure::permanent)?;
-            match client.post(headers, body).await {
+            let request = request.map_err(Failure::permanent)?;
+            match client.send(request).await {
                 Ok(answer) => judge(&answer, &transient, clock.unix_nanos()),
-                Err(error) if transient.connection => Err(Failure::transient(error)),
-                Err(error) => Err(Failure::permanent(error)),
+                Err(error) => Err(unanswered(&error, &transient)),
             }
         })
     }
 }
 
-fn judge(answer: &Answer, transient: &Transient, now_nanos: i128) -> Result<(), Failure> {
-    if (200..300).contains(&answer.status) {
+fn unanswered(error: &HttpError, transient: &Transient) -> Failure {
+    let may_pass = match error {
+        HttpError::TimedOut { .. } => transient.timeout,
+        HttpError::Connect { .. } | HttpError::Broken { .. } => transient.connection,
+        HttpError::Request(_) | HttpError::TooLong { .. } => false,
+    };
+    match may_pass {
+        true => Failure::transient(error),
+        false => Failure::permanent(error),
+    }
+}
+
+fn judge(answer: &Response<Bytes>, transient: &Transient, now_nanos: i128) -> Result<(), Failure> {
+    let status = answer.status();
+    if status.is_success() {
         return Ok(());
     }
-    let told = String::from_utf8_lossy(&answer.body);
+    let status = status.as_u16();
+    let told = String::from_utf8_lossy(answer.body());
     let told: String = told.trim().chars().take(TOLD_CHARS_MAX).collect();
     let reason = match told.is_empty() {
-        true => format!("status {}", answer.status),
-        false => format!("status {}: {told}", answer.status),
+        true => format!("status {status}"),
+        false => format!("status {status}: {told}"),
     };
-    if !transient.status(answer.status) {
+    if !transient.status(status) {
         return Err(Failure::permanent(reason));
     }
     let failure = Failure::transient(reason);
-    Err(match retry_after(&answer.headers, now_nanos) {
+    Err(match retry_after(answer.headers(), now_nanos) {
         Some(delay) => failure.retry_after(delay),
         None => failure,
     })
@@ -191,24 +216,20 @@ fn retry_after(headers: &HeaderMap, now_nanos: i128) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, retry_after: Option<&str>) -> Answer {
-        let mut headers = HeaderMap::new();
+    fn answer(status: u16, retry_after: Option<&str>) -> Response<Bytes> {
+        let mut answer = Response::builder().status(status);
         if let Some(text) = retry_after {
-            headers.insert(RETRY_AFTER, text.parse().unwrap());
+            answer = answer.header(RETRY_AFTER, text);
         }
-        let body = Bytes::from_static(b" no stock ");
-        Answer {
-            status,
-            headers,
-            body,
-        }
+        answer.body(Bytes::from_static(b" no stock ")).unwrap()
     }
 
     // proves P2
     #[test]
     fn an_answer_is_a_success_a_failure_of_the_event_or_one_that_may_pass() {
         let transient = Transient::new(&["5xx".into(), "429".into()]);
-        let judge = |answer: &Answer| super::judge(answer, &transient, 784_111_777_000_000_000);
+        let judge =
+            |answer: &Response<Bytes>| super::judge(answer, &transient, 784_111_777_000_000_000);
         assert_eq!(judge(&answer(204, None)), Ok(()));
         assert_eq!(
             judge(&answer(400, None)),

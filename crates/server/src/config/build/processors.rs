@@ -75,7 +75,7 @@ impl Build<'_> {
         let command = self.settings.list(&at("command")).map(<[String]>::to_vec);
         match (url, command) {
             (Some(url), None) => {
-                if let Err(why) = crate::processors::check_url(&url) {
+                if let Err(why) = crate::processors::checked_url(&url) {
                     self.problem(&at("url"), why, "write url = \"https://host/path\"");
                     return None;
                 }
@@ -197,7 +197,7 @@ impl Build<'_> {
             (secret("notify.authorization"), text("notify.public_url"));
         if let Some(why) = url
             .as_deref()
-            .and_then(|url| crate::processors::check_url(url).err())
+            .and_then(|url| crate::processors::checked_url(url).err())
         {
             self.problem("notify.url", why, "write url = \"https://host/path\"");
         }

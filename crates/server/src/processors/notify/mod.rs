@@ -6,14 +6,15 @@ mod smtp;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use highwater_connect::http::{self, Client};
 use highwater_env::Clock;
 use highwater_flow::retry::{Delay, Policy, Retry};
 use highwater_flow::{Circuits, Opening};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::Request;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::client::Client;
 use super::spec::Secret;
 use crate::text::time_text;
 use link::Signer;
@@ -135,23 +136,21 @@ impl Notifier {
         let Some(url) = &self.options.url else {
             return Ok(());
         };
-        let client = Client::new(url, None)?;
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut request = Request::post(url).header(CONTENT_TYPE, "application/json");
         if let Some(Secret(text)) = &self.options.authorization {
-            let text =
-                HeaderValue::from_str(text).map_err(|_| "the authorization cannot be a header")?;
-            headers.insert(AUTHORIZATION, text);
+            request = request.header(AUTHORIZATION, text);
         }
         let body = json!({
             "event": "circuit.opened", "processor": opening.circuit, "why": opening.why,
             "at": time_text(opening.at), "resume": self.link(opening),
         });
-        let answer = client.post(headers, body.to_string().into()).await;
-        let answer = answer.map_err(|error| error.to_string())?;
-        match (200..300).contains(&answer.status) {
+        let request = request.body(body.to_string().into());
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = Client::new(http::Options::default()).send(request).await;
+        let status = answer.map_err(|error| error.to_string())?.status();
+        match status.is_success() {
             true => Ok(()),
-            false => Err(format!("status {}", answer.status)),
+            false => Err(format!("status {status}")),
         }
     }
 

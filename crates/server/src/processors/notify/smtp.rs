@@ -5,11 +5,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use highwater_connect::tls;
+use rustls_pki_types::ServerName;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use super::{Email, Tls};
-use crate::processors::client::{connector, server_name};
 use crate::processors::spec::Secret;
 
 /// The longest line of an answer, and how many of them there may be.
@@ -57,8 +59,11 @@ async fn secured(
     email: &Email,
     stream: TcpStream,
 ) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, String> {
-    let name = server_name(&email.server)?;
-    let stream = connector(None)?.connect(name, stream).await;
+    let host = email.server.rsplit_once(':').map_or("", |(host, _)| host);
+    let host = host.trim_matches(['[', ']']).to_owned();
+    let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
+    let connector = TlsConnector::from(tls::client(None)?);
+    let stream = connector.connect(name, stream).await;
     stream.map_err(|error| format!("no secure connection to {}: {error}", email.server))
 }
 
