@@ -15,6 +15,8 @@ mod findings;
 mod hub;
 mod logging;
 mod manual;
+mod processing;
+mod queue;
 mod run;
 mod settings;
 mod summary;
@@ -47,6 +49,14 @@ enum Command {
     Up(up::Up),
     /// Manage and use the hubs of a running node
     Hub(hub::Hub),
+    /// Manage and use the queues of a running node
+    Queue(queue::Queue),
+    /// Look at the processors of a running node
+    Processor(processing::Processor),
+    /// Look at, stop and resume deliveries of a running node
+    Circuit(processing::Circuit),
+    /// Look at, replay and purge the dead letters of a running node
+    Dlq(processing::Dlq),
     /// Start, watch and decide about transactions across services
     Workflow(workflow::Workflow),
     /// Show the settings of a node
@@ -81,6 +91,10 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Hub(command) => command.run(),
+        Command::Queue(command) => command.run(),
+        Command::Processor(command) => command.run(),
+        Command::Circuit(command) => command.run(),
+        Command::Dlq(command) => command.run(),
         Command::Workflow(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Run(command) => command.run(),

@@ -3,7 +3,7 @@
 //! Every address is taken before the log is read, so that one in use is reported at once. HTTP
 //! answers `/healthz` and `/readyz` meanwhile, and serves events from the moment there is a
 //! [`Backend`]; Kafka clients that connect wait until then. At the end the doors are closed first, then
-//! the coordinators, and the hub last, when nobody can want anything from it any more.
+//! processors and coordinators, and the hub last, when nobody can want anything from it any more.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,6 +22,7 @@ use crate::config::{Config, Durability};
 use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::keys::Keys;
+use crate::processors::{Parts, ProcessorError, Processors};
 use crate::queues;
 use crate::sharded::{Reserved, Sharded};
 use crate::workflows::Workflows;
@@ -48,6 +49,8 @@ pub enum NodeError {
     Taken(HubName),
     #[error("workflow `{name}` cannot be started: {error}")]
     Workflow { name: String, error: JournalError },
+    #[error(transparent)]
+    Processors(#[from] ProcessorError),
 }
 
 fn hint(error: &OpenError) -> &'static str {
@@ -71,6 +74,7 @@ pub struct Node {
     kafka: Option<kafka::Running>,
     hub: Hub,
     queues: queues::Running,
+    processors: Option<Arc<Processors>>,
     coordinators: Vec<JoinHandle<()>>,
     stop_doors: watch::Sender<bool>,
     stop_coordinators: watch::Sender<bool>,
@@ -124,7 +128,7 @@ impl Node {
         ];
 
         let mut workflows = Workflows::default();
-        for workflow in config.workflows {
+        for workflow in config.workflows.clone() {
             let name = workflow.definition.name.clone();
             let service = workflow.open(&log, Arc::new(groups.clone()), &clock).await;
             let service = service.map_err(|error| NodeError::Workflow { name, error })?;
@@ -142,9 +146,13 @@ impl Node {
             groups: Arc::new(groups.clone()),
             transactions: Arc::new(transactions),
             authorizer: Arc::new(kafka::Gate::new(keys)),
-            clock,
+            clock: clock.clone(),
         };
         let kafka = doors.map(|doors| kafka::open(doors, services, told(&stop_doors)));
+        let processors = match config.processors.is_empty() {
+            true => None,
+            false => Some(processors(&config, &hub, &groups, http.as_ref(), clock).await?),
+        };
         app.serve_from(Backend {
             log,
             groups: Some(Arc::new(groups)),
@@ -153,6 +161,7 @@ impl Node {
             sharded: config.sharded,
             workflows,
             queues: Some(queues.queues.clone()),
+            processors: processors.clone(),
         });
         Ok(Node {
             app,
@@ -160,6 +169,7 @@ impl Node {
             kafka,
             hub,
             queues,
+            processors,
             coordinators,
             stop_doors,
             stop_coordinators,
@@ -190,6 +200,9 @@ impl Node {
             let _ = kafka.task.await;
         }
         self.queues.stop().await;
+        if let Some(processors) = self.processors {
+            processors.stop().await;
+        }
         self.stop_coordinators.send_replace(true);
         for coordinator in self.coordinators {
             let _ = coordinator.await;
@@ -200,6 +213,24 @@ impl Node {
             tracing::warn!("{trouble}; the next start will mend it");
         }
     }
+}
+
+async fn processors(
+    config: &Config,
+    hub: &Hub,
+    groups: &groups::Handle,
+    http: Option<&Http>,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<Processors>, ProcessorError> {
+    let mut notify = config.notify.clone();
+    let reached = || http.map(|http| http.url.clone());
+    notify.public_url = notify.public_url.or_else(reached);
+    let parts = Parts {
+        log: Arc::new(hub.clone()),
+        groups: Arc::new(groups.clone()),
+        clock,
+    };
+    Processors::start(config.processors.clone(), notify, &config.data, parts).await
 }
 
 /// Ready when the sender says true, or is gone.

@@ -18,6 +18,8 @@ pub mod ledger;
 pub mod load;
 pub mod model;
 pub mod node;
+pub mod outcomes;
 pub mod serve;
 pub mod services;
 pub mod stack;
+pub mod trial;

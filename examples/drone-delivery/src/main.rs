@@ -7,12 +7,14 @@ use drone_delivery::check::Check;
 use drone_delivery::demo::Demo;
 use drone_delivery::load::Load;
 use drone_delivery::serve::Serve;
+use drone_delivery::trial::Trial;
 
 /// Drone Delivery on Highwater: services, load, chaos and the checker.
 #[derive(Parser)]
 #[command(name = "drone-delivery", version)]
 enum Command {
     Run(Demo),
+    Chaos(Trial),
     Serve(Serve),
     Load(Load),
     Check(Check),
@@ -37,6 +39,7 @@ fn main() -> anyhow::Result<ExitCode> {
 async fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Run(demo) => demo.run().await.map(|()| true),
+        Command::Chaos(trial) => trial.run().await,
         Command::Serve(serve) => serve.run().await.map(|()| true),
         Command::Load(load) => Ok(load.run().await?.lost == 0),
         Command::Check(check) => check.run().await,

@@ -1,5 +1,6 @@
 //! From settings to a checked [`Config`].
 
+mod processors;
 mod queues;
 mod sharded;
 mod workflows;
@@ -38,6 +39,8 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         sharded: build.sharded(),
         workflows: build.workflows(),
         queues: build.queues(),
+        processors: build.processors(),
+        notify: build.notify(),
         keys,
     };
     match build.problems.is_empty() {

@@ -21,6 +21,7 @@ use highwater_log::HubSpec;
 
 use crate::http;
 use crate::keys::Key;
+use crate::processors::{Spec, notify};
 use crate::queues;
 use crate::sharded::Sharded;
 use crate::workflows::Workflow;
@@ -47,6 +48,10 @@ pub struct Config {
     pub workflows: Vec<Workflow>,
     /// Made at the start, or changed to be as they say.
     pub queues: Vec<queues::Wanted>,
+    /// Hubs that feed handlers.
+    pub processors: Vec<Spec>,
+    /// Who is told when a circuit opens.
+    pub notify: notify::Options,
 }
 
 /// When an append is answered.

@@ -18,6 +18,7 @@ use super::metrics::Metrics;
 use super::send::Destination;
 use super::spread::Spread;
 use crate::keys::{Keys, Right};
+use crate::processors::Processors;
 use crate::sharded::Sharded;
 use crate::workflows::Workflows;
 
@@ -48,6 +49,7 @@ pub struct Backend {
     pub workflows: Workflows,
     /// `None` for a node without queues.
     pub queues: Option<Queues>,
+    pub processors: Option<Arc<Processors>>,
 }
 
 impl Backend {
@@ -61,6 +63,7 @@ impl Backend {
             sharded: Vec::new(),
             workflows: Workflows::default(),
             queues: None,
+            processors: None,
         }
     }
 }

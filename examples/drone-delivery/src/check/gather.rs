@@ -24,8 +24,8 @@ pub struct Outcome {
 
 pub async fn gather(data: &Path) -> anyhow::Result<Evidence> {
     Ok(Evidence {
-        ledger: lines(&data.join("ledger.jsonl"))?,
-        outcomes: lines(&data.join("outcomes.jsonl"))?,
+        ledger: read_lines(&data.join("ledger.jsonl"))?,
+        outcomes: read_lines(&data.join("outcomes.jsonl"))?,
         packages: events(&data.join("package")).await?,
         drones: events(&data.join("drone")).await?,
         deliveries: events(&data.join("delivery/deliveries")).await?,
@@ -39,7 +39,8 @@ async fn events<E: DeserializeOwned>(folder: &Path) -> anyhow::Result<Vec<E>> {
     events.with_context(|| format!("cannot read the journal in {}", folder.display()))
 }
 
-fn lines<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Vec<T>> {
+/// The lines of a file, each a JSON document.
+pub fn read_lines<T: DeserializeOwned>(file: &Path) -> anyhow::Result<Vec<T>> {
     let text = disk::read_to_string(file);
     let text = text.with_context(|| format!("cannot read {}", file.display()))?;
     let lines = text.lines().enumerate();

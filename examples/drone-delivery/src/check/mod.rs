@@ -13,7 +13,7 @@ mod judge;
 #[cfg(test)]
 mod tests;
 
-pub use self::gather::{Outcome, gather};
+pub use self::gather::{Outcome, gather, read_lines};
 pub use self::judge::{Evidence, Report, judge};
 use std::path::PathBuf;
 

@@ -42,7 +42,7 @@ async fn package(folder: &std::path::Path) -> Running {
     run(Package { store }, Faults::default()).await
 }
 
-fn parcel(delivery: &str) -> Value {
+pub fn parcel(delivery: &str) -> Value {
     json!({"size": "Medium", "weight": 2.5, "tag": "ann", "deliveryId": delivery})
 }
 
@@ -182,16 +182,19 @@ async fn another_carrier_is_needed_beyond_the_range_of_the_drones() {
     assert_eq!(third.ask(ask, paris).await, (200, json!(false)));
 }
 
-async fn drone(folder: &std::path::Path, drones: u32) -> Running {
-    let service = Drone {
+pub async fn drone_service(folder: &std::path::Path, drones: u32) -> Drone {
+    Drone {
         store: store(folder).await,
         drones,
         clock: clock(),
-    };
-    run(service, Faults::default()).await
+    }
 }
 
-fn flight() -> Value {
+async fn drone(folder: &std::path::Path, drones: u32) -> Running {
+    run(drone_service(folder, drones).await, Faults::default()).await
+}
+
+pub fn flight() -> Value {
     json!({
         "deliveryId": "d", "ownerId": "ann", "pickup": "47.6,-122.3", "dropoff": "47.7,-122.3",
         "packageDetails": [{"id": "p1", "size": "Small"}], "expedited": true,
@@ -264,15 +267,18 @@ async fn a_drone_that_is_free_again_flies_again_and_a_full_sky_is_a_passing_trou
     );
 }
 
-async fn delivery(folder: &std::path::Path) -> Running {
-    let service = Deliverer {
+pub async fn delivery_service(folder: &std::path::Path) -> Deliverer {
+    Deliverer {
         store: Arc::new(store(folder).await),
         clock: clock(),
-    };
-    run(service, Faults::default()).await
+    }
 }
 
-fn body(drone: &str) -> Value {
+async fn delivery(folder: &std::path::Path) -> Running {
+    run(delivery_service(folder).await, Faults::default()).await
+}
+
+pub fn body(drone: &str) -> Value {
     json!({
         "owner": {"userId": "ann", "accountId": "a1"}, "pickup": "here", "dropoff": "there",
         "deadline": "2025-11-15T13:00:00Z", "expedited": true, "confirmationRequired": "Voice",

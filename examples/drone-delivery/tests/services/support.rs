@@ -20,6 +20,7 @@ pub fn clock() -> Arc<dyn Clock> {
 
 /// A service that runs until it is dropped.
 pub struct Running {
+    pub address: String,
     pub client: Client,
     task: tokio::task::JoinHandle<std::io::Result<()>>,
 }
@@ -31,11 +32,15 @@ impl Drop for Running {
 }
 
 pub async fn run(service: impl Service, faults: Faults) -> Running {
+    serve(Door::new(service, faults, 1)).await
+}
+
+pub async fn serve(door: Arc<Door<impl Service>>) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let door = Door::new(service, faults, 1);
     Running {
-        client: Client::new(address, Duration::from_secs(30)),
+        client: Client::new(address.clone(), Duration::from_secs(30)),
+        address,
         task: tokio::spawn(door.serve(listener)),
     }
 }

@@ -145,6 +145,21 @@ families! {
     KAFKA_LOGINS_REFUSED: Counter "highwater_kafka_logins_refused_total" []
         "Logins with a wrong key";
 
+    PROCESSOR_DELIVERIES: Counter "highwater_processor_deliveries_total" ["processor"]
+        "Calls of a processor's handler";
+    PROCESSOR_FAILURES: Counter "highwater_processor_failures_total" ["processor"]
+        "Those of them that failed";
+    PROCESSOR_HANDLED: Counter "highwater_processor_handled_events_total" ["processor"]
+        "Events that the handler took";
+    PROCESSOR_DEAD: Counter "highwater_processor_dead_letters_total" ["processor"]
+        "Events that were set aside";
+    PROCESSOR_RESTARTS: Counter "highwater_processor_restarts_total" ["processor"]
+        "Partitions whose work failed and was begun again";
+    PROCESSOR_BEHIND: Gauge "highwater_processor_behind_events" ["processor"]
+        "Events between the stored positions and the ends of the partitions";
+    PROCESSOR_OPEN: Gauge "highwater_processor_circuit_open" ["processor"]
+        "1 while deliveries are stopped";
+
     PROCESS_CPU: Counter "process_cpu_seconds_total" []
         "CPU time of the process";
     PROCESS_MEMORY_PEAK: Gauge "highwater_process_memory_peak_bytes" []

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use std::sync::atomic::AtomicU64;
 
+use highwater_flow::Activity;
 use highwater_kafka::MetricsSnapshot;
 use highwater_log::Log;
 use highwater_queue::{Counts, Queues, Totals};
@@ -15,10 +17,12 @@ use hyper::header::HeaderValue;
 use super::families::*;
 use super::{BUCKETS_MICROS, Metrics, get};
 use crate::http::app::{App, Backend};
+use crate::http::processing;
 use crate::http::reply::{self, Payload, Reply};
+use crate::processors::{Entry, Processors};
 use crate::workflows::Workflows;
 
-pub fn page(app: &App) -> Reply {
+pub async fn page(app: &App) -> Reply {
     let mut page = Page::default();
     http(&mut page, app);
     if let Ok(backend) = app.backend() {
@@ -29,6 +33,9 @@ pub fn page(app: &App) -> Reply {
         workflows(&mut page, &backend.workflows);
         if let Some(kafka) = &backend.kafka {
             kafka_side(&mut page, &kafka.metrics());
+        }
+        if let Some(running) = &backend.processors {
+            processors(&mut page, app, running).await;
         }
     }
     process(&mut page);
@@ -178,6 +185,34 @@ fn kafka_side(page: &mut Page, kafka: &MetricsSnapshot) {
     page.one(&KAFKA_CONNECTIONS_ACCEPTED, kafka.connections_total);
     page.one(&KAFKA_CONNECTIONS_REFUSED, kafka.connections_refused);
     page.one(&KAFKA_LOGINS_REFUSED, kafka.logins_refused);
+}
+
+type FromActivity = fn(&Activity) -> &AtomicU64;
+
+async fn processors(page: &mut Page, app: &App, running: &Processors) {
+    let entries = running.entries();
+    let counters: [(_, FromActivity); 5] = [
+        (&PROCESSOR_DELIVERIES, |activity| &activity.deliveries),
+        (&PROCESSOR_FAILURES, |activity| &activity.failures),
+        (&PROCESSOR_HANDLED, |activity| &activity.handled),
+        (&PROCESSOR_DEAD, |activity| &activity.dead),
+        (&PROCESSOR_RESTARTS, |activity| &activity.restarts),
+    ];
+    for (family, counter) in counters {
+        let of = |entry: &Entry| (entry.spec.name.clone(), get(counter(&entry.activity)));
+        page.each(family, entries.iter().map(of));
+    }
+    let mut behind = Vec::new();
+    for entry in entries {
+        // While groups are being loaded nobody can say.
+        if let Ok(positions) = processing::positions(app, entry).await {
+            let sum: i64 = positions.iter().map(processing::Position::behind).sum();
+            behind.push((&entry.spec.name, sum as u64));
+        }
+    }
+    page.each(&PROCESSOR_BEHIND, behind);
+    let open = |entry: &Entry| (entry.spec.name.clone(), processing::is_open(entry));
+    page.each(&PROCESSOR_OPEN, entries.iter().map(open));
 }
 
 fn process(page: &mut Page) {

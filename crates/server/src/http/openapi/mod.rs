@@ -6,6 +6,7 @@
 mod hubs;
 mod node;
 mod page;
+mod processing;
 mod queues;
 mod workflows;
 
@@ -95,6 +96,11 @@ const AREAS: &[Area] = &[
     Area {
         name: "Queues",
         operations: queues::QUEUES,
+        schemas: "{}",
+    },
+    Area {
+        name: "Processors",
+        operations: processing::PROCESSING,
         schemas: "{}",
     },
     Area {

@@ -1,0 +1,213 @@
+//! The trial: a spike of requests on services that fail, one of them dead for a while, and whoever does the
+//! work killed again and again. Then the checker.
+
+use std::time::Duration;
+
+use highwater_env::random::Random;
+use highwater_env::{Clock, RealClock};
+use hyper::Method;
+use serde_json::Value;
+
+use crate::chaos::Faults;
+use crate::check::{gather, judge, read_lines};
+use crate::ledger::{Entry, Wish};
+use crate::load::Load;
+use crate::outcomes::{self, Counts};
+use crate::serve::Kind;
+use crate::stack::{Options, Part, Stack};
+
+/// Run everything, make it fail, and check what is left.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Trial {
+    #[command(flatten)]
+    stack: Options,
+    /// Requests that customers send
+    #[arg(long, default_value_t = 2000)]
+    requests: u64,
+    /// Requests a second
+    #[arg(long, default_value_t = 500)]
+    rate: u64,
+    /// How often something is killed: in turn the node with scheduler and supervisor, and a service
+    #[arg(long, default_value_t = 6)]
+    kills: u64,
+    /// The share of calls that fail at each service, in percent: half with an error, half without an answer
+    #[arg(long, default_value_t = 5.0)]
+    failing: f64,
+    /// How long the delivery service is dead, in seconds; longer than a step is retried
+    #[arg(long, default_value_t = 20)]
+    dead: u64,
+    /// What the order of kills begins with
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How long the work may take after the last kill, in seconds
+    #[arg(long, default_value_t = 600)]
+    patience: u64,
+}
+
+/// Longer than a step's time-out, so that a late answer is none.
+const LATE_MS: u64 = 3000;
+
+impl Trial {
+    /// Whether every promise was kept.
+    pub async fn run(self) -> anyhow::Result<bool> {
+        let clock = RealClock::new();
+        anyhow::ensure!(
+            !self.stack.data.join("ledger.jsonl").exists(),
+            "{} holds another trial: choose a new folder with --data",
+            self.stack.data.display()
+        );
+        let faults = Faults {
+            latency_ms: 5,
+            jitter_ms: 45,
+            ..Faults::failing(self.failing, LATE_MS)
+        };
+        let mut stack = Stack::start(self.stack.clone(), faults).await?;
+        stack.register("trial").await?;
+        let say = |text: String| println!("{:>6.1}s  {text}", clock.elapsed().as_secs_f64());
+        say(format!(
+            "everything runs; {} requests at {}/s",
+            self.requests, self.rate
+        ));
+        let load = tokio::spawn(self.load(&stack).run());
+        self.kill(&mut stack, &say).await?;
+        let summary = load.await??;
+        say(format!("{} requests were accepted", summary.accepted));
+        let ledger = read_lines::<Entry>(&stack.data().join("ledger.jsonl"))?;
+        self.settle(&stack, ledger.len() as u64, &clock, &say)
+            .await?;
+        let asked = ledger
+            .into_iter()
+            .filter(|entry| entry.wish == Wish::Deliver);
+        let asked = asked.map(|entry| entry.id).collect();
+        let outcomes = outcomes::of(&stack.address(Part::Node), asked).await?;
+        outcomes::write(&stack.data().join("outcomes.jsonl"), &outcomes)?;
+        stack.stop().await?;
+        say("everything is stopped; the checker reads the journals".to_owned());
+        let report = judge(&gather(stack.data()).await?);
+        print!("{report}");
+        Ok(report.violations.is_empty() && summary.lost == 0)
+    }
+
+    fn load(&self, stack: &Stack) -> Load {
+        Load {
+            to: stack.address(Part::of(Kind::Ingestion)),
+            requests: self.requests,
+            rate: self.rate,
+            spike: None,
+            connections: 64,
+            timeout_ms: 15_000,
+            tries: 240,
+            name: "trial".to_owned(),
+            ledger: Some(stack.data().join("ledger.jsonl")),
+            mix: Default::default(),
+        }
+    }
+
+    /// Kills in turn the node and some service, at moments that chance decides. In the middle of it the
+    /// delivery service dies and stays dead for a while, when drones have been given out already.
+    async fn kill(&self, stack: &mut Stack, say: &impl Fn(String)) -> anyhow::Result<()> {
+        let mut random = Random::seeded(self.seed);
+        let dead = Part::of(Kind::Delivery);
+        for number in 0..self.kills {
+            pause(1000 + random.below(2000)).await;
+            if number == self.kills / 2 && self.dead > 0 {
+                stack.kill(dead).await?;
+                say(format!("killed {} for {} s", dead.name(), self.dead));
+                pause(self.dead * 1000).await;
+                stack.launch(dead)?;
+                stack.ready(dead).await?;
+            }
+            let part = match number % 2 {
+                0 => Part::Node,
+                _ => Part::Service(random.below(Kind::ALL.len() as u64) as usize),
+            };
+            stack.kill(part).await?;
+            say(format!("killed {}", part.name()));
+            pause(random.below(500)).await;
+            stack.launch(part)?;
+            stack.ready(part).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Trial {
+    /// Until every accepted request has come to an end or waits for a person, and the history has been told
+    /// of it. When that does not come, the checker will say what is missing.
+    async fn settle(
+        &self,
+        stack: &Stack,
+        accepted: u64,
+        clock: &RealClock,
+        say: &impl Fn(String),
+    ) -> anyhow::Result<()> {
+        const EVERY_MS: u64 = 500;
+        const SAID_EVERY: u64 = 20;
+        let most = clock.elapsed() + Duration::from_secs(self.patience);
+        for look in 0.. {
+            let counts = outcomes::counts(&stack.address(Part::Node)).await?;
+            let settled =
+                counts.ended + counts.parked >= accepted && counts.running == counts.parked;
+            if look % SAID_EVERY == 0 || settled {
+                let Counts {
+                    running,
+                    parked,
+                    ended,
+                } = counts;
+                say(format!(
+                    "{ended} ended, {running} under way, {parked} parked"
+                ));
+            }
+            if clock.elapsed() > most || (settled && history_is_told(stack).await?) {
+                break;
+            }
+            pause(EVERY_MS).await;
+        }
+        // The last event of a delivery may be on its way to the hub.
+        pause(2 * EVERY_MS).await;
+        while clock.elapsed() < most && !history_is_told(stack).await? {
+            pause(EVERY_MS).await;
+        }
+        Ok(())
+    }
+}
+
+/// The history has read as far as the hub goes.
+async fn history_is_told(stack: &Stack) -> anyhow::Result<bool> {
+    let history = Part::of(Kind::History);
+    let told = stack
+        .ask(history, Method::GET, "/api/deliveryhistory", &Value::Null)
+        .await?;
+    let hub = stack
+        .ask(
+            Part::Node,
+            Method::GET,
+            "/api/hubs/delivery-events",
+            &Value::Null,
+        )
+        .await?;
+    let read = told
+        .json()
+        .map(|told| told["read"].clone())
+        .unwrap_or_default();
+    let places = hub
+        .json()
+        .map(|hub| hub["places"].clone())
+        .unwrap_or_default();
+    let ends = places
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|place| &place["end"]);
+    let mut numbered = ends.enumerate();
+    Ok(
+        numbered.all(|(partition, end)| match &read[partition.to_string()] {
+            Value::Null => end == 0,
+            next => next == end,
+        }),
+    )
+}
+
+async fn pause(milliseconds: u64) {
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+}
