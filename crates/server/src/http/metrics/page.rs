@@ -59,8 +59,10 @@ fn http(page: &mut Page, app: &App) {
     latency(page, metrics);
 }
 
+type FromWorkflow = fn(&Handle) -> usize;
+
 fn workflows(page: &mut Page, workflows: &Workflows) {
-    let values: [(_, fn(&Handle) -> usize); 3] = [
+    let values: [(_, FromWorkflow); 3] = [
         (&WORKFLOW_RUNNING, Handle::running),
         (&WORKFLOW_FAILED, Handle::failed),
         (&WORKFLOW_ENDED, Handle::ended),
