@@ -1,7 +1,9 @@
 //! `highwater bench`: what a job or a request costs on this machine.
 
 mod http;
+mod queue;
 mod schedule;
+mod webhook;
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
@@ -30,6 +32,10 @@ enum What {
     Generate(Generate),
     /// Send events to a running node at a fixed rate and print how long answers took
     Http(http::BenchHttp),
+    /// Send, receive and complete messages of a running node and print how many a second
+    Queue(queue::BenchQueue),
+    /// Deliver events to a webhook on this machine and print what each costs
+    Webhook(webhook::BenchWebhook),
 }
 
 #[derive(clap::Args)]
@@ -60,6 +66,8 @@ impl Bench {
             What::Run(run) => run.run(),
             What::Generate(generate) => generate.run(),
             What::Http(http) => http.run(),
+            What::Queue(queue) => queue.run(),
+            What::Webhook(webhook) => webhook.run(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A small HTTP/1.1 client: one connection, opened when needed and again when it was lost.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,15 @@ pub struct Server {
 }
 
 impl Server {
+    /// A server of this machine, without keys.
+    pub fn at(url: &str) -> Server {
+        Server {
+            url: url.to_owned(),
+            key: None,
+            ca: None,
+        }
+    }
+
     pub fn is_https(&self) -> bool {
         self.url.starts_with("https://")
     }
@@ -318,6 +328,18 @@ where
     // Errors of the connection come back from the request that meets them.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
+}
+
+/// Percent-encodes what cannot stand in a part of a path.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            true => out.push(char::from(byte)),
+            false => write!(out, "%{byte:02X}").expect("a text takes whatever is written"),
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -13,16 +13,21 @@ mod exit;
 mod explain;
 mod findings;
 mod hub;
+mod job;
 mod logging;
 mod manual;
+mod processing;
+mod queue;
 mod run;
 mod settings;
+mod signals;
 mod summary;
 mod test;
 mod timeline;
 mod traffic;
 mod up;
 mod why;
+mod workflow;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,6 +51,18 @@ enum Command {
     Up(up::Up),
     /// Manage and use the hubs of a running node
     Hub(hub::Hub),
+    /// Manage the jobs of a running node
+    Job(job::Job),
+    /// Manage and use the queues of a running node
+    Queue(queue::Queue),
+    /// Look at the processors of a running node
+    Processor(processing::Processor),
+    /// Look at, stop and resume deliveries of a running node
+    Circuit(processing::Circuit),
+    /// Look at, replay and purge the dead letters of a running node
+    Dlq(processing::Dlq),
+    /// Start, watch and decide about transactions across services
+    Workflow(workflow::Workflow),
     /// Show the settings of a node
     Config(config::Config),
     /// Run one job over its inputs
@@ -78,6 +95,12 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Hub(command) => command.run(),
+        Command::Job(command) => command.run(),
+        Command::Queue(command) => command.run(),
+        Command::Processor(command) => command.run(),
+        Command::Circuit(command) => command.run(),
+        Command::Dlq(command) => command.run(),
+        Command::Workflow(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),

@@ -436,3 +436,111 @@ fn the_commands_of_the_guide_work() {
     }
     assert!(ran >= 6, "only {ran} commands were found");
 }
+
+// proves Q1, Q2
+#[test]
+fn a_queue_is_made_filled_worked_off_and_deleted() {
+    let node = Node::start();
+    let made = node.ok(&["queue", "create", "work", "--deliveries-max", "1"]);
+    assert_eq!(made, "queue work\n");
+    assert_eq!(node.ok(&["queue", "send", "work", "{\"n\":0}"]), "sent 1\n");
+    node.ok(&["queue", "send", "work", "not JSON"]);
+    let peeked = node.ok(&["queue", "peek", "work"]);
+    assert_eq!(peeked.lines().count(), 2);
+
+    let first = node.json(&["queue", "receive", "work"]);
+    assert_eq!(first["body"], json!({"n": 0}));
+    let token = first["token"].as_str().unwrap();
+    let done = node.ok(&["queue", "complete", "work", token]);
+    assert_eq!(done, "completed 1\n");
+    let again = node.run(&["queue", "complete", "work", token]);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+
+    let second = node.json(&["queue", "receive", "work"]);
+    let token = second["token"].as_str().unwrap();
+    node.ok(&["queue", "abandon", "work", token]);
+    let described = node.json(&["queue", "describe", "work", "--json"]);
+    assert_eq!(described["dead_letters"], 1, "one delivery was allowed");
+    node.ok(&["queue", "resubmit", "work", "2"]);
+    let last = node.json(&["queue", "receive", "work", "--complete"]);
+    assert_eq!(last["sequence"], 2);
+    let listed = node.ok(&["queue", "list"]);
+    assert!(
+        listed.lines().nth(1).unwrap().starts_with("work"),
+        "{listed}"
+    );
+    node.ok(&["queue", "delete", "work", "--yes"]);
+    assert_eq!(node.json(&["queue", "list", "--json"]), json!([]));
+}
+
+// proves Q3
+#[test]
+fn a_hub_of_the_settings_feeds_a_queue() {
+    let node =
+        Node::start_with("[hubs.orders]\npartitions = 2\n[queues.work]\nfeed = \"orders\"\n");
+    for n in 0..3 {
+        node.ok(&["hub", "send", "orders", &format!("{{\"n\":{n}}}")]);
+    }
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let wait = ["queue", "receive", "work", "--wait", "30s", "--delete"];
+        seen.push(node.json(&wait)["body"]["n"].as_i64().unwrap());
+    }
+    seen.sort();
+    assert_eq!(seen, [0, 1, 2]);
+}
+
+// proves P4, P5
+#[test]
+fn processors_circuits_and_dead_letters_are_managed() {
+    // A program that only repeats what it is told takes no event.
+    let node = Node::start_with(
+        "[processors.echo]\nhub = \"orders\"\nhandler = { command = [\"cat\"] }\ncheckpoint = { events = 1 }\n",
+    );
+    node.ok(&["hub", "create", "orders", "--partitions", "1"]);
+    node.ok(&["hub", "send", "orders", "{\"n\":1}"]);
+    let letters = loop {
+        let letters = node.json(&["dlq", "list", "echo", "--json"]);
+        if letters != json!([]) {
+            break letters;
+        }
+    };
+    assert_eq!(letters[0]["id"], "orders/0@0");
+    let shown = node.ok(&["dlq", "show", "echo", "orders/0@0"]);
+    assert!(
+        shown.contains("neither ok nor error") && shown.contains("\"value\":{\"n\":1}"),
+        "{shown}"
+    );
+    let found = node.json(&["dlq", "list", "echo", "--reason", "time-out", "--json"]);
+    assert_eq!(found, json!([]));
+
+    let dry = node.ok(&["dlq", "replay", "echo", "--dry-run"]);
+    assert_eq!(dry, "orders/0@0\n");
+    let replayed = node.run(&["dlq", "replay", "echo", "--json"]);
+    assert_eq!(replayed.status.code(), Some(1), "it failed again");
+    let replayed: Value = serde_json::from_slice(&replayed.stdout).unwrap();
+    assert_eq!(
+        (&replayed["handled"], &replayed["failed"][0]["id"]),
+        (&json!(0), &json!("orders/0@0"))
+    );
+
+    let opened = node.ok(&["circuit", "open", "echo", "--why", "release"]);
+    assert!(
+        opened.contains("open") && opened.ends_with(": release\n"),
+        "{opened}"
+    );
+    let listed = node.json(&["processor", "list", "--json"]);
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["circuit"]),
+        (&json!("echo"), &json!("open"))
+    );
+    let refused = node.run(&["dlq", "replay", "echo"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("highwater circuit close echo"));
+    let closed = node.json(&["circuit", "close", "echo", "--json"]);
+    assert_eq!(closed["state"], "closed");
+
+    let status = node.ok(&["processor", "status", "echo"]);
+    assert!(status.contains("command cat, circuit closed"), "{status}");
+    assert_eq!(node.ok(&["dlq", "purge", "echo", "--yes"]), "1 purged\n");
+    assert!(node.ok(&["dlq", "list"]).contains("0 on hub echo.dead"));
+}

@@ -347,22 +347,19 @@ fn inside(column: &Column, path: &[String]) -> Column {
     builder.finish()
 }
 
-/// Times stay, ISO text becomes one, and anything else NULL.
+/// ISO text becomes a time, and anything else stays what it is.
 fn as_times(column: &Column) -> Column {
-    if let Column::Time(_) = column {
+    if !matches!(column, Column::Text(_) | Column::Dynamic(_)) {
         return column.clone();
     }
     let mut builder = ColumnBuilder::with_capacity(column.len());
     for row in 0..column.len() {
-        let time = match column.get(row) {
-            ValueRef::Time(time) => Some(time),
+        let value = column.get(row);
+        let time = match value {
             ValueRef::Text(text) => Instant::parse_iso(text.as_bytes()),
             _ => None,
         };
-        match time {
-            Some(time) => builder.push_time(time),
-            None => builder.push_null(),
-        }
+        builder.push(time.map_or(value, ValueRef::Time));
     }
     builder.finish()
 }

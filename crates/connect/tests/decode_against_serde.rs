@@ -100,10 +100,11 @@ fn same_field(ours: ValueRef<'_>, field: &Field, event: &Json) -> bool {
         Field::Whole => same(ours, event),
         Field::Path(path) => same(ours, look_up(event, path)),
         Field::Time(path) => {
-            let text = look_up(event, path).as_str().unwrap_or_default();
+            let theirs = look_up(event, path);
+            let text = theirs.as_str().unwrap_or_default();
             match (ours, Instant::parse_iso(text.as_bytes())) {
                 (ValueRef::Time(a), Some(b)) => a == b,
-                (ours, None) => ours.is_null(),
+                (ours, None) => same(ours, theirs),
                 _ => false,
             }
         }

@@ -57,9 +57,13 @@ fn endpoint(table: &str, key: &[&str], names: &[&str]) -> Box<dyn Endpoint> {
         key: key.iter().map(|key| (*key).into()).collect(),
         ..PostgresOutput::new(url(), table)
     };
+    open(output, names)
+}
+
+fn open(output: PostgresOutput, names: &[&str]) -> Box<dyn Endpoint> {
     let context = OutputContext {
         job: "test".into(),
-        output: table.into(),
+        output: output.table.clone(),
         hubs: None,
         disk: Arc::new(RealDisk),
     };
@@ -105,9 +109,7 @@ async fn insist(endpoint: &mut Box<dyn Endpoint>, rows: &Rows) {
     for _ in 0..200 {
         match endpoint.write(rows).await {
             Ok(()) => return,
-            Err(EndpointError::Unavailable { .. }) => {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
+            Err(EndpointError::Unavailable { .. }) => tokio::task::yield_now().await,
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -311,6 +313,27 @@ async fn an_older_start_is_shut_out_and_a_new_beginning_is_one() {
     // The mark of before is ahead of the database now.
     let failed = open().resume(Some(&later)).await.unwrap_err();
     assert!(matches!(failed, EndpointError::Unfit { .. }), "{failed:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs a server; see .ci/postgres"]
+async fn a_connection_may_be_encrypted() {
+    let (client, table) = with_table("n int, t text").await;
+    let encrypted = |ca: Option<&str>| {
+        let output = PostgresOutput {
+            ca: ca.map(Into::into),
+            ..PostgresOutput::new(format!("{}?sslmode=require", url()), &table)
+        };
+        open(output, &["n", "t"])
+    };
+    let mut endpoint = encrypted(Some(include_str!("../../server/tests/http/cert.pem")));
+    begin(&mut endpoint).await;
+    endpoint.write(&numbered(0..3)).await.unwrap();
+    let sessions = "SELECT version FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+                    WHERE application_name = 'highwater' AND ssl";
+    assert_eq!(texts(&client, sessions).await.len(), 1);
+    let refused = encrypted(None).resume(None).await.unwrap_err();
+    assert!(refused.to_string().contains("certificate"), "{refused:?}");
 }
 
 /// Cuts rows and crashes as a seed says, while `disturb` does its worst, and looks at what is there at the end.

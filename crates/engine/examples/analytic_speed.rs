@@ -136,6 +136,7 @@ fn plan(node: Node) -> Plan {
         reads: ["k", "i", "f", "t"]
             .map(|read| Read::Path(vec![read.into()]))
             .into(),
+        carried: Vec::new(),
         timestamp: None,
         substream: Vec::new(),
         schema: None,

@@ -114,6 +114,7 @@ fn plan() -> Plan {
     let input = |name: &str| Input {
         name: name.into(),
         reads: vec![Read::Whole; 3],
+        carried: Vec::new(),
         timestamp: None,
         substream: Vec::new(),
         schema: None,

@@ -15,9 +15,9 @@ use highwater_query::plan::{
 
 use crate::ops::having;
 use crate::ops::{
-    Analytics, Apply, DataErrors, Filter, GroupSpec, Join, Lookup, LookupTable, Matcher, Meeting,
-    Member, Merge, Named, Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow, Project,
-    ReferenceTable, Sessions, Sliding, Windowed,
+    Analytics, Apply, DataErrors, Filter, GroupSpec, Join, KeySessions, Lookup, LookupTable,
+    Matcher, Meeting, Member, Merge, Named, Operator, PaneFill, PaneGrid, PaneJoin, PaneWindow,
+    Project, ReferenceTable, SessionRule, Sessions, Sliding, Windowed,
 };
 use crate::pipeline::{Pipeline, Stage, Target};
 use crate::script::Scripts;
@@ -489,12 +489,19 @@ fn window_operator(plan: &Plan, node: &WindowNode) -> Box<dyn Operator> {
         return Box::new(PaneWindow::new(spec, grid));
     }
     match &node.window {
-        Window::Session { timeout, max, over } => Box::new(Windowed::new(Sessions::new(
-            spec,
-            *timeout,
-            *max,
-            over.clone(),
-        ))),
+        Window::Session { timeout, max, over } => {
+            let rule = SessionRule {
+                timeout: *timeout,
+                max: *max,
+            };
+            let over = over.clone().unwrap_or_default();
+            let one_clock = plan.inputs.iter().all(|input| input.substream.is_empty());
+            let one_group = over.iter().copied().eq(0..spec.keys.len()) && !over.is_empty();
+            match one_clock && one_group {
+                true => Box::new(Windowed::new(KeySessions::new(spec, rule))),
+                false => Box::new(Windowed::new(Sessions::new(spec, rule, over))),
+            }
+        }
         Window::Sliding { size } => Box::new(Windowed::new(Sliding::new(spec, *size))),
         _ => unreachable!("the other windows lie on a grid"),
     }

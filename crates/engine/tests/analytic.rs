@@ -2,6 +2,7 @@
 //! the rules give when all earlier rows are looked at.
 
 mod by_hand;
+mod running;
 
 use by_hand::{Drive, Row, Shown, column, compare, expr, int, plan, run, show, ticks};
 use highwater_engine::eval::{compare as order, encode_key};

@@ -4,14 +4,13 @@
 //! gave, must find the same rows. However the streams are cut, whichever of them is faster and wherever the run is
 //! stopped and taken up again, exactly the same sequence must come out, in order within each key.
 
+mod running;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use highwater_engine::codec::{Reader, Writer};
 use highwater_engine::eval::{encode_key, write_text};
-use highwater_engine::{
-    Chunk, ColumnBuilder, Item, Lanes, Physical, Pipeline, Shared, Value, ValueRef,
-};
+use highwater_engine::{Chunk, ColumnBuilder, Item, Lanes, Physical, Value, ValueRef};
 use highwater_query::plan::{Plan, Read};
 use highwater_query::{Catalog, compile, lookback};
 use highwater_time::{
@@ -19,6 +18,8 @@ use highwater_time::{
     TICKS_PER_SECOND,
 };
 use proptest::prelude::*;
+
+use running::Running;
 
 #[derive(Clone, Debug)]
 struct Event {
@@ -106,11 +107,9 @@ fn shown(value: ValueRef<'_>) -> String {
     text
 }
 
-/// The local pipelines and the shared one of a plan over one partition of each input.
+/// A plan over one partition of each input.
 struct Engine {
-    physical: Physical,
-    locals: Vec<Pipeline>,
-    shared: Shared,
+    running: Running,
     rows: Vec<Shown>,
     /// The floor, and how far each lane has come.
     floor: i64,
@@ -123,9 +122,7 @@ impl Engine {
         let inputs = plan.inputs.len();
         let physical = Physical::new(plan).expect("the plan can run");
         Engine {
-            locals: (0..inputs).map(|input| physical.local(input)).collect(),
-            shared: physical.shared(&vec![1; inputs]),
-            physical,
+            running: Running::new(Arc::new(physical), &vec![1; inputs]),
             rows: Vec::new(),
             floor: i64::MIN,
             clocks: HashMap::new(),
@@ -139,7 +136,7 @@ impl Engine {
             Read::Path(path) if path[0] == "n" => Value::Int(event.number),
             _ => Value::Null,
         };
-        let reads = self.physical.plan().inputs[input].reads.iter();
+        let reads = self.running.plan().inputs[input].reads.iter();
         let columns = reads.map(|read| {
             let mut builder = ColumnBuilder::default();
             events
@@ -154,13 +151,7 @@ impl Engine {
     }
 
     fn push(&mut self, input: usize, item: Item) {
-        let (mut out, mut results) = (Vec::new(), Vec::new());
-        self.locals[input].push(Physical::LOCAL_ENTRY, item, &mut out);
-        for (exit, item) in out {
-            let entry = self.shared.entry(input, exit, 0);
-            self.shared.pipeline.push(entry, item, &mut results);
-        }
-        for (_, item) in results {
+        for item in self.running.push(input, 0, item) {
             match item {
                 Item::Rows(chunk) => self.take(&chunk),
                 Item::Watermark(watermark) => self.ended |= watermark == Instant::AFTER_ALL,
@@ -197,31 +188,8 @@ impl Engine {
         }
     }
 
-    /// Writes everything down and takes it up in new pipelines.
     fn restart(&mut self) {
-        let write = |engine: &Engine| {
-            let mut writer = Writer::default();
-            engine
-                .locals
-                .iter()
-                .for_each(|local| local.snapshot(&mut writer));
-            engine.shared.pipeline.snapshot(&mut writer);
-            writer.bytes
-        };
-        let bytes = write(self);
-        let inputs = self.locals.len();
-        self.locals = (0..inputs)
-            .map(|input| self.physical.local(input))
-            .collect();
-        self.shared = self.physical.shared(&vec![1; inputs]);
-        let mut reader = Reader::new(&bytes);
-        for local in &mut self.locals {
-            local.restore(&mut reader).expect("the snapshot is whole");
-        }
-        let shared = &mut self.shared.pipeline;
-        shared.restore(&mut reader).expect("the snapshot is whole");
-        assert!(reader.is_done());
-        assert_eq!(write(self), bytes, "what was restored is the same");
+        self.running.restart();
     }
 }
 
@@ -233,8 +201,8 @@ fn by_key(
     choices: &[u8],
 ) -> (Vec<Shown>, Vec<Vec<Fate>>) {
     let mut engine = Engine::new(plan(query, "OVER k"));
-    let inputs = engine.locals.len();
-    let linger = lookback(engine.physical.plan());
+    let inputs = engine.running.plan().inputs.len();
+    let linger = lookback(engine.running.plan());
     let mut orders: Vec<Substreams> = (0..inputs)
         .map(|_| Substreams::new(policy, linger))
         .collect();
@@ -310,7 +278,7 @@ fn kept(stream: &[Event], fates: &[Fate]) -> Vec<(Instant, Event)> {
 /// The same query over one clock.
 fn by_one_clock(query: &str, streams: &[Vec<(Instant, Event)>]) -> Vec<Shown> {
     let mut engine = Engine::new(plan(query, ""));
-    let inputs = engine.locals.len();
+    let inputs = engine.running.plan().inputs.len();
     for (input, stream) in streams.iter().enumerate().take(inputs) {
         let (times, events): (Vec<Instant>, Vec<Event>) = stream.iter().cloned().unzip();
         if !events.is_empty() {
@@ -402,7 +370,7 @@ fn a_key_does_not_wait_for_the_others() {
         early_events: Action::Drop,
     };
     let mut engine = Engine::new(plan(QUERIES[0], "OVER k"));
-    let linger = lookback(engine.physical.plan());
+    let linger = lookback(engine.running.plan());
     // Key 2 is at 95 in both streams; key 1 lags behind at 5, and the floor far behind both.
     let streams = [
         vec![

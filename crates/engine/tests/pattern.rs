@@ -2,6 +2,7 @@
 //! rows are those of the preferred match from every event, at the moment it is decided.
 
 mod by_hand;
+mod running;
 
 use by_hand::{Drive, Row, Shown, column, compare, int, plan, run, show, ticks};
 use highwater_engine::Value;

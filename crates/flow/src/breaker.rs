@@ -48,6 +48,8 @@ struct State {
     in_a_row: u32,
     /// What the log is still to be told.
     untold: Untold,
+    /// What it was told and has not said yet.
+    told: Tally,
     /// It is to open, and the log has not said so yet.
     awaiting: bool,
 }
@@ -114,6 +116,7 @@ impl Breaker {
                 probes: 0,
                 in_a_row: 0,
                 untold: Untold::default(),
+                told: Tally::default(),
                 awaiting: false,
             }),
             turns: watch::Sender::new(0),
@@ -199,6 +202,7 @@ impl Breaker {
     pub fn apply(&self, at: EnqueueTime, event: &CircuitEvent) -> Option<Change> {
         let mut state = self.state();
         let change = state.circuit.apply(at, event);
+        state.told = Tally::default();
         if state.untold.is_empty() {
             state.awaiting = false;
         }
@@ -236,16 +240,17 @@ impl Breaker {
         if ok && healthy && state.circuit.rule().share.is_none() {
             return;
         }
-        state.awaiting |= probe && !ok;
-        let untold = &mut state.untold.tally;
-        untold.ok = untold.ok.saturating_add(tally.ok);
-        untold.failed = untold.failed.saturating_add(tally.failed);
+        state.untold.tally.add(tally);
+        state.awaiting |= !ok && (probe || state.will_open(now));
         notify.notify_one();
     }
 
     /// What the log is to be told, which is then up to the caller.
     pub(crate) fn take_untold(&self) -> Untold {
-        std::mem::take(&mut self.state().untold)
+        let mut state = self.state();
+        let untold = std::mem::take(&mut state.untold);
+        state.told.add(untold.tally);
+        untold
     }
 
     /// Ready when there may be something to tell.
@@ -262,6 +267,19 @@ impl Breaker {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether the circuit opens once the log says what it was told, or is to be told.
+    fn will_open(&self, now: EnqueueTime) -> bool {
+        let mut tally = self.told;
+        tally.add(self.untold.tally);
+        let change = self
+            .circuit
+            .clone()
+            .apply(now, &CircuitEvent::Outcomes(tally));
+        matches!(change, Some(Change::Opened { .. }))
     }
 }
 

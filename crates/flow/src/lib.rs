@@ -51,6 +51,11 @@
 //! # }
 //! ```
 //!
+//! [`Processor`] puts this together for a hub, a consumer group and a [`Handler`]: every partition that
+//! is this instance's has a pipeline, which is started again when it fails. A [`Breaker`] in
+//! [`Options::circuit`] stops deliveries to a handler that keeps failing, and [`Circuits`] keeps it on a
+//! log that all instances read. `examples/processor.rs` has all of it.
+//!
 //! [`retry`], [`circuit`] and [`track`] are the decisions behind it, as pure functions and state
 //! machines that can be used alone. This crate knows nothing of what a handler does, nor of SQL, HTTP
 //! or the hub.

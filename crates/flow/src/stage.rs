@@ -135,6 +135,7 @@ pub trait Stage: Send + Sized {
             from: self,
             change: move |item: Item<Self::Out>| {
                 let share = match item.event.key() {
+                    _ if of == 1 => 0,
                     Some(key) => member_for_key(key, of),
                     None => (item.event.offset().0 % i64::from(of)) as u32,
                 };

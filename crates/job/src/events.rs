@@ -150,7 +150,7 @@ fn event_time(value: ValueRef<'_>, row: usize, troubles: &mut RowTroubles) -> In
         },
         ValueRef::Null => "TIMESTAMP BY finds no ISO 8601 date-time in the event".into(),
         other => format!(
-            "TIMESTAMP BY gives a {}, not a date-time",
+            "TIMESTAMP BY gives a {}, not an ISO 8601 date-time",
             other.type_name()
         ),
     };

@@ -234,6 +234,7 @@ impl Intake {
         if self.input.plan.timestamp.is_some() && events.arrivals.is_none() {
             self.show_reached(&mut chunk, &events.times, &troubles);
         }
+        self.leave_behind(&mut chunk);
         events.chunk = chunk;
         if troubles.any() {
             for (row, kind, reason) in troubles.iter() {
@@ -255,6 +256,16 @@ impl Intake {
             events.chunk.origins = Some(origins.collect());
         }
         events
+    }
+
+    /// What only the clock looks at has served its purpose, and need not be put in order.
+    fn leave_behind(&self, chunk: &mut Chunk) {
+        let rows = chunk.rows();
+        for (column, carried) in chunk.columns.iter_mut().zip(&self.input.plan.carried) {
+            if !carried {
+                *column = Column::Null(rows);
+            }
+        }
     }
 
     /// Arrival times never go back along a file, as they never do within a partition of a hub.

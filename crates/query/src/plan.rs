@@ -28,6 +28,8 @@ pub struct Input {
     pub name: String,
     /// The columns of the source's chunks, in order.
     pub reads: Vec<Read>,
+    /// Which of them are looked at after the events have been put in order.
+    pub carried: Vec<bool>,
     /// TIMESTAMP BY, over `reads`; `None` means arrival time.
     pub timestamp: Option<Expr>,
     /// TIMESTAMP BY .. OVER keys, over `reads`; empty means one timeline for the partition.
@@ -61,7 +63,7 @@ pub enum ReferenceStep {
 pub enum Read {
     /// The value at a path of field names, from the top of the event.
     Path(Vec<String>),
-    /// The same, wanted as a point in time only: ISO text becomes a datetime, anything else NULL.
+    /// The same, wanted as a point in time: ISO text becomes a datetime, anything else stays what it is.
     TimePath(Vec<String>),
     /// The whole event as one record, fields in the order they stand in the event.
     Whole,

@@ -589,6 +589,42 @@ mod tests {
     }
 
     #[test]
+    fn a_message_has_these_bytes() {
+        let content = Content {
+            body: "{}".into(),
+            id: Some("7".into()),
+            properties: vec![("a".into(), "b".into())],
+            ..Content::default()
+        };
+        let message = Message {
+            content: Arc::new(content),
+            enqueued_ms: 0x0102,
+            expires_ms: None,
+            deliveries: 300,
+            state: State::Locked(Lock {
+                number: 5,
+                until: Until::Session,
+                deferred: false,
+            }),
+            death: None,
+        };
+        let mut out = Vec::new();
+        write(&Event::Sent { seq: 9, message }, &mut out);
+        let expected = [
+            &[2, 9][..],
+            &[0, 0, 0, 0, 0, 0, 1, 2],
+            &[0],
+            &[0xac, 2],
+            &[3, 5, 0, 0],
+            &[0],
+            &[1, 1, b'7', 0, 0],
+            &[1, 1, b'a', 1, b'b'],
+            &[2, b'{', b'}'],
+        ];
+        assert_eq!(out, expected.concat());
+    }
+
+    #[test]
     fn a_completed_message_costs_four_bytes_of_journal() {
         let mut out = Vec::new();
         let (seqs, why) = (vec![7], Gone::Completed);

@@ -3,6 +3,35 @@
 //! A queue is a state machine ([`machine`]) whose events are records on a hub of the log, so its state
 //! is what a replay adds up to: messages, locks, counts and sessions alike. A restart is nothing that
 //! a receiver would notice.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use highwater_env::{RealClock, random::Random};
+//! use highwater_log::MemoryLog;
+//! use highwater_queue::{Content, NewMessage, Options, Queues, Receive, Settings};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (log, clock) = (Arc::new(MemoryLog::new(|| 0)), Arc::new(RealClock::new()));
+//! let (queues, _) = Queues::open(log, clock, Random::from_os(), Options::default()).await;
+//! let orders = queues.create("orders", Settings::default()).await?;
+//!
+//! let content = Content { body: "an order".into(), ..Content::default() };
+//! let message = NewMessage { content, ..NewMessage::default() };
+//! orders.send(vec![message]).await?; // from here on it is not lost
+//!
+//! let received = orders.receive(Receive::default()).await?;
+//! assert_eq!(received[0].message.content.body, "an order");
+//! let (token, _until) = received[0].lock.expect("it was received under a lock");
+//! assert_eq!(orders.complete(vec![token]).await?, [Ok(())]); // and from here on it is gone
+//! assert!(orders.complete(vec![token]).await?[0].is_err(), "once");
+//! queues.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This crate knows nothing of HTTP, of files, or of what a message is for.
 
 mod codec;
 mod journal;

@@ -6,6 +6,44 @@
 //! last step to the first. What cannot be undone is parked for a person. All of it is a replay of
 //! records on a log (`journal`), folded by a pure state machine ([`machine`]).
 //!
+//! ```
+//! use std::sync::Arc;
+//! use highwater_env::RealClock;
+//! use highwater_log::{Log, MemoryLog};
+//! use highwater_workflow::call::{CallError, Functions};
+//! use highwater_workflow::definition::{Builder, StepBuilder};
+//! use highwater_workflow::{Options, Parts, Service, Started};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let order = Builder::new("order")
+//!     .step(StepBuilder::function("reserve", "reserve").undo_function("give-back"))
+//!     .step(StepBuilder::function("pay", "pay"))
+//!     .build()?;
+//! // Steps are mostly HTTP calls: StepBuilder::call("pay", "PUT", "http://bank/payments/{{id}}").
+//! let functions = Functions::new()
+//!     .with("reserve", async |call| Ok(json!({"reserved for": *call.id})))
+//!     .with("give-back", async |_| Ok(json!(null)))
+//!     .with("pay", async |_| Err(CallError::refused("no money")));
+//!
+//! let log: Arc<dyn Log> = Arc::new(MemoryLog::new(|| 0));
+//! let (clock, options) = (Arc::new(RealClock::new()), Options::default());
+//! let service = Service::open(&log, clock, order, functions, options, Parts::Both).await?;
+//! let workflow = service.handle();
+//! tokio::spawn(service.run(std::future::pending()));
+//!
+//! assert_eq!(workflow.start("o-1", b"{}").await?, Started::New);
+//! while workflow.ended() == 0 {
+//!     tokio::task::yield_now().await;
+//! }
+//! let order = workflow.show("o-1").await?.ok_or("it is in the history")?;
+//! assert_eq!((order.state.as_str(), order.reason.as_deref()), ("refused", Some("no money")));
+//! assert_eq!(order.steps[0].undo.as_ref().map(|undo| undo.state.as_str()), Some("undone"));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! - `expr` and [`definition`]: what a workflow is.
 //! - [`machine`]: one instance, events in, what is to be done out; no clock, no I/O.
 //! - `core`: many instances; inputs in, records and effects out, effects only after the records are
@@ -21,6 +59,7 @@ mod history;
 mod journal;
 pub mod machine;
 mod service;
+mod timeline;
 mod versions;
 
 pub use self::core::{Decision, Refused, Started};

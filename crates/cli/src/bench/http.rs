@@ -222,7 +222,7 @@ fn latencies(seen: &Histogram<u64>) -> Value {
 }
 
 /// As the server's own metrics have it, so it works over a network too.
-async fn server_cpu(client: &mut Client) -> Option<f64> {
+pub async fn server_cpu(client: &mut Client) -> Option<f64> {
     let page = client.get("/metrics").await.ok()?;
     let text = String::from_utf8_lossy(&page.body).into_owned();
     let line = text

@@ -1,6 +1,5 @@
 //! `highwater hub groups`: consumer groups, how far they are behind, and forgetting one.
 
-use std::fmt::Write as _;
 use std::io::{Write, stdout};
 
 use bytes::Bytes;
@@ -8,7 +7,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::confirmed;
-use crate::client::{Client, Server};
+use crate::client::{Client, Server, escape};
 use crate::exit::Ending;
 
 #[derive(clap::Args)]
@@ -111,14 +110,7 @@ fn line(group: &Value) -> String {
 
 /// Groups may have any name.
 fn path(group: &str) -> String {
-    let mut path = "/api/groups/".to_owned();
-    for byte in group.bytes() {
-        match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            true => path.push(char::from(byte)),
-            false => write!(path, "%{byte:02X}").expect("a text takes whatever is written"),
-        }
-    }
-    path
+    format!("/api/groups/{}", escape(group))
 }
 
 #[cfg(test)]

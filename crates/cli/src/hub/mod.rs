@@ -259,7 +259,7 @@ impl Delete {
     }
 }
 
-fn confirmed(what: &str, name: &str) -> anyhow::Result<bool> {
+pub fn confirmed(what: &str, name: &str) -> anyhow::Result<bool> {
     eprint!("This deletes {what}. Type {name} to go on: ");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;

@@ -65,3 +65,58 @@ impl Endpoint for StdoutEndpoint {
         Box::pin(std::future::ready(Ok(mark)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Row, names, rows};
+    use super::*;
+
+    /// Takes what it is given, until its reader goes away.
+    struct Screen {
+        shown: Arc<Mutex<Vec<u8>>>,
+        lines_max: usize,
+    }
+
+    impl Sink for Screen {
+        fn write(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
+            let mut shown = self.shown.lock().unwrap();
+            shown.extend_from_slice(bytes);
+            match shown.iter().filter(|byte| **byte == b'\n').count() > self.lines_max {
+                true => Err(SinkError::Closed),
+                false => Ok(()),
+            }
+        }
+
+        fn commit(self: Box<Self>) -> Result<(), SinkError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_are_shown_until_nobody_looks() {
+        let shown: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (screen, lines_max) = (Arc::clone(&shown), 3);
+        let screen = Screen {
+            shown: screen,
+            lines_max,
+        };
+        let mut endpoint = StdoutEndpoint::over(names(), screen);
+        let row = |text: &str| Row {
+            seconds: 0,
+            device: None,
+            text: text.into(),
+        };
+        let given = [row("a"), row("b"), row("c"), row("d")];
+        endpoint.resume(None).await.unwrap();
+        endpoint.write(&rows(0, &given[..2])).await.unwrap();
+        endpoint.write(&rows(1, &given[1..3])).await.unwrap();
+        let text = String::from_utf8(shown.lock().unwrap().clone()).unwrap();
+        let texts: Vec<&str> = text.lines().map(|line| &line[23..24]).collect();
+        assert_eq!(texts, ["a", "b", "c"]);
+        let mark = endpoint.settle().await.unwrap();
+        let closed = endpoint.write(&rows(3, &given[3..])).await;
+        assert!(matches!(closed, Err(EndpointError::Unfit { .. })));
+        endpoint.resume(Some(&mark)).await.unwrap();
+        assert_eq!(endpoint.next, 3);
+    }
+}

@@ -36,6 +36,8 @@ pub struct WebhookOutput {
     /// Of one request, beside which a single row may be longer.
     pub bytes_max: usize,
     pub timeout: Duration,
+    /// Certificates in PEM form that are believed beside those of the system.
+    pub ca: Option<String>,
 }
 
 impl WebhookOutput {
@@ -47,6 +49,7 @@ impl WebhookOutput {
             rows_max: 1000,
             bytes_max: 1 << 20,
             timeout: Duration::from_secs(30),
+            ca: None,
         }
     }
 }
@@ -99,6 +102,7 @@ impl WebhookEndpoint {
         }
         let options = http::Options {
             timeout: output.timeout,
+            ca: output.ca.clone(),
             ..http::Options::default()
         };
         Ok(WebhookEndpoint {

@@ -1,6 +1,6 @@
 //! The client against a server on this machine.
 
-use super::testing::Server;
+use super::testing::{CERTIFICATE, Server};
 use super::*;
 
 fn get(url: &str) -> Request<Bytes> {
@@ -79,4 +79,18 @@ async fn silence_ends_at_the_time_limit() {
     });
     let answer = client.send(get(&url)).await;
     assert!(matches!(answer, Err(HttpError::TimedOut { .. })));
+}
+
+#[tokio::test]
+async fn a_certificate_is_believed_when_we_were_told_to() {
+    let server = Server::start_tls(|_| Response::new("secret".into())).await;
+    let client = Client::new(Options {
+        ca: Some(CERTIFICATE.into()),
+        ..Options::default()
+    });
+    let answer = client.send(get(&server.url)).await.unwrap();
+    assert_eq!(answer.into_body(), "secret");
+    let stranger = Client::new(Options::default());
+    let refused = stranger.send(get(&server.url)).await;
+    assert!(matches!(refused, Err(HttpError::Connect { .. })));
 }

@@ -37,7 +37,7 @@ pub(crate) const DEPTH_MAX: u32 = 128;
 pub enum Field {
     /// The value at a path of names.
     Path(Vec<String>),
-    /// The same, as a point in time: text in ISO form becomes a time, anything else NULL.
+    /// The same, as a point in time: text in ISO form becomes a time, anything else stays what it is.
     Time(Vec<String>),
     /// The event as one record.
     Whole,

@@ -188,7 +188,7 @@ impl Row {
         }
     }
 
-    /// Appends a cell's value to its column if it is text that says a time, and NULL otherwise.
+    /// Appends a cell's value to its column, as a time if it is text that says one.
     #[inline(always)]
     pub fn push_time(&self, node: usize, line: &str, column: &mut ColumnBuilder) {
         let text = match self.slots[node].cell {
@@ -196,14 +196,13 @@ impl Row {
             Cell::Unescaped(start, end) => &self.unescaped[start..end],
             Cell::Nested(place) => match self.nested[place].view() {
                 ValueRef::Text(text) => text,
-                _ => "",
+                _ => return self.push(node, line, column),
             },
-            Cell::Time(time) => return column.push_time(time),
-            _ => "",
+            _ => return self.push(node, line, column),
         };
         match Instant::parse_iso(text.as_bytes()) {
             Some(time) => column.push_time(time),
-            None => column.push_null(),
+            None => self.push(node, line, column),
         }
     }
 

@@ -268,7 +268,7 @@ impl Cells {
                 }
             }
             self.keys.release(key);
-            self.looks.clear(number);
+            self.looks.take(number);
             self.cells[number as usize].next = self.first_free;
             self.first_free = number;
         }

@@ -223,10 +223,11 @@ impl Looks {
         self.0.get(&slot).map(|look| &**look)
     }
 
-    pub fn clear(&mut self, slot: u32) {
-        if !self.0.is_empty() {
-            self.0.remove(&slot);
+    pub fn take(&mut self, slot: u32) -> Option<Box<[u8]>> {
+        if self.0.is_empty() {
+            return None;
         }
+        self.0.remove(&slot)
     }
 }
 

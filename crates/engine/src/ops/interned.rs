@@ -4,22 +4,17 @@
 //! hashed and compared once, when they come in; from then on a key is an index into plain lists. A number is given to
 //! another key when nobody holds it any more. Numbers never show in a result, so their reuse decides nothing.
 
-use std::ops::Range;
-
 use hashbrown::HashTable;
 
+use super::key_bytes::{KeyBytes, Place};
 use super::room;
-
-/// Dead bytes are cleared away when they outweigh the living, but not for less than this.
-const GARBAGE_BYTES_MIN: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct KeyTable {
     table: HashTable<u32>,
     entries: Vec<Entry>,
     free: Vec<u32>,
-    bytes: Vec<u8>,
-    garbage: usize,
+    bytes: KeyBytes,
 }
 
 #[derive(Debug)]
@@ -31,51 +26,6 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 16);
 
-/// Where the bytes of a key lie: the start in 48 bits, the length in 16. Of a long key the length stands before its bytes.
-#[derive(Clone, Copy, Debug)]
-struct Place(u64);
-
-impl Place {
-    /// Says that the key is long.
-    const LONG: u64 = 0xffff;
-
-    /// Appends a key to the bytes.
-    fn put(key: &[u8], bytes: &mut Vec<u8>) -> Place {
-        let start = bytes.len() as u64;
-        let len = (key.len() as u64).min(Place::LONG);
-        if len == Place::LONG {
-            bytes.extend_from_slice(&(key.len() as u64).to_le_bytes());
-        }
-        room::make(bytes, key.len());
-        bytes.extend_from_slice(key);
-        Place(start << 16 | len)
-    }
-
-    #[inline]
-    fn start(self) -> usize {
-        (self.0 >> 16) as usize
-    }
-
-    /// The same key at another start.
-    fn moved(self, start: usize) -> Place {
-        Place((start as u64) << 16 | self.0 & Place::LONG)
-    }
-
-    /// Where the key lies.
-    #[inline]
-    fn range(self, bytes: &[u8]) -> Range<usize> {
-        match self.0 & Place::LONG {
-            Place::LONG => {
-                let key = self.start() + size_of::<u64>();
-                let mut len = [0; size_of::<u64>()];
-                len.copy_from_slice(&bytes[self.start()..key]);
-                key..key + u64::from_le_bytes(len) as usize
-            }
-            len => self.start()..self.start() + len as usize,
-        }
-    }
-}
-
 /// The half of a hash that is kept with a key.
 #[inline]
 pub(crate) fn half(hash: u64) -> u32 {
@@ -84,7 +34,7 @@ pub(crate) fn half(hash: u64) -> u32 {
 
 /// A hash for a table, of the half that is kept.
 #[inline]
-fn spread(half: u32) -> u64 {
+pub(crate) fn spread(half: u32) -> u64 {
     u64::from(half).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
@@ -96,7 +46,7 @@ impl KeyTable {
 
     #[inline]
     pub fn key(&self, id: u32) -> &[u8] {
-        &self.bytes[self.entries[id as usize].place.range(&self.bytes)]
+        self.bytes.get(self.entries[id as usize].place)
     }
 
     /// Half of the hash of a key.
@@ -118,7 +68,7 @@ impl KeyTable {
             return id;
         }
         let entry = Entry {
-            place: Place::put(key, &mut self.bytes),
+            place: self.bytes.put(key),
             hash,
             holders: 1,
         };
@@ -152,28 +102,16 @@ impl KeyTable {
         if entry.holders > 0 {
             return false;
         }
-        self.garbage += entry.place.range(&self.bytes).end - entry.place.start();
-        let hash = spread(entry.hash);
+        let (place, hash) = (entry.place, spread(entry.hash));
         if let Ok(found) = self.table.find_entry(hash, |&other| other == id) {
             found.remove();
         }
         self.free.push(id);
-        if self.garbage > GARBAGE_BYTES_MIN && self.garbage > self.bytes.len() / 2 {
-            self.compact();
+        if self.bytes.forget(place) {
+            let living = self.entries.iter_mut().filter(|entry| entry.holders > 0);
+            self.bytes.keep_only(living.map(|entry| &mut entry.place));
         }
         true
-    }
-
-    fn compact(&mut self) {
-        let mut kept = Vec::with_capacity(self.bytes.len() - self.garbage);
-        for entry in self.entries.iter_mut().filter(|entry| entry.holders > 0) {
-            let end = entry.place.range(&self.bytes).end;
-            let whole = &self.bytes[entry.place.start()..end];
-            entry.place = entry.place.moved(kept.len());
-            kept.extend_from_slice(whole);
-        }
-        self.bytes = kept;
-        self.garbage = 0;
     }
 }
 

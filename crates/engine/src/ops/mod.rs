@@ -15,6 +15,7 @@ mod groups;
 pub(crate) mod having;
 mod interned;
 mod join;
+mod key_bytes;
 mod keys;
 mod lanes;
 mod lookup;
@@ -50,7 +51,7 @@ pub use merge::Merge;
 pub(crate) use pane_window::PaneWindow;
 pub(crate) use panes::{PaneFill, PaneJoin};
 pub(crate) use pattern::Matcher;
-pub(crate) use session::Sessions;
+pub(crate) use session::{KeySessions, Rule as SessionRule, Sessions};
 pub(crate) use sliding::Sliding;
 pub(crate) use stateless::{Filter, Project};
 

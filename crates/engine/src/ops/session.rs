@@ -7,7 +7,8 @@
 //!
 //! There may be a million open sessions, most of them with a single group. So a session is a few numbers, the groups of
 //! all sessions stand in one list with one accumulator per aggregate, and what falls due is sorted only roughly until
-//! it does.
+//! it does. Where keys have sessions of their own with one group each, and go by one clock, [`KeySessions`] do the same
+//! with less.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +25,10 @@ use super::interned::KeyTable;
 use super::lanes::{LaneWindow, Notes, RowsOut};
 use crate::chunk::CHUNK_ROWS;
 use crate::codec::{Reader, RestoreError, Writer};
+
+mod by_key;
+
+pub(crate) use by_key::KeySessions;
 
 const NONE: u32 = u32::MAX;
 
@@ -55,10 +60,11 @@ pub(crate) struct Sessions {
 /// What a session with one group takes, without its key and aggregates.
 pub(super) const BYTES: usize = size_of::<Session>() + size_of::<Group>();
 
+/// When sessions end.
 #[derive(Clone, Copy)]
-struct Rule {
-    timeout: Duration,
-    max: Duration,
+pub(crate) struct Rule {
+    pub timeout: Duration,
+    pub max: Duration,
 }
 
 #[derive(Clone, Copy)]
@@ -71,8 +77,6 @@ struct Session {
     born: u64,
     start: i64,
     last: i64,
-    /// When the largest duration cuts it.
-    cut: i64,
     /// When it closed, if it has; it stays until the watermark has passed that too.
     closed: Option<i64>,
     /// The first and last of its groups.
@@ -121,10 +125,33 @@ impl Rule {
             .ticks()
     }
 
+    /// When a session with this last event times out.
+    fn timeout(&self, last: i64) -> i64 {
+        last.saturating_add(self.timeout.ticks())
+    }
+
     /// When a session closes if no further event comes.
-    fn close(&self, session: &Session) -> i64 {
-        let timeout = session.last.saturating_add(self.timeout.ticks());
-        session.cut.min(timeout)
+    fn close(&self, start: i64, last: i64) -> i64 {
+        self.cut(start).min(self.timeout(last))
+    }
+
+    /// Where the session starts that an event at `time` continues, if cuts alone lie between it and this one.
+    fn rest(&self, start: i64, last: i64, time: i64) -> Option<i64> {
+        if self.timeout(last) < time {
+            return None;
+        }
+        // After the first cut, one follows the other at the largest duration.
+        let (cut, max) = (self.cut(start), self.max.ticks());
+        Some(if time > cut {
+            cut + (time - cut - 1) / max * max
+        } else {
+            start
+        })
+    }
+
+    /// How finely due times are sorted before they come up.
+    fn slice(&self) -> i64 {
+        (self.timeout.ticks() / 256).max(1)
     }
 }
 
@@ -178,7 +205,7 @@ impl GroupList {
         {
             entry.remove();
         }
-        self.looks.clear(slot);
+        self.looks.take(slot);
         self.free.push(slot);
     }
 
@@ -196,15 +223,9 @@ fn place(session: u32, key: u32) -> u64 {
 }
 
 impl Sessions {
-    pub fn new(
-        spec: Arc<GroupSpec>,
-        timeout: Duration,
-        max: Duration,
-        over: Option<Vec<usize>>,
-    ) -> Sessions {
-        let over = over.unwrap_or_default();
+    pub fn new(spec: Arc<GroupSpec>, rule: Rule, over: Vec<usize>) -> Sessions {
         Sessions {
-            rule: Rule { timeout, max },
+            rule,
             single: over.iter().copied().eq(0..spec.keys.len()) && !over.is_empty(),
             over,
             keys: KeyTable::default(),
@@ -213,7 +234,7 @@ impl Sessions {
             free: Vec::new(),
             groups: GroupList::new(&spec),
             due: Agenda::default(),
-            coarse: (timeout.ticks() / 256).max(1),
+            coarse: rule.slice(),
             born: 0,
             origins: HashMap::default(),
             ids: Vec::new(),
@@ -235,7 +256,7 @@ impl Sessions {
                 break;
             }
             let session = self.sessions[slot as usize];
-            if self.rule.close(&session) >= time {
+            if self.rule.close(session.start, session.last) >= time {
                 self.keys.release(key);
                 return slot;
             }
@@ -248,7 +269,6 @@ impl Sessions {
             born: self.born,
             start: time,
             last: time,
-            cut: self.rule.cut(time),
             closed: None,
             groups: (NONE, NONE),
         });
@@ -259,14 +279,13 @@ impl Sessions {
     /// Ends an open session. One that is cut goes on, empty, from the cut.
     fn close(&mut self, slot: u32) {
         let session = self.sessions[slot as usize];
-        let end = self.rule.close(&session);
+        let end = self.rule.close(session.start, session.last);
         self.session(slot).closed = Some(end);
         self.open[session.key as usize] = NONE;
-        if end == session.cut {
+        if end == self.rule.cut(session.start) {
             let key = self.keys.hold_again(session.key);
             self.open[key as usize] = self.insert(Session {
                 start: end,
-                cut: self.rule.cut(end),
                 groups: (NONE, NONE),
                 ..session
             });
@@ -285,7 +304,9 @@ impl Sessions {
                 (self.sessions.len() - 1) as u32
             }
         };
-        let due = session.closed.unwrap_or_else(|| self.rule.close(&session));
+        let due = session
+            .closed
+            .unwrap_or_else(|| self.rule.close(session.start, session.last));
         self.put(session.lane, due, slot);
         slot
     }
@@ -347,7 +368,9 @@ impl Sessions {
                     continue;
                 }
                 let session = self.sessions[slot as usize];
-                let end = session.closed.unwrap_or_else(|| self.rule.close(&session));
+                let end = session
+                    .closed
+                    .unwrap_or_else(|| self.rule.close(session.start, session.last));
                 if end >= before {
                     later.push((lane, end, slot));
                     continue;
@@ -518,8 +541,7 @@ impl LaneWindow for Sessions {
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
-        let over = Some(self.over.clone());
-        let mut fresh = Sessions::new(self.spec.clone(), self.rule.timeout, self.rule.max, over);
+        let mut fresh = Sessions::new(self.spec.clone(), self.rule, self.over.clone());
         fresh.born = from.u64()?;
         for _ in 0..from.count()? {
             fresh.restore_session(from)?;
@@ -545,7 +567,6 @@ impl Sessions {
             born,
             start,
             last,
-            cut: self.rule.cut(start),
             closed: is_closed.then_some(closed),
             groups: (NONE, NONE),
         });

@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 
-use highwater_engine::codec::{Reader, Writer};
-use highwater_engine::{
-    Chunk, ColumnBuilder, DataErrors, Item, Lanes, Physical, Pipeline, Shared, Value, ValueRef,
-};
+use highwater_engine::{Chunk, ColumnBuilder, DataErrors, Item, Lanes, Physical, Value, ValueRef};
 use highwater_query::Span;
 use highwater_query::plan::{
     CompareOp, Expr, ExprKind, Input, Literal, Node, NodeId, Output, Plan, Pred, PredKind, Read,
 };
 use highwater_time::{Instant, LaneMark, TICKS_PER_SECOND};
+
+use crate::running::Running;
 
 pub fn expr(kind: ExprKind) -> Expr {
     Expr {
@@ -43,6 +42,7 @@ pub fn plan(reads: &[&str], node: Node) -> Plan {
             .iter()
             .map(|read| Read::Path(vec![(*read).into()]))
             .collect(),
+        carried: Vec::new(),
         timestamp: None,
         substream: Vec::new(),
         schema: None,
@@ -92,10 +92,7 @@ pub fn show(value: ValueRef<'_>) -> String {
 }
 
 pub struct Drive {
-    physical: Physical,
-    partitions: usize,
-    locals: Vec<Pipeline>,
-    shared: Shared,
+    running: Running,
     pub rows: Vec<Shown>,
     pub marks: usize,
 }
@@ -104,17 +101,14 @@ impl Drive {
     pub fn new(plan: Plan, partitions: usize) -> Drive {
         let physical = Physical::new(Arc::new(plan)).expect("the plan can run");
         Drive {
-            locals: (0..partitions).map(|_| physical.local(0)).collect(),
-            shared: physical.shared(&[partitions]),
+            running: Running::new(Arc::new(physical), &[partitions]),
             rows: Vec::new(),
             marks: 0,
-            partitions,
-            physical,
         }
     }
 
     pub fn rows(&mut self, partition: usize, rows: &[Row], marks: Vec<LaneMark>) {
-        let width = self.physical.plan().inputs[0].reads.len();
+        let width = self.running.plan().inputs[0].reads.len();
         let columns = (0..width).map(|column| {
             let mut builder = ColumnBuilder::default();
             rows.iter()
@@ -139,13 +133,7 @@ impl Drive {
     }
 
     fn push(&mut self, partition: usize, item: Item) {
-        let (mut out, mut results) = (Vec::new(), Vec::new());
-        self.locals[partition].push(Physical::LOCAL_ENTRY, item, &mut out);
-        for (exit, item) in out {
-            let entry = self.shared.entry(0, exit, partition);
-            self.shared.pipeline.push(entry, item, &mut results);
-        }
-        for (_, item) in results {
+        for item in self.running.push(0, partition, item) {
             if let Item::Rows(chunk) = item {
                 self.take(&chunk);
             }
@@ -164,37 +152,15 @@ impl Drive {
     }
 
     pub fn errors(&self) -> DataErrors {
-        let mut all = self.shared.pipeline.errors.clone();
-        self.locals
-            .iter()
-            .for_each(|local| all.merge(local.errors.clone()));
-        all
+        self.running.errors()
     }
 
     pub fn snapshot(&self) -> Vec<u8> {
-        let mut writer = Writer::default();
-        self.locals
-            .iter()
-            .for_each(|local| local.snapshot(&mut writer));
-        self.shared.pipeline.snapshot(&mut writer);
-        writer.bytes
+        self.running.snapshot()
     }
 
-    /// Writes the state down, forgets everything and reads it back.
     pub fn restart(&mut self) {
-        let bytes = self.snapshot();
-        self.locals = (0..self.partitions)
-            .map(|_| self.physical.local(0))
-            .collect();
-        self.shared = self.physical.shared(&[self.partitions]);
-        let mut reader = Reader::new(&bytes);
-        for local in &mut self.locals {
-            local.restore(&mut reader).expect("the snapshot is whole");
-        }
-        let shared = &mut self.shared.pipeline;
-        shared.restore(&mut reader).expect("the snapshot is whole");
-        assert!(reader.is_done());
-        assert_eq!(self.snapshot(), bytes, "what was restored is the same");
+        self.running.restart();
     }
 }
 

@@ -1,10 +1,11 @@
 //! Streams of random rows, and running a plan over them in a random way that must not show.
 
-use highwater_engine::codec::{Reader, Writer};
-use highwater_engine::{
-    Chunk, Column, ColumnBuilder, Item, Physical, Pipeline, Shared, Value, eval,
-};
+use std::sync::Arc;
+
+use highwater_engine::{Chunk, Column, ColumnBuilder, Item, Physical, Value, eval};
 use highwater_time::Instant;
+
+use crate::running::Running;
 
 /// Numbers that look random and follow from a seed.
 pub struct Random(u64);
@@ -85,11 +86,9 @@ pub struct Got {
 /// A plan being run. What is random about it: how rows are cut into chunks, which partition goes next, where
 /// watermarks stand, and when everything is written down and taken up again.
 pub struct Run<'a> {
-    physical: &'a Physical,
+    running: Running,
     random: &'a mut Random,
-    partitions: Vec<usize>,
     feeds: Vec<Feed<'a>>,
-    shared: Shared,
     got: Got,
     watermark: i64,
 }
@@ -100,11 +99,10 @@ struct Feed<'a> {
     rows: &'a [Row],
     watermark: i64,
     ended: bool,
-    pipeline: Pipeline,
 }
 
 impl<'a> Run<'a> {
-    pub fn new(physical: &'a Physical, streams: &'a [Stream], random: &'a mut Random) -> Run<'a> {
+    pub fn new(physical: &Arc<Physical>, streams: &'a [Stream], random: &'a mut Random) -> Run<'a> {
         let mut feeds = Vec::new();
         for (input, stream) in streams.iter().enumerate() {
             for (partition, rows) in stream.iter().enumerate() {
@@ -114,16 +112,13 @@ impl<'a> Run<'a> {
                     rows,
                     watermark: i64::MIN,
                     ended: false,
-                    pipeline: physical.local(input),
                 });
             }
         }
         let partitions: Vec<usize> = streams.iter().map(Vec::len).collect();
         Run {
-            shared: physical.shared(&partitions),
-            physical,
+            running: Running::new(physical.clone(), &partitions),
             random,
-            partitions,
             feeds,
             got: Got::default(),
             watermark: i64::MIN,
@@ -142,7 +137,7 @@ impl<'a> Run<'a> {
             let item = self.item(feed);
             self.push(feed, item);
             if self.random.below(8) == 0 {
-                self.restart();
+                self.running.restart();
             }
         }
         assert_eq!(
@@ -150,8 +145,7 @@ impl<'a> Run<'a> {
             i64::MAX,
             "the end of time arrives at the exit"
         );
-        let local = self.feeds.iter().map(|feed| feed.pipeline.errors.count);
-        self.got.errors += local.sum::<u64>() + self.shared.pipeline.errors.count;
+        self.got.errors = self.running.errors().count;
         self.got
     }
 
@@ -178,14 +172,10 @@ impl<'a> Run<'a> {
         if matches!(&item, Item::Rows(chunk) if chunk.rows() == 0) {
             return;
         }
-        let feed = &mut self.feeds[feed];
-        let (mut local, mut out) = (Vec::new(), Vec::new());
-        feed.pipeline.push(Physical::LOCAL_ENTRY, item, &mut local);
-        for (exit, item) in local {
-            let entry = self.shared.entry(feed.input, exit, feed.partition);
-            self.shared.pipeline.push(entry, item, &mut out);
-        }
-        for (_, item) in out {
+        let Feed {
+            input, partition, ..
+        } = self.feeds[feed];
+        for item in self.running.push(input, partition, item) {
             self.take(item);
         }
     }
@@ -212,33 +202,4 @@ impl<'a> Run<'a> {
             Item::Shares(_) => panic!("rows come out"),
         }
     }
-
-    /// Writes everything down and takes it up in new pipelines.
-    fn restart(&mut self) {
-        for feed in &mut self.feeds {
-            let fresh = self.physical.local(feed.input);
-            let old = std::mem::replace(&mut feed.pipeline, fresh);
-            self.got.errors += old.errors.count;
-            carry(&old, &mut feed.pipeline);
-        }
-        let fresh = self.physical.shared(&self.partitions);
-        let old = std::mem::replace(&mut self.shared, fresh);
-        self.got.errors += old.pipeline.errors.count;
-        carry(&old.pipeline, &mut self.shared.pipeline);
-    }
-}
-
-fn carry(from: &Pipeline, to: &mut Pipeline) {
-    let mut state = Writer::default();
-    from.snapshot(&mut state);
-    let mut reader = Reader::new(&state.bytes);
-    to.restore(&mut reader)
-        .expect("a snapshot can be read back");
-    assert!(reader.is_done(), "all of a snapshot is read");
-    let mut again = Writer::default();
-    to.snapshot(&mut again);
-    assert_eq!(
-        state.bytes, again.bytes,
-        "a restored pipeline has the same state"
-    );
 }

@@ -3,16 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use highwater_engine::codec::{Reader, Writer};
-use highwater_engine::{
-    Chunk, Column, ColumnBuilder, Item, Physical, Pipeline, Scripts, Shared, Value,
-};
-use highwater_query::plan::{Input, Read};
+use highwater_engine::{Chunk, Column, ColumnBuilder, Item, Physical, Scripts, Value};
+use highwater_query::plan::{Input, Plan, Read};
 use highwater_query::{Catalog, compile};
 use highwater_time::{Instant, TICKS_PER_SECOND};
 
 use crate::oracle::{Row, show};
 use crate::query::{Event, Query, from_origin, instant, ticks};
+use crate::running::Running;
 
 /// What one partition is sent next.
 #[derive(Clone, Debug)]
@@ -100,10 +98,7 @@ pub fn interleave(lists: Vec<Vec<Step>>, choices: &[u8]) -> Vec<(usize, Step)> {
 }
 
 pub struct Drive {
-    physical: Physical,
-    partitions: usize,
-    locals: Vec<Pipeline>,
-    shared: Shared,
+    running: Running,
     pub dynamic: bool,
     /// Every row in the order of emission.
     pub rows: Vec<Row>,
@@ -123,22 +118,19 @@ impl Drive {
             physical = physical.with_scripts(scripts);
         }
         Drive {
-            locals: (0..partitions).map(|_| physical.local(0)).collect(),
-            shared: physical.shared(&[partitions]),
+            running: Running::new(Arc::new(physical), &[partitions]),
             reached: vec![Instant::BEFORE_ALL; partitions],
             rows: Vec::new(),
             dynamic: false,
-            partitions,
-            physical,
         }
     }
 
     pub fn input(&self) -> &Input {
-        &self.physical.plan().inputs[0]
+        &self.plan().inputs[0]
     }
 
-    pub fn plan(&self) -> &highwater_query::plan::Plan {
-        self.physical.plan()
+    pub fn plan(&self) -> &Plan {
+        self.running.plan()
     }
 
     pub fn step(&mut self, partition: usize, step: &Step) {
@@ -155,22 +147,13 @@ impl Drive {
     }
 
     pub fn push(&mut self, partition: usize, item: Item) {
-        let (mut out, mut results) = (Vec::new(), Vec::new());
-        self.locals[partition].push(Physical::LOCAL_ENTRY, item, &mut out);
-        for (exit, item) in out {
-            let entry = self.shared.entry(0, exit, partition);
-            self.shared.pipeline.push(entry, item, &mut results);
-        }
-        for (_, item) in results {
+        for item in self.running.push(0, partition, item) {
             if let Item::Rows(chunk) = item {
                 self.take(&chunk);
             }
         }
-        assert_eq!(
-            self.shared.pipeline.errors.count, 0,
-            "{:?}",
-            self.shared.pipeline.errors
-        );
+        let errors = self.running.errors();
+        assert_eq!(errors.count, 0, "{errors:?}");
     }
 
     fn take(&mut self, chunk: &Chunk) {
@@ -216,31 +199,12 @@ impl Drive {
         Chunk::new(events.iter().map(|e| ticks(e.second)).collect(), columns)
     }
 
-    /// The state as bytes.
     pub fn snapshot(&self) -> Vec<u8> {
-        let mut writer = Writer::default();
-        self.locals
-            .iter()
-            .for_each(|local| local.snapshot(&mut writer));
-        self.shared.pipeline.snapshot(&mut writer);
-        writer.bytes
+        self.running.snapshot()
     }
 
-    /// Forgets everything and goes on from the snapshot.
-    pub fn restart_from(&mut self, bytes: &[u8]) {
-        self.locals = (0..self.partitions)
-            .map(|_| self.physical.local(0))
-            .collect();
-        self.shared = self.physical.shared(&[self.partitions]);
-        let mut reader = Reader::new(bytes);
-        for local in &mut self.locals {
-            local.restore(&mut reader).expect("the snapshot is whole");
-        }
-        self.shared
-            .pipeline
-            .restore(&mut reader)
-            .expect("the snapshot is whole");
-        assert!(reader.is_done());
+    pub fn restart(&mut self) {
+        self.running.restart();
     }
 }
 

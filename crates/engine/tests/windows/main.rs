@@ -10,4 +10,6 @@ mod drive;
 mod laws;
 mod oracle;
 mod query;
+#[path = "../running/mod.rs"]
+mod running;
 mod substreams;

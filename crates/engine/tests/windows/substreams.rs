@@ -159,8 +159,7 @@ impl<'a> Lane<'a> {
         self.substreams.snapshot(&mut bytes);
         self.substreams =
             Substreams::restore(self.policy, self.linger, &mut &bytes[..]).expect("it is whole");
-        let state = self.drive.snapshot();
-        self.drive.restart_from(&state);
+        self.drive.restart();
     }
 
     fn run(mut self, choices: &[u8], restart_at: Option<usize>) -> (Vec<Row>, Vec<Fate>) {

@@ -167,11 +167,7 @@ impl Circuit {
             State::Closed(window) => {
                 let (ok, failed) = window.add(self.at, tally);
                 match self.rule.is_broken(ok, failed) {
-                    true => self.open_for_a_while(format!(
-                        "{failed} of {} deliveries failed within {:?}",
-                        ok + failed,
-                        self.rule.window
-                    )),
+                    true => self.open_for_a_while(self.rule.complaint(ok, failed)),
                     false => None,
                 }
             }
@@ -201,6 +197,15 @@ impl Circuit {
 }
 
 impl Rule {
+    /// Successes are only told of where the rule looks at them.
+    fn complaint(&self, ok: u64, failed: u64) -> String {
+        let of = match self.share {
+            Some(_) => format!(" of {}", ok + failed),
+            None => String::new(),
+        };
+        format!("{failed}{of} deliveries failed within {:?}", self.window)
+    }
+
     fn is_broken(&self, ok: u64, failed: u64) -> bool {
         let share_reached = self.share.is_none_or(|share| {
             let all = ok + failed;
@@ -240,7 +245,7 @@ mod tests {
         assert_eq!(circuit.apply(at(0), &outcomes(5, 60)), None);
         assert_eq!(circuit.apply(at(20), &outcomes(5, 40)), None);
         assert_eq!(circuit.gate(at(20)), Gate::Closed);
-        let why = "101 of 111 deliveries failed within 30s".to_string();
+        let why = "101 deliveries failed within 30s".to_string();
         let change = circuit.apply(at(21), &outcomes(0, 1));
         assert_eq!(change, Some(Change::Opened { why: why.clone() }));
         let until = Some(at(51));

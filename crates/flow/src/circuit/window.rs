@@ -15,6 +15,14 @@ pub struct Tally {
     pub failed: u32,
 }
 
+impl Tally {
+    /// Counts further deliveries.
+    pub fn add(&mut self, other: Tally) {
+        self.ok = self.ok.saturating_add(other.ok);
+        self.failed = self.failed.saturating_add(other.failed);
+    }
+}
+
 /// The current slot and the [`SLOTS`] before it, as far as anything happened in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Window {

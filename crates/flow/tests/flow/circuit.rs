@@ -277,7 +277,7 @@ fn the_shares_of_a_partition_are_disjoint_and_whole_and_keep_keys_together() {
     paused(async {
         let source = partition().await;
         let keys: Vec<_> = (0..90)
-            .map(|n: u8| (n % 10 != 0).then_some(n % 7))
+            .map(|n: u8| (!n.is_multiple_of(10)).then_some(n % 7))
             .collect();
         append(&source, &keys).await;
         let mut owners = vec![Vec::new(); keys.len()];

@@ -38,6 +38,7 @@ impl Binder<'_> {
         self.plan.inputs.push(Input {
             name: name.to_string(),
             reads: Vec::new(),
+            carried: Vec::new(),
             timestamp: None,
             substream: Vec::new(),
             schema: self.schema(name),
@@ -64,6 +65,24 @@ impl Binder<'_> {
                 reads.push(read);
                 reads.len() - 1
             })
+    }
+
+    /// The column that reads the same field as a time, if `column` of `node` reads a field of a stream.
+    pub(super) fn read_as_time(&mut self, node: NodeId, column: usize) -> Option<usize> {
+        match &self.plan.nodes[node.0] {
+            Node::Filter { from, .. } => self.read_as_time(*from, column),
+            Node::Source { input } if !self.inputs[*input].reference => {
+                let input = *input;
+                match self.plan.inputs[input].reads.get(column)? {
+                    Read::Path(path) => {
+                        let path = path.clone();
+                        Some(self.read(input, Read::TimePath(path)))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
     }
 
     /// A path of field names from the top of an event.

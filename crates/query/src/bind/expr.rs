@@ -9,7 +9,7 @@ use crate::Span;
 use crate::ast::{self, Ident, Quote};
 use crate::diagnostic::{Diagnostic, code};
 use crate::parser::Reported;
-use crate::plan::{CompareOp, Expr, ExprKind, Literal, Name, Node, Pred, PredKind, UnaryOp};
+use crate::plan::{CompareOp, Expr, ExprKind, Literal, Name, Node, Pred, PredKind, Type, UnaryOp};
 use crate::visit;
 
 /// A simple CASE repeats its operand in every branch; nesting them must not explode.
@@ -60,7 +60,7 @@ impl<'b> Exprs<'b, '_> {
                 otherwise,
             } => self.case(operand.as_deref(), branches, otherwise)?,
             ast::ExprKind::Cast { of, to, lenient } => ExprKind::Cast {
-                of: Box::new(self.value(of)?),
+                of: Box::new(self.cast_operand(of, *to)?),
                 to: *to,
                 lenient: *lenient,
             },
@@ -87,6 +87,25 @@ impl<'b> Exprs<'b, '_> {
             op,
             of: Box::new(self.value(of)?),
         })
+    }
+
+    /// A field that is wanted as a time is read as one where it is decoded, without the detour over text.
+    fn cast_operand(&mut self, of: &ast::Expr, to: Type) -> Bound<Expr> {
+        let mut bound = self.value(of)?;
+        // Elsewhere a column need not be one of the source's.
+        let over_source = matches!(
+            self.clause,
+            Clause::Select | Clause::Where | Clause::GroupBy | Clause::Aggregate
+        );
+        if to == Type::Datetime
+            && over_source
+            && self.grouping.is_none()
+            && let ExprKind::Column(column) = &mut bound.kind
+            && let Some(time) = self.binder.read_as_time(self.scope.node, *column)
+        {
+            *column = time;
+        }
+        Ok(bound)
     }
 
     fn not_a_value(&mut self, expr: &ast::Expr) -> Reported {

@@ -83,6 +83,7 @@ impl Used {
         match node {
             Node::Source { input } => {
                 let input = &mut inputs[*input];
+                input.carried = mine;
                 for expr in input.timestamp.iter_mut().chain(&mut input.substream) {
                     self.mark(index, expr);
                 }
@@ -495,6 +496,7 @@ impl Renumber {
 
     fn input(&mut self, mut input: Input, wanted: &[bool], node: usize) -> usize {
         input.reads = pick(input.reads, wanted);
+        input.carried = pick(input.carried, wanted);
         for expr in input.timestamp.iter_mut().chain(&mut input.substream) {
             self.renumber(NodeId(node), expr);
         }

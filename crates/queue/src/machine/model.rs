@@ -395,8 +395,8 @@ impl World {
                 let until = self.oracle.now + self.oracle.lock;
                 let renewed = self.machine.renew_session(&lock);
                 let mut locks = self.oracle.session_locks.iter_mut();
-                let held = locks
-                    .find(|(name, number, _)| (&*name, *number) == (&lock.session, lock.number));
+                let held =
+                    locks.find(|(name, number, _)| (name, *number) == (&lock.session, lock.number));
                 assert_eq!(
                     renewed.map(|lock| lock.until_ms).ok(),
                     held.as_ref().map(|_| until)

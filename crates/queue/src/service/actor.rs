@@ -287,25 +287,22 @@ impl Actor {
         let Some(sweep) = &mut self.sweep else {
             return;
         };
-        let Some(cursor) = sweep.cursor.take() else {
-            return;
-        };
-        let mut mark = (cursor == Cursor::Start).then_some(Mark::First);
-        let (events, next) = self.machine.keep(cursor);
-        if next.is_none() {
-            mark = Some(Mark::Last);
-        }
-        sweep.cursor = next;
-        for event in &events {
-            self.journal.push(event);
-        }
-        if self.journal.is_empty() && mark == Some(Mark::Last) {
-            // Nothing is left to say; numbers do no harm.
-            let (basics, _) = self.machine.keep(Cursor::Start);
-            basics.iter().for_each(|event| self.journal.push(event));
-        }
-        if !self.journal.is_empty() {
-            self.dispatch(Vec::new(), mark);
+        while let Some(cursor) = sweep.cursor.take() {
+            let mut mark = (cursor == Cursor::Start).then_some(Mark::First);
+            let (mut events, next) = self.machine.keep(cursor);
+            if next.is_none() {
+                mark = Some(Mark::Last);
+                if events.is_empty() {
+                    // Something must say that it is over, and this does no harm.
+                    (events, _) = self.machine.keep(Cursor::Start);
+                }
+            }
+            sweep.cursor = next;
+            if !events.is_empty() {
+                events.iter().for_each(|event| self.journal.push(event));
+                self.dispatch(Vec::new(), mark);
+                return;
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! From settings to a checked [`Config`].
 
+mod jobs;
+mod processors;
 mod queues;
 mod sharded;
 mod workflows;
@@ -36,8 +38,11 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         kafka: build.kafka(!keys.is_empty()),
         hubs: build.hubs(),
         sharded: build.sharded(),
+        jobs: build.jobs(),
         workflows: build.workflows(),
         queues: build.queues(),
+        processors: build.processors(),
+        notify: build.notify(),
         keys,
     };
     match build.problems.is_empty() {

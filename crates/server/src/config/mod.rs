@@ -20,7 +20,9 @@ use highwater_env::disk;
 use highwater_log::HubSpec;
 
 use crate::http;
+use crate::jobs::Declared;
 use crate::keys::Key;
+use crate::processors::{Spec, notify};
 use crate::queues;
 use crate::sharded::Sharded;
 use crate::workflows::Workflow;
@@ -44,9 +46,14 @@ pub struct Config {
     pub hubs: Vec<HubSpec>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    pub jobs: Vec<Declared>,
     pub workflows: Vec<Workflow>,
     /// Made at the start, or changed to be as they say.
     pub queues: Vec<queues::Wanted>,
+    /// Hubs that feed handlers.
+    pub processors: Vec<Spec>,
+    /// Who is told when a circuit opens.
+    pub notify: notify::Options,
 }
 
 /// When an append is answered.

@@ -14,6 +14,7 @@ pub enum Kind {
     Address,
     Flag,
     Count(u64, u64),
+    CountOrForever(u64, u64),
     /// Bytes, as a number or with a unit.
     Size,
     SizeOrUnlimited,
@@ -68,7 +69,9 @@ impl Kind {
             (Kind::List | Kind::Words(_), Raw::Untyped(text)) => {
                 self.read_list(text.split(',').map(|item| item.trim().into()).collect())
             }
-            (Kind::Count(..), Raw::Integer(number)) => self.read_text(&number.to_string()),
+            (Kind::Count(..) | Kind::CountOrForever(..), Raw::Integer(number)) => {
+                self.read_text(&number.to_string())
+            }
             (Kind::Size | Kind::SizeOrUnlimited, Raw::Integer(number)) => {
                 self.read_text(&number.to_string())
             }
@@ -94,7 +97,8 @@ impl Kind {
     fn read_text(self, text: &str) -> Result<Value, String> {
         let read = match self {
             Kind::Address => address(text).map(Value::Address),
-            Kind::Count(low, high) => text
+            Kind::CountOrForever(..) if text == "forever" => Some(Value::Number(None)),
+            Kind::Count(low, high) | Kind::CountOrForever(low, high) => text
                 .parse()
                 .ok()
                 .filter(|count| (low..=high).contains(count))
@@ -117,6 +121,9 @@ impl Kind {
             Kind::Address => "an address such as \"127.0.0.1:8080\", or \"off\"".into(),
             Kind::Flag => "true or false".into(),
             Kind::Count(low, high) => format!("a number from {low} to {high}"),
+            Kind::CountOrForever(low, high) => {
+                format!("a number from {low} to {high}, or \"forever\"")
+            }
             Kind::Size => "a size such as 65536, \"64KiB\" or \"1MiB\"".into(),
             Kind::SizeOrUnlimited => "a size such as \"10GiB\", or \"unlimited\"".into(),
             Kind::Time => "a time such as \"500ms\", \"30s\" or \"5m\"".into(),

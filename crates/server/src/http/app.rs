@@ -17,7 +17,9 @@ use super::error::{Code, Error};
 use super::metrics::Metrics;
 use super::send::Destination;
 use super::spread::Spread;
+use crate::jobs::Jobs;
 use crate::keys::{Keys, Right};
+use crate::processors::Processors;
 use crate::sharded::Sharded;
 use crate::workflows::Workflows;
 
@@ -45,9 +47,12 @@ pub struct Backend {
     pub kafka: Option<highwater_kafka::Handle>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    /// `None` where jobs cannot be run.
+    pub jobs: Option<Jobs>,
     pub workflows: Workflows,
     /// `None` for a node without queues.
     pub queues: Option<Queues>,
+    pub processors: Option<Arc<Processors>>,
 }
 
 impl Backend {
@@ -59,8 +64,10 @@ impl Backend {
             hub: None,
             kafka: None,
             sharded: Vec::new(),
+            jobs: None,
             workflows: Workflows::default(),
             queues: None,
+            processors: None,
         }
     }
 }

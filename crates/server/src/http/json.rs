@@ -22,7 +22,13 @@ pub fn write_record(out: &mut Vec<u8>, hub: Option<&str>, partition: u32, record
     if !record.headers.is_empty() {
         write_headers(out, record);
     }
-    match record.value {
+    write_value(out, record.value);
+    out.push(b'}');
+}
+
+/// `,"value":..` as it was sent if it is JSON, else `,"value_base64":".."`.
+pub fn write_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
+    match value {
         None => out.extend_from_slice(b",\"value\":null"),
         Some(value) if is_json(value) => {
             out.extend_from_slice(b",\"value\":");
@@ -33,7 +39,6 @@ pub fn write_record(out: &mut Vec<u8>, hub: Option<&str>, partition: u32, record
             write_base64(out, value);
         }
     }
-    out.push(b'}');
 }
 
 /// `{"hub":"h","partition":1,"offset":42,"enqueued":".."`, so that more can follow. Names of hubs need
@@ -83,7 +88,7 @@ fn write_headers(out: &mut Vec<u8>, record: &Record<'_>) {
 }
 
 /// `,"name":"text"` or `,"name_base64":".."`
-fn write_named(out: &mut Vec<u8>, name: &[u8], bytes: &[u8]) {
+pub fn write_named(out: &mut Vec<u8>, name: &[u8], bytes: &[u8]) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name);
     match std::str::from_utf8(bytes) {

@@ -10,7 +10,9 @@ use super::app::App;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use super::send::{Target, Way};
-use super::{admin, auth, groups, metrics, openapi, queues, read, send, workflows};
+use super::{
+    admin, auth, groups, jobs, metrics, openapi, processing, queues, read, send, workflows,
+};
 use crate::keys::Right;
 use crate::text::percent_decode;
 
@@ -53,6 +55,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
             return Ok(reply::json_bytes(StatusCode::OK, openapi::document()));
         }
         ["api", "docs"] if get => return Ok(reply::html(openapi::page())),
+        // The signature in the link is the key.
+        ["resume", token] if get || post => {
+            return processing::resume(app, &head.method, token).await;
+        }
         _ => {}
     }
     let caller = auth::caller(app, &head.headers, resource)?;
@@ -82,6 +88,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         return send::send(app, &to, target, way, &head, body).await;
     }
 
+    if let ["api", "jobs", ..] = parts {
+        let answer = jobs::route(app, &caller, parts, &head, body).await;
+        return answer.unwrap_or_else(|| Err(nothing(&head, parts)));
+    }
     if let ["workflows", ..] | ["api", "workflows", ..] = parts {
         let answer = workflows::route(app, &caller, parts, &head, body).await;
         return answer.unwrap_or_else(|| Err(nothing(&head, parts)));
@@ -97,7 +107,7 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         }
         ["metrics"] if get => {
             caller.must(Right::Listen, None)?;
-            Ok(metrics::page(app))
+            Ok(metrics::page(app).await)
         }
         ["api", "hubs"] if get => admin::list(app, &caller),
         ["api", "hubs"] if post => admin::create(app, &caller, body).await,
@@ -132,6 +142,9 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         ["api", "groups", name] if head.method == Method::DELETE => {
             caller.must(Right::Manage, None)?;
             groups::delete(app, &percent_decode(name)).await
+        }
+        _ if processing::is_known(parts) => {
+            processing::route(app, &caller, &head.method, parts, query, body).await
         }
         _ => Err(nothing(&head, parts)),
     }

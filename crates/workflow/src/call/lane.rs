@@ -190,14 +190,7 @@ impl Lane {
 
     async fn perform(&self, connection: &mut Option<Connection>, job: HttpJob) {
         let begun_ms = self.now().0;
-        let attempt = self.attempt(connection, job.question);
-        let result = match tokio::time::timeout(job.timeout, attempt).await {
-            Ok(result) => result,
-            Err(_) => {
-                let reason = format!("no answer within {:?}", job.timeout);
-                Err(CallError::transient(reason).in_doubt())
-            }
-        };
+        let result = self.attempt(connection, job.question, job.timeout).await;
         if result.is_err() {
             // Nothing, or half an answer, may still be on its way.
             *connection = None;
@@ -215,20 +208,25 @@ impl Lane {
         &self,
         kept: &mut Option<Connection>,
         question: Question,
+        timeout: Duration,
     ) -> Result<Answer, CallError> {
+        let until = tokio::time::Instant::now() + timeout;
         // Taken out, so that one that is given up midway is not used again.
-        let mut connection = match kept.take() {
-            Some(connection) => match connection.if_open().await {
-                Some(connection) => connection,
-                None => Connection::open(&self.service.target).await?,
-            },
-            None => Connection::open(&self.service.target).await?,
+        let usable = match kept.take() {
+            Some(connection) => connection.if_open().await,
+            None => None,
         };
-        let came = match connection.call(&self.host, &question.request).await {
+        let mut connection = match usable {
+            Some(connection) => connection,
+            None => self.connect(until).await?,
+        };
+        let asking = connection.call(&self.host, &question.request);
+        let came = match answered(until, timeout, asking).await? {
             // The key makes it safe to send again what may have been seen.
             Err(NoAnswer::Stale(_)) => {
-                connection = Connection::open(&self.service.target).await?;
-                connection.call(&self.host, &question.request).await
+                connection = self.connect(until).await.map_err(CallError::in_doubt)?;
+                let asking = connection.call(&self.host, &question.request);
+                answered(until, timeout, asking).await?
             }
             came => came,
         };
@@ -239,6 +237,18 @@ impl Lane {
         };
         *kept = Some(connection);
         judge(question.call(), status, retry_after, body)
+    }
+
+    /// Nothing has been sent when this fails.
+    async fn connect(&self, until: tokio::time::Instant) -> Result<Connection, CallError> {
+        let opening = Connection::open(&self.service.target);
+        let opened = tokio::time::timeout_at(until, opening).await;
+        opened.unwrap_or_else(|_| {
+            let target = self.service.target.authority();
+            Err(CallError::transient(format!(
+                "{target} cannot be reached in time"
+            )))
+        })
     }
 
     /// Tells the circuit, which only minds what a healthy service does not do.
@@ -283,4 +293,14 @@ impl Lane {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A call that was sent and not answered may have been carried out.
+async fn answered<T>(
+    until: tokio::time::Instant,
+    timeout: Duration,
+    asking: impl Future<Output = T>,
+) -> Result<T, CallError> {
+    let answer = tokio::time::timeout_at(until, asking).await;
+    answer.map_err(|_| CallError::transient(format!("no answer within {timeout:?}")).in_doubt())
 }

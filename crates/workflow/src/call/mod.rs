@@ -11,8 +11,6 @@ mod judge;
 mod lane;
 mod lanes;
 mod render;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -114,6 +114,7 @@ fn read<'a>(reader: &mut Reader<'a>, table: &'a Spanned<DeTable<'a>>) -> Option<
             notify: None,
         },
         defaults: Vec::new(),
+        names: Vec::new(),
         reader,
     };
     if let Some(services) = file.reader.section(&top, "services", "[services]") {
@@ -148,11 +149,22 @@ struct File<'r, 'a> {
     reader: &'r mut Reader<'a>,
     definition: Definition,
     defaults: Vec<Defaults>,
+    /// Of services, those that are wrong included.
+    names: Vec<String>,
+}
+
+/// Which service a call is for.
+#[derive(Clone, Copy)]
+enum Named {
+    Nothing,
+    Service(usize),
+    Wrong,
 }
 
 impl<'a> File<'_, 'a> {
     fn service(&mut self, name: &str, value: &'a Spanned<DeValue<'a>>) -> Option<()> {
         let title = format!("[services.{name}]");
+        self.names.push(name.to_owned());
         let section = self.reader.as_section(value, name, &title)?;
         let known = ["url", "concurrency", "timeout", "retry", "circuit"];
         self.reader.known_keys(&section, &known);
@@ -260,10 +272,14 @@ impl<'a> File<'_, 'a> {
             self.reader.mistake(section.at, "a step needs a name", hint);
         }
         let name = self.reader.text(section, "name").map(|(name, _)| name);
-        let work = self.work(section, None, Retry::STEP);
         let service = self.service_named(section);
+        let work = self.work(section, service, Retry::STEP);
         let undo = self.reader.section(section, "undo", "undo").map(|undo| {
             self.reader.known_keys(&undo, WORK_KEYS);
+            let service = match self.service_named(&undo) {
+                Named::Nothing => service,
+                own => own,
+            };
             let mut work = self.work(&undo, service, Retry::UNDO);
             if let (Some(Action::Call(call)), false) = (
                 work.as_mut().map(|work| &mut work.action),
@@ -308,28 +324,30 @@ impl<'a> File<'_, 'a> {
         }
     }
 
-    fn service_named(&mut self, section: &Section<'a>) -> Option<usize> {
-        let (name, at) = self.reader.text(section, "service")?;
-        let services = self.definition.services.iter();
-        let found = services.clone().position(|service| service.name == name);
-        if found.is_none() {
-            let known: Vec<&str> = services.map(|service| service.name.as_str()).collect();
-            let hint = match highwater_query::nearest(name, known.iter().copied()) {
+    /// The service that a section names; one that is wrong has been noted.
+    fn service_named(&mut self, section: &Section<'a>) -> Named {
+        let Some((name, at)) = self.reader.text(section, "service") else {
+            return match section.has("service") {
+                true => Named::Wrong,
+                false => Named::Nothing,
+            };
+        };
+        let mut services = self.definition.services.iter();
+        if let Some(found) = services.position(|service| service.name == name) {
+            return Named::Service(found);
+        }
+        if !self.names.iter().any(|known| known == name) {
+            let hint = match highwater_query::nearest(name, self.names.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("add [services.{name}] with its url"),
             };
             self.reader
                 .mistake(at, format!("there is no service `{name}`"), hint);
         }
-        found
+        Named::Wrong
     }
 
-    fn work(
-        &mut self,
-        section: &Section<'a>,
-        service: Option<usize>,
-        usual: Retry,
-    ) -> Option<Work> {
+    fn work(&mut self, section: &Section<'a>, service: Named, usual: Retry) -> Option<Work> {
         let is_undo = usual == Retry::UNDO;
         let timeout = self.reader.duration(section, "timeout");
         let retry = self.retry(section, usual.clone());
@@ -359,7 +377,7 @@ impl<'a> File<'_, 'a> {
         })
     }
 
-    fn call(&mut self, section: &Section<'a>, inherited: Option<usize>) -> Option<Call> {
+    fn call(&mut self, section: &Section<'a>, named: Named) -> Option<Call> {
         let (text, at) = self.reader.text(section, "call")?;
         let Some((method, url)) = text.split_once(' ') else {
             let hint = "write a method and a path: call = \"GET /api/accounts/{{input.ownerId}}\"";
@@ -368,7 +386,6 @@ impl<'a> File<'_, 'a> {
             return None;
         };
         let url = url.trim();
-        let named = self.service_named(section);
         let (service, path) = match url.contains("://") {
             true => match split_url(url) {
                 Ok((target, path)) => {
@@ -383,14 +400,13 @@ impl<'a> File<'_, 'a> {
                     return None;
                 }
             },
-            false => match named.or(inherited) {
-                Some(service) => (service, url.to_owned()),
-                None => {
-                    if !section.has("service") {
-                        let hint = "add service = \"NAME\", or write http://host:port/path";
-                        let message = format!("`{url}` belongs to no service");
-                        self.reader.mistake(at, message, hint);
-                    }
+            false => match named {
+                Named::Service(service) => (service, url.to_owned()),
+                Named::Wrong => return None,
+                Named::Nothing => {
+                    let hint = "add service = \"NAME\", or write http://host:port/path";
+                    let message = format!("`{url}` belongs to no service");
+                    self.reader.mistake(at, message, hint);
                     return None;
                 }
             },

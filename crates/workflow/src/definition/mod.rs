@@ -9,6 +9,8 @@ mod check;
 mod file;
 mod reader;
 mod service;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use event::{Event, Trouble};
-pub use view::{AttemptView, StepView, UndoView, View};
+pub use view::{AttemptView, StepView, Times, UndoView, View};
 
 use crate::definition::{Definition, Version};
 use crate::expr::{Answers, Scope};

@@ -71,7 +71,8 @@ pub struct Parts {
 
 pub struct Shard {
     parts: Parts,
-    appending: Option<Append>,
+    /// The round that is being made durable.
+    appending: Option<Pending<Result<Round, JournalError>>>,
     /// Ended instances that wait for the history, and those on their way.
     to_finish: Vec<Ended>,
     finishing: Option<Pending<Result<Vec<Arc<str>>, JournalError>>>,
@@ -80,13 +81,6 @@ pub struct Shard {
     counted: usize,
     bytes_since_checkpoint: usize,
     checkpoint_bytes: usize,
-}
-
-struct Append {
-    work: Pending<Result<(Round, Option<Offset>), AppendError>>,
-    /// Where the journal can be cut when this is done: at its first record, or where the tail was.
-    is_checkpoint: bool,
-    tailed: Option<Offset>,
 }
 
 impl Shard {
@@ -115,7 +109,7 @@ impl Shard {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                done = ready(&mut self.appending) => self.appended(done?).await?,
+                done = finished(&mut self.appending) => self.appended(done?),
                 done = finished(&mut self.finishing) => self.finished(done?),
                 done = finished(&mut self.handing) => self.handed(done?),
                 message = self.parts.inbox.recv() => {
@@ -130,7 +124,7 @@ impl Shard {
             }
         }
         if let Some(append) = self.appending.take() {
-            append.work.await?;
+            append.await?;
         }
         Ok(())
     }
@@ -268,42 +262,30 @@ impl Shard {
         }
     }
 
-    /// Appends what has gathered, or first a snapshot of everything if the journal has become long.
+    /// Appends what has gathered and, if the journal has become long, a snapshot of everything.
     fn append(&mut self) {
-        let mut round = self.parts.core.take_round();
-        let is_checkpoint = round.is_empty() && self.bytes_since_checkpoint > self.checkpoint_bytes;
-        if is_checkpoint {
+        let round = self.parts.core.take_round();
+        let snapshot = (self.bytes_since_checkpoint > self.checkpoint_bytes).then(|| {
             self.parts.core.checkpoint();
-            round = self.parts.core.take_round();
-            self.bytes_since_checkpoint = 0;
+            self.parts.core.take_round()
+        });
+        self.bytes_since_checkpoint = self.bytes_since_checkpoint.saturating_add(round.bytes());
+        if let Some(snapshot) = &snapshot {
+            self.bytes_since_checkpoint = snapshot.bytes();
             // A long snapshot is not worth writing for a short journal.
-            self.checkpoint_bytes = self.parts.checkpoint_bytes.max(2 * round.bytes());
+            self.checkpoint_bytes = self.parts.checkpoint_bytes.max(3 * snapshot.bytes());
         } else if round.is_empty() {
             return;
         }
-        self.bytes_since_checkpoint = self.bytes_since_checkpoint.saturating_add(round.bytes());
-        let journal = Arc::clone(&self.parts.journal);
-        self.appending = Some(Append {
-            work: Box::pin(append_all(journal, round)),
-            is_checkpoint,
-            tailed: self.parts.tailed,
-        });
+        let (journal, tailed) = (Arc::clone(&self.parts.journal), self.parts.tailed);
+        self.appending = Some(Box::pin(append_all(journal, round, snapshot, tailed)));
     }
 
-    async fn appended(
-        &mut self,
-        (round, first, cut): (Round, Option<Offset>, Cut),
-    ) -> Result<(), JournalError> {
-        if cut.is_checkpoint {
-            let journal = &self.parts.journal;
-            let first = first.unwrap_or(journal.bounds().end);
-            let cut = cut.tailed.map_or(first, |tailed| tailed.min(first));
-            journal.trim(cut).await?;
-        }
+    fn appended(&mut self, round: Round) {
+        self.appending = None;
         for effect in round.effects {
             self.perform(effect);
         }
-        Ok(())
     }
 
     fn perform(&mut self, effect: Effect) {
@@ -383,11 +365,28 @@ impl Shard {
     }
 }
 
-/// Appends a round, in several batches if it is large; answers with the offset of its first record.
+/// Appends a round and then a snapshot, before which everything is forgotten that a tail has read.
 async fn append_all(
-    partition: Arc<dyn Partition>,
+    journal: Arc<dyn Partition>,
     round: Round,
-) -> Result<(Round, Option<Offset>), AppendError> {
+    snapshot: Option<Round>,
+    tailed: Option<Offset>,
+) -> Result<Round, JournalError> {
+    append_round(&*journal, &round).await?;
+    if let Some(snapshot) = snapshot {
+        let first = append_round(&*journal, &snapshot).await?;
+        let first = first.unwrap_or(journal.bounds().end);
+        let cut = tailed.map_or(first, |tailed| tailed.min(first));
+        journal.trim(cut).await?;
+    }
+    Ok(round)
+}
+
+/// Appends a round, in several batches if it is large; answers with the offset of its first record.
+async fn append_round(
+    journal: &dyn Partition,
+    round: &Round,
+) -> Result<Option<Offset>, AppendError> {
     let mut first = None;
     let mut records = round.records().peekable();
     while records.peek().is_some() {
@@ -399,31 +398,10 @@ async fn append_all(
             batch.push(record(id, value));
             records.next();
         }
-        let appended = journal::append(&*partition, &batch).await?;
+        let appended = journal::append(journal, &batch).await?;
         first.get_or_insert(appended.offset);
     }
-    drop(records);
-    Ok((round, first))
-}
-
-struct Cut {
-    is_checkpoint: bool,
-    tailed: Option<Offset>,
-}
-
-async fn ready(
-    appending: &mut Option<Append>,
-) -> Result<(Round, Option<Offset>, Cut), JournalError> {
-    let Some(append) = appending else {
-        return std::future::pending().await;
-    };
-    let (round, first) = append.work.as_mut().await?;
-    let cut = Cut {
-        is_checkpoint: append.is_checkpoint,
-        tailed: append.tailed,
-    };
-    *appending = None;
-    Ok((round, first, cut))
+    Ok(first)
 }
 
 async fn finished<T>(work: &mut Option<Pending<T>>) -> T {

@@ -3,6 +3,8 @@
 //! Lines are kept as they will be written. Parquet lays rows out by columns, and only once all of them are known, so
 //! its rows are kept as values.
 
+use std::sync::Arc;
+
 use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Chunk, Value};
 use highwater_query::plan::Name;
@@ -108,9 +110,13 @@ impl Encoder {
         }
     }
 
-    /// The whole file.
-    pub fn finish(&self, body: &Body) -> Result<Vec<u8>, WriteError> {
-        match self.format {
+    /// Makes the whole file, wherever there is time for it.
+    pub fn finish(
+        &self,
+        body: Arc<Body>,
+    ) -> impl FnOnce() -> Result<Vec<u8>, WriteError> + Send + 'static {
+        let (format, names) = (self.format, self.names.clone());
+        move || match format {
             OutputFormat::JsonLines | OutputFormat::Csv(_) => Ok(body.bytes.clone()),
             OutputFormat::JsonArray => Ok(array(&body.bytes)),
             OutputFormat::Parquet => {
@@ -122,7 +128,7 @@ impl Encoder {
                         reason: error.to_string(),
                     })?);
                 }
-                parquet(self.names.clone(), rows)
+                parquet(names, rows)
             }
         }
     }

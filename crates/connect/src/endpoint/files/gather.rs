@@ -6,7 +6,9 @@
 //! therefore keeps its place here until the rows themselves have moved on.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use highwater_engine::Chunk;
@@ -37,7 +39,20 @@ pub(super) struct Complete {
     pub folder: String,
     /// The number of its first row.
     pub first: u64,
-    pub body: Body,
+    pub body: Arc<Body>,
+    /// What it is made of, once that is done.
+    pub bytes: Option<Bytes>,
+}
+
+impl Complete {
+    fn new(folder: String, first: u64, body: Body) -> Complete {
+        Complete {
+            folder,
+            first,
+            body: Arc::new(body),
+            bytes: None,
+        }
+    }
 }
 
 pub(super) struct Gather {
@@ -178,11 +193,10 @@ impl Gather {
         };
         self.bytes -= file.bytes;
         self.by_folder.remove(&file.folder);
-        done.extend(file.body.map(|body| Complete {
-            folder: file.folder,
-            first,
-            body,
-        }));
+        done.extend(
+            file.body
+                .map(|body| Complete::new(file.folder, first, body)),
+        );
     }
 
     /// Lets go of files that can get no more rows.
@@ -191,11 +205,8 @@ impl Gather {
             return;
         }
         for (&first, file) in &mut self.open {
-            done.extend(file.body.take().map(|body| Complete {
-                folder: file.folder.clone(),
-                first,
-                body,
-            }));
+            let body = file.body.take();
+            done.extend(body.map(|body| Complete::new(file.folder.clone(), first, body)));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Rows in files, below a folder or in an object store: exactly once, because the same rows always make the same files.
 //!
-//! [`gather`] decides which rows make up a file, [`template`] which folder it goes to, and its name is the number of its
-//! first row. A file is written when it is complete, in one step ([`store`], `remote`). After a restart the rows of
+//! [`gather`] decides which rows make up a file, [`template`] which folder it goes to, and it is named after the number
+//! of its first row. A file is written when it is complete, in one step ([`store`], `remote`). After a restart the rows of
 //! files that were not complete come back from the mark and those after the mark are handed over again; a file that
 //! is there already must have the very bytes that would be written, and is left alone.
 
@@ -15,9 +15,11 @@ mod template;
 mod tests;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use highwater_env::Disk;
 use highwater_query::plan::Name;
 use highwater_time::{Duration, Instant};
@@ -32,7 +34,7 @@ use store::{Folder, Store};
 use template::Template;
 
 /// An output that is made of files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FilesOutput {
     /// A folder, or a URL such as `s3://bucket/prefix`.
     pub location: String,
@@ -43,8 +45,12 @@ pub struct FilesOutput {
     pub rows_max: u64,
     /// A file holds rows of one such stretch of event time, and is written when it has passed.
     pub every: Option<Duration>,
-    /// What an object store must know, such as `region`; beside what it finds in the environment.
+    /// What an object store must know, such as `region`; beside what it finds in the environment. May be secret, and is
+    /// never shown.
     pub options: Vec<(String, String)>,
+    /// Raised when a job starts from the beginning: the numbers of its rows begin again, and its files must not meet
+    /// those of before.
+    pub epoch: u64,
 }
 
 impl FilesOutput {
@@ -66,6 +72,7 @@ impl FilesOutput {
             rows_max: FilesOutput::ROWS_MAX,
             every: Some(FilesOutput::EVERY),
             options: Vec::new(),
+            epoch: 0,
         }
     }
 
@@ -80,10 +87,21 @@ impl FilesOutput {
     }
 }
 
+impl fmt::Debug for FilesOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilesOutput")
+            .field("location", &self.location)
+            .field("folders", &self.folders)
+            .field("format", &self.format)
+            .finish_non_exhaustive()
+    }
+}
+
 pub(super) struct FilesEndpoint {
     template: Template,
     limits: Limits,
     format: OutputFormat,
+    epoch: u64,
     names: Vec<Name>,
     store: Box<dyn Store>,
     gather: Gather,
@@ -129,6 +147,7 @@ impl FilesEndpoint {
             template,
             limits,
             format: output.format,
+            epoch: output.epoch,
             names,
             store,
             complete: VecDeque::new(),
@@ -162,7 +181,9 @@ impl FilesEndpoint {
         }
         self.next = self.next.max(rows.end());
         self.complete.extend(done);
-        self.write_complete().await
+        // The rows are ours from here on, so what fails now is told when somebody asks the next time.
+        let _ = self.write_complete().await;
+        Ok(())
     }
 
     async fn let_go(&mut self, watermark: Instant) -> Result<(), EndpointError> {
@@ -173,12 +194,20 @@ impl FilesEndpoint {
     }
 
     async fn write_complete(&mut self) -> Result<(), EndpointError> {
-        while let Some(file) = self.complete.front() {
+        while let Some(file) = self.complete.front_mut() {
             let encoder = self.gather.encoder();
-            let bytes = encoder.finish(&file.body).map_err(EndpointError::unfit)?;
-            self.store
-                .put(&path(file, encoder.extension()), bytes)
-                .await?;
+            let bytes = match &file.bytes {
+                Some(bytes) => bytes.clone(),
+                None => {
+                    let finish = encoder.finish(Arc::clone(&file.body));
+                    let made = tokio::task::spawn_blocking(finish).await;
+                    let made = made.map_err(EndpointError::unavailable)?;
+                    let bytes = Bytes::from(made.map_err(EndpointError::unfit)?);
+                    file.bytes.insert(bytes).clone()
+                }
+            };
+            let path = path(file, self.epoch, encoder.extension());
+            self.store.put(&path, bytes).await?;
             self.complete.pop_front();
         }
         Ok(())
@@ -194,9 +223,12 @@ impl FilesEndpoint {
     }
 }
 
-fn path(file: &Complete, extension: &str) -> String {
+fn path(file: &Complete, epoch: u64, extension: &str) -> String {
     let folders = file.folder.split('/').filter(|folder| !folder.is_empty());
-    let name = format!("part-{:012}.{extension}", file.first);
+    let name = match epoch {
+        0 => format!("part-{:012}.{extension}", file.first),
+        epoch => format!("part-{epoch}-{:012}.{extension}", file.first),
+    };
     let pieces: Vec<&str> = folders.chain([&name[..]]).collect();
     pieces.join("/")
 }

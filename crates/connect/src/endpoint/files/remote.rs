@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
@@ -19,11 +20,10 @@ impl Bucket {
         Bucket { store, prefix }
     }
 
-    async fn write(&self, path: &str, bytes: Vec<u8>) -> Result<(), EndpointError> {
+    async fn write(&self, path: &str, bytes: Bytes) -> Result<(), EndpointError> {
         let whole = format!("{}/{path}", self.prefix);
         let at = Path::parse(whole.trim_start_matches('/')).map_err(EndpointError::unfit)?;
         let create = PutOptions::from(PutMode::Create);
-        let bytes = bytes::Bytes::from(bytes);
         match self.store.put_opts(&at, bytes.clone().into(), create).await {
             Ok(_) => Ok(()),
             Err(Error::AlreadyExists { .. }) => {
@@ -97,7 +97,7 @@ macro_rules! build {
 use build;
 
 impl Store for Bucket {
-    fn put<'a>(&'a self, path: &'a str, bytes: Vec<u8>) -> Underway<'a, Result<(), EndpointError>> {
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> Underway<'a, Result<(), EndpointError>> {
         Box::pin(self.write(path, bytes))
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use highwater_env::disk::{Access, Disk};
@@ -15,7 +16,7 @@ const FOLDERS_MAX: usize = 10_000;
 
 pub(super) trait Store: Send + Sync {
     /// Puts a file there. One that is there with the same contents is left; other contents are somebody else's.
-    fn put<'a>(&'a self, path: &'a str, bytes: Vec<u8>) -> Underway<'a, Result<(), EndpointError>>;
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> Underway<'a, Result<(), EndpointError>>;
 }
 
 pub(super) fn taken(path: &str) -> EndpointError {
@@ -109,7 +110,7 @@ fn sort(path: &Path, error: io::Error) -> EndpointError {
 }
 
 impl Store for Folder {
-    fn put<'a>(&'a self, path: &'a str, bytes: Vec<u8>) -> Underway<'a, Result<(), EndpointError>> {
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> Underway<'a, Result<(), EndpointError>> {
         let (folder, path) = (self.clone(), path.to_owned());
         Box::pin(async move {
             let written = tokio::task::spawn_blocking(move || folder.write(&path, &bytes));

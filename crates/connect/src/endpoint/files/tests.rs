@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use futures_util::TryStreamExt;
-use highwater_env::SimDisk;
-use highwater_env::disk::Faults;
+use highwater_env::disk::{Access, Faults};
+use highwater_env::{RealDisk, SimDisk};
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
 use proptest::prelude::*;
@@ -187,16 +187,16 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
             capacity: Some(100),
             ..Faults::default()
         });
-        let given = rows(0, &input);
+        // Taken, and told with the next.
+        endpoint.write(&rows(0, &input[..20])).await.unwrap();
+        let rest = rows(20, &input[20..]);
         for _ in 0..3 {
-            let failed = endpoint.write(&given).await.unwrap_err();
-            assert!(
-                matches!(failed, EndpointError::Unavailable { .. }),
-                "{failed}"
-            );
+            let failed = endpoint.write(&rest).await.unwrap_err();
+            let full = matches!(failed, EndpointError::Unavailable { .. });
+            assert!(full && endpoint.settle().await.is_err(), "{failed}");
         }
         disk.set_faults(Faults::default());
-        endpoint.write(&given).await.unwrap();
+        endpoint.write(&rest).await.unwrap();
         endpoint.advance(Instant::AFTER_ALL).await.unwrap();
     });
     assert_eq!(contents(&disk), undisturbed(&output, &input));
@@ -206,7 +206,11 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
 fn a_file_of_somebody_else_is_not_replaced() {
     let disk = SimDisk::new(1);
     let output = output(OutputFormat::JsonLines, "");
-    let write = |text: &str| {
+    let write_as = |epoch: u64, text: &str| {
+        let output = FilesOutput {
+            epoch,
+            ..output.clone()
+        };
         block_on(async {
             let mut endpoint = endpoint(&output, below(&disk));
             endpoint.resume(None).await.unwrap();
@@ -214,10 +218,13 @@ fn a_file_of_somebody_else_is_not_replaced() {
             endpoint.advance(Instant::AFTER_ALL).await
         })
     };
-    write("ours").unwrap();
-    write("ours").unwrap();
-    let other = write("theirs").unwrap_err();
+    write_as(0, "ours").unwrap();
+    write_as(0, "ours").unwrap();
+    let other = write_as(0, "theirs").unwrap_err();
     assert!(matches!(other, EndpointError::Unfit { .. }), "{other}");
+    write_as(3, "theirs").unwrap();
+    disk.contents(Path::new("/out/part-3-000000000000.jsonl"))
+        .unwrap();
     let kept = disk.contents(Path::new("/out/part-000000000000.jsonl"));
     assert!(String::from_utf8_lossy(&kept.unwrap()).contains("ours"));
 }
@@ -243,4 +250,36 @@ fn a_million_folders_keep_few_files_open() {
         assert!(mark.len() < 1000, "{}", mark.len());
         assert_eq!(contents(&disk).len(), 500 - 3);
     });
+}
+
+// proves S3
+#[test]
+fn a_file_on_a_real_disk_holds_what_the_writer_of_its_format_makes() {
+    let input: Vec<Row> = (0..100).map(|n| row(n, &format!("a,\"{n}"))).collect();
+    let given = rows(0, &input);
+    let extensions = ["jsonl", "json", "csv", "parquet"];
+    for (format, extension) in FORMATS.into_iter().zip(extensions) {
+        let folder = tempfile::tempdir().unwrap();
+        let location = folder.path().join("made");
+        let mut output = FilesOutput::new(location.display().to_string(), format);
+        output.folders = "{date}/x".into();
+        output.every = None;
+        let disk = Arc::new(RealDisk);
+        block_on(async {
+            let mut endpoint = FilesEndpoint::open(&output, names(), disk).unwrap();
+            endpoint.resume(None).await.unwrap();
+            endpoint.write(&given).await.unwrap();
+            endpoint.advance(Instant::AFTER_ALL).await.unwrap();
+        });
+        let mut writer = crate::row_writer(format, names()).unwrap();
+        writer.write(&given.chunk).unwrap();
+        writer.finish().unwrap();
+        let mut expected = Vec::new();
+        while let Some(crate::Written::Bytes(bytes)) = writer.take() {
+            expected.extend(bytes);
+        }
+        let path = location.join("2026-03-01/x/part-000000000000");
+        let file = RealDisk.open(&path.with_extension(extension), Access::Read);
+        assert_eq!(file.unwrap().read_all().unwrap(), expected, "{extension}");
+    }
 }

@@ -12,14 +12,15 @@ use highwater_log::{AppendError, Appended, Partition, Pending, Producer};
 
 use super::super::EndpointError;
 use super::mark::PartitionMark;
-use super::records;
+use super::records::{self, ROW_HEADER};
 
 pub(super) struct Channel {
     partition: Arc<dyn Partition>,
     producer: Producer,
     /// Of the next record.
     sequence: i32,
-    pass_over: u64,
+    /// Rows with lower numbers are there.
+    have: u64,
     filling: Builder,
     sent: VecDeque<Sent>,
     /// A batch was not taken, and nothing of `sent` is under way any more.
@@ -34,32 +35,37 @@ struct Sent {
 type Answer = Pending<Result<Appended, AppendError>>;
 
 impl Channel {
-    pub fn new(partition: Arc<dyn Partition>, producer: Producer, pass_over: u64) -> Channel {
+    pub fn new(partition: Arc<dyn Partition>, producer: Producer, have: u64) -> Channel {
         Channel {
             partition,
             producer,
             sequence: 0,
-            pass_over,
+            have,
             filling: Builder::new(),
             sent: VecDeque::new(),
             broken: false,
         }
     }
 
-    /// Takes a record, unless it is one of those that are there.
+    /// Takes the record of a row, unless it is there.
     pub fn push(
         &mut self,
+        number: u64,
         record: &NewRecord<'_>,
         batch_bytes: usize,
     ) -> Result<(), EndpointError> {
-        if self.pass_over > 0 {
-            self.pass_over -= 1;
+        if number < self.have {
             return Ok(());
         }
         if self.filling.size() + records::size(record) > batch_bytes {
             self.send()?;
         }
-        self.filling.push(record);
+        let mut digits = itoa::Buffer::new();
+        let number = digits.format(number).as_bytes();
+        self.filling.push(&NewRecord {
+            headers: &[(ROW_HEADER, Some(number))],
+            ..*record
+        });
         Ok(())
     }
 
@@ -139,8 +145,7 @@ impl Channel {
         debug_assert!(self.sent.is_empty(), "everything was waited for");
         PartitionMark {
             end: self.partition.bounds().end,
-            sequence: self.sequence,
-            pass_over: self.pass_over,
+            have: self.have,
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Rows as records of a hub, exactly once by the numbers that its producers give to their records.
+//! Rows as records of a hub, exactly once.
 //!
 //! An output is a producer of its own, known by its name to whoever hands out producers, and every start raises its
-//! epoch. The log numbers the records of a producer in each partition, so what a partition has of this output can be
-//! counted from the headers of its batches ([`count`]). A mark says where each partition ended and what number was due;
-//! a start first shuts out whatever an earlier start still has under way, then counts what lies behind the mark, and
-//! passes over that many rows of each partition. For that to be the same rows, a row's partition must be a function
-//! of the row: of its key, or else of its number; and of the number of partitions when the output first started.
+//! epoch. Every record carries the number of its row, and a partition gets its rows in order, so the last row of ours
+//! that a partition has says what it has ([`last`]). A mark says where each partition ended; a start first shuts out
+//! whatever an earlier start still has under way, then looks behind the mark, and passes over rows that are there. For
+//! that to be the same rows, a row's partition must be a function of the row: of its key, or else of its number; and of
+//! the number of partitions when the output first started.
 //!
 //! Batches are under way while the next are put together, up to a bound ([`channel`]). Order survives failures because
 //! the log refuses a batch whose numbers are not due.
 
 mod channel;
-mod count;
+mod last;
 mod mark;
 mod records;
 #[cfg(test)]
@@ -112,16 +112,15 @@ impl HubEndpoint {
         let ends = shut_out(&partitions, producer, mark.as_ref()).await?;
         let mut channels = Vec::with_capacity(partitions.len());
         for (at, (partition, end)) in partitions.into_iter().zip(ends).enumerate() {
-            let pass_over = match &mark {
+            let have = match &mark {
                 None => 0,
                 Some(mark) => {
-                    let from = &mark.partitions[at];
-                    let found =
-                        count::behind(&*partition, mark.producer, producer, from, end).await?;
-                    from.pass_over + found
+                    let (ours, from) = ([mark.producer, producer.id], mark.partitions[at]);
+                    let last = last::row(&*partition, ours, from.end, end).await?;
+                    from.have.max(last.map_or(0, |last| last + 1))
                 }
             };
-            channels.push(Channel::new(partition, producer, pass_over));
+            channels.push(Channel::new(partition, producer, have));
         }
         self.open = Some(Open {
             hub: hub.id,
@@ -137,6 +136,11 @@ impl HubEndpoint {
         let name = &self.output.hub;
         let hub = self.log.hub(name);
         let hub = hub.ok_or_else(|| EndpointError::unfit(format!("there is no hub `{name}`")))?;
+        if hub.name.is_internal() {
+            return Err(EndpointError::unfit(format!(
+                "hub `{name}` is kept by the node for itself"
+            )));
+        }
         match mark {
             Some(mark) if mark.hub != hub.id => Err(EndpointError::unfit(format!(
                 "hub `{name}` was deleted and made again: start the job from the beginning"
@@ -172,7 +176,9 @@ impl HubEndpoint {
             channel.mend().await?;
         }
         self.put(rows)?;
-        opened(&mut self.open)?.make_room().await
+        // The rows are ours from here on, so what fails now is told when somebody asks the next time.
+        let _ = opened(&mut self.open)?.make_room().await;
+        Ok(())
     }
 
     /// Puts rows into batches and sends them. Either all are taken or, when some are refused, none.
@@ -184,7 +190,6 @@ impl HubEndpoint {
             .encode(&rows.chunk, new, self.output.key.as_deref());
         let bytes_max = self.log.hub(&self.output.hub);
         let bytes_max = bytes_max.map_or(BATCH_BYTES, |hub| hub.settings.batch_bytes_max as usize);
-        // Before anything is passed over, so that a row that is refused once is always.
         let too_large = |record: &NewRecord<'_>| records::size(record) > bytes_max;
         let numbered = || (first..).zip(self.records.iter());
         let refused: Vec<u64> = numbered()
@@ -206,7 +211,7 @@ impl HubEndpoint {
                 Some(key) => partition_for_key(key, count),
                 None => (number / BLOCK_ROWS % u64::from(count)) as u32,
             };
-            open.channels[at as usize].push(&record, batch_bytes)?;
+            open.channels[at as usize].push(number, &record, batch_bytes)?;
         }
         open.next = open.next.max(rows.end());
         open.channels.iter_mut().try_for_each(Channel::send)
@@ -221,7 +226,7 @@ impl HubEndpoint {
         open.marked = true;
         let mark = Mark {
             hub: open.hub,
-            producer: open.producer,
+            producer: open.producer.id,
             next: open.next,
             partitions: open.channels.iter().map(Channel::mark).collect(),
         };
@@ -264,9 +269,9 @@ async fn shut_out(
 ) -> Result<Vec<Offset>, EndpointError> {
     // Whoever hands out producers has forgotten ours. The old one cannot come back, and its last epoch is free.
     let forgotten = mark
-        .filter(|mark| mark.producer.id != producer.id)
+        .filter(|mark| mark.producer != producer.id)
         .map(|mark| Producer {
-            id: mark.producer.id,
+            id: mark.producer,
             epoch: i16::MAX,
         });
     // Nobody was there before.

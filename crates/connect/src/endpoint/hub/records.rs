@@ -1,4 +1,5 @@
-//! The rows of a write as records: a line of JSON each and, where the output names a column for it, a key.
+//! The rows of a write as records: a line of JSON each and, where the output names a column for it, a key. The number of
+//! the row is added as a header when they are sent.
 
 use std::ops::Range;
 
@@ -9,8 +10,11 @@ use highwater_query::plan::Name;
 use crate::json::JsonWriter;
 use crate::rows::RowNames;
 
+/// The header of every record that says the number of its row, in digits.
+pub(super) const ROW_HEADER: &str = "row";
+
 /// What a record takes beside its key and its value, at most.
-const RECORD_BYTES: usize = 40;
+const RECORD_BYTES: usize = 64;
 
 pub(super) struct Records {
     names: RowNames,

@@ -300,6 +300,14 @@ proptest! {
     }
 }
 
+fn text_row(text: &str) -> Row {
+    Row {
+        seconds: 0,
+        device: None,
+        text: text.into(),
+    }
+}
+
 #[test]
 fn a_key_goes_where_other_producers_send_it() {
     let row = Row {
@@ -314,14 +322,33 @@ fn a_key_goes_where_other_producers_send_it() {
 }
 
 #[test]
+fn rows_that_were_given_up_do_not_confuse_the_others() {
+    let log = LateLog::new(1, 1, 0);
+    let producers = Arc::new(Names::default());
+    let input: Vec<Row> = (0..12).map(|n| text_row(&n.to_string())).collect();
+    block_on(async {
+        let mut before = endpoint(&log, &producers, None);
+        before.resume(None).await.unwrap();
+        let mark = before.settle().await.unwrap();
+        before.write(&rows(0, &input[..5])).await.unwrap();
+        before.write(&rows(8, &input[8..10])).await.unwrap();
+        let mut after = endpoint(&log, &producers, None);
+        after.resume(Some(&mark)).await.unwrap();
+        after.write(&rows(0, &input)).await.unwrap();
+        after.settle().await.unwrap();
+    });
+    let numbers: Vec<String> = log.contents()[0]
+        .iter()
+        .map(|(_, line)| line.split('"').nth(5).unwrap().to_owned())
+        .collect();
+    assert_eq!(numbers.join(" "), "0 1 2 3 4 8 9 10 11");
+}
+
+#[test]
 fn an_older_start_may_write_no_more() {
     let log = LateLog::new(1, 1, 0);
     let producers = Arc::new(Names::default());
-    let row = Row {
-        seconds: 0,
-        device: None,
-        text: String::new(),
-    };
+    let row = text_row("");
     block_on(async {
         let mut old = endpoint(&log, &producers, None);
         old.resume(None).await.unwrap();
@@ -344,11 +371,7 @@ fn an_older_start_may_write_no_more() {
 #[test]
 fn nothing_is_written_before_there_is_a_mark_to_come_back_to() {
     let log = LateLog::new(1, 1, 0);
-    let row = Row {
-        seconds: 0,
-        device: None,
-        text: String::new(),
-    };
+    let row = text_row("");
     block_on(async {
         let mut endpoint = endpoint(&log, &Arc::default(), None);
         endpoint.resume(None).await.unwrap();

@@ -53,6 +53,13 @@ impl Counts {
         }
     }
 
+    pub fn swap(&mut self, a: usize, b: usize) {
+        match self {
+            Counts::Narrow { counts, .. } => counts.swap(a, b),
+            Counts::Wide(counts) => counts.swap(a, b),
+        }
+    }
+
     pub fn pick(&self, slots: &[u32]) -> Counts {
         match self {
             Counts::Narrow { counts, most } => Counts::Narrow {

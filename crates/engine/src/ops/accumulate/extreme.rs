@@ -99,6 +99,14 @@ impl Extremes {
         }
     }
 
+    pub fn swap(&mut self, a: usize, b: usize) {
+        match &mut self.best {
+            Best::Empty(_) => {}
+            Best::Ints(best) | Best::Times(best) => best.swap(a, b),
+            Best::Any(best) => best.swap(a, b),
+        }
+    }
+
     pub fn pick(&self, slots: &[u32]) -> Extremes {
         Extremes {
             wanted: self.wanted,

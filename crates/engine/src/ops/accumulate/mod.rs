@@ -243,6 +243,21 @@ impl Accumulator {
         }
     }
 
+    /// Two groups change places.
+    pub fn swap(&mut self, a: u32, b: u32) {
+        let (a, b) = (a as usize, b as usize);
+        match self {
+            Accumulator::Count(counts) => counts.swap(a, b),
+            Accumulator::Distinct(sets) => sets.swap(a, b),
+            Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.swap(a, b),
+            Accumulator::Extreme(extremes) => extremes.swap(a, b),
+            Accumulator::Spread(_, moments) => moments.swap(a, b),
+            Accumulator::Percentile(percentiles) => percentiles.values.swap(a, b),
+            Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.0.swap(a, b),
+            Accumulator::Ranked(ranked) => ranked.best.swap(a, b),
+        }
+    }
+
     /// Adds the rows from `start` on, row `start + i` to group `slots[i]`. `None` is COUNT(*).
     pub fn update(
         &mut self,

@@ -57,6 +57,11 @@ impl<T: Clone + Copy + Default> Plain<T> {
         self.counts[slot] = 0;
     }
 
+    fn swap(&mut self, a: usize, b: usize) {
+        self.sums.swap(a, b);
+        self.counts.swap(a, b);
+    }
+
     /// Puts a new sum and count in place, if there are any.
     #[inline]
     fn put(&mut self, slot: usize, sum: Option<T>, count: Option<u32>) -> bool {
@@ -135,6 +140,15 @@ impl Totals {
             Totals::Ints(ints) => ints.clear(slot),
             Totals::Floats(floats) => floats.clear(slot),
             Totals::Any(totals) => totals[slot] = Total::default(),
+        }
+    }
+
+    pub fn swap(&mut self, a: usize, b: usize) {
+        match self {
+            Totals::Empty(_) => {}
+            Totals::Ints(ints) => ints.swap(a, b),
+            Totals::Floats(floats) => floats.swap(a, b),
+            Totals::Any(totals) => totals.swap(a, b),
         }
     }
 

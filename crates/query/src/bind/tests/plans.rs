@@ -72,6 +72,23 @@ fn a_grouped_query_is_window_then_having_then_list() {
 
 // proves S1
 #[test]
+fn a_field_cast_to_datetime_is_read_once_with_the_clock() {
+    check(
+        "SELECT k, MIN(CAST(t AS datetime)) AS s, MAX(TRY_CAST(t AS datetime)) AS e INTO out
+         FROM input TIMESTAMP BY t WHERE CAST(u AS datetime) > t GROUP BY k, Tumbling(minute, 1)",
+        expect![[r#"
+            output out
+              select k, MIN(CAST(t AS datetime)) AS s, MAX(TRY_CAST(t AS datetime)) AS e
+                group by TumblingWindow(Duration(minute, 1)), k computing MIN(CAST(t AS datetime)), MAX(TRY_CAST(t AS datetime))
+                  filter CAST(u AS datetime) > t
+                    source input timestamp by t
+                      reads t as datetime, u as datetime, t, k
+        "#]],
+    );
+}
+
+// proves S1
+#[test]
 fn a_shared_step_is_planned_once() {
     let query = "WITH s AS (SELECT k, COUNT(*) AS n FROM input TIMESTAMP BY t GROUP BY k, Tumbling(minute, 1))
          SELECT * INTO a FROM s SELECT k INTO b FROM s WHERE n > 1";

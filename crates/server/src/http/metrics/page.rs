@@ -4,19 +4,25 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use std::sync::atomic::AtomicU64;
 
+use highwater_flow::Activity;
 use highwater_kafka::MetricsSnapshot;
 use highwater_log::Log;
 use highwater_queue::{Counts, Queues, Totals};
+use highwater_workflow::Handle;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
 use super::families::*;
 use super::{BUCKETS_MICROS, Metrics, get};
 use crate::http::app::{App, Backend};
+use crate::http::processing;
 use crate::http::reply::{self, Payload, Reply};
+use crate::processors::{Entry, Processors};
+use crate::workflows::Workflows;
 
-pub fn page(app: &App) -> Reply {
+pub async fn page(app: &App) -> Reply {
     let mut page = Page::default();
     http(&mut page, app);
     if let Ok(backend) = app.backend() {
@@ -24,8 +30,15 @@ pub fn page(app: &App) -> Reply {
         if let Some(queues) = &backend.queues {
             queue_side(&mut page, queues);
         }
+        if let Some(jobs) = &backend.jobs {
+            super::jobs::jobs(&mut page, jobs);
+        }
+        workflows(&mut page, &backend.workflows);
         if let Some(kafka) = &backend.kafka {
             kafka_side(&mut page, &kafka.metrics());
+        }
+        if let Some(running) = &backend.processors {
+            processors(&mut page, app, running).await;
         }
     }
     process(&mut page);
@@ -44,6 +57,18 @@ fn http(page: &mut Page, app: &App) {
     page.one(&HTTP_CONNECTIONS_REFUSED, get(&metrics.connections_refused));
     page.one(&HTTP_IN_FLIGHT, app.budget.taken());
     latency(page, metrics);
+}
+
+fn workflows(page: &mut Page, workflows: &Workflows) {
+    let values: [(_, fn(&Handle) -> usize); 3] = [
+        (&WORKFLOW_RUNNING, Handle::running),
+        (&WORKFLOW_FAILED, Handle::failed),
+        (&WORKFLOW_ENDED, Handle::ended),
+    ];
+    for (family, value) in values {
+        let of = |workflow| (Handle::name(workflow), value(workflow) as u64);
+        page.each(family, workflows.iter().map(of));
+    }
 }
 
 fn latency(page: &mut Page, metrics: &Metrics) {
@@ -165,6 +190,34 @@ fn kafka_side(page: &mut Page, kafka: &MetricsSnapshot) {
     page.one(&KAFKA_LOGINS_REFUSED, kafka.logins_refused);
 }
 
+type FromActivity = fn(&Activity) -> &AtomicU64;
+
+async fn processors(page: &mut Page, app: &App, running: &Processors) {
+    let entries = running.entries();
+    let counters: [(_, FromActivity); 5] = [
+        (&PROCESSOR_DELIVERIES, |activity| &activity.deliveries),
+        (&PROCESSOR_FAILURES, |activity| &activity.failures),
+        (&PROCESSOR_HANDLED, |activity| &activity.handled),
+        (&PROCESSOR_DEAD, |activity| &activity.dead),
+        (&PROCESSOR_RESTARTS, |activity| &activity.restarts),
+    ];
+    for (family, counter) in counters {
+        let of = |entry: &Entry| (entry.spec.name.clone(), get(counter(&entry.activity)));
+        page.each(family, entries.iter().map(of));
+    }
+    let mut behind = Vec::new();
+    for entry in entries {
+        // While groups are being loaded nobody can say.
+        if let Ok(positions) = processing::positions(app, entry).await {
+            let sum: i64 = positions.iter().map(processing::Position::behind).sum();
+            behind.push((&entry.spec.name, sum as u64));
+        }
+    }
+    page.each(&PROCESSOR_BEHIND, behind);
+    let open = |entry: &Entry| (entry.spec.name.clone(), processing::is_open(entry));
+    page.each(&PROCESSOR_OPEN, entries.iter().map(open));
+}
+
 fn process(page: &mut Page) {
     let used = highwater_env::usage();
     if let Some(cpu) = used.cpu {
@@ -176,12 +229,12 @@ fn process(page: &mut Page) {
 }
 
 #[derive(Default)]
-struct Page {
+pub(super) struct Page {
     out: String,
 }
 
 impl Page {
-    fn start(&mut self, family: &Family) {
+    pub fn start(&mut self, family: &Family) {
         let Family {
             name, kind, help, ..
         } = family;
@@ -202,6 +255,24 @@ impl Page {
         for (of, value) in values {
             self.line(format_args!("{}{{{label}=\"{of}\"}} {value}", family.name));
         }
+    }
+
+    /// A value of a metric that was started. Whatever stands in a label, it stays one.
+    pub fn value(&mut self, family: &Family, labels: &[&str], value: impl Display) {
+        let escaped = |text: &str| {
+            text.replace('\\', r"\\")
+                .replace('"', "\\\"")
+                .replace('\n', r"\n")
+        };
+        let labels = family.labels.iter().zip(labels);
+        let labels: Vec<String> = labels
+            .map(|(name, text)| format!("{name}=\"{}\"", escaped(text)))
+            .collect();
+        self.line(format_args!(
+            "{}{{{}}} {value}",
+            family.name,
+            labels.join(",")
+        ));
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {

@@ -4,8 +4,10 @@
 //! A part of the API adds its operations beside the others in [`AREAS`] and its types to a file of schemas.
 
 mod hubs;
+mod jobs;
 mod node;
 mod page;
+mod processing;
 mod queues;
 mod workflows;
 
@@ -83,6 +85,11 @@ const AREAS: &[Area] = &[
         schemas: "{}",
     },
     Area {
+        name: "Jobs",
+        operations: jobs::JOBS,
+        schemas: jobs::SCHEMAS,
+    },
+    Area {
         name: "Workflows",
         operations: workflows::WORKFLOWS,
         schemas: workflows::SCHEMAS,
@@ -95,6 +102,11 @@ const AREAS: &[Area] = &[
     Area {
         name: "Queues",
         operations: queues::QUEUES,
+        schemas: "{}",
+    },
+    Area {
+        name: "Processors",
+        operations: processing::PROCESSING,
         schemas: "{}",
     },
     Area {

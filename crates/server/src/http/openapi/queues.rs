@@ -81,7 +81,7 @@ const PEEK: &[Parameter] = &[
         "query",
         "from",
         "From this number on",
-        r#"{"type":"integer","minimum":0,"default":0}"#,
+        r#"{"type":"integer","minimum":1,"default":1}"#,
     ),
     MAX,
 ];

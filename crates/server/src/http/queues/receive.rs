@@ -60,7 +60,7 @@ pub async fn peek(
     part: Part,
     query: Option<&str>,
 ) -> Result<Reply, Error> {
-    let from = count(query, "from", 0)?;
+    let from = count(query, "from", 1)?;
     let max = count(query, "max", PEEK_DEFAULT)?.min(MESSAGES_MAX) as usize;
     let peeked = queue.peek(part, from, max).await?;
     answer(app, json::peeked(&peeked))

@@ -1,0 +1,214 @@
+//! `highwater bench webhook`: what a delivery to a webhook on this machine costs.
+//!
+//! A node keeps the events on a disk and posts them to a receiver that does nothing but answer. Both
+//! share this process, so the CPU time is that of both ends.
+
+use std::io::{Write, stdout};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use highwater_env::{Clock, RealClock, usage};
+use highwater_server::config::Sources;
+use highwater_server::node::Node;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use crate::exit::Ending;
+
+/// Events in one request when the hub is filled.
+const FILL: u64 = 1000;
+
+#[derive(clap::Args)]
+pub struct BenchWebhook {
+    /// How many events are delivered
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    events: u64,
+    /// Events in one request
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    batch: u64,
+    /// Requests of a partition under way at once, of which there are four; with batches it is one
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    concurrency: u64,
+    /// Bytes of an event
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
+    bytes: u64,
+    /// A folder for the hub, which must not be there and is removed in the end
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the receiver has seen.
+#[derive(Default)]
+struct Seen {
+    requests: AtomicU64,
+    more: Notify,
+}
+
+impl BenchWebhook {
+    pub fn run(self) -> anyhow::Result<Ending> {
+        let name = format!("highwater-bench-{}", std::process::id());
+        let dir = self
+            .dir
+            .clone()
+            .unwrap_or_else(|| std::env::temp_dir().join(name));
+        anyhow::ensure!(!dir.exists(), "{} is there already", dir.display());
+        let runtime = tokio::runtime::Runtime::new()?;
+        let measured = runtime.block_on(self.measure(&dir));
+        drop(runtime);
+        std::fs::remove_dir_all(&dir)?;
+        let (seconds, cpu, requests) = measured?;
+        let per_event = |value: f64| value / self.events as f64;
+        let (rate, micros) = (self.events as f64 / seconds, per_event(cpu) * 1e6);
+        if self.json {
+            let facts = json!({
+                "events": self.events, "batch": self.batch, "requests": requests, "seconds": seconds,
+                "events_per_second": rate, "cpu_seconds": cpu, "cpu_micros_per_event": micros,
+            });
+            writeln!(stdout(), "{facts}")?;
+        } else {
+            writeln!(
+                stdout(),
+                "{} events in {requests} requests: {rate:.0} events/s, {micros:.1} us CPU each (both ends)",
+                self.events
+            )?;
+        }
+        Ok(Ending::Well)
+    }
+
+    async fn measure(&self, dir: &Path) -> anyhow::Result<(f64, f64, u64)> {
+        let seen = Arc::new(Seen::default());
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}/", listener.local_addr()?);
+        tokio::spawn(receive(listener, Arc::clone(&seen)));
+
+        let idle = self.start(dir, None).await?;
+        self.fill(&idle).await?;
+        idle.stop().await;
+        let clock = RealClock::new();
+        let node = self.start(dir, Some(&url)).await?;
+        let (started, before) = (clock.elapsed(), usage().cpu.unwrap_or_default());
+        while self.handled(&node).await? < self.events {
+            let _ = tokio::time::timeout(Duration::from_millis(100), seen.more.notified()).await;
+        }
+        let seconds = (clock.elapsed() - started).as_secs_f64();
+        let cpu = usage().cpu.unwrap_or_default().saturating_sub(before);
+        node.stop().await;
+        Ok((
+            seconds,
+            cpu.as_secs_f64(),
+            seen.requests.load(Ordering::Relaxed),
+        ))
+    }
+
+    async fn start(&self, dir: &Path, url: Option<&str>) -> anyhow::Result<Node> {
+        let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let mut flags = vec![
+            flag("data", &dir.display().to_string()),
+            flag("http.listen", "127.0.0.1:0"),
+            flag("kafka.listen", "off"),
+            flag("hubs.bench.partitions", "4"),
+        ];
+        if let Some(url) = url {
+            flags.extend([
+                flag("processors.bench.hub", "bench"),
+                flag("processors.bench.handler.url", url),
+                flag("processors.bench.batch", &self.batch.to_string()),
+                flag(
+                    "processors.bench.concurrency",
+                    &self.concurrency.to_string(),
+                ),
+                flag("processors.bench.order", "none"),
+            ]);
+        }
+        let sources = Sources {
+            flags,
+            ..Sources::default()
+        };
+        Ok(Node::start(sources.load()?.config, Arc::new(RealClock::new())).await?)
+    }
+
+    async fn fill(&self, node: &Node) -> anyhow::Result<()> {
+        let event = format!("\"{}\"\n", "x".repeat(self.bytes as usize - 2));
+        let lines = FILL.min((1 << 19) / self.bytes).max(1);
+        let (mut left, mut partition) = (self.events, 0);
+        while left > 0 {
+            let body = event.repeat(lines.min(left) as usize);
+            let path = format!("/hubs/bench/partitions/{}/messages", partition % 4);
+            let answer = call(node, "POST", &path, &body).await?;
+            anyhow::ensure!(
+                answer.starts_with("HTTP/1.1 2"),
+                "the hub was not filled: {answer}"
+            );
+            (left, partition) = (left - lines.min(left), partition + 1);
+        }
+        Ok(())
+    }
+
+    async fn handled(&self, node: &Node) -> anyhow::Result<u64> {
+        let answer = call(node, "GET", "/api/processors/bench", "").await?;
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let facts: serde_json::Value = serde_json::from_str(body)?;
+        let count = |name: &str| facts[name].as_u64().unwrap_or(0);
+        anyhow::ensure!(count("failures") == 0, "deliveries failed: {facts}");
+        Ok(count("handled"))
+    }
+}
+
+async fn call(node: &Node, method: &str, path: &str, body: &str) -> anyhow::Result<String> {
+    let address = node
+        .http_address()
+        .ok_or_else(|| anyhow::anyhow!("the node has no HTTP"))?;
+    let mut stream = TcpStream::connect(address).await?;
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/x-ndjson\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+async fn receive(listener: TcpListener, seen: Arc<Seen>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let seen = Arc::clone(&seen);
+        tokio::spawn(async move { drop(serve(stream, &seen).await) });
+    }
+}
+
+/// Answers every request, looking at it no further than to find its end.
+async fn serve(mut stream: TcpStream, seen: &Seen) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut held = Vec::with_capacity(64 * 1024);
+    loop {
+        let whole = loop {
+            if let Some(length) = request_length(&held).filter(|length| *length <= held.len()) {
+                break length;
+            }
+            if stream.read_buf(&mut held).await? == 0 {
+                return Ok(());
+            }
+        };
+        held.drain(..whole);
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await?;
+        seen.requests.fetch_add(1, Ordering::Relaxed);
+        seen.more.notify_one();
+    }
+}
+
+/// Head and body together, once the head is there.
+fn request_length(held: &[u8]) -> Option<usize> {
+    let head = held.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let text = std::str::from_utf8(&held[..head]).ok()?;
+    let length = text
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    Some(head + length.map_or(0, |length| length.parse().unwrap_or(0)))
+}

@@ -1,0 +1,145 @@
+//! A processor in a program of your own: a hub on this machine, a consumer group, a handler that is a
+//! function, dead letters and a circuit.
+//!
+//! `cargo run -p highwater-flow --example processor`
+//!
+//! Any other log will do in place of the hub, as long as it keeps positions in groups.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::random::Random;
+use highwater_env::{RealClock, RealDisk};
+use highwater_flow::circuit::Rule;
+use highwater_flow::retry::{Delay, Policy};
+use highwater_flow::track::Cadence;
+use highwater_flow::{
+    Activity, Assignment, Breaker, Delivery, Event, Failure, Filter, Member, OnPartition, Options,
+    Order, Processor, Start, Timing,
+};
+use highwater_hub::{Hub, groups};
+use highwater_log::batch::NewRecord;
+use highwater_log::{Cleanup, HubName, HubSettings, HubSpec, Log, Offset};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (clock, folder) = (Arc::new(RealClock::new()), tempfile::tempdir()?);
+    let options = highwater_hub::Options::default();
+    let hub = Hub::open(
+        Arc::new(RealDisk),
+        folder.path(),
+        options,
+        clock.clone(),
+        &|_| {},
+    )?;
+    let log: Arc<dyn Log> = Arc::new(hub.clone());
+    for (name, cleanup) in [
+        ("orders", Cleanup::Delete),
+        ("billing.dead", Cleanup::Compact),
+    ] {
+        let (name, settings) = (
+            HubName::new(name)?,
+            HubSettings {
+                cleanup,
+                ..HubSettings::default()
+            },
+        );
+        log.create(HubSpec {
+            name,
+            partitions: 1,
+            settings,
+        })
+        .await?;
+    }
+    let orders = log.partition("orders", 0).ok_or("it was just made")?;
+    for amount in ["12", "7", "a dozen", "30"] {
+        let (key, value, headers) = (Some(&b"customer-9"[..]), Some(amount.as_bytes()), &[][..]);
+        orders
+            .append_records(&[NewRecord {
+                key,
+                value,
+                headers,
+            }])
+            .await?;
+    }
+
+    let service = groups::Service::new(
+        log.clone(),
+        clock.clone(),
+        Random::from_os(),
+        groups::Options::default(),
+    );
+    let positions = Arc::new(service.handle());
+    tokio::spawn(service.run(std::future::pending()));
+    let letters = OnPartition(log.partition("billing.dead", 0).ok_or("it was just made")?);
+    let activity = Arc::new(Activity::default());
+    let processor = Processor {
+        member: Member {
+            log,
+            groups: positions,
+            hub: HubName::new("orders")?,
+            group: "billing".into(),
+            client: "example".into(),
+            assignment: Assignment::Shared { instance: None },
+            timing: Timing::default(),
+        },
+        start: Start::Earliest,
+        share: None,
+        check: None,
+        batch: None,
+        options: Options {
+            order: Order::Key,
+            retry: Policy {
+                delay: Delay::Fixed(Duration::from_millis(50)),
+                tries_max: Some(3),
+                ..Policy::default()
+            },
+            circuit: Some(Breaker::alone(Rule::default(), clock.clone())),
+            ..Options::default()
+        },
+        cadence: Cadence::default(),
+        dead_letters: Arc::new(letters.clone()),
+        clock,
+        restart: Policy {
+            tries_max: None,
+            ..Policy::default()
+        },
+        activity: activity.clone(),
+    };
+    let handler = Arc::new(async |deliveries: Vec<Delivery<Event>>| {
+        for delivery in deliveries {
+            let text = String::from_utf8_lossy(delivery.event.value().unwrap_or_default());
+            let amount: u32 = text.parse().map_err(Failure::permanent)?;
+            println!(
+                "{}, attempt {}: {amount}",
+                delivery.event.id(),
+                delivery.attempt
+            );
+        }
+        Ok(())
+    });
+    let end = {
+        let activity = activity.clone();
+        async move {
+            use std::sync::atomic::Ordering::Relaxed;
+            while activity.handled.load(Relaxed) + activity.dead.load(Relaxed) < 4 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    };
+    processor.run(handler, end).await;
+    for filed in letters
+        .find(&Filter::default(), Offset(0), 10)
+        .await?
+        .letters
+    {
+        let letter = filed.letter;
+        println!(
+            "dead letter {}: {}",
+            letter.event.id(),
+            letter.attempts[0].reason
+        );
+    }
+    hub.stop();
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! Dead letters: listed, shown, replayed and purged.
+
+use highwater_flow::circuit::Gate;
+use highwater_flow::{Attempt, Filed, Filter, Replayed};
+use highwater_log::{EnqueueTime, Offset};
+use highwater_time::Instant;
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::app::App;
+use super::super::body;
+use super::super::error::{Code, Error};
+use super::super::reply::{self, Reply};
+use crate::processors::{Entry, Processors, event_json};
+use crate::text::{parameter, time_text};
+
+/// Letters in one answer, or worked on in one request.
+const COUNT_DEFAULT: usize = 100;
+const COUNT_MAX: usize = 1000;
+
+/// Which letters, and what to do with them.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    id: Option<String>,
+    from: Option<String>,
+    until: Option<String>,
+    reason: Option<String>,
+    key: Option<String>,
+    /// Goes on behind this offset of the dead-letter hub.
+    after: Option<i64>,
+    max: Option<usize>,
+    #[serde(default)]
+    dry_run: bool,
+    /// Also those that have been replayed as often as they may be.
+    #[serde(default)]
+    force: bool,
+}
+
+impl Wanted {
+    fn from_query(query: Option<&str>) -> Result<Wanted, Error> {
+        let text = |name| parameter(query, name).map(|text| text.into_owned());
+        let number = |name: &str| match text_of(query, name) {
+            None => Ok(None),
+            Some(text) => text.parse::<i64>().map(Some).map_err(|_| {
+                Error::bad(
+                    format!("`{text}` is no number"),
+                    format!("such as {name}=100"),
+                )
+            }),
+        };
+        Ok(Wanted {
+            id: text("id"),
+            from: text("from"),
+            until: text("until"),
+            reason: text("reason"),
+            key: text("key"),
+            after: number("after")?,
+            max: number("max")?.map(|max| max.clamp(1, COUNT_MAX as i64) as usize),
+            ..Wanted::default()
+        })
+    }
+
+    async fn from_body(app: &App, body: Incoming) -> Result<Wanted, Error> {
+        let (body, _permit) = body::read(app, body).await?;
+        if body.is_empty() {
+            return Ok(Wanted::default());
+        }
+        serde_json::from_slice(&body).map_err(|error| {
+            let hint = "such as {\"reason\":\"timeout\",\"dry_run\":true}";
+            Error::bad(format!("the body cannot be read: {error}"), hint)
+        })
+    }
+
+    fn filter(&self) -> Result<Filter, Error> {
+        Ok(Filter {
+            id: match &self.id {
+                None => None,
+                Some(id) => Some(id.parse().map_err(|error| {
+                    Error::bad(format!("{error}"), "GET /api/dead-letters/NAME lists them")
+                })?),
+            },
+            from_ms: time(self.from.as_deref())?,
+            until_ms: time(self.until.as_deref())?,
+            reason: self.reason.clone(),
+            key: self.key.clone().map(String::into_bytes),
+            replays_max: None,
+        })
+    }
+
+    fn after(&self) -> Offset {
+        Offset(self.after.map_or(0, |after| after.saturating_add(1).max(0)))
+    }
+
+    fn max(&self) -> usize {
+        self.max.unwrap_or(COUNT_DEFAULT).clamp(1, COUNT_MAX)
+    }
+}
+
+fn text_of(query: Option<&str>, name: &str) -> Option<String> {
+    parameter(query, name).map(|text| text.into_owned())
+}
+
+fn time(text: Option<&str>) -> Result<Option<i64>, Error> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    let time = Instant::parse_iso(text.as_bytes()).map(|instant| instant.to_unix_millis());
+    time.map(Some).ok_or_else(|| {
+        Error::bad(
+            format!("`{text}` is no time"),
+            "such as 2026-01-01T00:00:00Z",
+        )
+    })
+}
+
+pub async fn count(processors: &Processors) -> Result<Reply, Error> {
+    let mut counts = Vec::new();
+    for entry in processors.entries() {
+        let count = entry.letters.count().await.map_err(unreadable)?;
+        let (name, hub) = (&entry.spec.name, entry.spec.dead.as_str());
+        counts.push(json!({"processor": name, "hub": hub, "letters": count}));
+    }
+    Ok(reply::json(
+        StatusCode::OK,
+        &json!({"dead_letters": counts}),
+    ))
+}
+
+pub async fn list(entry: &Entry, query: Option<&str>) -> Result<Reply, Error> {
+    let wanted = Wanted::from_query(query)?;
+    let found = entry
+        .letters
+        .find(&wanted.filter()?, wanted.after(), wanted.max())
+        .await;
+    let found = found.map_err(unreadable)?;
+    let letters: Vec<Value> = found.letters.iter().map(brief).collect();
+    let next = found
+        .letters
+        .last()
+        .filter(|_| found.more)
+        .map(|last| last.offset.0);
+    let body = json!({"letters": letters, "more": found.more, "next": next});
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+pub async fn show(entry: &Entry, id: &str) -> Result<Reply, Error> {
+    let wanted = Wanted {
+        id: Some(id.to_owned()),
+        ..Wanted::default()
+    };
+    let mut found = entry
+        .letters
+        .find(&wanted.filter()?, Offset(0), 1)
+        .await
+        .map_err(unreadable)?;
+    let Some(filed) = found.letters.pop() else {
+        let message = format!("`{id}` is no dead letter of `{}`", entry.spec.name);
+        return Err(Error::new(
+            Code::NotFound,
+            message,
+            "it may have been replayed or purged",
+        ));
+    };
+    let mut facts = brief(&filed);
+    let attempts: Vec<Value> = filed.letter.attempts.iter().map(attempt).collect();
+    facts["attempts"] = attempts.into();
+    facts["event"] = event_json(&filed.letter.event);
+    Ok(reply::json(StatusCode::OK, &facts))
+}
+
+/// Gives letters to the handler once more, one after another. One that fails is a dead letter still.
+pub async fn replay(
+    app: &App,
+    processors: &Processors,
+    entry: &Entry,
+    body: Incoming,
+) -> Result<Reply, Error> {
+    let wanted = Wanted::from_body(app, body).await?;
+    let filter = Filter {
+        replays_max: (!wanted.force).then_some(entry.spec.replays_max.saturating_sub(1)),
+        ..wanted.filter()?
+    };
+    let found = entry
+        .letters
+        .find(&filter, wanted.after(), wanted.max())
+        .await
+        .map_err(unreadable)?;
+    let mut done = Done::new(&found.letters, found.more);
+    if wanted.dry_run {
+        return Ok(done.told("would_replay"));
+    }
+    for filed in found.letters {
+        if entry.circuit.gate() != Gate::Closed {
+            let message = format!(
+                "deliveries to `{}` have stopped, so nothing more is replayed",
+                entry.spec.name
+            );
+            let hint = format!("highwater circuit close {} resumes them", entry.spec.name);
+            let mut error = Error::new(Code::Conflict, message, hint);
+            error.more = Some(Box::new(done.json("handled")));
+            return Err(error);
+        }
+        let id = filed.letter.event.id().to_string();
+        let clock = &**processors.clock();
+        let replayed = entry
+            .letters
+            .replay(filed, clock, |delivery| entry.deliver(delivery))
+            .await;
+        match replayed.map_err(unwritten)? {
+            Replayed::Handled => done.count += 1,
+            Replayed::Failed(reason) => done.failed.push(json!({"id": id, "reason": reason})),
+        }
+    }
+    Ok(done.told("handled"))
+}
+
+pub async fn purge(app: &App, entry: &Entry, body: Incoming) -> Result<Reply, Error> {
+    let wanted = Wanted::from_body(app, body).await?;
+    let found = entry
+        .letters
+        .find(&wanted.filter()?, wanted.after(), wanted.max())
+        .await;
+    let found = found.map_err(unreadable)?;
+    let mut done = Done::new(&found.letters, found.more);
+    if wanted.dry_run {
+        return Ok(done.told("would_purge"));
+    }
+    for filed in found.letters {
+        entry
+            .letters
+            .remove(&filed.letter.event.id())
+            .await
+            .map_err(unwritten)?;
+        done.count += 1;
+    }
+    Ok(done.told("purged"))
+}
+
+/// What a request did.
+struct Done {
+    ids: Vec<String>,
+    count: usize,
+    failed: Vec<Value>,
+    more: bool,
+    /// Where the next request goes on.
+    next: Option<i64>,
+}
+
+impl Done {
+    fn new(letters: &[Filed], more: bool) -> Done {
+        Done {
+            ids: letters
+                .iter()
+                .map(|filed| filed.letter.event.id().to_string())
+                .collect(),
+            count: 0,
+            failed: Vec::new(),
+            more,
+            next: letters.last().filter(|_| more).map(|last| last.offset.0),
+        }
+    }
+
+    fn json(&self, word: &str) -> Value {
+        let mut body = json!({"failed": self.failed, "more": self.more, "next": self.next});
+        body[word] = match word.starts_with("would") {
+            true => self.ids.clone().into(),
+            false => self.count.into(),
+        };
+        body
+    }
+
+    fn told(&self, word: &str) -> Reply {
+        reply::json(StatusCode::OK, &self.json(word))
+    }
+}
+
+fn brief(filed: &Filed) -> Value {
+    let letter = &filed.letter;
+    let last = letter.attempts.last();
+    json!({
+        "id": letter.event.id().to_string(), "offset": filed.offset.0,
+        "dead": time_text(EnqueueTime(filed.dead_ms)),
+        "enqueued": time_text(EnqueueTime(letter.event.timestamp())),
+        "key": letter.event.key().map(String::from_utf8_lossy),
+        "tries": last.map(|attempt| attempt.number), "reason": last.map(|attempt| &attempt.reason),
+        "replays": letter.replays,
+    })
+}
+
+fn attempt(attempt: &Attempt) -> Value {
+    json!({
+        "number": attempt.number, "reason": attempt.reason,
+        "at": attempt.at_ms.map(|ms| time_text(EnqueueTime(ms))),
+    })
+}
+
+fn unreadable(error: highwater_flow::SourceError) -> Error {
+    Error::new(
+        Code::Stopped,
+        format!("the dead letters cannot be read: {error}"),
+        "look at the log of the node",
+    )
+}
+
+fn unwritten(error: String) -> Error {
+    Error::new(
+        Code::Stopped,
+        format!("the dead letter stays as it was: {error}"),
+        "look at the log of the node",
+    )
+}

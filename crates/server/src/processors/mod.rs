@@ -1,0 +1,367 @@
+//! Processors: hubs that feed handlers, with everything that goes with it on a node.
+//!
+//! Every processor has a circuit of its name on the hub `__circuits` and dead letters on a hub of its
+//! own. [`Processors`] starts them, tells how they are, and stops them: attempts under way are waited
+//! for, and positions stored.
+
+mod client;
+mod command;
+pub mod notify;
+mod spec;
+mod webhook;
+mod wire;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::Clock;
+use highwater_env::random::Random;
+use highwater_flow::retry::{Delay, Policy};
+use highwater_flow::{
+    Activity, Breaker, Circuits, Delivery, Event, Failure, Handler, Member, OnPartition, Options,
+    Processor, Timing,
+};
+use highwater_log::{AdminError, Cleanup, Groups, HubName, HubSettings, HubSpec, Log, Pending};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub use client::check_url;
+use notify::Notifier;
+use notify::link::Signer;
+pub use spec::{HandlerSpec, Secret, Spec, Transient};
+pub(crate) use wire::event_json;
+
+/// The hub that circuits are kept on.
+pub const CIRCUITS: &str = "__circuits";
+
+/// What a dead letter may be larger than its event by: sixteen reasons of a thousand characters.
+const LETTER_BYTES: u32 = 128 * 1024;
+
+/// The processors of a node.
+pub struct Processors {
+    entries: Vec<Entry>,
+    circuits: Circuits,
+    signer: Signer,
+    clock: Arc<dyn Clock>,
+    stop: watch::Sender<bool>,
+    stop_rest: watch::Sender<bool>,
+    tasks: std::sync::Mutex<Tasks>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    processors: Vec<JoinHandle<()>>,
+    rest: Vec<JoinHandle<()>>,
+}
+
+/// One processor as it runs.
+pub struct Entry {
+    pub spec: Spec,
+    pub activity: Arc<Activity>,
+    pub circuit: Breaker,
+    pub letters: OnPartition,
+    handler: Arc<dyn Handler>,
+}
+
+/// What processors need of a node.
+pub struct Parts {
+    pub log: Arc<dyn Log>,
+    pub groups: Arc<dyn Groups>,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Why a processor cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessorError {
+    #[error("processor `{name}` cannot run: {why}")]
+    Handler { name: String, why: String },
+    #[error("hub `{hub}` cannot be made: {error}")]
+    Hub { hub: HubName, error: AdminError },
+    #[error("{0}")]
+    Key(String),
+    #[error("circuits cannot be read: {0}")]
+    Circuits(String),
+}
+
+impl Processors {
+    pub async fn start(
+        specs: Vec<Spec>,
+        notify: notify::Options,
+        data: &Path,
+        parts: Parts,
+    ) -> Result<Arc<Processors>, ProcessorError> {
+        let board = HubName::new(CIRCUITS).expect("the name is well-formed");
+        make(&*parts.log, &board, kept_for_ever(Cleanup::Delete, 0)).await?;
+        let Some(partition) = parts.log.partition(CIRCUITS, 0) else {
+            return Err(ProcessorError::Circuits(
+                "their hub has no partition".into(),
+            ));
+        };
+        let (circuits, openings) = Circuits::new(partition, Arc::clone(&parts.clock));
+        let (stop, stop_rest) = (watch::Sender::new(false), watch::Sender::new(false));
+        let mut tasks = Tasks::default();
+        let mut entries = Vec::new();
+        for spec in specs {
+            let entry = Entry::new(spec, &parts, &circuits, &stop_rest, &mut tasks).await?;
+            entries.push(entry);
+        }
+        let loaded = circuits.load().await;
+        loaded.map_err(|error| ProcessorError::Circuits(error.to_string()))?;
+        let signer = Signer::open(data).map_err(ProcessorError::Key)?;
+        let notifier = Notifier {
+            options: notify,
+            circuits: circuits.clone(),
+            signer: signer.clone(),
+            clock: Arc::clone(&parts.clock),
+        };
+        let (running, rest) = (circuits.clone().run(told(&stop_rest)), told(&stop_rest));
+        tasks.rest.push(tokio::spawn(running));
+        tasks.rest.push(tokio::spawn(async move {
+            tokio::select! {
+                () = notifier.run(openings) => {}
+                () = rest => {}
+            }
+        }));
+        for entry in &entries {
+            let running = entry
+                .processor(&parts)
+                .run(Arc::clone(&entry.handler), told(&stop));
+            tasks.processors.push(tokio::spawn(running));
+        }
+        Ok(Arc::new(Processors {
+            entries,
+            circuits,
+            signer,
+            clock: parts.clock,
+            stop,
+            stop_rest,
+            tasks: std::sync::Mutex::new(tasks),
+        }))
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.spec.name == name)
+    }
+
+    pub fn circuits(&self) -> &Circuits {
+        &self.circuits
+    }
+
+    pub fn signer(&self) -> &Signer {
+        &self.signer
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Ready when the attempts under way have ended and positions and circuits are stored.
+    pub async fn stop(&self) {
+        let tasks = {
+            let mut tasks = self
+                .tasks
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            std::mem::take(&mut *tasks)
+        };
+        // A task that panicked has said so, and has nothing left to stop.
+        self.stop.send_replace(true);
+        for task in tasks.processors {
+            let _ = task.await;
+        }
+        self.stop_rest.send_replace(true);
+        for task in tasks.rest {
+            let _ = task.await;
+        }
+    }
+}
+
+impl Entry {
+    async fn new(
+        spec: Spec,
+        parts: &Parts,
+        circuits: &Circuits,
+        stop: &watch::Sender<bool>,
+        tasks: &mut Tasks,
+    ) -> Result<Entry, ProcessorError> {
+        let largest = parts.log.hub(spec.hub.as_str());
+        let largest = largest.map_or(HubSettings::default().batch_bytes_max, |hub| {
+            hub.settings.batch_bytes_max
+        });
+        make(
+            &*parts.log,
+            &spec.dead,
+            kept_for_ever(Cleanup::Compact, largest),
+        )
+        .await?;
+        let Some(dead) = parts.log.partition(spec.dead.as_str(), 0) else {
+            let why = format!("hub `{}` has no partition", spec.dead);
+            return Err(ProcessorError::Handler {
+                name: spec.name,
+                why,
+            });
+        };
+        let handler = match handler(&spec, &parts.clock, stop, tasks) {
+            Ok(handler) => handler,
+            Err(why) => {
+                return Err(ProcessorError::Handler {
+                    name: spec.name,
+                    why,
+                });
+            }
+        };
+        Ok(Entry {
+            activity: Arc::default(),
+            circuit: circuits.circuit(&spec.name, spec.rule.clone(), spec.poison_max),
+            letters: OnPartition(dead),
+            handler,
+            spec,
+        })
+    }
+
+    fn processor(&self, parts: &Parts) -> Processor {
+        let spec = &self.spec;
+        Processor {
+            member: Member {
+                log: Arc::clone(&parts.log),
+                groups: Arc::clone(&parts.groups),
+                hub: spec.hub.clone(),
+                group: spec.group.clone(),
+                client: format!("processor {}", spec.name),
+                assignment: spec.assignment.clone(),
+                timing: Timing::default(),
+            },
+            start: spec.start,
+            share: spec.share,
+            check: spec.only_json.then_some(is_json),
+            batch: (spec.batch > 1).then_some(spec.batch as usize),
+            options: Options {
+                circuit: Some(self.circuit.clone()),
+                seed: Random::from_os().next_u64(),
+                // The handler itself sees to it where running out of time is the event's own fault.
+                timeout: spec.options.timeout.filter(|_| spec.transient.timeout),
+                ..spec.options.clone()
+            },
+            cadence: spec.cadence,
+            dead_letters: Arc::new(self.letters.clone()),
+            clock: Arc::clone(&parts.clock),
+            restart: Policy {
+                delay: Delay::Exponential {
+                    first: Duration::from_secs(1),
+                    cap: Duration::from_secs(60),
+                },
+                tries_max: None,
+                ..Policy::default()
+            },
+            activity: Arc::clone(&self.activity),
+        }
+    }
+
+    /// Gives one event to the handler, beside everything else, and waits no longer than it may take.
+    pub async fn deliver(&self, delivery: Delivery<Event>) -> Result<(), Failure> {
+        let timeout = self.spec.options.timeout.unwrap_or(Duration::MAX);
+        let handled = tokio::time::timeout(timeout, self.handler.handle(vec![delivery]));
+        let late = || Err(Failure::transient(format!("no answer within {timeout:?}")));
+        handled.await.unwrap_or_else(|_| late())
+    }
+}
+
+fn handler(
+    spec: &Spec,
+    clock: &Arc<dyn Clock>,
+    stop: &watch::Sender<bool>,
+    tasks: &mut Tasks,
+) -> Result<Arc<dyn Handler>, String> {
+    let handler: Arc<dyn Handler> = match &spec.handler {
+        HandlerSpec::Webhook {
+            url,
+            authorization,
+            ca,
+        } => Arc::new(webhook::Webhook::new(
+            client::Client::new(url, ca.as_deref())?,
+            &spec.name,
+            authorization.as_ref(),
+            spec.transient.clone(),
+            spec.batch > 1,
+            Arc::clone(clock),
+        )?),
+        HandlerSpec::Command(command) => {
+            let (program, running) = command::Program::new(&spec.name, command.clone(), told(stop));
+            tasks.rest.push(tokio::spawn(running));
+            Arc::new(program)
+        }
+    };
+    Ok(match (spec.transient.timeout, spec.options.timeout) {
+        (false, Some(timeout)) => Arc::new(Impatient { handler, timeout }),
+        _ => handler,
+    })
+}
+
+/// A handler whose time-outs are final.
+struct Impatient {
+    handler: Arc<dyn Handler>,
+    timeout: Duration,
+}
+
+impl Handler for Impatient {
+    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> Pending<Result<(), Failure>> {
+        let (handled, timeout) = (self.handler.handle(deliveries), self.timeout);
+        Box::pin(async move {
+            let late = |_| Err(Failure::permanent(format!("no answer within {timeout:?}")));
+            tokio::time::timeout(timeout, handled)
+                .await
+                .unwrap_or_else(late)
+        })
+    }
+}
+
+fn is_json(event: &Event) -> Result<(), String> {
+    let value = event.value().unwrap_or(b"null");
+    let read = serde_json::from_slice::<serde::de::IgnoredAny>(value);
+    read.map(drop)
+        .map_err(|error| format!("the value is no JSON: {error}"))
+}
+
+fn kept_for_ever(cleanup: Cleanup, largest: u32) -> HubSettings {
+    let settings = HubSettings::default();
+    let largest = largest.saturating_add(LETTER_BYTES);
+    HubSettings {
+        cleanup,
+        retention: None,
+        batch_bytes_max: settings.batch_bytes_max.max(largest),
+        ..settings
+    }
+}
+
+/// A hub with one partition, made if it is not there.
+async fn make(log: &dyn Log, name: &HubName, settings: HubSettings) -> Result<(), ProcessorError> {
+    let (hub, found) = (name.clone(), log.hub(name.as_str()));
+    let made = match found {
+        None => {
+            let (name, partitions) = (name.clone(), 1);
+            log.create(HubSpec {
+                name,
+                partitions,
+                settings,
+            })
+            .await
+        }
+        Some(found) if found.settings != settings => log.change(name, settings).await,
+        Some(found) => Ok(found),
+    };
+    made.map(drop)
+        .map_err(|error| ProcessorError::Hub { hub, error })
+}
+
+/// Ready when the sender says true, or is gone.
+fn told(stop: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + use<> {
+    let mut stop = stop.subscribe();
+    async move {
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+}

@@ -1,0 +1,146 @@
+//! Links that resume a stopped processor: signed, for one opening of one circuit, and for a while.
+//!
+//! A link names the record on the log that opened the circuit. It is good while that opening lasts,
+//! so it works once: whoever resumes ends the opening, and the next one has another name. The key is
+//! made once and kept in the data folder.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use highwater_env::disk;
+use highwater_flow::Opening;
+use highwater_log::Offset;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+const FILE: &str = "link.key";
+
+#[derive(Clone)]
+pub struct Signer(Arc<[u8; 32]>);
+
+/// What a link that was not tampered with says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub circuit: String,
+    pub opening: Offset,
+    pub expires_seconds: i64,
+}
+
+impl Signer {
+    /// With the key in the data folder, which is made if it is not there.
+    pub fn open(data: &Path) -> Result<Signer, String> {
+        let path = data.join(FILE);
+        let wrong = |why: String| format!("the key for links in {}: {why}", path.display());
+        let text = match disk::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let text = URL_SAFE_NO_PAD.encode(new_key().map_err(wrong)?);
+                let written = disk::create_atomic(&path).and_then(|mut file| {
+                    file.write_all(text.as_bytes())?;
+                    file.commit()
+                });
+                written.map_err(|error| wrong(error.to_string()))?;
+                text
+            }
+            read => read.map_err(|error| wrong(error.to_string()))?,
+        };
+        let key = URL_SAFE_NO_PAD.decode(text.trim()).ok();
+        let key = key.and_then(|key| <[u8; 32]>::try_from(key).ok());
+        let key =
+            key.ok_or_else(|| wrong("it is damaged; remove the file to make a new one".into()))?;
+        Ok(Signer(Arc::new(key)))
+    }
+
+    pub fn sign(&self, opening: &Opening, expires_seconds: i64) -> String {
+        let text = format!("{}.{expires_seconds}.{}", opening.offset, opening.circuit);
+        let mac = self.mac(text.as_bytes()).finalize().into_bytes();
+        format!(
+            "{}.{}",
+            URL_SAFE_NO_PAD.encode(text),
+            URL_SAFE_NO_PAD.encode(mac)
+        )
+    }
+
+    /// `None` for a link that this node has not made, or made too long ago.
+    pub fn verify(&self, token: &str, now_seconds: i64) -> Option<Link> {
+        let (text, mac) = token.split_once('.')?;
+        let text = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let mac = URL_SAFE_NO_PAD.decode(mac).ok()?;
+        self.mac(&text).verify_slice(&mac).ok()?;
+        let text = String::from_utf8(text).ok()?;
+        let mut parts = text.splitn(3, '.');
+        let (opening, expires) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let link = Link {
+            circuit: parts.next()?.to_owned(),
+            opening: Offset(opening),
+            expires_seconds: expires,
+        };
+        (now_seconds < expires).then_some(link)
+    }
+
+    fn mac(&self, text: &[u8]) -> Hmac<Sha256> {
+        let mac = Hmac::<Sha256>::new_from_slice(&*self.0);
+        let mut mac = mac.expect("a key of any length will do");
+        mac.update(text);
+        mac
+    }
+}
+
+fn new_key() -> Result<[u8; 32], String> {
+    let mut key = [0; 32];
+    let random = rustls::crypto::ring::default_provider().secure_random;
+    let filled = random.fill(&mut key);
+    filled.map_err(|_| "the system gives no random numbers".to_owned())?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_log::EnqueueTime;
+    use proptest::prelude::*;
+
+    fn opening() -> Opening {
+        Opening {
+            circuit: "billing.v2".into(),
+            offset: Offset(42),
+            at: EnqueueTime(0),
+            why: "it is down".into(),
+        }
+    }
+
+    // proves P4
+    #[test]
+    fn a_link_is_good_for_its_opening_and_for_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let signer = Signer::open(folder.path()).unwrap();
+        let token = signer.sign(&opening(), 100);
+        let link = Link {
+            circuit: "billing.v2".into(),
+            opening: Offset(42),
+            expires_seconds: 100,
+        };
+        assert_eq!(signer.verify(&token, 99), Some(link.clone()));
+        assert_eq!(signer.verify(&token, 100), None, "it has expired");
+        let again = Signer::open(folder.path()).unwrap();
+        assert_eq!(again.verify(&token, 0), Some(link), "the key is kept");
+        let other = Signer::open(tempfile::tempdir().unwrap().path()).unwrap();
+        assert_eq!(other.verify(&token, 0), None, "another node's");
+    }
+
+    proptest! {
+        #[test]
+        fn a_link_that_was_changed_is_none(at in 0..100usize, byte in 33..127u8) {
+            let signer = Signer(Arc::new([7; 32]));
+            let token = signer.sign(&opening(), 100);
+            let mut changed = token.clone().into_bytes();
+            let at = at % changed.len();
+            prop_assume!(changed[at] != byte);
+            changed[at] = byte;
+            let changed = String::from_utf8(changed).unwrap();
+            prop_assert_eq!(signer.verify(&changed, 0), None);
+        }
+    }
+}

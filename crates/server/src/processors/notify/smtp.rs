@@ -1,0 +1,282 @@
+//! Sends a mail: the few commands of SMTP that submitting one takes.
+//!
+//! With `starttls` the server must offer encryption, or nothing is sent; with `off` nothing is
+//! encrypted and no password is sent.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+use super::{Email, Tls};
+use crate::processors::client::{connector, server_name};
+use crate::processors::spec::Secret;
+
+/// The longest line of an answer, and how many of them there may be.
+const LINE_BYTES_MAX: u64 = 4096;
+const LINES_MAX: usize = 100;
+
+pub struct Mail<'a> {
+    pub subject: &'a str,
+    pub text: &'a str,
+    /// As a mail has it: `Sun, 15 Nov 2026 12:00:00 GMT`.
+    pub date: &'a str,
+    /// No other mail of this sender has the same.
+    pub id: &'a str,
+}
+
+/// Sends one mail to all receivers, or says why not.
+pub async fn send(email: &Email, mail: &Mail<'_>) -> Result<(), String> {
+    let stream = TcpStream::connect(&email.server).await;
+    let stream = stream.map_err(|error| format!("no connection to {}: {error}", email.server))?;
+    if email.tls == Tls::Always {
+        return submit(secured(email, stream).await?, email, mail, true).await;
+    }
+    if email.tls == Tls::Off {
+        return submit(stream, email, mail, true).await;
+    }
+    let mut plain = Talk::new(stream);
+    plain.expect(220).await?;
+    let offers = plain.command("EHLO highwater", 250).await?;
+    if !offers
+        .iter()
+        .any(|line| line.eq_ignore_ascii_case("STARTTLS"))
+    {
+        return Err("the mail server offers no encryption".into());
+    }
+    plain.command("STARTTLS", 220).await?;
+    // What came before the encryption was not encrypted, whatever it says.
+    if !plain.stream.buffer().is_empty() {
+        return Err("the mail server said something before the encryption began".into());
+    }
+    let stream = secured(email, plain.stream.into_inner()).await?;
+    submit(stream, email, mail, false).await
+}
+
+async fn secured(
+    email: &Email,
+    stream: TcpStream,
+) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, String> {
+    let name = server_name(&email.server)?;
+    let stream = connector(None)?.connect(name, stream).await;
+    stream.map_err(|error| format!("no secure connection to {}: {error}", email.server))
+}
+
+/// The mail itself. `greeted` says whether the server is still to greet us.
+async fn submit(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    email: &Email,
+    mail: &Mail<'_>,
+    greeted: bool,
+) -> Result<(), String> {
+    let mut talk = Talk::new(stream);
+    if greeted {
+        talk.expect(220).await?;
+    }
+    talk.command("EHLO highwater", 250).await?;
+    if let Some((user, Secret(password))) = &email.login {
+        let login = STANDARD.encode(format!("\0{user}\0{password}"));
+        let logged_in = talk.command(&format!("AUTH PLAIN {login}"), 235).await;
+        logged_in.map_err(|error| format!("the mail server refuses user {user}: {error}"))?;
+    }
+    talk.command(&format!("MAIL FROM:<{}>", email.from), 250)
+        .await?;
+    for to in &email.to {
+        talk.command(&format!("RCPT TO:<{to}>"), 250).await?;
+    }
+    talk.command("DATA", 354).await?;
+    talk.command(&data(email, mail), 250).await?;
+    // It has been taken; whether the goodbye is heard does not matter.
+    let _ = talk.command("QUIT", 221).await;
+    Ok(())
+}
+
+/// The mail with its headers and the point that ends it.
+fn data(email: &Email, mail: &Mail<'_>) -> String {
+    let host = email
+        .from
+        .rsplit_once('@')
+        .map_or("localhost", |(_, host)| host);
+    let mut out = format!(
+        "From: <{}>\r\nTo: {}\r\nSubject: {}\r\nDate: {}\r\nMessage-ID: <{}@{host}>\r\n\
+         MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n",
+        email.from,
+        email
+            .to
+            .iter()
+            .map(|to| format!("<{to}>"))
+            .collect::<Vec<_>>()
+            .join(", "),
+        encoded_word(mail.subject),
+        mail.date,
+        mail.id,
+    );
+    for line in STANDARD.encode(mail.text).as_bytes().chunks(76) {
+        out.push_str(&String::from_utf8_lossy(line));
+        out.push_str("\r\n");
+    }
+    out.push('.');
+    out
+}
+
+/// A subject that may hold anything.
+fn encoded_word(text: &str) -> String {
+    let plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && text.len() < 70;
+    match plain && !text.starts_with("=?") {
+        true => text.to_owned(),
+        false => format!(
+            "=?utf-8?B?{}?=",
+            STANDARD.encode(text.chars().take(40).collect::<String>())
+        ),
+    }
+}
+
+/// Commands and answers.
+struct Talk<S> {
+    stream: BufReader<S>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
+    fn new(stream: S) -> Talk<S> {
+        Talk {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    async fn command(&mut self, line: &str, expected: u16) -> Result<Vec<String>, String> {
+        let broken = |error: std::io::Error| format!("the mail server hung up: {error}");
+        let stream = self.stream.get_mut();
+        stream.write_all(line.as_bytes()).await.map_err(broken)?;
+        stream.write_all(b"\r\n").await.map_err(broken)?;
+        stream.flush().await.map_err(broken)?;
+        self.expect(expected).await
+    }
+
+    /// The lines of an answer without their numbers.
+    async fn expect(&mut self, expected: u16) -> Result<Vec<String>, String> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            let read = (&mut self.stream)
+                .take(LINE_BYTES_MAX)
+                .read_line(&mut line)
+                .await;
+            read.map_err(|error| format!("the mail server hung up: {error}"))?;
+            let line = line.trim_end();
+            let code = line.get(..3).and_then(|code| code.parse::<u16>().ok());
+            if code != Some(expected) || lines.len() == LINES_MAX {
+                let told: String = line.chars().take(200).collect();
+                return Err(format!("the mail server says: {told}"));
+            }
+            lines.push(line.get(4..).unwrap_or_default().to_owned());
+            if line.as_bytes().get(3) != Some(&b'-') {
+                return Ok(lines);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::duplex;
+
+    fn email(login: Option<(&str, &str)>) -> Email {
+        Email {
+            server: "mail.example.org:587".into(),
+            tls: Tls::Off,
+            login: login.map(|(user, password)| (user.into(), Secret(password.into()))),
+            from: "highwater@example.org".into(),
+            to: vec!["a@example.org".into(), "b@example.org".into()],
+        }
+    }
+
+    /// Answers each command with the next answer and keeps what was said.
+    async fn server(stream: tokio::io::DuplexStream, answers: &[&str]) -> String {
+        let mut stream = BufReader::new(stream);
+        let mut heard = String::new();
+        let mut in_data = false;
+        for answer in answers {
+            stream
+                .get_mut()
+                .write_all(format!("{answer}\r\n").as_bytes())
+                .await
+                .unwrap();
+            loop {
+                let mut line = String::new();
+                if stream.read_line(&mut line).await.unwrap() == 0 {
+                    return heard;
+                }
+                heard.push_str(&line);
+                if !in_data || line == ".\r\n" {
+                    in_data = line == "DATA\r\n";
+                    break;
+                }
+            }
+        }
+        heard
+    }
+
+    const MAIL: Mail<'_> = Mail {
+        subject: "Highwater: billing has stopped",
+        text: "It is down.\n.\nresume",
+        date: "Sun, 15 Nov 2026 12:00:00 GMT",
+        id: "billing-42",
+    };
+
+    // proves P4
+    #[tokio::test]
+    async fn a_mail_is_submitted_to_all_receivers() {
+        let (ours, theirs) = duplex(4096);
+        let answers = [
+            "220 mail.example.org",
+            "250-mail.example.org\r\n250 AUTH PLAIN",
+            "235 welcome",
+            "250 ok",
+            "250 ok",
+            "250 ok",
+            "354 go on",
+            "250 taken",
+            "221 bye",
+        ];
+        let email = email(Some(("app", "s3cret")));
+        let (sent, heard) =
+            tokio::join!(submit(ours, &email, &MAIL, true), server(theirs, &answers));
+        assert_eq!(sent, Ok(()));
+        let (head, rest) = heard.split_once("\r\n\r\n").unwrap();
+        let expected = [
+            "EHLO highwater",
+            "AUTH PLAIN AGFwcABzM2NyZXQ=",
+            "MAIL FROM:<highwater@example.org>",
+            "RCPT TO:<a@example.org>",
+            "RCPT TO:<b@example.org>",
+            "DATA",
+            "From: <highwater@example.org>",
+            "To: <a@example.org>, <b@example.org>",
+            "Subject: Highwater: billing has stopped",
+            "Date: Sun, 15 Nov 2026 12:00:00 GMT",
+            "Message-ID: <billing-42@example.org>",
+            "MIME-Version: 1.0",
+            "Content-Type: text/plain; charset=utf-8",
+            "Content-Transfer-Encoding: base64",
+        ];
+        assert_eq!(head.lines().collect::<Vec<_>>(), expected);
+        let (body, goodbye) = rest.split_once("\r\n.\r\n").unwrap();
+        assert_eq!(STANDARD.decode(body).unwrap(), MAIL.text.as_bytes());
+        assert_eq!(goodbye, "QUIT\r\n");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_told() {
+        let (ours, theirs) = duplex(4096);
+        let answers = ["220 hi", "250 hello", "550 who are you?", "221 bye"];
+        let email = email(None);
+        let (sent, _) = tokio::join!(submit(ours, &email, &MAIL, true), server(theirs, &answers));
+        assert_eq!(sent, Err("the mail server says: 550 who are you?".into()));
+    }
+
+    #[test]
+    fn a_subject_cannot_end_its_line() {
+        assert_eq!(encoded_word("a\r\nBcc: x"), "=?utf-8?B?YQ0KQmNjOiB4?=");
+    }
+}

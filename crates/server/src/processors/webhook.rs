@@ -1,0 +1,228 @@
+//! Events posted to an address: one a request as it came, or several as a JSON array.
+//!
+//! An answer of 2xx means that the events were taken. Headers say which event it is, so that a
+//! receiver can tell what it has seen before: `Idempotency-Key` and `Highwater-Id` stay the same however
+//! often an event is delivered.
+
+use bytes::Bytes;
+use highwater_env::Clock;
+use highwater_flow::{Delivery, Event, Failure, Handler};
+use highwater_log::{EnqueueTime, Pending};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::client::{Answer, Client};
+use super::spec::{Secret, Transient};
+use super::wire;
+use crate::http::json::is_json;
+use crate::text::time_text;
+
+/// How much of a refusal is told.
+const TOLD_CHARS_MAX: usize = 200;
+
+pub struct Webhook {
+    client: Arc<Client>,
+    transient: Transient,
+    /// The headers of every request.
+    headers: HeaderMap,
+    batched: bool,
+    clock: Arc<dyn Clock>,
+}
+
+impl Webhook {
+    pub fn new(
+        client: Client,
+        processor: &str,
+        authorization: Option<&Secret>,
+        transient: Transient,
+        batched: bool,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Webhook, String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(USER_AGENT, HeaderValue::from_static("highwater"));
+        headers.insert("highwater-processor", value(processor)?);
+        if let Some(Secret(text)) = authorization {
+            let mut text = value(text).map_err(|_| "the authorization cannot be a header")?;
+            text.set_sensitive(true);
+            headers.insert(AUTHORIZATION, text);
+        }
+        Ok(Webhook {
+            client: Arc::new(client),
+            transient,
+            headers,
+            batched,
+            clock,
+        })
+    }
+
+    fn request(&self, deliveries: &[Delivery<Event>]) -> Result<(HeaderMap, Bytes), String> {
+        let mut headers = self.headers.clone();
+        let (Some(first), Some(last)) = (deliveries.first(), deliveries.last()) else {
+            return Err("there is nothing to deliver".into());
+        };
+        let event = &first.event;
+        let place = event.place();
+        headers.insert("highwater-attempt", first.attempt.into());
+        headers.insert("highwater-hub", value(place.hub.as_str())?);
+        headers.insert("highwater-partition", place.partition.into());
+        headers.insert("highwater-offset", event.offset().0.into());
+        if self.batched {
+            let id = format!("{}-{}", event.id(), last.event.offset());
+            headers.insert("idempotency-key", value(&id)?);
+            headers.insert("highwater-count", deliveries.len().into());
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            return Ok((headers, array(deliveries)));
+        }
+        let id = value(&event.id().to_string())?;
+        headers.insert("idempotency-key", id.clone());
+        headers.insert("highwater-id", id);
+        let enqueued = time_text(EnqueueTime(event.timestamp()));
+        headers.insert("highwater-enqueued", value(&enqueued)?);
+        let body = event.value().unwrap_or_default();
+        let kind = match is_json(body) {
+            true => "application/json",
+            false => "application/octet-stream",
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        of_event(&mut headers, event);
+        Ok((headers, Bytes::copy_from_slice(body)))
+    }
+}
+
+/// What the sender of the event gave it, as far as it can be a header.
+fn of_event(headers: &mut HeaderMap, event: &Event) {
+    if let Some(key) = event.key() {
+        let plain = std::str::from_utf8(key)
+            .ok()
+            .and_then(|key| value(key).ok());
+        let (name, key) = match plain {
+            Some(plain) => ("highwater-key", Ok(plain)),
+            None => ("highwater-key-base64", value(&base64(key))),
+        };
+        headers.extend(key.ok().map(|key| (HeaderName::from_static(name), key)));
+    }
+    for (name, content) in event.headers() {
+        let content = HeaderValue::from_bytes(content.unwrap_or_default());
+        match (name.eq_ignore_ascii_case("content-type"), content) {
+            (true, Ok(content)) => drop(headers.insert(CONTENT_TYPE, content)),
+            (false, Ok(content)) => {
+                let name = HeaderName::from_bytes(format!("highwater-header-{name}").as_bytes());
+                headers.extend(name.ok().map(|name| (name, content)));
+            }
+            (_, Err(_)) => {}
+        }
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+fn array(deliveries: &[Delivery<Event>]) -> Bytes {
+    let mut out = Vec::with_capacity(deliveries.len() * 256);
+    out.push(b'[');
+    for (i, delivery) in deliveries.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        wire::write_delivery(&mut out, delivery);
+    }
+    out.push(b']');
+    out.into()
+}
+
+fn value(text: &str) -> Result<HeaderValue, String> {
+    HeaderValue::from_str(text).map_err(|_| format!("`{text}` cannot be a header"))
+}
+
+impl Handler for Webhook {
+    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> Pending<Result<(), Failure>> {
+        let request = self.request(&deliveries);
+        let (client, transient) = (Arc::clone(&self.client), self.transient.clone());
+        let clock = Arc::clone(&self.clock);
+        Box::pin(async move {
+            let (headers, body) = request.map_err(Failure::permanent)?;
+            match client.post(headers, body).await {
+                Ok(answer) => judge(&answer, &transient, clock.unix_nanos()),
+                Err(error) if transient.connection => Err(Failure::transient(error)),
+                Err(error) => Err(Failure::permanent(error)),
+            }
+        })
+    }
+}
+
+fn judge(answer: &Answer, transient: &Transient, now_nanos: i128) -> Result<(), Failure> {
+    if (200..300).contains(&answer.status) {
+        return Ok(());
+    }
+    let told = String::from_utf8_lossy(&answer.body);
+    let told: String = told.trim().chars().take(TOLD_CHARS_MAX).collect();
+    let reason = match told.is_empty() {
+        true => format!("status {}", answer.status),
+        false => format!("status {}: {told}", answer.status),
+    };
+    if !transient.status(answer.status) {
+        return Err(Failure::permanent(reason));
+    }
+    let failure = Failure::transient(reason);
+    Err(match retry_after(&answer.headers, now_nanos) {
+        Some(delay) => failure.retry_after(delay),
+        None => failure,
+    })
+}
+
+/// Seconds, or a date.
+fn retry_after(headers: &HeaderMap, now_nanos: i128) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    let at = at.duration_since(std::time::UNIX_EPOCH).ok()?;
+    let now = Duration::from_nanos(u64::try_from(now_nanos).ok()?);
+    Some(at.saturating_sub(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, retry_after: Option<&str>) -> Answer {
+        let mut headers = HeaderMap::new();
+        if let Some(text) = retry_after {
+            headers.insert(RETRY_AFTER, text.parse().unwrap());
+        }
+        let body = Bytes::from_static(b" no stock ");
+        Answer {
+            status,
+            headers,
+            body,
+        }
+    }
+
+    // proves P2
+    #[test]
+    fn an_answer_is_a_success_a_failure_of_the_event_or_one_that_may_pass() {
+        let transient = Transient::new(&["5xx".into(), "429".into()]);
+        let judge = |answer: &Answer| super::judge(answer, &transient, 784_111_777_000_000_000);
+        assert_eq!(judge(&answer(204, None)), Ok(()));
+        assert_eq!(
+            judge(&answer(400, None)),
+            Err(Failure::permanent("status 400: no stock"))
+        );
+        assert_eq!(
+            judge(&answer(302, None)),
+            Err(Failure::permanent("status 302: no stock"))
+        );
+        let busy = Failure::transient("status 503: no stock");
+        assert_eq!(judge(&answer(503, None)), Err(busy.clone()));
+        let seven = busy.retry_after(Duration::from_secs(7));
+        assert_eq!(judge(&answer(503, Some("7"))), Err(seven.clone()));
+        let date = "Sun, 06 Nov 1994 08:49:44 GMT";
+        assert_eq!(judge(&answer(503, Some(date))), Err(seven));
+    }
+}

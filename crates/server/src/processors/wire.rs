@@ -1,0 +1,68 @@
+//! Events as handlers outside of this process see them.
+
+use highwater_flow::{Delivery, Event};
+use highwater_log::EnqueueTime;
+
+use crate::http::json::{write_base64, write_named, write_text, write_value};
+use crate::text::write_time;
+
+/// `{"id":"orders/0@7","attempt":1,"hub":"orders","partition":0,"offset":7,"enqueued":"..","key":"k",
+/// "headers":{..},"value":..}`. A key, header or value that is no text, or no JSON, is base64, under a
+/// name that says so.
+pub fn write_delivery(out: &mut Vec<u8>, delivery: &Delivery<Event>) {
+    let event = &delivery.event;
+    out.extend_from_slice(b"{\"id\":");
+    write_text(out, &event.id().to_string());
+    out.extend_from_slice(format!(",\"attempt\":{}", delivery.attempt).as_bytes());
+    write_rest(out, event);
+}
+
+/// The same without an id and an attempt.
+fn write_rest(out: &mut Vec<u8>, event: &Event) {
+    let place = event.place();
+    let (hub, partition, offset) = (&place.hub, place.partition, event.offset());
+    let text =
+        format!(",\"hub\":\"{hub}\",\"partition\":{partition},\"offset\":{offset},\"enqueued\":\"");
+    out.extend_from_slice(text.as_bytes());
+    write_time(out, EnqueueTime(event.timestamp()));
+    out.push(b'"');
+    if let Some(key) = event.key() {
+        write_named(out, b"key", key);
+    }
+    write_headers(out, event);
+    write_value(out, event.value());
+    out.push(b'}');
+}
+
+fn write_headers(out: &mut Vec<u8>, event: &Event) {
+    let mut headers = event.headers().peekable();
+    if headers.peek().is_none() {
+        return;
+    }
+    out.extend_from_slice(b",\"headers\":{");
+    for (i, (name, value)) in headers.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write_text(out, name);
+        out.push(b':');
+        match value.map(std::str::from_utf8) {
+            None => out.extend_from_slice(b"null"),
+            Some(Ok(text)) => write_text(out, text),
+            Some(Err(_)) => {
+                out.extend_from_slice(b"{\"base64\":");
+                write_base64(out, value.unwrap_or_default());
+                out.push(b'}');
+            }
+        }
+    }
+    out.push(b'}');
+}
+
+/// A dead letter's event, as it is shown.
+pub fn event_json(event: &Event) -> serde_json::Value {
+    let mut out = b"{\"id\":".to_vec();
+    write_text(&mut out, &event.id().to_string());
+    write_rest(&mut out, event);
+    serde_json::from_slice(&out).unwrap_or_default()
+}
