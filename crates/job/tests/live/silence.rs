@@ -153,3 +153,26 @@ hub = "e"
     assert_eq!(soon(world.recorder.until("out", 1)).await, [expected]);
     soon(handle.stop()).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_set_back_and_then_forward_loses_nothing() {
+    let world = two_partitions().await;
+    let handle = world.start(&job(COUNTS), live());
+    world.advance(15_000);
+    assert_eq!(
+        soon(world.recorder.until("out", 1)).await,
+        [count(10_000, 1)]
+    );
+    let set_to = |ms: i64| {
+        let unix_ms = at(ms).to_unix_millis();
+        world.clock.set_unix_nanos(i128::from(unix_ms) * 1_000_000);
+    };
+    // An hour back: arrivals stay where they were, and the event counts by its own time.
+    set_to(-3_600_000);
+    world.send("e", 0, &[login("c", 17_000)]).await;
+    // A day forward: what was pending is told at once.
+    set_to(86_400_000);
+    let rows = soon(world.recorder.until("out", 2)).await;
+    assert_eq!(rows, [count(10_000, 1), count(20_000, 1)]);
+    soon(handle.stop()).await;
+}
