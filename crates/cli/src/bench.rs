@@ -1,5 +1,6 @@
 //! `highwater bench`: what a job or a request costs on this machine.
 
+mod generator;
 mod http;
 mod queue;
 mod schedule;

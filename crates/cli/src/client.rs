@@ -54,6 +54,15 @@ pub struct Server {
 }
 
 impl Server {
+    /// A server of this machine, without keys.
+    pub fn at(url: &str) -> Server {
+        Server {
+            url: url.to_owned(),
+            key: None,
+            ca: None,
+        }
+    }
+
     pub fn is_https(&self) -> bool {
         self.url.starts_with("https://")
     }

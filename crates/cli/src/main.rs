@@ -13,12 +13,14 @@ mod exit;
 mod explain;
 mod findings;
 mod hub;
+mod job;
 mod logging;
 mod manual;
 mod processing;
 mod queue;
 mod run;
 mod settings;
+mod signals;
 mod summary;
 mod test;
 mod timeline;
@@ -49,6 +51,8 @@ enum Command {
     Up(up::Up),
     /// Manage and use the hubs of a running node
     Hub(hub::Hub),
+    /// Manage the jobs of a running node
+    Job(job::Job),
     /// Manage and use the queues of a running node
     Queue(queue::Queue),
     /// Look at the processors of a running node
@@ -91,6 +95,7 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Up(command) => command.run(),
         Command::Hub(command) => command.run(),
+        Command::Job(command) => command.run(),
         Command::Queue(command) => command.run(),
         Command::Processor(command) => command.run(),
         Command::Circuit(command) => command.run(),

@@ -10,6 +10,7 @@ use highwater_server::node::Node;
 use crate::exit::Ending;
 use crate::logging::Logging;
 use crate::settings::SettingArguments;
+use crate::signals::Signals;
 
 #[derive(clap::Args)]
 pub struct Up {
@@ -71,44 +72,4 @@ fn welcome(node: &Node, data: &str) -> String {
     }
     text.push_str("\nStop it with Ctrl-C.\n");
     text
-}
-
-/// Interrupt and, where there is such a thing, terminate.
-struct Signals {
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    #[cfg(unix)]
-    fn new() -> std::io::Result<Signals> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    #[cfg(unix)]
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn new() -> std::io::Result<Signals> {
-        Ok(Signals {})
-    }
-
-    #[cfg(not(unix))]
-    async fn next(&mut self) {
-        // Without the signal there is nothing to wait for; the process is ended from outside.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
 }

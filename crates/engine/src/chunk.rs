@@ -83,7 +83,7 @@ impl Chunk {
     }
 
     /// Some rows that follow each other. Lanes are left behind.
-    pub(crate) fn slice(&self, start: usize, len: usize) -> Chunk {
+    pub fn slice(&self, start: usize, len: usize) -> Chunk {
         let columns = self.columns.iter().map(|c| c.slice(start, len));
         Chunk {
             times: self.times.slice(start, len),

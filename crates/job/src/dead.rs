@@ -58,7 +58,7 @@ impl DeadLetter {
     }
 }
 
-fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+pub(crate) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = start_of(text, at);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (

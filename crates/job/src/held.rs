@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use arrow_buffer::ScalarBuffer;
 use highwater_engine::codec::{Reader, RestoreError, Writer};
-use highwater_engine::{CHUNK_ROWS, Chunk, Column, ColumnBuilder, Item, Lanes, VALUE_BYTES};
+use highwater_engine::{CHUNK_ROWS, Chunk, Column, ColumnBuilder, Item, Lanes};
 use highwater_time::{Instant, LaneReleased};
 
 /// A chunk is thinned when it has this many times as many rows as wait.
@@ -282,11 +282,6 @@ impl Held {
 }
 
 impl HeldCopy {
-    pub fn bytes(&self) -> usize {
-        let rows: usize = self.parts.iter().map(|(_, rows)| rows.len()).sum();
-        rows * (size_of::<u64>() + self.width * VALUE_BYTES)
-    }
-
     pub fn write(&self, out: &mut Writer) {
         out.u64(self.next);
         let parts = || self.parts.iter().filter(|(_, rows)| !rows.is_empty());

@@ -32,11 +32,6 @@ impl LaneCopy {
         self.orderer.write(out);
         out.blob(&self.pipeline);
     }
-
-    /// About how much it will be when it is written.
-    pub fn bytes(&self) -> usize {
-        self.pipeline.len() + self.orderer.bytes()
-    }
 }
 
 pub(crate) struct Lane {

@@ -10,6 +10,7 @@ pub mod golden;
 mod held;
 mod intake;
 mod lane;
+pub mod live;
 mod load;
 mod order;
 mod outputs;

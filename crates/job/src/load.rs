@@ -9,7 +9,9 @@ use highwater_env::disk;
 use highwater_query::plan::Plan;
 use highwater_query::{Catalog, CatalogInput, Diagnostic, compile};
 
-use crate::config::{ConfigError, FilesError, Input, JobFile, OnError, QuerySource, Sink};
+use crate::config::{
+    ConfigError, FilesError, Input, JobFile, OnError, OnFailure, QuerySource, Sink,
+};
 use crate::project::{self, PROJECT_FILE};
 
 /// A job file and its query, compiled and laid out.
@@ -61,6 +63,11 @@ pub enum LoadError {
          give dead letters an output of their own"
     )]
     DeadLetterOutput { output: String },
+    #[error(
+        "error: output \"{output}\" sends what it cannot take to the output for dead letters, and there is none; \
+         say on_error = \"dead_letter\" and dead_letter = \"..\" in [errors]"
+    )]
+    NoDeadLetterOutput { output: String },
 }
 
 /// The job file that `path` names: the file itself, or `job.toml` in that folder, or the
@@ -117,9 +124,7 @@ impl Job {
         let mut outputs = self.file.outputs.iter();
         hub.or_else(|| {
             outputs.find_map(|output| match &output.sink {
-                Sink::Live { kind, .. } => {
-                    Some(format!("output \"{}\" is of type \"{kind}\"", output.name))
-                }
+                Sink::Live(_) => Some(format!("output \"{}\" is no file", output.name)),
                 Sink::File(_) | Sink::Stdout => None,
             })
         })
@@ -164,6 +169,12 @@ impl Job {
         {
             let output = dead.clone();
             return Err(LoadError::DeadLetterOutput { output });
+        }
+        let mut outputs = file.outputs.iter();
+        let refused = outputs.find(|output| output.on_failure == OnFailure::DeadLetter);
+        if let (Some(output), None) = (refused, &file.dead_letter) {
+            let output = output.name.clone();
+            return Err(LoadError::NoDeadLetterOutput { output });
         }
         for (index, input) in plan.inputs.iter().enumerate() {
             let declared = file.input(&input.name);

@@ -26,11 +26,6 @@ pub(crate) struct OrdererCopy {
 }
 
 impl OrdererCopy {
-    /// About how much it will be when it is written, leaving out texts.
-    pub fn bytes(&self) -> usize {
-        self.time.len() + self.held.bytes()
-    }
-
     pub fn write(&self, out: &mut Writer) {
         out.blob(&self.time);
         self.held.write(out);

@@ -87,7 +87,7 @@ impl Outputs {
                 Some(Declared::File(path)) => To::File(path.clone()),
                 Some(Declared::Stdout) | None => To::Stdout,
                 // A job with such an output is run live or not at all.
-                Some(Declared::Live { .. }) => To::Nowhere,
+                Some(Declared::Live(_)) => To::Nowhere,
             };
             let format = declared.map(|o| o.format).unwrap_or_default();
             Place { to, format }

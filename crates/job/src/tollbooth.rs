@@ -58,6 +58,15 @@ const OPENING: Instant = match Instant::from_civil(2026, 1, 1) {
 
 /// Appends so many events as JSON lines in the order of their arrival.
 pub fn generate(events: usize, seed: u64, out: &mut Vec<u8>) {
+    for passage in passages(events, seed) {
+        let arrived = OPENING + Duration::from_millis(passage.arrived_ms as i64);
+        passage.write(OPENING, 1, Some(arrived), out);
+        out.push(b'\n');
+    }
+}
+
+/// So many passages in the order in which word of them arrives.
+pub fn passages(events: usize, seed: u64) -> Vec<Passage> {
     let mut random = SplitMix(seed);
     let skews_ms: [i64; BOOTHS] = std::array::from_fn(|_| random.below(5_000) as i64 - 2_500);
     // The last event of all is the copy of another.
@@ -75,12 +84,12 @@ pub fn generate(events: usize, seed: u64, out: &mut Vec<u8>) {
     }
     // A stable sort: events that arrive together keep the order in which they were made.
     passages.sort_by_key(|passage| passage.arrived_ms);
-    passages.iter().for_each(|passage| passage.write(out));
+    passages
 }
 
 /// A car drives through a booth, and word of it arrives.
-#[derive(Clone)]
-struct Passage {
+#[derive(Clone, Debug)]
+pub struct Passage {
     booth: usize,
     /// By the booth's own clock, since the opening.
     entered_ms: i64,
@@ -104,9 +113,27 @@ impl Passage {
         }
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
+    /// From 0 on.
+    pub fn booth(&self) -> usize {
+        self.booth
+    }
+
+    /// The licence plate of the car.
+    pub fn plate(&self) -> String {
+        Car::new(self.car).plate
+    }
+
+    /// When word of it arrives, since the opening, where everything happens so many times as fast.
+    pub fn arrives_after(&self, speed: u32) -> std::time::Duration {
+        std::time::Duration::from_millis(self.arrived_ms) / speed
+    }
+
+    /// The event as JSON, with the time of its arrival if that is known.
+    pub fn write(&self, opening: Instant, speed: u32, arrived: Option<Instant>, out: &mut Vec<u8>) {
         let car = Car::new(self.car);
-        let (entered, arrived) = (at(self.entered_ms), at(self.arrived_ms as i64));
+        let entered = at(opening + Duration::from_millis(self.entered_ms / i64::from(speed)));
+        let arrived = arrived.map(|arrived| format!(r#""ArrivalTime":"{}","#, at(arrived)));
+        let arrived = arrived.unwrap_or_default();
         let tag = car
             .tag
             .map_or_else(|| "null".to_owned(), |tag| format!("\"{tag:09}\""));
@@ -118,9 +145,9 @@ impl Passage {
         } = car.model;
         let Car { plate, state, .. } = &car;
         let toll = toll + self.booth as f64 * 0.5;
-        writeln!(
+        write!(
             out,
-            r#"{{"TollId":{},"EntryTime":"{entered}","ArrivalTime":"{arrived}","LicensePlate":"{plate}","State":"{state}","Make":"{make}","Model":"{model}","VehicleType":{vehicle_type},"Toll":{toll:.1},"Tag":{tag}}}"#,
+            r#"{{"TollId":{},"EntryTime":"{entered}",{arrived}"LicensePlate":"{plate}","State":"{state}","Make":"{make}","Model":"{model}","VehicleType":{vehicle_type},"Toll":{toll:.1},"Tag":{tag}}}"#,
             self.booth + 1,
         )
         .expect("memory takes every byte");
@@ -203,8 +230,8 @@ impl Mishap {
 }
 
 /// A moment in ISO form, to the millisecond that the booths measure.
-fn at(since_opening_ms: i64) -> String {
-    let mut text = (OPENING + Duration::from_millis(since_opening_ms)).to_string();
+fn at(moment: Instant) -> String {
+    let mut text = moment.to_string();
     text.truncate("2026-01-01T08:00:00.000".len());
     text + "Z"
 }

@@ -7,6 +7,7 @@
 
 pub mod config;
 pub mod http;
+pub mod jobs;
 mod kafka;
 pub mod keys;
 pub mod node;

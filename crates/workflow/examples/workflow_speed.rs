@@ -202,7 +202,8 @@ impl Node {
 
     /// CPU time of a workflow that ends at once, in microseconds.
     async fn cost_of_starts(&self) -> Result<f64, Failure> {
-        let known = self.handle.ended();
+        self.start_all(WARM_UP).await?;
+        let known = self.handle.ended() + self.handle.running();
         let before = Spent::now(self);
         self.start_all(WARM_UP).await?;
         self.until_ended(known + WARM_UP).await;

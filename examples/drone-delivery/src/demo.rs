@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::chaos::Faults;
 use crate::client::Client;
 use crate::fleet::Fleet;
 use crate::load::Load;
+use crate::model::Stage;
+use crate::outcomes::{self, Counts};
 use crate::serve::Kind;
 use crate::stack::{Options, Part, Stack};
 
@@ -90,24 +90,26 @@ fn tell_where(stack: &Stack) {
     println!("Ctrl-C stops everything.\n");
 }
 
-/// A line now and then.
+/// A line now and then: how many deliveries reached which stage, and how the workflows do.
 async fn look(stack: &Stack) {
     let mut history = Client::new(stack.address(Part::of(Kind::History)), LOOK_EVERY);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let told = history
-            .get("/api/deliveryhistory")
+        let told = history.get("/api/deliveryhistory").await;
+        let told = told.ok().and_then(|reply| reply.json()).unwrap_or_default();
+        let counts = outcomes::counts(&stack.address(Part::Node))
             .await
-            .ok()
-            .and_then(|reply| reply.json());
-        let stages = told.map(|told| told["stages"].clone()).unwrap_or_default();
-        let stages: Vec<String> = match &stages {
-            Value::Object(stages) => stages
-                .iter()
-                .map(|(name, count)| format!("{name} {count}"))
-                .collect(),
-            _ => Vec::new(),
-        };
-        println!("{}", stages.join("   "));
+            .unwrap_or_default();
+        let stages = Stage::ALL.iter().map(|stage| {
+            let count = told["stages"][stage.name()].as_u64().unwrap_or(0);
+            format!("{} {count}", stage.name())
+        });
+        let stages = stages.collect::<Vec<_>>().join("  ");
+        let Counts {
+            running,
+            parked,
+            ended,
+        } = counts;
+        println!("{stages}  |  workflows: {ended} ended, {running} under way, {parked} parked");
     }
 }

@@ -39,7 +39,11 @@ fn main() -> anyhow::Result<ExitCode> {
 async fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Run(demo) => demo.run().await.map(|()| true),
-        Command::Chaos(trial) => trial.run().await,
+        Command::Chaos(trial) => tokio::select! {
+            ended = trial.run() => ended,
+            // What is dropped takes its processes with it.
+            _ = tokio::signal::ctrl_c() => Ok(false),
+        },
         Command::Serve(serve) => serve.run().await.map(|()| true),
         Command::Load(load) => Ok(load.run().await?.lost == 0),
         Command::Check(check) => check.run().await,

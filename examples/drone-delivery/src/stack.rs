@@ -11,6 +11,7 @@ use highwater_env::disk;
 use hyper::Method;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
 
 use crate::chaos::Faults;
 use crate::client::{CallError, Client, Reply};
@@ -226,36 +227,45 @@ impl Stack {
         path: &str,
         body: &Value,
     ) -> Result<Reply, CallError> {
-        const TRIES: u32 = 100;
-        let mut client = Client::new(self.address(part), Duration::from_secs(60));
-        let mut tries = 1;
-        loop {
-            let answered = client.json(method.clone(), path, body).await;
-            match answered {
-                Ok(reply) if reply.status < 500 => return Ok(reply),
-                answered if tries == TRIES => return answered,
-                _ => tokio::time::sleep(Duration::from_millis(100)).await,
-            }
-            tries += 1;
-        }
+        ask(&self.address(part), method, path, body).await
     }
 
     /// The customers of a load have accounts, and so has `me`.
     pub async fn register(&self, name: &str) -> anyhow::Result<()> {
-        let account = Part::of(Kind::Account);
+        let address = self.address(Part::of(Kind::Account));
         let accounts = Customers::accounts(name).chain([("me".to_owned(), true)]);
+        let mut registering = JoinSet::new();
         for (owner, active) in accounts {
-            let path = format!("/api/accounts/{owner}");
-            let reply = self
-                .ask(account, Method::PUT, &path, &json!({"active": active}))
-                .await?;
-            anyhow::ensure!(
-                reply.is_success(),
-                "no account for {owner}: {}",
-                reply.text()
-            );
+            let address = address.clone();
+            registering.spawn(async move {
+                let path = format!("/api/accounts/{owner}");
+                let body = json!({"active": active});
+                let reply = ask(&address, Method::PUT, &path, &body).await?;
+                anyhow::ensure!(
+                    reply.is_success(),
+                    "no account for {owner}: {}",
+                    reply.text()
+                );
+                Ok(())
+            });
         }
-        Ok(())
+        let done: Vec<anyhow::Result<()>> = registering.join_all().await;
+        done.into_iter().collect()
+    }
+}
+
+async fn ask(address: &str, method: Method, path: &str, body: &Value) -> Result<Reply, CallError> {
+    const TRIES: u32 = 100;
+    let mut client = Client::new(address, Duration::from_secs(60));
+    let mut tries = 1;
+    loop {
+        let answered = client.json(method.clone(), path, body).await;
+        match answered {
+            Ok(reply) if reply.status < 500 => return Ok(reply),
+            answered if tries == TRIES => return answered,
+            _ => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+        tries += 1;
     }
 }
 

@@ -94,7 +94,7 @@ impl Trial {
             requests: self.requests,
             rate: self.rate,
             spike: None,
-            connections: 64,
+            connections: 512,
             timeout_ms: 15_000,
             tries: 240,
             name: "trial".to_owned(),

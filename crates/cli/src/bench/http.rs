@@ -4,12 +4,9 @@
 //! counts from then, even when every connection was busy and it left late. A server that stalls
 //! cannot slow the clock that judges it.
 //!
-//! The client is as small as can be, because it shares the machine with what it measures: requests
-//! are bytes made once, answers are looked at only as far as their status and length.
+//! `generator` is the client.
 
 use std::io::{Write, stdout};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,9 +14,8 @@ use hdrhistogram::Histogram;
 use highwater_env::{Clock, RealClock, usage};
 use hyper::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
+use super::generator::{self, Load, Seen};
 use super::schedule::Schedule;
 use crate::client::{Client, Server};
 use crate::exit::{BadRequest, Ending};
@@ -56,28 +52,8 @@ pub struct BenchHttp {
     json: bool,
 }
 
-/// What is shared by the connections.
-struct Load {
-    schedule: Schedule,
-    next: AtomicU64,
-    clock: RealClock,
-    address: String,
-    request: Vec<u8>,
-    timeout: Duration,
-}
-
-/// What one connection saw. Latencies in microseconds.
-struct Seen {
-    calm: Histogram<u64>,
-    spike: Histogram<u64>,
-    errors: u64,
-    /// The first error in words.
-    first: Option<String>,
-}
-
 impl BenchHttp {
     pub fn run(self) -> anyhow::Result<Ending> {
-        // One thread: what the generator takes is taken from the server.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -100,23 +76,22 @@ impl BenchHttp {
         if !made.is_success() && made.status != 409 {
             return Err(made.into_error().into());
         }
-        let load = Arc::new(Load {
+        let authority = self.server.authority();
+        let mut addresses = tokio::net::lookup_host(&authority).await?;
+        let load = Load {
             schedule: Schedule::new(self.rate, self.spike, self.seconds, self.spike_seconds),
-            next: AtomicU64::new(0),
-            address: self.server.authority(),
+            address: addresses.next().context("the server has no address")?,
             request: self.request()?,
+            connections: self.connections as usize,
             timeout: Duration::from_millis(self.timeout_ms),
-            clock: RealClock::new(),
-        });
+        };
         let before = (server_cpu(&mut client).await, usage().cpu);
-        let tasks: Vec<_> = (0..self.connections)
-            .map(|_| tokio::spawn(send(load.clone())))
-            .collect();
-        let mut seen = Seen::new()?;
-        for task in tasks {
-            seen.add(task.await??)?;
-        }
-        let took = load.clock.elapsed();
+        let clock = RealClock::new();
+        // Nothing else is to be done on this thread meanwhile.
+        let seen = generator::run(&load, &clock)?;
+        let took = clock.elapsed();
+        // The connection of before may have been closed as idle.
+        let mut client = Client::new(&self.server)?;
         let after = (server_cpu(&mut client).await, usage().cpu);
         let cpu = Cpu {
             server: before.0.zip(after.0).map(|(before, after)| after - before),
@@ -229,127 +204,4 @@ pub async fn server_cpu(client: &mut Client) -> Option<f64> {
         .lines()
         .find(|line| line.starts_with("process_cpu_seconds_total "))?;
     line.split(' ').nth(1)?.parse().ok()
-}
-
-impl Seen {
-    fn new() -> anyhow::Result<Seen> {
-        Ok(Seen {
-            calm: Histogram::new_with_bounds(1, 3_600_000_000, 3)?,
-            spike: Histogram::new_with_bounds(1, 3_600_000_000, 3)?,
-            errors: 0,
-            first: None,
-        })
-    }
-
-    fn add(&mut self, other: Seen) -> anyhow::Result<()> {
-        self.calm.add(&other.calm)?;
-        self.spike.add(&other.spike)?;
-        self.errors += other.errors;
-        self.first = self.first.take().or(other.first);
-        Ok(())
-    }
-
-    fn failed(&mut self, why: String) {
-        self.errors += 1;
-        self.first.get_or_insert(why);
-    }
-}
-
-/// One connection: takes the next request that is due, waits for its time, sends it, reads the
-/// answer.
-async fn send(load: Arc<Load>) -> anyhow::Result<Seen> {
-    let mut seen = Seen::new()?;
-    let mut connection: Option<Connection> = None;
-    loop {
-        let number = load.next.fetch_add(1, Ordering::Relaxed);
-        let Some((due, in_spike)) = load.schedule.due(number) else {
-            return Ok(seen);
-        };
-        if let Some(wait) = due.checked_sub(load.clock.elapsed()) {
-            tokio::time::sleep(wait).await;
-        }
-        let exchange = async {
-            let open = match connection.take() {
-                Some(open) => open,
-                None => Connection::open(&load.address).await?,
-            };
-            open.exchange(&load.request).await
-        };
-        match tokio::time::timeout(load.timeout, exchange).await {
-            Ok(Ok((open, 200..300))) => {
-                connection = Some(open);
-                let took = load.clock.elapsed().saturating_sub(due).as_micros() as u64;
-                let latencies = if in_spike {
-                    &mut seen.spike
-                } else {
-                    &mut seen.calm
-                };
-                latencies.saturating_record(took.max(1));
-            }
-            Ok(Ok((open, status))) => {
-                connection = Some(open);
-                seen.failed(format!("status {status}"));
-            }
-            Ok(Err(error)) => seen.failed(error.to_string()),
-            Err(_) => seen.failed(format!("no answer within {:?}", load.timeout)),
-        }
-    }
-}
-
-struct Connection {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-}
-
-impl Connection {
-    async fn open(address: &str) -> std::io::Result<Connection> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Connection {
-            stream,
-            buffer: Vec::with_capacity(1024),
-        })
-    }
-
-    /// Sends and reads one answer; the connection comes back with its status.
-    async fn exchange(mut self, request: &[u8]) -> std::io::Result<(Connection, u16)> {
-        self.stream.write_all(request).await?;
-        self.buffer.clear();
-        loop {
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
-            if let Some((status, length)) = answer(&self.buffer)
-                && self.buffer.len() >= length
-            {
-                return Ok((self, status));
-            }
-        }
-    }
-}
-
-/// The status and the whole length of an answer whose head is complete.
-fn answer(bytes: &[u8]) -> Option<(u16, usize)> {
-    let head = bytes.windows(4).position(|end| end == b"\r\n\r\n")?;
-    let text = std::str::from_utf8(&bytes[..head]).ok()?;
-    let status = text.get(9..12)?.parse().ok()?;
-    let length = text.split("\r\n").find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        let named = name.eq_ignore_ascii_case("content-length");
-        named.then(|| value.trim().parse::<usize>().ok()).flatten()
-    });
-    Some((status, head + 4 + length.unwrap_or(0)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_is_whole_when_its_body_is() {
-        let text = b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\nabc";
-        assert_eq!(answer(text), Some((201, text.len())));
-        assert_eq!(answer(&text[..text.len() - 3]), Some((201, text.len())));
-        assert_eq!(answer(b"HTTP/1.1 201 Created\r\n"), None);
-    }
 }

@@ -15,8 +15,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::http::server_cpu;
+use crate::client::{Client, Server};
 use crate::exit::Ending;
-use crate::hub::client::{Client, Server};
 
 #[derive(clap::Args)]
 pub struct BenchQueue {

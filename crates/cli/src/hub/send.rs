@@ -1,8 +1,8 @@
 //! `highwater hub send`: one event, or files of them.
 //!
 //! What the server did not answer for is sent again, so an event may be stored twice when a
-//! connection is lost between the append and the answer (at least once). What it refused is not
-//! sent again.
+//! connection is lost between the append and the answer (at least once). What it has no room for now is
+//! sent again later; what it refused is not.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::path::PathBuf;
@@ -167,7 +167,7 @@ impl Sender {
                 .await;
             let mut wait = Duration::from_millis(100 << tries.min(6));
             let error = match sent {
-                Ok(answer) if matches!(answer.status, 429 | 503) => {
+                Ok(answer) if matches!(answer.status, 429 | 503 | 507) => {
                     wait = wait.max(answer.retry_after().min(RETRY_AFTER_MAX));
                     answer.into_error().into()
                 }

@@ -9,8 +9,8 @@ use std::future::Future;
 
 use serde_json::Value;
 
+use crate::client::{Client, Server};
 use crate::exit::Ending;
-use crate::hub::client::{Client, Server};
 
 pub use circuits::Circuit;
 pub use letters::Dlq;

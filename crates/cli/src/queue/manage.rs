@@ -7,8 +7,8 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::{Ask, path};
+use crate::client::Client;
 use crate::exit::{BadRequest, Ending};
-use crate::hub::client::Client;
 use crate::hub::confirmed;
 
 /// What can be set; what is left out has its default, or stays.

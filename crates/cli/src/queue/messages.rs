@@ -6,8 +6,8 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::{Ask, path};
+use crate::client::Client;
 use crate::exit::Ending;
-use crate::hub::client::Client;
 
 /// Messages in a request when they are read from lines.
 const BATCH: usize = 500;

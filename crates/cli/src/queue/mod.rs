@@ -9,8 +9,8 @@ use std::io::{Write, stdout};
 use hyper::Method;
 use serde_json::Value;
 
+use crate::client::{Client, Server};
 use crate::exit::Ending;
-use crate::hub::client::{Client, Server};
 
 #[derive(clap::Args)]
 pub struct Queue {

@@ -2,7 +2,6 @@
 //! and of rows that an output does not take.
 
 use highwater_time::{Duration, Instant};
-use toml::de::{DeTable, DeValue};
 
 use super::Output;
 use super::reader::{Reader, Section};
@@ -111,31 +110,4 @@ pub(super) fn read_live(reader: &mut Reader, top: &Section, outputs: &[Output]) 
         }
     }
     live
-}
-
-/// A table as it is, for whoever knows its keys.
-pub(super) fn plain(table: &DeTable<'_>) -> toml::Table {
-    let entries = table.iter();
-    entries
-        .filter_map(|(key, value)| Some((key.get_ref().to_string(), value_of(value.get_ref())?)))
-        .collect()
-}
-
-/// `None` for what cannot be a value after all, such as a number that is none.
-fn value_of(value: &DeValue<'_>) -> Option<toml::Value> {
-    Some(match value {
-        DeValue::String(text) => toml::Value::String(text.to_string()),
-        DeValue::Integer(number) => {
-            let number = i64::from_str_radix(number.as_str(), number.radix());
-            toml::Value::Integer(number.ok()?)
-        }
-        DeValue::Float(number) => toml::Value::Float(number.as_str().parse().ok()?),
-        DeValue::Boolean(value) => toml::Value::Boolean(*value),
-        DeValue::Datetime(time) => toml::Value::Datetime(*time),
-        DeValue::Array(list) => {
-            let items = list.iter().filter_map(|item| value_of(item.get_ref()));
-            toml::Value::Array(items.collect())
-        }
-        DeValue::Table(table) => toml::Value::Table(plain(table)),
-    })
 }

@@ -10,6 +10,7 @@
 
 mod error;
 mod live;
+mod outputs;
 mod reader;
 mod sections;
 #[cfg(test)]
@@ -18,7 +19,7 @@ mod tests;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat};
+use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat, OutputSpec};
 use highwater_env::disk;
 use highwater_time::Policy;
 use toml::de::DeTable;
@@ -103,11 +104,7 @@ pub enum Sink {
     File(PathBuf),
     Stdout,
     /// Something that only a live job writes to, such as a hub or a database.
-    Live {
-        kind: String,
-        /// The whole table, for whoever opens it.
-        settings: toml::Table,
-    },
+    Live(OutputSpec),
 }
 
 /// What becomes of an event that cannot be read or computed with.
@@ -171,8 +168,12 @@ impl JobFile {
             function.path = folder.join(&function.path);
         }
         for output in &mut self.outputs {
-            if let Sink::File(path) = &mut output.sink {
-                *path = folder.join(&*path);
+            match &mut output.sink {
+                Sink::File(path) => *path = folder.join(&*path),
+                Sink::Live(OutputSpec::Files(files)) if !files.location.contains("://") => {
+                    files.location = folder.join(&files.location).display().to_string();
+                }
+                Sink::Live(_) | Sink::Stdout => {}
             }
         }
         self

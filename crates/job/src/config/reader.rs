@@ -49,8 +49,9 @@ impl<'a> Section<'a> {
         self.table.contains_key(key)
     }
 
-    pub fn table(&self) -> &'a DeTable<'a> {
-        self.table
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> {
+        let keys = self.table.keys();
+        keys.filter_map(|key| self.entry(key.get_ref()))
     }
 
     pub fn entry(&self, key: &str) -> Option<Entry<'a>> {
@@ -93,6 +94,10 @@ impl<'a> Section<'a> {
 impl<'a> Entry<'a> {
     pub fn value(&self) -> &'a DeValue<'a> {
         self.value.get_ref()
+    }
+
+    pub fn name(&self) -> &'a str {
+        self.key.get_ref()
     }
 
     pub fn key_span(&self) -> Range<usize> {
@@ -242,6 +247,20 @@ impl<'a> Reader<'a> {
         }
         self.wrong_type(&entry, "true or false", &format!("{key} = true"));
         None
+    }
+
+    /// A whole number from 1 on.
+    pub fn number(&mut self, section: &Section, key: &str) -> Option<u64> {
+        let entry = section.entry(key)?;
+        let number = match entry.value() {
+            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
+            _ => None,
+        };
+        let number = number.filter(|number| *number > 0);
+        if number.is_none() {
+            self.wrong_type(&entry, "a whole number from 1 on", &format!("{key} = 1000"));
+        }
+        number
     }
 
     pub fn duration(&mut self, section: &Section, key: &str) -> Option<Duration> {

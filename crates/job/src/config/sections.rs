@@ -7,6 +7,7 @@ use highwater_time::{Action, Policy};
 use toml::de::DeValue;
 
 use super::live;
+use super::outputs;
 use super::reader::{Reader, Section};
 use super::{Expect, Function, Input, JobFile, OnError, Order, Output, QuerySource, Sink};
 
@@ -315,7 +316,7 @@ pub(crate) fn is_delimiter(text: &str) -> bool {
 enum SinkType {
     File,
     Stdout,
-    Live(&'static str),
+    Live(outputs::Kind),
 }
 
 const OUTPUT_KEYS: &[&str] = &[
@@ -335,9 +336,10 @@ const OUTPUT_FORMATS: &[(&str, OutputFormat)] = &[
 const OUTPUT_TYPES: &[(&str, SinkType)] = &[
     ("file", SinkType::File),
     ("stdout", SinkType::Stdout),
-    ("hub", SinkType::Live("hub")),
-    ("postgres", SinkType::Live("postgres")),
-    ("webhook", SinkType::Live("webhook")),
+    ("hub", SinkType::Live(outputs::Kind::Hub)),
+    ("files", SinkType::Live(outputs::Kind::Files)),
+    ("postgres", SinkType::Live(outputs::Kind::Postgres)),
+    ("webhook", SinkType::Live(outputs::Kind::Webhook)),
 ];
 const OUTPUT_TYPES_LATER: &[&str] = &["kafka", "queue"];
 
@@ -382,13 +384,12 @@ fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
     };
     let on_failure = live::read_on_failure(reader, section);
     if let SinkType::Live(kind) = kind {
-        let settings = live::plain(section.table());
+        let format =
+            |reader: &mut Reader| read_output_format(reader, section, OutputFormat::JsonLines);
+        let spec = outputs::read(reader, section, kind, format)?;
         return Some(Output {
             name: section.leaf().to_owned(),
-            sink: Sink::Live {
-                kind: kind.to_owned(),
-                settings,
-            },
+            sink: Sink::Live(spec),
             format: OutputFormat::JsonLines,
             on_failure,
         });
@@ -414,15 +415,9 @@ fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
     };
     let named = match &sink {
         Sink::File(path) => OutputFormat::of_name(path),
-        Sink::Stdout | Sink::Live { .. } => OutputFormat::JsonLines,
+        Sink::Stdout | Sink::Live(_) => OutputFormat::JsonLines,
     };
-    let format = reader.choice(section, "format", OUTPUT_FORMATS, &[]);
-    let format = format.unwrap_or(named);
-    let csv = read_csv(reader, section, matches!(format, OutputFormat::Csv(_)));
-    let format = match (format, csv) {
-        (OutputFormat::Csv(_), Some(csv)) => OutputFormat::Csv(csv),
-        (format, _) => format,
-    };
+    let format = read_output_format(reader, section, named);
     if sink == Sink::Stdout && format == OutputFormat::Parquet {
         reader.useless(
             section,
@@ -436,6 +431,16 @@ fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
         format,
         on_failure,
     })
+}
+
+fn read_output_format(reader: &mut Reader, section: &Section, named: OutputFormat) -> OutputFormat {
+    let format = reader.choice(section, "format", OUTPUT_FORMATS, &[]);
+    let format = format.unwrap_or(named);
+    let csv = read_csv(reader, section, matches!(format, OutputFormat::Csv(_)));
+    match (format, csv) {
+        (OutputFormat::Csv(_), Some(csv)) => OutputFormat::Csv(csv),
+        (format, _) => format,
+    }
 }
 
 const ON_ERROR: &[(&str, OnError)] = &[

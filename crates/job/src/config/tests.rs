@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use highwater_time::{Action, Duration, Instant};
 
 use super::*;
+use highwater_connect::HubOutput;
 
 fn parse(text: &str) -> JobFile {
     JobFile::parse(text, "job.toml").unwrap_or_else(|e| panic!("{e}"))
@@ -303,7 +304,7 @@ error: type = "kafka" in [outputs.Alerts] is not supported yet
   --> job.toml:14:8
    |
 14 | type = "kafka"
-   |        ^^^^^^^ this version has: "file", "stdout", "hub", "postgres", "webhook"
+   |        ^^^^^^^ this version has: "file", "stdout", "hub", "files", "postgres", "webhook"
 
 error: missing key "dead_letter" in [errors]
   --> job.toml:17:2
@@ -594,6 +595,7 @@ hub = "exit"
 
 [outputs.Alerts]
 type = "postgres"
+connection = "postgres://me@db/toll"
 table = "alerts"
 key = ["plate", "at"]
 on_failure = "dead_letter"
@@ -620,12 +622,16 @@ output = "Late"
     assert!(matches!(job.inputs[0].format, Some(Format::Csv(csv)) if csv.delimiter == b';'));
     assert_eq!(job.inputs[1].hubs, ["exit"]);
     assert_eq!(job.outputs[0].on_failure, OnFailure::DeadLetter);
-    let Sink::Live { kind, settings } = &job.outputs[0].sink else {
+    let Sink::Live(OutputSpec::Postgres(postgres)) = &job.outputs[0].sink else {
         panic!("{:?}", job.outputs[0]);
     };
-    assert_eq!(kind, "postgres");
-    assert_eq!(settings["table"].as_str(), Some("alerts"));
-    assert_eq!(settings["key"][1].as_str(), Some("at"));
+    assert_eq!(postgres.table, "alerts");
+    assert_eq!(postgres.key, ["plate", "at"]);
+    let hub = HubOutput {
+        hub: "late".to_owned(),
+        key: None,
+    };
+    assert_eq!(job.outputs[1].sink, Sink::Live(OutputSpec::Hub(hub)));
 }
 
 #[test]

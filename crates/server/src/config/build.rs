@@ -1,5 +1,6 @@
 //! From settings to a checked [`Config`].
 
+mod jobs;
 mod processors;
 mod queues;
 mod sharded;
@@ -37,6 +38,7 @@ pub(super) fn config(settings: &Settings, folder: &Path) -> Result<Config, Vec<P
         kafka: build.kafka(!keys.is_empty()),
         hubs: build.hubs(),
         sharded: build.sharded(),
+        jobs: build.jobs(),
         workflows: build.workflows(),
         queues: build.queues(),
         processors: build.processors(),

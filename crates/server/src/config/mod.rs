@@ -20,6 +20,7 @@ use highwater_env::disk;
 use highwater_log::HubSpec;
 
 use crate::http;
+use crate::jobs::Declared;
 use crate::keys::Key;
 use crate::processors::{Spec, notify};
 use crate::queues;
@@ -45,6 +46,7 @@ pub struct Config {
     pub hubs: Vec<HubSpec>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    pub jobs: Vec<Declared>,
     pub workflows: Vec<Workflow>,
     /// Made at the start, or changed to be as they say.
     pub queues: Vec<queues::Wanted>,

@@ -238,6 +238,12 @@ pub const SETTINGS: &[Setting] = &[
         "the hubs that share what is sent to this name, by key; their order decides where a key goes",
     ),
     setting(
+        "jobs.*.path",
+        Kind::Path,
+        "",
+        "the folder of a job that runs with the node, or its job file",
+    ),
+    setting(
         "workflows.*.file",
         Kind::Path,
         "",

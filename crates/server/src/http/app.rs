@@ -17,6 +17,7 @@ use super::error::{Code, Error};
 use super::metrics::Metrics;
 use super::send::Destination;
 use super::spread::Spread;
+use crate::jobs::Jobs;
 use crate::keys::{Keys, Right};
 use crate::processors::Processors;
 use crate::sharded::Sharded;
@@ -46,6 +47,8 @@ pub struct Backend {
     pub kafka: Option<highwater_kafka::Handle>,
     /// Names that lead to several hubs.
     pub sharded: Vec<Sharded>,
+    /// `None` where jobs cannot be run.
+    pub jobs: Option<Jobs>,
     pub workflows: Workflows,
     /// `None` for a node without queues.
     pub queues: Option<Queues>,
@@ -61,6 +64,7 @@ impl Backend {
             hub: None,
             kafka: None,
             sharded: Vec::new(),
+            jobs: None,
             workflows: Workflows::default(),
             queues: None,
             processors: None,

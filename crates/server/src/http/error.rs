@@ -17,6 +17,7 @@ pub enum Code {
     Timeout,
     Exists,
     Conflict,
+    InUse,
     Trimmed,
     /// A message or a session that somebody else may have by now.
     LockLost,
@@ -50,6 +51,7 @@ impl Code {
             Code::Timeout => ("timeout", StatusCode::REQUEST_TIMEOUT),
             Code::Conflict => ("conflict", StatusCode::CONFLICT),
             Code::Exists => ("exists", StatusCode::CONFLICT),
+            Code::InUse => ("in_use", StatusCode::CONFLICT),
             Code::Trimmed => ("trimmed", StatusCode::GONE),
             Code::LockLost => ("lock_lost", StatusCode::GONE),
             Code::Locked => ("locked", StatusCode::LOCKED),
@@ -171,7 +173,7 @@ impl From<GroupError> for Error {
         let (code, hint) = match &error {
             GroupError::NotFound => (Code::NotFound, "GET /api/groups lists them"),
             GroupError::NotEmpty | GroupError::Subscribed => {
-                (Code::Exists, "stop its members first")
+                (Code::InUse, "stop its members first")
             }
             GroupError::Loading => (Code::Starting, "ask again in a moment"),
             GroupError::Storage(_) => (Code::Stopped, "look at the log of the node"),

@@ -17,6 +17,7 @@ mod budget;
 mod decode;
 mod error;
 mod groups;
+mod jobs;
 pub(crate) mod json;
 mod metrics;
 mod openapi;

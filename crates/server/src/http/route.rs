@@ -10,7 +10,9 @@ use super::app::App;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use super::send::{Target, Way};
-use super::{admin, auth, groups, metrics, openapi, processing, queues, read, send, workflows};
+use super::{
+    admin, auth, groups, jobs, metrics, openapi, processing, queues, read, send, workflows,
+};
 use crate::keys::Right;
 use crate::text::percent_decode;
 
@@ -86,6 +88,10 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         return send::send(app, &to, target, way, &head, body).await;
     }
 
+    if let ["api", "jobs", ..] = parts {
+        let answer = jobs::route(app, &caller, parts, &head, body).await;
+        return answer.unwrap_or_else(|| Err(nothing(&head, parts)));
+    }
     if let ["workflows", ..] | ["api", "workflows", ..] = parts {
         let answer = workflows::route(app, &caller, parts, &head, body).await;
         return answer.unwrap_or_else(|| Err(nothing(&head, parts)));

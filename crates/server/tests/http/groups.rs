@@ -1,11 +1,14 @@
 //! Consumer groups, seen and removed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use highwater_env::SimClock;
 use highwater_env::random::Random;
 use highwater_hub::groups;
-use highwater_log::{Commit, GroupError, Groups, HubName, Membership, Offset, Place, StoredOffset};
+use highwater_log::{
+    Commit, GroupError, Groups, HubName, Join, Membership, Offset, Place, StoredOffset,
+};
 use serde_json::json;
 
 use crate::node::{memory, node_with_groups};
@@ -60,6 +63,27 @@ async fn a_group_is_shown_with_what_it_has_left_to_read_and_deleted() {
     let shown = node.get("/api/groups/a%20b").await.json();
     let expected = json!([{"hub": "h", "partition": 2, "offset": 1, "end": 3, "lag": 2}]);
     assert_eq!(shown["positions"], expected);
+    // Somebody who joins is in the group before the others have answered.
+    let joining = tokio::spawn(groups.join(Join {
+        group: "b".into(),
+        member: String::new(),
+        instance: None,
+        client_id: "c".into(),
+        client_host: "h".into(),
+        session_timeout: Duration::from_secs(10),
+        rebalance_timeout: Duration::from_secs(60),
+        protocol_type: "consumer".into(),
+        protocols: vec![("range".into(), Default::default())],
+        expects_member_id: false,
+    }));
+    while node.get("/api/groups/b").await.status == 404 {
+        tokio::task::yield_now().await;
+    }
+    node.call("DELETE /api/groups/b", &[], "")
+        .await
+        .is(409, "in_use");
+    joining.abort();
+
     let deleted = node.call("DELETE /api/groups/a%20b", &[], "").await;
     assert_eq!(deleted.status, 204, "{}", deleted.body);
     node.get("/api/groups/a%20b").await.is(404, "not_found");

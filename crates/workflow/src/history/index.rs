@@ -94,8 +94,24 @@ impl Run {
 
     /// Both in one; none if the offsets would not fit.
     fn join(&self, other: &Run) -> Option<Run> {
-        let entries = self.entries().chain(other.entries()).collect();
-        Run::of(self.from, other.next, entries)
+        u32::try_from(other.next - self.from).ok()?;
+        let count = self.hashes.len() + other.hashes.len();
+        let (mut hashes, mut offsets) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let (mut older, mut newer) = (self.entries().peekable(), other.entries().peekable());
+        while let Some((hash, offset)) = match (older.peek(), newer.peek()) {
+            (Some(a), Some(b)) if b.0 < a.0 => newer.next(),
+            (Some(_), _) => older.next(),
+            (None, _) => newer.next(),
+        } {
+            hashes.push(hash);
+            offsets.push((offset - self.from) as u32);
+        }
+        Some(Run {
+            from: self.from,
+            next: other.next,
+            hashes: hashes.into(),
+            offsets: offsets.into(),
+        })
     }
 
     fn entries(&self) -> impl Iterator<Item = (u64, i64)> {
@@ -108,9 +124,26 @@ impl Run {
 
     /// Of several with the same hash the last.
     fn find(&self, hash: u64) -> Option<i64> {
-        let after = self.hashes.partition_point(|other| *other <= hash);
+        let after = self.after(hash);
         let found = after.checked_sub(1).filter(|at| self.hashes[*at] == hash)?;
         Some(self.from + i64::from(self.offsets[found]))
+    }
+
+    /// How many hashes are not above this one. They are spread evenly, so the place is nearly known: a
+    /// look or two at memory instead of twenty.
+    fn after(&self, hash: u64) -> usize {
+        let count = self.hashes.len();
+        let guess = ((u128::from(hash) * count as u128) >> 64) as usize;
+        let (mut low, mut high, mut reach) = (guess, guess, 16);
+        while low > 0 && self.hashes[low - 1] > hash {
+            low = low.saturating_sub(reach);
+            reach *= 2;
+        }
+        while high < count && self.hashes[high] <= hash {
+            high = (high + reach).min(count);
+            reach *= 2;
+        }
+        low + self.hashes[low..high].partition_point(|other| *other <= hash)
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -8,7 +8,7 @@ mod index;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_log::batch::{Batches, NewRecord, Unpacker};
-use highwater_log::{Appended, Isolation, Offset, Partition};
+use highwater_log::{Isolation, Offset, Partition};
 
 use crate::journal::{self, JournalError, Record, read_all, read_from};
 use crate::machine::Instance;
@@ -20,8 +20,10 @@ pub struct History {
     partition: Arc<dyn Partition>,
     runs: Arc<dyn Partition>,
     index: Mutex<Index>,
-    /// Records and entries of the index keep the same order.
-    order: tokio::sync::Mutex<()>,
+    /// How far the hub has been read into the index, which is done in the order of the hub, whoever
+    /// wrote it.
+    next: tokio::sync::Mutex<Offset>,
+    keeps_runs: bool,
     versions: Versions,
 }
 
@@ -29,10 +31,12 @@ pub struct History {
 pub type Ended = (Arc<str>, Vec<u8>);
 
 impl History {
+    /// Of several processes one keeps runs of the index for the next start.
     pub async fn open(
         partition: Arc<dyn Partition>,
         runs: Arc<dyn Partition>,
         versions: Versions,
+        keeps_runs: bool,
     ) -> Result<History, JournalError> {
         let mut index = Index::default();
         let start = partition.bounds().start;
@@ -49,59 +53,49 @@ impl History {
             Ok(())
         })
         .await?;
-        if let Some(outlived) = outlived {
+        if let Some(outlived) = outlived.filter(|_| keeps_runs) {
             runs.trim(outlived).await?;
         }
-        let mut new_runs = Vec::new();
-        read_from(&*partition, index.recent_from(), |record| {
-            if let Some(id) = record.key
-                && let Some(run) = index.add(&String::from_utf8_lossy(id), record.offset)
-            {
-                new_runs.push(run.to_bytes());
-            }
-            Ok(())
-        })
-        .await?;
-        index.tidy(start);
         let history = History {
             partition,
             runs,
+            next: tokio::sync::Mutex::new(index.recent_from()),
             index: Mutex::new(index),
-            order: tokio::sync::Mutex::default(),
+            keeps_runs,
             versions,
         };
-        for run in new_runs {
-            history.keep_run(run).await?;
-        }
+        history.catch_up().await?;
         Ok(history)
     }
 
     /// Ready when they would survive a crash and can be found.
     pub async fn put(&self, ended: &[Ended]) -> Result<(), JournalError> {
-        let order = self.order.lock().await;
         let records: Vec<NewRecord<'_>> = (ended.iter())
             .map(|(id, value)| journal::record(id, value))
             .collect();
-        let appended = journal::append(&*self.partition, &records).await?;
-        for run in self.note(ended, appended) {
-            self.keep_run(run).await?;
-        }
-        drop(order);
-        Ok(())
+        journal::append(&*self.partition, &records).await?;
+        self.catch_up().await
     }
 
-    /// Makes them known; answers with runs that are full and to be kept.
-    fn note(&self, ended: &[Ended], appended: Appended) -> Vec<Vec<u8>> {
+    /// Learns what stands on the hub by now.
+    pub async fn catch_up(&self) -> Result<(), JournalError> {
+        let mut next = self.next.lock().await;
+        let start = self.partition.bounds().start;
         let mut full = Vec::new();
-        let mut index = self.lock();
-        for ((id, _), number) in ended.iter().zip(0..) {
-            let offset = Offset(appended.offset.0 + number);
-            if let Some(run) = index.add(id, offset) {
+        *next = read_from(&*self.partition, *next, |record| {
+            let id = String::from_utf8_lossy(record.key.unwrap_or_default());
+            let mut index = self.lock();
+            if let Some(run) = index.add(&id, record.offset) {
                 full.push(run.to_bytes());
-                index.tidy(appended.start);
+                index.tidy(start);
             }
+            Ok(())
+        })
+        .await?;
+        for run in full.into_iter().filter(|_| self.keeps_runs) {
+            self.keep_run(run).await?;
         }
-        full
+        Ok(())
     }
 
     async fn keep_run(&self, run: Vec<u8>) -> Result<(), JournalError> {

@@ -8,7 +8,7 @@
 //!
 //! Two rules carry the rest:
 //!
-//! - **A step whose outcome is known is never begun again.** [`Instance::due`] names only steps that are
+//! - **A step whose outcome is known is never begun again.** [`Instance::tasks`] names only steps that are
 //!   [`Status::Ready`], and an outcome ends that.
 //! - **What may have been done is undone.** A step that succeeded, and one that is *in doubt*: an attempt
 //!   was or may have been sent, and no answer says that it was not carried out. A time-out leaves a step

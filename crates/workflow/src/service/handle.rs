@@ -28,6 +28,7 @@ pub(super) struct Parts {
     pub supervisors: Vec<Door>,
     pub histories: Vec<Arc<History>>,
     pub running: Arc<AtomicUsize>,
+    pub failed: Arc<AtomicUsize>,
     pub running_max: usize,
     pub versions: Versions,
 }
@@ -92,6 +93,11 @@ impl Handle {
     /// Instances under way, those with the supervisor included.
     pub fn running(&self) -> usize {
         self.0.running.load(Ordering::Relaxed)
+    }
+
+    /// Instances with the supervisor: being undone, or parked.
+    pub fn failed(&self) -> usize {
+        self.0.failed.load(Ordering::Relaxed)
     }
 
     /// Instances that have ended and are still known.

@@ -63,6 +63,7 @@ pub struct Service {
     handle: Handle,
     shards: Vec<Shard>,
     tails: Vec<tail::Tail>,
+    follows: Vec<tail::Follow>,
     intakes: Vec<Intake>,
     lanes: Lanes,
 }
@@ -90,15 +91,17 @@ impl Service {
             clock,
             options,
             running: Arc::default(),
+            failed: Arc::default(),
             shards: Vec::new(),
             tails: Vec::new(),
+            follows: Vec::new(),
         };
         let count = opening.hubs.running.len();
         let mut schedulers = Vec::new();
         let mut supervisors = Vec::new();
         let mut histories = Vec::new();
         for partition in 0..count {
-            let history = opening.history(partition).await?;
+            let history = opening.history(partition, parts).await?;
             let door = match parts {
                 Parts::Supervisor => None,
                 _ => Some(opening.scheduler(partition, &history).await?),
@@ -107,13 +110,18 @@ impl Service {
                 let peer = door.clone();
                 supervisors.push(opening.supervisor(partition, &history, peer).await?);
             }
+            if let (Parts::Scheduler, Some(door)) = (parts, &door) {
+                opening.follow(partition, &history, door);
+            }
             schedulers.extend(door);
             histories.push(history);
         }
         let Opening {
             shards,
             tails,
+            follows,
             running,
+            failed,
             options,
             current,
             versions,
@@ -127,6 +135,7 @@ impl Service {
             supervisors,
             histories,
             running,
+            failed,
             running_max: options.running_max,
             versions,
         });
@@ -134,6 +143,7 @@ impl Service {
             handle,
             shards,
             tails,
+            follows,
             intakes: Vec::new(),
             lanes,
         })
@@ -157,6 +167,9 @@ impl Service {
         }
         for tail in self.tails {
             tasks.spawn(tail.run(told(&stop)));
+        }
+        for follow in self.follows {
+            tasks.spawn(follow.run(told(&stop)));
         }
         for intake in self.intakes {
             let (handle, stop) = (self.handle.clone(), told(&stop));
@@ -202,17 +215,30 @@ struct Opening {
     clock: Arc<dyn Clock>,
     options: Options,
     running: Arc<AtomicUsize>,
+    failed: Arc<AtomicUsize>,
     shards: Vec<Shard>,
     tails: Vec<tail::Tail>,
+    follows: Vec<tail::Follow>,
 }
 
 impl Opening {
-    async fn history(&self, partition: usize) -> Result<Arc<History>, JournalError> {
-        let hubs = &self.hubs;
-        let (records, runs) = (&hubs.history[partition], &hubs.index[partition]);
-        let versions = self.versions.clone();
-        let history = History::open(Arc::clone(records), Arc::clone(runs), versions).await?;
+    async fn history(&self, partition: usize, parts: Parts) -> Result<Arc<History>, JournalError> {
+        let records = Arc::clone(&self.hubs.history[partition]);
+        let runs = Arc::clone(&self.hubs.index[partition]);
+        let keeps_runs = parts != Parts::Supervisor;
+        let history = History::open(records, runs, self.versions.clone(), keeps_runs).await?;
         Ok(Arc::new(history))
+    }
+
+    /// A scheduler without a supervisor in the same process learns from the hub what has ended.
+    fn follow(&mut self, partition: usize, history: &Arc<History>, door: &Door) {
+        let records = Arc::clone(&self.hubs.history[partition]);
+        self.follows.push(tail::Follow {
+            next: records.bounds().end,
+            partition: records,
+            history: Arc::clone(history),
+            door: door.clone(),
+        });
     }
 
     async fn scheduler(
@@ -264,7 +290,7 @@ impl Opening {
             history: Arc::clone(history),
             lanes: self.lanes.clone(),
             clock: Arc::clone(&self.clock),
-            running: Arc::default(),
+            running: Arc::clone(&self.failed),
             checkpoint_bytes: self.options.checkpoint_bytes,
             tailed: Some(next),
             door: door.clone(),

@@ -1,6 +1,7 @@
-//! Reads what schedulers put among the failed, for the supervisor of the partition.
+//! What a part learns from the hubs of the others: the supervisor what failed, and a scheduler that has
+//! no supervisor beside it what has ended.
 //!
-//! The hub is all that joins the two, so a supervisor can be another process than the schedulers.
+//! Hubs are all that joins the two, so a supervisor can be another process than the schedulers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,8 @@ use std::time::Duration;
 use highwater_log::{Isolation, Offset, Partition};
 
 use super::shard::{Door, Message};
+use crate::core::Input;
+use crate::history::History;
 use crate::journal::{self, JournalError, Record, RecordError, read_from};
 use crate::versions::Versions;
 
@@ -77,5 +80,37 @@ impl Tail {
         // A shard that is gone has stopped, and so will we.
         let _ = self.door.send(Message::Failed(failed, next));
         Ok(true)
+    }
+}
+
+/// Tells a scheduler what has ended elsewhere.
+pub struct Follow {
+    pub partition: Arc<dyn Partition>,
+    pub next: Offset,
+    pub history: Arc<History>,
+    pub door: Door,
+}
+
+impl Follow {
+    pub async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), JournalError> {
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let more = self.partition.wait_past(self.next, Isolation::Uncommitted);
+            tokio::select! {
+                () = &mut stop => return Ok(()),
+                () = more => {}
+            }
+            // Known before it is let go, so that nobody can start it again in between.
+            self.history.catch_up().await?;
+            let door = &self.door;
+            self.next = read_from(&*self.partition, self.next, |record| {
+                let id = String::from_utf8_lossy(record.key.unwrap_or_default());
+                let id = Arc::from(&*id);
+                // A shard that is gone has stopped, and so will we.
+                let _ = door.send(Message::Input(Input::Closed { id }));
+                Ok(())
+            })
+            .await?;
+        }
     }
 }

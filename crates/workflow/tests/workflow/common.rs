@@ -139,18 +139,20 @@ impl Running {
         definition: &Definition,
         functions: Functions,
     ) -> Running {
+        Running::part(log, definition, functions, Parts::Both).await
+    }
+
+    pub async fn part(
+        log: &Arc<dyn Log>,
+        definition: &Definition,
+        functions: Functions,
+        parts: Parts,
+    ) -> Running {
         let clock = Arc::new(RealClock::new());
-        let options = Options::default();
-        let service = Service::open(
-            log,
-            clock,
-            definition.clone(),
-            functions,
-            options,
-            Parts::Both,
-        )
-        .await
-        .unwrap();
+        let (definition, options) = (definition.clone(), Options::default());
+        let service = Service::open(log, clock, definition, functions, options, parts)
+            .await
+            .unwrap();
         let handle = service.handle();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {

@@ -29,11 +29,11 @@ pub struct Family {
 }
 
 macro_rules! families {
-    ($($id:ident: $kind:ident $name:literal [$($label:literal)?] $help:literal;)*) => {
+    ($($id:ident: $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
         $(pub const $id: Family = Family {
             name: $name,
             kind: Kind::$kind,
-            labels: &[$($label)?],
+            labels: &[$($label),*],
             help: $help,
         };)*
 
@@ -117,6 +117,12 @@ families! {
         "Messages dropped because they had outlived their time";
     QUEUE_LOCKS_LOST: Counter "highwater_queue_locks_lost_total" ["queue"]
         "Locks that ran out";
+    WORKFLOW_RUNNING: Gauge "highwater_workflow_running_instances" ["workflow"]
+        "Instances under way, those with the supervisor included";
+    WORKFLOW_FAILED: Gauge "highwater_workflow_failed_instances" ["workflow"]
+        "Instances with the supervisor: being undone, or parked for a person";
+    WORKFLOW_ENDED: Gauge "highwater_workflow_ended_instances" ["workflow"]
+        "Instances that have ended and are kept";
 
     KAFKA_REQUESTS: Counter "highwater_kafka_requests_total" ["api"]
         "Requests, by what they ask for";
@@ -139,6 +145,48 @@ families! {
     KAFKA_LOGINS_REFUSED: Counter "highwater_kafka_logins_refused_total" []
         "Logins with a wrong key";
 
+    JOB_RUNNING: Gauge "highwater_job_running" ["job"]
+        "1 while a job runs";
+    JOB_ALARMS: Gauge "highwater_job_alarms" ["job"]
+        "What is wrong with a job that goes on";
+    JOB_WATERMARK: Gauge "highwater_job_watermark_seconds" ["job"]
+        "How far all partitions have come together, in seconds since 1970";
+    JOB_WATERMARK_DELAY: Gauge "highwater_job_watermark_delay_seconds" ["job"]
+        "The wall clock less the largest watermark of a partition";
+    JOB_STATE_BYTES: Gauge "highwater_job_state_bytes" ["job"]
+        "Bytes of the state as it was last saved";
+    JOB_RUNTIME_ERRORS: Counter "highwater_job_runtime_errors_total" ["job"]
+        "Rows that the query failed on";
+    JOB_EVENTS: Counter "highwater_job_input_events_total" ["job", "input"]
+        "Events read";
+    JOB_BYTES: Counter "highwater_job_input_bytes_total" ["job", "input"]
+        "Bytes of events read";
+    JOB_BACKLOG: Gauge "highwater_job_backlogged_input_events" ["job", "input"]
+        "Events that are there and not read yet";
+    JOB_EARLY_ADJUSTED: Counter "highwater_job_early_adjusted_events_total" ["job", "input"]
+        "Events that came before their time and were moved";
+    JOB_EARLY_DROPPED: Counter "highwater_job_early_dropped_events_total" ["job", "input"]
+        "Events that came before their time and were dropped";
+    JOB_LATE_ADJUSTED: Counter "highwater_job_late_adjusted_events_total" ["job", "input"]
+        "Events that came late and were moved";
+    JOB_LATE_DROPPED: Counter "highwater_job_late_dropped_events_total" ["job", "input"]
+        "Events that came late and were dropped";
+    JOB_DISORDER_ADJUSTED: Counter "highwater_job_out_of_order_adjusted_events_total" ["job", "input"]
+        "Events that were overtaken and moved";
+    JOB_DISORDER_DROPPED: Counter "highwater_job_out_of_order_dropped_events_total" ["job", "input"]
+        "Events that were overtaken and dropped";
+    JOB_DESERIALIZATION_ERRORS: Counter "highwater_job_deserialization_errors_total" ["job", "input"]
+        "Events that could not be read";
+    JOB_CONVERSION_ERRORS: Counter "highwater_job_conversion_errors_total" ["job", "input"]
+        "Events with a value that is not what was declared";
+    JOB_ROWS: Counter "highwater_job_output_events_total" ["job", "output"]
+        "Rows handed to an output";
+    JOB_ROWS_WAITING: Gauge "highwater_job_output_waiting_events" ["job", "output"]
+        "Rows that an output has not taken yet";
+    JOB_ROWS_DROPPED: Counter "highwater_job_output_dropped_events_total" ["job", "output"]
+        "Rows that an output would not take and that were given up";
+    JOB_RETRIES: Counter "highwater_job_output_retries_total" ["job", "output"]
+        "How often rows were handed over again";
     PROCESSOR_DELIVERIES: Counter "highwater_processor_deliveries_total" ["processor"]
         "Calls of a processor's handler";
     PROCESSOR_FAILURES: Counter "highwater_processor_failures_total" ["processor"]

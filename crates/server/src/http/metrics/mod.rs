@@ -1,6 +1,7 @@
 //! What the HTTP side counts, and the page that shows it with the counters of the rest of the node.
 
 mod families;
+mod jobs;
 mod page;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,6 +10,7 @@ use highwater_flow::Activity;
 use highwater_kafka::MetricsSnapshot;
 use highwater_log::Log;
 use highwater_queue::{Counts, Queues, Totals};
+use highwater_workflow::Handle;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
@@ -19,6 +20,7 @@ use crate::http::app::{App, Backend};
 use crate::http::processing;
 use crate::http::reply::{self, Payload, Reply};
 use crate::processors::{Entry, Processors};
+use crate::workflows::Workflows;
 
 pub async fn page(app: &App) -> Reply {
     let mut page = Page::default();
@@ -28,6 +30,10 @@ pub async fn page(app: &App) -> Reply {
         if let Some(queues) = &backend.queues {
             queue_side(&mut page, queues);
         }
+        if let Some(jobs) = &backend.jobs {
+            super::jobs::jobs(&mut page, jobs);
+        }
+        workflows(&mut page, &backend.workflows);
         if let Some(kafka) = &backend.kafka {
             kafka_side(&mut page, &kafka.metrics());
         }
@@ -51,6 +57,20 @@ fn http(page: &mut Page, app: &App) {
     page.one(&HTTP_CONNECTIONS_REFUSED, get(&metrics.connections_refused));
     page.one(&HTTP_IN_FLIGHT, app.budget.taken());
     latency(page, metrics);
+}
+
+type FromWorkflow = fn(&Handle) -> usize;
+
+fn workflows(page: &mut Page, workflows: &Workflows) {
+    let values: [(_, FromWorkflow); 3] = [
+        (&WORKFLOW_RUNNING, Handle::running),
+        (&WORKFLOW_FAILED, Handle::failed),
+        (&WORKFLOW_ENDED, Handle::ended),
+    ];
+    for (family, value) in values {
+        let of = |workflow| (Handle::name(workflow), value(workflow) as u64);
+        page.each(family, workflows.iter().map(of));
+    }
 }
 
 fn latency(page: &mut Page, metrics: &Metrics) {
@@ -211,12 +231,12 @@ fn process(page: &mut Page) {
 }
 
 #[derive(Default)]
-struct Page {
+pub(super) struct Page {
     out: String,
 }
 
 impl Page {
-    fn start(&mut self, family: &Family) {
+    pub fn start(&mut self, family: &Family) {
         let Family {
             name, kind, help, ..
         } = family;
@@ -237,6 +257,24 @@ impl Page {
         for (of, value) in values {
             self.line(format_args!("{}{{{label}=\"{of}\"}} {value}", family.name));
         }
+    }
+
+    /// A value of a metric that was started. Whatever stands in a label, it stays one.
+    pub fn value(&mut self, family: &Family, labels: &[&str], value: impl Display) {
+        let escaped = |text: &str| {
+            text.replace('\\', r"\\")
+                .replace('"', "\\\"")
+                .replace('\n', r"\n")
+        };
+        let labels = family.labels.iter().zip(labels);
+        let labels: Vec<String> = labels
+            .map(|(name, text)| format!("{name}=\"{}\"", escaped(text)))
+            .collect();
+        self.line(format_args!(
+            "{}{{{}}} {value}",
+            family.name,
+            labels.join(",")
+        ));
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {

@@ -4,6 +4,7 @@
 //! A part of the API adds its operations beside the others in [`AREAS`] and its types to a file of schemas.
 
 mod hubs;
+mod jobs;
 mod node;
 mod page;
 mod processing;
@@ -82,6 +83,11 @@ const AREAS: &[Area] = &[
         name: "Groups",
         operations: hubs::GROUPS,
         schemas: "{}",
+    },
+    Area {
+        name: "Jobs",
+        operations: jobs::JOBS,
+        schemas: jobs::SCHEMAS,
     },
     Area {
         name: "Workflows",

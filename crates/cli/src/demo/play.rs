@@ -1,0 +1,65 @@
+//! Sends made-up traffic to a hub as it would come, and notes when the hub took each event in.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use highwater_env::Clock;
+use highwater_job::tollbooth::Passage;
+use highwater_time::Instant;
+use hyper::Method;
+
+use super::files::{PARTITIONS, SPEED, TRAFFIC};
+use crate::client::{Client, Server};
+
+pub struct Play<'a> {
+    pub server: &'a Server,
+    pub clock: &'a dyn Clock,
+    pub passages: Vec<Passage>,
+    /// What was sent, with arrival times: the events that a file would hold.
+    pub recorded: Vec<u8>,
+    pub sent: usize,
+}
+
+impl Play<'_> {
+    /// Until all have been sent, or it is dropped.
+    pub async fn run(&mut self) -> anyhow::Result<()> {
+        let mut client = Client::new(self.server)?;
+        let opening = Instant::from_unix_nanos(self.clock.unix_nanos());
+        let started = self.clock.elapsed();
+        for index in 0..self.passages.len() {
+            let passage = self.passages[index].clone();
+            let due = passage.arrives_after(SPEED);
+            let since = self.clock.elapsed() - started;
+            tokio::time::sleep(due.saturating_sub(since)).await;
+            let arrived = self.send(&mut client, &passage, opening).await?;
+            passage.write(opening, SPEED, Some(arrived), &mut self.recorded);
+            self.recorded.push(b'\n');
+            self.sent += 1;
+        }
+        Ok(())
+    }
+
+    /// A booth always reports to the same partition, as if it were the key.
+    async fn send(
+        &self,
+        client: &mut Client,
+        passage: &Passage,
+        opening: Instant,
+    ) -> anyhow::Result<Instant> {
+        let mut body = Vec::new();
+        passage.write(opening, SPEED, None, &mut body);
+        let partition = passage.booth() as u32 % PARTITIONS;
+        let path = format!("/hubs/{TRAFFIC}/partitions/{partition}/messages");
+        let kind = [("content-type", "application/json")];
+        let answer = client
+            .request(Method::POST, &path, &kind, Bytes::from(body))
+            .await?;
+        let placed = answer.success()?.json()?;
+        let enqueued = placed["enqueued"].as_str().unwrap_or_default();
+        Instant::parse_iso(enqueued.as_bytes())
+            .ok_or_else(|| anyhow::anyhow!("the hub did not say when it took an event in"))
+    }
+}
+
+/// How long the last windows take to close once nothing comes any more.
+pub const AFTERMATH: Duration = Duration::from_secs(32);

@@ -1,0 +1,187 @@
+//! Puts the parts of a live job together, empty or as a checkpoint left them.
+
+use std::sync::Arc;
+
+use highwater_connect::Values;
+use highwater_engine::codec::{Reader, RestoreError};
+use highwater_engine::{Physical, Value};
+use highwater_env::Clock;
+use highwater_log::Offset;
+use highwater_time::{Combined, Instant};
+use tokio::sync::mpsc;
+
+use super::StartError;
+use super::combine::{Combiner, Event, Facts};
+use super::destination::{Destination, Shape, ToOutput, shapes};
+use super::pace::Pace;
+use super::pieces::Opener;
+use super::places::Places;
+use super::saved::Saved;
+use super::siding::Siding;
+use super::status::{Board, InputStatus, OutputStatus, PartitionStatus};
+use super::stream::{Stream, Wants};
+use crate::account::shown_file;
+use crate::config::OnError;
+use crate::intake::Intake;
+use crate::lane::Lane;
+use crate::load::Job;
+use crate::plan::{InputPlan, PartitionId};
+
+/// How many chunks of rows may wait in front of an output.
+const WAITING_MAX: usize = 16;
+
+/// A job that is about to run.
+pub(super) struct Built {
+    pub streams: Vec<Stream>,
+    pub combiner: Combiner,
+    pub events: mpsc::UnboundedReceiver<Event>,
+    /// In the order of the job's outputs.
+    pub outputs: Vec<(Shape, mpsc::Receiver<ToOutput>)>,
+}
+
+/// The outputs of a job: those of the query, then those that take letters.
+struct Layout {
+    shapes: Vec<Shape>,
+    dead: Option<usize>,
+    late: Option<usize>,
+}
+
+fn layout(job: &Job) -> Layout {
+    let mut shapes = shapes(&job.plan);
+    let mut add = |name: &str| {
+        shapes.push(Shape::of_letters(name));
+        shapes.len() - 1
+    };
+    let dead = job.file.dead_letter.as_ref();
+    let dead = dead.filter(|_| job.file.on_error == OnError::DeadLetter);
+    Layout {
+        dead: dead.map(|name| add(name)),
+        late: job.file.live.late.as_ref().map(|name| add(name)),
+        shapes,
+    }
+}
+
+pub(super) fn build(
+    job: &Job,
+    physical: &Physical,
+    places: &Places,
+    (since, clock): (Instant, Arc<dyn Clock>),
+    board: &Board,
+) -> Result<Built, StartError> {
+    let Layout { shapes, dead, late } = layout(job);
+    let query_name = shown_file(&job.query_name, &job.file.folder);
+    let wants = Wants {
+        dead_letters: dead.is_some(),
+        late: late.is_some(),
+        query: Arc::new((query_name, job.query.clone())),
+    };
+    let streams = streams(job, physical, places, &wants)?;
+    let mut shared = physical.shared(&places.per_input);
+    if wants.dead_letters {
+        shared.pipeline.errors.keep_all();
+    }
+    let mut statements = vec![(0, 0); job.plan.outputs.len()];
+    for (destination, shape) in shapes.iter().enumerate() {
+        for (port, statement) in shape.statements().enumerate() {
+            statements[statement] = (destination, port);
+        }
+    }
+    lay_out(job, places, &shapes, board);
+    let (mut destinations, mut outputs) = (Vec::new(), Vec::new());
+    for (index, shape) in shapes.into_iter().enumerate() {
+        let (to, inbox) = mpsc::channel(WAITING_MAX);
+        destinations.push(Destination::new((index, &shape), since, to, board.clone()));
+        outputs.push((shape, inbox));
+    }
+    let count = streams.len();
+    let named = places.all.iter().map(|source| {
+        let input = job.plan.inputs[source.input].name.clone();
+        (input, source.place.clone())
+    });
+    let (events, heard) = mpsc::unbounded_channel();
+    let combiner = Combiner {
+        shared,
+        destinations,
+        statements,
+        dead: dead.map(|dead| (dead, Siding::new(count, true))),
+        late: late.map(|late| (late, Siding::new(count, false))),
+        clock: Combined::new(count),
+        facts: Facts {
+            streams: named.collect(),
+            wants,
+            timer: clock,
+        },
+        pace: Pace::new(count),
+        workers: Vec::new(),
+        events,
+        board: board.clone(),
+    };
+    Ok(Built {
+        streams,
+        combiner,
+        events: heard,
+        outputs,
+    })
+}
+
+fn streams(
+    job: &Job,
+    physical: &Physical,
+    places: &Places,
+    wants: &Wants,
+) -> Result<Vec<Stream>, StartError> {
+    let stream = |(number, source): (usize, &super::places::Source)| {
+        let (mut input, _) = InputPlan::of(job, source.input);
+        input.keeps_whole = wants.dead_letters || wants.late;
+        let id = PartitionId {
+            number: source.number,
+            shown: Value::Int(source.number as i64),
+        };
+        let lane = Lane::new(&input, physical, id, false);
+        let (how, name) = (input.how.clone(), input.plan.name.clone());
+        let (intake, fields) = Intake::new(input, false);
+        let values = Values::new(how.options(fields, wants.dead_letters));
+        let opener = Opener::new(values.ok_or(StartError::Format(name))?);
+        Ok(Stream::new(
+            (number, source.place.clone()),
+            (opener, intake, lane),
+            wants.clone(),
+        ))
+    };
+    places.all.iter().enumerate().map(stream).collect()
+}
+
+fn lay_out(job: &Job, places: &Places, shapes: &[Shape], board: &Board) {
+    let inputs = job.plan.inputs.iter().enumerate().map(|(index, input)| {
+        let mine = places.all.iter().filter(|source| source.input == index);
+        InputStatus {
+            name: input.name.clone(),
+            partitions: mine
+                .map(|source| PartitionStatus::new(source.place.clone()))
+                .collect(),
+        }
+    });
+    let outputs = shapes.iter().map(|shape| OutputStatus {
+        name: shape.output.clone(),
+        ..OutputStatus::default()
+    });
+    board.lay_out(inputs.collect(), outputs.collect());
+}
+
+impl Built {
+    /// As a checkpoint left it.
+    pub fn restore(&mut self, saved: &Saved) -> Result<(), RestoreError> {
+        if saved.streams.len() != self.streams.len() || saved.outputs.len() != self.outputs.len() {
+            return Err(RestoreError("it has other streams or outputs"));
+        }
+        for (stream, (_, state)) in self.streams.iter_mut().zip(&saved.streams) {
+            stream.restore(&mut Reader::new(state))?;
+        }
+        self.combiner.restore(&mut Reader::new(&saved.shared))
+    }
+
+    pub fn begin(&mut self, positions: &[Offset]) {
+        let streams = self.streams.iter_mut().zip(positions);
+        streams.for_each(|(stream, position)| stream.begin(*position));
+    }
+}

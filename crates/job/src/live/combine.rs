@@ -1,0 +1,331 @@
+//! Where partitions meet: the shared part of the query, and the numbering of its rows.
+//!
+//! A thread of its own, which is handed work by the threads of the streams. The order in which they hand it over is
+//! chance; the order of rows is not, because whatever combines streams waits until all of them have passed a time.
+//!
+//! A checkpoint is cut by a barrier: every worker is told to copy the state of its streams and to say so, and what it
+//! hands over after that waits until all have. Then the shared state holds exactly what the copies have handed over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_engine::{DataError, Shared};
+use highwater_env::Clock;
+use highwater_log::Place;
+use highwater_time::{Combined, Instant};
+use tokio::sync::mpsc;
+
+use super::destination::{Destination, Gone, ToOutput};
+use super::letter::{Letter, Spot};
+use super::pace::Pace;
+use super::siding::Siding;
+use super::status::Board;
+use super::stream::{Handed, StreamCopy, Wants};
+use super::worker::Work;
+use crate::witness::{origin_file, origin_line};
+
+pub(super) enum Message {
+    Handed {
+        worker: usize,
+        handed: Box<Handed>,
+    },
+    /// The stream has read all there was.
+    Drained {
+        worker: usize,
+        stream: usize,
+    },
+    /// The stream has come to the end that was set for it.
+    Ended {
+        worker: usize,
+        stream: usize,
+    },
+    /// The worker has copied its streams.
+    Copied {
+        worker: usize,
+        copies: Vec<(usize, StreamCopy)>,
+        /// How long that took.
+        took: Duration,
+    },
+    /// Take a checkpoint.
+    Checkpoint(u64),
+    /// A stream cannot be read any further.
+    Failed(String),
+    Stop,
+}
+
+impl Message {
+    fn worker(&self) -> Option<usize> {
+        match self {
+            Message::Handed { worker, .. }
+            | Message::Drained { worker, .. }
+            | Message::Ended { worker, .. }
+            | Message::Copied { worker, .. } => Some(*worker),
+            Message::Checkpoint(_) | Message::Failed(_) | Message::Stop => None,
+        }
+    }
+}
+
+/// The state of the whole job at one moment.
+pub(super) struct Cut {
+    pub streams: Vec<StreamCopy>,
+    pub shared: Vec<u8>,
+    /// Per output, the number of the next row.
+    pub next: Vec<u64>,
+    pub watermark: Instant,
+    /// For how long nothing else was done.
+    pub pause: Duration,
+}
+
+/// What becomes known to whoever runs the job.
+pub(super) enum Event {
+    Cut(Box<Cut>),
+    /// Every stream has come to its end.
+    Ended,
+    Failed(String),
+}
+
+pub(super) struct Combiner {
+    pub shared: Shared,
+    /// In the order of the job's outputs.
+    pub destinations: Vec<Destination>,
+    /// Per statement, its destination and its place among the statements of that.
+    pub statements: Vec<(usize, usize)>,
+    /// Which destination takes letters, and those that wait.
+    pub dead: Option<(usize, Siding)>,
+    pub late: Option<(usize, Siding)>,
+    pub clock: Combined,
+    pub facts: Facts,
+    pub pace: Pace,
+    pub workers: Vec<mpsc::UnboundedSender<Work>>,
+    pub events: mpsc::UnboundedSender<Event>,
+    pub board: Board,
+}
+
+/// What letters and checkpoints need to know.
+pub(super) struct Facts {
+    pub wants: Wants,
+    /// Per stream, the name of its input and its place.
+    pub streams: Vec<(String, Place)>,
+    pub timer: Arc<dyn Clock>,
+}
+
+/// A barrier on its way.
+struct Alignment {
+    number: u64,
+    copied: Vec<bool>,
+    copies: Vec<Option<StreamCopy>>,
+    /// What workers handed over behind the barrier.
+    later: Vec<Message>,
+    /// The longest that a worker took to copy its streams.
+    took: Duration,
+}
+
+impl Combiner {
+    /// Works until it is told to stop or an output is gone.
+    pub fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Message>) {
+        let mut alignment: Option<Alignment> = None;
+        let mut open = self.facts.streams.len();
+        while let Some(message) = inbox.blocking_recv() {
+            if let Some(waiting) = &mut alignment
+                && message
+                    .worker()
+                    .is_some_and(|worker| waiting.copied[worker])
+            {
+                waiting.later.push(message);
+                continue;
+            }
+            match self.take(message, &mut alignment, &mut open) {
+                Ok(true) => {}
+                Ok(false) | Err(Gone) => return,
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        message: Message,
+        alignment: &mut Option<Alignment>,
+        open: &mut usize,
+    ) -> Result<bool, Gone> {
+        match message {
+            Message::Handed { handed, .. } => self.combine(*handed)?,
+            Message::Drained { stream, .. } => self.pace.drained(stream),
+            Message::Ended { stream, .. } => {
+                self.pace.drained(stream);
+                *open -= 1;
+                if *open == 0 {
+                    self.tell(Event::Ended);
+                }
+            }
+            Message::Checkpoint(number) => *alignment = Some(self.raise_barrier(number)),
+            Message::Copied {
+                worker,
+                copies,
+                took,
+            } => {
+                let Some(mut waiting) = alignment.take() else {
+                    return Ok(true);
+                };
+                waiting.took = waiting.took.max(took);
+                waiting.copied[worker] = true;
+                for (stream, copy) in copies {
+                    waiting.copies[stream] = Some(copy);
+                }
+                if waiting.copied.contains(&false) {
+                    *alignment = Some(waiting);
+                    return Ok(true);
+                }
+                let later = std::mem::take(&mut waiting.later);
+                self.cut(waiting)?;
+                for message in later {
+                    if !self.take(message, alignment, open)? {
+                        return Ok(false);
+                    }
+                }
+            }
+            Message::Failed(reason) => self.tell(Event::Failed(reason)),
+            Message::Stop => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn tell(&self, event: Event) {
+        // Nobody listens once the job is given up.
+        let _ = self.events.send(event);
+    }
+
+    fn raise_barrier(&self, number: u64) -> Alignment {
+        for worker in &self.workers {
+            // A worker that is gone takes the job with it, which shows elsewhere.
+            let _ = worker.send(Work::Copy);
+        }
+        Alignment {
+            number,
+            copied: vec![false; self.workers.len()],
+            copies: self.facts.streams.iter().map(|_| None).collect(),
+            later: Vec::new(),
+            took: Duration::ZERO,
+        }
+    }
+
+    fn cut(&mut self, alignment: Alignment) -> Result<(), Gone> {
+        let began = self.facts.timer.elapsed();
+        let mut shared = Writer::default();
+        self.snapshot(&mut shared);
+        let cut = Cut {
+            streams: alignment.copies.into_iter().flatten().collect(),
+            shared: shared.bytes,
+            next: self.destinations.iter().map(Destination::next).collect(),
+            watermark: self.clock.watermark(),
+            pause: alignment.took + (self.facts.timer.elapsed() - began),
+        };
+        self.tell(Event::Cut(Box::new(cut)));
+        let mut destinations = self.destinations.iter();
+        let settle = ToOutput::Settle;
+        destinations.try_for_each(|destination| destination.tell(settle(alignment.number)))
+    }
+
+    fn combine(&mut self, handed: Handed) -> Result<(), Gone> {
+        let mut exits = Vec::new();
+        for delivery in handed.deliveries {
+            let entry = self
+                .shared
+                .entry(handed.input, delivery.exit, delivery.partition);
+            self.shared.pipeline.push(entry, delivery.item, &mut exits);
+            for (statement, item) in exits.drain(..) {
+                let (destination, port) = self.statements[statement];
+                self.destinations[destination].take(port, item)?;
+            }
+        }
+        let risen = self.clock.advance(handed.stream, handed.watermark);
+        let failed = self.failed_rows();
+        let everywhere = self.clock.watermark();
+        if let Some((destination, siding)) = &mut self.dead {
+            let mut chunks = siding.take_events(handed.stream, handed.lost, handed.arrived);
+            chunks.extend(siding.take_rows(handed.stream, handed.failed, handed.watermark));
+            chunks.extend(siding.take_rows(siding.shared(), failed, everywhere));
+            let destination = &mut self.destinations[*destination];
+            chunks
+                .into_iter()
+                .try_for_each(|chunk| destination.hand_over(chunk))?;
+        }
+        if let Some((destination, siding)) = &mut self.late {
+            let chunks = siding.take_events(handed.stream, handed.late, handed.arrived);
+            let destination = &mut self.destinations[*destination];
+            chunks
+                .into_iter()
+                .try_for_each(|chunk| destination.hand_over(chunk))?;
+        }
+        if let Some(watermark) = risen {
+            for destination in &self.destinations {
+                destination.tell(ToOutput::Advance(watermark))?;
+            }
+        }
+        let errors = self.shared.pipeline.errors.count;
+        self.board.partition(handed.stream, |status| {
+            let backlog = status.backlog;
+            *status = handed.status;
+            status.backlog = backlog;
+        });
+        self.board.change(|status| {
+            status.watermark = everywhere;
+            status.runtime_errors = errors;
+        });
+        self.pace.worked(handed.stream, handed.watermark);
+        Ok(())
+    }
+
+    /// The rows that failed in the shared part of the query.
+    fn failed_rows(&mut self) -> Vec<Letter> {
+        let failed = self.shared.pipeline.errors.take_kept();
+        let letter = |error: &DataError| {
+            let spot = error.origin.and_then(|origin| {
+                let (input, place) = self.facts.streams.get(origin_file(origin))?;
+                Some(Spot {
+                    input,
+                    place,
+                    offset: origin_line(origin),
+                })
+            });
+            let (name, text) = &*self.facts.wants.query;
+            Letter::of_row(error, (name, text), spot.as_ref())
+        };
+        failed.iter().map(letter).collect()
+    }
+
+    /// Everything that is not a stream's.
+    pub fn snapshot(&self, out: &mut Writer) {
+        let mut pipeline = Writer::default();
+        self.shared.pipeline.snapshot(&mut pipeline);
+        out.blob(&pipeline.bytes);
+        let members = self.clock.members().iter();
+        members.for_each(|member| out.i64(member.ticks()));
+        self.destinations
+            .iter()
+            .for_each(|destination| destination.snapshot(out));
+        let sidings = self.dead.iter().chain(&self.late);
+        sidings.for_each(|(_, siding)| siding.snapshot(out));
+    }
+
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.shared
+            .pipeline
+            .restore(&mut Reader::new(from.blob()?))?;
+        for stream in 0..self.facts.streams.len() {
+            let reached = Instant::from_ticks(from.i64()?);
+            self.clock.advance(stream, reached);
+            self.pace.worked_before(stream, reached);
+        }
+        for destination in &mut self.destinations {
+            destination.restore(from)?;
+        }
+        for (_, siding) in self.dead.iter_mut().chain(&mut self.late) {
+            siding.restore(from)?;
+        }
+        match from.is_done() {
+            true => Ok(()),
+            false => Err(RestoreError("there is more than was expected")),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Rows that no statement makes: dead letters, and late events with what became of them.
+//!
+//! Nothing in them depends on when or how fast the job ran, so they are numbered and delivered like any other row.
+
+use std::sync::Arc;
+
+use highwater_connect::BadEvent;
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_engine::{DataError, Record, Value, eval};
+use highwater_log::Place;
+use highwater_time::{Fate, Instant};
+
+use crate::dead::line_and_column;
+use crate::report::TroubleKind;
+
+/// A row and the time that it is ordered by.
+#[derive(Clone, Debug)]
+pub(super) struct Letter {
+    pub time: Instant,
+    /// What letters of one partition and time are ordered by: the offset of the event.
+    pub offset: u64,
+    pub row: Value,
+}
+
+/// Where an event lies.
+pub(super) struct Spot<'a> {
+    pub input: &'a str,
+    pub place: &'a Place,
+    pub offset: u64,
+}
+
+impl Spot<'_> {
+    fn fields(&self) -> [(&'static str, Value); 4] {
+        [
+            ("Source", text(self.input)),
+            ("Hub", text(self.place.hub.as_str())),
+            ("Partition", Value::Int(self.place.partition.into())),
+            ("Offset", Value::Int(self.offset as i64)),
+        ]
+    }
+}
+
+impl Letter {
+    /// Of an event that never got as far as a time policy.
+    pub fn of_event(
+        spot: &Spot<'_>,
+        (kind, arrival): (TroubleKind, Instant),
+        reason: &str,
+        event: Value,
+    ) -> Letter {
+        let mut fields = data_error((kind.name(), kind.code()), reason);
+        fields.extend(spot.fields());
+        fields.extend([
+            ("Event", event),
+            ("EventEnqueuedUtcTime", Value::Time(arrival)),
+        ]);
+        Letter::new(arrival, spot.offset, fields)
+    }
+
+    pub fn of_bad_event(spot: &Spot<'_>, arrival: Instant, bad: &BadEvent) -> Letter {
+        let kind = TroubleKind::of(bad.kind, false);
+        Letter::of_event(spot, (kind, arrival), &bad.reason, text(&bad.text))
+    }
+
+    /// Of a row that the query failed on; `spot` is that of the event that it was made of, where that is known.
+    pub fn of_row(error: &DataError, query: (&str, &str), spot: Option<&Spot<'_>>) -> Letter {
+        let (line, column) = line_and_column(query.1, error.span.start as usize);
+        let mut fields = data_error(("QueryRuntimeError", "RuntimeError"), &error.reason);
+        fields.extend(spot.into_iter().flat_map(Spot::fields));
+        fields.extend([
+            ("Time", Value::Time(error.time)),
+            ("Query", text(query.0)),
+            ("Line", Value::Int(line as i64)),
+            ("Column", Value::Int(column as i64)),
+        ]);
+        Letter::new(error.time, spot.map_or(0, |spot| spot.offset), fields)
+    }
+
+    /// Of an event that a policy moved or dropped.
+    pub fn of_fate(spot: &Spot<'_>, fate: &Fate, arrival: Instant, event: Value) -> Letter {
+        let mut fields: Vec<_> = spot.fields().into();
+        fields.extend([
+            ("Event", event),
+            ("Verdict", text(fate.verdict.name())),
+            ("EventEnqueuedUtcTime", Value::Time(arrival)),
+            ("EventTime", Value::Time(fate.event_time)),
+            ("Watermark", time(fate.met)),
+            ("Timestamp", fate.timestamp.map_or(Value::Null, Value::Time)),
+        ]);
+        Letter::new(arrival, spot.offset, fields)
+    }
+
+    fn new(time: Instant, offset: u64, fields: Vec<(&'static str, Value)>) -> Letter {
+        let fields = fields.into_iter().map(|(name, value)| (name.into(), value));
+        Letter {
+            time,
+            offset,
+            row: Value::Record(Arc::new(Record::from_fields(fields.collect()))),
+        }
+    }
+
+    /// What letters of rows are ordered by. Those of one event are told apart by what they say.
+    pub fn order(&self) -> (Instant, u64, String) {
+        let mut json = String::new();
+        eval::write_json(self.row.view(), &mut json);
+        (self.time, self.offset, json)
+    }
+
+    pub fn write(&self, out: &mut Writer) {
+        out.i64(self.time.ticks());
+        out.u64(self.offset);
+        out.value(self.row.view());
+    }
+
+    pub fn read(from: &mut Reader<'_>) -> Result<Letter, RestoreError> {
+        Ok(Letter {
+            time: Instant::from_ticks(from.i64()?),
+            offset: from.u64()?,
+            row: from.value()?,
+        })
+    }
+}
+
+/// The fields that Stream Analytics gives a data error.
+fn data_error((kind, code): (&str, &str), reason: &str) -> Vec<(&'static str, Value)> {
+    vec![
+        ("Type", text("DataError")),
+        ("DataErrorType", text(kind)),
+        ("ErrorCode", text(code)),
+        ("Message", text(reason)),
+    ]
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.into())
+}
+
+fn time(time: Instant) -> Value {
+    match time > Instant::BEFORE_ALL {
+        true => Value::Time(time),
+        false => Value::Null,
+    }
+}

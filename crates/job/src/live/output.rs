@@ -1,0 +1,253 @@
+//! Hands the rows of one output to its endpoint, and does not give up unless it was told to.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_connect::{Endpoint, EndpointError, RowNames, Rows};
+use highwater_engine::{Chunk, Column, Record, Value, eval};
+use highwater_env::random::Random;
+use highwater_flow::retry::{Policy, Retry};
+use tokio::sync::mpsc;
+
+use super::destination::ToOutput;
+use super::status::Board;
+use crate::config::OnFailure;
+
+pub(super) struct Output {
+    /// Its place among the outputs of the job.
+    pub index: usize,
+    pub name: String,
+    pub endpoint: Box<dyn Endpoint>,
+    /// Takes the rows that the endpoint does not, under the numbers that they have.
+    pub dead: Option<Box<dyn Endpoint>>,
+    pub names: RowNames,
+    pub on_failure: OnFailure,
+    pub retry: Policy,
+    pub random: Random,
+    pub board: Board,
+    pub marks: mpsc::UnboundedSender<(usize, u64, Mark)>,
+}
+
+/// What an output needs to know after a restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub own: Vec<u8>,
+    pub dead: Option<Vec<u8>>,
+}
+
+impl Output {
+    /// Finds out what is already there.
+    pub async fn resume(&mut self, mark: Option<&Mark>) {
+        let own = mark.map(|mark| &mark.own[..]);
+        let mut tries = Tries::default();
+        while let Err(error) = self.endpoint.resume(own).await {
+            self.pause(&mut tries, &error).await;
+        }
+        self.well(&tries);
+        let dead_mark = mark.and_then(|mark| mark.dead.as_deref());
+        let mut tries = Tries::default();
+        while let Some(dead) = &mut self.dead {
+            match dead.resume(dead_mark).await {
+                Ok(()) => break,
+                Err(error) => self.pause(&mut tries, &error).await,
+            }
+        }
+        self.well(&tries);
+    }
+
+    /// Runs until nothing more will come.
+    pub async fn run(mut self, mut inbox: mpsc::Receiver<ToOutput>) {
+        while let Some(message) = inbox.recv().await {
+            match message {
+                ToOutput::Rows(rows) => {
+                    let count = rows.chunk.rows() as u64;
+                    self.write(rows).await;
+                    self.board
+                        .output(self.index, |status| status.waiting -= count);
+                }
+                ToOutput::Advance(watermark) => {
+                    let mut tries = Tries::default();
+                    while let Err(error) = self.endpoint.advance(watermark).await {
+                        self.pause(&mut tries, &error).await;
+                    }
+                    self.well(&tries);
+                }
+                ToOutput::Settle(checkpoint) => {
+                    let mark = self.settle().await;
+                    if self.marks.send((self.index, checkpoint, mark)).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes sure that nothing taken so far can be lost.
+    pub async fn settle(&mut self) -> Mark {
+        let mut tries = Tries::default();
+        let own = loop {
+            match self.endpoint.settle().await {
+                Ok(mark) => break mark,
+                Err(error) => self.pause(&mut tries, &error).await,
+            }
+        };
+        let dead = loop {
+            let Some(dead) = &mut self.dead else {
+                break None;
+            };
+            match dead.settle().await {
+                Ok(mark) => break Some(mark),
+                Err(error) => self.pause(&mut tries, &error).await,
+            }
+        };
+        self.well(&tries);
+        Mark { own, dead }
+    }
+
+    async fn write(&mut self, rows: Rows) {
+        let mut left = VecDeque::from([rows]);
+        let mut tries = Tries::default();
+        while let Some(rows) = left.front() {
+            let Err(error) = self.endpoint.write(rows).await else {
+                left.pop_front();
+                continue;
+            };
+            let patient = self.on_failure == OnFailure::Retry;
+            match error {
+                EndpointError::Refused {
+                    rows: refused,
+                    reason,
+                } if !patient => {
+                    let Some(rows) = left.pop_front() else { break };
+                    let (good, bad) = parted(&rows, &refused);
+                    good.into_iter()
+                        .rev()
+                        .for_each(|rows| left.push_front(rows));
+                    for rows in bad {
+                        self.give_up(&rows, &reason).await;
+                    }
+                }
+                error if patient || !self.is_enough(&tries) => self.pause(&mut tries, &error).await,
+                error => {
+                    let Some(rows) = left.pop_front() else { break };
+                    self.give_up(&rows, &error.to_string()).await;
+                }
+            }
+        }
+        self.well(&tries);
+    }
+
+    fn is_enough(&self, tries: &Tries) -> bool {
+        let asked = self.retry.next(tries.failed + 1, tries.waited, None, 0);
+        matches!(asked, Retry::GiveUp(_))
+    }
+
+    /// Says what is wrong, and waits before the next try.
+    async fn pause(&mut self, tries: &mut Tries, error: &EndpointError) {
+        tries.failed += 1;
+        let hint = match error {
+            EndpointError::Unavailable { retry_after, .. } => *retry_after,
+            _ => None,
+        };
+        let forever = Policy {
+            tries_max: None,
+            deadline: None,
+            ..self.retry.clone()
+        };
+        let random = self.random.next_u64();
+        let delay = match forever.next(tries.failed, tries.waited, hint, random) {
+            Retry::After(delay) => delay,
+            Retry::GiveUp(_) => Duration::ZERO,
+        };
+        if tries.failed == 1 {
+            self.board.say(format!("output \"{}\": {error}", self.name));
+        }
+        self.board.output(self.index, |status| {
+            status.retries += 1;
+            status.trouble = Some(error.to_string());
+        });
+        tries.waited += delay;
+        tokio::time::sleep(delay).await;
+    }
+
+    fn well(&self, tries: &Tries) {
+        if tries.failed > 0 {
+            self.board
+                .output(self.index, |status| status.trouble = None);
+            self.board
+                .say(format!("output \"{}\" is well again", self.name));
+        }
+    }
+
+    /// The rows are lost to this output.
+    async fn give_up(&mut self, rows: &Rows, reason: &str) {
+        let count = rows.chunk.rows();
+        self.board
+            .output(self.index, |status| status.dropped += count as u64);
+        self.board.say(format!(
+            "output \"{}\": {count} rows from number {} on were given up: {reason}",
+            self.name, rows.first
+        ));
+        let letters = self.letters(rows, reason);
+        let mut tries = Tries::default();
+        while let Some(dead) = &mut self.dead {
+            match dead.write(&letters).await {
+                Ok(()) => break,
+                Err(error) => self.pause(&mut tries, &error).await,
+            }
+        }
+        self.well(&tries);
+    }
+
+    fn letters(&self, rows: &Rows, reason: &str) -> Rows {
+        let letter = |row: usize| {
+            let mut json = String::new();
+            let record = self.names.record(&rows.chunk, row);
+            eval::write_json(Value::Record(Arc::new(record)).view(), &mut json);
+            let fields = [
+                ("Type", Value::Text("OutputError".into())),
+                ("Output", Value::Text(self.name.as_str().into())),
+                ("Number", Value::Int((rows.first + row as u64) as i64)),
+                ("Message", Value::Text(reason.into())),
+                ("Row", Value::Text(json.into())),
+            ];
+            let fields = fields.map(|(name, value)| (name.into(), value));
+            Value::Record(Arc::new(Record::from_fields(fields.into())))
+        };
+        let letters: Vec<Value> = (0..rows.chunk.rows()).map(letter).collect();
+        let column = Column::Dynamic(Arc::new(letters));
+        Rows {
+            first: rows.first,
+            chunk: Chunk::new(rows.chunk.times.clone(), vec![column]),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Tries {
+    failed: u32,
+    waited: Duration,
+}
+
+/// Rows that follow one another, apart from those that were refused.
+fn parted(rows: &Rows, refused: &[u64]) -> (Vec<Rows>, Vec<Rows>) {
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    let is_bad = |row: usize| refused.contains(&(rows.first + row as u64));
+    let mut start = 0;
+    for end in 1..=rows.chunk.rows() {
+        if end < rows.chunk.rows() && is_bad(end) == is_bad(start) {
+            continue;
+        }
+        let piece = Rows {
+            first: rows.first + start as u64,
+            chunk: rows.chunk.slice(start, end - start),
+        };
+        match is_bad(start) {
+            true => bad.push(piece),
+            false => good.push(piece),
+        }
+        start = end;
+    }
+    (good, bad)
+}

@@ -1,0 +1,135 @@
+//! What was fetched of a partition, taken apart: blocks of decoded events, and between them word of silence.
+
+use highwater_connect::{BadEvent, BadKind, Events, Values};
+use highwater_log::batch::{Batches, Broken, Skip, Stored, Unpacker};
+use highwater_log::{Fetched, Offset};
+use highwater_time::Instant;
+
+/// What a batch may unpack to. More than any batch of a hub, so only a bomb meets it.
+const UNPACKED_BYTES_MAX: usize = 64 << 20;
+
+/// About how much is decoded at once.
+const BLOCK_BYTES: usize = 1 << 20;
+
+pub(super) enum Piece {
+    /// Events, known by their offsets, and when each arrived.
+    Events {
+        events: Events,
+        arrivals: Vec<Instant>,
+        /// When each of the bad ones arrived.
+        bad_arrivals: Vec<Instant>,
+    },
+    /// Nothing else had arrived up to this time.
+    Silence(Instant),
+}
+
+pub(super) struct Opener {
+    unpacker: Unpacker,
+    values: Values,
+    bad: Vec<BadEvent>,
+    /// Of each batch that has been gathered: its last offset, and when it arrived.
+    arrived: Vec<(u64, Instant)>,
+}
+
+impl Opener {
+    pub fn new(values: Values) -> Opener {
+        Opener {
+            unpacker: Unpacker::new(UNPACKED_BYTES_MAX),
+            values,
+            bad: Vec::new(),
+            arrived: Vec::new(),
+        }
+    }
+
+    /// Takes apart what lies from `from` on and before `until`, and says where that ends.
+    pub fn open(
+        &mut self,
+        fetched: &Fetched,
+        (from, until): (Offset, Option<Offset>),
+        each: &mut dyn FnMut(Piece),
+    ) -> Result<Offset, Broken> {
+        let mut skip = Skip::new(&fetched.aborted);
+        let mut next = from;
+        for piece in &fetched.pieces {
+            for batch in Batches::new(piece) {
+                let batch = batch?;
+                if until.is_some_and(|until| batch.header.base_offset() >= until) {
+                    break;
+                }
+                next = batch.header.next_offset().max(next);
+                if batch.is_punctuation() && batch.header.base_offset() >= from {
+                    self.hand_over(each);
+                    each(Piece::Silence(arrival(&batch)));
+                } else if !skip.passes_over(&batch.header) {
+                    self.gather(&batch, from, each);
+                }
+            }
+        }
+        self.hand_over(each);
+        Ok(next)
+    }
+
+    fn gather(&mut self, batch: &Stored<'_>, from: Offset, each: &mut dyn FnMut(Piece)) {
+        let last = batch.header.last_offset().0 as u64;
+        self.arrived.push((last, arrival(batch)));
+        // Taken out for the time being, so that a full block can be handed over in between.
+        let mut unpacker = std::mem::replace(&mut self.unpacker, Unpacker::new(0));
+        let mut at = batch.header.base_offset().max(from);
+        let unreadable = match batch.records(&mut unpacker) {
+            Err(error) => Some(error),
+            Ok(records) => records
+                .map(|record| {
+                    let record = record?;
+                    at = record.offset;
+                    if let (Some(value), true) = (record.value, record.offset >= from) {
+                        self.values.push(value, record.offset.0 as u64);
+                        if self.values.bytes() >= BLOCK_BYTES {
+                            self.hand_over(each);
+                            self.arrived.push((last, arrival(batch)));
+                        }
+                    }
+                    Ok(())
+                })
+                .find_map(Result::err),
+        };
+        self.unpacker = unpacker;
+        self.bad.extend(unreadable.map(|error| BadEvent {
+            line: at.0 as u64,
+            kind: BadKind::InvalidData,
+            reason: format!("the records of a batch cannot be read from here on: {error}"),
+            text: String::new(),
+        }));
+    }
+
+    fn hand_over(&mut self, each: &mut dyn FnMut(Piece)) {
+        let mut events = self.values.finish();
+        events.bad.append(&mut self.bad);
+        events.bad.sort_by_key(|bad| bad.line);
+        if events.rows + events.bad.len() > 0 {
+            let bad = events.bad.iter().map(|bad| bad.line);
+            each(Piece::Events {
+                arrivals: self.arrivals(events.lines.iter().copied()),
+                bad_arrivals: self.arrivals(bad),
+                events,
+            });
+        }
+        self.arrived.clear();
+    }
+
+    /// When each of these offsets, which ascend, arrived.
+    fn arrivals(&self, offsets: impl Iterator<Item = u64>) -> Vec<Instant> {
+        let mut batch = 0;
+        offsets
+            .map(|offset| {
+                while self.arrived[batch].0 < offset {
+                    batch += 1;
+                }
+                self.arrived[batch].1
+            })
+            .collect()
+    }
+}
+
+fn arrival(batch: &Stored<'_>) -> Instant {
+    Instant::from_unix_millis(batch.header.enqueue_time().0)
+}

@@ -1,0 +1,149 @@
+//! What a job's state belongs to, in words: state can be taken over by a job of which all of this is the same.
+//!
+//! The words are kept in every checkpoint, so that a job that cannot go on from it says what has changed.
+
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_env::disk;
+use highwater_query::explain;
+
+use super::places::Places;
+use crate::load::Job;
+
+/// Titles and texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fingerprint(Vec<(String, String)>);
+
+impl Fingerprint {
+    pub fn of(job: &Job, places: &Places) -> Fingerprint {
+        let reading = job.file.inputs.iter().map(|input| {
+            format!(
+                "{}: {:?}, {:?}\n",
+                input.name, input.format, input.compression
+            )
+        });
+        let functions = job.file.functions.iter().map(|function| {
+            // The job was loaded from these files just now; one that is gone meanwhile is another one.
+            let text = disk::read_to_string(&function.path).unwrap_or_default();
+            format!("{} {:08x}", function.name, crc32c::crc32c(text.as_bytes()))
+        });
+        let parts = [
+            ("query", explain(&job.plan)),
+            ("plan", without_spans(&format!("{:?}", job.plan))),
+            ("time policy", format!("{:?}", job.file.time)),
+            (
+                "compatibility level",
+                format!("{:?}", job.file.compatibility),
+            ),
+            ("format of an input", reading.collect()),
+            (
+                "list of functions or one of them",
+                functions.collect::<Vec<_>>().join(", "),
+            ),
+            ("list of partitions", places.in_words()),
+            (
+                "place for dead letters or late events",
+                format!("{:?} {:?}", job.file.dead_letter, job.file.live.late),
+            ),
+        ];
+        let parts = parts.into_iter();
+        Fingerprint(
+            parts
+                .map(|(title, text)| (title.to_owned(), text))
+                .collect(),
+        )
+    }
+
+    #[cfg(test)]
+    pub fn of_words(words: &[(&str, &str)]) -> Fingerprint {
+        let words = words.iter();
+        let owned = words.map(|(title, text)| ((*title).to_owned(), (*text).to_owned()));
+        Fingerprint(owned.collect())
+    }
+
+    /// What is different, if anything.
+    pub fn difference(&self, other: &Fingerprint) -> Option<String> {
+        let pairs = self.0.iter().zip(&other.0);
+        let mut changed = pairs.filter(|(old, new)| old != new);
+        let (old, new) = match changed.next() {
+            Some(pair) => pair,
+            None if self.0.len() == other.0.len() => return None,
+            None => return Some("it was saved by another version of Highwater".to_owned()),
+        };
+        let mut lines = old
+            .1
+            .lines()
+            .zip(new.1.lines())
+            .filter(|(old, new)| old != new);
+        let detail = lines
+            .next()
+            .filter(|_| old.0 != "plan")
+            .map(|(old, new)| format!(": \"{}\" became \"{}\"", old.trim(), new.trim()));
+        Some(format!(
+            "the {} is another{}",
+            new.0,
+            detail.unwrap_or_default()
+        ))
+    }
+
+    pub fn write(&self, out: &mut Writer) {
+        out.count(self.0.len());
+        for (title, text) in &self.0 {
+            out.blob(title.as_bytes());
+            out.blob(text.as_bytes());
+        }
+    }
+
+    pub fn read(from: &mut Reader<'_>) -> Result<Fingerprint, RestoreError> {
+        let text = |from: &mut Reader<'_>| {
+            let text = std::str::from_utf8(from.blob()?);
+            let text = text.map_err(|_| RestoreError("text is not UTF-8"))?;
+            Ok::<_, RestoreError>(text.to_owned())
+        };
+        let parts = (0..from.count()?).map(|_| Ok((text(from)?, text(from)?)));
+        parts.collect::<Result<_, _>>().map(Fingerprint)
+    }
+}
+
+/// Where something stands in the text of a query is of no matter to its state.
+fn without_spans(plan: &str) -> String {
+    const SPAN: &str = "Span {";
+    let mut kept = String::with_capacity(plan.len());
+    let mut rest = plan;
+    while let Some(at) = rest.find(SPAN) {
+        kept.push_str(&rest[..at]);
+        rest = &rest[at..];
+        rest = &rest[rest.find('}').map_or(rest.len(), |end| end + 1)..];
+    }
+    kept.push_str(rest);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_is_named() {
+        let of = |query: &str, policy: &str| {
+            Fingerprint::of_words(&[("query", query), ("plan", query), ("time policy", policy)])
+        };
+        let old = of("select a\n  from b", "5s");
+        assert_eq!(old.difference(&old), None);
+        let said = |new: Fingerprint| old.difference(&new).unwrap();
+        assert_eq!(
+            said(of("select a\n  from c", "5s")),
+            "the query is another: \"from b\" became \"from c\""
+        );
+        assert_eq!(
+            said(of("select a\n  from b", "9s")),
+            "the time policy is another: \"5s\" became \"9s\""
+        );
+        assert!(said(Fingerprint::of_words(&[])).contains("another version"));
+    }
+
+    #[test]
+    fn where_something_stands_in_the_query_is_left_out() {
+        let plan = "Filter { span: Span { start: 3, end: 9 }, keep: 1 } Span { start: 1, end: 2 }";
+        assert_eq!(without_spans(plan), "Filter { span: , keep: 1 } ");
+    }
+}

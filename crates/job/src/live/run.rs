@@ -1,0 +1,375 @@
+//! Runs a live job: launches its tasks and threads, watches over them, saves its state, and ends it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use highwater_log::Isolation;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::build::Built;
+use super::combine::{Cut, Event, Message};
+use super::feed::Feed;
+use super::keeper::Keeper;
+use super::output::{Mark, Output};
+use super::places::Places;
+use super::start::MarksHeard;
+use super::status::{Board, JobState};
+use super::worker::Worker;
+use super::{AtEnd, Options, Site, StartError};
+use crate::load::Job;
+
+pub(super) enum Command {
+    Stop,
+    Kill,
+    Checkpoint(oneshot::Sender<Result<u64, String>>),
+}
+
+/// A job that runs.
+pub(super) struct Live {
+    site: Site,
+    keeper: Arc<Keeper>,
+    board: Board,
+    /// Of the last checkpoint that was begun.
+    number: u64,
+    every: Duration,
+    patience: Duration,
+    until_end: Option<AtEnd>,
+    combiner: Stopper,
+    stop: watch::Sender<bool>,
+    feeds: JoinSet<Result<(), String>>,
+    /// Held for their end: outputs stop when this is dropped.
+    outputs: JoinSet<()>,
+    events: mpsc::UnboundedReceiver<Event>,
+    marks: MarksHeard,
+    under_way: Option<UnderWay>,
+    saved_at: Duration,
+}
+
+/// Tells the combiner to stop, whichever way the job ends.
+struct Stopper(mpsc::UnboundedSender<Message>);
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        // It may have stopped by itself.
+        let _ = self.0.send(Message::Stop);
+    }
+}
+
+/// A checkpoint that is not saved yet.
+struct UnderWay {
+    number: u64,
+    cut: Option<Box<Cut>>,
+    marks: Vec<Option<Mark>>,
+    writing: Option<JoinHandle<std::io::Result<usize>>>,
+    answers: Vec<oneshot::Sender<Result<u64, String>>>,
+    pause: Duration,
+}
+
+impl Live {
+    pub fn launch(
+        (job, site, options): (Arc<Job>, Site, Options),
+        (built, outputs, marks): (Built, Vec<Output>, MarksHeard),
+        places: Places,
+        (keeper, number): (Keeper, u64),
+        board: &Board,
+    ) -> Result<Live, StartError> {
+        let Built {
+            mut streams,
+            mut combiner,
+            events,
+            outputs: shapes,
+        } = built;
+        let (to_combiner, inbox) = mpsc::unbounded_channel();
+        let (stop, stopped) = watch::channel(false);
+        let workers = options.threads.clamp(1, streams.len().max(1));
+        let channels = (0..workers).map(|_| mpsc::unbounded_channel());
+        let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
+        combiner.workers = senders.clone();
+        let mut feeds = JoinSet::new();
+        let mut targets = Vec::new();
+        for (stream, source) in streams.iter_mut().zip(&places.all) {
+            let end = source.partition.bounds().visible(Isolation::Committed);
+            let until = options
+                .until_end
+                .map(|at_end| (end, at_end == AtEnd::TimeEnds));
+            if let Some((until, _)) = until {
+                stream.end_at(until);
+            }
+            targets.push((stream.next(), end));
+            let feed = Feed {
+                stream: stream.number,
+                partition: source.partition.clone(),
+                next: stream.next(),
+                until,
+                fetch_bytes: options.fetch_bytes,
+                silence: until.is_none().then_some(options.silence),
+                permits: combiner.pace.permits(stream.number),
+                to: senders[stream.number % workers].clone(),
+                clock: site.clock.clone(),
+                board: board.clone(),
+                stop: stopped.clone(),
+            };
+            feeds.spawn(feed.run());
+        }
+        drop(senders);
+        board.replay_to(targets);
+        let mut shares: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+        for stream in streams {
+            shares[stream.number % workers].push(stream);
+        }
+        for (number, (streams, inbox)) in shares.into_iter().zip(receivers).enumerate() {
+            let worker = Worker {
+                number,
+                streams,
+                timer: site.clock.clone(),
+                out: to_combiner.clone(),
+            };
+            spawn("highwater-worker", move || worker.run(inbox))?;
+        }
+        spawn("highwater-combiner", move || combiner.run(inbox))?;
+        let mut tasks = JoinSet::new();
+        for (output, (_, inbox)) in outputs.into_iter().zip(shapes) {
+            tasks.spawn(output.run(inbox));
+        }
+        board.set_state(JobState::Running);
+        let every = options.checkpoint_every.unwrap_or_else(|| {
+            let ticks = job.file.live.checkpoint_every.ticks();
+            Duration::from_micros(u64::try_from(ticks / 10).unwrap_or_default())
+        });
+        Ok(Live {
+            saved_at: site.clock.elapsed(),
+            site,
+            keeper: Arc::new(keeper),
+            board: board.clone(),
+            number,
+            every,
+            patience: options.stop_patience,
+            until_end: options.until_end,
+            combiner: Stopper(to_combiner),
+            stop,
+            feeds,
+            outputs: tasks,
+            events,
+            marks,
+            under_way: None,
+        })
+    }
+
+    /// Until the job is over; says how it ended.
+    pub async fn watch(mut self, mut commands: mpsc::Receiver<Command>) -> JobState {
+        loop {
+            let step = tokio::select! {
+                command = commands.recv() => match command {
+                    Some(Command::Checkpoint(answer)) => {
+                        self.begin_checkpoint(Some(answer));
+                        None
+                    }
+                    Some(Command::Stop) | None => return self.finish(JobState::Stopped).await,
+                    Some(Command::Kill) => return self.kill().await,
+                },
+                step = self.step() => step,
+            };
+            match step {
+                None => {}
+                Some(JobState::Finished) => return self.finish(JobState::Finished).await,
+                Some(over) => return over,
+            }
+        }
+    }
+
+    /// Waits for the next thing that happens; answers with a state if that ends the job.
+    async fn step(&mut self) -> Option<JobState> {
+        let failed = |reason: String| Some(JobState::Failed { reason });
+        let tick = (self.every / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        tokio::select! {
+            event = self.events.recv() => match event {
+                Some(Event::Cut(cut)) => self.take_cut(cut),
+                Some(Event::Ended) => return Some(JobState::Finished),
+                Some(Event::Failed(reason)) => return failed(reason),
+                None => return failed("its threads ended unexpectedly".into()),
+            },
+            Some((output, number, mark)) = self.marks.recv() => self.take_mark(output, number, mark),
+            written = written(&mut self.under_way) => self.take_written(written),
+            Some(ended) = self.feeds.join_next() => match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(reason)) => return failed(reason),
+                Err(error) => return failed(error.to_string()),
+            },
+            Some(ended) = self.outputs.join_next() => {
+                let reason = ended.err().map_or_else(|| "ended".into(), |error| error.to_string());
+                return failed(format!("an output ended unexpectedly: {reason}"));
+            },
+            () = tokio::time::sleep(tick) => {
+                let due = self.saved_at + self.every;
+                if self.under_way.is_none() && self.site.clock.elapsed() >= due {
+                    self.begin_checkpoint(None);
+                }
+            }
+        }
+        None
+    }
+
+    fn begin_checkpoint(&mut self, answer: Option<oneshot::Sender<Result<u64, String>>>) {
+        if let Some(under_way) = &mut self.under_way {
+            // Not about the same moment, but durable all the same when it is answered.
+            under_way.answers.extend(answer);
+            return;
+        }
+        self.number += 1;
+        self.under_way = Some(UnderWay {
+            number: self.number,
+            cut: None,
+            marks: vec![None; self.keeper.names.len()],
+            writing: None,
+            answers: answer.into_iter().collect(),
+            pause: Duration::ZERO,
+        });
+        // If the combiner is gone, that shows as the end of its events.
+        let _ = self.combiner.0.send(Message::Checkpoint(self.number));
+    }
+
+    fn take_cut(&mut self, cut: Box<Cut>) {
+        if let Some(under_way) = &mut self.under_way {
+            under_way.pause = cut.pause;
+            under_way.cut = Some(cut);
+        }
+        self.write_if_complete();
+    }
+
+    fn take_mark(&mut self, output: usize, number: u64, mark: Mark) {
+        if let Some(under_way) = &mut self.under_way
+            && under_way.number == number
+        {
+            under_way.marks[output] = Some(mark);
+        }
+        self.write_if_complete();
+    }
+
+    /// Written elsewhere, so that the job goes on meanwhile.
+    fn write_if_complete(&mut self) {
+        let Some(under_way) = &mut self.under_way else {
+            return;
+        };
+        if under_way.marks.contains(&None) {
+            return;
+        }
+        let Some(cut) = under_way.cut.take() else {
+            return;
+        };
+        let marks = std::mem::take(&mut under_way.marks);
+        let (keeper, store) = (self.keeper.clone(), self.site.checkpoints.clone());
+        let number = under_way.number;
+        under_way.writing = Some(tokio::task::spawn_blocking(move || {
+            let bytes = keeper.saved(&cut, marks).encode();
+            store.write(number, &bytes).map(|()| bytes.len())
+        }));
+    }
+
+    fn take_written(&mut self, written: std::io::Result<usize>) {
+        let Some(under_way) = self.under_way.take() else {
+            return;
+        };
+        self.saved_at = self.site.clock.elapsed();
+        let at = self.board.now();
+        let trouble = written.as_ref().err().map(|error| error.to_string());
+        self.board.change(|status| {
+            let checkpoint = &mut status.checkpoint;
+            checkpoint.trouble = trouble.clone();
+            if let Ok(bytes) = written {
+                checkpoint.number = under_way.number;
+                checkpoint.at = Some(at);
+                checkpoint.bytes = bytes as u64;
+                checkpoint.pause = under_way.pause;
+            }
+        });
+        if let Some(trouble) = &trouble {
+            self.board
+                .say(format!("a checkpoint could not be saved: {trouble}"));
+        }
+        for answer in under_way.answers {
+            let result = trouble.clone().map_or(Ok(under_way.number), Err);
+            // Whoever asked may have gone.
+            let _ = answer.send(result);
+        }
+    }
+
+    /// Ends everything as it stands.
+    async fn kill(mut self) -> JobState {
+        self.feeds.shutdown().await;
+        self.outputs.shutdown().await;
+        if let Some(writing) = self.under_way.and_then(|under_way| under_way.writing) {
+            // It cannot be called back; whether it succeeds makes no difference to a job that is over.
+            let _ = writing.await;
+        }
+        JobState::Stopped
+    }
+
+    /// Reads no further, lets what is under way come to its end, and saves the state.
+    async fn finish(mut self, state: JobState) -> JobState {
+        self.board.set_state(JobState::Stopping);
+        let _ = self.stop.send(true);
+        let patience = self.patience;
+        match tokio::time::timeout(patience, self.settle()).await {
+            Ok(None) => state,
+            Ok(Some(over)) => over,
+            Err(_) => {
+                self.board
+                    .say("an output did not take what was under way; it will be handed over again");
+                state
+            }
+        }
+    }
+
+    async fn settle(&mut self) -> Option<JobState> {
+        // What has been fetched stands in front of the barrier, except for what a feed is about to send.
+        if self.until_end.is_none() {
+            while let Some(ended) = self.feeds.join_next().await {
+                if let Ok(Err(reason)) = ended {
+                    self.board.say(reason);
+                }
+            }
+        }
+        // One that is under way may be of an earlier moment.
+        while self.under_way.is_some() {
+            if let Some(over) = self.step_of_end().await {
+                return Some(over);
+            }
+        }
+        self.begin_checkpoint(None);
+        while self.under_way.is_some() {
+            if let Some(over) = self.step_of_end().await {
+                return Some(over);
+            }
+        }
+        None
+    }
+
+    /// Like a step, when the end of feeds is no news any more.
+    async fn step_of_end(&mut self) -> Option<JobState> {
+        match self.step().await {
+            Some(JobState::Finished) => None,
+            other => other,
+        }
+    }
+}
+
+/// Ready when the checkpoint under way has been written, if one is.
+fn written(under_way: &mut Option<UnderWay>) -> impl Future<Output = std::io::Result<usize>> {
+    let writing = under_way
+        .as_mut()
+        .and_then(|under_way| under_way.writing.as_mut());
+    async move {
+        match writing {
+            None => std::future::pending().await,
+            Some(writing) => writing.await.unwrap_or_else(|error| Err(error.into())),
+        }
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    let spawned = thread::Builder::new().name(name.into()).spawn(work);
+    spawned.map(|_| ()).map_err(StartError::Thread)
+}

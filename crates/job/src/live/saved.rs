@@ -1,0 +1,248 @@
+//! A checkpoint as bytes: everything that a job needs to go on as if it had never stopped.
+//!
+//! A header with a checksum stands before the contents, so that a file that was cut short or damaged is known for one.
+
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_log::Offset;
+use highwater_time::Instant;
+
+use super::output::Mark;
+use super::print::Fingerprint;
+
+const MAGIC: [u8; 8] = *b"HWCHECKP";
+const VERSION: u32 = 1;
+/// Magic, version, length, checksum of the contents, checksum of what is before.
+const HEADER_LEN: usize = 28;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Saved {
+    /// What the state belongs to.
+    pub fingerprint: Fingerprint,
+    /// The number of the checkpoint with which this numbering of rows began.
+    pub epoch: u64,
+    /// No row before this time is handed over.
+    pub since: Instant,
+    /// All rows before this time have been handed over.
+    pub watermark: Instant,
+    /// Time has ended: there is nothing to go on with.
+    pub ended: bool,
+    /// Where each stream reads on, and its state.
+    pub streams: Vec<(Offset, Vec<u8>)>,
+    pub shared: Vec<u8>,
+    pub outputs: Vec<SavedOutput>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SavedOutput {
+    pub name: String,
+    /// The number of the next row.
+    pub next: u64,
+    pub mark: Option<Mark>,
+}
+
+/// Why bytes are no checkpoint.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum SavedError {
+    #[error("it has {0} bytes, which is not even a header")]
+    Short(usize),
+    #[error("it does not start like a checkpoint")]
+    Magic,
+    #[error("it is of version {0}, which this version of Highwater cannot read")]
+    Version(u32),
+    #[error("it should have {expected} bytes and has {found}")]
+    Length { expected: u64, found: u64 },
+    #[error("its checksum is wrong")]
+    Checksum,
+    #[error(transparent)]
+    Contents(#[from] RestoreError),
+}
+
+impl Saved {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer {
+            bytes: vec![0; HEADER_LEN],
+        };
+        self.fingerprint.write(&mut out);
+        out.u64(self.epoch);
+        out.i64(self.since.ticks());
+        out.i64(self.watermark.ticks());
+        out.u8(self.ended.into());
+        out.count(self.streams.len());
+        for (next, state) in &self.streams {
+            out.i64(next.0);
+            out.blob(state);
+        }
+        out.blob(&self.shared);
+        out.count(self.outputs.len());
+        for output in &self.outputs {
+            out.blob(output.name.as_bytes());
+            out.u64(output.next);
+            write_mark(output.mark.as_ref(), &mut out);
+        }
+        seal(out.bytes)
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Saved, SavedError> {
+        let mut from = Reader::new(opened(bytes)?);
+        let saved = Saved {
+            fingerprint: Fingerprint::read(&mut from)?,
+            epoch: from.u64()?,
+            since: Instant::from_ticks(from.i64()?),
+            watermark: Instant::from_ticks(from.i64()?),
+            ended: from.u8()? != 0,
+            streams: (0..from.count()?)
+                .map(|_| Ok((Offset(from.i64()?), from.blob()?.to_vec())))
+                .collect::<Result<_, RestoreError>>()?,
+            shared: from.blob()?.to_vec(),
+            outputs: (0..from.count()?)
+                .map(|_| {
+                    Ok(SavedOutput {
+                        name: String::from_utf8_lossy(from.blob()?).into_owned(),
+                        next: from.u64()?,
+                        mark: read_mark(&mut from)?,
+                    })
+                })
+                .collect::<Result<_, RestoreError>>()?,
+        };
+        match from.is_done() {
+            true => Ok(saved),
+            false => Err(RestoreError("there is more than was expected").into()),
+        }
+    }
+}
+
+fn write_mark(mark: Option<&Mark>, out: &mut Writer) {
+    let Some(mark) = mark else {
+        return out.u8(0);
+    };
+    out.u8(1 + u8::from(mark.dead.is_some()));
+    out.blob(&mark.own);
+    if let Some(dead) = &mark.dead {
+        out.blob(dead);
+    }
+}
+
+fn read_mark(from: &mut Reader<'_>) -> Result<Option<Mark>, RestoreError> {
+    let kind = from.u8()?;
+    if kind == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Mark {
+        own: from.blob()?.to_vec(),
+        dead: match kind {
+            1 => None,
+            _ => Some(from.blob()?.to_vec()),
+        },
+    }))
+}
+
+/// Fills in the header.
+fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
+    let contents = &bytes[HEADER_LEN..];
+    let (length, sum) = (contents.len() as u64, crc32c::crc32c(contents));
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..20].copy_from_slice(&length.to_le_bytes());
+    bytes[20..24].copy_from_slice(&sum.to_le_bytes());
+    let header = crc32c::crc32c(&bytes[..24]);
+    bytes[24..28].copy_from_slice(&header.to_le_bytes());
+    bytes
+}
+
+/// The contents, if the header agrees with them.
+fn opened(bytes: &[u8]) -> Result<&[u8], SavedError> {
+    let mut header: &[u8] = bytes
+        .get(..HEADER_LEN)
+        .ok_or(SavedError::Short(bytes.len()))?;
+    let contents = &bytes[HEADER_LEN..];
+    let mut take = |count: usize| {
+        let (taken, rest) = header.split_at(count);
+        header = rest;
+        taken
+    };
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |n, byte| n << 8 | u64::from(*byte))
+    };
+    if take(8) != MAGIC {
+        return Err(SavedError::Magic);
+    }
+    let version = number(take(4)) as u32;
+    let (expected, sum) = (number(take(8)), number(take(4)) as u32);
+    let header_sum = number(take(4)) as u32;
+    if header_sum != crc32c::crc32c(&bytes[..24]) {
+        return Err(SavedError::Checksum);
+    }
+    if version != VERSION {
+        return Err(SavedError::Version(version));
+    }
+    let found = contents.len() as u64;
+    if expected != found {
+        return Err(SavedError::Length { expected, found });
+    }
+    match crc32c::crc32c(contents) == sum {
+        true => Ok(contents),
+        false => Err(SavedError::Checksum),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved() -> Saved {
+        let output = |name: &str, mark| SavedOutput {
+            name: name.to_owned(),
+            next: 17,
+            mark,
+        };
+        let mark = |dead| Mark {
+            own: vec![1, 2, 3],
+            dead,
+        };
+        Saved {
+            fingerprint: Fingerprint::of_words(&[("query", "select"), ("plan", "")]),
+            epoch: 7,
+            since: Instant::from_ticks(5),
+            watermark: Instant::from_ticks(900),
+            ended: false,
+            streams: vec![(Offset(4), vec![9; 20]), (Offset(0), Vec::new())],
+            shared: vec![8; 5],
+            outputs: vec![
+                output("a", None),
+                output("b", Some(mark(None))),
+                output("c", Some(mark(Some(vec![4])))),
+            ],
+        }
+    }
+
+    #[test]
+    fn what_was_saved_is_read_back() {
+        let bytes = saved().encode();
+        assert_eq!(&bytes[..12], b"HWCHECKP\x01\0\0\0");
+        assert_eq!(Saved::decode(&bytes), Ok(saved()));
+    }
+
+    #[test]
+    fn no_flipped_bit_and_no_missing_byte_goes_unnoticed() {
+        let bytes = saved().encode();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            Saved::decode(&damaged).unwrap_err();
+            Saved::decode(&bytes[..at]).unwrap_err();
+        }
+        Saved::decode(&[&bytes[..], &[0]].concat()).unwrap_err();
+    }
+
+    #[test]
+    fn another_version_is_told_apart_from_damage() {
+        let mut bytes = saved().encode();
+        bytes[8] = 2;
+        let sum = crc32c::crc32c(&bytes[..24]);
+        bytes[24..28].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Saved::decode(&bytes), Err(SavedError::Version(2)));
+    }
+}

@@ -1,0 +1,109 @@
+//! Letters of many partitions on their way to one output, in an order that depends on the input alone.
+//!
+//! Letters of events come in order of arrival, so those of all partitions are merged by arrival. Letters of rows that the
+//! query failed on go by the row's time; they come from several steps of the query, which one first is a matter of how
+//! the input was cut, so they are sorted among themselves before they are merged with the others.
+
+use std::sync::Arc;
+
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator, Value};
+use highwater_time::Instant;
+
+use super::letter::Letter;
+
+pub(super) struct Siding {
+    merge: Merge,
+    /// Per stream and at last for the shared part of the query: letters of rows that wait to be sorted.
+    unsorted: Vec<Vec<Letter>>,
+    streams: usize,
+}
+
+impl Siding {
+    /// `rows`: it takes letters of rows, too.
+    pub fn new(streams: usize, rows: bool) -> Siding {
+        let sorting = if rows { streams + 1 } else { 0 };
+        Siding {
+            merge: Merge::new(streams + sorting),
+            unsorted: vec![Vec::new(); sorting],
+            streams,
+        }
+    }
+
+    /// The place of the shared part of the query among the streams.
+    pub fn shared(&self) -> usize {
+        self.streams
+    }
+
+    /// Letters of events of a stream, which has come to `arrived`.
+    pub fn take_events(
+        &mut self,
+        stream: usize,
+        letters: Vec<Letter>,
+        arrived: Instant,
+    ) -> Vec<Chunk> {
+        self.push(stream, letters, arrived)
+    }
+
+    /// Letters of rows of a stream whose watermark is `watermark`.
+    pub fn take_rows(
+        &mut self,
+        stream: usize,
+        letters: Vec<Letter>,
+        watermark: Instant,
+    ) -> Vec<Chunk> {
+        let unsorted = &mut self.unsorted[stream];
+        unsorted.extend(letters);
+        let (mut due, rest): (Vec<_>, Vec<_>) = std::mem::take(unsorted)
+            .into_iter()
+            .partition(|letter| letter.time < watermark);
+        *unsorted = rest;
+        due.sort_by_cached_key(Letter::order);
+        self.push(self.streams + stream, due, watermark)
+    }
+
+    fn push(&mut self, port: usize, letters: Vec<Letter>, passed: Instant) -> Vec<Chunk> {
+        let mut items = Vec::new();
+        let mut errors = DataErrors::default();
+        let mut context = Context {
+            out: &mut items,
+            errors: &mut errors,
+            trace: None,
+        };
+        if !letters.is_empty() {
+            let times = letters.iter().map(|letter| letter.time.ticks()).collect();
+            let rows: Vec<Value> = letters.into_iter().map(|letter| letter.row).collect();
+            let chunk = Chunk::new(times, vec![Column::Dynamic(Arc::new(rows))]);
+            self.merge.push(port, Item::Rows(chunk), &mut context);
+        }
+        self.merge.push(port, Item::Watermark(passed), &mut context);
+        items
+            .into_iter()
+            .filter_map(|item| match item {
+                Item::Rows(chunk) => Some(chunk),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub fn snapshot(&self, out: &mut Writer) {
+        let mut merge = Writer::default();
+        self.merge.snapshot(&mut merge);
+        out.blob(&merge.bytes);
+        for letters in &self.unsorted {
+            out.count(letters.len());
+            letters.iter().for_each(|letter| letter.write(out));
+        }
+    }
+
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.merge.restore(&mut Reader::new(from.blob()?))?;
+        for letters in &mut self.unsorted {
+            let count = from.count()?;
+            *letters = (0..count)
+                .map(|_| Letter::read(from))
+                .collect::<Result<_, _>>()?;
+        }
+        Ok(())
+    }
+}

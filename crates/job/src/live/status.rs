@@ -1,0 +1,290 @@
+//! What a live job is doing, for whoever asks.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use highwater_env::Clock;
+use highwater_log::{Offset, Place};
+use highwater_time::{Counts, Instant};
+
+use crate::report::TroubleKind;
+
+/// How many log lines are kept.
+const LOG_LINES_MAX: usize = 200;
+
+/// A job at one moment.
+#[derive(Clone, Debug)]
+pub struct JobStatus {
+    pub name: String,
+    pub state: JobState,
+    /// What is wrong although the job goes on, such as an output that does not answer.
+    pub alarms: Vec<String>,
+    pub inputs: Vec<InputStatus>,
+    pub outputs: Vec<OutputStatus>,
+    /// How far all partitions have come together.
+    pub watermark: Instant,
+    /// The wall clock less the largest watermark of a partition.
+    pub watermark_delay: Option<Duration>,
+    /// Rows that the shared part of the query failed on.
+    pub runtime_errors: u64,
+    pub checkpoint: CheckpointStatus,
+    /// The latest lines, oldest first.
+    pub log: Vec<LogLine>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// Finding out where to begin.
+    Starting,
+    /// Working off what lay in its hubs when it started.
+    Replaying {
+        events: u64,
+        of: u64,
+    },
+    Running,
+    /// Told to stop, and saving its state.
+    Stopping,
+    Stopped,
+    /// It read what it was told to read.
+    Finished,
+    Failed {
+        reason: String,
+    },
+}
+
+impl JobState {
+    pub fn is_over(&self) -> bool {
+        matches!(
+            self,
+            JobState::Stopped | JobState::Finished | JobState::Failed { .. }
+        )
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct InputStatus {
+    pub name: String,
+    pub partitions: Vec<PartitionStatus>,
+}
+
+/// Counts since the job was started, except for `time`, which is since its first start.
+#[derive(Clone, Debug)]
+pub struct PartitionStatus {
+    pub place: Place,
+    pub events: u64,
+    pub bytes: u64,
+    /// What the time policies did.
+    pub time: Counts,
+    pub deserialization_errors: u64,
+    pub conversion_errors: u64,
+    /// Rows that the query failed on before partitions meet.
+    pub runtime_errors: u64,
+    /// The latest event that was lost, and why.
+    pub last_error: Option<String>,
+    /// The offset that is read next, and how many lie before the end.
+    pub next: Offset,
+    pub backlog: u64,
+    pub watermark: Instant,
+    /// Events that wait for their time.
+    pub waiting: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct OutputStatus {
+    pub name: String,
+    /// The number that the next row will have.
+    pub next: u64,
+    /// Rows that it was given since the job was started, and those that it has not taken yet.
+    pub rows: u64,
+    pub waiting: u64,
+    /// Rows that were given up.
+    pub dropped: u64,
+    pub retries: u64,
+    /// Why it takes nothing right now.
+    pub trouble: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointStatus {
+    /// Of the last one that was saved.
+    pub number: u64,
+    pub at: Option<Instant>,
+    /// The size of the state at that time.
+    pub bytes: u64,
+    /// For how long it held up the job.
+    pub pause: Duration,
+    /// Why the last one could not be saved.
+    pub trouble: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    pub time: Instant,
+    pub text: String,
+}
+
+impl PartitionStatus {
+    pub(super) fn new(place: Place) -> PartitionStatus {
+        PartitionStatus {
+            place,
+            events: 0,
+            bytes: 0,
+            time: Counts::default(),
+            deserialization_errors: 0,
+            conversion_errors: 0,
+            runtime_errors: 0,
+            last_error: None,
+            next: Offset(0),
+            backlog: 0,
+            watermark: Instant::BEFORE_ALL,
+            waiting: 0,
+        }
+    }
+
+    pub(super) fn lost(&mut self, kind: TroubleKind, reason: &str, offset: u64) {
+        match kind {
+            TroubleKind::Json | TroubleKind::Format => self.deserialization_errors += 1,
+            _ => self.conversion_errors += 1,
+        }
+        self.last_error = Some(format!(
+            "{}@{offset}: {}: {reason}",
+            self.place,
+            kind.name()
+        ));
+    }
+}
+
+/// Where everybody notes what happens.
+#[derive(Clone)]
+pub(super) struct Board {
+    clock: Arc<dyn Clock>,
+    inner: Arc<Mutex<Inner>>,
+}
+
+struct Inner {
+    status: JobStatus,
+    /// Per stream, its input and place among the partitions of that.
+    streams: Vec<(usize, usize)>,
+    /// Per stream, where it began, and where it had caught up with what there was at that time.
+    targets: Vec<(Offset, Offset)>,
+    log: VecDeque<LogLine>,
+}
+
+impl Board {
+    pub fn new(name: &str, clock: Arc<dyn Clock>) -> Board {
+        let status = JobStatus {
+            name: name.to_owned(),
+            state: JobState::Starting,
+            alarms: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            watermark: Instant::BEFORE_ALL,
+            watermark_delay: None,
+            runtime_errors: 0,
+            checkpoint: CheckpointStatus::default(),
+            log: Vec::new(),
+        };
+        Board {
+            clock,
+            inner: Arc::new(Mutex::new(Inner {
+                status,
+                streams: Vec::new(),
+                targets: Vec::new(),
+                log: VecDeque::new(),
+            })),
+        }
+    }
+
+    pub fn now(&self) -> Instant {
+        Instant::from_unix_nanos(self.clock.unix_nanos())
+    }
+
+    /// What there is to show.
+    pub fn lay_out(&self, inputs: Vec<InputStatus>, outputs: Vec<OutputStatus>) {
+        let mut inner = self.lock();
+        let streams = inputs.iter().enumerate().flat_map(|(input, status)| {
+            let partitions = 0..status.partitions.len();
+            partitions.map(move |partition| (input, partition))
+        });
+        inner.streams = streams.collect();
+        (inner.status.inputs, inner.status.outputs) = (inputs, outputs);
+    }
+
+    /// Says where each stream begins and where it will have caught up.
+    pub fn replay_to(&self, targets: Vec<(Offset, Offset)>) {
+        self.lock().targets = targets;
+    }
+
+    pub fn say(&self, text: impl Into<String>) {
+        let line = LogLine {
+            time: self.now(),
+            text: text.into(),
+        };
+        let mut inner = self.lock();
+        if inner.log.len() == LOG_LINES_MAX {
+            inner.log.pop_front();
+        }
+        inner.log.push_back(line);
+    }
+
+    pub fn change(&self, how: impl FnOnce(&mut JobStatus)) {
+        how(&mut self.lock().status);
+    }
+
+    pub fn set_state(&self, state: JobState) {
+        self.change(|status| status.state = state);
+    }
+
+    pub fn partition(&self, stream: usize, how: impl FnOnce(&mut PartitionStatus)) {
+        let mut inner = self.lock();
+        let (input, partition) = inner.streams[stream];
+        how(&mut inner.status.inputs[input].partitions[partition]);
+    }
+
+    pub fn output(&self, output: usize, how: impl FnOnce(&mut OutputStatus)) {
+        how(&mut self.lock().status.outputs[output]);
+    }
+
+    pub fn status(&self) -> JobStatus {
+        let inner = self.lock();
+        let mut status = inner.status.clone();
+        status.log = inner.log.iter().cloned().collect();
+        if let (JobState::Running, Some((events, of))) = (&status.state, inner.replayed()) {
+            status.state = JobState::Replaying { events, of };
+        }
+        drop(inner);
+        let partitions = || status.inputs.iter().flat_map(|input| &input.partitions);
+        let largest = partitions().map(|partition| partition.watermark).max();
+        let known = largest.filter(|time| time.is_in_calendar());
+        status.watermark_delay = known.map(|largest| {
+            let nanos = self.now().to_unix_nanos() - largest.to_unix_nanos();
+            Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+        });
+        let outputs = status.outputs.iter().filter_map(|output| {
+            let trouble = output.trouble.as_ref()?;
+            Some(format!("output \"{}\": {trouble}", output.name))
+        });
+        let saving = status.checkpoint.trouble.iter();
+        let saving = saving.map(|trouble| format!("checkpoint: {trouble}"));
+        status.alarms = outputs.chain(saving).chain(status.alarms.clone()).collect();
+        status
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// How much of what there was at the start has been read, unless it is all.
+    fn replayed(&self) -> Option<(u64, u64)> {
+        let (mut read, mut of) = (0, 0);
+        for ((from, to), (input, partition)) in self.targets.iter().zip(&self.streams) {
+            let next = self.status.inputs[*input].partitions[*partition].next;
+            read += (next.0.min(to.0) - from.0).max(0) as u64;
+            of += (to.0 - from.0).max(0) as u64;
+        }
+        (read < of).then_some((read, of))
+    }
+}

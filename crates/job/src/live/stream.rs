@@ -1,0 +1,280 @@
+//! One partition of a hub as a job reads it: what is fetched goes in, what the shared part of the query is due comes out.
+
+use std::sync::Arc;
+
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_engine::{Value, ValueRef, eval};
+use highwater_log::batch::Broken;
+use highwater_log::{Fetched, Offset, Place};
+use highwater_time::Instant;
+
+use super::letter::{Letter, Spot};
+use super::pieces::{Opener, Piece};
+use super::status::PartitionStatus;
+use crate::intake::{self, Intake};
+use crate::lane::{Delivery, Lane, LaneCopy};
+use crate::report::TroubleKind;
+use crate::witness::origin_line;
+
+pub(super) struct Stream {
+    /// Its place among all partitions that the job reads.
+    pub number: usize,
+    pub input: usize,
+    place: Place,
+    opener: Opener,
+    intake: Intake,
+    lane: Lane,
+    /// Everything before this has been taken.
+    next: Offset,
+    /// Nothing from here on is taken.
+    until: Option<Offset>,
+    /// The latest arrival of an event, or of word that there was none.
+    arrived: Instant,
+    wants: Wants,
+    status: PartitionStatus,
+}
+
+/// Which rows besides results somebody asked for.
+#[derive(Clone)]
+pub(super) struct Wants {
+    pub dead_letters: bool,
+    pub late: bool,
+    /// What the query is called, and its text.
+    pub query: Arc<(String, String)>,
+}
+
+/// What came of something that a stream took.
+pub(super) struct Handed {
+    pub stream: usize,
+    pub input: usize,
+    pub deliveries: Vec<Delivery>,
+    /// Dead letters of events, in order of arrival.
+    pub lost: Vec<Letter>,
+    /// Dead letters of rows, in no order.
+    pub failed: Vec<Letter>,
+    /// Late events, in order of arrival.
+    pub late: Vec<Letter>,
+    pub arrived: Instant,
+    pub watermark: Instant,
+    pub status: PartitionStatus,
+}
+
+/// The state of a stream at one moment, not yet written down.
+pub(super) struct StreamCopy {
+    pub next: Offset,
+    arrived: Instant,
+    lane: LaneCopy,
+}
+
+impl StreamCopy {
+    pub fn write(&self, out: &mut Writer) {
+        out.i64(self.next.0);
+        out.i64(self.arrived.ticks());
+        self.lane.write(out);
+    }
+}
+
+impl Stream {
+    pub fn new(
+        (number, place): (usize, Place),
+        (opener, intake, lane): (Opener, Intake, Lane),
+        wants: Wants,
+    ) -> Stream {
+        Stream {
+            number,
+            input: intake.input().index,
+            status: PartitionStatus::new(place.clone()),
+            place,
+            opener,
+            intake,
+            lane,
+            next: Offset(0),
+            until: None,
+            arrived: Instant::BEFORE_ALL,
+            wants,
+        }
+    }
+
+    /// Begins there instead of at the start.
+    pub fn begin(&mut self, next: Offset) {
+        self.next = next;
+    }
+
+    /// Takes nothing from there on.
+    pub fn end_at(&mut self, until: Offset) {
+        self.until = Some(until);
+    }
+
+    pub fn next(&self) -> Offset {
+        self.next
+    }
+
+    pub fn copy(&self) -> StreamCopy {
+        StreamCopy {
+            next: self.next,
+            arrived: self.arrived,
+            lane: self.lane.copy(),
+        }
+    }
+
+    /// Reads what [`StreamCopy::write`] wrote.
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        self.next = Offset(from.i64()?);
+        self.arrived = Instant::from_ticks(from.i64()?);
+        self.lane.restore(from)
+    }
+
+    /// Works off what was fetched from where the last ended.
+    pub fn take(&mut self, fetched: &Fetched) -> Result<Handed, Broken> {
+        let mut handed = self.nothing();
+        let mut pieces = Vec::new();
+        let range = (self.next, self.until);
+        let next = self
+            .opener
+            .open(fetched, range, &mut |piece| pieces.push(piece))?;
+        for piece in pieces {
+            match piece {
+                Piece::Silence(arrival) => {
+                    self.arrived = self.arrived.max(arrival);
+                    self.lane.punctuate(arrival, &mut handed.deliveries);
+                }
+                Piece::Events {
+                    events,
+                    arrivals,
+                    bad_arrivals,
+                } => {
+                    self.status.events += (events.rows + events.bad.len()) as u64;
+                    let last = arrivals.iter().chain(&bad_arrivals).max();
+                    self.arrived = last.map_or(self.arrived, |last| self.arrived.max(*last));
+                    for (bad, arrival) in events.bad.iter().zip(bad_arrivals) {
+                        self.status
+                            .lost(TroubleKind::of(bad.kind, false), &bad.reason, bad.line);
+                        if self.wants.dead_letters {
+                            let spot = spot(&self.intake, &self.place, bad.line);
+                            handed.lost.push(Letter::of_bad_event(&spot, arrival, bad));
+                        }
+                    }
+                    self.take_events(events, arrivals, &mut handed);
+                }
+            }
+        }
+        self.next = next;
+        let bytes = fetched.pieces.iter().map(|piece| piece.len() as u64);
+        self.status.bytes += bytes.sum::<u64>();
+        Ok(self.handed(handed))
+    }
+
+    /// Time ends: no event will follow.
+    pub fn end(&mut self) -> Handed {
+        let mut handed = self.nothing();
+        self.arrived = Instant::AFTER_ALL;
+        self.lane.end(&mut handed.deliveries);
+        self.handed(handed)
+    }
+
+    fn take_events(
+        &mut self,
+        events: highwater_connect::Events,
+        arrivals: Vec<Instant>,
+        handed: &mut Handed,
+    ) {
+        if events.rows == 0 {
+            return;
+        }
+        let whole = self.intake.whole(&events).cloned();
+        let (status, wants, own) = (&mut self.status, &self.wants, &self.place);
+        let id = &self.lane.id;
+        let name = self.intake.input().plan.name.clone();
+        let place = intake::Place {
+            number: self.number,
+            name: "",
+            modified: Instant::BEFORE_ALL,
+            partition: (id.number, &id.shown),
+        };
+        let timed = self
+            .intake
+            .timed(events, &place, Some(arrivals), &mut |lost| {
+                status.lost(lost.kind, lost.reason, lost.line);
+                if let (true, Some(arrival)) = (wants.dead_letters, lost.arrival) {
+                    let event = whole
+                        .as_ref()
+                        .map_or(ValueRef::Null, |whole| whole.get(lost.row));
+                    let spot = Spot {
+                        input: &name,
+                        place: own,
+                        offset: lost.line,
+                    };
+                    let letter =
+                        Letter::of_event(&spot, (lost.kind, arrival), lost.reason, as_text(event));
+                    handed.lost.push(letter);
+                }
+            });
+        // Nobody has asked what became of single events: the common case, which costs nothing.
+        if !self.wants.late {
+            return self.lane.take(timed, None, &mut handed.deliveries);
+        }
+        let (lines, whole) = (timed.lines.clone(), timed.whole.clone());
+        let moved = self.lane.take_and_tell(timed, &mut handed.deliveries);
+        for (row, fate) in moved {
+            let event = whole
+                .as_ref()
+                .map_or(ValueRef::Null, |whole| whole.get(row));
+            let spot = spot(&self.intake, &self.place, lines[row]);
+            let arrival = fate.arrival.unwrap_or(self.arrived);
+            handed
+                .late
+                .push(Letter::of_fate(&spot, &fate, arrival, as_text(event)));
+        }
+    }
+
+    fn nothing(&self) -> Handed {
+        Handed {
+            stream: self.number,
+            input: self.input,
+            deliveries: Vec::new(),
+            lost: Vec::new(),
+            failed: Vec::new(),
+            late: Vec::new(),
+            arrived: self.arrived,
+            watermark: Instant::BEFORE_ALL,
+            status: self.status.clone(),
+        }
+    }
+
+    fn handed(&mut self, mut handed: Handed) -> Handed {
+        for error in self.lane.pipeline.errors.take_kept() {
+            let offset = error.origin.map(origin_line);
+            let spot = offset.map(|offset| spot(&self.intake, &self.place, offset));
+            let query = (&self.wants.query.0[..], &self.wants.query.1[..]);
+            handed
+                .failed
+                .push(Letter::of_row(&error, query, spot.as_ref()));
+        }
+        // Events that cannot be read and those that have no time were found one kind after the other.
+        handed.lost.sort_by_key(|letter| letter.offset);
+        handed.arrived = self.arrived;
+        handed.watermark = self.lane.watermark();
+        self.status.next = self.next;
+        self.status.time = *self.lane.counts();
+        self.status.waiting = self.lane.waiting() as u64;
+        self.status.watermark = handed.watermark;
+        self.status.runtime_errors = self.lane.pipeline.errors.count;
+        handed.status = self.status.clone();
+        handed
+    }
+}
+
+fn spot<'a>(intake: &'a Intake, place: &'a Place, offset: u64) -> Spot<'a> {
+    Spot {
+        input: &intake.input().plan.name,
+        place,
+        offset,
+    }
+}
+
+/// The event as JSON: a column of an output has one type, and events have many.
+fn as_text(event: ValueRef<'_>) -> Value {
+    let mut json = String::new();
+    eval::write_json(event, &mut json);
+    Value::Text(json.into())
+}

@@ -1,0 +1,103 @@
+//! A thread that works off what was fetched of some of the partitions.
+
+use std::sync::Arc;
+
+use highwater_env::Clock;
+use highwater_log::Fetched;
+use tokio::sync::mpsc;
+
+use super::combine::Message;
+use super::stream::Stream;
+
+pub(super) enum Work {
+    Fetched {
+        stream: usize,
+        fetched: Fetched,
+    },
+    /// There is nothing more for now.
+    Drained {
+        stream: usize,
+    },
+    /// There will be nothing more; `time_ends` as well, if so it is said.
+    End {
+        stream: usize,
+        time_ends: bool,
+    },
+    /// Copy the state of all streams here.
+    Copy,
+}
+
+pub(super) struct Worker {
+    pub number: usize,
+    pub streams: Vec<Stream>,
+    pub timer: Arc<dyn Clock>,
+    pub out: mpsc::UnboundedSender<Message>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "a thread that works off partitions ended unexpectedly".to_owned();
+            // Whoever is not there any more need not be told.
+            let _ = self.out.send(Message::Failed(reason));
+        }
+    }
+}
+
+impl Worker {
+    /// Works until nobody can send work any more, or nobody wants it.
+    pub fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Work>) {
+        while let Some(work) = inbox.blocking_recv() {
+            let done = self.work(work).into_iter();
+            if done
+                .map(|message| self.out.send(message))
+                .any(|sent| sent.is_err())
+            {
+                return;
+            }
+        }
+    }
+
+    fn work(&mut self, work: Work) -> Vec<Message> {
+        let worker = self.number;
+        match work {
+            Work::Fetched { stream, fetched } => match self.stream(stream).take(&fetched) {
+                Ok(handed) => vec![Message::Handed {
+                    worker,
+                    handed: Box::new(handed),
+                }],
+                Err(broken) => vec![Message::Failed(format!(
+                    "what was read of a partition is no sequence of batches: {broken}"
+                ))],
+            },
+            Work::Drained { stream } => vec![Message::Drained { worker, stream }],
+            Work::End { stream, time_ends } => {
+                let mut messages = Vec::new();
+                if time_ends {
+                    let handed = Box::new(self.stream(stream).end());
+                    messages.push(Message::Handed { worker, handed });
+                }
+                messages.push(Message::Ended { worker, stream });
+                messages
+            }
+            Work::Copy => {
+                let began = self.timer.elapsed();
+                let copies = self.streams.iter();
+                let copies = copies
+                    .map(|stream| (stream.number, stream.copy()))
+                    .collect();
+                vec![Message::Copied {
+                    worker,
+                    copies,
+                    took: self.timer.elapsed() - began,
+                }]
+            }
+        }
+    }
+
+    fn stream(&mut self, number: usize) -> &mut Stream {
+        let streams = &mut self.streams;
+        let place = streams.iter().position(|stream| stream.number == number);
+        &mut streams[place.expect("work is sent to the worker that has the stream")]
+    }
+}

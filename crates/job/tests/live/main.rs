@@ -1,0 +1,8 @@
+//! Live jobs over a log in memory: results that nothing disturbs, and time that moves without events.
+
+mod faults;
+mod recorder;
+mod repeatable;
+mod silence;
+mod starts;
+mod world;

@@ -1,0 +1,269 @@
+//! Jobs over HTTP: hand over, start, stop, look.
+
+use std::sync::Arc;
+
+use highwater_job::live::{InputStatus, JobState, JobStatus, OutputStatus, PartitionStatus};
+use highwater_time::{Counts, Instant};
+use hyper::body::Incoming;
+use hyper::http::request;
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::app::App;
+use super::auth::Caller;
+use super::body;
+use super::error::{Code, Error};
+use super::reply::{self, Reply};
+use crate::jobs::{Files, JobError, Jobs, Seen};
+use crate::keys::Right;
+use crate::text::percent_decode;
+
+/// Whatever is below `/api/jobs`; `None` is for nobody.
+pub async fn route(
+    app: &Arc<App>,
+    caller: &Caller<'_>,
+    parts: &[&str],
+    head: &request::Parts,
+    body: Incoming,
+) -> Option<Result<Reply, Error>> {
+    let is = |method: Method| head.method == method;
+    let right = match head.method {
+        Method::GET => Right::Listen,
+        _ => Right::Manage,
+    };
+    if let Err(refused) = caller.must(right, None) {
+        return Some(Err(refused));
+    }
+    let jobs = match app.backend() {
+        Ok(backend) => backend.jobs.as_ref()?,
+        Err(starting) => return Some(Err(starting)),
+    };
+    let answer = match parts {
+        ["api", _] if is(Method::GET) => Ok(list(jobs)),
+        ["api", _, name] if is(Method::GET) => describe(jobs, name),
+        ["api", _, name] if is(Method::PUT) => put(app, jobs, name, body).await,
+        ["api", _, name] if is(Method::DELETE) => delete(jobs, name).await,
+        ["api", _, name, "logs"] if is(Method::GET) => logs(jobs, name),
+        ["api", _, name, "start"] if is(Method::POST) => start(app, jobs, name, body).await,
+        ["api", _, name, "stop"] if is(Method::POST) => stop(jobs, name).await,
+        _ => return None,
+    };
+    Some(answer)
+}
+
+fn list(jobs: &Jobs) -> Reply {
+    let jobs: Vec<Value> = jobs.list().iter().map(brief).collect();
+    reply::json(StatusCode::OK, &json!({"jobs": jobs}))
+}
+
+fn describe(jobs: &Jobs, name: &str) -> Result<Reply, Error> {
+    let seen = jobs.see(&percent_decode(name))?;
+    Ok(reply::json(StatusCode::OK, &whole(&seen)))
+}
+
+fn logs(jobs: &Jobs, name: &str) -> Result<Reply, Error> {
+    let seen = jobs.see(&percent_decode(name))?;
+    let lines: Vec<Value> = seen
+        .status
+        .iter()
+        .flat_map(|status| &status.log)
+        .map(|line| json!({"time": line.time.to_string(), "text": line.text}))
+        .collect();
+    Ok(reply::json(StatusCode::OK, &json!({"lines": lines})))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewJob {
+    files: Files,
+    start: Option<String>,
+}
+
+async fn put(app: &App, jobs: &Jobs, name: &str, incoming: Incoming) -> Result<Reply, Error> {
+    let (body, _permit) = body::read(app, incoming).await?;
+    let new: NewJob = serde_json::from_slice(&body).map_err(|error| {
+        let hint = "send {\"files\":{\"job.toml\":\"..\",\"query.saql\":\"..\"}}, or use highwater job start";
+        Error::bad(format!("the job cannot be read: {error}"), hint)
+    })?;
+    let seen = jobs
+        .put(&percent_decode(name), new.files, new.start)
+        .await?;
+    Ok(reply::json(StatusCode::OK, &whole(&seen)))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StartAt {
+    start: Option<String>,
+}
+
+async fn start(app: &App, jobs: &Jobs, name: &str, incoming: Incoming) -> Result<Reply, Error> {
+    let (body, _permit) = body::read(app, incoming).await?;
+    let at: StartAt = match body.is_empty() {
+        true => StartAt::default(),
+        false => serde_json::from_slice(&body).map_err(|error| {
+            let hint = "send nothing, or {\"start\":\"2026-01-01T00:00:00Z\"}";
+            Error::bad(format!("the body cannot be read: {error}"), hint)
+        })?,
+    };
+    let seen = jobs.start(&percent_decode(name), at.start).await?;
+    Ok(reply::json(StatusCode::OK, &whole(&seen)))
+}
+
+async fn stop(jobs: &Jobs, name: &str) -> Result<Reply, Error> {
+    let seen = jobs.stop(&percent_decode(name)).await?;
+    Ok(reply::json(StatusCode::OK, &whole(&seen)))
+}
+
+async fn delete(jobs: &Jobs, name: &str) -> Result<Reply, Error> {
+    jobs.delete(&percent_decode(name)).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn brief(seen: &Seen) -> Value {
+    let status = seen.status.as_ref();
+    let sum = |of: fn(&PartitionStatus) -> u64| -> u64 {
+        let partitions = status.iter().flat_map(|status| &status.inputs);
+        partitions.flat_map(|input| &input.partitions).map(of).sum()
+    };
+    let rows: u64 = status
+        .iter()
+        .flat_map(|status| &status.outputs)
+        .map(|output| output.rows)
+        .sum();
+    json!({
+        "name": seen.name,
+        "state": state_name(seen),
+        "reason": reason(seen),
+        "in_settings": seen.declared,
+        "alarms": status.map(|status| status.alarms.clone()).unwrap_or_default(),
+        "events": sum(|partition| partition.events),
+        "backlog": sum(|partition| partition.backlog),
+        "rows": rows,
+        "watermark": status.and_then(|status| time(status.watermark)),
+        "watermark_delay_seconds":
+            status.and_then(|status| status.watermark_delay).map(|delay| delay.as_secs_f64()),
+    })
+}
+
+fn whole(seen: &Seen) -> Value {
+    let mut facts = brief(seen);
+    facts["query"] = seen.query.clone().into();
+    let Some(status) = &seen.status else {
+        return facts;
+    };
+    if let JobState::Replaying { events, of } = status.state {
+        facts["replay"] = json!({"events": events, "of": of});
+    }
+    facts["inputs"] = status.inputs.iter().map(input).collect();
+    facts["outputs"] = status.outputs.iter().map(output).collect();
+    facts["runtime_errors"] = status.runtime_errors.into();
+    facts["checkpoint"] = checkpoint(status);
+    facts
+}
+
+/// What a job does, in one word.
+pub fn state_name(seen: &Seen) -> &'static str {
+    match (
+        &seen.trouble,
+        seen.status.as_ref().map(|status| &status.state),
+    ) {
+        (Some(_), _) => "failed",
+        (None, None) => "stopped",
+        (None, Some(state)) => match state {
+            JobState::Starting => "starting",
+            JobState::Replaying { .. } => "replaying",
+            JobState::Running => "running",
+            JobState::Stopping => "stopping",
+            JobState::Stopped => "stopped",
+            JobState::Finished => "finished",
+            JobState::Failed { .. } => "failed",
+        },
+    }
+}
+
+fn reason(seen: &Seen) -> Option<&str> {
+    let failed = seen.status.as_ref().and_then(|status| match &status.state {
+        JobState::Failed { reason } => Some(reason.as_str()),
+        _ => None,
+    });
+    seen.trouble.as_deref().or(failed)
+}
+
+fn input(input: &InputStatus) -> Value {
+    let partitions: Vec<Value> = input.partitions.iter().map(partition).collect();
+    json!({"name": input.name, "partitions": partitions})
+}
+
+fn partition(partition: &PartitionStatus) -> Value {
+    json!({
+        "hub": partition.place.hub.as_str(),
+        "partition": partition.place.partition,
+        "events": partition.events,
+        "bytes": partition.bytes,
+        "time": counts(&partition.time),
+        "deserialization_errors": partition.deserialization_errors,
+        "conversion_errors": partition.conversion_errors,
+        "runtime_errors": partition.runtime_errors,
+        "last_error": partition.last_error,
+        "next": partition.next.0,
+        "backlog": partition.backlog,
+        "waiting": partition.waiting,
+        "watermark": time(partition.watermark),
+    })
+}
+
+fn counts(counts: &Counts) -> Value {
+    json!({
+        "early_adjusted": counts.early_adjusted, "early_dropped": counts.early_dropped,
+        "late_adjusted": counts.late_adjusted, "late_dropped": counts.late_dropped,
+        "out_of_order_adjusted": counts.out_of_order_adjusted,
+        "out_of_order_dropped": counts.out_of_order_dropped,
+    })
+}
+
+fn output(output: &OutputStatus) -> Value {
+    json!({
+        "name": output.name, "rows": output.rows, "next": output.next, "waiting": output.waiting,
+        "dropped": output.dropped, "retries": output.retries, "trouble": output.trouble,
+    })
+}
+
+fn checkpoint(status: &JobStatus) -> Value {
+    let last = &status.checkpoint;
+    json!({
+        "number": last.number, "at": last.at.and_then(time), "bytes": last.bytes,
+        "pause_seconds": last.pause.as_secs_f64(), "trouble": last.trouble,
+    })
+}
+
+/// `None` before the first event and after the last.
+fn time(time: Instant) -> Option<String> {
+    time.is_in_calendar().then(|| time.to_string())
+}
+
+impl From<JobError> for Error {
+    fn from(error: JobError) -> Error {
+        let (code, hint) = match &error {
+            JobError::Unknown(_) => (Code::NotFound, "GET /api/jobs lists those there are"),
+            JobError::Name(_) => (Code::BadRequest, "choose another name"),
+            JobError::Path(_) => (Code::BadRequest, "name files by their paths in the folder"),
+            JobError::Declared(_) => (
+                Code::Conflict,
+                "change the settings, and start the node again",
+            ),
+            JobError::Running(_) => (Code::Conflict, "stop it first"),
+            JobError::Start(_) => (
+                Code::BadRequest,
+                "use resume, now, beginning or a time such as 2026-01-31T10:00:00Z",
+            ),
+            JobError::Load(_) => (
+                Code::BadRequest,
+                "highwater check shows what is wrong with a job",
+            ),
+            JobError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
+        };
+        Error::new(code, error.to_string(), hint)
+    }
+}
