@@ -45,7 +45,7 @@ impl Default for Options {
             partitions: 2,
             running_max: 100_000,
             keep: Duration::from_secs(7 * 24 * 3600),
-            checkpoint_bytes: 32 << 20,
+            checkpoint_bytes: 8 << 20,
         }
     }
 }
