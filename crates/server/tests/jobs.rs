@@ -1,11 +1,12 @@
 //! Jobs on a whole node: handed over, run, stopped, changed, and still there after a restart.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_env::RealClock;
+use highwater_env::{RealClock, disk};
 use highwater_server::config::Sources;
 use highwater_server::node::Node;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use tokio::net::TcpStream;
 async fn start(folder: &Path, settings: &str) -> Node {
     let file = folder.join("highwater.toml");
     let base = "data = \"data\"\nhttp = { listen = \"127.0.0.1:0\" }\nkafka = { listen = \"127.0.0.1:0\" }\n";
-    std::fs::write(&file, format!("{base}{settings}")).unwrap();
+    write(&file, &format!("{base}{settings}"));
     let sources = Sources {
         file: Some(file),
         ..Sources::default()
@@ -24,6 +25,12 @@ async fn start(folder: &Path, settings: &str) -> Node {
     Node::start(config, Arc::new(RealClock::new()))
         .await
         .unwrap()
+}
+
+fn write(path: &Path, text: &str) {
+    let mut file = disk::create_atomic(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file.commit().unwrap();
 }
 
 struct Client(SocketAddr);
@@ -183,14 +190,13 @@ async fn a_job_that_is_wrong_is_refused_with_its_reason_and_the_old_one_runs_on(
 async fn a_job_of_the_settings_reads_several_hubs_as_one_and_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("sum");
-    std::fs::create_dir(&at).unwrap();
+    disk::create_folder(&at).unwrap();
     let file = "query = \"q.saql\"\nstart = \"beginning\"\n[inputs.numbers]\nhub = \"all\"\n[outputs.out]\ntype = \"hub\"\nhub = \"out\"\n";
-    std::fs::write(at.join("job.toml"), file).unwrap();
-    std::fs::write(
-        at.join("q.saql"),
+    write(&at.join("job.toml"), file);
+    write(
+        &at.join("q.saql"),
         "SELECT n INTO out FROM numbers PARTITION BY PartitionId",
-    )
-    .unwrap();
+    );
     let settings = "[sharded.all]\nhubs = [\"a\", \"b\"]\n[hubs.out]\npartitions = 1\n[jobs.sum]\npath = \"sum\"\n";
     let node = start(folder.path(), settings).await;
     let client = Client::of(&node);

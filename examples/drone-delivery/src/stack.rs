@@ -77,7 +77,7 @@ pub struct Stack {
 }
 
 /// The files of the node, as they are in this folder.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     ("highwater.toml", include_str!("../highwater.toml")),
     (
         "workflows/delivery.toml",
@@ -91,6 +91,11 @@ const FILES: [(&str, &str); 4] = [
         "workflows/reschedule.toml",
         include_str!("../workflows/reschedule.toml"),
     ),
+    ("live/job.toml", include_str!("../live/job.toml")),
+    (
+        "queries/deliveries/query.saql",
+        include_str!("../queries/deliveries/query.saql"),
+    ),
 ];
 
 impl Stack {
@@ -103,7 +108,7 @@ impl Stack {
             None if beside.exists() => beside,
             None => PathBuf::from("highwater"),
         };
-        for folder in ["logs", "workflows"] {
+        for folder in ["logs", "workflows", "live", "queries/deliveries"] {
             disk::create_folder(options.data.join(folder))?;
         }
         for (name, text) in FILES {

@@ -8,8 +8,8 @@ use serde_json::Value;
 pub fn list(jobs: &[Value], out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "{:24} {:10} {:>12} {:>12} {:>10}  {}",
-        "job", "state", "events", "rows", "backlog", "watermark"
+        "{:24} {:10} {:>12} {:>12} {:>10}  watermark",
+        "job", "state", "events", "rows", "backlog"
     )?;
     for job in jobs {
         writeln!(

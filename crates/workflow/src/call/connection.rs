@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -29,7 +29,17 @@ pub struct Connection {
     used: bool,
 }
 
-type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Nothing once it has ended, which it may do behind an answer that is still being read.
+type Driver = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+/// Whether the connection has ended.
+fn drive(driver: &mut Driver, context: &mut Context<'_>) -> bool {
+    let ended = (driver.as_mut()).is_none_or(|driver| driver.as_mut().poll(context).is_ready());
+    if ended {
+        *driver = None;
+    }
+    ended
+}
 
 /// A request that got no answer.
 pub enum NoAnswer {
@@ -73,14 +83,14 @@ impl Connection {
         });
         Ok(Connection {
             sender,
-            driver,
+            driver: Some(driver),
             used: false,
         })
     }
 
     /// Itself, if another call may go over it.
     pub async fn if_open(mut self) -> Option<Connection> {
-        let ended = poll_fn(|context| Poll::Ready(self.driver.as_mut().poll(context).is_ready()));
+        let ended = poll_fn(|context| Poll::Ready(drive(&mut self.driver, context)));
         (!ended.await && self.sender.is_ready()).then_some(self)
     }
 
@@ -122,11 +132,8 @@ impl Connection {
 /// Waits for something that needs the connection to make progress.
 async fn driven<T>(driver: &mut Driver, waited_for: impl Future<Output = T>) -> T {
     let mut waited_for = pin!(waited_for);
-    let mut ended = false;
     poll_fn(|context| {
-        if !ended {
-            ended = driver.as_mut().poll(context).is_ready();
-        }
+        drive(driver, context);
         waited_for.as_mut().poll(context)
     })
     .await
@@ -170,4 +177,39 @@ fn tls() -> Result<Arc<ClientConfig>, rustls::Error> {
         Ok(Arc::new(config))
     });
     config.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_is_read_though_the_connection_ends_behind_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await;
+            let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\ntrue";
+            stream.write_all(answer).await.unwrap();
+        });
+        let target = Target::parse(&format!("http://{address}")).unwrap();
+        let Ok(mut connection) = Connection::open(&target).await else {
+            panic!("no connection");
+        };
+        let request = Request {
+            method: hyper::Method::GET,
+            path: "/".into(),
+            headers: Vec::new(),
+            body: Bytes::new(),
+        };
+        let came = connection
+            .call(&HeaderValue::from_static("h"), &request)
+            .await;
+        assert_eq!(came.ok(), Some((200, None, Bytes::from_static(b"true"))));
+        assert!(connection.if_open().await.is_none());
+    }
 }

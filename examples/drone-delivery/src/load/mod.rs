@@ -183,10 +183,11 @@ async fn connection(shared: Arc<Shared>) -> anyhow::Result<Seen> {
     let mut seen = Seen::new()?;
     let load = &shared.load;
     let mut wire = Wire::new(&load.to, Duration::from_millis(load.timeout_ms));
+    let mut regretted = Vec::new();
     loop {
         let number = shared.next.fetch_add(1, Ordering::Relaxed);
         let Some((due, in_spike)) = shared.schedule.due(number) else {
-            return Ok(seen);
+            break;
         };
         if let Some(wait) = due.checked_sub(shared.clock.elapsed()) {
             tokio::time::sleep(wait).await;
@@ -208,18 +209,28 @@ async fn connection(shared: Arc<Shared>) -> anyhow::Result<Seen> {
             id: id.clone(),
             wish: Wish::Deliver,
         });
+        // Some change their mind at once, others when their delivery may be under way.
         if shared.customers.changes_mind(number) {
-            let request = shared.customers.cancellation(&id, &load.to);
-            if send(&mut wire, &request, 204, load.tries, &mut seen)
-                .await
-                .is_some()
-            {
-                seen.entries.push(Entry {
-                    id,
-                    wish: Wish::Cancel,
-                });
+            match number % 2 {
+                0 => cancel(&shared, &mut wire, id, &mut seen).await,
+                _ => regretted.push(id),
             }
         }
+    }
+    for id in regretted {
+        cancel(&shared, &mut wire, id, &mut seen).await;
+    }
+    Ok(seen)
+}
+
+async fn cancel(shared: &Shared, wire: &mut Wire, id: String, seen: &mut Seen) {
+    let request = shared.customers.cancellation(&id, &shared.load.to);
+    if send(wire, &request, 204, shared.load.tries, seen)
+        .await
+        .is_some()
+    {
+        let wish = Wish::Cancel;
+        seen.entries.push(Entry { id, wish });
     }
 }
 
