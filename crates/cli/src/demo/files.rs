@@ -1,24 +1,22 @@
 //! What the demo writes down: the settings of a node, its jobs, and afterwards what it recorded.
 //!
-//! Eight minutes at the booths are played in one, so every tolerance is an eighth of what one would choose for real.
+//! Everything happens faster than in life, so every tolerance and window is that much shorter than one would choose for real.
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 use highwater_env::disk;
-
-/// How many times as fast as in life everything happens.
-pub const SPEED: u32 = 8;
 
 /// The hub that the booths report to, and its partitions.
 pub const TRAFFIC: &str = "traffic";
 pub const PARTITIONS: u32 = 2;
 
-/// A job and the query it runs. Its rows go to a hub of the same name.
+/// A job and the query it runs, in which times are in braces. Its rows go to a hub of the same name.
 pub struct DemoJob {
     pub name: &'static str,
     pub about: &'static str,
-    pub query: &'static str,
+    query: &'static str,
     /// Beyond what all of them have.
     more: &'static str,
 }
@@ -31,7 +29,7 @@ pub const JOBS: &[DemoJob] = &[
 SELECT TollId, System.Timestamp() AS WindowEnd, COUNT(*) AS Cars, SUM(Toll) AS Takings
 INTO counts
 FROM Entry TIMESTAMP BY EntryTime
-GROUP BY TollId, TumblingWindow(second, 10)
+GROUP BY TollId, TumblingWindow(millisecond, {80s})
 ",
         more: "",
     },
@@ -48,13 +46,13 @@ JOIN Stolen ON Entry.LicensePlate = Stolen.LicensePlate
     },
     DemoJob {
         name: "silence",
-        about: "booths where no car came for four seconds",
+        about: "booths where no car came for a while",
         query: "\
 SELECT a.TollId, a.EntryTime AS LastCar, System.Timestamp() AS NoticedAt
 INTO silence
 FROM Entry a TIMESTAMP BY EntryTime
 LEFT JOIN Entry b TIMESTAMP BY EntryTime
-    ON a.TollId = b.TollId AND DATEDIFF(millisecond, a, b) BETWEEN 1 AND 4000
+    ON a.TollId = b.TollId AND DATEDIFF(millisecond, a, b) BETWEEN 1 AND {32s}
 WHERE b.TollId IS NULL
 ",
         more: "",
@@ -66,28 +64,47 @@ WHERE b.TollId IS NULL
 SELECT TollId, System.Timestamp() AS WindowEnd, COUNT(*) AS Cars, MAX(Toll) AS Dearest
 INTO booths
 FROM Entry TIMESTAMP BY EntryTime OVER TollId
-GROUP BY TollId, TumblingWindow(second, 20)
+GROUP BY TollId, TumblingWindow(millisecond, {160s})
 ",
         more: "",
     },
 ];
 
 const TIME: &str = "[time]
-late_arrival = \"7500ms\"        # a booth may lose its line for a while
-out_of_order = \"1250ms\"        # and the network may shuffle what it delivers
-early_arrival = \"37500ms\"      # a clock that runs further ahead is broken
+late_arrival = \"{60s}ms\"        # a booth may lose its line for a while
+out_of_order = \"{10s}ms\"        # and the network may shuffle what it delivers
+early_arrival = \"{300s}ms\"      # a clock that runs further ahead is broken
 ";
 
+/// Puts milliseconds in place of `{80s}`, which are seconds in life.
+fn timed(text: &str, speed: u32) -> String {
+    let mut parts = text.split('{');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (seconds, rest) = part.split_once("s}").unwrap_or(("0", part));
+        let millis = seconds.parse().unwrap_or(0_u32) * 1000 / speed;
+        out += &millis.to_string();
+        out += rest;
+    }
+    out
+}
+
+/// How long the last windows take to close once nothing comes any more.
+pub fn aftermath(speed: u32) -> Duration {
+    Duration::from_secs(240) / speed + Duration::from_secs(2)
+}
+
 /// Everything that `highwater up -c` needs.
-pub fn write_node(folder: &Path, stolen: &str) -> anyhow::Result<()> {
+pub fn write_node(folder: &Path, stolen: &str, speed: u32) -> anyhow::Result<()> {
     let mut settings = "data = \"data\"\n\n[http]\nlisten = \"127.0.0.1:8080\"\n\n[kafka]\nlisten = \"127.0.0.1:9092\"\n".to_owned();
     settings += &format!("\n[hubs.{TRAFFIC}]\npartitions = {PARTITIONS}\n");
+    let time = timed(TIME, speed);
     for job in JOBS {
         let name = job.name;
         settings +=
             &format!("\n[hubs.{name}]\npartitions = 1\n\n[jobs.{name}]\npath = \"jobs/{name}\"\n");
         let file = format!(
-            "name = \"{name}\"\nquery = \"query.saql\"\nstart = \"beginning\"\n\n{TIME}\n\
+            "name = \"{name}\"\nquery = \"query.saql\"\nstart = \"beginning\"\n\n{time}\n\
              [checkpoint]\nevery = \"2s\"\n\n\
              [inputs.Entry]\ntype = \"hub\"\nhub = \"{TRAFFIC}\"\n{}\n\
              [outputs.{name}]\ntype = \"hub\"\nhub = \"{name}\"\n",
@@ -95,20 +112,22 @@ pub fn write_node(folder: &Path, stolen: &str) -> anyhow::Result<()> {
         );
         let at = folder.join("jobs").join(name);
         write(&at.join("job.toml"), file.as_bytes())?;
-        write(&at.join("query.saql"), job.query.as_bytes())?;
+        write(&at.join("query.saql"), timed(job.query, speed).as_bytes())?;
     }
     write(&folder.join("jobs/stolen/stolen.jsonl"), stolen.as_bytes())?;
     write(&folder.join("highwater.toml"), settings.as_bytes())
 }
 
 /// The events with the times of their arrival, and the first query over them, to be looked at at leisure.
-pub fn write_replay(folder: &Path, events: &[u8]) -> anyhow::Result<()> {
+pub fn write_replay(folder: &Path, events: &[u8], speed: u32) -> anyhow::Result<()> {
+    let time = timed(TIME, speed);
     let job = format!(
-        "name = \"toll-booth\"\nquery = \"query.saql\"\n\n{TIME}\n\
+        "name = \"toll-booth\"\nquery = \"query.saql\"\n\n{time}\n\
          [inputs.Entry]\npath = \"input/Entry.jsonl\"\narrival = \"ArrivalTime\"\n"
     );
     write(&folder.join("job.toml"), job.as_bytes())?;
-    write(&folder.join("query.saql"), JOBS[0].query.as_bytes())?;
+    let query = timed(JOBS[0].query, speed);
+    write(&folder.join("query.saql"), query.as_bytes())?;
     write(&folder.join("input/Entry.jsonl"), events)
 }
 

@@ -23,7 +23,7 @@ use crate::signals::Signals;
 use crate::summary;
 use crate::timeline::{draw, write_svg};
 use files::JOBS;
-use play::{AFTERMATH, Play};
+use play::Play;
 use watch::Watch;
 
 #[derive(clap::Args)]
@@ -31,9 +31,12 @@ pub struct Demo {
     /// Where to put everything
     #[arg(long, default_value = "highwater-demo")]
     dir: PathBuf,
-    /// How many events to send, over a minute
+    /// How many events to send
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     events: u64,
+    /// How many times as fast as in life everything happens: eight minutes pass in one, unless said otherwise
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=200))]
+    speed: u32,
     /// Same seed, same events
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -59,7 +62,7 @@ impl Demo {
     async fn play(&self) -> anyhow::Result<Option<Vec<u8>>> {
         let mut signals = Signals::new()?;
         let passages = tollbooth::passages(self.events as usize, self.seed);
-        files::write_node(&self.dir, &stolen(&passages))?;
+        files::write_node(&self.dir, &stolen(&passages), self.speed)?;
         let clock = Arc::new(RealClock::new());
         let node = Node::start(self.settings()?, clock.clone()).await?;
         let url = node.http_url().unwrap_or_default().to_owned();
@@ -83,6 +86,7 @@ impl Demo {
             server: &server,
             clock: &*clock as &dyn Clock,
             passages,
+            speed: self.speed,
             recorded: Vec::new(),
             sent: 0,
         };
@@ -97,7 +101,7 @@ impl Demo {
                 play.sent
             );
             tokio::select! {
-                () = tokio::time::sleep(AFTERMATH) => {}
+                () = tokio::time::sleep(files::aftermath(self.speed)) => {}
                 () = signals.next() => {}
             }
         }
@@ -130,7 +134,9 @@ impl Demo {
             "Four toll booths report to a hub, some events late, early or out of order; their clocks are off."
         );
         eprintln!(
-            "Eight minutes pass in one. Jobs answer queries over the hub as the events come:\n"
+            "Everything happens {} times as fast as in life. Jobs answer queries over the hub as the events come:
+",
+            self.speed
         );
         for job in JOBS {
             eprintln!("  {:8} {}", job.name, job.about);
@@ -148,7 +154,7 @@ impl Demo {
     /// Runs the first query once more over the events, now at rest, and says what became of them.
     fn look_back(&self, recorded: &[u8]) -> anyhow::Result<Ending> {
         let replay = self.dir.join("replay");
-        files::write_replay(&replay, recorded)?;
+        files::write_replay(&replay, recorded, self.speed)?;
         let job = Job::load(&replay)?;
         let outputs = Outputs::discarded(&job.plan);
         let report = run(&job, outputs, Options::default())?.report;

@@ -1,20 +1,20 @@
 //! Sends made-up traffic to a hub as it would come, and notes when the hub took each event in.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use highwater_env::Clock;
 use highwater_job::tollbooth::Passage;
 use highwater_time::Instant;
 use hyper::Method;
 
-use super::files::{PARTITIONS, SPEED, TRAFFIC};
+use super::files::{PARTITIONS, TRAFFIC};
 use crate::client::{Client, Server};
 
 pub struct Play<'a> {
     pub server: &'a Server,
     pub clock: &'a dyn Clock,
     pub passages: Vec<Passage>,
+    /// How many times as fast as in life everything happens.
+    pub speed: u32,
     /// What was sent, with arrival times: the events that a file would hold.
     pub recorded: Vec<u8>,
     pub sent: usize,
@@ -28,11 +28,11 @@ impl Play<'_> {
         let started = self.clock.elapsed();
         for index in 0..self.passages.len() {
             let passage = self.passages[index].clone();
-            let due = passage.arrives_after(SPEED);
+            let due = passage.arrives_after(self.speed);
             let since = self.clock.elapsed() - started;
             tokio::time::sleep(due.saturating_sub(since)).await;
             let arrived = self.send(&mut client, &passage, opening).await?;
-            passage.write(opening, SPEED, Some(arrived), &mut self.recorded);
+            passage.write(opening, self.speed, Some(arrived), &mut self.recorded);
             self.recorded.push(b'\n');
             self.sent += 1;
         }
@@ -47,7 +47,7 @@ impl Play<'_> {
         opening: Instant,
     ) -> anyhow::Result<Instant> {
         let mut body = Vec::new();
-        passage.write(opening, SPEED, None, &mut body);
+        passage.write(opening, self.speed, None, &mut body);
         let partition = passage.booth() as u32 % PARTITIONS;
         let path = format!("/hubs/{TRAFFIC}/partitions/{partition}/messages");
         let kind = [("content-type", "application/json")];
@@ -60,6 +60,3 @@ impl Play<'_> {
             .ok_or_else(|| anyhow::anyhow!("the hub did not say when it took an event in"))
     }
 }
-
-/// How long the last windows take to close once nothing comes any more.
-pub const AFTERMATH: Duration = Duration::from_secs(32);
