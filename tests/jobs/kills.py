@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 
-EVENTS = 60_000
+EVENTS = 300_000
 PARTITIONS = 3
 
 JOB = """query = "q.saql"
@@ -40,14 +40,16 @@ type = "hub"
 hub = "sums"
 
 [outputs.lines]
-type = "file"
+type = "files"
 path = "{out}/lines"
 format = "jsonl"
+every = "1s"
 
 [outputs.table]
-type = "file"
+type = "files"
 path = "{out}/table"
 format = "parquet"
+every = "2s"
 """
 
 QUERY = """WITH perDevice AS (

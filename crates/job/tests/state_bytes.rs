@@ -63,7 +63,8 @@ const BYTES_A_KEY_MAX: u64 = 200;
 const MEASURES: &str = "HIGHWATER_STATE_BYTES";
 
 /// A process has only one peak, and the system may add to it by handing out large pages. So it is measured in processes of
-/// its own, and the least of a few counts.
+/// its own, and the least of a few counts. Their allocator is told to give large pieces back when they are freed, which it
+/// otherwise does or does not, depending on what was freed before.
 #[test]
 fn a_key_in_every_pane_of_a_hopping_window_takes_little_more_than_its_aggregates() {
     if std::env::var_os(MEASURES).is_some() {
@@ -81,6 +82,7 @@ fn measured_apart() -> u64 {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .arg("--nocapture")
         .env(MEASURES, "1")
+        .env("MALLOC_MMAP_THRESHOLD_", "131072")
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

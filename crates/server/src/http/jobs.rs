@@ -35,9 +35,9 @@ pub async fn route(
     if let Err(refused) = caller.must(right, None) {
         return Some(Err(refused));
     }
-    let jobs = match app.backend() {
-        Ok(backend) => backend.jobs.as_ref()?,
-        Err(starting) => return Some(Err(starting)),
+    let jobs = match some(app) {
+        Ok(jobs) => jobs,
+        Err(error) => return Some(Err(error)),
     };
     let answer = match parts {
         ["api", _] if is(Method::GET) => Ok(list(jobs)),
@@ -50,6 +50,14 @@ pub async fn route(
         _ => return None,
     };
     Some(answer)
+}
+
+fn some(app: &App) -> Result<&Jobs, Error> {
+    let jobs = app.backend()?.jobs.as_ref();
+    jobs.ok_or_else(|| {
+        let hint = "run it with highwater up";
+        Error::new(Code::NotFound, "this node runs no jobs", hint)
+    })
 }
 
 fn list(jobs: &Jobs) -> Reply {
