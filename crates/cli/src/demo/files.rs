@@ -63,8 +63,8 @@ WHERE b.TollId IS NULL
         query: "\
 SELECT TollId, System.Timestamp() AS WindowEnd, COUNT(*) AS Cars, MAX(Toll) AS Dearest
 INTO booths
-FROM Entry TIMESTAMP BY EntryTime OVER TollId
-GROUP BY TollId, TumblingWindow(millisecond, {160s})
+FROM Entry TIMESTAMP BY EntryTime OVER TollId, PartitionId PARTITION BY PartitionId
+GROUP BY TollId, PartitionId, TumblingWindow(millisecond, {160s})
 ",
         more: "",
     },

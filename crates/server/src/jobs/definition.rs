@@ -116,15 +116,34 @@ pub(super) fn names(jobs: &Path) -> io::Result<Vec<String>> {
 }
 
 impl Files {
-    /// The first path that leads out of the folder, or nowhere.
+    /// The first path that cannot be that of a file in the folder: it leads out of it or nowhere, no disk takes it, or
+    /// another file would have to be a folder for it.
     pub fn strange_path(&self) -> Option<&str> {
-        let plain = |path: &&String| {
-            let path = Path::new(path.as_str());
-            let mut parts = path.components();
-            path.file_name().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
-        };
-        self.0.keys().find(|path| !plain(path)).map(String::as_str)
+        let strange = |path: &&String| !is_plain(path) || self.is_below_a_file(path);
+        self.0.keys().find(strange).map(String::as_str)
     }
+
+    fn is_below_a_file(&self, path: &str) -> bool {
+        let above = Path::new(path).ancestors().skip(1);
+        above
+            .filter_map(Path::to_str)
+            .any(|above| self.0.contains_key(above))
+    }
+}
+
+/// What every disk takes.
+const NAME_BYTES_MAX: usize = 200;
+const PATH_BYTES_MAX: usize = 1000;
+
+fn is_plain(path: &str) -> bool {
+    let part = |part: Component<'_>| match part {
+        Component::Normal(name) => name.len() <= NAME_BYTES_MAX,
+        _ => false,
+    };
+    let shown = !path.chars().any(char::is_control) && !path.contains("//");
+    let path_of = Path::new(path);
+    let named = path_of.file_name().is_some() && !path.ends_with('/');
+    shown && named && path.len() <= PATH_BYTES_MAX && path_of.components().all(part)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -156,9 +175,22 @@ mod tests {
     #[test]
     fn paths_stay_in_their_folder() {
         assert_eq!(files(&["job.toml", "input/a.jsonl"]).strange_path(), None);
-        for path in ["../x", "/etc/x", "a/../../b", "", "a/..", "."] {
+        let long = "x".repeat(201);
+        for path in [
+            "../x",
+            "/etc/x",
+            "a/../../b",
+            "",
+            "a/..",
+            ".",
+            "a/",
+            "a//b",
+            "a\0",
+            &long,
+        ] {
             assert_eq!(files(&[path]).strange_path(), Some(path), "{path}");
         }
+        assert_eq!(files(&["a", "a/b"]).strange_path(), Some("a/b"));
     }
 
     #[test]

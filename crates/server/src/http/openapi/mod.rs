@@ -284,6 +284,21 @@ mod tests {
     }
 
     #[test]
+    fn no_two_areas_use_one_name_for_their_types() {
+        let types = |area: &Area| {
+            schema(area.schemas)
+                .as_object()
+                .map_or(0, |types| types.len())
+        };
+        let all: usize = AREAS.iter().map(types).sum();
+        let together = describe();
+        assert_eq!(
+            together["components"]["schemas"].as_object().unwrap().len(),
+            all
+        );
+    }
+
+    #[test]
     fn no_operation_is_described_twice() {
         let mut ids: Vec<String> = operations().map(|(_, o)| o.id()).collect();
         ids.sort();
