@@ -560,29 +560,30 @@ fn the_demo_makes_a_job_that_can_be_run_again() {
     let fast = ["demo", "--dir", demo, "--events", "200", "--speed", "120"];
     let first = highwater(&fast);
     ends(&first, 0);
+    let printed = stdout(&first);
+    let rows_of = |job: &str| {
+        let rows = printed.lines().filter_map(|line| line.strip_prefix(job));
+        rows.map(|row| row.trim_start().to_owned())
+            .collect::<Vec<_>>()
+    };
     for job in ["counts", "stolen", "silence", "booths"] {
-        let rows = stdout(&first)
-            .lines()
-            .filter(|line| line.starts_with(job))
-            .count();
-        assert!(rows > 0, "{job}: {}", stdout(&first));
+        assert!(!rows_of(job).is_empty(), "{job}: {printed}");
     }
     assert!(Path::new(demo).join("timeline.svg").is_file());
-    let replay = format!("{demo}/replay");
-    let again = highwater(&["run", &replay]);
+    let again = highwater(&["run", &format!("{demo}/replay")]);
     ends(&again, 0);
-    let live = stdout(&first)
-        .lines()
-        .filter_map(|line| line.strip_prefix("counts   "));
-    let mut live: Vec<&str> = live.collect();
-    let mut at_rest: Vec<&str> = stdout(&again).lines().collect();
+    let mut live = rows_of("counts");
+    let mut at_rest: Vec<String> = stdout(&again).lines().map(str::to_owned).collect();
     live.sort();
     at_rest.sort();
     assert_eq!(live, at_rest, "the same rows, live and from a file");
     // Started again, it goes on: nothing is printed twice.
-    let second = highwater(&fast);
-    let printed: Vec<&str> = stdout(&first).lines().collect();
-    assert!(stdout(&second).lines().all(|line| !printed.contains(&line)));
+    let second = stdout(&highwater(&fast));
+    assert!(
+        second
+            .lines()
+            .all(|line| !printed.lines().any(|other| other == line))
+    );
     ends(&highwater(&["demo", "--dir", demo, "--events", "0"]), 2);
 }
 

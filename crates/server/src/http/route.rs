@@ -88,6 +88,18 @@ async fn route(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, Erro
         return send::send(app, &to, target, way, &head, body).await;
     }
 
+    // Where there is none of them, it is still the method that is wrong.
+    let rare = matches!(
+        parts,
+        [
+            "api",
+            "jobs" | "processors" | "circuits" | "dead-letters",
+            ..
+        ]
+    );
+    if rare && !openapi::takes(&head.method, parts) {
+        return Err(nothing(&head, parts));
+    }
     if let ["api", "jobs", ..] = parts {
         let answer = jobs::route(app, &caller, parts, &head, body).await;
         return answer.unwrap_or_else(|| Err(nothing(&head, parts)));

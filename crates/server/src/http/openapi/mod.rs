@@ -13,6 +13,7 @@ mod workflows;
 
 use std::sync::OnceLock;
 
+use hyper::Method;
 use serde_json::{Map, Value, json};
 
 pub use page::page;
@@ -119,6 +120,12 @@ const AREAS: &[Area] = &[
 /// Whether a path is one of ours, whatever the method.
 pub fn is_known(parts: &[&str]) -> bool {
     operations().any(|(_, operation)| matches(operation.path, parts))
+}
+
+/// Whether there is something for this method at a path.
+pub fn takes(method: &Method, parts: &[&str]) -> bool {
+    let mut all = operations();
+    all.any(|(_, operation)| operation.method == method.as_str() && matches(operation.path, parts))
 }
 
 fn operations() -> impl Iterator<Item = (&'static Area, &'static Operation)> {
