@@ -119,16 +119,21 @@ pub fn write_node(folder: &Path, stolen: &str, speed: u32) -> anyhow::Result<()>
 }
 
 /// The events with the times of their arrival, and the first query over them, to be looked at at leisure.
-pub fn write_replay(folder: &Path, events: &[u8], speed: u32) -> anyhow::Result<()> {
+///
+/// A file for each partition of the hub, because what is late or out of order is so within its partition.
+pub fn write_replay(folder: &Path, recorded: &[Vec<u8>], speed: u32) -> anyhow::Result<()> {
     let time = timed(TIME, speed);
     let job = format!(
         "name = \"toll-booth\"\nquery = \"query.saql\"\n\n{time}\n\
-         [inputs.Entry]\npath = \"input/Entry.jsonl\"\narrival = \"ArrivalTime\"\n"
+         [inputs.Entry]\npath = \"input\"\narrival = \"ArrivalTime\"\n"
     );
     write(&folder.join("job.toml"), job.as_bytes())?;
     let query = timed(JOBS[0].query, speed);
     write(&folder.join("query.saql"), query.as_bytes())?;
-    write(&folder.join("input/Entry.jsonl"), events)
+    for (partition, events) in recorded.iter().enumerate() {
+        write(&folder.join(format!("input/{partition}.jsonl")), events)?;
+    }
+    Ok(())
 }
 
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {

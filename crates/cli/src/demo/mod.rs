@@ -23,7 +23,7 @@ use crate::signals::Signals;
 use crate::summary;
 use crate::timeline::{draw, write_svg};
 use files::JOBS;
-use play::Play;
+use play::{Play, Recorded};
 use watch::Watch;
 
 #[derive(clap::Args)]
@@ -59,7 +59,7 @@ impl Demo {
     }
 
     /// Runs the node and the booths; the events that were sent, unless it was told to end before there were any.
-    async fn play(&self) -> anyhow::Result<Option<Vec<u8>>> {
+    async fn play(&self) -> anyhow::Result<Option<Recorded>> {
         let mut signals = Signals::new()?;
         let passages = tollbooth::passages(self.events as usize, self.seed);
         files::write_node(&self.dir, &stolen(&passages), self.speed)?;
@@ -87,7 +87,7 @@ impl Demo {
             clock: &*clock as &dyn Clock,
             passages,
             speed: self.speed,
-            recorded: Vec::new(),
+            recorded: Recorded::default(),
             sent: 0,
         };
         let ended = tokio::select! {
@@ -108,7 +108,7 @@ impl Demo {
         watches.iter().for_each(|watch| watch.abort());
         let recorded = play.recorded;
         node.stop().await;
-        Ok(Some(recorded).filter(|recorded| !recorded.is_empty()))
+        Ok(Some(recorded).filter(|recorded| recorded.iter().any(|events| !events.is_empty())))
     }
 
     /// The settings in the demo's folder, with ports that are free.
@@ -152,7 +152,7 @@ impl Demo {
     }
 
     /// Runs the first query once more over the events, now at rest, and says what became of them.
-    fn look_back(&self, recorded: &[u8]) -> anyhow::Result<Ending> {
+    fn look_back(&self, recorded: &Recorded) -> anyhow::Result<Ending> {
         let replay = self.dir.join("replay");
         files::write_replay(&replay, recorded, self.speed)?;
         let job = Job::load(&replay)?;

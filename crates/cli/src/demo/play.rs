@@ -9,14 +9,16 @@ use hyper::Method;
 use super::files::{PARTITIONS, TRAFFIC};
 use crate::client::{Client, Server};
 
+/// What was sent to each partition, with arrival times: what files would hold.
+pub type Recorded = [Vec<u8>; PARTITIONS as usize];
+
 pub struct Play<'a> {
     pub server: &'a Server,
     pub clock: &'a dyn Clock,
     pub passages: Vec<Passage>,
     /// How many times as fast as in life everything happens.
     pub speed: u32,
-    /// What was sent, with arrival times: the events that a file would hold.
-    pub recorded: Vec<u8>,
+    pub recorded: Recorded,
     pub sent: usize,
 }
 
@@ -32,14 +34,14 @@ impl Play<'_> {
             let since = self.clock.elapsed() - started;
             tokio::time::sleep(due.saturating_sub(since)).await;
             let arrived = self.send(&mut client, &passage, opening).await?;
-            passage.write(opening, self.speed, Some(arrived), &mut self.recorded);
-            self.recorded.push(b'\n');
+            let recorded = &mut self.recorded[partition_of(&passage) as usize];
+            passage.write(opening, self.speed, Some(arrived), recorded);
+            recorded.push(b'\n');
             self.sent += 1;
         }
         Ok(())
     }
 
-    /// A booth always reports to the same partition, as if it were the key.
     async fn send(
         &self,
         client: &mut Client,
@@ -48,7 +50,7 @@ impl Play<'_> {
     ) -> anyhow::Result<Instant> {
         let mut body = Vec::new();
         passage.write(opening, self.speed, None, &mut body);
-        let partition = passage.booth() as u32 % PARTITIONS;
+        let partition = partition_of(passage);
         let path = format!("/hubs/{TRAFFIC}/partitions/{partition}/messages");
         let kind = [("content-type", "application/json")];
         let answer = client
@@ -59,4 +61,9 @@ impl Play<'_> {
         Instant::parse_iso(enqueued.as_bytes())
             .ok_or_else(|| anyhow::anyhow!("the hub did not say when it took an event in"))
     }
+}
+
+/// A booth always reports to the same partition, as if it were the key.
+fn partition_of(passage: &Passage) -> u32 {
+    passage.booth() as u32 % PARTITIONS
 }
