@@ -23,6 +23,7 @@ const TOP_KEYS: &[&str] = &[
     "errors",
     "start",
     "checkpoint",
+    "work",
     "late",
     "expect",
 ];

@@ -3,6 +3,7 @@
 //! A job is in the settings, which name its folder, or was handed over and is kept below the node's data. A job that ran
 //! when the node went down runs again when it comes back, and goes on where it was.
 
+mod at_rest;
 mod definition;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use highwater_job::live::{
 use highwater_job::{Job, LoadError};
 use highwater_log::{HubName, Log, Transactions};
 
+pub use at_rest::{AtRestError, run_at_rest};
 pub use definition::Files;
 use definition::{Home, Wanted};
 
@@ -334,9 +336,8 @@ impl Jobs {
             }),
         };
         let options = live::Options {
-            threads: around.threads,
             start,
-            ..live::Options::default()
+            ..live::Options::of(&job, around.threads)
         };
         let query = job.query.clone();
         let handle = live::start(Arc::new(job), site, options);
