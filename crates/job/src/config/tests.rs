@@ -304,7 +304,7 @@ error: type = "kafka" in [outputs.Alerts] is not supported yet
   --> job.toml:14:8
    |
 14 | type = "kafka"
-   |        ^^^^^^^ this version has: "file", "stdout", "hub", "files", "postgres", "webhook"
+   |        ^^^^^^^ this version has: "file", "stdout", "hub", "files", "postgres", "webhook", "queue"
 
 error: missing key "dead_letter" in [errors]
   --> job.toml:17:2

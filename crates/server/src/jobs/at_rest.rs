@@ -54,6 +54,7 @@ pub async fn run_at_rest(
         checkpoints: Arc::new(MemoryCheckpoints::default()),
         endpoints: Arc::new(DeclaredEndpoints {
             hubs: None,
+            queues: None,
             disk: Arc::new(RealDisk),
         }),
     };

@@ -17,6 +17,7 @@ use highwater_job::live::{
 };
 use highwater_job::{Job, LoadError};
 use highwater_log::{HubName, Log, Transactions};
+use highwater_queue::Queues;
 
 pub use at_rest::{AtRestError, run_at_rest};
 pub use definition::Files;
@@ -58,6 +59,7 @@ pub enum JobError {
 pub struct Around {
     pub log: Arc<dyn Log>,
     pub transactions: Arc<dyn Transactions>,
+    pub queues: Queues,
     pub clock: Arc<dyn Clock>,
     /// Names that lead to several hubs.
     pub sharded: Arc<[Sharded]>,
@@ -332,6 +334,7 @@ impl Jobs {
             checkpoints: Arc::new(checkpoints),
             endpoints: Arc::new(DeclaredEndpoints {
                 hubs: Some((around.log.clone(), around.transactions.clone())),
+                queues: Some(around.queues.clone()),
                 disk: Arc::new(RealDisk),
             }),
         };
