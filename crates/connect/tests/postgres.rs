@@ -65,6 +65,7 @@ fn open(output: PostgresOutput, names: &[&str]) -> Box<dyn Endpoint> {
         job: "test".into(),
         output: output.table.clone(),
         hubs: None,
+        queues: None,
         disk: Arc::new(RealDisk),
     };
     let names = names.iter().map(|name| match *name {
