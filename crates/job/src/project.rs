@@ -226,6 +226,7 @@ fn local_input(file: &Path, settings: &Json) -> Result<Input, LoadError> {
         arrival: None,
         partition: None,
         reference: kind.to_ascii_lowercase().starts_with("reference"),
+        refresh: None,
         format: Some(format),
         compression,
     })

@@ -1,4 +1,4 @@
-//! Reference data: tables read whole before the first event.
+//! Reference data: tables read whole before the first event, and again where a live job finds others (`force.rs`).
 //!
 //! An input with `reference = true` names files, or folders of JSON files, which together are one table that never
 //! changes. A path with `{date}` in it names a table that is refreshed: each file that fits is (part of) a snapshot, and
@@ -15,6 +15,8 @@
 //! Lines that cannot be read are counted and left out, like those of a stream. A file that is not there is an error: a
 //! join with half a table gives wrong answers that look right.
 
+mod force;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +32,7 @@ use crate::config::{FilesError, Input};
 use crate::load::Job;
 use crate::plan::HowToRead;
 use crate::report::{InputReport, Trouble, TroubleKind};
+pub(crate) use force::{InForce, Seen};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReferenceError {
@@ -60,13 +63,25 @@ pub(crate) struct References {
 
 /// Reads all reference data of a job.
 pub(crate) fn load_all(job: &Job) -> Result<References, ReferenceError> {
+    load_by(job, &|_, named| Some(named))
+}
+
+/// Reads what is in force.
+pub(crate) fn load_in_force(job: &Job, force: &InForce) -> Result<References, ReferenceError> {
+    load_by(job, &|input, named| force.since(input, named))
+}
+
+/// From when on a snapshot of that input and of the time in its name counts, if it does.
+type Since<'a> = &'a dyn Fn(&str, Instant) -> Option<Instant>;
+
+fn load_by(job: &Job, since: Since<'_>) -> Result<References, ReferenceError> {
     let mut reports: Vec<InputReport> = Vec::new();
     let mut tables = Vec::new();
     for reference in &job.plan.references {
         let Some(declared) = job.file.input(&reference.name) else {
             unreachable!("the query was bound against the inputs of the job file")
         };
-        let (table, report) = load(reference, declared, job.file.compatibility)?;
+        let (table, report) = load(reference, declared, job.file.compatibility, since)?;
         tables.push(Arc::new(table));
         // Read once for each way the query uses it, reported once.
         if !reports.iter().any(|known| known.name == report.name) {
@@ -102,6 +117,7 @@ fn load(
     reference: &Reference,
     input: &Input,
     level: Level,
+    since: Since<'_>,
 ) -> Result<(ReferenceTable, InputReport), ReferenceError> {
     let how = HowToRead {
         format: input.format,
@@ -114,7 +130,10 @@ fn load(
         ..InputReport::default()
     };
     let mut table = ReferenceTable::default();
-    for (from, files) in snapshot_files(input)? {
+    for (named, files) in snapshot_files(input)? {
+        let Some(from) = since(&input.name, named) else {
+            continue;
+        };
         let mut parts = Parts::default();
         for file in files {
             read_file(&file, &how, &reference.reads, &mut parts, &mut report)?;
@@ -130,11 +149,7 @@ fn load(
 /// The files of each snapshot, by the time at which it takes effect.
 fn snapshot_files(input: &Input) -> Result<BTreeMap<Instant, Vec<PathBuf>>, ReferenceError> {
     let mut snapshots: BTreeMap<Instant, Vec<PathBuf>> = BTreeMap::new();
-    let is_pattern = |path: &&PathBuf| {
-        let path = path.to_string_lossy();
-        path.contains(DATE) || path.contains(TIME)
-    };
-    let (patterns, fixed): (Vec<_>, Vec<_>) = input.paths.iter().partition(is_pattern);
+    let (patterns, fixed): (Vec<_>, Vec<_>) = input.paths.iter().partition(|path| is_pattern(path));
     if !fixed.is_empty() {
         let fixed = Input {
             paths: fixed.into_iter().cloned().collect(),
@@ -157,6 +172,12 @@ fn snapshot_files(input: &Input) -> Result<BTreeMap<Instant, Vec<PathBuf>>, Refe
         }
     }
     Ok(snapshots)
+}
+
+/// Whether the path stands for files with times in their names.
+pub(crate) fn is_pattern(path: &Path) -> bool {
+    let path = path.to_string_lossy();
+    path.contains(DATE) || path.contains(TIME)
 }
 
 const DATE: &str = "{date}";
@@ -446,8 +467,13 @@ mod tests {
         let [one, two] = ["one.jsonl", "two.jsonl"].map(|name| folder.path().join(name));
         write(&one, "{\"a\":1}\n{\"a\":\n{\"a\":2}\n");
         write(&two, "{\"a\":\"x\"}\n");
-        let (table, report) =
-            load(&reference(), &input(&[one, two.clone()]), Level::default()).unwrap();
+        let (table, report) = load(
+            &reference(),
+            &input(&[one, two.clone()]),
+            Level::default(),
+            &|_, named| Some(named),
+        )
+        .unwrap();
         assert_eq!(report.troubles.count(), 1);
         assert_eq!((report.time.read, report.events()), (3, 4));
         let [(from, chunk)] = &table.snapshots[..] else {
@@ -464,7 +490,9 @@ mod tests {
 
         let missing = input(&[folder.path().join("none.jsonl")]);
         assert!(matches!(
-            load(&reference(), &missing, Level::default()),
+            load(&reference(), &missing, Level::default(), &|_, named| Some(
+                named
+            )),
             Err(ReferenceError::Read(_))
         ));
     }
@@ -478,7 +506,13 @@ mod tests {
         write(&root.join("r/2026-01-01/12-00/t.jsonl"), "{\"a\":1}\n");
         write(&root.join("r/2026-01-01/12-00/u.jsonl"), "{\"a\":9}\n");
         let pattern = root.join("r/{date}/{time}/t.jsonl");
-        let (table, _) = load(&reference(), &input(&[pattern]), Level::default()).unwrap();
+        let (table, _) = load(
+            &reference(),
+            &input(&[pattern]),
+            Level::default(),
+            &|_, named| Some(named),
+        )
+        .unwrap();
         let seen: Vec<_> = table
             .snapshots
             .iter()
@@ -491,13 +525,25 @@ mod tests {
         assert_eq!(seen, expected.map(|time| (time.to_string(), 1)));
 
         let pattern = root.join("r/{date}/{time}/none.jsonl");
-        let error = load(&reference(), &input(&[pattern]), Level::default()).unwrap_err();
+        let error = load(
+            &reference(),
+            &input(&[pattern]),
+            Level::default(),
+            &|_, named| Some(named),
+        )
+        .unwrap_err();
         assert!(
             matches!(error, ReferenceError::NoSnapshot { .. }),
             "{error}"
         );
         let pattern = root.join("r/{time}/t.jsonl");
-        let error = load(&reference(), &input(&[pattern]), Level::default()).unwrap_err();
+        let error = load(
+            &reference(),
+            &input(&[pattern]),
+            Level::default(),
+            &|_, named| Some(named),
+        )
+        .unwrap_err();
         assert!(
             matches!(error, ReferenceError::TimeWithoutDate { .. }),
             "{error}"

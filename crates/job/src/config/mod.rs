@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat, OutputSpec};
 use highwater_env::disk;
-use highwater_time::Policy;
+use highwater_time::{Duration, Policy};
 use toml::de::DeTable;
 
 pub use error::{ConfigError, Mistake};
@@ -78,6 +78,8 @@ pub struct Input {
     pub partition: Option<String>,
     /// Reference data: read whole before the first event, and has no time.
     pub reference: bool,
+    /// How often a live job looks for other reference data; only when it starts, if never.
+    pub refresh: Option<Duration>,
     /// `None`: by the name of each file.
     pub format: Option<Format>,
     pub compression: Compression,

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat};
-use highwater_time::{Action, Policy};
+use highwater_time::{Action, Duration, Policy};
 use toml::de::DeValue;
 
 use super::live;
 use super::outputs;
 use super::reader::{Reader, Section};
 use super::{Expect, Function, Input, JobFile, OnError, Order, Output, QuerySource, Sink};
+use crate::reference;
 
 const TOP_KEYS: &[&str] = &[
     "name",
@@ -154,6 +155,7 @@ const INPUT_KEYS: &[&str] = &[
     "arrival",
     "partition",
     "reference",
+    "refresh",
     "format",
     "compression",
     "delimiter",
@@ -204,6 +206,7 @@ fn read_input(reader: &mut Reader, section: &Section) -> Option<Input> {
             );
         }
     }
+    let refresh = read_refresh(reader, section, paths.as_deref().unwrap_or_default());
     let named = paths.as_ref().and_then(|paths| paths.first());
     let named = named.map(|path| Format::of_name(path));
     let format = read_format(reader, section, INPUT_FORMATS, named);
@@ -215,9 +218,23 @@ fn read_input(reader: &mut Reader, section: &Section) -> Option<Input> {
         arrival,
         partition,
         reference,
+        refresh,
         format,
         compression: compression.unwrap_or_default(),
     })
+}
+
+/// Reference data that has a time in its name is looked for every minute, if nothing is said.
+fn read_refresh(reader: &mut Reader, section: &Section, paths: &[PathBuf]) -> Option<Duration> {
+    if reader.boolean(section, "reference") != Some(true) {
+        reader.useless(section, "refresh", "only reference data is refreshed");
+        return None;
+    }
+    let dated = paths.iter().any(|path| reference::is_pattern(path));
+    let by_default = dated.then(|| Duration::from_minutes(1));
+    reader
+        .duration_or_off(section, "refresh")
+        .unwrap_or(by_default)
 }
 
 fn read_hub_input(reader: &mut Reader, section: &Section) -> Option<Input> {
@@ -240,6 +257,7 @@ fn read_hub_input(reader: &mut Reader, section: &Section) -> Option<Input> {
         arrival: None,
         partition: None,
         reference: false,
+        refresh: None,
         format,
         compression: compression.unwrap_or_default(),
     })

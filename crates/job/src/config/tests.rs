@@ -84,6 +84,7 @@ error = ""
         arrival: Some("ArrivalTime".to_owned()),
         partition: Some("p".to_owned()),
         reference: false,
+        refresh: None,
         format: None,
         compression: Default::default(),
     };

@@ -73,6 +73,8 @@ pub(super) struct Cut {
     /// Per output, the number of the next row.
     pub next: Vec<u64>,
     pub watermark: Instant,
+    /// The latest time that any stream has come to, by its events or by when they arrived.
+    pub reached: Instant,
     /// For how long nothing else was done.
     pub pause: Duration,
 }
@@ -213,11 +215,15 @@ impl Combiner {
         let began = self.facts.timer.elapsed();
         let mut shared = Writer::default();
         self.snapshot(&mut shared);
+        let streams: Vec<StreamCopy> = alignment.copies.into_iter().flatten().collect();
+        let times = streams.iter().map(|stream| stream.arrived);
+        let reached = times.chain(self.clock.members().iter().copied()).max();
         let cut = Cut {
-            streams: alignment.copies.into_iter().flatten().collect(),
+            streams,
             shared: shared.bytes,
             next: self.destinations.iter().map(Destination::next).collect(),
             watermark: self.clock.watermark(),
+            reached: reached.unwrap_or(Instant::BEFORE_ALL),
             pause: alignment.took + (self.facts.timer.elapsed() - began),
         };
         self.tell(Event::Cut(Box::new(cut)));

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::run::Command;
+use super::run::{Command, Over};
 use super::start::{Prepared, prepare};
 use super::status::{Board, JobState, JobStatus};
 use super::{Options, Site};
+use crate::config::Start;
 use crate::load::Job;
 
 /// A job that was started. Dropping it ends the job at once, as a crash would.
@@ -90,18 +91,35 @@ pub fn start(job: Arc<Job>, site: Site, options: Options) -> Handle {
 async fn run(
     job: Arc<Job>,
     site: Site,
-    options: Options,
+    mut options: Options,
     board: &Board,
     mut inbox: mpsc::Receiver<Command>,
 ) -> JobState {
+    let mut take_up = false;
+    loop {
+        match run_once((&job, &site, &options), take_up, board, &mut inbox).await {
+            Over::State(state) => return state,
+            Over::Again { take_up: other } => take_up = other,
+        }
+        options.start = Some(Start::Resume);
+    }
+}
+
+async fn run_once(
+    (job, site, options): (&Arc<Job>, &Site, &Options),
+    take_up: bool,
+    board: &Board,
+    inbox: &mut mpsc::Receiver<Command>,
+) -> Over {
     // Preparing may take long, where an output does not answer; it can be stopped meanwhile.
     let mut writing = None;
+    let around = (job.clone(), site.clone(), options.clone());
     let prepared = tokio::select! {
-        prepared = prepare(job, site, options, board, &mut writing) => Some(prepared),
-        () = told_to_end(&mut inbox) => None,
+        prepared = prepare(around, take_up, board, &mut writing) => Some(prepared),
+        () = told_to_end(inbox) => None,
     };
-    match (prepared, writing) {
-        (Some(Ok(Prepared::Live(live))), _) => live.watch(inbox).await,
+    Over::State(match (prepared, writing) {
+        (Some(Ok(Prepared::Live(live))), _) => return live.watch(inbox).await,
         (Some(Ok(Prepared::HasEnded)), _) => JobState::Finished,
         (Some(Err(error)), _) => JobState::Failed {
             reason: error.to_string(),
@@ -112,7 +130,7 @@ async fn run(
             let _ = writing.await;
             JobState::Stopped
         }
-    }
+    })
 }
 
 async fn told_to_end(inbox: &mut mpsc::Receiver<Command>) {

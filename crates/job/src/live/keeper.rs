@@ -11,6 +11,7 @@ use super::output::Mark;
 use super::print::Fingerprint;
 use super::saved::{Saved, SavedOutput};
 use super::stream::StreamCopy;
+use crate::reference::InForce;
 
 /// What is the same in all checkpoints of a run.
 pub(super) struct Keeper {
@@ -19,6 +20,7 @@ pub(super) struct Keeper {
     pub since: Instant,
     /// Of the outputs.
     pub names: Vec<String>,
+    pub references: InForce,
 }
 
 impl Keeper {
@@ -31,6 +33,7 @@ impl Keeper {
             shared: shared.bytes,
             next: vec![0; self.names.len()],
             watermark: Instant::BEFORE_ALL,
+            reached: Instant::BEFORE_ALL,
             pause: Duration::ZERO,
         };
         self.saved(&cut, marks)
@@ -58,6 +61,8 @@ impl Keeper {
                     mark,
                 })
                 .collect(),
+            reached: cut.reached,
+            references: self.references.clone(),
         }
     }
 }

@@ -29,6 +29,7 @@ mod pace;
 mod pieces;
 mod places;
 mod print;
+mod refresh;
 mod run;
 mod saved;
 mod siding;

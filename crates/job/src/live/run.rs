@@ -15,16 +15,27 @@ use super::feed::Feed;
 use super::keeper::Keeper;
 use super::output::{Mark, Output};
 use super::places::Places;
+use super::refresh::Refresh;
 use super::start::MarksHeard;
 use super::status::{Board, JobState};
 use super::worker::Worker;
 use super::{AtEnd, Options, Site, StartError};
 use crate::load::Job;
+use crate::reference::Seen;
 
 pub(super) enum Command {
     Stop,
     Kill,
     Checkpoint(oneshot::Sender<Result<u64, String>>),
+}
+
+/// How a run came to its end.
+pub(super) enum Over {
+    State(JobState),
+    /// It is to go on at once from its last checkpoint; with other reference data, if that has been saved just now.
+    Again {
+        take_up: bool,
+    },
 }
 
 /// A job that runs.
@@ -49,7 +60,12 @@ pub(super) struct Live {
     events: mpsc::UnboundedReceiver<Event>,
     marks: MarksHeard,
     under_way: Option<UnderWay>,
+    /// The last checkpoint that was saved, and when.
+    saved: u64,
     saved_at: Duration,
+    refresh: Refresh,
+    /// There is other reference data.
+    is_outdated: bool,
 }
 
 /// Tells the combiner to stop, whichever way the job ends.
@@ -77,7 +93,7 @@ impl Live {
         (job, site, options): (Arc<Job>, Site, Options),
         (built, outputs, marks): (Built, Vec<Output>, MarksHeard),
         places: Places,
-        (keeper, number): (Keeper, u64),
+        (keeper, number, known): (Keeper, u64, Seen),
         board: &Board,
     ) -> Result<Live, StartError> {
         let Built {
@@ -144,6 +160,9 @@ impl Live {
             Duration::from_micros(u64::try_from(ticks / 10).unwrap_or_default())
         });
         Ok(Live {
+            saved: number,
+            refresh: Refresh::new(job, known, site.clock.elapsed()),
+            is_outdated: false,
             saved_at: site.clock.elapsed(),
             site,
             keeper: Arc::new(keeper),
@@ -165,23 +184,32 @@ impl Live {
     }
 
     /// Until the job is over; says how it ended.
-    pub async fn watch(mut self, mut commands: mpsc::Receiver<Command>) -> JobState {
+    pub async fn watch(mut self, commands: &mut mpsc::Receiver<Command>) -> Over {
         loop {
+            // Where something is wrong, there are rows that nobody has taken or state that nobody has saved.
+            let goes_on = self.is_outdated && self.until_end.is_none();
+            if goes_on && self.board.status().alarms.is_empty() {
+                return self.pause().await;
+            }
             let step = tokio::select! {
                 command = commands.recv() => match command {
                     Some(Command::Checkpoint(answer)) => {
                         self.begin_checkpoint(Some(answer));
                         None
                     }
-                    Some(Command::Stop) | None => return self.finish(JobState::Stopped).await,
-                    Some(Command::Kill) => return self.kill().await,
+                    Some(Command::Stop) | None => {
+                        return Over::State(self.finish(JobState::Stopped).await);
+                    }
+                    Some(Command::Kill) => return Over::State(self.kill().await),
                 },
                 step = self.step() => step,
             };
             match step {
                 None => {}
-                Some(JobState::Finished) => return self.finish(JobState::Finished).await,
-                Some(over) => return over,
+                Some(JobState::Finished) => {
+                    return Over::State(self.finish(JobState::Finished).await);
+                }
+                Some(over) => return Over::State(over),
             }
         }
     }
@@ -199,6 +227,7 @@ impl Live {
             },
             Some((output, number, mark)) = self.marks.recv() => self.take_mark(output, number, mark),
             written = written(&mut self.under_way) => self.take_written(written),
+            changed = self.refresh.looked(&self.board) => self.is_outdated = changed,
             Some(ended) = self.feeds.join_next() => match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(reason)) => return failed(reason),
@@ -210,6 +239,7 @@ impl Live {
             },
             () = tokio::time::sleep(tick) => {
                 self.look_for_partitions();
+                self.refresh.look_if_due(self.site.clock.elapsed());
                 let due = self.saved_at + self.every;
                 if self.under_way.is_none() && self.site.clock.elapsed() >= due {
                     self.begin_checkpoint(None);
@@ -304,6 +334,9 @@ impl Live {
         self.saved_at = self.site.clock.elapsed();
         let at = self.board.now();
         let trouble = written.as_ref().err().map(|error| error.to_string());
+        if trouble.is_none() {
+            self.saved = under_way.number;
+        }
         self.board.change(|status| {
             let checkpoint = &mut status.checkpoint;
             checkpoint.trouble = trouble.clone();
@@ -349,6 +382,23 @@ impl Live {
                     .say("an output did not take what was under way; it will be handed over again");
                 state
             }
+        }
+    }
+
+    /// Saves the state and ends, to go on at once with other reference data.
+    async fn pause(mut self) -> Over {
+        self.board.say("there is other reference data");
+        let _ = self.stop.send(true);
+        let patience = self.patience;
+        let settled = tokio::time::timeout(patience, self.settle()).await;
+        self.feeds.shutdown().await;
+        self.outputs.shutdown().await;
+        match settled {
+            Ok(Some(over)) => Over::State(over),
+            Ok(None) => Over::Again {
+                take_up: self.saved == self.number,
+            },
+            Err(_) => Over::Again { take_up: false },
         }
     }
 

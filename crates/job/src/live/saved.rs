@@ -8,9 +8,12 @@ use highwater_time::Instant;
 
 use super::output::Mark;
 use super::print::Fingerprint;
+use crate::reference::InForce;
 
 const MAGIC: [u8; 8] = *b"HWCHECKP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// That knew nothing of reference data.
+const WITHOUT_REFERENCES: u32 = 1;
 /// Magic, version, length, checksum of the contents, checksum of what is before.
 const HEADER_LEN: usize = 28;
 
@@ -30,6 +33,9 @@ pub(super) struct Saved {
     pub streams: Vec<(Offset, Vec<u8>)>,
     pub shared: Vec<u8>,
     pub outputs: Vec<SavedOutput>,
+    /// No event that was worked off is later than this.
+    pub reached: Instant,
+    pub references: InForce,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,12 +85,15 @@ impl Saved {
             out.u64(output.next);
             write_mark(output.mark.as_ref(), &mut out);
         }
+        out.i64(self.reached.ticks());
+        self.references.write(&mut out);
         seal(out.bytes)
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Saved, SavedError> {
-        let mut from = Reader::new(opened(bytes)?);
-        let saved = Saved {
+        let (version, contents) = opened(bytes)?;
+        let mut from = Reader::new(contents);
+        let mut saved = Saved {
             fingerprint: Fingerprint::read(&mut from)?,
             epoch: from.u64()?,
             since: Instant::from_ticks(from.i64()?),
@@ -103,7 +112,13 @@ impl Saved {
                     })
                 })
                 .collect::<Result<_, RestoreError>>()?,
+            reached: Instant::BEFORE_ALL,
+            references: InForce::default(),
         };
+        if version > WITHOUT_REFERENCES {
+            saved.reached = Instant::from_ticks(from.i64()?);
+            saved.references = InForce::read(&mut from)?;
+        }
         match from.is_done() {
             true => Ok(saved),
             false => Err(RestoreError("there is more than was expected").into()),
@@ -149,8 +164,8 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The contents, if the header agrees with them.
-fn opened(bytes: &[u8]) -> Result<&[u8], SavedError> {
+/// The version and the contents, if the header agrees with them.
+fn opened(bytes: &[u8]) -> Result<(u32, &[u8]), SavedError> {
     let mut header: &[u8] = bytes
         .get(..HEADER_LEN)
         .ok_or(SavedError::Short(bytes.len()))?;
@@ -175,7 +190,7 @@ fn opened(bytes: &[u8]) -> Result<&[u8], SavedError> {
     if header_sum != crc32c::crc32c(&bytes[..24]) {
         return Err(SavedError::Checksum);
     }
-    if version != VERSION {
+    if !(WITHOUT_REFERENCES..=VERSION).contains(&version) {
         return Err(SavedError::Version(version));
     }
     let found = contents.len() as u64;
@@ -183,7 +198,7 @@ fn opened(bytes: &[u8]) -> Result<&[u8], SavedError> {
         return Err(SavedError::Length { expected, found });
     }
     match crc32c::crc32c(contents) == sum {
-        true => Ok(contents),
+        true => Ok((version, contents)),
         false => Err(SavedError::Checksum),
     }
 }
@@ -215,13 +230,15 @@ mod tests {
                 output("b", Some(mark(None))),
                 output("c", Some(mark(Some(vec![4])))),
             ],
+            reached: Instant::from_ticks(950),
+            references: InForce::default(),
         }
     }
 
     #[test]
     fn what_was_saved_is_read_back() {
         let bytes = saved().encode();
-        assert_eq!(&bytes[..12], b"HWCHECKP\x01\0\0\0");
+        assert_eq!(&bytes[..12], b"HWCHECKP\x02\0\0\0");
         assert_eq!(Saved::decode(&bytes), Ok(saved()));
     }
 
@@ -238,11 +255,25 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_apart_from_damage() {
-        let mut bytes = saved().encode();
-        bytes[8] = 2;
+    fn the_version_before_is_read() {
+        let mut old = saved();
+        old.reached = Instant::BEFORE_ALL;
+        let mut bytes = old.encode();
+        // A time and the length of a list.
+        bytes.truncate(bytes.len() - 16);
+        let mut bytes = seal(bytes);
+        bytes[8] = 1;
         let sum = crc32c::crc32c(&bytes[..24]);
         bytes[24..28].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Saved::decode(&bytes), Err(SavedError::Version(2)));
+        assert_eq!(Saved::decode(&bytes), Ok(old));
+    }
+
+    #[test]
+    fn another_version_is_told_apart_from_damage() {
+        let mut bytes = saved().encode();
+        bytes[8] = 3;
+        let sum = crc32c::crc32c(&bytes[..24]);
+        bytes[24..28].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Saved::decode(&bytes), Err(SavedError::Version(3)));
     }
 }

@@ -22,7 +22,7 @@ use super::status::Board;
 use super::{Options, Site, StartError, Which};
 use crate::config::{OnFailure, Start};
 use crate::load::Job;
-use crate::reference;
+use crate::reference::{self, InForce, References, Seen};
 
 /// Where a job begins.
 struct Begin {
@@ -42,27 +42,40 @@ pub(super) enum Prepared {
     HasEnded,
 }
 
-/// `writing` is where to find the checkpoint that is being written, should somebody lose patience meanwhile.
+/// `take_up` is for a job that has just been saved, and may go on with reference data that is new. `writing` is where to
+/// find the checkpoint that is being written, should somebody lose patience meanwhile.
 pub(super) async fn prepare(
-    job: Arc<Job>,
-    site: Site,
-    options: Options,
+    (job, site, options): (Arc<Job>, Site, Options),
+    take_up: bool,
     board: &Board,
     writing: &mut Option<JoinHandle<std::io::Result<()>>>,
 ) -> Result<Prepared, StartError> {
     let places = Places::find(&job, &*site.log)?;
     let fingerprint = Fingerprint::of(&job, &places);
-    let (number, saved) = latest(&site, board).await?;
-    let begin = begin(
+    let (mut number, saved) = latest(&site, board).await?;
+    let mut begin = begin(
         (&job, &places, &options),
         (number, saved),
         &fingerprint,
         board,
     )
     .await?;
-    let loaded = job.clone();
-    let references = aside(move || reference::load_all(&loaded)).await??;
-    let physical = references.physical.as_ref().unwrap_or(&job.physical);
+    let Tables {
+        loaded,
+        force,
+        known,
+        is_new,
+    } = tables(&job, &begin, take_up, board).await?;
+    if let (true, From::Checkpoint(saved)) = (is_new, &mut begin.from) {
+        saved.references = force.clone();
+        let next = number.map_or(0, |number| number + 1);
+        let (store, bytes) = (site.checkpoints.clone(), saved.encode());
+        let write = tokio::task::spawn_blocking(move || store.write(next, &bytes));
+        let written = writing.insert(write).await.map_err(failed)?;
+        written.map_err(StartError::Checkpoints)?;
+        number = Some(next);
+    }
+    let physical = loaded.physical.as_ref().unwrap_or(&job.physical);
     let (built, begin) = assemble((&job, physical, &places), begin, &site, board).await?;
     let (to_marks, heard) = mpsc::unbounded_channel();
     let epoch = begin.epoch;
@@ -90,6 +103,7 @@ pub(super) async fn prepare(
             .iter()
             .map(|(shape, _)| shape.output.clone())
             .collect(),
+        references: force,
     };
     if matches!(begin.from, From::Positions(_)) {
         // Only who has left a mark finds out after a crash what it had written.
@@ -108,10 +122,71 @@ pub(super) async fn prepare(
         (job, site, options),
         (built, outputs, heard),
         places,
-        (keeper, number),
+        (keeper, number, known),
         board,
     )?;
     Ok(Prepared::Live(Box::new(live)))
+}
+
+/// Reference data for a start.
+struct Tables {
+    loaded: References,
+    force: InForce,
+    /// What was seen of it, so that something else is known for such.
+    known: Seen,
+    /// Something was taken up that no checkpoint knows of yet.
+    is_new: bool,
+}
+
+async fn tables(
+    job: &Arc<Job>,
+    begin: &Begin,
+    take_up: bool,
+    board: &Board,
+) -> Result<Tables, StartError> {
+    let looked = job.clone();
+    let seen = aside(move || Seen::look(&looked)).await??;
+    let load = async |force: InForce| {
+        let job = job.clone();
+        aside(move || reference::load_in_force(&job, &force)).await
+    };
+    let From::Checkpoint(saved) = &begin.from else {
+        let force = InForce::first(&seen);
+        return Ok(Tables {
+            loaded: load(force.clone()).await??,
+            force,
+            known: seen,
+            is_new: false,
+        });
+    };
+    let mut force = saved.references.clone();
+    force.mend(&seen);
+    let mut next = force.clone();
+    let said = next.take_up(&seen, saved.reached);
+    let mut known = seen;
+    if next != force && take_up {
+        match load(next.clone()).await? {
+            Ok(loaded) => {
+                said.iter().for_each(|line| board.say(line));
+                return Ok(Tables {
+                    loaded,
+                    force: next,
+                    known,
+                    is_new: true,
+                });
+            }
+            Err(error) => board.say(format!("reference data is not taken up: {error}")),
+        }
+    } else if next != force {
+        // It will be found when the job runs, and is taken up then.
+        known = Seen::default();
+    }
+    Ok(Tables {
+        loaded: load(force.clone()).await??,
+        force,
+        known,
+        is_new: false,
+    })
 }
 
 /// The number of the latest checkpoint, and the latest that is whole.

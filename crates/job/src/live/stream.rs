@@ -62,7 +62,7 @@ pub(super) struct Handed {
 /// The state of a stream at one moment, not yet written down.
 pub(super) struct StreamCopy {
     pub next: Offset,
-    arrived: Instant,
+    pub arrived: Instant,
     lane: LaneCopy,
 }
 

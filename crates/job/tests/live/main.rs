@@ -2,6 +2,7 @@
 
 mod faults;
 mod recorder;
+mod refresh;
 mod repeatable;
 mod silence;
 mod starts;
