@@ -1,8 +1,14 @@
-"""Live jobs under kill -9 (T8, S4).
+"""One log, one answer (T8, T14, S4).
 
 A fixed input log is made once: three partitions, disorder, late and early events, garbage, and silence said in the log
-itself. A job over it writes to a hub, to lines of JSON and to Parquet. It is run undisturbed on one copy of the log; on
-another copy the node is killed at random moments, and started again, so many times. In the end both must have the same bytes.
+itself. A job over it writes to a hub, to lines of JSON, to Parquet and, where there is a server, to PostgreSQL. It is run
+undisturbed on one copy of the log. Then everything is changed that must not show:
+
+- on another copy the node is killed at random moments, and the job is given other numbers of threads and sizes of reads;
+- a second job starts at a time in the middle, and gives the same rows from there on;
+- the same query is run as a batch over the log at rest.
+
+In the end all must have the same bytes.
 """
 
 import argparse
@@ -11,16 +17,25 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 
-EVENTS = 300_000
+from node import Node, check, write
+
 PARTITIONS = 3
+
+HUBS = f"""
+[hubs.readings]
+partitions = {PARTITIONS}
+
+[hubs.sums]
+partitions = 1
+
+[hubs.later]
+partitions = 1
+"""
 
 JOB = """query = "q.saql"
 start = "beginning"
@@ -34,97 +49,113 @@ every = "200ms"
 
 [inputs.readings]
 hub = "readings"
+"""
 
+WORK = """
+[work]
+threads = {threads}
+fetch_bytes = {fetch_bytes}
+"""
+
+TO_HUB = """
 [outputs.sums]
 type = "hub"
-hub = "sums"
+hub = "{hub}"
+"""
 
-[outputs.lines]
+TO_FILES = """
+[outputs.{name}]
 type = "files"
-path = "{out}/lines"
-format = "jsonl"
-every = "1s"
+path = "{out}/{name}"
+format = "{format}"
+every = "{every}"
+"""
 
-[outputs.table]
-type = "files"
-path = "{out}/table"
-format = "parquet"
-every = "2s"
+TO_POSTGRES = """
+[outputs.rows]
+type = "postgres"
+connection = "{url}"
+table = "{table}"
 """
 
 QUERY = """WITH perDevice AS (
     SELECT device, System.Timestamp() AS t, COUNT(*) AS n, SUM(value) AS total, MAX(value) AS most
     FROM readings TIMESTAMP BY at
     GROUP BY device, TumblingWindow(millisecond, 100)
+),
+compared AS (
+    SELECT device, t, total, LAG(total) OVER (PARTITION BY device LIMIT DURATION(minute, 1)) AS before FROM perDevice
 )
 SELECT * INTO sums FROM perDevice
-SELECT device, t, total INTO lines FROM perDevice WHERE n > 1
-SELECT device, LAG(total) OVER (PARTITION BY device LIMIT DURATION(minute, 1)) AS before, total INTO table FROM perDevice
+SELECT device, t, total, before INTO lines FROM compared WHERE total > 200
+SELECT device, before, total INTO table FROM compared
 """
+ROWS = "SELECT device, t, n, total INTO rows FROM perDevice\n"
 
 
-class Node:
-    """A node on a folder; the port is the same in all its lives."""
+class Trial:
+    """What all runs share."""
 
-    def __init__(self, binary, folder, port):
-        self.binary, self.folder, self.port = binary, folder, port
-        self.process = None
-        settings = f"""data = "{folder}/data"
-http = {{ listen = "127.0.0.1:{port}" }}
-kafka = {{ listen = "off" }}
+    def __init__(self, binary, port, base, postgres):
+        self.binary, self.port, self.base, self.postgres = binary, port, base, postgres
+        self.node = None
 
-[hubs.readings]
-partitions = {PARTITIONS}
+    def node_on(self, name):
+        self.node = Node(self.binary, f"{self.base}/{name}", self.port, HUBS)
+        return self.node.start()
 
-[hubs.sums]
-partitions = 1
-"""
-        write(f"{folder}/highwater.toml", settings)
+    def copy(self, of, name):
+        shutil.copytree(f"{self.base}/{of}/data", f"{self.base}/{name}/data")
 
-    def start(self):
-        log = open(f"{self.folder}/log", "ab")
-        arguments = [self.binary, "up", "-c", f"{self.folder}/highwater.toml"]
-        self.process = subprocess.Popen(arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    def job(self, name, sums, work=""):
+        """The job file of a run whose sums go to a hub or to a folder."""
+        out = f"{self.base}/{name}/out"
+        job = JOB + work + sums
+        job += TO_FILES.format(name="lines", out=out, format="jsonl", every="1s")
+        job += TO_FILES.format(name="table", out=out, format="parquet", every="2s")
+        if self.postgres:
+            job += TO_POSTGRES.format(url=self.postgres, table=f"{name}_rows")
+        return job
 
-    def wait_ready(self):
-        for _ in range(600):
-            if self.process.poll() is not None:
-                sys.exit(f"the node ended: see {self.folder}/log")
-            try:
-                self.call("GET", "/readyz")
-                return
-            except OSError:
-                time.sleep(0.02)
-        sys.exit("the node does not become ready")
+    def query(self):
+        return QUERY + (ROWS if self.postgres else "")
 
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+    def make_table(self, name):
+        if self.postgres:
+            self.sql(f"CREATE TABLE {name}_rows (device bigint, t timestamptz, n bigint, total double precision)")
 
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+    def sql(self, text):
+        command = [os.environ["PSQL"], "-X", "-q", "-A", "-t", "-c", text, self.postgres]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    def call(self, method, path, body=None, kind="application/json"):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method, data=body)
-        request.add_header("content-type", kind)
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.loads(answer.read() or b"null")
-
-    def job(self):
-        return self.call("GET", "/api/jobs/kills")
+    def written(self, name):
+        """The files and the table of a run, by name."""
+        found = {}
+        for folder in ["lines", "table"]:
+            for file in files(f"{self.base}/{name}/out/{folder}"):
+                found[f"{folder}/{os.path.basename(file)}"] = digest(read(file))
+        if self.postgres:
+            found["postgres"] = digest(self.sql(f"SELECT * FROM {name}_rows ORDER BY ctid").encode())
+        return found
 
 
-def write(path, text):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w") as file:
-        file.write(text)
+def files(folder):
+    return [f"{folder}/{name}" for name in sorted(os.listdir(folder))]
 
 
-def fill(node, chance):
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def digest(content):
+    return (len(content), hashlib.sha256(content).hexdigest())
+
+
+def fill(node, events, chance):
     """The input log: batches of events with times around now, some of them wrong in every way."""
-    sent, total = 0, EVENTS
-    while sent < total:
+    sent = 0
+    while sent < events:
         partition = chance.randrange(PARTITIONS)
         lines = []
         for _ in range(chance.randrange(1, 400)):
@@ -140,16 +171,11 @@ def fill(node, chance):
             node.call("POST", f"/api/hubs/readings/partitions/{chance.randrange(PARTITIONS)}/punctuate", b"")
 
 
-def hand_over(node, out):
-    files = {"job.toml": JOB.format(out=out), "q.saql": QUERY}
-    node.call("PUT", "/api/jobs/kills", json.dumps({"files": files}).encode())
-
-
-def wait_done(node):
+def wait_done(node, name):
     """Until everything is read, time has passed the last event, and nothing new comes any more."""
     last, since = None, time.time()
     while True:
-        job = node.job()
+        job = node.job(name)
         if job["state"] == "failed":
             sys.exit(f"the job failed: {job}")
         seen = (job["backlog"], [output["next"] for output in job["outputs"]])
@@ -161,88 +187,128 @@ def wait_done(node):
         time.sleep(0.1)
 
 
-def outputs(node, out):
-    """Everything the job wrote, by name."""
-    found, start = {}, 0
-    rows = hashlib.sha256()
-    count = 0
-    while True:
-        page = node.call("GET", f"/hubs/sums/partitions/0/messages?from={start}&max=10000")
-        for message in page["messages"]:
-            rows.update(json.dumps(message["value"]).encode())
-            count += 1
-        if page["next"] == start:
-            break
-        start = page["next"]
-    found["hub"] = (count, rows.hexdigest())
-    for folder in ["lines", "table"]:
-        for name in sorted(os.listdir(f"{out}/{folder}")):
-            with open(f"{out}/{folder}/{name}", "rb") as file:
-                content = file.read()
-            found[f"{folder}/{name}"] = (len(content), hashlib.sha256(content).hexdigest())
-    return found
+def rows_of(node, hub):
+    return [json.dumps(message["value"]) for message in node.messages(hub)]
+
+
+def undisturbed(trial):
+    trial.copy("input", "calm")
+    trial.make_table("calm")
+    node = trial.node_on("calm")
+    node.put("kills", trial.job("calm", TO_HUB.format(hub="sums")), trial.query())
+    wait_done(node, "kills")
+    node.stop()
+    node.start()
+    rows = rows_of(node, "sums")
+    check("there is something to compare", len(rows) > 1000)
+    written = trial.written("calm")
+    print(f"undisturbed: {len(rows)} rows, {len(written)} other places", flush=True)
+    return rows, written
+
+
+def started_later(trial, rows, chance):
+    """From some time on, on the node of the undisturbed run."""
+    node = trial.node
+    time_of = lambda row: json.loads(row)["t"]
+    since = time_of(rows[chance.randrange(len(rows) // 4, 3 * len(rows) // 4)])
+    job = JOB + TO_HUB.format(hub="later") + TO_FILES.format(
+        name="lines", out=f"{trial.base}/later/out", format="jsonl", every="1s"
+    )
+    query = QUERY.split("SELECT device, before, total INTO table")[0]
+    node.put("later", job, query, start=since)
+    wait_done(node, "later")
+    expected = [row for row in rows if time_of(row) >= since]
+    check(f"a start at {since} gives the same rows", rows_of(node, "later") == expected)
+    lines = lambda name: [line for file in files(f"{trial.base}/{name}/out/lines") for line in read(file).splitlines()]
+    expected = [line for line in lines("calm") if time_of(line) >= since]
+    check(f"a start at {since} gives the same lines", lines("later") == expected)
+    node.stop()
+    print(f"started at {since}: the same {len(expected)} lines from there on", flush=True)
+
+
+def as_a_batch(trial, rows, written, chance):
+    """The log at rest, the word of silence in it included."""
+    folder = f"{trial.base}/batch"
+    trial.make_table("batch")
+    sums = TO_FILES.format(name="sums", out=f"{folder}/out", format="jsonl", every="off")
+    work = WORK.format(threads=chance.randrange(1, 4), fetch_bytes=chance.choice([5_000, 100_000]))
+    write(f"{folder}/job.toml", trial.job("batch", sums, work))
+    write(f"{folder}/q.saql", trial.query())
+    command = [trial.binary, "run", folder, "--data", f"{trial.base}/calm/data"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    # Garbage is in the log, so something is lost to it.
+    check(f"the batch runs: {ran.returncode} {ran.stderr}", "lost" in ran.stderr)
+    found = [line for file in files(f"{folder}/out/sums") for line in read(file).decode().splitlines()]
+    as_lines = [json.dumps(json.loads(line)) for line in found]
+    check("a batch over the same log gives the same rows", as_lines == rows)
+    compare(written, trial.written("batch"), "as a batch")
+    print("as a batch over the log at rest: the same bytes", flush=True)
+
+
+def under_kills(trial, rows, written, kills, chance):
+    trial.copy("input", "wild")
+    trial.make_table("wild")
+    node = trial.node_on("wild")
+
+    def hand_over():
+        work = WORK.format(threads=chance.randrange(1, 5), fetch_bytes=chance.choice([1, 3_000, 50_000, 1 << 20]))
+        node.put("kills", trial.job("wild", TO_HUB.format(hub="sums"), work), trial.query())
+
+    hand_over()
+    changes = 0
+    for _ in range(kills):
+        # Early in the life of the node as well as late in that of the job.
+        time.sleep(chance.choice([0.02, 0.1, 0.3, 0.6]) * chance.random() * 2)
+        node.kill()
+        node.start(wait=False)
+        if chance.random() < 0.7:
+            node.wait_ready()
+            if chance.random() < 0.2:
+                hand_over()
+                changes += 1
+    node.wait_ready()
+    wait_done(node, "kills")
+    node.stop()
+    node.start()
+    check("the hub has the same rows after the kills", rows_of(node, "sums") == rows)
+    compare(written, trial.written("wild"), "after the kills")
+    node.stop()
+    print(f"{kills} kills and {changes} changes of threads and sizes: the same bytes in {len(written) + 1} places")
+
+
+def compare(expected, found, when):
+    for name in sorted(expected.keys() | found.keys()):
+        if expected.get(name) != found.get(name):
+            sys.exit(f"{name} differs {when}: {expected.get(name)} undisturbed, {found.get(name)} then")
 
 
 def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("binary")
     arguments.add_argument("--kills", type=int, default=100)
+    arguments.add_argument("--events", type=int, default=300_000)
     arguments.add_argument("--port", type=int, default=29292)
     arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--postgres", help="writes to the server of this folder as well")
     given = arguments.parse_args()
     chance = random.Random(given.seed)
-    base = tempfile.mkdtemp()
-    node = None
+    postgres = given.postgres and read(f"{given.postgres}/url").decode().strip()
+    trial = Trial(given.binary, given.port, tempfile.mkdtemp(), postgres)
     try:
-        node = Node(given.binary, f"{base}/input", given.port)
-        node.start()
-        node.wait_ready()
-        fill(node, chance)
+        node = trial.node_on("input")
+        fill(node, given.events, chance)
         node.stop()
-
-        calm = f"{base}/calm"
-        shutil.copytree(f"{base}/input/data", f"{calm}/data")
-        node = Node(given.binary, calm, given.port)
-        node.start()
-        node.wait_ready()
-        hand_over(node, f"{calm}/out")
-        wait_done(node)
-        node.stop()
-        node.start()
-        node.wait_ready()
-        expected = outputs(node, f"{calm}/out")
-        node.stop()
-        print(f"undisturbed: {expected['hub'][0]} rows, {len(expected) - 1} files", flush=True)
-
-        wild = f"{base}/wild"
-        shutil.copytree(f"{base}/input/data", f"{wild}/data")
-        node = Node(given.binary, wild, given.port)
-        node.start()
-        node.wait_ready()
-        hand_over(node, f"{wild}/out")
-        for kill in range(given.kills):
-            # Early in the life of the node as well as late in that of the job.
-            time.sleep(chance.choice([0.02, 0.1, 0.3, 0.6]) * chance.random() * 2)
-            node.kill()
-            node.start()
-            if chance.random() < 0.7:
-                node.wait_ready()
-        node.wait_ready()
-        wait_done(node)
-        node.stop()
-        node.start()
-        node.wait_ready()
-        found = outputs(node, f"{wild}/out")
-        node.stop()
-        node = None
-        for name in sorted(expected.keys() | found.keys()):
-            if expected.get(name) != found.get(name):
-                sys.exit(f"{name} differs: {expected.get(name)} undisturbed, {found.get(name)} after the kills; see {base}")
-        print(f"{given.kills} kills: the same bytes in {len(found)} places")
-        shutil.rmtree(base)
+        rows, written = undisturbed(trial)
+        started_later(trial, rows, chance)
+        as_a_batch(trial, rows, written, chance)
+        under_kills(trial, rows, written, given.kills, chance)
+        shutil.rmtree(trial.base)
+    except SystemExit:
+        print(f"what there is to look at lies in {trial.base}", file=sys.stderr)
+        raise
     finally:
-        if node and node.process and node.process.poll() is None:
-            node.kill()
+        if trial.node and trial.node.is_up():
+            trial.node.kill()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 //! `highwater run`: one job over its inputs.
 
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use highwater_env::disk;
+use highwater_env::{RealClock, disk};
+use highwater_job::live::{JobState, PartitionStatus};
 use highwater_job::{Job, Options, Outputs, run};
+use highwater_server::jobs::run_at_rest;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::JobArgument;
@@ -20,11 +24,18 @@ pub struct Run {
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
+    /// The data folder of a node that is stopped, for a job that reads hubs
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
 }
 
 impl Run {
     pub fn run(self) -> anyhow::Result<Ending> {
         let job = load(&self.job, self.json)?;
+        if let Some(data) = &self.data {
+            let threads = self.threads.unwrap_or_else(cores);
+            return at_rest(job, data, threads, self.json);
+        }
         let outputs = Outputs::declared(&job.file, &job.plan)?;
         let bar = progress_bar(&job);
         let mut progress = |bytes| bar.set_position(bytes);
@@ -47,6 +58,46 @@ impl Run {
             Ending::Well
         })
     }
+}
+
+/// Runs a job over the hubs in a folder.
+fn at_rest(job: Job, data: &Path, threads: usize, in_json: bool) -> anyhow::Result<Ending> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let clock = Arc::new(RealClock::new());
+    let status = runtime.block_on(run_at_rest(job, data, threads, clock))?;
+    if let JobState::Failed { reason } = &status.state {
+        anyhow::bail!("error: {reason}");
+    }
+    let partitions = || status.inputs.iter().flat_map(|input| &input.partitions);
+    let lost = |partition: &PartitionStatus| {
+        partition.deserialization_errors + partition.conversion_errors + partition.runtime_errors
+    };
+    let events: u64 = partitions().map(|partition| partition.events).sum();
+    let lost = partitions().map(lost).sum::<u64>() + status.runtime_errors;
+    let rows = status
+        .outputs
+        .iter()
+        .map(|output| (&output.name, output.rows));
+    if in_json {
+        let rows: serde_json::Map<_, _> = rows
+            .map(|(name, rows)| (name.clone(), rows.into()))
+            .collect();
+        eprintln!(
+            "{}",
+            serde_json::json!({"events": events, "lost": lost, "rows": rows})
+        );
+    } else {
+        eprintln!(
+            "read {events} events of {} partitions, lost {lost} to errors",
+            partitions().count()
+        );
+        rows.for_each(|(name, rows)| eprintln!("  {name}: {rows} rows"));
+    }
+    Ok(if lost > 0 {
+        Ending::LostData
+    } else {
+        Ending::Well
+    })
 }
 
 /// Loads the job and shows the warnings of its query, unless what is printed as JSON will hold them.

@@ -101,6 +101,7 @@ async fn measure(
         job: "speed".into(),
         output: "out".into(),
         hubs: Some((log, handle)),
+        queues: None,
         disk,
     };
     let mut endpoint = open_output(&spec, names(), &context)?;

@@ -19,6 +19,7 @@ mod mark;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod queue;
 mod spec;
 mod stdout;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use hub::HubOutput;
 pub use memory::{Memory, MemoryEndpoint};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOutput;
+pub use queue::QueueOutput;
 pub use spec::{OutputContext, OutputSpec, open_output};
 pub use webhook::WebhookOutput;
 

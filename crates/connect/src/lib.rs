@@ -41,7 +41,7 @@ mod writer;
 pub use endpoint::PostgresOutput;
 pub use endpoint::{
     Endpoint, EndpointError, FilesOutput, HubOutput, Memory, MemoryEndpoint, OutputContext,
-    OutputSpec, Rows, Underway, WebhookOutput, open_output,
+    OutputSpec, QueueOutput, Rows, Underway, WebhookOutput, open_output,
 };
 pub use lines::{Block, LineOptions, LineReader, ReadError, SourceNote};
 pub use rows::RowNames;

@@ -68,6 +68,7 @@ impl Node {
                 Arc::clone(&self.hub) as Arc<dyn Log>,
                 Arc::clone(&self.transactions),
             )),
+            queues: None,
             disk: Arc::new(SimDisk::new(0)),
         };
         let names = ["Device", "Number"].map(|name| Name::Field(name.into()));

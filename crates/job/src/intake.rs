@@ -3,9 +3,11 @@
 //!
 //! Where the bytes came from makes no difference here beyond what a [`Place`] says of it.
 
+use std::sync::Arc;
+
 use highwater_connect::Events;
 use highwater_connect::json::Field;
-use highwater_engine::{Chunk, Column, ColumnBuilder, Value, ValueRef};
+use highwater_engine::{Chunk, Column, ColumnBuilder, Record, Value, ValueRef};
 use highwater_env::random::Random;
 use highwater_query::plan::Read;
 use highwater_time::{Arrivals, Instant};
@@ -49,6 +51,8 @@ pub(crate) struct Lost<'a> {
 #[derive(Clone, Copy)]
 enum Serve {
     Decoded(usize),
+    /// The whole event with what a hub adds to it.
+    Marked(usize),
     Arrival,
     Partition,
     FileName,
@@ -81,6 +85,7 @@ impl Columns {
                 }
                 Read::Path(path) => Serve::Decoded(want(Field::Path(path.clone()))),
                 Read::TimePath(path) => Serve::Decoded(want(Field::Time(path.clone()))),
+                Read::Whole if input.hub => Serve::Marked(want(Field::Whole)),
                 Read::Whole => Serve::Decoded(want(Field::Whole)),
                 Read::Arrival => Serve::Arrival,
                 Read::Partition => Serve::Partition,
@@ -119,13 +124,45 @@ impl Columns {
 /// What a hub adds to every event. It beats a field of the same name, as Stream Analytics has it.
 fn metadata(path: &[String]) -> Option<Serve> {
     let [only] = path else { return None };
-    let is = |name: &str| only.eq_ignore_ascii_case(name);
+    metadata_of(only)
+}
+
+fn metadata_of(field: &str) -> Option<Serve> {
+    let is = |name: &str| field.eq_ignore_ascii_case(name);
     match is("PartitionId") {
         true => Some(Serve::Partition),
         // When an event was processed must not show in a result; the nearest that can be repeated is its arrival.
         false if is("EventEnqueuedUtcTime") || is("EventProcessedUtcTime") => Some(Serve::Arrival),
         false => None,
     }
+}
+
+/// Events as records with the columns that a hub adds, behind their own fields. Those of the same names give way.
+fn marked(events: &Column, arrivals: Option<&[Instant]>, partition: &Value) -> Column {
+    let [processed, id, enqueued] = [
+        "EventProcessedUtcTime",
+        "PartitionId",
+        "EventEnqueuedUtcTime",
+    ]
+    .map(Arc::<str>::from);
+    let own = |name: &str| metadata_of(name).is_none();
+    let record = |row: usize| {
+        let ValueRef::Record(event) = events.get(row) else {
+            return events.get(row).to_value();
+        };
+        let arrival = arrivals.map_or(Value::Null, |arrivals| Value::Time(arrivals[row]));
+        let added = [
+            (processed.clone(), arrival.clone()),
+            (id.clone(), partition.clone()),
+            (enqueued.clone(), arrival),
+        ];
+        let mut record = Record::with_capacity(event.len() + added.len());
+        let fields = event.iter().filter(|(name, _)| own(name));
+        record.add(fields.map(|(name, value)| (name.clone(), value.clone())));
+        record.add(added.into_iter());
+        Value::Record(Arc::new(record))
+    };
+    Column::Dynamic(Arc::new((0..events.len()).map(record).collect()))
 }
 
 fn hub_metadata(name: &str) -> Serve {
@@ -288,6 +325,10 @@ impl Intake {
         let same = |value: ValueRef<'_>| Column::repeat(value, rows);
         let columns = self.columns.reads.iter().map(|serve| match serve {
             Serve::Decoded(column) => decoded.columns[*column].clone(),
+            Serve::Marked(column) => {
+                let events = &decoded.columns[*column];
+                marked(events, arrivals, place.partition.1)
+            }
             Serve::Arrival => match arrivals {
                 Some(arrivals) => times_column(arrivals),
                 None => same(ValueRef::Time(place.modified)),

@@ -61,7 +61,9 @@ pub enum RunError {
     Read(#[from] ReadError),
     #[error("{0}")]
     Sink(#[from] SinkError),
-    #[error("error: {0}; start the job on a node, which has it")]
+    #[error(
+        "error: {0}; start the job on a node, or run it with --data over the folder of one that is stopped"
+    )]
     Live(String),
     #[error("stopped at the first error, as on_error = \"stop\" asks: {0}")]
     Stopped(String),

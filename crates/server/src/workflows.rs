@@ -8,7 +8,7 @@ use highwater_flow::InGroup;
 use highwater_log::{Groups, Log, Membership};
 use highwater_workflow::call::Functions;
 use highwater_workflow::expr::Template;
-use highwater_workflow::{Definition, Handle, Intake, JournalError, Options, Parts, Service};
+use highwater_workflow::{Definition, Handle, Intake, JournalError, Options, Service, Supervision};
 
 /// A workflow of the settings.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Workflow {
             self.definition,
             functions,
             options,
-            Parts::Both,
+            Supervision::Here,
         )
         .await?;
         if let Some(hub) = self.hub {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_env::{RealClock, disk};
+use highwater_env::{Clock, RealClock, SimClock, disk};
 use highwater_server::config::Sources;
 use highwater_server::node::Node;
 use serde_json::{Value, json};
@@ -14,6 +14,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 async fn start(folder: &Path, settings: &str) -> Node {
+    start_at(folder, settings, Arc::new(RealClock::new())).await
+}
+
+async fn start_at(folder: &Path, settings: &str, clock: Arc<dyn Clock>) -> Node {
     let file = folder.join("highwater.toml");
     let base = "data = \"data\"\nhttp = { listen = \"127.0.0.1:0\" }\nkafka = { listen = \"127.0.0.1:0\" }\n";
     write(&file, &format!("{base}{settings}"));
@@ -22,9 +26,7 @@ async fn start(folder: &Path, settings: &str) -> Node {
         ..Sources::default()
     };
     let config = sources.load().unwrap().config;
-    Node::start(config, Arc::new(RealClock::new()))
-        .await
-        .unwrap()
+    Node::start(config, clock).await.unwrap()
 }
 
 fn write(path: &Path, text: &str) {
@@ -66,6 +68,19 @@ impl Client {
             let (status, answer) = self.call(&line, &event.to_string()).await;
             assert_eq!(status, 201, "{answer}");
         }
+    }
+
+    /// What there is to see, once it is as it should be.
+    async fn until(&self, line: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let mut seen = Value::Null;
+        for _ in 0..3_000 {
+            (_, seen) = self.call(line, "").await;
+            if holds(&seen) {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("it does not come to be: {seen}");
     }
 
     /// The rows on a hub of one partition, once there are so many.
@@ -220,5 +235,97 @@ async fn a_job_of_the_settings_reads_several_hubs_as_one_and_is_counted() {
     }
     let (status, refused) = client.call("DELETE /api/jobs/sum", "").await;
     assert_eq!((status, &refused["code"]), (409, &json!("conflict")));
+    node.stop().await;
+}
+
+// proves S3, S4
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_become_messages_of_a_queue_each_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = format!("{HUBS}[queues.work]\n");
+    let file = "query = \"q.saql\"\nstart = \"beginning\"\n[inputs.numbers]\nhub = \"in\"\n[outputs.out]\ntype = \"queue\"\nqueue = \"work\"\n";
+    let job = json!({"files": {"job.toml": file, "q.saql": DOUBLE}}).to_string();
+    let node = start(folder.path(), &settings).await;
+    let client = Client::of(&node);
+    assert_eq!(client.call("PUT /api/jobs/double", &job).await.0, 200);
+    client.send("in", &events(0..3)).await;
+    client
+        .until("GET /api/jobs/double", |job| job["rows"] == 3)
+        .await;
+    node.stop().await;
+
+    let node = start(folder.path(), &settings).await;
+    let client = Client::of(&node);
+    client.send("in", &events(3..5)).await;
+    let full = |page: &Value| {
+        page["messages"]
+            .as_array()
+            .is_some_and(|all| all.len() >= 5)
+    };
+    let page = client
+        .until("GET /queues/work/messages?max=100", full)
+        .await;
+    let messages = page["messages"].as_array().unwrap();
+    let told: Vec<_> = messages
+        .iter()
+        .map(|message| (message["id"].clone(), message["body"]["n"].clone()))
+        .collect();
+    let expected = (0..5).map(|n| (json!(format!("double/out/{n}")), json!(n * 2)));
+    assert_eq!(told, expected.collect::<Vec<_>>(), "{page}");
+    node.stop().await;
+}
+
+/// 2026-01-31T10:00:00Z
+const TEN_MS: i64 = 1_769_853_600_000;
+
+fn at(seconds: i64) -> highwater_time::Instant {
+    highwater_time::Instant::from_unix_millis(TEN_MS + seconds * 1000)
+}
+
+// proves T7, T8
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_set_back_and_forward_loses_and_repeats_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(SimClock::at_unix_nanos(i128::from(TEN_MS) * 1_000_000));
+    let set_to =
+        |seconds: i64| clock.set_unix_nanos(i128::from(at(seconds).to_unix_millis()) * 1_000_000);
+    let settings = format!("{HUBS}[hubs.again]\npartitions = 1\n");
+    let query = "SELECT System.Timestamp() AS at, COUNT(*) AS n INTO out FROM numbers TIMESTAMP BY t GROUP BY TumblingWindow(second, 10)";
+    let event = |seconds: i64| [json!({"t": at(seconds).to_string()})];
+    let row = |seconds: i64, n: i64| json!({"at": at(seconds).to_string(), "n": n});
+
+    let node = start_at(folder.path(), &settings, clock.clone()).await;
+    let client = Client::of(&node);
+    assert_eq!(
+        client.call("PUT /api/jobs/counts", &job(query)).await.0,
+        200
+    );
+    client.send("in", &event(1)).await;
+    set_to(20);
+    assert_eq!(client.rows("out", 1).await, [row(10, 1)]);
+    // An hour back, and a restart of the node while it lasts: the event counts by its own time.
+    set_to(-3600);
+    client.send("in", &event(21)).await;
+    node.stop().await;
+    let node = start_at(folder.path(), &settings, clock.clone()).await;
+    let client = Client::of(&node);
+    client.send("in", &event(22)).await;
+    let caught_up =
+        |job: &Value| job["state"] == "running" && job["events"] == 1 && job["backlog"] == 0;
+    let seen = client.until("GET /api/jobs/counts", caught_up).await;
+    assert_eq!(seen["alarms"], json!([]));
+    // A day forward: what was pending is told.
+    set_to(86_400);
+    let expected = [row(10, 1), row(30, 2)];
+    assert_eq!(client.rows("out", 2).await, expected);
+    client.send("in", &event(86_401)).await;
+    set_to(86_420);
+    let expected = [&expected[..], &[row(86_410, 1)]].concat();
+    assert_eq!(client.rows("out", 3).await, expected);
+    // Whoever reads the log later sees the same.
+    let again = job(query).replace("hub = \\\"out", "hub = \\\"again");
+    assert_eq!(client.call("PUT /api/jobs/again", &again).await.0, 200);
+    assert_eq!(client.rows("again", 3).await, expected);
+    assert_eq!(client.rows("out", 3).await, expected);
     node.stop().await;
 }

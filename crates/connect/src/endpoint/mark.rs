@@ -16,6 +16,7 @@ pub(super) enum Kind {
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     Postgres = 5,
     Webhook = 6,
+    Queue = 7,
 }
 
 /// A mark with nothing in it yet.

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use highwater_env::Disk;
 use highwater_log::{Log, Transactions};
 use highwater_query::plan::Name;
+use highwater_queue::Queues;
 
 use super::files::FilesEndpoint;
 use super::hub::HubEndpoint;
 #[cfg(feature = "postgres")]
 use super::postgres::{PostgresEndpoint, PostgresOutput};
+use super::queue::{QueueEndpoint, QueueOutput};
 use super::stdout::StdoutEndpoint;
 use super::webhook::WebhookEndpoint;
 use super::{Endpoint, EndpointError, FilesOutput, HubOutput, WebhookOutput};
@@ -22,6 +24,7 @@ pub enum OutputSpec {
     #[cfg(feature = "postgres")]
     Postgres(PostgresOutput),
     Webhook(WebhookOutput),
+    Queue(QueueOutput),
     /// Lines of JSON.
     Stdout,
 }
@@ -30,7 +33,7 @@ impl OutputSpec {
     /// Whether rows arrive exactly once, and not at least once.
     pub fn is_exactly_once(&self) -> bool {
         match self {
-            OutputSpec::Hub(_) | OutputSpec::Files(_) => true,
+            OutputSpec::Hub(_) | OutputSpec::Files(_) | OutputSpec::Queue(_) => true,
             #[cfg(feature = "postgres")]
             OutputSpec::Postgres(_) => true,
             OutputSpec::Webhook(_) | OutputSpec::Stdout => false,
@@ -46,6 +49,8 @@ pub struct OutputContext {
     pub output: String,
     /// Hubs, where there are any.
     pub hubs: Option<(Arc<dyn Log>, Arc<dyn Transactions>)>,
+    /// Queues, where there are any.
+    pub queues: Option<Queues>,
     pub disk: Arc<dyn Disk>,
 }
 
@@ -83,6 +88,13 @@ pub fn open_output(
         )),
         OutputSpec::Webhook(output) => {
             Box::new(WebhookEndpoint::open(output, context.id(), names)?)
+        }
+        OutputSpec::Queue(output) => {
+            let queues = context.queues.clone().ok_or_else(|| {
+                EndpointError::unfit("there are no queues here: run the job with `highwater up`")
+            })?;
+            let id = context.id();
+            Box::new(QueueEndpoint::open(output, id, names, queues)?)
         }
         OutputSpec::Stdout => Box::new(StdoutEndpoint::new(names)),
     })

@@ -15,6 +15,10 @@ pub struct Live {
     pub checkpoint_every: Duration,
     /// The output that takes late, early and out-of-order events, with what became of them.
     pub late: Option<String>,
+    /// How many threads work off partitions; whoever runs the job decides if it is not said.
+    pub threads: Option<usize>,
+    /// About how much of a partition is read at once.
+    pub fetch_bytes: Option<usize>,
 }
 
 impl Default for Live {
@@ -23,6 +27,8 @@ impl Default for Live {
             start: Start::Resume,
             checkpoint_every: Duration::from_secs(10),
             late: None,
+            threads: None,
+            fetch_bytes: None,
         }
     }
 }
@@ -94,6 +100,14 @@ pub(super) fn read_live(reader: &mut Reader, top: &Section, outputs: &[Output]) 
         if let Some(every) = reader.duration(&section, "every") {
             live.checkpoint_every = every;
         }
+    }
+    if let Some(section) = reader.section(top, "work") {
+        reader.known_keys(&section, &["threads", "fetch_bytes"]);
+        let mut size = |key| {
+            let number = reader.number(&section, key);
+            number.map(|number| usize::try_from(number).unwrap_or(usize::MAX))
+        };
+        (live.threads, live.fetch_bytes) = (size("threads"), size("fetch_bytes"));
     }
     if let Some(section) = reader.section(top, "late") {
         reader.known_keys(&section, &["output"]);

@@ -1,7 +1,7 @@
 //! Outputs that only a live job writes to.
 
 use highwater_connect::{
-    FilesOutput, HubOutput, OutputFormat, OutputSpec, PostgresOutput, WebhookOutput,
+    FilesOutput, HubOutput, OutputFormat, OutputSpec, PostgresOutput, QueueOutput, WebhookOutput,
 };
 use highwater_time::Duration;
 use toml::de::DeValue;
@@ -14,6 +14,7 @@ pub(super) enum Kind {
     Files,
     Postgres,
     Webhook,
+    Queue,
 }
 
 pub(super) fn read(
@@ -36,6 +37,7 @@ pub(super) fn read(
         ],
         Kind::Postgres => &["connection", "table", "key", "timeout", "ca"],
         Kind::Webhook => &["url", "headers", "lines", "rows_max", "timeout"],
+        Kind::Queue => &["queue", "session"],
     };
     let known: Vec<&str> = ["type", "on_failure"]
         .iter()
@@ -85,6 +87,10 @@ pub(super) fn read(
             webhook.timeout = timeout(reader, section).unwrap_or(webhook.timeout);
             OutputSpec::Webhook(webhook)
         }
+        Kind::Queue => OutputSpec::Queue(QueueOutput {
+            queue: needed(reader, section, "queue", "orders")?,
+            session: reader.text(section, "session", "plate"),
+        }),
     })
 }
 

@@ -23,6 +23,7 @@ const TOP_KEYS: &[&str] = &[
     "errors",
     "start",
     "checkpoint",
+    "work",
     "late",
     "expect",
 ];
@@ -340,8 +341,9 @@ const OUTPUT_TYPES: &[(&str, SinkType)] = &[
     ("files", SinkType::Live(outputs::Kind::Files)),
     ("postgres", SinkType::Live(outputs::Kind::Postgres)),
     ("webhook", SinkType::Live(outputs::Kind::Webhook)),
+    ("queue", SinkType::Live(outputs::Kind::Queue)),
 ];
-const OUTPUT_TYPES_LATER: &[&str] = &["kafka", "queue"];
+const OUTPUT_TYPES_LATER: &[&str] = &["kafka"];
 
 fn read_function(reader: &mut Reader, section: &Section) -> Option<Function> {
     if let Some(endpoint) = section.entry("endpoint") {

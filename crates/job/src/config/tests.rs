@@ -263,7 +263,7 @@ error: unknown key "nmae"
   |
 2 | nmae = "x"
   | ^^^^ did you mean "name"?
-  = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, start, checkpoint, late, expect
+  = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
 
 error: "query" must be a string, not an integer
  --> job.toml:3:9
@@ -298,13 +298,13 @@ error: unknown key "input"
    |
 10 | [input.Entry]
    |  ^^^^^ did you mean "inputs"?
-   = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, start, checkpoint, late, expect
+   = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
 
 error: type = "kafka" in [outputs.Alerts] is not supported yet
   --> job.toml:14:8
    |
 14 | type = "kafka"
-   |        ^^^^^^^ this version has: "file", "stdout", "hub", "files", "postgres", "webhook"
+   |        ^^^^^^^ this version has: "file", "stdout", "hub", "files", "postgres", "webhook", "queue"
 
 error: missing key "dead_letter" in [errors]
   --> job.toml:17:2
@@ -607,6 +607,10 @@ hub = "late"
 [checkpoint]
 every = "30s"
 
+[work]
+threads = 3
+fetch_bytes = 5000
+
 [late]
 output = "Late"
 "#,
@@ -616,6 +620,8 @@ output = "Late"
         start: Start::At(time),
         checkpoint_every: seconds(30),
         late: Some("Late".to_owned()),
+        threads: Some(3),
+        fetch_bytes: Some(5000),
     };
     assert_eq!(job.live, live);
     assert_eq!(job.inputs[0].hubs, ["toll-a", "toll-b"]);

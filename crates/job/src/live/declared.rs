@@ -7,6 +7,7 @@ use highwater_connect::{
 };
 use highwater_env::Disk;
 use highwater_log::{Log, Transactions};
+use highwater_queue::Queues;
 
 use super::{Endpoints, Which};
 use crate::config::{Output, Sink};
@@ -14,6 +15,7 @@ use crate::config::{Output, Sink};
 /// Opens what job files declare; an output that is not declared goes to standard output.
 pub struct DeclaredEndpoints {
     pub hubs: Option<(Arc<dyn Log>, Arc<dyn Transactions>)>,
+    pub queues: Option<Queues>,
     pub disk: Arc<dyn Disk>,
 }
 
@@ -35,6 +37,7 @@ impl Endpoints for DeclaredEndpoints {
             job: which.job.to_owned(),
             output,
             hubs: self.hubs.clone(),
+            queues: self.queues.clone(),
             disk: self.disk.clone(),
         };
         open_output(&spec, which.names.to_vec(), &context)

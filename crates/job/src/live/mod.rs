@@ -49,6 +49,7 @@ use highwater_log::{Log, ReadError};
 use highwater_query::plan::Name;
 
 use crate::config::{Output, Start};
+use crate::load::Job;
 use crate::reference::ReferenceError;
 
 pub use declared::DeclaredEndpoints;
@@ -57,7 +58,7 @@ pub use saved::SavedError;
 pub use status::{
     CheckpointStatus, InputStatus, JobState, JobStatus, LogLine, OutputStatus, PartitionStatus,
 };
-pub use store::{Checkpoints, DiskCheckpoints};
+pub use store::{Checkpoints, DiskCheckpoints, MemoryCheckpoints};
 
 /// What a job finds around it.
 #[derive(Clone)]
@@ -125,6 +126,18 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// As the job file says; with so many threads, if it says nothing of them.
+    pub fn of(job: &Job, threads: usize) -> Options {
+        let (live, default) = (&job.file.live, Options::default());
+        Options {
+            threads: live.threads.unwrap_or(threads),
+            fetch_bytes: live.fetch_bytes.unwrap_or(default.fetch_bytes),
+            ..default
+        }
+    }
+}
+
 /// What happens when everything has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
@@ -149,6 +162,11 @@ pub enum StartError {
     Position(#[from] ReadError),
     #[error("checkpoints cannot be read or written: {0}")]
     Checkpoints(std::io::Error),
+    #[error(
+        "none of its checkpoints can be used, and its log says why; say where it is to begin: \
+         `--start beginning`, `--start now` or a time"
+    )]
+    Damaged,
     #[error("output \"{output}\" cannot be opened: {error}")]
     Output {
         output: String,

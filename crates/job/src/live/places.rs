@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use highwater_log::{EnqueueTime, HubId, Log, Offset, Partition, Place};
+use highwater_log::{EnqueueTime, HubId, HubName, Log, Offset, Partition, Place};
 use highwater_query::lookback;
 use highwater_time::{Duration, Instant};
 
@@ -71,6 +71,19 @@ impl Places {
             let _ = writeln!(words, "{} {} {}", source.input, source.place, source.hub);
         }
         words
+    }
+
+    /// The hubs, each with how many of its partitions are read.
+    pub fn hubs(&self) -> Vec<(HubName, u32)> {
+        let mut hubs: Vec<(HubName, u32)> = Vec::new();
+        for source in &self.all {
+            let known = hubs.iter_mut().find(|(name, _)| *name == source.place.hub);
+            match known {
+                Some((_, count)) => *count = (*count).max(source.place.partition + 1),
+                None => hubs.push((source.place.hub.clone(), source.place.partition + 1)),
+            }
+        }
+        hubs
     }
 
     pub fn starts(&self) -> Vec<Offset> {

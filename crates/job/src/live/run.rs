@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use highwater_log::Isolation;
+use highwater_log::{HubName, Isolation};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -37,6 +37,10 @@ pub(super) struct Live {
     every: Duration,
     patience: Duration,
     until_end: Option<AtEnd>,
+    /// With how many of their partitions are read.
+    hubs: Vec<(HubName, u32)>,
+    /// What was said of hubs that have more.
+    grown: Vec<String>,
     combiner: Stopper,
     stop: watch::Sender<bool>,
     feeds: JoinSet<Result<(), String>>,
@@ -148,6 +152,8 @@ impl Live {
             every,
             patience: options.stop_patience,
             until_end: options.until_end,
+            hubs: places.hubs(),
+            grown: Vec::new(),
             combiner: Stopper(to_combiner),
             stop,
             feeds,
@@ -203,6 +209,7 @@ impl Live {
                 return failed(format!("an output ended unexpectedly: {reason}"));
             },
             () = tokio::time::sleep(tick) => {
+                self.look_for_partitions();
                 let due = self.saved_at + self.every;
                 if self.under_way.is_none() && self.site.clock.elapsed() >= due {
                     self.begin_checkpoint(None);
@@ -210,6 +217,28 @@ impl Live {
             }
         }
         None
+    }
+
+    /// A hub may have grown. Its new partitions are not read before the next start, because rows that are out already
+    /// were made without them.
+    fn look_for_partitions(&mut self) {
+        let log = &self.site.log;
+        let grown = self.hubs.iter().filter_map(|(name, read)| {
+            let there = log.hub(name.as_str())?.partitions;
+            (there > *read).then(|| {
+                format!(
+                    "hub `{name}` has {there} partitions, of which {read} are read: \
+                     stop the job and start it again to read them all"
+                )
+            })
+        });
+        let grown: Vec<String> = grown.collect();
+        if grown == self.grown {
+            return;
+        }
+        grown.iter().for_each(|alarm| self.board.say(alarm));
+        self.board.change(|status| status.alarms = grown.clone());
+        self.grown = grown;
     }
 
     fn begin_checkpoint(&mut self, answer: Option<oneshot::Sender<Result<u64, String>>>) {

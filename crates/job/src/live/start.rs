@@ -123,9 +123,12 @@ async fn latest(site: &Site, board: &Board) -> Result<(Option<u64>, Option<Saved
             let read = store.read(*number).map_err(|error| error.to_string());
             match read.and_then(|bytes| Saved::decode(&bytes).map_err(|error| error.to_string())) {
                 Ok(saved) => return Ok((numbers.last().copied(), Some(saved))),
-                Err(reason) => noted.say(format!(
-                    "checkpoint {number} cannot be used, the one before is tried: {reason}"
-                )),
+                Err(reason) => {
+                    store.distrust(*number);
+                    let trouble = format!("checkpoint {number} cannot be used: {reason}");
+                    noted.say(format!("{trouble}; the one before is tried"));
+                    noted.change(|status| status.checkpoint.trouble = Some(trouble));
+                }
             }
         }
         Ok((numbers.last().copied(), None))
@@ -156,6 +159,10 @@ async fn begin(
         since,
         from: From::Positions(positions),
     };
+    let goes_on = matches!(options.start, None | Some(Start::Resume));
+    if goes_on && number.is_some() && saved.is_none() {
+        return Err(StartError::Damaged);
+    }
     // One that has ended has no time to go on from, unless it is the same one.
     let saved = saved.filter(|saved| !saved.ended || saved.fingerprint == *fingerprint);
     // What the job file says is for the first time; after that it goes on where it was.

@@ -114,7 +114,7 @@ pub struct CheckpointStatus {
     pub bytes: u64,
     /// For how long it held up the job.
     pub pause: Duration,
-    /// Why the last one could not be saved.
+    /// Why the last one could not be saved, or not be used, until another one is saved.
     pub trouble: Option<String>,
 }
 

@@ -1,8 +1,9 @@
 //! Where checkpoints are kept. `docs/formats/checkpoint.md` draws a file.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_env::disk::{Access, Disk};
 
@@ -16,6 +17,9 @@ pub trait Checkpoints: Send + Sync {
     /// Keeps a checkpoint. When this is done it survives a crash; if it fails or is interrupted, none has appeared and none
     /// is gone. All but the latest two may be forgotten.
     fn write(&self, number: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// That one cannot be used, so it is none of the two.
+    fn distrust(&self, number: u64);
 }
 
 /// How many are kept: the last, and the one before in case the last is damaged.
@@ -25,6 +29,7 @@ const KEPT: usize = 2;
 pub struct DiskCheckpoints {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
+    damaged: Mutex<BTreeSet<u64>>,
 }
 
 impl DiskCheckpoints {
@@ -32,6 +37,7 @@ impl DiskCheckpoints {
         DiskCheckpoints {
             disk,
             folder: folder.into(),
+            damaged: Mutex::default(),
         }
     }
 
@@ -46,6 +52,26 @@ impl DiskCheckpoints {
             _ => Ok(()),
         }
     }
+
+    /// Those that nobody needs any more. One that is damaged goes when nothing older is kept, because a list of numbers
+    /// tells which were used.
+    fn superfluous(&self) -> io::Result<Vec<u64>> {
+        let known = self.list()?;
+        let damaged = lock(&self.damaged);
+        let whole = known
+            .iter()
+            .rev()
+            .filter(|number| !damaged.contains(number));
+        let oldest = whole.take(KEPT).last().copied().unwrap_or(0);
+        Ok(known
+            .into_iter()
+            .filter(|number| *number < oldest)
+            .collect())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Checkpoints for DiskCheckpoints {
@@ -71,10 +97,41 @@ impl Checkpoints for DiskCheckpoints {
         file.sync_all()?;
         self.disk.rename(&temporary, &path)?;
         self.disk.sync_folder(&self.folder)?;
-        let known = self.list()?;
-        for old in known.iter().rev().skip(KEPT) {
-            self.disk.remove_file(&self.path(*old))?;
+        for old in self.superfluous()? {
+            self.disk.remove_file(&self.path(old))?;
         }
         Ok(())
+    }
+
+    fn distrust(&self, number: u64) {
+        lock(&self.damaged).insert(number);
+    }
+}
+
+/// Checkpoints of a job that is run once and never goes on.
+#[derive(Default)]
+pub struct MemoryCheckpoints(Mutex<BTreeMap<u64, Vec<u8>>>);
+
+impl Checkpoints for MemoryCheckpoints {
+    fn list(&self) -> io::Result<Vec<u64>> {
+        Ok(lock(&self.0).keys().copied().collect())
+    }
+
+    fn read(&self, number: u64) -> io::Result<Vec<u8>> {
+        let found = lock(&self.0).get(&number).cloned();
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn write(&self, number: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut kept = lock(&self.0);
+        kept.insert(number, bytes.to_vec());
+        while kept.len() > KEPT {
+            kept.pop_first();
+        }
+        Ok(())
+    }
+
+    fn distrust(&self, number: u64) {
+        lock(&self.0).remove(&number);
     }
 }

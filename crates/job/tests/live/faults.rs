@@ -6,6 +6,7 @@ use highwater_connect::EndpointError;
 use highwater_env::Disk;
 use highwater_env::disk::Faults;
 use highwater_job::live::{Checkpoints, Handle, JobState, JobStatus, Options};
+use highwater_log::{HubName, Log};
 
 use crate::world::{World, at, job, live, soon};
 
@@ -77,6 +78,130 @@ async fn a_damaged_checkpoint_is_refused_and_the_one_before_is_used() {
     let log = handle.status().log;
     let said = format!("checkpoint {} cannot be used", kept[1]);
     assert!(log.iter().any(|line| line.text.contains(&said)), "{log:?}");
+    let alarms = handle.status().alarms;
+    assert_eq!(
+        alarms,
+        [format!("checkpoint: {said}: its checksum is wrong")]
+    );
+
+    // The next one is damaged as well: the one that was used must still be there.
+    let next = soon(handle.checkpoint()).await.unwrap();
+    assert!(handle.status().alarms.is_empty());
+    assert_eq!(store.list().unwrap(), [kept[0], kept[1], next]);
+    soon(handle.kill()).await;
+    let file = format!("checkpoints/{next:020}.checkpoint");
+    world.disk.flip(Path::new(&file), 40, 1).unwrap();
+    let handle = world.start(&job, resume());
+    send(&world, 7..8).await;
+    assert_eq!(soon(world.recorder.until("out", 8)).await, ids(0..8));
+    for _ in 0..2 {
+        soon(handle.checkpoint()).await.unwrap();
+    }
+    assert_eq!(store.list().unwrap(), [next + 1, next + 2]);
+    soon(handle.kill()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_without_any_checkpoint_left_asks_where_to_begin() {
+    let world = world().await;
+    let job = job(EVENTS);
+    let handle = world.start(&job, live());
+    send(&world, 0..3).await;
+    soon(world.recorder.until("out", 3)).await;
+    soon(handle.stop()).await;
+    for number in world.checkpoints().list().unwrap() {
+        let file = format!("checkpoints/{number:020}.checkpoint");
+        world.disk.flip(Path::new(&file), 40, 1).unwrap();
+    }
+    let state = soon(world.start(&job, resume()).ended()).await.state;
+    let JobState::Failed { reason } = &state else {
+        panic!("{state:?}");
+    };
+    assert!(
+        reason.starts_with("none of its checkpoints can be used"),
+        "{reason}"
+    );
+    let handle = world.start(&job, live());
+    let rows = soon(world.recorder.until("out", 6)).await;
+    assert_eq!(rows, [ids(0..3), ids(0..3)].concat(), "a new epoch");
+    soon(handle.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_that_grows_is_told_of_and_read_after_the_next_start() {
+    let world = world().await;
+    let job = job(EVENTS);
+    let options = || Options {
+        checkpoint_every: Some(std::time::Duration::from_millis(40)),
+        ..live()
+    };
+    let handle = world.start(&job, options());
+    send(&world, 0..2).await;
+    soon(world.recorder.until("out", 2)).await;
+    world
+        .log
+        .grow(&HubName::new("e").unwrap(), 2)
+        .await
+        .unwrap();
+    let status = until(&handle, |status| !status.alarms.is_empty()).await;
+    let said = "hub `e` has 2 partitions, of which 1 are read: stop the job and start it again to read them all";
+    assert_eq!(status.alarms, [said]);
+    world.advance(10);
+    world.send("e", 1, &ids(5..6)).await;
+    send(&world, 2..4).await;
+    soon(world.recorder.until("out", 4)).await;
+    // Word of silence moves time past the last row, so that none is given again.
+    let behind = at(world.now_ms() - 5);
+    until(&handle, |status| status.watermark > behind).await;
+    soon(handle.stop()).await;
+
+    let handle = world.start(
+        &job,
+        Options {
+            start: None,
+            ..options()
+        },
+    );
+    send(&world, 6..7).await;
+    world.advance(10);
+    let rows = soon(world.recorder.until("out", 5)).await;
+    assert_eq!(rows, [ids(0..4), ids(6..7)].concat());
+    let status = handle.status();
+    assert_eq!(
+        (status.inputs[0].partitions.len(), status.alarms.len()),
+        (2, 0)
+    );
+    let said = "the list of partitions is another";
+    assert!(
+        status.log.iter().any(|line| line.text.contains(said)),
+        "{:?}",
+        status.log
+    );
+    soon(handle.stop()).await;
+}
+
+/// What a hub adds to an event is part of it, and beats a field of the same name. // proves S1 (Metadata columns in SELECT *)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn select_star_shows_what_the_hub_knows_of_an_event() {
+    let world = world().await;
+    let text = EVENTS.replace("SELECT id", "SELECT *");
+    let handle = world.start(&job(&text), live());
+    world.advance(10);
+    let events = [
+        "{\"partitionid\":9,\"id\":1}".to_owned(),
+        "{\"id\":{\"a\":2}}".to_owned(),
+    ];
+    world.send("e", 0, &events).await;
+    world.advance(10);
+    let time = at(10);
+    let added = format!(
+        "\"EventProcessedUtcTime\":\"{time}\",\"PartitionId\":0,\"EventEnqueuedUtcTime\":\"{time}\""
+    );
+    let expected = [
+        format!("{{\"id\":1,{added}}}"),
+        format!("{{\"id\":{{\"a\":2}},{added}}}"),
+    ];
+    assert_eq!(soon(world.recorder.until("out", 2)).await, expected);
     soon(handle.stop()).await;
 }
 

@@ -3,6 +3,7 @@
 //! A job is in the settings, which name its folder, or was handed over and is kept below the node's data. A job that ran
 //! when the node went down runs again when it comes back, and goes on where it was.
 
+mod at_rest;
 mod definition;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,9 @@ use highwater_job::live::{
 };
 use highwater_job::{Job, LoadError};
 use highwater_log::{HubName, Log, Transactions};
+use highwater_queue::Queues;
 
+pub use at_rest::{AtRestError, run_at_rest};
 pub use definition::Files;
 use definition::{Home, Wanted};
 
@@ -56,6 +59,7 @@ pub enum JobError {
 pub struct Around {
     pub log: Arc<dyn Log>,
     pub transactions: Arc<dyn Transactions>,
+    pub queues: Queues,
     pub clock: Arc<dyn Clock>,
     /// Names that lead to several hubs.
     pub sharded: Arc<[Sharded]>,
@@ -330,13 +334,13 @@ impl Jobs {
             checkpoints: Arc::new(checkpoints),
             endpoints: Arc::new(DeclaredEndpoints {
                 hubs: Some((around.log.clone(), around.transactions.clone())),
+                queues: Some(around.queues.clone()),
                 disk: Arc::new(RealDisk),
             }),
         };
         let options = live::Options {
-            threads: around.threads,
             start,
-            ..live::Options::default()
+            ..live::Options::of(&job, around.threads)
         };
         let query = job.query.clone();
         let handle = live::start(Arc::new(job), site, options);

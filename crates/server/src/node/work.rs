@@ -72,6 +72,7 @@ impl Work {
         let around = Around {
             log: log.clone(),
             transactions: Arc::new(transactions.clone()),
+            queues: queues.queues.clone(),
             clock: clock.clone(),
             sharded: config.sharded.clone().into(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

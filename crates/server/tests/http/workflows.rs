@@ -8,7 +8,7 @@ use highwater_server::http::Backend;
 use highwater_server::workflows::Workflows;
 use highwater_workflow::call::{CallError, Functions};
 use highwater_workflow::definition::{Builder, StepBuilder};
-use highwater_workflow::{Options, Parts, Service};
+use highwater_workflow::{Options, Service, Supervision};
 use serde_json::json;
 
 use crate::node::{Node, memory, options, start_on};
@@ -33,7 +33,14 @@ async fn node() -> Node {
         });
     let clock = Arc::new(SimClock::at_unix_nanos(0));
     let options_of = Options::default();
-    let service = Service::open(&log, clock, definition, functions, options_of, Parts::Both);
+    let service = Service::open(
+        &log,
+        clock,
+        definition,
+        functions,
+        options_of,
+        Supervision::Here,
+    );
     let service = service.await.unwrap();
     let mut workflows = Workflows::default();
     workflows.add(service.handle());
