@@ -1,21 +1,23 @@
 //! `highwater bench webhook`: what a delivery to a webhook on this machine costs.
 //!
-//! A node keeps the events on a disk and posts them to a receiver that does nothing but answer. Both
-//! share this process, so the CPU time is that of both ends.
+//! A node keeps the events on a disk and posts them to a receiver that does nothing but answer. The
+//! receiver has a thread of its own, so that the CPU time of the two ends can be told apart.
 
 use std::io::{Write, stdout};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use highwater_env::{Clock, RealClock, usage};
+use highwater_env::{Clock, RealClock, thread_cpu, usage};
 use highwater_server::config::Sources;
 use highwater_server::node::Node;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::exit::Ending;
 
@@ -50,6 +52,15 @@ struct Seen {
     more: Notify,
 }
 
+/// What it took to deliver everything.
+struct Cost {
+    seconds: f64,
+    /// Of both ends, in seconds.
+    cpu: f64,
+    receiver_cpu: f64,
+    requests: u64,
+}
+
 impl BenchWebhook {
     pub fn run(self) -> anyhow::Result<Ending> {
         let name = format!("highwater-bench-{}", std::process::id());
@@ -62,31 +73,39 @@ impl BenchWebhook {
         let measured = runtime.block_on(self.measure(&dir));
         drop(runtime);
         std::fs::remove_dir_all(&dir)?;
-        let (seconds, cpu, requests) = measured?;
-        let per_event = |value: f64| value / self.events as f64;
-        let (rate, micros) = (self.events as f64 / seconds, per_event(cpu) * 1e6);
+        let Cost {
+            seconds,
+            cpu,
+            receiver_cpu,
+            requests,
+        } = measured?;
+        let micros = |cpu: f64| cpu * 1e6 / self.events as f64;
+        let (rate, sender, receiver) = (
+            self.events as f64 / seconds,
+            micros(cpu - receiver_cpu),
+            micros(receiver_cpu),
+        );
         if self.json {
             let facts = json!({
                 "events": self.events, "batch": self.batch, "requests": requests, "seconds": seconds,
-                "events_per_second": rate, "cpu_seconds": cpu, "cpu_micros_per_event": micros,
+                "events_per_second": rate, "cpu_seconds": cpu, "cpu_micros_per_event": micros(cpu),
+                "node_micros_per_event": sender, "receiver_micros_per_event": receiver,
             });
             writeln!(stdout(), "{facts}")?;
         } else {
             writeln!(
                 stdout(),
-                "{} events in {requests} requests: {rate:.0} events/s, {micros:.1} us CPU each (both ends)",
+                "{} events in {requests} requests: {rate:.0} events/s, CPU of an event: {sender:.1} us in the node, {receiver:.1} us in the receiver",
                 self.events
             )?;
         }
         Ok(Ending::Well)
     }
 
-    async fn measure(&self, dir: &Path) -> anyhow::Result<(f64, f64, u64)> {
-        let seen = Arc::new(Seen::default());
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}/", listener.local_addr()?);
-        tokio::spawn(receive(listener, Arc::clone(&seen)));
-
+    async fn measure(&self, dir: &Path) -> anyhow::Result<Cost> {
+        let receiver = Receiver::start()?;
+        let seen = &receiver.seen;
+        let url = format!("http://{}/", receiver.address);
         let idle = self.start(dir, None).await?;
         self.fill(&idle).await?;
         idle.stop().await;
@@ -98,12 +117,14 @@ impl BenchWebhook {
         }
         let seconds = (clock.elapsed() - started).as_secs_f64();
         let cpu = usage().cpu.unwrap_or_default().saturating_sub(before);
+        let requests = seen.requests.load(Ordering::Relaxed);
         node.stop().await;
-        Ok((
+        Ok(Cost {
             seconds,
-            cpu.as_secs_f64(),
-            seen.requests.load(Ordering::Relaxed),
-        ))
+            cpu: cpu.as_secs_f64(),
+            receiver_cpu: receiver.stop()?.as_secs_f64(),
+            requests,
+        })
     }
 
     async fn start(&self, dir: &Path, url: Option<&str>) -> anyhow::Result<Node> {
@@ -174,6 +195,52 @@ async fn call(node: &Node, method: &str, path: &str, body: &str) -> anyhow::Resu
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     Ok(answer)
+}
+
+/// The other end, on a thread of its own.
+struct Receiver {
+    address: SocketAddr,
+    seen: Arc<Seen>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<Option<Duration>>,
+}
+
+impl Receiver {
+    fn start() -> anyhow::Result<Receiver> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?;
+        let seen = Arc::new(Seen::default());
+        let (stop, stopped) = oneshot::channel();
+        let noted = Arc::clone(&seen);
+        let thread = std::thread::Builder::new().name("receiver".into());
+        let thread = thread.spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = receive(listener, noted) => {}
+                    _ = stopped => {}
+                }
+            });
+            thread_cpu()
+        })?;
+        Ok(Receiver {
+            address,
+            seen,
+            stop,
+            thread,
+        })
+    }
+
+    /// The CPU time that it took.
+    fn stop(self) -> anyhow::Result<Duration> {
+        // If it is gone, it has stopped.
+        let _ = self.stop.send(());
+        let cpu = self.thread.join();
+        let cpu = cpu.map_err(|_| anyhow::anyhow!("the receiver panicked"))?;
+        Ok(cpu.unwrap_or_default())
+    }
 }
 
 async fn receive(listener: TcpListener, seen: Arc<Seen>) {

@@ -544,6 +544,12 @@ pub const SETTINGS: &[Setting] = &[
         "the Authorization header of that request",
     ),
     setting(
+        "notify.ca",
+        Kind::Path,
+        "",
+        "PEM file with certificates to trust beside those of the system, for both",
+    ),
+    setting(
         "notify.public_url",
         Kind::Text,
         "",

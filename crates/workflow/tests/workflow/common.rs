@@ -181,7 +181,7 @@ impl Running {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        let view = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        let view = tokio::time::timeout(Duration::from_secs(120), waiting).await;
         view.unwrap_or_else(|_| panic!("{id} was never one of {states:?}"))
     }
 }
