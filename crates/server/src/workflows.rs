@@ -21,6 +21,7 @@ pub struct Workflow {
     pub partitions: u32,
     pub running_max: usize,
     pub keep: Duration,
+    pub supervision: Supervision,
 }
 
 /// Records of a partition that are being accepted at once: as many as share a sync when all is busy.
@@ -48,7 +49,7 @@ impl Workflow {
             self.definition,
             functions,
             options,
-            Supervision::Here,
+            self.supervision,
         )
         .await?;
         if let Some(hub) = self.hub {

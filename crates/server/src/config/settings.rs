@@ -280,6 +280,12 @@ pub const SETTINGS: &[Setting] = &[
         "how long an instance that has ended can be looked at, and its id is known",
     ),
     setting(
+        "workflows.*.supervisor",
+        Kind::Choice(&["here", "elsewhere"]),
+        "here",
+        "who undoes what failed: the node, or processes of their own (`highwater workflow supervise`)",
+    ),
+    setting(
         "queues.*.lock",
         Kind::Time,
         "60s",
