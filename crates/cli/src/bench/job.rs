@@ -63,13 +63,13 @@ impl BenchJob {
     }
 
     async fn measure(&self, dir: &Path) -> anyhow::Result<()> {
-        disk::create_folder(&dir.join("input"))?;
+        disk::create_folder(dir.join("input"))?;
         let mut node = Local::start(&dir.join("data"), &[]).await?;
         node.create_hub("toll", self.partitions).await?;
         self.fill(&mut node, dir).await?;
         for run in 0..self.runs {
-            let files = self.from_files(dir).await?;
-            let hubs = self.from_hub(&mut node, run).await?;
+            let files = self.run_files(dir).await?;
+            let hubs = self.run_hub(&mut node, run).await?;
             // Windows that are open at the end of the files are closed; in a hub more may come.
             anyhow::ensure!(
                 hubs.rows <= files.rows && files.rows <= hubs.rows + 200,
@@ -87,7 +87,7 @@ impl BenchJob {
     async fn fill(&self, node: &mut Local, dir: &Path) -> anyhow::Result<()> {
         let mut traffic = Traffic::new(1, 1000);
         let files = (0..self.partitions)
-            .map(|partition| disk::create_atomic(&dir.join(format!("input/{partition}.jsonl"))));
+            .map(|partition| disk::create_atomic(dir.join(format!("input/{partition}.jsonl"))));
         let mut files = files.collect::<Result<Vec<_>, _>>()?;
         let mut batches = vec![(0, Vec::new()); files.len()];
         for number in 0..self.events {
@@ -106,7 +106,7 @@ impl BenchJob {
         Ok(())
     }
 
-    async fn from_files(&self, dir: &Path) -> anyhow::Result<Took> {
+    async fn run_files(&self, dir: &Path) -> anyhow::Result<Took> {
         let text = self.job_file("path = \"input\"", "path = \"out.jsonl\"");
         let job = Job::new(JobFile::parse(&text, "job.toml")?.resolve(dir))?;
         let threads = self.partitions as usize;
@@ -121,7 +121,7 @@ impl BenchJob {
         })
     }
 
-    async fn from_hub(&self, node: &mut Local, run: u64) -> anyhow::Result<Took> {
+    async fn run_hub(&self, node: &mut Local, run: u64) -> anyhow::Result<Took> {
         let name = format!("w2-{run}");
         node.create_hub(&name, 1).await?;
         let output = format!("type = \"hub\"\nhub = \"{name}\"");
