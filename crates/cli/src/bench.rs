@@ -2,6 +2,9 @@
 
 mod generator;
 mod http;
+mod job;
+mod latency;
+mod local;
 mod queue;
 mod schedule;
 mod webhook;
@@ -35,6 +38,10 @@ enum What {
     Http(http::BenchHttp),
     /// Send, receive and complete messages of a running node and print how many a second
     Queue(queue::BenchQueue),
+    /// Run a query from hub to hub with checkpoints, and beside it from file to file, and print what each costs
+    Job(job::BenchJob),
+    /// Send events to a hub at a fixed rate and print how long a job's rows take to be seen
+    Latency(latency::BenchLatency),
     /// Deliver events to a webhook on this machine and print what each costs
     Webhook(webhook::BenchWebhook),
 }
@@ -68,6 +75,8 @@ impl Bench {
             What::Generate(generate) => generate.run(),
             What::Http(http) => http.run(),
             What::Queue(queue) => queue.run(),
+            What::Job(job) => job.run(),
+            What::Latency(latency) => latency.run(),
             What::Webhook(webhook) => webhook.run(),
         }
     }

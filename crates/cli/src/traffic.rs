@@ -34,16 +34,21 @@ impl Traffic {
 
     /// Appends the next event as a line.
     pub fn write_next(&mut self, out: &mut Vec<u8>) {
-        let random = &mut self.random;
-        let late_ms = if random.below(20) == 0 {
-            random.below(2001)
-        } else {
-            0
+        let late_ms = match self.random.below(20) {
+            0 => self.random.below(2001),
+            _ => 0,
         };
         let at_ms = self.next.saturating_sub(late_ms) as i64;
         self.next += 1;
+        let at = Instant::from_ticks(self.start.ticks() + at_ms * TICKS_PER_MILLI);
+        self.write_at(at, out);
+    }
+
+    /// Appends an event of that time as a line.
+    pub fn write_at(&mut self, at: Instant, out: &mut Vec<u8>) {
+        let random = &mut self.random;
         let mut time = Vec::with_capacity(28);
-        Instant::from_ticks(self.start.ticks() + at_ms * TICKS_PER_MILLI).write_iso(&mut time);
+        at.write_iso(&mut time);
         time.truncate(23); // to the millisecond
         let plate = random.below(self.plates);
         // What belongs to a car never changes, so it is drawn from the plate.

@@ -588,6 +588,64 @@ fn the_demo_makes_a_job_that_can_be_run_again() {
 }
 
 #[test]
+fn bench_runs_a_job_from_hub_to_hub_and_counts_every_event() {
+    let made = Made::new("", b"");
+    let folder = made.file("bench");
+    let output = highwater(&[
+        "bench",
+        "job",
+        "--events",
+        "130000",
+        "--runs",
+        "1",
+        "--partitions",
+        "2",
+        "--dir",
+        &folder,
+        "--json",
+    ]);
+    ends(&output, 0);
+    let measured = json(stdout(&output).lines().last().unwrap());
+    let rows = |of: &str| measured[of]["rows"].as_u64().unwrap();
+    assert!(rows("hubs") >= 200, "two minutes have ended");
+    assert_eq!(
+        rows("files"),
+        rows("hubs") + 100,
+        "and a third, with the files"
+    );
+    assert!(
+        measured["cpu_ratio"]
+            .as_f64()
+            .is_some_and(|ratio| ratio > 0.0)
+    );
+    assert!(!Path::new(&folder).exists());
+
+    let output = highwater(&[
+        "bench",
+        "latency",
+        "--rate",
+        "1000",
+        "--seconds",
+        "2",
+        "--dir",
+        &folder,
+        "--json",
+    ]);
+    ends(&output, 0);
+    let measured: Vec<_> = stdout(&output).lines().map(json).collect();
+    assert_eq!(measured[0]["query"], "rows");
+    assert_eq!(measured[0]["rows"]["seen"], 2000);
+    assert_eq!(measured[0]["appends"]["seen"], 2000);
+    assert_eq!(measured[1]["query"], "windows");
+    assert!(
+        measured[1]["rows"]["seen"]
+            .as_u64()
+            .is_some_and(|seen| seen >= 100)
+    );
+    assert!(!Path::new(&folder).exists());
+}
+
+#[test]
 fn bench_makes_the_same_events_for_a_seed_and_measures_a_job() {
     let made = Made::new(
         "SELECT TollId FROM a TIMESTAMP BY EntryTime WHERE TollId = 7",

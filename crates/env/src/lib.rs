@@ -20,4 +20,4 @@ mod usage;
 
 pub use clock::{Clock, RealClock, SimClock};
 pub use disk::{Disk, RealDisk, SimDisk};
-pub use usage::{Usage, usage};
+pub use usage::{Usage, thread_cpu, usage};

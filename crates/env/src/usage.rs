@@ -12,17 +12,24 @@ pub struct Usage {
 /// Linux counts CPU time in hundredths of a second, whatever the kernel's own tick is.
 const TICKS_PER_SECOND: u64 = 100;
 
+pub fn usage() -> Usage {
+    Usage {
+        cpu: cpu_of(&read("/proc/self/stat")),
+        memory_peak_bytes: peak_of(&read("/proc/self/status")),
+    }
+}
+
+/// Of the thread that asks.
+pub fn thread_cpu() -> Option<Duration> {
+    cpu_of(&read("/proc/thread-self/stat"))
+}
+
 #[allow(
     clippy::disallowed_methods,
     reason = "these are the system's own figures, not data"
 )]
-pub fn usage() -> Usage {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    Usage {
-        cpu: cpu_of(&stat),
-        memory_peak_bytes: peak_of(&status),
-    }
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
 }
 
 /// Fields 14 and 15 of the line; the name in field 2 may hold blanks, so counting starts behind it.

@@ -302,6 +302,37 @@ async fn join_group_with_and_without_a_member_id() {
 }
 
 #[tokio::test]
+async fn a_leader_that_came_back_is_not_asked_for_an_assignment() {
+    let server = start().await;
+    let mut client = server.connect().await;
+    let request = |version| {
+        let instance = (version >= 5).then(|| text("i-1"));
+        let protocol = join_group_request::JoinGroupRequestProtocol::default();
+        JoinGroupRequest::default()
+            .with_group_id(group("readers"))
+            .with_session_timeout_ms(10_000)
+            .with_rebalance_timeout_ms(if version >= 1 { 10_000 } else { -1 })
+            .with_member_id(text("m-1"))
+            .with_group_instance_id(instance)
+            .with_protocols(vec![protocol])
+    };
+    in_every_version(&mut client, request, |version, response| {
+        let (leader, members) = match version {
+            // Without an instance it does not come back, it is new.
+            0..5 => ("m-1", 1),
+            5..9 => ("m-0", 0),
+            _ => ("m-1", 1),
+        };
+        assert_eq!(
+            (&*response.leader, response.members.len()),
+            (leader, members)
+        );
+        assert_eq!(response.skip_assignment, version >= 9);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn sync_heartbeat_and_leave() {
     let server = start().await;
     let mut client = server.connect().await;

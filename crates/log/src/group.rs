@@ -83,9 +83,9 @@ pub struct Joined {
     pub protocol: String,
     pub leader: String,
     pub member: String,
-    /// A leader that came back unchanged need not make a new assignment. If it makes one, because it
-    /// is too old to be told, that is ignored.
-    pub skip_assignment: bool,
+    /// A static leader that came back unchanged led this generation under this id already. Its
+    /// assignment stands, so it is not to make another one, which would be ignored.
+    pub led_as: Option<String>,
     /// Everybody, for the leader; empty for the others.
     pub members: Vec<JoinedMember>,
 }

@@ -13,6 +13,9 @@ use tokio::task::JoinHandle;
 /// How long a feed may take to end: one that waits for room in its queue would wait for ever.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How often a queue that was deleted is looked for.
+const ABSENCE: Duration = Duration::from_secs(1);
+
 /// A queue of the settings.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -64,14 +67,27 @@ async fn make(queues: &Queues, wanted: &Wanted) -> Result<(), CreateError> {
 
 impl Running {
     fn feed(&mut self, wanted: &Wanted, log: &Arc<dyn Log>, clock: &Arc<dyn Clock>) {
-        let (Some(hub), Some(queue)) = (wanted.feed.clone(), self.queues.get(&wanted.name)) else {
+        let Some(hub) = wanted.feed.clone() else {
             return;
         };
-        let (log, clock, stop) = (log.clone(), clock.clone(), self.stop_feeds.subscribe());
+        let (queues, name) = (self.queues.clone(), wanted.name.clone());
+        let (log, clock) = (log.clone(), clock.clone());
+        let mut stop = self.stop_feeds.subscribe();
         self.feeds.push(tokio::spawn(async move {
-            let name = queue.name().to_owned();
-            if let Err(error) = feed(log, hub.as_str(), queue, clock, stop).await {
-                tracing::error!(%error, "hub `{hub}` feeds queue `{name}` no more");
+            while !*stop.borrow() {
+                if let Some(queue) = queues.get(&name) {
+                    feed(
+                        log.clone(),
+                        hub.as_str(),
+                        queue,
+                        clock.clone(),
+                        stop.clone(),
+                    )
+                    .await;
+                }
+                // It was deleted, and is fed again if it is made again.
+                let stopped = stop.wait_for(|stop| *stop);
+                let _ = tokio::time::timeout(ABSENCE, stopped).await;
             }
         }));
     }

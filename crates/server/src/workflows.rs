@@ -8,7 +8,7 @@ use highwater_flow::InGroup;
 use highwater_log::{Groups, Log, Membership};
 use highwater_workflow::call::Functions;
 use highwater_workflow::expr::Template;
-use highwater_workflow::{Definition, Handle, Intake, JournalError, Options, Parts, Service};
+use highwater_workflow::{Definition, Handle, Intake, JournalError, Options, Service, Supervision};
 
 /// A workflow of the settings.
 #[derive(Clone, Debug)]
@@ -21,6 +21,7 @@ pub struct Workflow {
     pub partitions: u32,
     pub running_max: usize,
     pub keep: Duration,
+    pub supervision: Supervision,
 }
 
 /// Records of a partition that are being accepted at once: as many as share a sync when all is busy.
@@ -48,7 +49,7 @@ impl Workflow {
             self.definition,
             functions,
             options,
-            Parts::Both,
+            self.supervision,
         )
         .await?;
         if let Some(hub) = self.hub {

@@ -85,17 +85,17 @@ impl Client {
 
     /// The rows on a hub of one partition, once there are so many.
     async fn rows(&self, hub: &str, count: usize) -> Vec<Value> {
-        for _ in 0..3_000 {
-            let line = format!("GET /hubs/{hub}/partitions/0/messages?max=1000");
-            let (_, page) = self.call(&line, "").await;
-            let messages = page["messages"].as_array().cloned().unwrap_or_default();
-            if messages.len() >= count {
-                return messages
-                    .into_iter()
-                    .map(|mut message| message["value"].take())
-                    .collect();
+        let (mut rows, mut next) = (Vec::new(), 0);
+        for _ in 0..10 {
+            let line =
+                format!("GET /hubs/{hub}/partitions/0/messages?from={next}&max=1000&wait=10s");
+            let (_, mut page) = self.call(&line, "").await;
+            let messages = page["messages"].as_array_mut().into_iter().flatten();
+            rows.extend(messages.map(|message| message["value"].take()));
+            if rows.len() >= count {
+                return rows;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            next = page["next"].as_i64().unwrap_or(next);
         }
         let (_, jobs) = self.call("GET /api/jobs", "").await;
         panic!("the rows do not come: {jobs}");

@@ -21,7 +21,7 @@ use highwater_hub::Hub;
 use highwater_log::Log;
 use highwater_workflow::call::Functions;
 use highwater_workflow::definition::{Builder, Definition, StepBuilder};
-use highwater_workflow::{Handle, JournalError, Options, Parts, Service, StartError};
+use highwater_workflow::{Handle, JournalError, Options, Service, StartError, Supervision};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -154,7 +154,14 @@ impl Node {
         let functions = Functions::new().with("nothing", async |_| Ok(serde_json::Value::Null));
         let begun = clock.elapsed();
         let clock_of = clock.clone();
-        let opening = Service::open(&log, clock_of, definition, functions, options, Parts::Both);
+        let opening = Service::open(
+            &log,
+            clock_of,
+            definition,
+            functions,
+            options,
+            Supervision::Here,
+        );
         let service = opening.await?;
         let handle = service.handle();
         let took = clock.elapsed() - begun;

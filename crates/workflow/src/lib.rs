@@ -12,7 +12,7 @@
 //! use highwater_log::{Log, MemoryLog};
 //! use highwater_workflow::call::{CallError, Functions};
 //! use highwater_workflow::definition::{Builder, StepBuilder};
-//! use highwater_workflow::{Options, Parts, Service, Started};
+//! use highwater_workflow::{Options, Service, Started, Supervision};
 //! use serde_json::json;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -29,7 +29,8 @@
 //!
 //! let log: Arc<dyn Log> = Arc::new(MemoryLog::new(|| 0));
 //! let (clock, options) = (Arc::new(RealClock::new()), Options::default());
-//! let service = Service::open(&log, clock, order, functions, options, Parts::Both).await?;
+//! let here = Supervision::Here;
+//! let service = Service::open(&log, clock, order, functions, options, here).await?;
 //! let workflow = service.handle();
 //! tokio::spawn(service.run(std::future::pending()));
 //!
@@ -48,7 +49,8 @@
 //! - [`machine`]: one instance, events in, what is to be done out; no clock, no I/O.
 //! - `core`: many instances; inputs in, records and effects out, effects only after the records are
 //!   durable. Still no I/O.
-//! - `service`: the tasks around it, and [`call`], which makes the calls.
+//! - `service`: the tasks around it, and [`call`], which makes the calls; [`supervise`], a supervisor in a
+//!   process of its own.
 //! - `journal`, `history`, `versions`: what is on the log.
 
 pub mod call;
@@ -59,10 +61,14 @@ mod history;
 mod journal;
 pub mod machine;
 mod service;
+pub mod supervise;
 mod timeline;
 mod versions;
+mod wait;
 
 pub use self::core::{Decision, Refused, Started};
 pub use definition::Definition;
 pub use journal::JournalError;
-pub use service::{Handle, Intake, ListFilter, Options, Parts, Service, StartError, Summary};
+pub use service::{
+    Counter, Handle, Intake, ListFilter, Options, Service, StartError, Summary, Supervision,
+};

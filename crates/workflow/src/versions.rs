@@ -29,17 +29,6 @@ impl Versions {
         (version, Arc::clone(kept))
     }
 
-    /// Takes over what others know.
-    pub fn join(&self, others: &Versions) {
-        let others = others.0.read().unwrap_or_else(PoisonError::into_inner);
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        known.extend(
-            others
-                .iter()
-                .map(|(version, it)| (*version, Arc::clone(it))),
-        );
-    }
-
     /// Everything that is on the log.
     pub async fn load(partition: &dyn Partition) -> Result<Versions, JournalError> {
         let versions = Versions::default();

@@ -71,7 +71,7 @@ fn tell_where(stack: &Stack) {
         "Drone Delivery runs; its data and logs are in {}",
         stack.data().display()
     );
-    for part in Part::all() {
+    for part in Part::all().filter(|part| *part != Part::Supervisor) {
         println!("  {:<12} http://{}", part.name(), stack.address(part));
     }
     let ingestion = stack.address(Part::of(Kind::Ingestion));

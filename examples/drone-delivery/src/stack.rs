@@ -1,5 +1,5 @@
-//! The whole application as processes of this machine: the node and the services, started, killed and
-//! started again.
+//! The whole application as processes of this machine: the node, the supervisor and the services, started,
+//! killed and started again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,8 @@ const PORTS: u16 = 7400;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     Node,
+    /// Undoes what failed; the node schedules.
+    Supervisor,
     Service(usize),
 }
 
@@ -49,19 +51,22 @@ impl Part {
     }
 
     pub fn all() -> impl Iterator<Item = Part> {
-        std::iter::once(Part::Node).chain((0..Kind::ALL.len()).map(Part::Service))
+        let services = (0..Kind::ALL.len()).map(Part::Service);
+        [Part::Node, Part::Supervisor].into_iter().chain(services)
     }
 
     pub fn name(self) -> &'static str {
         match self {
             Part::Node => "node",
+            Part::Supervisor => "supervisor",
             Part::Service(number) => Kind::ALL[number].name(),
         }
     }
 
+    /// Where it is asked how it is doing; a supervisor listens nowhere, and the node knows.
     fn port(self, first: u16) -> u16 {
         match self {
-            Part::Node => first,
+            Part::Node | Part::Supervisor => first,
             Part::Service(number) => first + 1 + number as u16,
         }
     }
@@ -150,6 +155,11 @@ impl Stack {
                     .arg(self.options.data.join("highwater.toml"));
                 command.arg("--data").arg(data);
             }
+            Part::Supervisor => {
+                command = Command::new(&self.highwater);
+                let node = format!("http://{}", self.address(Part::Node));
+                command.args(["workflow", "supervise", "--server", &node, "--lock", "5"]);
+            }
             Part::Service(number) => {
                 command = Command::new(&self.own);
                 command.args(["serve", part.name(), "--listen", &self.address(part)]);
@@ -185,10 +195,9 @@ impl Stack {
     /// Ready when it answers; fails when the process has ended or takes too long.
     pub async fn ready(&mut self, part: Part) -> anyhow::Result<()> {
         const TRIES: u32 = 1200;
-        let path = if part == Part::Node {
-            "/readyz"
-        } else {
-            "/healthz"
+        let path = match part {
+            Part::Node | Part::Supervisor => "/readyz",
+            Part::Service(_) => "/healthz",
         };
         let mut client = Client::new(self.address(part), Duration::from_secs(2));
         for _ in 0..TRIES {

@@ -29,7 +29,7 @@ pub struct Trial {
     /// Requests a second
     #[arg(long, default_value_t = 500)]
     rate: u64,
-    /// How often something is killed: in turn the node with scheduler and supervisor, and a service
+    /// How often something is killed: in turn the node with the scheduler, the supervisor, and a service
     #[arg(long, default_value_t = 6)]
     kills: u64,
     /// The share of calls that fail at each service, in percent: half with an error, half without an answer
@@ -105,7 +105,7 @@ impl Trial {
         }
     }
 
-    /// Kills in turn the node and some service, at moments that chance decides. In the middle of it the
+    /// Kills in turn the node, the supervisor and some service, at moments that chance decides. In the middle of it the
     /// delivery service dies and stays dead for a while, when drones have been given out already.
     async fn kill(&self, stack: &mut Stack, say: &impl Fn(String)) -> anyhow::Result<()> {
         let mut random = Random::seeded(self.seed);
@@ -119,8 +119,9 @@ impl Trial {
                 stack.launch(dead)?;
                 stack.ready(dead).await?;
             }
-            let part = match number % 2 {
+            let part = match number % 3 {
                 0 => Part::Node,
+                1 => Part::Supervisor,
                 _ => Part::Service(random.below(Kind::ALL.len() as u64) as usize),
             };
             stack.kill(part).await?;

@@ -1,22 +1,23 @@
 //! `highwater bench webhook`: what a delivery to a webhook on this machine costs.
 //!
-//! A node keeps the events on a disk and posts them to a receiver that does nothing but answer. Both
-//! share this process, so the CPU time is that of both ends.
+//! A node keeps the events on a disk and posts them to a receiver that does nothing but answer. The
+//! receiver has a thread of its own, so that the CPU time of the two ends can be told apart.
 
 use std::io::{Write, stdout};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use highwater_env::{Clock, RealClock, usage};
-use highwater_server::config::Sources;
-use highwater_server::node::Node;
+use highwater_env::{Clock, RealClock, thread_cpu};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
+use super::local::{Local, cpu, in_new_folder};
 use crate::exit::Ending;
 
 /// Events in one request when the hub is filled.
@@ -50,130 +51,146 @@ struct Seen {
     more: Notify,
 }
 
+/// What it took to deliver everything.
+struct Cost {
+    seconds: f64,
+    /// Of both ends, in seconds.
+    cpu: f64,
+    receiver_cpu: f64,
+    requests: u64,
+}
+
 impl BenchWebhook {
     pub fn run(self) -> anyhow::Result<Ending> {
-        let name = format!("highwater-bench-{}", std::process::id());
-        let dir = self
-            .dir
-            .clone()
-            .unwrap_or_else(|| std::env::temp_dir().join(name));
-        anyhow::ensure!(!dir.exists(), "{} is there already", dir.display());
-        let runtime = tokio::runtime::Runtime::new()?;
-        let measured = runtime.block_on(self.measure(&dir));
-        drop(runtime);
-        std::fs::remove_dir_all(&dir)?;
-        let (seconds, cpu, requests) = measured?;
-        let per_event = |value: f64| value / self.events as f64;
-        let (rate, micros) = (self.events as f64 / seconds, per_event(cpu) * 1e6);
+        let measured = in_new_folder(self.dir.as_deref(), async |dir| self.measure(dir).await);
+        let Cost {
+            seconds,
+            cpu,
+            receiver_cpu,
+            requests,
+        } = measured?;
+        let micros = |cpu: f64| cpu * 1e6 / self.events as f64;
+        let (rate, sender, receiver) = (
+            self.events as f64 / seconds,
+            micros(cpu - receiver_cpu),
+            micros(receiver_cpu),
+        );
         if self.json {
             let facts = json!({
                 "events": self.events, "batch": self.batch, "requests": requests, "seconds": seconds,
-                "events_per_second": rate, "cpu_seconds": cpu, "cpu_micros_per_event": micros,
+                "events_per_second": rate, "cpu_seconds": cpu, "cpu_micros_per_event": micros(cpu),
+                "node_micros_per_event": sender, "receiver_micros_per_event": receiver,
             });
             writeln!(stdout(), "{facts}")?;
         } else {
             writeln!(
                 stdout(),
-                "{} events in {requests} requests: {rate:.0} events/s, {micros:.1} us CPU each (both ends)",
+                "{} events in {requests} requests: {rate:.0} events/s, CPU of an event: {sender:.1} us in the node, {receiver:.1} us in the receiver",
                 self.events
             )?;
         }
         Ok(Ending::Well)
     }
 
-    async fn measure(&self, dir: &Path) -> anyhow::Result<(f64, f64, u64)> {
-        let seen = Arc::new(Seen::default());
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}/", listener.local_addr()?);
-        tokio::spawn(receive(listener, Arc::clone(&seen)));
-
-        let idle = self.start(dir, None).await?;
-        self.fill(&idle).await?;
+    async fn measure(&self, dir: &Path) -> anyhow::Result<Cost> {
+        let receiver = Receiver::start()?;
+        let seen = &receiver.seen;
+        let url = format!("http://{}/", receiver.address);
+        let mut idle = Local::start(dir, &[("hubs.bench.partitions", "4".to_owned())]).await?;
+        self.fill(&mut idle).await?;
         idle.stop().await;
         let clock = RealClock::new();
-        let node = self.start(dir, Some(&url)).await?;
-        let (started, before) = (clock.elapsed(), usage().cpu.unwrap_or_default());
-        while self.handled(&node).await? < self.events {
+        let mut node = Local::start(dir, &self.processor(&url)).await?;
+        let (started, before) = (clock.elapsed(), cpu());
+        while handled(&mut node).await? < self.events {
             let _ = tokio::time::timeout(Duration::from_millis(100), seen.more.notified()).await;
         }
         let seconds = (clock.elapsed() - started).as_secs_f64();
-        let cpu = usage().cpu.unwrap_or_default().saturating_sub(before);
+        let cpu = cpu() - before;
+        let requests = seen.requests.load(Ordering::Relaxed);
         node.stop().await;
-        Ok((
+        Ok(Cost {
             seconds,
-            cpu.as_secs_f64(),
-            seen.requests.load(Ordering::Relaxed),
-        ))
+            cpu,
+            receiver_cpu: receiver.stop()?.as_secs_f64(),
+            requests,
+        })
     }
 
-    async fn start(&self, dir: &Path, url: Option<&str>) -> anyhow::Result<Node> {
-        let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let mut flags = vec![
-            flag("data", &dir.display().to_string()),
-            flag("http.listen", "127.0.0.1:0"),
-            flag("kafka.listen", "off"),
-            flag("hubs.bench.partitions", "4"),
-        ];
-        if let Some(url) = url {
-            flags.extend([
-                flag("processors.bench.hub", "bench"),
-                flag("processors.bench.handler.url", url),
-                flag("processors.bench.batch", &self.batch.to_string()),
-                flag(
-                    "processors.bench.concurrency",
-                    &self.concurrency.to_string(),
-                ),
-                flag("processors.bench.order", "none"),
-            ]);
-        }
-        let sources = Sources {
-            flags,
-            ..Sources::default()
-        };
-        Ok(Node::start(sources.load()?.config, Arc::new(RealClock::new())).await?)
+    fn processor(&self, url: &str) -> [(&'static str, String); 5] {
+        [
+            ("processors.bench.hub", "bench".to_owned()),
+            ("processors.bench.handler.url", url.to_owned()),
+            ("processors.bench.batch", self.batch.to_string()),
+            ("processors.bench.concurrency", self.concurrency.to_string()),
+            ("processors.bench.order", "none".to_owned()),
+        ]
     }
 
-    async fn fill(&self, node: &Node) -> anyhow::Result<()> {
+    async fn fill(&self, node: &mut Local) -> anyhow::Result<()> {
         let event = format!("\"{}\"\n", "x".repeat(self.bytes as usize - 2));
         let lines = FILL.min((1 << 19) / self.bytes).max(1);
         let (mut left, mut partition) = (self.events, 0);
         while left > 0 {
             let body = event.repeat(lines.min(left) as usize);
-            let path = format!("/hubs/bench/partitions/{}/messages", partition % 4);
-            let answer = call(node, "POST", &path, &body).await?;
-            anyhow::ensure!(
-                answer.starts_with("HTTP/1.1 2"),
-                "the hub was not filled: {answer}"
-            );
+            node.append("bench", partition % 4, body.into()).await?;
             (left, partition) = (left - lines.min(left), partition + 1);
         }
         Ok(())
     }
-
-    async fn handled(&self, node: &Node) -> anyhow::Result<u64> {
-        let answer = call(node, "GET", "/api/processors/bench", "").await?;
-        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        let facts: serde_json::Value = serde_json::from_str(body)?;
-        let count = |name: &str| facts[name].as_u64().unwrap_or(0);
-        anyhow::ensure!(count("failures") == 0, "deliveries failed: {facts}");
-        Ok(count("handled"))
-    }
 }
 
-async fn call(node: &Node, method: &str, path: &str, body: &str) -> anyhow::Result<String> {
-    let address = node
-        .http_address()
-        .ok_or_else(|| anyhow::anyhow!("the node has no HTTP"))?;
-    let mut stream = TcpStream::connect(address).await?;
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/x-ndjson\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer)
+async fn handled(node: &mut Local) -> anyhow::Result<u64> {
+    let facts = node.get("/api/processors/bench").await?;
+    let count = |name: &str| facts[name].as_u64().unwrap_or(0);
+    anyhow::ensure!(count("failures") == 0, "deliveries failed: {facts}");
+    Ok(count("handled"))
+}
+
+/// The other end, on a thread of its own.
+struct Receiver {
+    address: SocketAddr,
+    seen: Arc<Seen>,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<Option<Duration>>,
+}
+
+impl Receiver {
+    fn start() -> anyhow::Result<Receiver> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?;
+        let seen = Arc::new(Seen::default());
+        let (stop, stopped) = oneshot::channel();
+        let noted = Arc::clone(&seen);
+        let thread = std::thread::Builder::new().name("receiver".into());
+        let thread = thread.spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = receive(listener, noted) => {}
+                    _ = stopped => {}
+                }
+            });
+            thread_cpu()
+        })?;
+        Ok(Receiver {
+            address,
+            seen,
+            stop,
+            thread,
+        })
+    }
+
+    /// The CPU time that it took.
+    fn stop(self) -> anyhow::Result<Duration> {
+        // If it is gone, it has stopped.
+        let _ = self.stop.send(());
+        let cpu = self.thread.join();
+        let cpu = cpu.map_err(|_| anyhow::anyhow!("the receiver panicked"))?;
+        Ok(cpu.unwrap_or_default())
+    }
 }
 
 async fn receive(listener: TcpListener, seen: Arc<Seen>) {

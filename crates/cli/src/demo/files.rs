@@ -89,9 +89,9 @@ fn timed(text: &str, speed: u32) -> String {
     out
 }
 
-/// How long the last windows take to close once nothing comes any more.
+/// How far time must go on after the last event until every window and alarm is over.
 pub fn aftermath(speed: u32) -> Duration {
-    Duration::from_secs(240) / speed + Duration::from_secs(2)
+    Duration::from_secs(180) / speed
 }
 
 /// Everything that `highwater up -c` needs.

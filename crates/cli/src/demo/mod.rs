@@ -11,11 +11,14 @@ mod watch;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use highwater_env::{Clock, RealClock};
 use highwater_job::{Job, Options, Outputs, run, tollbooth};
 use highwater_server::config::Sources;
 use highwater_server::node::Node;
+use highwater_time::Instant;
+use tokio::task::JoinSet;
 
 use crate::client::Server;
 use crate::exit::Ending;
@@ -68,20 +71,18 @@ impl Demo {
         let url = node.http_url().unwrap_or_default().to_owned();
         self.welcome(&url);
         let server = Server::at(&url);
-        let watches: Vec<_> = JOBS
-            .iter()
-            .map(|job| {
-                tokio::spawn(
-                    Watch {
-                        job: job.name,
-                        server: server.clone(),
-                        memory: Watch::memory_of(&self.dir, job.name),
-                        json: self.json,
-                    }
-                    .run(),
-                )
-            })
-            .collect();
+        let over = Arc::new(AtomicBool::new(false));
+        let mut watches = JoinSet::new();
+        for job in JOBS {
+            let watch = Watch {
+                job: job.name,
+                server: server.clone(),
+                memory: Watch::memory_of(&self.dir, job.name),
+                json: self.json,
+                over: over.clone(),
+            };
+            watches.spawn(watch.run());
+        }
         let mut play = Play {
             server: &server,
             clock: &*clock as &dyn Clock,
@@ -101,14 +102,31 @@ impl Demo {
                 play.sent
             );
             tokio::select! {
-                () = tokio::time::sleep(files::aftermath(self.speed)) => {}
+                done = self.finish(&server, &clock, &over, &mut watches) => done?,
                 () = signals.next() => {}
             }
         }
-        watches.iter().for_each(|watch| watch.abort());
+        watches.abort_all();
         let recorded = play.recorded;
         node.stop().await;
         Ok(Some(recorded).filter(|recorded| recorded.iter().any(|events| !events.is_empty())))
+    }
+
+    /// Lets time go on until every row is written and printed.
+    async fn finish(
+        &self,
+        server: &Server,
+        clock: &RealClock,
+        over: &AtomicBool,
+        watches: &mut JoinSet<anyhow::Result<()>>,
+    ) -> anyhow::Result<()> {
+        let until = clock.unix_nanos() + files::aftermath(self.speed).as_nanos() as i128;
+        watch::settled(server, Instant::from_unix_nanos(until)).await?;
+        over.store(true, Ordering::Release);
+        while let Some(ended) = watches.join_next().await {
+            ended??;
+        }
+        Ok(())
     }
 
     /// The settings in the demo's folder, with ports that are free.

@@ -236,7 +236,7 @@ impl Member {
             instance: self.instance(),
         };
         let partitions = self.partitions();
-        let leads = joined.leader == joined.member && !joined.skip_assignment;
+        let leads = joined.leader == joined.member && joined.led_as.is_none();
         let count = |hub: &str| self.log.hub(hub).map_or(0, |hub| hub.partitions);
         let assignments = match leads {
             true => protocol::assign(&joined.members, count),

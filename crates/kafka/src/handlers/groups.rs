@@ -96,7 +96,15 @@ fn join_of(call: &Call, request: JoinGroupRequest) -> Join {
     }
 }
 
-fn joined_answer(call: &Call, joined: Joined) -> JoinGroupResponse {
+fn joined_answer(call: &Call, mut joined: Joined) -> JoinGroupResponse {
+    let skips = joined.led_as.is_some();
+    if let Some(former) = joined.led_as
+        && call.version < 9
+    {
+        // Too old to be told to make no assignment. Told that somebody else leads, it makes none.
+        joined.leader = former;
+        joined.members.clear();
+    }
     let members = joined.members.into_iter().map(|member| {
         let instance = member.instance.filter(|_| call.version >= 5);
         JoinGroupResponseMember::default()
@@ -109,7 +117,7 @@ fn joined_answer(call: &Call, joined: Joined) -> JoinGroupResponse {
         .with_protocol_type((call.version >= 7).then(|| text(joined.protocol_type)))
         .with_protocol_name(Some(text(joined.protocol)))
         .with_leader(text(joined.leader))
-        .with_skip_assignment(call.version >= 9 && joined.skip_assignment)
+        .with_skip_assignment(call.version >= 9 && skips)
         .with_member_id(text(joined.member))
         .with_members(members.collect())
 }

@@ -55,7 +55,7 @@ impl Groups for FakeGroups {
             protocol: request.protocols[0].0.clone(),
             leader: "m-1".into(),
             member: "m-1".into(),
-            skip_assignment: true,
+            led_as: request.instance.map(|_| "m-0".into()),
             members: vec![JoinedMember {
                 member: "m-1".into(),
                 instance: Some("i-1".into()),

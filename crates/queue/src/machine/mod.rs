@@ -182,6 +182,15 @@ impl Machine {
         std::mem::take(&mut self.events)
     }
 
+    /// Begins a queue that was just made, with locks numbered from `first_lock` on.
+    pub fn begin(&mut self, settings: Settings, first_lock: u64) {
+        self.configure(settings);
+        self.commit(Event::Numbers {
+            next_seq: self.next_seq,
+            next_lock: first_lock,
+        });
+    }
+
     pub fn configure(&mut self, settings: Settings) {
         self.commit(Event::Configured(settings));
     }

@@ -54,6 +54,16 @@ impl Machine {
         Ok(taken)
     }
 
+    /// A partition was made again under the same name, and is taken over from its beginning.
+    pub fn feed_anew(&mut self, hub: &str, partition: u32) {
+        let (hub, next) = (hub.to_owned(), 0);
+        self.commit(Event::Fed {
+            hub,
+            partition,
+            next,
+        });
+    }
+
     /// An event that cannot even be read becomes a dead letter, so that it is not lost. The position
     /// stays: events before it may still be on their way.
     pub fn feed_dead(&mut self, hub: &str, partition: u32, event: (i64, Content), reason: &str) {

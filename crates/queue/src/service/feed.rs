@@ -4,11 +4,13 @@
 //! safe. The position is an event of the queue's own journal, in the same batch as the messages it
 //! stands for, so neither can be there without the other: every event becomes a message exactly
 //! once, whatever happens in between.
+//!
+//! What cannot be read or written for now is tried again for ever, because a feed has nobody who would
+//! start it anew.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use highwater_env::Clock;
 use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::{
@@ -17,32 +19,72 @@ use highwater_flow::{
 };
 use highwater_log::{GroupError, Log, Offset, Partition, Pending, Place};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
+use super::error::Error;
 use super::handle::Queue;
 use crate::message::{Content, NewMessage};
 
 /// Events that are taken over together.
 const COUNT_MAX: usize = 256;
 
-/// Takes over the events of every partition of `hub` until it is told to stop. Partitions that are
-/// added later are taken over after the next start.
+/// How often partitions are looked for that were added, and how long to wait after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Takes over the events of every partition of `hub`, also of those that are added later, until it is
+/// told to stop or the queue is deleted.
 pub async fn feed(
     log: Arc<dyn Log>,
     hub: &str,
     queue: Queue,
     clock: Arc<dyn Clock>,
     stop: watch::Receiver<bool>,
-) -> Result<(), RunError> {
-    let count = log.hub(hub).map_or(0, |info| info.partitions);
-    let partitions = (0..count).filter_map(|number| log.partition(hub, number));
-    let runs = partitions.map(|partition| {
+) {
+    let (mut partitions, mut known) = (JoinSet::new(), 0);
+    let mut stopping = stop.clone();
+    let mut over = std::pin::pin!(stopping.wait_for(|stop| *stop));
+    loop {
+        let count = log.hub(hub).map_or(0, |info| info.partitions);
+        for number in known..count {
+            let place = (hub.to_owned(), number);
+            let parts = (Arc::clone(&log), queue.clone(), Arc::clone(&clock));
+            partitions.spawn(feed_for_ever(place, parts, stop.clone()));
+        }
+        known = known.max(count);
+        tokio::select! {
+            _ = &mut over => break,
+            // What is under way has nowhere to go, and is ended with the set.
+            () = queue.gone() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+    partitions.join_all().await;
+}
+
+/// Until it is told to stop, through everything that goes wrong.
+async fn feed_for_ever(
+    (hub, number): (String, u32),
+    (log, queue, clock): (Arc<dyn Log>, Queue, Arc<dyn Clock>),
+    stop: watch::Receiver<bool>,
+) {
+    let told = || {
         let mut stop = stop.clone();
-        let told = async move {
-            let _ = stop.wait_for(|stop| *stop).await;
-        };
-        feed_partition(partition, queue.clone(), clock.clone(), told)
-    });
-    join_all(runs).await.into_iter().collect()
+        async move { drop(stop.wait_for(|stop| *stop).await) }
+    };
+    while !*stop.borrow() {
+        if let Some(partition) = log.partition(&hub, number) {
+            match feed_partition(partition, queue.clone(), Arc::clone(&clock), told()).await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::error!(%error, "hub `{hub}` cannot feed queue `{}` for now", queue.name());
+                }
+            }
+        }
+        tokio::select! {
+            () = told() => return,
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
 }
 
 async fn feed_partition(
@@ -52,9 +94,16 @@ async fn feed_partition(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
     let into = Arc::new(Into(queue));
-    let stored = into.last(partition.place()).await;
-    let stored = stored.map_err(RunError::Position)?;
-    let start = stored.unwrap_or(Offset(0)).max(partition.bounds().start);
+    let (place, bounds) = (partition.place(), partition.bounds());
+    let mut stored = into.last(place).await.map_err(RunError::Position)?;
+    // No end ever goes back, so this is another hub of the same name.
+    if stored.is_some_and(|stored| stored > bounds.end) {
+        let anew = into.0.feed_anew(place.hub.to_string(), place.partition);
+        anew.await
+            .map_err(|error| RunError::Position(unstored(&error)))?;
+        stored = None;
+    }
+    let start = stored.unwrap_or(Offset(0)).max(bounds.start);
     let handler = {
         let into = into.clone();
         move |events: Vec<Delivery<Event>>| take(into.clone(), events)
@@ -123,7 +172,7 @@ impl Positions for Into {
         let (queue, hub, partition) = (self.0.clone(), place.hub.to_string(), place.partition);
         Box::pin(async move {
             let next = queue.fed(hub, partition).await;
-            let next = next.map_err(|error| GroupError::Storage(error.to_string()))?;
+            let next = next.map_err(|error| unstored(&error))?;
             Ok(next.map(Offset))
         })
     }
@@ -132,11 +181,13 @@ impl Positions for Into {
         let (queue, hub, partition) = (self.0.clone(), place.hub.to_string(), place.partition);
         Box::pin(async move {
             let stored = queue.feed(hub, partition, Vec::new(), next.0).await;
-            stored
-                .map(drop)
-                .map_err(|error| GroupError::Storage(error.to_string()))
+            stored.map(drop).map_err(|error| unstored(&error))
         })
     }
+}
+
+fn unstored(error: &Error) -> GroupError {
+    GroupError::Storage(error.to_string())
 }
 
 impl DeadLetters for Into {

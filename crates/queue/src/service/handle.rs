@@ -256,6 +256,15 @@ impl Queue {
         self.call(stats).await
     }
 
+    /// Says what a queue that was just made is like.
+    pub(super) async fn begin(&self, settings: Settings, first_lock: u64) -> Result<(), Error> {
+        let begin = move |machine: &mut Machine| {
+            machine.begin(settings, first_lock);
+            Ok(())
+        };
+        self.call(begin).await
+    }
+
     pub(super) async fn configure(&self, settings: Settings) -> Result<(), Error> {
         let configure = |machine: &mut Machine| {
             machine.configure(settings);
@@ -283,6 +292,14 @@ impl Queue {
             .await
     }
 
+    pub(super) async fn feed_anew(&self, hub: String, partition: u32) -> Result<(), Error> {
+        self.call(move |machine| {
+            machine.feed_anew(&hub, partition);
+            Ok(())
+        })
+        .await
+    }
+
     pub(super) async fn feed_dead(
         &self,
         hub: String,
@@ -295,6 +312,11 @@ impl Queue {
             Ok(())
         })
         .await
+    }
+
+    /// Ready when the queue was deleted or the node stops.
+    pub(super) async fn gone(&self) {
+        self.commands.closed().await;
     }
 
     pub(super) async fn stop(&self) {

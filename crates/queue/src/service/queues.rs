@@ -20,6 +20,9 @@ use crate::settings::Settings;
 /// Commands that may wait for a queue's task; beyond it callers wait to hand theirs over.
 const COMMANDS_WAITING: usize = 4096;
 const NAME_BYTES_MAX: usize = 200;
+/// The first lock of a queue has a number below this, by chance. So a token of a queue that was deleted
+/// fits no message of one that was made under the same name.
+const FIRST_LOCK_MAX: u64 = 1 << 48;
 
 /// Clones are the same queues.
 #[derive(Clone)]
@@ -106,7 +109,8 @@ impl Queues {
             Err(error) => return Err(error.into()),
         }
         let queue = self.start(name).await.map_err(|(_, error)| error)?;
-        queue.configure(settings).await?;
+        let first_lock = 1 + self.inner.random.lock().below(FIRST_LOCK_MAX);
+        queue.begin(settings, first_lock).await?;
         Ok(queue)
     }
 

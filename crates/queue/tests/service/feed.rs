@@ -7,6 +7,7 @@ use highwater_log::batch::NewRecord;
 use highwater_log::{HubName, HubSettings, HubSpec, Log};
 use highwater_queue::{Mode, Most, Options, Queue, Receive, Settings, feed};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::common::{Gated, TokioClock, bodies};
 
@@ -33,57 +34,118 @@ async fn all(queue: &Queue) -> Vec<String> {
     got
 }
 
+async fn made(log: &Gated, partitions: u32) {
+    let spec = HubSpec {
+        name: HubName::new("orders").unwrap(),
+        partitions,
+        settings: HubSettings::default(),
+    };
+    log.create(spec).await.unwrap();
+}
+
+/// Feeds until the sender says so, or is gone.
+fn feeding(
+    log: &Gated,
+    queue: &Queue,
+    clock: &Arc<TokioClock>,
+) -> (watch::Sender<bool>, JoinHandle<()>) {
+    let (stop, told) = watch::channel(false);
+    let (log, queue, clock) = (Arc::new(log.clone()), queue.clone(), clock.clone());
+    let running = async move { feed(log, "orders", queue, clock, told).await };
+    (stop, tokio::spawn(running))
+}
+
+async fn a_second() {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_event_of_a_hub_becomes_a_message_once_through_crashes() {
     // proves Q3
     let log = Gated::new();
-    let spec = HubSpec {
-        name: HubName::new("orders").unwrap(),
-        partitions: 2,
-        settings: HubSettings::default(),
-    };
-    log.create(spec).await.unwrap();
+    made(&log, 2).await;
     let (mut queues, mut queue, clock) = log.queue(Settings::default()).await;
     let mut seen = Vec::new();
     for round in 0..5 {
         let text = |kind: &str| format!("{round}{kind}");
-        let (_stop, told) = watch::channel(false);
-        let shared: Arc<dyn Log> = Arc::new(log.clone());
-        let feeding = {
-            let (queue, clock): (Queue, Arc<TokioClock>) = (queue.clone(), clock.clone());
-            tokio::spawn(async move { feed(shared, "orders", queue, clock, told).await })
-        };
+        let (_stop, running) = feeding(&log, &queue, &clock);
         append(&log, 0, &[&text("a"), &text("b")]).await;
         append(&log, 1, &[&text("c")]).await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        a_second().await;
         seen.extend(all(&queue).await);
         // Some of the next are under way when the node goes down.
         log.close();
         append(&log, 0, &[&text("d")]).await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        a_second().await;
         if round % 2 == 0 {
             log.let_through(true);
         }
-        feeding.abort();
-        let _ = feeding.await;
+        running.abort();
+        let _ = running.await;
         drop((queue, queues));
         tokio::task::yield_now().await;
         log.crash();
         queues = log.open_queues(clock.clone(), Options::default()).await;
         queue = queues.get("q").unwrap();
     }
-    let (_stop, told) = watch::channel(false);
-    let feeding = tokio::spawn({
-        let (log, queue): (Arc<dyn Log>, Queue) = (Arc::new(log.clone()), queue.clone());
-        async move { feed(log, "orders", queue, clock, told).await }
-    });
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (_stop, running) = feeding(&log, &queue, &clock);
+    a_second().await;
     seen.extend(all(&queue).await);
-    feeding.abort();
+    running.abort();
     seen.sort();
     let expected: Vec<String> = (0..5)
         .flat_map(|round| ["a", "b", "c", "d"].map(|kind| format!("{round}{kind}")))
         .collect();
     assert_eq!(seen, expected);
     drop(queues);
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitions_that_are_added_are_taken_over_too_and_a_stop_ends_all() {
+    // proves Q3
+    let log = Gated::new();
+    made(&log, 1).await;
+    let (_queues, queue, clock) = log.queue(Settings::default()).await;
+    let (stop, running) = feeding(&log, &queue, &clock);
+    append(&log, 0, &["a"]).await;
+    a_second().await;
+    assert_eq!(all(&queue).await, ["a"]);
+    let orders = HubName::new("orders").unwrap();
+    log.grow(&orders, 3).await.unwrap();
+    append(&log, 2, &["c"]).await;
+    append(&log, 1, &["b"]).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(all(&queue).await, ["b", "c"]);
+    stop.send_replace(true);
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_was_made_again_is_taken_over_from_its_beginning() {
+    let log = Gated::new();
+    made(&log, 1).await;
+    let (_queues, queue, clock) = log.queue(Settings::default()).await;
+    let (_stop, running) = feeding(&log, &queue, &clock);
+    append(&log, 0, &["a", "b", "c"]).await;
+    a_second().await;
+    assert_eq!(all(&queue).await, ["a", "b", "c"]);
+    running.abort();
+    let _ = running.await;
+    log.delete(&HubName::new("orders").unwrap()).await.unwrap();
+    made(&log, 1).await;
+    let (_stop, _running) = feeding(&log, &queue, &clock);
+    append(&log, 0, &["d"]).await;
+    a_second().await;
+    assert_eq!(all(&queue).await, ["d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_ends_with_its_queue() {
+    let log = Gated::new();
+    made(&log, 1).await;
+    let (queues, queue, clock) = log.queue(Settings::default()).await;
+    let (_stop, running) = feeding(&log, &queue, &clock);
+    a_second().await;
+    queues.delete("q").await.unwrap();
+    running.await.unwrap();
 }

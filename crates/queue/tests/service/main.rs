@@ -3,4 +3,5 @@
 mod common;
 mod crash;
 mod feed;
+mod full_disk;
 mod waiting;

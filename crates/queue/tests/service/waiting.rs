@@ -98,6 +98,28 @@ async fn a_restart_keeps_locks_counts_sessions_and_settings() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_token_of_a_deleted_queue_settles_nothing_in_one_of_the_same_name() {
+    // proves Q1
+    let log = Gated::new();
+    let (queues, queue, clock) = log.queue(Settings::default()).await;
+    queue.send(vec![message("old")]).await.unwrap();
+    let old = queue.receive(receive(0)).await.unwrap()[0].lock.unwrap().0;
+    queues.delete("q").await.unwrap();
+    let queue = queues.create("q", Settings::default()).await.unwrap();
+    queue.send(vec![message("new")]).await.unwrap();
+    let new = queue.receive(receive(0)).await.unwrap()[0].lock.unwrap().0;
+    assert_eq!(old.seq, new.seq, "numbers of messages begin anew");
+    let settled = queue.complete(vec![old]).await;
+    assert_eq!(settled, Ok(vec![Err(Refusal::LockLost)]));
+    // Nor after a restart, with all of the journal read again.
+    queues.stop().await;
+    let queues = log.open_queues(clock, Options::default()).await;
+    let queue = queues.get("q").unwrap();
+    let settled = queue.complete(vec![old, new]).await;
+    assert_eq!(settled, Ok(vec![Err(Refusal::LockLost), Ok(())]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_log_without_room_turns_away_and_nothing_half_done_is_left() {
     let log = Gated::new();
     let (_queues, queue, _) = log.queue(Settings::default()).await;

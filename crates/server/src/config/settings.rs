@@ -280,6 +280,12 @@ pub const SETTINGS: &[Setting] = &[
         "how long an instance that has ended can be looked at, and its id is known",
     ),
     setting(
+        "workflows.*.supervisor",
+        Kind::Choice(&["here", "elsewhere"]),
+        "here",
+        "who undoes what failed: the node, or processes of their own (`highwater workflow supervise`)",
+    ),
+    setting(
         "queues.*.lock",
         Kind::Time,
         "60s",
@@ -542,6 +548,12 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Secret,
         "",
         "the Authorization header of that request",
+    ),
+    setting(
+        "notify.ca",
+        Kind::Path,
+        "",
+        "PEM file with certificates to trust beside those of the system, for both",
     ),
     setting(
         "notify.public_url",

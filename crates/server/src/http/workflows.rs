@@ -1,9 +1,11 @@
-//! Workflows over HTTP: start, look, decide.
+//! Workflows over HTTP: start, look, decide; and the desk for supervisors elsewhere.
+
+mod desk;
 
 use std::sync::Arc;
 
 use highwater_workflow::{
-    Decision, Handle, JournalError, ListFilter, Refused, StartError, Started,
+    Decision, Handle, JournalError, ListFilter, Refused, StartError, Started, Supervision,
 };
 use hyper::body::Incoming;
 use hyper::http::request;
@@ -46,6 +48,14 @@ pub async fn route(
             id,
             verb @ ("cancel" | "retry" | "skip" | "resolve"),
         ] if is(Method::POST) => decide(app, caller, (name, id), verb, body).await,
+        [
+            "api",
+            _,
+            name,
+            "failed",
+            partition,
+            verb @ ("claim" | "report" | "return"),
+        ] if is(Method::POST) => desk::answer(app, caller, (name, partition), verb, body).await,
         _ => return None,
     };
     Some(answer)
@@ -108,6 +118,11 @@ fn list_workflows(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
         json!({
             "name": workflow.name(), "version": workflow.version().to_string(),
             "running": workflow.running(), "ended": workflow.ended(),
+            "partitions": workflow.partitions(),
+            "supervisor": match workflow.supervision() {
+                Supervision::Here => "here",
+                Supervision::Elsewhere => "elsewhere",
+            },
         })
     };
     let workflows: Vec<Value> = app.backend()?.workflows.iter().map(facts).collect();

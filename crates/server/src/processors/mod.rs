@@ -83,6 +83,8 @@ pub enum ProcessorError {
     Hub { hub: HubName, error: AdminError },
     #[error("{0}")]
     Key(String),
+    #[error("people cannot be told when a circuit opens: {0}")]
+    Notify(String),
     #[error("circuits cannot be read: {0}")]
     Circuits(String),
 }
@@ -113,6 +115,7 @@ impl Processors {
         loaded.map_err(|error| ProcessorError::Circuits(error.to_string()))?;
         let signer = Signer::open(data).map_err(ProcessorError::Key)?;
         let notifier = Notifier {
+            ca: certificates(notify.ca.as_deref()).map_err(ProcessorError::Notify)?,
             options: notify,
             circuits: circuits.clone(),
             signer: signer.clone(),
@@ -286,6 +289,15 @@ pub fn checked_url(url: &str) -> Result<Uri, String> {
     }
 }
 
+/// What a file of certificates holds.
+fn certificates(path: Option<&Path>) -> Result<Option<String>, String> {
+    let read = |path: &Path| {
+        let failed = |error| format!("cannot read {}: {error}", path.display());
+        disk::read_to_string(path).map_err(failed)
+    };
+    path.map(read).transpose()
+}
+
 fn handler(
     spec: &Spec,
     clock: &Arc<dyn Clock>,
@@ -298,14 +310,10 @@ fn handler(
             authorization,
             ca,
         } => {
-            let ca = ca.as_ref().map(|path| {
-                let failed = |error| format!("cannot read {}: {error}", path.display());
-                disk::read_to_string(path).map_err(failed)
-            });
             let options = http::Options {
                 timeout: spec.options.timeout.unwrap_or(Duration::MAX),
                 idle_max: IDLE_MAX,
-                ca: ca.transpose()?,
+                ca: certificates(ca.as_deref())?,
                 ..http::Options::default()
             };
             Arc::new(webhook::Webhook::new(

@@ -8,7 +8,7 @@ use highwater_server::http::Backend;
 use highwater_server::workflows::Workflows;
 use highwater_workflow::call::{CallError, Functions};
 use highwater_workflow::definition::{Builder, StepBuilder};
-use highwater_workflow::{Options, Parts, Service};
+use highwater_workflow::{Options, Service, Supervision};
 use serde_json::json;
 
 use crate::node::{Node, memory, options, start_on};
@@ -16,6 +16,10 @@ use crate::node::{Node, memory, options, start_on};
 /// A workflow `order` with a step that reserves and one that pays, unless the input says not to. What
 /// was reserved cannot be given back.
 async fn node() -> Node {
+    node_with(Supervision::Here).await
+}
+
+async fn node_with(supervision: Supervision) -> Node {
     let log: Arc<dyn Log> = Arc::new(memory());
     let definition = Builder::new("order")
         .step(StepBuilder::function("reserve", "reserve").undo_function("give-back"))
@@ -33,7 +37,7 @@ async fn node() -> Node {
         });
     let clock = Arc::new(SimClock::at_unix_nanos(0));
     let options_of = Options::default();
-    let service = Service::open(&log, clock, definition, functions, options_of, Parts::Both);
+    let service = Service::open(&log, clock, definition, functions, options_of, supervision);
     let service = service.await.unwrap();
     let mut workflows = Workflows::default();
     workflows.add(service.handle());
@@ -109,4 +113,51 @@ async fn what_is_not_there_is_said_to_be() {
     node.get("/api/workflows/order?limit=0")
         .await
         .is(400, "bad_request");
+}
+
+// proves W4
+#[tokio::test]
+async fn what_failed_is_lent_to_supervisors_elsewhere() {
+    let node = node_with(Supervision::Elsewhere).await;
+    let workflows = node.get("/api/workflows").await.json();
+    assert_eq!(workflows["workflows"][0]["supervisor"], "elsewhere");
+    node.call("PUT /workflows/order/o-2", &[], "{\"pay\":false}")
+        .await;
+    until(&node, "/api/workflows/order/o-2", "undoing").await;
+
+    let claim = json!({"most": 10, "wait_ms": 0, "lasts_ms": 60_000}).to_string();
+    let mut lock = None;
+    for partition in 0..2 {
+        let line = format!("POST /api/workflows/order/failed/{partition}/claim");
+        let offer = node.call(&line, &[], &claim).await.json();
+        if let Some(instance) = offer["instances"].get(0) {
+            assert_eq!(instance["id"], "o-2");
+            assert_eq!(offer["definitions"].as_object().unwrap().len(), 1);
+            lock = Some((partition, offer["lock"].clone()));
+        }
+    }
+    let (partition, lock) = lock.expect("one partition has it");
+    let line = |verb: &str| format!("POST /api/workflows/order/failed/{partition}/{verb}");
+    let again = node.call(&line("claim"), &[], &claim).await.json();
+    assert_eq!(again["instances"], json!([]), "somebody has it");
+
+    let report = |events| json!({"lock": lock, "events": events}).to_string();
+    let nonsense = report(json!([{"id": "o-2", "event": "AAAA"}]));
+    (node.call(&line("report"), &[], &nonsense).await).is(400, "bad_request");
+    let nothing = node.call(&line("report"), &[], &report(json!([]))).await;
+    assert_eq!(nothing.json(), json!({"refused": []}));
+
+    let farewell = json!({"lock": lock}).to_string();
+    assert_eq!(node.call(&line("return"), &[], &farewell).await.status, 200);
+    (node.call(&line("report"), &[], &report(json!([]))).await).is(410, "lock_lost");
+    let again = node.call(&line("claim"), &[], &claim).await.json();
+    assert_eq!(again["instances"][0]["id"], "o-2", "it was given back");
+}
+
+#[tokio::test]
+async fn a_node_that_undoes_lends_nothing() {
+    let node = node().await;
+    let claim = json!({"most": 1, "wait_ms": 0, "lasts_ms": 1000}).to_string();
+    let line = "POST /api/workflows/order/failed/0/claim";
+    node.call(line, &[], &claim).await.is(404, "not_found");
 }

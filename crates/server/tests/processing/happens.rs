@@ -296,8 +296,7 @@ async fn what_was_under_way_when_an_instance_ended_is_delivered_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_full_disk_an_event_that_cannot_be_set_aside_is_not_passed() {
-    // A dead letter that its hub does not take stands for one that the disk has no room for.
+async fn an_event_that_cannot_be_set_aside_is_not_passed() {
     let receiver = Receiver::start(|request| match request.body.len() > 1000 {
         true => Some("422 Nonsense"),
         false => OK,

@@ -6,4 +6,5 @@ mod api;
 mod command;
 mod happens;
 mod receiver;
+mod secure;
 mod world;

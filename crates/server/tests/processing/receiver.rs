@@ -6,8 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use tokio_rustls::TlsAcceptor;
+
+use crate::secure;
 
 /// One request as it came.
 #[derive(Clone, Debug)]
@@ -33,6 +37,7 @@ pub type Behaviour = Arc<dyn Fn(&Request) -> Option<&'static str> + Send + Sync>
 #[derive(Clone)]
 pub struct Receiver {
     pub address: SocketAddr,
+    scheme: &'static str,
     ledger: Arc<Mutex<Vec<Request>>>,
     behaviour: Arc<Mutex<Behaviour>>,
     came: Arc<Notify>,
@@ -44,14 +49,22 @@ impl Receiver {
     pub async fn start(
         behaviour: impl Fn(&Request) -> Option<&'static str> + Send + Sync + 'static,
     ) -> Receiver {
-        Receiver::start_at("127.0.0.1:0".parse().unwrap(), behaviour).await
+        Receiver::listen(None, behaviour).await
     }
 
-    pub async fn start_at(
-        address: SocketAddr,
+    /// The same over TLS.
+    pub async fn start_tls(
         behaviour: impl Fn(&Request) -> Option<&'static str> + Send + Sync + 'static,
     ) -> Receiver {
-        let listener = TcpListener::bind(address).await.unwrap();
+        Receiver::listen(Some(secure::acceptor()), behaviour).await
+    }
+
+    async fn listen(
+        tls: Option<TlsAcceptor>,
+        behaviour: impl Fn(&Request) -> Option<&'static str> + Send + Sync + 'static,
+    ) -> Receiver {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let address = listener.local_addr().unwrap();
         let ledger = Arc::<Mutex<Vec<Request>>>::default();
         let behaviour: Arc<Mutex<Behaviour>> = Arc::new(Mutex::new(Arc::new(behaviour)));
@@ -60,11 +73,21 @@ impl Receiver {
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, noted.clone(), told.clone(), rung.clone()));
+                let (noted, told, rung) = (noted.clone(), told.clone(), rung.clone());
+                let Some(tls) = tls.clone() else {
+                    tokio::spawn(serve(stream, noted, told, rung));
+                    continue;
+                };
+                tokio::spawn(async move {
+                    // Who does not believe the certificate hangs up.
+                    let stream = tls.accept(stream).await.ok()?;
+                    serve(stream, noted, told, rung).await
+                });
             }
         });
         Receiver {
             address,
+            scheme,
             ledger,
             behaviour,
             came,
@@ -72,7 +95,7 @@ impl Receiver {
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}/hook?a=b", self.address)
+        format!("{}://{}/hook?a=b", self.scheme, self.address)
     }
 
     pub fn behave(
@@ -107,7 +130,7 @@ impl Receiver {
 }
 
 async fn serve(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     ledger: Arc<Mutex<Vec<Request>>>,
     behaviour: Arc<Mutex<Behaviour>>,
     came: Arc<Notify>,

@@ -90,7 +90,7 @@ impl World {
 
     /// Asks again until the answer is as wanted.
     pub async fn until(&self, line: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        for _ in 0..600 {
+        for _ in 0..2400 {
             let answer = self.json(line, "").await;
             if wanted(&answer) {
                 return answer;

@@ -55,7 +55,15 @@ impl Core {
                     self.pump(&id);
                 }
             }
+            Input::Claim { claim, reply } => self.claim(claim, reply),
+            Input::Report {
+                lock,
+                events,
+                reply,
+            } => self.report(lock, events, reply),
+            Input::GiveBack { lock } => self.give_back(lock),
         }
+        self.serve_claims();
     }
 
     /// Lets time pass: deadlines, delays and waits that are over.
@@ -70,6 +78,7 @@ impl Core {
             }
             self.pump(&id);
         }
+        self.pass_loans();
     }
 
     fn start(&mut self, id: Arc<str>, input: Bytes, reply: Option<oneshot::Sender<Started>>) {
@@ -200,7 +209,7 @@ impl Core {
     pub(super) fn is_ours(role: Role, phase: Phase) -> bool {
         match phase {
             Phase::Running | Phase::Failing => role == Role::Scheduler,
-            Phase::Undoing | Phase::Parked => role == Role::Supervisor,
+            Phase::Undoing | Phase::Parked => role != Role::Scheduler,
             Phase::Ended(_) => true,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Core, Effect, Kind, Live, Role};
+use super::{Core, Effect, Kind, Live, Role, With};
 use crate::call;
 use crate::definition::Occasion;
 use crate::journal;
@@ -16,6 +16,7 @@ impl Live {
             under_way: 0,
             timer_ms: None,
             leaving: false,
+            with: With::Nobody,
         }
     }
 
@@ -25,6 +26,7 @@ impl Live {
             under_way: 0,
             timer_ms: None,
             leaving: false,
+            with: With::Nobody,
         }
     }
 
@@ -69,6 +71,11 @@ impl Core {
                     doubtful: instance.doubtful(),
                 });
             }
+            // What becomes of it is the keeper's business.
+            Phase::Ended(_) | Phase::Parked if role == Role::Agent => {
+                self.let_go(id);
+                return None;
+            }
             Phase::Ended(_) => {
                 live.leaving = true;
                 self.leave(id);
@@ -81,6 +88,10 @@ impl Core {
             }
             Phase::Parked => {
                 self.tell(id);
+                return None;
+            }
+            Phase::Undoing if role == Role::Keeper => {
+                self.offer(id);
                 return None;
             }
             _ => {}
@@ -116,6 +127,7 @@ impl Core {
     /// It has ended: to the history with it.
     fn leave(&mut self, id: &Arc<str>) {
         self.set_timer(id, None);
+        self.withdraw(id);
         let Some(instance) = self.get(id) else {
             return;
         };
@@ -150,6 +162,7 @@ impl Core {
 
     fn tell(&mut self, id: &Arc<str>) {
         self.set_timer(id, None);
+        self.withdraw(id);
         let Some(instance) = self.get(id).filter(|instance| !instance.told) else {
             return;
         };

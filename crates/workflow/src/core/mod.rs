@@ -3,12 +3,14 @@
 //!
 //! A [`Core`] is the scheduler of the instances of one partition or, over the hub of what failed, their
 //! supervisor. Both replay a journal into live instances, begin what is due, fold in outcomes and let go
-//! of what has ended; they differ in which phases are theirs. State runs ahead of the disk, effects never
-//! do: whoever is told, called or handed something is told after the fact is safe. So the owner may
+//! of what has ended; they differ in which phases are theirs. A supervisor in another process is two cores:
+//! a keeper beside the journal lends instances out (`lend`), and an agent over there undoes them. State runs
+//! ahead of the disk, effects never do: whoever is told, called or handed something is told after the fact is safe. So the owner may
 //! gather many inputs into one append, and a crash loses only what nobody was told of.
 
 mod decide;
 mod launch;
+mod lend;
 mod recover;
 mod round;
 #[cfg(test)]
@@ -25,7 +27,9 @@ use tokio::sync::oneshot;
 
 use crate::call::{Outcome, Prepared};
 use crate::definition::{Definition, Version};
-use crate::machine::{Instance, Millis, View};
+use crate::machine::{Event, Instance, Millis, View};
+pub use lend::{Claim, Lent, Lock, LockLost};
+use lend::{Lending, With};
 pub use round::Round;
 
 /// Whose part a core plays.
@@ -35,6 +39,10 @@ pub enum Role {
     Scheduler,
     /// Undoes what was handed over.
     Supervisor,
+    /// Keeps what was handed over, and lends it to agents.
+    Keeper,
+    /// Undoes what a keeper lent it; its journal is with the keeper.
+    Agent,
 }
 
 /// Something that happened.
@@ -63,8 +71,21 @@ pub enum Input {
     Closed { id: Arc<str> },
     /// The supervisor's hub has it.
     HandedOver { id: Arc<str> },
-    /// Handed over by a scheduler.
+    /// Handed over by a scheduler, or lent by a keeper.
     Failed { instance: Box<Instance> },
+    /// To a keeper: somebody would undo something.
+    Claim {
+        claim: Claim,
+        reply: oneshot::Sender<Result<Lent, LockLost>>,
+    },
+    /// To a keeper: how undoing went. Answered with the ids that are not the reporter's any more.
+    Report {
+        lock: Lock,
+        events: Vec<(Arc<str>, Event)>,
+        reply: oneshot::Sender<Result<Vec<Arc<str>>, LockLost>>,
+    },
+    /// To a keeper: whoever has this lock needs it no more.
+    GiveBack { lock: Lock },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +123,14 @@ pub enum Effect {
         oneshot::Sender<Result<View, Refused>>,
         Result<Box<View>, Refused>,
     ),
+    Lend(
+        oneshot::Sender<Result<Lent, LockLost>>,
+        Result<Lent, LockLost>,
+    ),
+    Take(
+        oneshot::Sender<Result<Vec<Arc<str>>, LockLost>>,
+        Result<Vec<Arc<str>>, LockLost>,
+    ),
     Call {
         id: Arc<str>,
         step: u16,
@@ -137,6 +166,7 @@ pub struct Core {
     now_ms: Millis,
     random: Random,
     round: Round,
+    lending: Lending,
 }
 
 /// An instance that has not ended, or is not yet known to stand elsewhere.
@@ -148,6 +178,7 @@ struct Live {
     timer_ms: Option<Millis>,
     /// It is on its way to the history or to the supervisor.
     leaving: bool,
+    with: With,
 }
 
 enum Kind {
@@ -167,6 +198,7 @@ impl Core {
             now_ms: 0,
             random,
             round: Round::default(),
+            lending: Lending::default(),
         }
     }
 
@@ -197,7 +229,8 @@ impl Core {
 
     /// When something is due next.
     pub fn next_timer(&self) -> Option<Millis> {
-        self.timers.first().map(|(at, _)| *at)
+        let timers = self.timers.first().map(|(at, _)| *at);
+        timers.into_iter().chain(self.lending.next_timer()).min()
     }
 
     /// What has gathered since the last time.

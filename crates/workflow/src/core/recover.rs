@@ -64,7 +64,7 @@ impl Core {
     /// Ids whose end may stand in the history though the journal does not say so.
     pub fn doubtful(&self) -> Vec<Arc<str>> {
         let is_doubtful = |live: &Live| match &live.kind {
-            Kind::Own(instance) => self.role == Role::Supervisor || instance.end().is_some(),
+            Kind::Own(instance) => self.role != Role::Scheduler || instance.end().is_some(),
             Kind::Handed => true,
         };
         let doubtful = self.live.iter().filter(|(_, live)| is_doubtful(live));

@@ -23,7 +23,6 @@ pub struct History {
     /// How far the hub has been read into the index, which is done in the order of the hub, whoever
     /// wrote it.
     next: tokio::sync::Mutex<Offset>,
-    keeps_runs: bool,
     versions: Versions,
 }
 
@@ -31,12 +30,10 @@ pub struct History {
 pub type Ended = (Arc<str>, Vec<u8>);
 
 impl History {
-    /// Of several processes one keeps runs of the index for the next start.
     pub async fn open(
         partition: Arc<dyn Partition>,
         runs: Arc<dyn Partition>,
         versions: Versions,
-        keeps_runs: bool,
     ) -> Result<History, JournalError> {
         let mut index = Index::default();
         let start = partition.bounds().start;
@@ -53,7 +50,7 @@ impl History {
             Ok(())
         })
         .await?;
-        if let Some(outlived) = outlived.filter(|_| keeps_runs) {
+        if let Some(outlived) = outlived {
             runs.trim(outlived).await?;
         }
         let history = History {
@@ -61,7 +58,6 @@ impl History {
             runs,
             next: tokio::sync::Mutex::new(index.recent_from()),
             index: Mutex::new(index),
-            keeps_runs,
             versions,
         };
         history.catch_up().await?;
@@ -78,7 +74,7 @@ impl History {
     }
 
     /// Learns what stands on the hub by now.
-    pub async fn catch_up(&self) -> Result<(), JournalError> {
+    async fn catch_up(&self) -> Result<(), JournalError> {
         let mut next = self.next.lock().await;
         let start = self.partition.bounds().start;
         let mut full = Vec::new();
@@ -92,7 +88,7 @@ impl History {
             Ok(())
         })
         .await?;
-        for run in full.into_iter().filter(|_| self.keeps_runs) {
+        for run in full {
             self.keep_run(run).await?;
         }
         Ok(())

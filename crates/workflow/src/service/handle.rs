@@ -8,12 +8,15 @@ use highwater_log::partition_for_key;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+use super::Supervision;
+use super::counter::Counter;
 use super::shard::{Door, Message};
 use crate::core::{Decision, Input, Refused, Started};
 use crate::definition::{Definition, Version};
 use crate::history::History;
 use crate::journal::JournalError;
 use crate::machine::{Instance, View};
+use crate::supervise::DeskError;
 use crate::versions::Versions;
 
 /// A running workflow. Clones are the same one.
@@ -24,6 +27,7 @@ pub(super) struct Parts {
     pub name: Arc<str>,
     pub version: Version,
     pub partitions: u32,
+    pub supervision: Supervision,
     pub schedulers: Vec<Door>,
     pub supervisors: Vec<Door>,
     pub histories: Vec<Arc<History>>,
@@ -88,6 +92,25 @@ impl Handle {
     /// On which new instances run.
     pub fn definition(&self) -> Option<Arc<Definition>> {
         self.0.versions.get(self.0.version)
+    }
+
+    pub fn partitions(&self) -> u32 {
+        self.0.partitions
+    }
+
+    /// Where what failed is undone.
+    pub fn supervision(&self) -> Supervision {
+        self.0.supervision
+    }
+
+    /// The desk of a partition, for supervisors elsewhere.
+    pub fn desk(&self, partition: u32) -> Result<Counter, DeskError> {
+        let door = self.0.supervisors.get(partition as usize);
+        let lends = self.0.supervision == Supervision::Elsewhere;
+        Ok(Counter {
+            door: door.filter(|_| lends).ok_or(DeskError::Closed)?.clone(),
+            versions: self.0.versions.clone(),
+        })
     }
 
     /// Instances under way, those with the supervisor included.

@@ -1,5 +1,6 @@
 //! A workflow at work: a scheduler and a supervisor for every partition, and the handle to them.
 
+mod counter;
 mod handle;
 mod intake;
 mod shard;
@@ -15,6 +16,7 @@ use highwater_log::{Log, Offset};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+pub use counter::Counter;
 pub use handle::{Handle, ListFilter, StartError, Summary};
 pub use intake::Intake;
 
@@ -50,12 +52,13 @@ impl Default for Options {
     }
 }
 
-/// Which parts of a workflow run in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parts {
-    Both,
-    Scheduler,
-    Supervisor,
+/// Where what failed is undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Supervision {
+    #[default]
+    Here,
+    /// In other processes, each a [`Supervisor`](crate::supervise::Supervisor).
+    Elsewhere,
 }
 
 /// A workflow that has read its journal.
@@ -63,7 +66,6 @@ pub struct Service {
     handle: Handle,
     shards: Vec<Shard>,
     tails: Vec<tail::Tail>,
-    follows: Vec<tail::Follow>,
     intakes: Vec<Intake>,
     lanes: Lanes,
 }
@@ -76,7 +78,7 @@ impl Service {
         definition: Definition,
         functions: Functions,
         options: Options,
-        parts: Parts,
+        supervision: Supervision,
     ) -> Result<Service, JournalError> {
         let name: Arc<str> = definition.name.as_str().into();
         let hubs = Hubs::open(&**log, &name, options.partitions, options.keep).await?;
@@ -94,32 +96,23 @@ impl Service {
             failed: Arc::default(),
             shards: Vec::new(),
             tails: Vec::new(),
-            follows: Vec::new(),
         };
         let count = opening.hubs.running.len();
         let mut schedulers = Vec::new();
         let mut supervisors = Vec::new();
         let mut histories = Vec::new();
         for partition in 0..count {
-            let history = opening.history(partition, parts).await?;
-            let door = match parts {
-                Parts::Supervisor => None,
-                _ => Some(opening.scheduler(partition, &history).await?),
-            };
-            if parts != Parts::Scheduler {
-                let peer = door.clone();
-                supervisors.push(opening.supervisor(partition, &history, peer).await?);
-            }
-            if let (Parts::Scheduler, Some(door)) = (parts, &door) {
-                opening.follow(partition, &history, door);
-            }
-            schedulers.extend(door);
+            let history = opening.history(partition).await?;
+            let scheduler = opening.scheduler(partition, &history).await?;
+            let peer = scheduler.clone();
+            let supervisor = opening.supervisor(partition, &history, peer, supervision);
+            supervisors.push(supervisor.await?);
+            schedulers.push(scheduler);
             histories.push(history);
         }
         let Opening {
             shards,
             tails,
-            follows,
             running,
             failed,
             options,
@@ -131,6 +124,7 @@ impl Service {
             name,
             version: current.0,
             partitions: count as u32,
+            supervision,
             schedulers,
             supervisors,
             histories,
@@ -143,7 +137,6 @@ impl Service {
             handle,
             shards,
             tails,
-            follows,
             intakes: Vec::new(),
             lanes,
         })
@@ -167,9 +160,6 @@ impl Service {
         }
         for tail in self.tails {
             tasks.spawn(tail.run(told(&stop)));
-        }
-        for follow in self.follows {
-            tasks.spawn(follow.run(told(&stop)));
         }
         for intake in self.intakes {
             let (handle, stop) = (self.handle.clone(), told(&stop));
@@ -218,27 +208,14 @@ struct Opening {
     failed: Arc<AtomicUsize>,
     shards: Vec<Shard>,
     tails: Vec<tail::Tail>,
-    follows: Vec<tail::Follow>,
 }
 
 impl Opening {
-    async fn history(&self, partition: usize, parts: Parts) -> Result<Arc<History>, JournalError> {
+    async fn history(&self, partition: usize) -> Result<Arc<History>, JournalError> {
         let records = Arc::clone(&self.hubs.history[partition]);
         let runs = Arc::clone(&self.hubs.index[partition]);
-        let keeps_runs = parts != Parts::Supervisor;
-        let history = History::open(records, runs, self.versions.clone(), keeps_runs).await?;
+        let history = History::open(records, runs, self.versions.clone()).await?;
         Ok(Arc::new(history))
-    }
-
-    /// A scheduler without a supervisor in the same process learns from the hub what has ended.
-    fn follow(&mut self, partition: usize, history: &Arc<History>, door: &Door) {
-        let records = Arc::clone(&self.hubs.history[partition]);
-        self.follows.push(tail::Follow {
-            next: records.bounds().end,
-            partition: records,
-            history: Arc::clone(history),
-            door: door.clone(),
-        });
     }
 
     async fn scheduler(
@@ -270,23 +247,27 @@ impl Opening {
         &mut self,
         partition: usize,
         history: &Arc<History>,
-        peer: Option<Door>,
+        peer: Door,
+        supervision: Supervision,
     ) -> Result<Door, JournalError> {
+        let role = match supervision {
+            Supervision::Here => Role::Supervisor,
+            Supervision::Elsewhere => Role::Keeper,
+        };
         let journal = Arc::clone(&self.hubs.failed[partition]);
-        let (core, next) = self.recover(Role::Supervisor, &journal, history).await?;
+        let (core, next) = self.recover(role, &journal, history).await?;
         let (door, inbox) = mpsc::unbounded_channel();
         self.tails.push(tail::Tail {
             partition: Arc::clone(&journal),
             next,
             versions: self.versions.clone(),
-            versions_log: Arc::clone(&self.hubs.versions),
             door: door.clone(),
         });
         self.shards.push(Shard::new(shard::Parts {
             core,
             journal,
             failed: None,
-            peer,
+            peer: Some(peer),
             history: Arc::clone(history),
             lanes: self.lanes.clone(),
             clock: Arc::clone(&self.clock),

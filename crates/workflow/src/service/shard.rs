@@ -18,6 +18,7 @@ use crate::core::{Core, Effect, Input, Round, Started};
 use crate::history::{Ended, History};
 use crate::journal::{self, JournalError, record};
 use crate::machine::{Instance, Millis, View};
+use crate::wait::{finished, sleep};
 
 /// The way to a shard.
 pub type Door = mpsc::UnboundedSender<Message>;
@@ -293,6 +294,8 @@ impl Shard {
             // Whoever asked may have gone.
             Effect::Reply(reply, started) => drop(reply.send(started)),
             Effect::Show(reply, view) => drop(reply.send(view.map(|view| *view))),
+            Effect::Lend(reply, lent) => drop(reply.send(lent)),
+            Effect::Take(reply, taken) => drop(reply.send(taken)),
             Effect::Call {
                 id,
                 step,
@@ -402,18 +405,4 @@ async fn append_round(
         first.get_or_insert(appended.offset);
     }
     Ok(first)
-}
-
-async fn finished<T>(work: &mut Option<Pending<T>>) -> T {
-    match work {
-        Some(work) => work.as_mut().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn sleep(timer: Option<Duration>) {
-    match timer {
-        Some(delay) => tokio::time::sleep(delay).await,
-        None => std::future::pending().await,
-    }
 }

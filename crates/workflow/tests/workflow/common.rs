@@ -9,7 +9,7 @@ use highwater_env::RealClock;
 use highwater_log::{Log, MemoryLog};
 use highwater_workflow::call::Functions;
 use highwater_workflow::machine::View;
-use highwater_workflow::{Definition, Handle, Options, Parts, Service};
+use highwater_workflow::{Definition, Handle, Options, Service, Supervision};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -139,18 +139,18 @@ impl Running {
         definition: &Definition,
         functions: Functions,
     ) -> Running {
-        Running::part(log, definition, functions, Parts::Both).await
+        Running::part(log, definition, functions, Supervision::Here).await
     }
 
     pub async fn part(
         log: &Arc<dyn Log>,
         definition: &Definition,
         functions: Functions,
-        parts: Parts,
+        supervision: Supervision,
     ) -> Running {
         let clock = Arc::new(RealClock::new());
         let (definition, options) = (definition.clone(), Options::default());
-        let service = Service::open(log, clock, definition, functions, options, parts)
+        let service = Service::open(log, clock, definition, functions, options, supervision)
             .await
             .unwrap();
         let handle = service.handle();
@@ -181,7 +181,48 @@ impl Running {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        let view = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        let view = tokio::time::timeout(Duration::from_secs(120), waiting).await;
         view.unwrap_or_else(|_| panic!("{id} was never one of {states:?}"))
     }
+}
+
+/// Three steps at one service, with quick retries.
+pub fn delivery(url: &str) -> Definition {
+    delivery_within(url, "200ms")
+}
+
+/// The same, with services that have so much time.
+pub fn delivery_within(url: &str, timeout: &str) -> Definition {
+    let toml = format!(
+        r#"
+name = "delivery"
+
+[services.back]
+url = "{url}"
+timeout = "{timeout}"
+retry = {{ tries = 3, delay = "1ms", delay_max = "5ms" }}
+
+[[steps]]
+name = "package"
+service = "back"
+call = "PUT /packages/{{{{id}}}}"
+body = {{ size = "{{{{input.size}}}}" }}
+undo = {{ call = "DELETE /packages/{{{{id}}}}", retry = {{ tries = 2, delay = "1ms" }} }}
+
+[[steps]]
+name = "drone"
+service = "back"
+call = "PUT /drones/{{{{id}}}}"
+refuse = [409]
+undo = {{ call = "DELETE /drones/{{{{id}}}}", retry = {{ tries = 2, delay = "1ms" }} }}
+
+[[steps]]
+name = "delivery"
+service = "back"
+call = "PUT /deliveries/{{{{id}}}}"
+body = {{ drone = "{{{{steps.drone.body}}}}" }}
+undo = {{ call = "DELETE /deliveries/{{{{id}}}}" }}
+"#
+    );
+    Definition::from_toml("delivery.toml", &toml).unwrap_or_else(|error| panic!("{error}"))
 }

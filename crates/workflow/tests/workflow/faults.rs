@@ -1,44 +1,7 @@
 //! What happens when services fail.
 
-use crate::common::{Reply, Running, Script, memory_log};
-use highwater_workflow::call::Functions;
-use highwater_workflow::{Decision, Definition, Parts, Refused, Started};
-
-/// Three steps at one service, with quick retries.
-fn definition(url: &str) -> Definition {
-    let toml = format!(
-        r#"
-name = "delivery"
-
-[services.back]
-url = "{url}"
-timeout = "200ms"
-retry = {{ tries = 3, delay = "1ms", delay_max = "5ms" }}
-
-[[steps]]
-name = "package"
-service = "back"
-call = "PUT /packages/{{{{id}}}}"
-body = {{ size = "{{{{input.size}}}}" }}
-undo = {{ call = "DELETE /packages/{{{{id}}}}", retry = {{ tries = 2, delay = "1ms" }} }}
-
-[[steps]]
-name = "drone"
-service = "back"
-call = "PUT /drones/{{{{id}}}}"
-refuse = [409]
-undo = {{ call = "DELETE /drones/{{{{id}}}}", retry = {{ tries = 2, delay = "1ms" }} }}
-
-[[steps]]
-name = "delivery"
-service = "back"
-call = "PUT /deliveries/{{{{id}}}}"
-body = {{ drone = "{{{{steps.drone.body}}}}" }}
-undo = {{ call = "DELETE /deliveries/{{{{id}}}}" }}
-"#
-    );
-    Definition::from_toml("delivery.toml", &toml).unwrap_or_else(|error| panic!("{error}"))
-}
+use crate::common::{Reply, Running, Script, delivery as definition, memory_log};
+use highwater_workflow::{Decision, Refused, Started};
 
 // proves W1, W6
 #[tokio::test]
@@ -279,31 +242,4 @@ async fn cancelling_waits_for_the_call_under_way_and_undoes() {
     let undone = script.lines().split_off(2);
     assert_eq!(undone, ["DELETE /drones/d-1", "DELETE /packages/d-1"]);
     workflow.stop().await;
-}
-
-// proves W4
-#[tokio::test]
-async fn scheduler_and_supervisor_share_hubs_and_nothing_else() {
-    let script = Script::default();
-    script.on("PUT /drones/d-1", &[Reply::Answer(409, "")]);
-    let url = script.serve().await;
-    let (log, definition) = (memory_log(), definition(&url));
-    let part = |parts| Running::part(&log, &definition, Functions::new(), parts);
-    let scheduler = part(Parts::Scheduler).await;
-    let input = br#"{"size":"Small"}"#;
-    scheduler.handle.start("d-1", input).await.unwrap();
-    scheduler.handle.start("d-2", input).await.unwrap();
-    scheduler.until("d-2", &["completed"]).await;
-    assert_eq!(script.lines().len(), 5, "nobody is there to undo anything");
-
-    let supervisor = part(Parts::Supervisor).await;
-    supervisor.until("d-1", &["refused"]).await;
-    assert_eq!(script.lines().last().unwrap(), "DELETE /packages/d-1");
-    while scheduler.handle.running() > 0 {
-        tokio::task::yield_now().await;
-    }
-    let again = scheduler.handle.start("d-1", input).await;
-    assert_eq!(again, Ok(Started::Known("refused")));
-    scheduler.stop().await;
-    supervisor.stop().await;
 }

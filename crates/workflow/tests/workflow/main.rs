@@ -1,5 +1,6 @@
 //! Workflows against real services over HTTP.
 
 mod common;
+mod elsewhere;
 mod faults;
 mod rest;

@@ -11,7 +11,7 @@ use highwater_log::{HubName, HubSettings, HubSpec, Offset, Place};
 use highwater_workflow::call::{CallError, Functions};
 use highwater_workflow::definition::{Breaker, Builder, Retry, StepBuilder};
 use highwater_workflow::expr::Template;
-use highwater_workflow::{Definition, Intake, Options, Parts, Service, StartError, Started};
+use highwater_workflow::{Definition, Intake, Options, Service, StartError, Started, Supervision};
 use serde_json::json;
 
 use crate::common::{Reply, Running, Script, memory_log};
@@ -255,7 +255,7 @@ async fn every_record_of_a_hub_starts_one_instance() {
         definition,
         Functions::new(),
         options,
-        Parts::Both,
+        Supervision::Here,
     );
     let mut service = opened.await.unwrap();
     let handle = service.handle();
@@ -278,7 +278,7 @@ async fn every_record_of_a_hub_starts_one_instance() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), passed)
+    tokio::time::timeout(Duration::from_secs(120), passed)
         .await
         .unwrap();
     assert_eq!(handle.ended(), 2);
@@ -309,7 +309,7 @@ async fn more_instances_than_there_may_be_are_refused_for_now() {
         definition,
         Functions::new(),
         options,
-        Parts::Both,
+        Supervision::Here,
     );
     let service = opened.await.unwrap();
     let handle = service.handle();
@@ -354,7 +354,7 @@ async fn a_journal_stays_short_however_many_have_ended() {
         definition.clone(),
         Functions::new(),
         options,
-        Parts::Both,
+        Supervision::Here,
     );
     let service = opened.await.unwrap();
     let handle = service.handle();

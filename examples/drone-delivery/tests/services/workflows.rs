@@ -11,7 +11,7 @@ use drone_delivery::services::third_party::ThirdParty;
 use highwater_env::RealClock;
 use highwater_log::{Log, MemoryLog};
 use highwater_workflow::call::Functions;
-use highwater_workflow::{Definition, Handle, Options, Parts, Service};
+use highwater_workflow::{Definition, Handle, Options, Service, Supervision};
 use serde_json::{Value, json};
 
 use crate::backends::{delivery_service, drone_service};
@@ -76,7 +76,14 @@ impl Backends {
         let log: Arc<dyn Log> = Arc::new(MemoryLog::new(|| 1_700_000_000_000));
         let clock = Arc::new(RealClock::new());
         let (functions, options) = (Functions::new(), Options::default());
-        let service = Service::open(&log, clock, definition, functions, options, Parts::Both);
+        let service = Service::open(
+            &log,
+            clock,
+            definition,
+            functions,
+            options,
+            Supervision::Here,
+        );
         let service = service.await.unwrap();
         Workflow {
             handle: service.handle(),

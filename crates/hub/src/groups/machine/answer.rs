@@ -28,7 +28,7 @@ impl Group {
             protocol: self.protocol.clone(),
             leader: self.leader.clone(),
             member: member.to_owned(),
-            skip_assignment: false,
+            led_as: None,
             members,
         }
     }

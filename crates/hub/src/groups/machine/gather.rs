@@ -133,7 +133,7 @@ impl Group {
         self.stirred = true;
         match after {
             After::Nothing => {}
-            After::Join(ticket) => self.let_in(ticket, stored, now),
+            After::Join(ticket, led_as) => self.let_in(ticket, led_as, stored, now),
             After::Assignment(generation) => self.settle(generation, stored, now),
         }
     }

@@ -155,7 +155,8 @@ impl Group {
         if let Some(before) = member.syncing.take() {
             self.answer_sync(before, Err(fenced()));
         }
-        if self.leader == old {
+        let leads = self.leader == old;
+        if leads {
             self.leader.clone_from(&new);
         }
         self.instances.insert(instance, new.clone());
@@ -166,7 +167,9 @@ impl Group {
         self.members.insert(new, member);
         let goes_on = matches!(self.phase, Phase::Stable { .. });
         if goes_on && self.elect_protocol() == self.protocol {
-            self.effects.push(Effect::Store(After::Join(ticket)));
+            let led_as = leads.then(|| old.to_owned());
+            self.effects
+                .push(Effect::Store(After::Join(ticket, led_as)));
         } else {
             self.rebalance(now);
         }
@@ -174,7 +177,13 @@ impl Group {
     }
 
     /// The snapshot with the returned static member in it is stored, or could not be.
-    pub(super) fn let_in(&mut self, ticket: Ticket, stored: Result<(), String>, now: Now) {
+    pub(super) fn let_in(
+        &mut self,
+        ticket: Ticket,
+        led_as: Option<String>,
+        stored: Result<(), String>,
+        now: Now,
+    ) {
         let waiting = |member: &&mut Member| member.joining == Some(ticket);
         let stable = matches!(self.phase, Phase::Stable { .. });
         let Some(member) = self.members.values_mut().find(waiting).filter(|_| stable) else {
@@ -185,7 +194,7 @@ impl Group {
         member.touch(now);
         let id = member.id.clone();
         let answer = stored.map_err(GroupError::Storage).map(|()| Joined {
-            skip_assignment: id == self.leader,
+            led_as,
             ..self.joined(&id)
         });
         self.answer_join(ticket, answer);

@@ -53,13 +53,13 @@ pub(crate) enum Effect {
 }
 
 /// What waits for a snapshot to be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Nothing,
     /// The members wait for the assignment of this generation.
     Assignment(i32),
-    /// A static member that came back waits to be let in.
-    Join(Ticket),
+    /// A static member that came back waits to be let in. If it leads, this was its id so far.
+    Join(Ticket, Option<String>),
 }
 
 #[derive(Debug)]

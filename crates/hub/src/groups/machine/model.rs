@@ -303,7 +303,7 @@ impl World {
             .announced
             .entry(joined.generation)
             .or_insert(said.clone());
-        if !joined.skip_assignment {
+        if joined.led_as.is_none() {
             // A returning static leader changes its name within the generation.
             assert!(*first == said || self.holders.values().any(|id| *id == said.0));
         }
@@ -338,7 +338,7 @@ impl World {
         me.generation = joined.generation;
         let share = |member: &str| Bytes::from(format!("{}/{member}", joined.generation));
         let mut assignments = Vec::new();
-        if !joined.skip_assignment {
+        if joined.led_as.is_none() {
             let names = joined.members.into_iter().map(|other| other.member);
             assignments = names.map(|name| (name.clone(), share(&name))).collect();
         }

@@ -584,8 +584,8 @@ fn a_static_member_comes_back_without_a_rebalance_and_gets_its_work_again() {
     let joined = bench.joined(ticket).clone();
     assert_ne!(joined.member, old);
     assert_eq!(joined.generation, generation);
-    assert!(joined.skip_assignment, "it led before");
     assert_eq!(joined.leader, joined.member);
+    assert_eq!(joined.led_as, Some(old));
     assert_eq!(bench.group.state(), GroupState::Stable);
     let sync = bench.sync(&joined.member, &[]);
     assert_eq!(bench.syncs[&sync].as_ref().unwrap().assignment, bytes("a"));

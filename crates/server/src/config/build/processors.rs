@@ -205,6 +205,7 @@ impl Build<'_> {
             email: self.email(),
             url,
             authorization,
+            ca: self.path("notify.ca"),
             public_url,
             link_lifetime: self.time("notify.link_lifetime"),
         }

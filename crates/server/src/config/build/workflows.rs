@@ -1,8 +1,8 @@
 //! Workflows: their definitions are read and checked before anything starts.
 
 use highwater_env::disk;
-use highwater_workflow::Definition;
 use highwater_workflow::expr::Template;
+use highwater_workflow::{Definition, Supervision};
 
 use super::Build;
 use crate::workflows::Workflow;
@@ -34,6 +34,10 @@ impl Build<'_> {
             partitions: self.count(&at("partitions")),
             running_max: self.count(&at("running_max")) as usize,
             keep: self.time(&at("keep")),
+            supervision: match self.settings.text(&at("supervisor")) {
+                Some("elsewhere") => Supervision::Elsewhere,
+                _ => Supervision::Here,
+            },
         })
     }
 

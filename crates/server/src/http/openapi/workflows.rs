@@ -120,9 +120,92 @@ pub const WORKFLOWS: &[Operation] = &[
         "/api/workflows/{workflow}/{id}/resolve",
         "A person has taken care of what was left to undo",
     ),
+    desk(
+        "/api/workflows/{workflow}/failed/{partition}/claim",
+        "Get instances that are to be undone, for as long as the lock lasts",
+        r##"{"$ref":"#/components/schemas/WorkflowClaim"}"##,
+        r##"{"$ref":"#/components/schemas/WorkflowOffer"}"##,
+    ),
+    desk(
+        "/api/workflows/{workflow}/failed/{partition}/report",
+        "Say how undoing went; answered when that is durable",
+        r##"{"$ref":"#/components/schemas/WorkflowReport"}"##,
+        r#"{"type":"object","required":["refused"],"properties":{"refused":{"type":"array","items":{"type":"string"}}}}"#,
+    ),
+    desk(
+        "/api/workflows/{workflow}/failed/{partition}/return",
+        "Give back whatever a lock is for",
+        r#"{"type":"object","additionalProperties":false,"required":["lock"],"properties":{"lock":{"type":"string"}}}"#,
+        r#"{"type":"object"}"#,
+    ),
 ];
 
+/// What supervisors in other processes say.
+const fn desk(
+    path: &'static str,
+    about: &'static str,
+    schema: &'static str,
+    answer: &'static str,
+) -> Operation {
+    Operation {
+        method: "POST",
+        path,
+        about,
+        needs: Needs::Manage,
+        parameters: &[],
+        body: Some(Body {
+            types: &[JSON],
+            schema,
+        }),
+        answer: Answer {
+            status: 200,
+            about: "410 if the lock has run out.",
+            content: Some((JSON, answer)),
+        },
+    }
+}
+
 pub const SCHEMAS: &str = r#"{
+  "WorkflowClaim": {
+    "type": "object",
+    "additionalProperties": false,
+    "required": ["most", "wait_ms", "lasts_ms"],
+    "properties": {
+      "lock": {"type": ["string", "null"], "description": "none at first"},
+      "most": {"type": "integer", "minimum": 0, "maximum": 10000},
+      "wait_ms": {"type": "integer", "minimum": 0, "maximum": 60000},
+      "lasts_ms": {"type": "integer", "minimum": 100, "maximum": 600000}
+    }
+  },
+  "WorkflowOffer": {
+    "type": "object",
+    "required": ["lock", "definitions", "instances"],
+    "properties": {
+      "lock": {"type": "string"},
+      "definitions": {"type": "object", "description": "by version"},
+      "instances": {
+        "type": "array",
+        "items": {"type": "object", "properties": {"id": {"type": "string"}, "snapshot": {"type": "string", "format": "byte"}}}
+      }
+    }
+  },
+  "WorkflowReport": {
+    "type": "object",
+    "additionalProperties": false,
+    "required": ["lock", "events"],
+    "properties": {
+      "lock": {"type": "string"},
+      "events": {
+        "type": "array",
+        "items": {
+          "type": "object",
+          "additionalProperties": false,
+          "required": ["id", "event"],
+          "properties": {"id": {"type": "string"}, "event": {"type": "string", "format": "byte"}}
+        }
+      }
+    }
+  },
   "WorkflowStarted": {
     "type": "object",
     "required": ["workflow", "id", "state"],

@@ -47,7 +47,7 @@ impl Settle {
     }
 
     pub async fn act(self, app: &App, queue: &Queue, body: Incoming) -> Result<Reply, Error> {
-        let wanted: Wanted = read_json(app, body, "{\"tokens\":[\"1-1\"]}").await?;
+        let wanted: Wanted = read_json(app, body, "{\"tokens\":[\"1-9c41d07f\"]}").await?;
         let given = wanted.tokens;
         // A text that is no token fits no lock.
         let tokens = given.iter().map(|text| text.parse().unwrap_or(NO_LOCK));

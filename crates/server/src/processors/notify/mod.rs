@@ -3,6 +3,7 @@
 pub mod link;
 mod smtp;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -28,6 +29,8 @@ pub struct Options {
     pub url: Option<String>,
     pub authorization: Option<Secret>,
     pub email: Option<Email>,
+    /// A file of certificates in PEM form that are believed beside those of the system.
+    pub ca: Option<PathBuf>,
     /// Before `/resume/..`.
     pub public_url: Option<String>,
     pub link_lifetime: Duration,
@@ -54,6 +57,8 @@ pub enum Tls {
 
 pub struct Notifier {
     pub options: Options,
+    /// What the file of the options holds.
+    pub ca: Option<String>,
     pub circuits: Circuits,
     pub signer: Signer,
     pub clock: Arc<dyn Clock>,
@@ -146,7 +151,11 @@ impl Notifier {
         });
         let request = request.body(body.to_string().into());
         let request = request.map_err(|error| error.to_string())?;
-        let answer = Client::new(http::Options::default()).send(request).await;
+        let options = http::Options {
+            ca: self.ca.clone(),
+            ..http::Options::default()
+        };
+        let answer = Client::new(options).send(request).await;
         let status = answer.map_err(|error| error.to_string())?.status();
         match status.is_success() {
             true => Ok(()),
@@ -178,6 +187,6 @@ impl Notifier {
             date: &httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + now),
             id: &format!("{circuit}-{offset}-{}", at.0),
         };
-        smtp::send(email, &mail).await
+        smtp::send(email, self.ca.as_deref(), &mail).await
     }
 }

@@ -27,12 +27,13 @@ pub struct Mail<'a> {
     pub id: &'a str,
 }
 
-/// Sends one mail to all receivers, or says why not.
-pub async fn send(email: &Email, mail: &Mail<'_>) -> Result<(), String> {
+/// Sends one mail to all receivers, or says why not. `ca` is of certificates that are believed beside
+/// those of the system.
+pub async fn send(email: &Email, ca: Option<&str>, mail: &Mail<'_>) -> Result<(), String> {
     let stream = TcpStream::connect(&email.server).await;
     let stream = stream.map_err(|error| format!("no connection to {}: {error}", email.server))?;
     if email.tls == Tls::Always {
-        return submit(secured(email, stream).await?, email, mail, true).await;
+        return submit(secured(email, ca, stream).await?, email, mail, true).await;
     }
     if email.tls == Tls::Off {
         return submit(stream, email, mail, true).await;
@@ -51,18 +52,19 @@ pub async fn send(email: &Email, mail: &Mail<'_>) -> Result<(), String> {
     if !plain.stream.buffer().is_empty() {
         return Err("the mail server said something before the encryption began".into());
     }
-    let stream = secured(email, plain.stream.into_inner()).await?;
+    let stream = secured(email, ca, plain.stream.into_inner()).await?;
     submit(stream, email, mail, false).await
 }
 
 async fn secured(
     email: &Email,
+    ca: Option<&str>,
     stream: TcpStream,
 ) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, String> {
     let host = email.server.rsplit_once(':').map_or("", |(host, _)| host);
     let host = host.trim_matches(['[', ']']).to_owned();
     let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
-    let connector = TlsConnector::from(tls::client(None)?);
+    let connector = TlsConnector::from(tls::client(ca)?);
     let stream = connector.connect(name, stream).await;
     stream.map_err(|error| format!("no secure connection to {}: {error}", email.server))
 }

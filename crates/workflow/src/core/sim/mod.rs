@@ -1,9 +1,11 @@
 //! Scheduler and supervisor in a world that fails: random workflows, services that do and do not do what
-//! they say, crashes at every point of the journal, journals that are shortened, people who decide.
+//! they say, crashes at every point of the journal, journals that are shortened, people who decide, and
+//! supervisors elsewhere that lose their locks.
 //!
 //! Everything is drawn from a seed. `HIGHWATER_SEEDS=20000 cargo test -p highwater-workflow core::sim`
 //! tries more, `HIGHWATER_SEED=7` replays one that failed.
 
+mod agents;
 mod services;
 mod world;
 
@@ -18,7 +20,7 @@ use crate::definition::{Builder, Definition, Retry, StepBuilder};
 use crate::machine::{End, Instance, Phase};
 use world::World;
 
-// proves W1, W3, W5, W6
+// proves W1, W3, W4, W5, W6
 #[test]
 fn whatever_crashes_every_transaction_is_done_or_undone() {
     let (first, count) = match number("HIGHWATER_SEED") {
@@ -62,7 +64,8 @@ fn number(variable: &str) -> Option<u64> {
 fn live(seed: u64) -> Vec<&'static str> {
     let mut random = Random::seeded(seed);
     let definition = definition(&mut random);
-    let mut world = World::new(definition, random.next_u64());
+    let elsewhere = random.below(2) == 0;
+    let mut world = World::new(definition, random.next_u64(), elsewhere);
     let turns = 20 + random.below(200);
     for _ in 0..turns {
         world.turn(&mut random);

@@ -56,6 +56,21 @@ impl Services {
         }
     }
 
+    /// An undoing that somebody else may have settled long since.
+    pub fn repeat(
+        &mut self,
+        id: &Arc<str>,
+        step: usize,
+        random: &mut Random,
+    ) -> Result<Answer, CallError> {
+        if random.below(2) == 0 {
+            return Err(CallError::transient("no answer").in_doubt());
+        }
+        self.carry_out(id, step, true);
+        let body = Bytes::new();
+        Ok(Answer { status: 404, body })
+    }
+
     fn note(&mut self, id: &Arc<str>, step: usize, undo: bool, work: &Prepared) {
         let place = (Arc::clone(id), step, undo);
         assert!(

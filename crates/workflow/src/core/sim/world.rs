@@ -7,6 +7,7 @@ use bytes::Bytes;
 use highwater_env::random::Random;
 use tokio::sync::oneshot;
 
+use super::agents::Agent;
 use super::arc;
 use super::services::{Mood, Services};
 use crate::call::{Outcome, Prepared};
@@ -19,26 +20,28 @@ use crate::versions::Versions;
 type Journal = Vec<(Arc<str>, Vec<u8>)>;
 
 pub struct World {
-    versions: Versions,
+    pub(super) versions: Versions,
     definition: Definition,
-    seed: u64,
-    now_ms: i64,
-    parts: [Part; 2],
+    pub(super) seed: u64,
+    pub(super) now_ms: i64,
+    pub(super) parts: [Part; 2],
+    /// Who undoes, if it is not the second of the parts.
+    pub(super) agents: Vec<Agent>,
     pub services: Services,
     history: BTreeMap<Arc<str>, Vec<u8>>,
     /// Who was told that their instance is accepted.
     accepted: BTreeSet<Arc<str>>,
     waiting: Vec<(Arc<str>, oneshot::Receiver<Started>)>,
     started: u64,
-    mood: Mood,
+    pub(super) mood: Mood,
     crashes: bool,
     /// Instances that were running when their scheduler crashed.
     pub crashed: BTreeSet<Arc<str>>,
 }
 
 /// A core with its journal.
-struct Part {
-    core: Core,
+pub(super) struct Part {
+    pub core: Core,
     journal: Journal,
     /// Appended, but not yet durable.
     pending: Option<Round>,
@@ -49,18 +52,18 @@ struct Part {
     tailed: usize,
 }
 
-struct Call {
-    id: Arc<str>,
-    step: u16,
-    undo: bool,
-    work: Prepared,
+pub(super) struct Call {
+    pub id: Arc<str>,
+    pub step: u16,
+    pub undo: bool,
+    pub work: Prepared,
 }
 
 const SCHEDULER: usize = 0;
-const SUPERVISOR: usize = 1;
+pub(super) const SUPERVISOR: usize = 1;
 
 impl World {
-    pub fn new(definition: Definition, seed: u64) -> World {
+    pub fn new(definition: Definition, seed: u64, elsewhere: bool) -> World {
         let versions = Versions::default();
         versions.add(definition.clone());
         let part = |role| Part {
@@ -77,7 +80,11 @@ impl World {
             definition,
             seed,
             now_ms: 1_000_000,
-            parts: [part(Role::Scheduler), part(Role::Supervisor)],
+            parts: [Role::Scheduler, Role::Supervisor].map(part),
+            agents: match elsewhere {
+                true => vec![Agent::new(seed), Agent::new(seed + 1)],
+                false => Vec::new(),
+            },
             services: Services::default(),
             history: BTreeMap::new(),
             accepted: BTreeSet::new(),
@@ -126,6 +133,7 @@ impl World {
             11..=14 => self.sync(part, random),
             _ => self.answer(part, random),
         }
+        self.turn_agent(random);
         self.hear();
     }
 
@@ -144,9 +152,12 @@ impl World {
             }
             self.hand_over();
             self.tail();
+            self.calm_agents(random);
             self.hear();
             if self.is_quiet() {
-                let timers = self.parts.iter().filter_map(|part| part.core.next_timer());
+                let parts = self.parts.iter().map(|part| &part.core);
+                let agents = self.agents.iter().map(|agent| &agent.core);
+                let timers = parts.chain(agents).filter_map(Core::next_timer);
                 let Some(at_ms) = timers.min() else {
                     return;
                 };
@@ -160,13 +171,16 @@ impl World {
     }
 
     fn is_quiet(&mut self) -> bool {
-        self.parts.iter_mut().all(|part| {
-            part.gather();
-            part.pending.is_none()
-                && part.calls.is_empty()
-                && part.to_finish.is_empty()
-                && part.to_hand.is_empty()
-        })
+        let offered = &self.parts[SUPERVISOR].core.lending.offered;
+        let agents = offered.is_empty() && self.agents.iter().all(Agent::is_quiet);
+        agents
+            && self.parts.iter_mut().all(|part| {
+                part.gather();
+                part.pending.is_none()
+                    && part.calls.is_empty()
+                    && part.to_finish.is_empty()
+                    && part.to_hand.is_empty()
+            })
     }
 
     fn start(&mut self, random: &mut Random) {
@@ -236,7 +250,7 @@ impl World {
     }
 
     /// The disk has what was appended, so its effects may be seen.
-    fn sync(&mut self, part: usize, random: &mut Random) {
+    pub(super) fn sync(&mut self, part: usize, random: &mut Random) {
         self.parts[part].gather();
         let Some(round) = self.parts[part].pending.take() else {
             return;
@@ -281,6 +295,8 @@ impl World {
         match effect {
             Effect::Reply(reply, started) => drop(reply.send(started)),
             Effect::Show(reply, view) => drop(reply.send(view.map(|view| *view))),
+            Effect::Lend(reply, lent) => drop(reply.send(lent)),
+            Effect::Take(reply, taken) => drop(reply.send(taken)),
             Effect::Call {
                 id,
                 step,
@@ -416,7 +432,11 @@ impl World {
     }
 
     fn recover(&mut self, part: usize) {
-        let role = [Role::Scheduler, Role::Supervisor][part];
+        let role = match part {
+            SCHEDULER => Role::Scheduler,
+            _ if self.agents.is_empty() => Role::Supervisor,
+            _ => Role::Keeper,
+        };
         let current = versions_current(&self.versions, &self.definition);
         self.seed += 1;
         let mut core = Core::new(role, Some(current), Random::seeded(self.seed));

@@ -1,5 +1,7 @@
 //! `highwater workflow`: the workflows of a running server, over HTTP.
 
+mod supervise;
+
 use std::io::{Read, Write, stdin, stdout};
 
 use anyhow::Context;
@@ -38,6 +40,8 @@ enum What {
     Skip(Skip),
     /// Say that a person has taken care of what was left to undo
     Resolve(Decide),
+    /// Undo what fails, as a process of its own, until it is told to stop
+    Supervise(supervise::Supervise),
     /// Check a definition and show what is wrong with it
     Check(Check),
 }
@@ -121,6 +125,7 @@ impl Workflow {
                 What::Retry(decide) => decide.run("retry").await,
                 What::Skip(skip) => skip.run().await,
                 What::Resolve(decide) => decide.run("resolve").await,
+                What::Supervise(supervise) => supervise.run().await,
                 What::Check(check) => check.run(),
             }
         })
