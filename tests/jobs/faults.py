@@ -109,6 +109,7 @@ def webhook_away(node):
     receiver.shut()
     node.send("in", numbers(range(100, 5000)))
     until("an alarm", lambda: 'output "out"' in node.alarms("hooked"))
+    until("it is counted", lambda: node.metric("highwater_job_alarms", job="hooked") == 1)
     until("retries are counted", lambda: node.metric("highwater_job_output_retries_total", job="hooked", output="out"))
     check("the job runs meanwhile", node.job("hooked")["state"] in ["running", "replaying"])
     beside = node.rows("out", 5000)
@@ -174,6 +175,7 @@ def full_disk(node, folder):
             except OSError:
                 pass
         until("an alarm", lambda: "checkpoint: " in node.alarms("beside"))
+        until("it is counted", lambda: node.metric("highwater_job_alarms", job="beside") == 1)
         check("the job runs", node.job("beside")["state"] == "running")
         node.send("in", numbers(range(5200, 5300)))
         node.rows("out", 5300)

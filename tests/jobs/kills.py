@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from node import Node, check, write
+from node import PATIENCE, Node, check, write
 
 PARTITIONS = 3
 
@@ -99,6 +99,8 @@ class Trial:
     def __init__(self, binary, port, base, postgres):
         self.binary, self.port, self.base, self.postgres = binary, port, base, postgres
         self.node = None
+        # Windows and files of all events are complete at this time.
+        self.over = None
 
     def node_on(self, name):
         self.node = Node(self.binary, f"{self.base}/{name}", self.port, HUBS)
@@ -169,21 +171,25 @@ def fill(node, events, chance):
         sent += len(lines)
         if chance.random() < 0.05:
             node.call("POST", f"/api/hubs/readings/partitions/{chance.randrange(PARTITIONS)}/punctuate", b"")
+    # The latest event, the longest stretch of a file and some time on top.
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 5))
 
 
-def wait_done(node, name):
-    """Until everything is read, time has passed the last event, and nothing new comes any more."""
-    last, since = None, time.time()
+def wait_done(trial, name):
+    """Until time has passed everything that was sent, and the outputs have all that comes of it."""
+    last, since = None, time.monotonic()
     while True:
-        job = node.job(name)
+        job = trial.node.job(name)
         if job["state"] == "failed":
             sys.exit(f"the job failed: {job}")
-        seen = (job["backlog"], [output["next"] for output in job["outputs"]])
         waits = any(output["waiting"] for output in job["outputs"])
-        if seen != last or job["backlog"] or waits or job["state"] != "running":
-            last, since = seen, time.time()
-        if time.time() - since > 5:
-            return job
+        if (job["watermark"] or "") >= trial.over and not waits:
+            return
+        seen = (job["events"], job["watermark"], [output["next"] for output in job["outputs"]])
+        if seen != last:
+            last, since = seen, time.monotonic()
+        if time.monotonic() - since > PATIENCE:
+            sys.exit(f"the job comes no further: {job}")
         time.sleep(0.1)
 
 
@@ -196,7 +202,7 @@ def undisturbed(trial):
     trial.make_table("calm")
     node = trial.node_on("calm")
     node.put("kills", trial.job("calm", TO_HUB.format(hub="sums")), trial.query())
-    wait_done(node, "kills")
+    wait_done(trial, "kills")
     node.stop()
     node.start()
     rows = rows_of(node, "sums")
@@ -216,7 +222,10 @@ def started_later(trial, rows, chance):
     )
     query = QUERY.split("SELECT device, before, total INTO table")[0]
     node.put("later", job, query, start=since)
-    wait_done(node, "later")
+    wait_done(trial, "later")
+    # Stopping waits for the outputs.
+    node.stop()
+    node.start()
     expected = [row for row in rows if time_of(row) >= since]
     check(f"a start at {since} gives the same rows", rows_of(node, "later") == expected)
     lines = lambda name: [line for file in files(f"{trial.base}/{name}/out/lines") for line in read(file).splitlines()]
@@ -267,7 +276,7 @@ def under_kills(trial, rows, written, kills, chance):
                 hand_over()
                 changes += 1
     node.wait_ready()
-    wait_done(node, "kills")
+    wait_done(trial, "kills")
     node.stop()
     node.start()
     check("the hub has the same rows after the kills", rows_of(node, "sums") == rows)
@@ -296,7 +305,7 @@ def main():
     trial = Trial(given.binary, given.port, tempfile.mkdtemp(), postgres)
     try:
         node = trial.node_on("input")
-        fill(node, given.events, chance)
+        trial.over = fill(node, given.events, chance)
         node.stop()
         rows, written = undisturbed(trial)
         started_later(trial, rows, chance)
