@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 
-from node import Node, check, until
+from node import Node, check, until, write
 
 HUBS = """
 [hubs.in]
@@ -32,6 +32,9 @@ partitions = 1
 partitions = 1
 
 [hubs.replayed]
+partitions = 1
+
+[hubs.versions]
 partitions = 1
 """
 
@@ -243,6 +246,54 @@ def nobody_logs_in(node):
         node.call("DELETE", f"/api/jobs/{name}")
 
 
+REFERENCE_JOB = """query = "q.saql"
+start = "beginning"
+
+[checkpoint]
+every = "1h"
+
+[inputs.numbers]
+hub = "in"
+
+[inputs.ref]
+reference = true
+path = "{folder}/ref/{{date}}/{{time}}/r.jsonl"
+refresh = "50ms"
+
+[outputs.out]
+type = "hub"
+hub = "versions"
+"""
+
+
+def new_reference_data(node, folder):
+    """A snapshot that comes while the job runs counts from then on, and still does after a kill (S3)."""
+
+    def snapshot(minutes_ago, version):
+        place = time.strftime("%Y-%m-%d/%H-%M", time.gmtime(time.time() - 60 * minutes_ago))
+        write(f"{folder}/ref/{place}/r.jsonl.next", json.dumps({"k": 1, "version": version}) + "\n")
+        os.rename(f"{folder}/ref/{place}/r.jsonl.next", f"{folder}/ref/{place}/r.jsonl")
+
+    snapshot(20, 1)
+    query = "SELECT e.n AS n, r.version AS version INTO out FROM numbers e JOIN ref r ON r.k = e.k"
+    node.put("refreshed", REFERENCE_JOB.format(folder=folder), query, start="now")
+    runs = lambda: node.job("refreshed")["state"] == "running"
+    until("it runs", runs)
+    node.send("in", [{"n": 1, "k": 1}])
+    node.rows("versions", 1)
+    snapshot(10, 2)
+    until("it is taken up", lambda: "came late and counts from" in node.log_of("refreshed") and runs())
+    node.send("in", [{"n": 2, "k": 1}])
+    node.rows("versions", 2)
+    node.kill()
+    node.start()
+    node.send("in", [{"n": 3, "k": 1}])
+    rows = [(row["n"], row["version"]) for row in node.rows("versions", 3)]
+    check("every event met the data of its time, once", rows == [(1, 1), (2, 2), (3, 2)])
+    node.call("DELETE", "/api/jobs/refreshed")
+    print("reference data changed while the job ran: every event met that of its time, also after a kill")
+
+
 def iso(ms):
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03}Z"
 
@@ -314,6 +365,7 @@ def main():
             damaged_checkpoint(node, f"{base}/node")
             full_disk(node, f"{base}/node")
             nobody_logs_in(node)
+            new_reference_data(node, f"{base}/node")
         node.stop()
         shutil.rmtree(base)
     finally:

@@ -1,7 +1,7 @@
 """One log, one answer (T8, T14, S4).
 
 A fixed input log is made once: three partitions, disorder, late and early events, garbage, and silence said in the log
-itself. A job over it writes to a hub, to lines of JSON, to Parquet and, where there is a server, to PostgreSQL. It is run
+itself. A job over it writes to a hub, to a queue, to lines of JSON, to Parquet and, where there is a server, to PostgreSQL. It is run
 undisturbed on one copy of the log. Then everything is changed that must not show:
 
 - on another copy the node is killed at random moments, and the job is given other numbers of threads and sizes of reads;
@@ -35,6 +35,8 @@ partitions = 1
 
 [hubs.later]
 partitions = 1
+
+[queues.work]
 """
 
 JOB = """query = "q.saql"
@@ -63,6 +65,12 @@ type = "hub"
 hub = "{hub}"
 """
 
+TO_QUEUE = """
+[outputs.work]
+type = "queue"
+queue = "work"
+"""
+
 TO_FILES = """
 [outputs.{name}]
 type = "files"
@@ -89,6 +97,7 @@ compared AS (
 SELECT * INTO sums FROM perDevice
 SELECT device, t, total, before INTO lines FROM compared WHERE total > 200
 SELECT device, before, total INTO table FROM compared
+SELECT device, t, most INTO work FROM perDevice WHERE device < 5
 """
 ROWS = "SELECT device, t, n, total INTO rows FROM perDevice\n"
 
@@ -109,10 +118,15 @@ class Trial:
     def copy(self, of, name):
         shutil.copytree(f"{self.base}/{of}/data", f"{self.base}/{name}/data")
 
-    def job(self, name, sums, work=""):
-        """The job file of a run whose sums go to a hub or to a folder."""
+    def job(self, name, work="", at_rest=False):
+        """The job file of a run; where there is no node, what would go to a hub and a queue goes to files."""
         out = f"{self.base}/{name}/out"
-        job = JOB + work + sums
+        job = JOB + work
+        if at_rest:
+            job += TO_FILES.format(name="sums", out=out, format="jsonl", every="off")
+            job += TO_FILES.format(name="work", out=out, format="jsonl", every="off")
+        else:
+            job += TO_HUB.format(hub="sums") + TO_QUEUE
         job += TO_FILES.format(name="lines", out=out, format="jsonl", every="1s")
         job += TO_FILES.format(name="table", out=out, format="parquet", every="2s")
         if self.postgres:
@@ -197,19 +211,39 @@ def rows_of(node, hub):
     return [json.dumps(message["value"]) for message in node.messages(hub)]
 
 
+def work_of(node):
+    """The messages in the queue, with their ids."""
+    found, start = [], 1
+    while True:
+        messages = node.call("GET", f"/queues/work/messages?from={start}&max=1000")["messages"]
+        if not messages:
+            return found
+        found += [(message["id"], json.dumps(message["body"])) for message in messages]
+        start = messages[-1]["sequence"] + 1
+
+
+def lines_in(folder):
+    return [line for file in files(folder) for line in read(file).decode().splitlines()]
+
+
+def as_values(lines):
+    return [json.dumps(json.loads(line)) for line in lines]
+
+
 def undisturbed(trial):
     trial.copy("input", "calm")
     trial.make_table("calm")
     node = trial.node_on("calm")
-    node.put("kills", trial.job("calm", TO_HUB.format(hub="sums")), trial.query())
+    node.put("kills", trial.job("calm"), trial.query())
     wait_done(trial, "kills")
     node.stop()
     node.start()
     rows = rows_of(node, "sums")
     check("there is something to compare", len(rows) > 1000)
-    written = trial.written("calm")
-    print(f"undisturbed: {len(rows)} rows, {len(written)} other places", flush=True)
-    return rows, written
+    work, written = work_of(node), trial.written("calm")
+    check("every message has an id of its own", len({id for id, _ in work}) == len(work) > 100)
+    print(f"undisturbed: {len(rows)} rows, {len(work)} messages, {len(written)} other places", flush=True)
+    return rows, work, written
 
 
 def started_later(trial, rows, chance):
@@ -228,40 +262,38 @@ def started_later(trial, rows, chance):
     node.start()
     expected = [row for row in rows if time_of(row) >= since]
     check(f"a start at {since} gives the same rows", rows_of(node, "later") == expected)
-    lines = lambda name: [line for file in files(f"{trial.base}/{name}/out/lines") for line in read(file).splitlines()]
-    expected = [line for line in lines("calm") if time_of(line) >= since]
-    check(f"a start at {since} gives the same lines", lines("later") == expected)
+    expected = [line for line in lines_in(f"{trial.base}/calm/out/lines") if time_of(line) >= since]
+    check(f"a start at {since} gives the same lines", lines_in(f"{trial.base}/later/out/lines") == expected)
     node.stop()
     print(f"started at {since}: the same {len(expected)} lines from there on", flush=True)
 
 
-def as_a_batch(trial, rows, written, chance):
+def as_a_batch(trial, rows, work, written, chance):
     """The log at rest, the word of silence in it included."""
     folder = f"{trial.base}/batch"
     trial.make_table("batch")
-    sums = TO_FILES.format(name="sums", out=f"{folder}/out", format="jsonl", every="off")
-    work = WORK.format(threads=chance.randrange(1, 4), fetch_bytes=chance.choice([5_000, 100_000]))
-    write(f"{folder}/job.toml", trial.job("batch", sums, work))
+    settings = WORK.format(threads=chance.randrange(1, 4), fetch_bytes=chance.choice([5_000, 100_000]))
+    write(f"{folder}/job.toml", trial.job("batch", settings, at_rest=True))
     write(f"{folder}/q.saql", trial.query())
     command = [trial.binary, "run", folder, "--data", f"{trial.base}/calm/data"]
     ran = subprocess.run(command, capture_output=True, text=True)
     # Garbage is in the log, so something is lost to it.
     check(f"the batch runs: {ran.returncode} {ran.stderr}", "lost" in ran.stderr)
-    found = [line for file in files(f"{folder}/out/sums") for line in read(file).decode().splitlines()]
-    as_lines = [json.dumps(json.loads(line)) for line in found]
-    check("a batch over the same log gives the same rows", as_lines == rows)
+    check("a batch over the same log gives the same rows", as_values(lines_in(f"{folder}/out/sums")) == rows)
+    bodies = [body for _, body in work]
+    check("a batch over the same log gives the same work", as_values(lines_in(f"{folder}/out/work")) == bodies)
     compare(written, trial.written("batch"), "as a batch")
     print("as a batch over the log at rest: the same bytes", flush=True)
 
 
-def under_kills(trial, rows, written, kills, chance):
+def under_kills(trial, rows, work, written, kills, chance):
     trial.copy("input", "wild")
     trial.make_table("wild")
     node = trial.node_on("wild")
 
     def hand_over():
-        work = WORK.format(threads=chance.randrange(1, 5), fetch_bytes=chance.choice([1, 3_000, 50_000, 1 << 20]))
-        node.put("kills", trial.job("wild", TO_HUB.format(hub="sums"), work), trial.query())
+        settings = WORK.format(threads=chance.randrange(1, 5), fetch_bytes=chance.choice([1, 3_000, 50_000, 1 << 20]))
+        node.put("kills", trial.job("wild", settings), trial.query())
 
     hand_over()
     changes = 0
@@ -280,9 +312,10 @@ def under_kills(trial, rows, written, kills, chance):
     node.stop()
     node.start()
     check("the hub has the same rows after the kills", rows_of(node, "sums") == rows)
+    check("the queue has the same messages after the kills", work_of(node) == work)
     compare(written, trial.written("wild"), "after the kills")
     node.stop()
-    print(f"{kills} kills and {changes} changes of threads and sizes: the same bytes in {len(written) + 1} places")
+    print(f"{kills} kills and {changes} changes of threads and sizes: the same bytes in {len(written) + 2} places")
 
 
 def compare(expected, found, when):
@@ -307,10 +340,10 @@ def main():
         node = trial.node_on("input")
         trial.over = fill(node, given.events, chance)
         node.stop()
-        rows, written = undisturbed(trial)
+        rows, work, written = undisturbed(trial)
         started_later(trial, rows, chance)
-        as_a_batch(trial, rows, written, chance)
-        under_kills(trial, rows, written, given.kills, chance)
+        as_a_batch(trial, rows, work, written, chance)
+        under_kills(trial, rows, work, written, given.kills, chance)
         shutil.rmtree(trial.base)
     except SystemExit:
         print(f"what there is to look at lies in {trial.base}", file=sys.stderr)

@@ -186,9 +186,7 @@ impl Live {
     /// Until the job is over; says how it ended.
     pub async fn watch(mut self, commands: &mut mpsc::Receiver<Command>) -> Over {
         loop {
-            // Where something is wrong, there are rows that nobody has taken or state that nobody has saved.
-            let goes_on = self.is_outdated && self.until_end.is_none();
-            if goes_on && self.board.status().alarms.is_empty() {
+            if self.is_outdated && self.until_end.is_none() && self.is_well() {
                 return self.pause().await;
             }
             let step = tokio::select! {
@@ -247,6 +245,13 @@ impl Live {
             }
         }
         None
+    }
+
+    /// Whether every output takes rows and the state can be saved.
+    fn is_well(&self) -> bool {
+        let status = self.board.status();
+        let mut outputs = status.outputs.iter();
+        status.checkpoint.trouble.is_none() && outputs.all(|output| output.trouble.is_none())
     }
 
     /// A hub may have grown. Its new partitions are not read before the next start, because rows that are out already
@@ -387,6 +392,7 @@ impl Live {
 
     /// Saves the state and ends, to go on at once with other reference data.
     async fn pause(mut self) -> Over {
+        self.board.set_state(JobState::Starting);
         self.board.say("there is other reference data");
         let _ = self.stop.send(true);
         let patience = self.patience;
