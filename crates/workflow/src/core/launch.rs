@@ -137,8 +137,8 @@ impl Core {
         if let Some(notice) = notice {
             self.round.effects.push(Effect::Tell {
                 id: Arc::clone(id),
-                notice,
-                parked: false,
+                notice: Some(notice),
+                parked: None,
             });
         }
         self.round.effects.push(Effect::Finish {
@@ -166,13 +166,12 @@ impl Core {
         let Some(instance) = self.get(id).filter(|instance| !instance.told) else {
             return;
         };
-        if let Some(notice) = wanted_notice(instance, Occasion::Parked) {
-            self.round.effects.push(Effect::Tell {
-                id: Arc::clone(id),
-                notice,
-                parked: true,
-            });
-        }
+        let tell = Effect::Tell {
+            id: Arc::clone(id),
+            notice: wanted_notice(instance, Occasion::Parked),
+            parked: Some(Box::new(instance.view())),
+        };
+        self.round.effects.push(tell);
     }
 
     fn set_timer(&mut self, id: &Arc<str>, timer_ms: Option<Millis>) {

@@ -311,7 +311,10 @@ impl World {
             }),
             Effect::Finish { id, value } => part.to_finish.push((id, value)),
             Effect::HandOver { id, value } => part.to_hand.push((id, value)),
-            Effect::Tell { .. } => panic!("nobody is to be told"),
+            Effect::Tell { id, notice, parked } => {
+                assert!(notice.is_none() && parked.is_some());
+                part.core.handle(self.now_ms, Input::Told { id });
+            }
         }
     }
 
