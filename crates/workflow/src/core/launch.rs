@@ -7,7 +7,7 @@ use super::{Core, Effect, Kind, Live, Role, With};
 use crate::call;
 use crate::definition::Occasion;
 use crate::journal;
-use crate::machine::{Event, Instance, Millis, Phase, Task, Trouble};
+use crate::machine::{Event, Instance, Millis, Phase, Task, Tried, Trouble};
 
 impl Live {
     pub(super) fn own(instance: Box<Instance>) -> Live {
@@ -42,15 +42,7 @@ impl Core {
     /// Looks at an instance after something happened to it or its time came.
     pub(super) fn pump(&mut self, id: &Arc<str>) {
         while let Some(event) = self.pump_once(id) {
-            let Some(Live {
-                kind: Kind::Own(instance),
-                ..
-            }) = self.live.get_mut(id)
-            else {
-                return;
-            };
-            self.round.event(id, &event);
-            instance.apply(event);
+            self.journal(id, event);
         }
     }
 
@@ -209,10 +201,12 @@ fn begin(instance: &Instance, task: Task) -> Result<Effect, String> {
 /// What cannot even be asked for will not be there next time either.
 fn fault(instance: &Instance, task: Task, at_ms: Millis, reason: String) -> Event {
     Event::Failed {
-        step: task.step,
-        undo: task.undo,
-        begun_ms: at_ms,
-        at_ms,
+        tried: Tried {
+            step: task.step,
+            undo: task.undo,
+            begun_ms: at_ms,
+            at_ms,
+        },
         trouble: Trouble::Final,
         in_doubt: !task.undo && instance.steps[usize::from(task.step)].in_doubt,
         reason,
