@@ -1,5 +1,7 @@
 //! The workflows of a node: what its settings say of them, and how they are started.
 
+mod people;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,11 @@ use highwater_flow::InGroup;
 use highwater_log::{Groups, Log, Membership};
 use highwater_workflow::call::Functions;
 use highwater_workflow::expr::Template;
-use highwater_workflow::{Definition, Handle, Intake, JournalError, Options, Service, Supervision};
+use highwater_workflow::{
+    Definition, Handle, Intake, JournalError, Options, People, Service, Supervision,
+};
+
+use crate::processors::notify::Ways;
 
 /// A workflow of the settings.
 #[derive(Clone, Debug)]
@@ -34,6 +40,7 @@ impl Workflow {
         log: &Arc<dyn Log>,
         groups: Arc<dyn Groups>,
         clock: &Arc<dyn Clock>,
+        ways: Ways,
     ) -> Result<Service, JournalError> {
         let name = self.definition.name.clone();
         let options = Options {
@@ -52,6 +59,10 @@ impl Workflow {
             self.supervision,
         )
         .await?;
+        if ways.is_any() {
+            let people: Arc<dyn People> = Arc::new(ways);
+            service.tell(&people);
+        }
         if let Some(hub) = self.hub {
             let member = Membership {
                 group: format!("workflow.{name}"),

@@ -70,5 +70,5 @@ pub use self::core::{Decision, Refused, Started};
 pub use definition::Definition;
 pub use journal::JournalError;
 pub use service::{
-    Counter, Handle, Intake, ListFilter, Options, Service, StartError, Summary, Supervision,
+    Counter, Handle, Intake, ListFilter, Options, People, Service, StartError, Summary, Supervision,
 };

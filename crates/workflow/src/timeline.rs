@@ -183,7 +183,7 @@ mod tests {
     use expect_test::expect;
 
     use crate::definition::{Builder, StepBuilder, Version};
-    use crate::machine::{Answer, Event, Instance, Trouble};
+    use crate::machine::{Answer, Event, Instance, Tried, Trouble};
 
     fn instance() -> Instance {
         let url = "http://s/{{id}}";
@@ -200,12 +200,18 @@ mod tests {
 
     const START: i64 = 1_767_225_600_000;
 
-    fn succeeded(step: u16, undo: bool, begun: i64, ended: i64, status: u16) -> Event {
-        Event::Succeeded {
+    fn tried(step: u16, undo: bool, begun: i64, ended: i64) -> Tried {
+        Tried {
             step,
             undo,
             begun_ms: START + begun,
             at_ms: START + ended,
+        }
+    }
+
+    fn succeeded(step: u16, undo: bool, begun: i64, ended: i64, status: u16) -> Event {
+        Event::Succeeded {
+            tried: tried(step, undo, begun, ended),
             answer: Answer {
                 status,
                 body: Bytes::new(),
@@ -215,10 +221,7 @@ mod tests {
 
     fn failed(step: u16, undo: bool, begun: i64, ended: i64, trouble: Trouble, why: &str) -> Event {
         Event::Failed {
-            step,
-            undo,
-            begun_ms: START + begun,
-            at_ms: START + ended,
+            tried: tried(step, undo, begun, ended),
             trouble,
             in_doubt: why.starts_with("no answer"),
             reason: why.to_owned(),

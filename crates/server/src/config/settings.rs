@@ -541,7 +541,7 @@ pub const SETTINGS: &[Setting] = &[
         "notify.url",
         Kind::Text,
         "",
-        "posted to when a circuit opens",
+        "posted to when a circuit opens or an instance of a workflow is parked",
     ),
     setting(
         "notify.authorization",
@@ -571,7 +571,7 @@ pub const SETTINGS: &[Setting] = &[
         "notify.email.server",
         Kind::Text,
         "",
-        "host:port of a mail server, which is written to when a circuit opens",
+        "host:port of a mail server, which is written to at the same occasions",
     ),
     setting(
         "notify.email.tls",

@@ -51,6 +51,8 @@ pub enum NodeError {
     Taken(HubName),
     #[error("workflow `{name}` cannot be started: {error}")]
     Workflow { name: String, error: JournalError },
+    #[error("people cannot be told of what happens: {0}")]
+    Notify(String),
     #[error(transparent)]
     Processors(#[from] ProcessorError),
 }

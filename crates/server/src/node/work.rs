@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::{NodeError, told};
 use crate::config::Config;
 use crate::jobs::{Around, Jobs};
+use crate::processors::notify::Ways;
 use crate::processors::{Parts, Processors};
 use crate::queues;
 use crate::workflows::Workflows;
@@ -58,11 +59,14 @@ impl Work {
             run("groups", positions.run(told(&stop))),
             run("transactions", ends.run(told(&stop))),
         ];
+        let mut notify = config.notify.clone();
+        notify.public_url = notify.public_url.or(url);
+        let ways = Ways::new(notify, clock.clone()).map_err(NodeError::Notify)?;
         let mut workflows = Workflows::default();
         for workflow in &config.workflows {
             let name = workflow.definition.name.clone();
-            let opening = workflow.clone().open(log, Arc::new(groups.clone()), clock);
-            let service = opening.await;
+            let (groups, ways) = (Arc::new(groups.clone()), ways.clone());
+            let service = workflow.clone().open(log, groups, clock, ways).await;
             let service = service.map_err(|error| NodeError::Workflow { name, error })?;
             workflows.add(service.handle());
             tasks.push(run("workflows", service.run(told(&stop))));
@@ -83,15 +87,13 @@ impl Work {
         let processors = match config.processors.is_empty() {
             true => None,
             false => {
-                let mut notify = config.notify.clone();
-                notify.public_url = notify.public_url.or(url);
                 let parts = Parts {
                     log: log.clone(),
                     groups: Arc::new(groups.clone()),
                     clock: clock.clone(),
                 };
                 let specs = config.processors.clone();
-                Some(Processors::start(specs, notify, &config.data, parts).await?)
+                Some(Processors::start(specs, ways, &config.data, parts).await?)
             }
         };
         Ok(Work {

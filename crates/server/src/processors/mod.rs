@@ -27,8 +27,8 @@ use hyper::Uri;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use notify::Notifier;
 use notify::link::Signer;
+use notify::{Notifier, Ways};
 pub use spec::{HandlerSpec, Secret, Spec, Transient};
 pub(crate) use wire::event_json;
 
@@ -83,8 +83,6 @@ pub enum ProcessorError {
     Hub { hub: HubName, error: AdminError },
     #[error("{0}")]
     Key(String),
-    #[error("people cannot be told when a circuit opens: {0}")]
-    Notify(String),
     #[error("circuits cannot be read: {0}")]
     Circuits(String),
 }
@@ -92,7 +90,7 @@ pub enum ProcessorError {
 impl Processors {
     pub async fn start(
         specs: Vec<Spec>,
-        notify: notify::Options,
+        ways: Ways,
         data: &Path,
         parts: Parts,
     ) -> Result<Arc<Processors>, ProcessorError> {
@@ -115,11 +113,9 @@ impl Processors {
         loaded.map_err(|error| ProcessorError::Circuits(error.to_string()))?;
         let signer = Signer::open(data).map_err(ProcessorError::Key)?;
         let notifier = Notifier {
-            ca: certificates(notify.ca.as_deref()).map_err(ProcessorError::Notify)?,
-            options: notify,
+            ways,
             circuits: circuits.clone(),
             signer: signer.clone(),
-            clock: Arc::clone(&parts.clock),
         };
         let (running, rest) = (circuits.clone().run(told(&stop_rest)), told(&stop_rest));
         tasks.rest.push(tokio::spawn(running));

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::{Core, Decision, Effect, Input, Kind, Live, Refused, Role, Started};
 use crate::call::{self, CallError, CallErrorKind, Outcome};
 use crate::journal;
-use crate::machine::{Event, Instance, Millis, Phase, Status, Trouble, View};
+use crate::machine::{Event, Instance, Millis, Phase, Status, Tried, Trouble, View};
 
 /// A reason that is kept has at most so many characters.
 const REASON_CHARS_MAX: usize = 400;
@@ -112,28 +112,20 @@ impl Core {
         let Kind::Own(instance) = &live.kind else {
             return;
         };
-        let Outcome {
-            begun_ms,
-            ended_ms: at_ms,
-            result,
-        } = outcome;
-        let event = match result {
-            Ok(answer) => Event::Succeeded {
-                step,
-                undo,
-                begun_ms,
-                at_ms,
-                answer,
-            },
+        let tried = Tried {
+            step,
+            undo,
+            begun_ms: outcome.begun_ms,
+            at_ms: outcome.ended_ms,
+        };
+        let event = match outcome.result {
+            Ok(answer) => Event::Succeeded { tried, answer },
             Err(error) => {
                 let in_doubt = error.in_doubt || instance.steps[usize::from(step)].in_doubt;
                 let random = self.random.next_u64();
-                let (trouble, reason) = weigh(instance, step, undo, begun_ms, at_ms, error, random);
+                let (trouble, reason) = weigh(instance, &tried, error, random);
                 Event::Failed {
-                    step,
-                    undo,
-                    begun_ms,
-                    at_ms,
+                    tried,
                     trouble,
                     in_doubt: in_doubt && !undo,
                     reason,
@@ -192,18 +184,25 @@ impl Core {
         })
     }
 
-    /// Journals an event, folds it in and looks at what it leads to.
+    /// Lets an event happen, and looks at what it leads to.
     pub(super) fn happen(&mut self, id: &Arc<str>, event: Event) {
+        if self.journal(id, event) {
+            self.pump(id);
+        }
+    }
+
+    /// Journals an event and folds it in, if the instance is ours.
+    pub(super) fn journal(&mut self, id: &Arc<str>, event: Event) -> bool {
         let Some(Live {
             kind: Kind::Own(instance),
             ..
         }) = self.live.get_mut(id)
         else {
-            return;
+            return false;
         };
         self.round.event(id, &event);
         instance.apply(event);
-        self.pump(id);
+        true
     }
 
     pub(super) fn is_ours(role: Role, phase: Phase) -> bool {
@@ -216,16 +215,9 @@ impl Core {
 }
 
 /// Whether a failed attempt is made again, and what is said of it.
-fn weigh(
-    instance: &Instance,
-    step: u16,
-    undo: bool,
-    begun_ms: Millis,
-    at_ms: Millis,
-    error: CallError,
-    random: u64,
-) -> (Trouble, String) {
-    let number = usize::from(step);
+fn weigh(instance: &Instance, tried: &Tried, error: CallError, random: u64) -> (Trouble, String) {
+    let Tried { undo, at_ms, .. } = *tried;
+    let number = usize::from(tried.step);
     let progress = instance.progress(number, undo);
     let shortened: String = error.reason.chars().take(REASON_CHARS_MAX).collect();
     let retry_after = match error.kind {
@@ -237,7 +229,7 @@ fn weigh(
         return (Trouble::Final, shortened);
     };
     let first_ms = match progress.tries {
-        0 => begun_ms,
+        0 => tried.begun_ms,
         _ => progress.begun_ms,
     };
     let since = Duration::from_millis(u64::try_from(at_ms - first_ms).unwrap_or(0));

@@ -7,7 +7,7 @@ use super::{Core, Effect, Kind, Live, Role, With};
 use crate::call;
 use crate::definition::Occasion;
 use crate::journal;
-use crate::machine::{Event, Instance, Millis, Phase, Task, Trouble};
+use crate::machine::{Event, Instance, Millis, Phase, Task, Tried, Trouble};
 
 impl Live {
     pub(super) fn own(instance: Box<Instance>) -> Live {
@@ -42,15 +42,7 @@ impl Core {
     /// Looks at an instance after something happened to it or its time came.
     pub(super) fn pump(&mut self, id: &Arc<str>) {
         while let Some(event) = self.pump_once(id) {
-            let Some(Live {
-                kind: Kind::Own(instance),
-                ..
-            }) = self.live.get_mut(id)
-            else {
-                return;
-            };
-            self.round.event(id, &event);
-            instance.apply(event);
+            self.journal(id, event);
         }
     }
 
@@ -137,8 +129,8 @@ impl Core {
         if let Some(notice) = notice {
             self.round.effects.push(Effect::Tell {
                 id: Arc::clone(id),
-                notice,
-                parked: false,
+                notice: Some(notice),
+                parked: None,
             });
         }
         self.round.effects.push(Effect::Finish {
@@ -166,13 +158,12 @@ impl Core {
         let Some(instance) = self.get(id).filter(|instance| !instance.told) else {
             return;
         };
-        if let Some(notice) = wanted_notice(instance, Occasion::Parked) {
-            self.round.effects.push(Effect::Tell {
-                id: Arc::clone(id),
-                notice,
-                parked: true,
-            });
-        }
+        let tell = Effect::Tell {
+            id: Arc::clone(id),
+            notice: wanted_notice(instance, Occasion::Parked),
+            parked: Some(Box::new(instance.view())),
+        };
+        self.round.effects.push(tell);
     }
 
     fn set_timer(&mut self, id: &Arc<str>, timer_ms: Option<Millis>) {
@@ -210,10 +201,12 @@ fn begin(instance: &Instance, task: Task) -> Result<Effect, String> {
 /// What cannot even be asked for will not be there next time either.
 fn fault(instance: &Instance, task: Task, at_ms: Millis, reason: String) -> Event {
     Event::Failed {
-        step: task.step,
-        undo: task.undo,
-        begun_ms: at_ms,
-        at_ms,
+        tried: Tried {
+            step: task.step,
+            undo: task.undo,
+            begun_ms: at_ms,
+            at_ms,
+        },
         trouble: Trouble::Final,
         in_doubt: !task.undo && instance.steps[usize::from(task.step)].in_doubt,
         reason,

@@ -286,10 +286,10 @@ impl Core {
 
 /// What a supervisor may say: how undoing went, and nothing else.
 fn is_undoing(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Succeeded { undo: true, .. } | Event::Failed { undo: true, .. }
-    )
+    match event {
+        Event::Succeeded { tried, .. } | Event::Failed { tried, .. } => tried.undo,
+        _ => false,
+    }
 }
 
 fn millis(asked: u64, most: Millis) -> Millis {

@@ -148,11 +148,12 @@ pub enum Effect {
         id: Arc<str>,
         value: Vec<u8>,
     },
-    /// Then [`Input::Told`], if it is for a parked instance.
+    /// Whoever the definition names is sent the notice. If the instance is parked, people are told as well, and then comes
+    /// [`Input::Told`].
     Tell {
         id: Arc<str>,
-        notice: Prepared,
-        parked: bool,
+        notice: Option<Prepared>,
+        parked: Option<Box<View>>,
     },
 }
 

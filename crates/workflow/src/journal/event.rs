@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::RecordError;
 use super::bytes::{Cut, Reader, Writer};
-use crate::machine::{Answer, Event, Millis, Trouble};
+use crate::machine::{Answer, Event, Millis, Tried, Trouble};
 
 const SUCCEEDED: u8 = 1;
 const FAILED: u8 = 2;
@@ -22,28 +22,19 @@ const REFUSED: u8 = 2;
 
 pub fn write(out: &mut Writer<'_>, event: &Event) {
     match event {
-        Event::Succeeded {
-            step,
-            undo,
-            begun_ms,
-            at_ms,
-            answer,
-        } => {
+        Event::Succeeded { tried, answer } => {
             out.byte(SUCCEEDED);
-            write_where(out, *step, *undo, *begun_ms, *at_ms);
+            write_tried(out, tried);
             write_answer(out, answer);
         }
         Event::Failed {
-            step,
-            undo,
-            begun_ms,
-            at_ms,
+            tried,
             trouble,
             in_doubt,
             reason,
         } => {
             out.byte(FAILED);
-            write_where(out, *step, *undo, *begun_ms, *at_ms);
+            write_tried(out, tried);
             match trouble {
                 Trouble::Again { due_ms } => {
                     out.byte(AGAIN);
@@ -81,10 +72,10 @@ fn write_note(out: &mut Writer<'_>, kind: u8, at_ms: Millis, note: &str) {
     out.bytes(note.as_bytes());
 }
 
-fn write_where(out: &mut Writer<'_>, step: u16, undo: bool, begun_ms: Millis, at_ms: Millis) {
-    out.number(u64::from(step) << 1 | u64::from(undo));
-    out.signed(at_ms);
-    out.signed(at_ms - begun_ms);
+fn write_tried(out: &mut Writer<'_>, tried: &Tried) {
+    out.number(u64::from(tried.step) << 1 | u64::from(tried.undo));
+    out.signed(tried.at_ms);
+    out.signed(tried.at_ms - tried.begun_ms);
 }
 
 pub fn write_answer(out: &mut Writer<'_>, answer: &Answer) {
@@ -94,34 +85,22 @@ pub fn write_answer(out: &mut Writer<'_>, answer: &Answer) {
 
 pub fn read(from: &mut Reader<'_>) -> Result<Event, RecordError> {
     Ok(match from.byte()? {
-        SUCCEEDED => {
-            let (step, undo, begun_ms, at_ms) = read_where(from)?;
-            Event::Succeeded {
-                step,
-                undo,
-                begun_ms,
-                at_ms,
-                answer: read_answer(from)?,
-            }
-        }
-        FAILED => {
-            let (step, undo, begun_ms, at_ms) = read_where(from)?;
-            Event::Failed {
-                step,
-                undo,
-                begun_ms,
-                at_ms,
-                trouble: match from.byte()? {
-                    AGAIN => Trouble::Again {
-                        due_ms: from.signed()?,
-                    },
-                    REFUSED => Trouble::Refused,
-                    _ => Trouble::Final,
+        SUCCEEDED => Event::Succeeded {
+            tried: read_tried(from)?,
+            answer: read_answer(from)?,
+        },
+        FAILED => Event::Failed {
+            tried: read_tried(from)?,
+            trouble: match from.byte()? {
+                AGAIN => Trouble::Again {
+                    due_ms: from.signed()?,
                 },
-                in_doubt: from.byte()? != 0,
-                reason: from.text()?,
-            }
-        }
+                REFUSED => Trouble::Refused,
+                _ => Trouble::Final,
+            },
+            in_doubt: from.byte()? != 0,
+            reason: from.text()?,
+        },
         LATE => Event::Late {
             at_ms: from.signed()?,
         },
@@ -153,12 +132,17 @@ pub fn read(from: &mut Reader<'_>) -> Result<Event, RecordError> {
     })
 }
 
-fn read_where(from: &mut Reader<'_>) -> Result<(u16, bool, Millis, Millis), Cut> {
+fn read_tried(from: &mut Reader<'_>) -> Result<Tried, Cut> {
     let packed: u32 = from.small()?;
     let step = u16::try_from(packed >> 1).map_err(|_| Cut)?;
     let at_ms = from.signed()?;
     let lasted = from.signed()?;
-    Ok((step, packed & 1 == 1, at_ms.wrapping_sub(lasted), at_ms))
+    Ok(Tried {
+        step,
+        undo: packed & 1 == 1,
+        begun_ms: at_ms.wrapping_sub(lasted),
+        at_ms,
+    })
 }
 
 pub fn read_answer(from: &mut Reader<'_>) -> Result<Answer, Cut> {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::definition::{Builder, StepBuilder};
-use crate::machine::{Answer, Instance, Trouble};
+use crate::machine::{Answer, Instance, Tried, Trouble};
 
 const STEPS: u16 = 3;
 
@@ -23,7 +23,13 @@ fn versions() -> (Versions, Version) {
 }
 
 fn events() -> impl Strategy<Value = Event> {
-    let place = (0..STEPS, any::<bool>(), 0..1_000_000i64, 0..1000i64);
+    let tried = (0..STEPS, any::<bool>(), 0..1_000_000i64, 0..1000i64);
+    let tried = tried.prop_map(|(step, undo, begun_ms, lasted)| Tried {
+        step,
+        undo,
+        begun_ms,
+        at_ms: begun_ms + lasted,
+    });
     let answer = (100..600u16, prop::collection::vec(any::<u8>(), 0..50));
     let trouble = prop_oneof![
         any::<i64>().prop_map(|due_ms| Trouble::Again { due_ms }),
@@ -31,29 +37,23 @@ fn events() -> impl Strategy<Value = Event> {
         Just(Trouble::Refused),
     ];
     prop_oneof![
-        (place.clone(), answer).prop_map(|((step, undo, begun_ms, lasted), (status, body))| {
+        (tried.clone(), answer).prop_map(|(tried, (status, body))| {
             Event::Succeeded {
-                step,
-                undo,
-                begun_ms,
-                at_ms: begun_ms + lasted,
+                tried,
                 answer: Answer {
                     status,
                     body: Bytes::from(body),
                 },
             }
         }),
-        (place, trouble, any::<bool>(), ".*").prop_map(
-            |((step, undo, begun_ms, lasted), trouble, in_doubt, reason)| Event::Failed {
-                step,
-                undo,
-                begun_ms,
-                at_ms: begun_ms + lasted,
+        (tried, trouble, any::<bool>(), ".*").prop_map(|(tried, trouble, in_doubt, reason)| {
+            Event::Failed {
+                tried,
                 trouble,
                 in_doubt,
                 reason,
             }
-        ),
+        }),
         any::<i64>().prop_map(|at_ms| Event::Late { at_ms }),
         (0..2_000_000i64, ".*").prop_map(|(at_ms, note)| Event::Cancelled { at_ms, note }),
         (0..2_000_000i64, any::<u64>())

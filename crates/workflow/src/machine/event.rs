@@ -5,19 +5,10 @@ use super::{Answer, Millis};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A step, or the undoing of one, succeeded.
-    Succeeded {
-        step: u16,
-        undo: bool,
-        begun_ms: Millis,
-        at_ms: Millis,
-        answer: Answer,
-    },
+    Succeeded { tried: Tried, answer: Answer },
     /// An attempt failed.
     Failed {
-        step: u16,
-        undo: bool,
-        begun_ms: Millis,
-        at_ms: Millis,
+        tried: Tried,
         trouble: Trouble,
         /// It may have been carried out all the same.
         in_doubt: bool,
@@ -44,6 +35,15 @@ pub enum Event {
     Told { at_ms: Millis },
 }
 
+/// An attempt that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    pub step: u16,
+    pub undo: bool,
+    pub begun_ms: Millis,
+    pub at_ms: Millis,
+}
+
 /// What follows from an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -58,9 +58,8 @@ pub enum Trouble {
 impl Event {
     pub fn at_ms(&self) -> Millis {
         match *self {
-            Event::Succeeded { at_ms, .. }
-            | Event::Failed { at_ms, .. }
-            | Event::Late { at_ms }
+            Event::Succeeded { tried, .. } | Event::Failed { tried, .. } => tried.at_ms,
+            Event::Late { at_ms }
             | Event::Cancelled { at_ms, .. }
             | Event::Surrendered { at_ms, .. }
             | Event::Retried { at_ms, .. }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    Attempt, Cause, End, Event, Instance, Millis, Note, Phase, Progress, Status, StepState, Trouble,
+    Attempt, Cause, End, Event, Instance, Millis, Note, Phase, Progress, Status, StepState, Tried,
+    Trouble,
 };
 use crate::definition::{Definition, Version};
 
@@ -49,37 +50,34 @@ impl Instance {
     pub fn apply(&mut self, event: Event) {
         self.changed_ms = self.changed_ms.max(event.at_ms());
         match event {
-            Event::Succeeded {
-                step,
-                undo,
-                begun_ms,
-                at_ms,
-                answer,
-            } => {
-                let Some(progress) = self.ready(step, undo) else {
+            Event::Succeeded { tried, answer } => {
+                let Some(progress) = self.ready(&tried) else {
                     return;
                 };
-                progress.tried(begun_ms, at_ms);
+                progress.count(&tried);
                 progress.status = Status::Succeeded;
                 progress.answer = Some(answer);
-                match undo {
-                    false => self.succeeded(usize::from(step), at_ms),
+                match tried.undo {
+                    false => self.succeeded(usize::from(tried.step), tried.at_ms),
                     true => self.settle_undo(),
                 }
             }
             Event::Failed {
-                step,
-                undo,
-                begun_ms,
-                at_ms,
+                tried,
                 trouble,
                 in_doubt,
                 reason,
             } => {
-                let Some(progress) = self.ready(step, undo) else {
+                let Some(progress) = self.ready(&tried) else {
                     return;
                 };
-                progress.tried(begun_ms, at_ms);
+                progress.count(&tried);
+                let Tried {
+                    step,
+                    undo,
+                    begun_ms,
+                    at_ms,
+                } = tried;
                 let number = progress.tries;
                 match trouble {
                     Trouble::Again { due_ms } => progress.due_ms = due_ms,
@@ -178,13 +176,14 @@ impl Instance {
     }
 
     /// The progress that an outcome is for, if it was waited for.
-    fn ready(&mut self, step: u16, undo: bool) -> Option<&mut Progress> {
-        let expected = match undo {
+    fn ready(&mut self, tried: &Tried) -> Option<&mut Progress> {
+        let expected = match tried.undo {
             false => matches!(self.phase, Phase::Running | Phase::Failing),
             true => self.phase == Phase::Undoing,
         };
-        let step = self.steps.get_mut(usize::from(step)).filter(|_| expected)?;
-        let progress = match undo {
+        let step = self.steps.get_mut(usize::from(tried.step));
+        let step = step.filter(|_| expected)?;
+        let progress = match tried.undo {
             false => &mut step.done,
             true => &mut step.undone,
         };
@@ -325,11 +324,11 @@ impl Instance {
 }
 
 impl Progress {
-    fn tried(&mut self, begun_ms: Millis, at_ms: Millis) {
+    fn count(&mut self, tried: &Tried) {
         if self.tries == 0 && self.begun_ms == 0 {
-            self.begun_ms = begun_ms;
+            self.begun_ms = tried.begun_ms;
         }
         self.tries += 1;
-        self.ended_ms = at_ms;
+        self.ended_ms = tried.at_ms;
     }
 }

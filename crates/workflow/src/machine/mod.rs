@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use event::{Event, Trouble};
+pub use event::{Event, Tried, Trouble};
 pub use view::{AttemptView, StepView, Times, UndoView, View};
 
 use crate::definition::{Definition, Version};

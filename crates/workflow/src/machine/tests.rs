@@ -19,12 +19,18 @@ fn started(builder: Builder, input: &'static str) -> Instance {
     Instance::started(Arc::from("i"), definition, version, input, 100)
 }
 
-fn done(step: u16, at_ms: Millis, body: &'static str) -> Event {
-    Event::Succeeded {
+fn tried(step: u16, undo: bool, at_ms: Millis) -> Tried {
+    Tried {
         step,
-        undo: false,
+        undo,
         begun_ms: at_ms - 1,
         at_ms,
+    }
+}
+
+fn done(step: u16, at_ms: Millis, body: &'static str) -> Event {
+    Event::Succeeded {
+        tried: tried(step, false, at_ms),
         answer: Answer {
             status: 200,
             body: Bytes::from_static(body.as_bytes()),
@@ -33,30 +39,18 @@ fn done(step: u16, at_ms: Millis, body: &'static str) -> Event {
 }
 
 fn undone(step: u16) -> Event {
-    match done(step, 900, "") {
-        Event::Succeeded {
-            step,
-            begun_ms,
-            at_ms,
-            answer,
-            ..
-        } => Event::Succeeded {
-            step,
-            undo: true,
-            begun_ms,
-            at_ms,
-            answer,
+    Event::Succeeded {
+        tried: tried(step, true, 900),
+        answer: Answer {
+            status: 200,
+            body: Bytes::new(),
         },
-        other => other,
     }
 }
 
 fn failed(step: u16, at_ms: Millis, trouble: Trouble, in_doubt: bool) -> Event {
     Event::Failed {
-        step,
-        undo: false,
-        begun_ms: at_ms - 1,
-        at_ms,
+        tried: tried(step, false, at_ms),
         trouble,
         in_doubt,
         reason: "503".into(),

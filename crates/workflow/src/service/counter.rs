@@ -1,6 +1,7 @@
 //! The desk of a partition as those see it who are in the same process as the keeper.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use highwater_log::Pending;
@@ -72,14 +73,13 @@ impl Counter {
         let mut definitions = BTreeMap::new();
         let mut instances = Vec::with_capacity(lent.instances.len());
         for instance in lent.instances {
-            let version = instance.version.to_string();
-            if !definitions.contains_key(&version) {
-                let unreadable = || DeskError::Unreadable(format!("the definition {version}"));
+            if let Entry::Vacant(free) = definitions.entry(instance.version.to_string()) {
+                let unreadable =
+                    || DeskError::Unreadable(format!("the definition {}", instance.version));
                 let definition = self.versions.get(instance.version);
                 let json = definition.ok_or_else(unreadable)?.to_json();
                 let json = String::from_utf8(json).map_err(|_| unreadable())?;
-                let json = RawValue::from_string(json).map_err(|_| unreadable())?;
-                definitions.insert(version, json);
+                free.insert(RawValue::from_string(json).map_err(|_| unreadable())?);
             }
             instances.push(Offered {
                 id: instance.id.to_string(),

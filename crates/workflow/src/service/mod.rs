@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_env::random::Random;
-use highwater_log::{Log, Offset};
+use highwater_log::{Log, Offset, Pending};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -25,6 +25,7 @@ use crate::core::{Core, Role};
 use crate::definition::{Definition, Version};
 use crate::history::History;
 use crate::journal::{self, Hubs, JournalError, read_all};
+use crate::machine::View;
 use crate::versions::Versions;
 use shard::{Door, Shard};
 
@@ -59,6 +60,12 @@ pub enum Supervision {
     Here,
     /// In other processes, each a [`Supervisor`](crate::supervise::Supervisor).
     Elsewhere,
+}
+
+/// People who decide about what is parked, and how they are reached.
+pub trait People: Send + Sync {
+    /// Ready when they have been told, or cannot be. After a crash in between they are told again.
+    fn told(&self, parked: View) -> Pending<()>;
 }
 
 /// A workflow that has read its journal.
@@ -144,6 +151,13 @@ impl Service {
 
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// People are to be told of what is parked.
+    pub fn tell(&mut self, people: &Arc<dyn People>) {
+        for shard in &mut self.shards {
+            shard.tell_people(Arc::clone(people));
+        }
     }
 
     /// Instances are started from a hub, too.
@@ -236,6 +250,7 @@ impl Opening {
             clock: Arc::clone(&self.clock),
             running: Arc::clone(&self.running),
             checkpoint_bytes: self.options.checkpoint_bytes,
+            people: None,
             tailed: None,
             door: door.clone(),
             inbox,
@@ -273,6 +288,7 @@ impl Opening {
             clock: Arc::clone(&self.clock),
             running: Arc::clone(&self.failed),
             checkpoint_bytes: self.options.checkpoint_bytes,
+            people: None,
             tailed: Some(next),
             door: door.clone(),
             inbox,

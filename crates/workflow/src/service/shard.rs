@@ -13,7 +13,8 @@ use highwater_env::Clock;
 use highwater_log::{AppendError, Offset, Partition, Pending};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::call::{Job, Lanes, Outcome};
+use super::People;
+use crate::call::{Job, Lanes, Outcome, Prepared};
 use crate::core::{Core, Effect, Input, Round, Started};
 use crate::history::{Ended, History};
 use crate::journal::{self, JournalError, record};
@@ -64,6 +65,8 @@ pub struct Parts {
     /// How many instances there are, for those who start more.
     pub running: Arc<AtomicUsize>,
     pub checkpoint_bytes: usize,
+    /// Who is told of what is parked, beside those whom the definition names.
+    pub people: Option<Arc<dyn People>>,
     /// How far a supervisor has read what others write to its journal.
     pub tailed: Option<Offset>,
     pub door: Door,
@@ -97,6 +100,10 @@ impl Shard {
             counted: 0,
             bytes_since_checkpoint: usize::MAX,
         }
+    }
+
+    pub fn tell_people(&mut self, people: Arc<dyn People>) {
+        self.parts.people = Some(people);
     }
 
     pub async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), JournalError> {
@@ -321,16 +328,24 @@ impl Shard {
             }
             Effect::Finish { id, value } => self.to_finish.push((id, value)),
             Effect::HandOver { id, value } => self.to_hand.push((id, value)),
-            Effect::Tell { id, notice, parked } => {
-                let (lanes, door) = (self.parts.lanes.clone(), self.parts.door.clone());
-                tokio::spawn(async move {
-                    lanes.tell(&id, notice).await;
-                    if parked {
-                        let _ = door.send(Message::Input(Input::Told { id }));
-                    }
-                });
-            }
+            Effect::Tell { id, notice, parked } => self.tell(id, notice, parked),
         }
+    }
+
+    fn tell(&self, id: Arc<str>, notice: Option<Prepared>, parked: Option<Box<View>>) {
+        let (lanes, door) = (self.parts.lanes.clone(), self.parts.door.clone());
+        let people = self.parts.people.clone();
+        tokio::spawn(async move {
+            if let Some(notice) = notice {
+                lanes.tell(&id, notice).await;
+            }
+            if let Some(view) = parked {
+                if let Some(people) = people {
+                    people.told(*view).await;
+                }
+                let _ = door.send(Message::Input(Input::Told { id }));
+            }
+        });
     }
 
     fn finished(&mut self, ids: Vec<Arc<str>>) {

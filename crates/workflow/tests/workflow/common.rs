@@ -76,6 +76,13 @@ impl Script {
         self.asked().into_iter().map(|asked| asked.line).collect()
     }
 
+    /// Ready when somebody has asked for this.
+    pub async fn asked_for(&self, line: &str) {
+        while !self.lines().iter().any(|asked| asked == line) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
     /// Listens, and answers with the address.
     pub async fn serve(&self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

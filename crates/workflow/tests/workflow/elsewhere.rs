@@ -36,12 +36,6 @@ fn supervise(workflow: &Running) -> Vec<JoinHandle<()>> {
     supervisors.collect()
 }
 
-async fn asked_for(script: &Script, line: &str) {
-    while !script.lines().iter().any(|asked| asked == line) {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 // proves W4
 #[tokio::test]
 async fn what_failed_waits_for_a_supervisor_to_come() {
@@ -77,7 +71,7 @@ async fn what_a_dead_supervisor_had_another_does_under_the_same_key() {
     let workflow = keeper(&memory_log(), &url).await;
     workflow.handle.start("d-1", INPUT).await.unwrap();
     let first = supervise(&workflow);
-    asked_for(&script, "DELETE /drones/d-1").await;
+    script.asked_for("DELETE /drones/d-1").await;
     first.iter().for_each(JoinHandle::abort);
 
     script.on("DELETE /drones/d-1", &[Reply::Answer(204, "")]);

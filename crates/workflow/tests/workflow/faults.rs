@@ -3,6 +3,16 @@
 use crate::common::{Reply, Running, Script, delivery as definition, memory_log};
 use highwater_workflow::{Decision, Refused, Started};
 
+const INPUT: &[u8] = br#"{"size":"Small"}"#;
+
+/// The delivery d-1, at services that answer as they are told.
+async fn begun(script: &Script) -> Running {
+    let definition = definition(&script.serve().await);
+    let workflow = Running::start(&memory_log(), &definition).await;
+    workflow.handle.start("d-1", INPUT).await.unwrap();
+    workflow
+}
+
 // proves W1, W6
 #[tokio::test]
 async fn steps_are_done_in_order_with_the_answers_of_those_before() {
@@ -10,7 +20,7 @@ async fn steps_are_done_in_order_with_the_answers_of_those_before() {
     script.on("PUT /drones/d-1", &[Reply::Answer(200, "D-17")]);
     let url = script.serve().await;
     let workflow = Running::start(&memory_log(), &definition(&url)).await;
-    let started = workflow.handle.start("d-1", br#"{"size":"Small"}"#).await;
+    let started = workflow.handle.start("d-1", INPUT).await;
     assert_eq!(started, Ok(Started::New));
     workflow.until("d-1", &["completed"]).await;
     let asked: Vec<_> = (script.asked().into_iter())
@@ -46,13 +56,7 @@ async fn a_transient_failure_is_tried_again_under_the_same_key() {
         Reply::Answer(200, "D-17"),
     ];
     script.on("PUT /drones/d-1", &replies);
-    let url = script.serve().await;
-    let workflow = Running::start(&memory_log(), &definition(&url)).await;
-    workflow
-        .handle
-        .start("d-1", br#"{"size":"Small"}"#)
-        .await
-        .unwrap();
+    let workflow = begun(&script).await;
     let view = workflow.until("d-1", &["completed"]).await;
     assert_eq!(view.steps[1].times.tries, 3);
     assert_eq!(view.attempts.len(), 2);
@@ -68,13 +72,7 @@ async fn a_transient_failure_is_tried_again_under_the_same_key() {
 async fn a_refusal_undoes_what_was_done_and_nothing_else() {
     let script = Script::default();
     script.on("PUT /drones/d-1", &[Reply::Answer(409, "no drone")]);
-    let url = script.serve().await;
-    let workflow = Running::start(&memory_log(), &definition(&url)).await;
-    workflow
-        .handle
-        .start("d-1", br#"{"size":"Small"}"#)
-        .await
-        .unwrap();
+    let workflow = begun(&script).await;
     let view = workflow.until("d-1", &["refused"]).await;
     assert_eq!(view.reason.as_deref(), Some("409 Conflict: no drone"));
     assert_eq!(view.blame.as_deref(), Some("drone"));
@@ -94,13 +92,7 @@ async fn a_refusal_undoes_what_was_done_and_nothing_else() {
 async fn a_step_that_timed_out_may_have_been_done_and_is_undone_too() {
     let script = Script::default();
     script.on("PUT /drones/d-1", &[Reply::Silence]);
-    let url = script.serve().await;
-    let workflow = Running::start(&memory_log(), &definition(&url)).await;
-    workflow
-        .handle
-        .start("d-1", br#"{"size":"Small"}"#)
-        .await
-        .unwrap();
+    let workflow = begun(&script).await;
     let view = workflow.until("d-1", &["failed"]).await;
     assert!(view.steps[1].in_doubt);
     let undone = script.lines().split_off(4);
@@ -117,11 +109,7 @@ async fn what_cannot_be_undone_waits_for_a_person() {
     let url = script.serve().await;
     let log = memory_log();
     let workflow = Running::start(&log, &definition(&url)).await;
-    workflow
-        .handle
-        .start("d-1", br#"{"size":"Small"}"#)
-        .await
-        .unwrap();
+    workflow.handle.start("d-1", INPUT).await.unwrap();
     let view = workflow.until("d-1", &["parked"]).await;
     assert_eq!(view.steps[1].undo.as_ref().unwrap().state, "parked");
     assert_eq!(view.steps[0].undo.as_ref().unwrap().state, "waiting");
@@ -155,11 +143,7 @@ async fn a_person_skips_a_step_or_takes_care_of_everything() {
     let url = script.serve().await;
     let workflow = Running::start(&memory_log(), &definition(&url)).await;
     for id in ["d-1", "d-2"] {
-        workflow
-            .handle
-            .start(id, br#"{"size":"Small"}"#)
-            .await
-            .unwrap();
+        workflow.handle.start(id, INPUT).await.unwrap();
         workflow.until(id, &["parked"]).await;
     }
     let (step, note) = ("drone".to_owned(), "it crashed anyway".to_owned());
@@ -190,14 +174,8 @@ async fn after_a_restart_nothing_is_done_twice_and_the_rest_is_done() {
     let log = memory_log();
     let definition = definition(&url);
     let workflow = Running::start(&log, &definition).await;
-    workflow
-        .handle
-        .start("d-1", br#"{"size":"Small"}"#)
-        .await
-        .unwrap();
-    while script.lines().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    workflow.handle.start("d-1", INPUT).await.unwrap();
+    script.asked_for("PUT /drones/d-1").await;
     workflow.stop().await;
     script.on("PUT /drones/d-1", &[Reply::Answer(200, "D-17")]);
     let workflow = Running::start(&log, &definition).await;
@@ -218,16 +196,8 @@ async fn after_a_restart_nothing_is_done_twice_and_the_rest_is_done() {
 async fn cancelling_waits_for_the_call_under_way_and_undoes() {
     let script = Script::default();
     script.on("PUT /drones/d-1", &[Reply::Silence]);
-    let url = script.serve().await;
-    let workflow = Running::start(&memory_log(), &definition(&url)).await;
-    workflow
-        .handle
-        .start("d-1", br#"{"size":"Small"}"#)
-        .await
-        .unwrap();
-    while script.lines().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    let workflow = begun(&script).await;
+    script.asked_for("PUT /drones/d-1").await;
     let note = "the customer changed their mind".to_owned();
     let decided = workflow
         .handle

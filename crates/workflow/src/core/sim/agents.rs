@@ -6,7 +6,6 @@ use highwater_env::random::Random;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::world::{Call, SUPERVISOR, World};
-use crate::call::Outcome;
 use crate::core::lend::With;
 use crate::core::{Claim, Core, Effect, Input, Lent, Lock, LockLost, Role, Round};
 use crate::journal::{self, Record};
@@ -198,17 +197,7 @@ impl World {
         };
         let begun_ms = self.now_ms;
         self.now_ms += random.below(20) as i64;
-        let outcome = Outcome {
-            begun_ms,
-            ended_ms: self.now_ms,
-            result,
-        };
-        let input = Input::Outcome {
-            id: call.id,
-            step: call.step,
-            undo: call.undo,
-            outcome,
-        };
-        self.agents[number].core.handle(self.now_ms, input);
+        let outcome = call.ended(begun_ms, self.now_ms, result);
+        self.agents[number].core.handle(self.now_ms, outcome);
     }
 }

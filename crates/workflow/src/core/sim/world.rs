@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 use super::agents::Agent;
 use super::arc;
 use super::services::{Mood, Services};
-use crate::call::{Outcome, Prepared};
+use crate::call::{CallError, Outcome, Prepared};
 use crate::core::{Core, Decision, Effect, Input, Role, Round, Started};
 use crate::definition::Definition;
 use crate::journal::{self, Record};
-use crate::machine::{Event, Instance, Trouble};
+use crate::machine::{Answer, Event, Instance, Trouble};
 use crate::versions::Versions;
 
 type Journal = Vec<(Arc<str>, Vec<u8>)>;
@@ -57,6 +57,21 @@ pub(super) struct Call {
     pub step: u16,
     pub undo: bool,
     pub work: Prepared,
+}
+
+impl Call {
+    pub fn ended(self, begun_ms: i64, ended_ms: i64, result: Result<Answer, CallError>) -> Input {
+        Input::Outcome {
+            id: self.id,
+            step: self.step,
+            undo: self.undo,
+            outcome: Outcome {
+                begun_ms,
+                ended_ms,
+                result,
+            },
+        }
+    }
 }
 
 const SCHEDULER: usize = 0;
@@ -275,15 +290,16 @@ impl World {
     /// What is durable is known for good.
     fn learn(&mut self, id: &Arc<str>, value: &[u8]) {
         match journal::read(id, value, &self.versions) {
-            Ok(Record::Event(Event::Succeeded { step, undo, .. })) => {
-                self.services.settle(id, usize::from(step), undo);
-            }
-            Ok(Record::Event(Event::Failed {
-                step,
-                undo,
-                trouble: Trouble::Final | Trouble::Refused,
-                ..
-            })) => self.services.settle(id, usize::from(step), undo),
+            Ok(Record::Event(
+                Event::Succeeded { tried, .. }
+                | Event::Failed {
+                    tried,
+                    trouble: Trouble::Final | Trouble::Refused,
+                    ..
+                },
+            )) => self
+                .services
+                .settle(id, usize::from(tried.step), tried.undo),
             Ok(Record::Event(Event::Retried { .. })) => self.services.unsettle(id),
             Ok(_) => {}
             Err(error) => panic!("a record of {id} cannot be read: {error}"),
@@ -311,7 +327,10 @@ impl World {
             }),
             Effect::Finish { id, value } => part.to_finish.push((id, value)),
             Effect::HandOver { id, value } => part.to_hand.push((id, value)),
-            Effect::Tell { .. } => panic!("nobody is to be told"),
+            Effect::Tell { id, notice, parked } => {
+                assert!(notice.is_none() && parked.is_some());
+                part.core.handle(self.now_ms, Input::Told { id });
+            }
         }
     }
 
@@ -324,18 +343,8 @@ impl World {
         let result = asked.ask(&call.id, step, call.undo, &call.work, self.mood, random);
         let begun_ms = self.now_ms;
         self.now_ms += random.below(20) as i64;
-        let outcome = Outcome {
-            begun_ms,
-            ended_ms: self.now_ms,
-            result,
-        };
-        let input = Input::Outcome {
-            id: call.id,
-            step: call.step,
-            undo: call.undo,
-            outcome,
-        };
-        self.parts[part].core.handle(self.now_ms, input);
+        let outcome = call.ended(begun_ms, self.now_ms, result);
+        self.parts[part].core.handle(self.now_ms, outcome);
     }
 
     fn finish(&mut self, part: usize) {

@@ -1,0 +1,136 @@
+//! What people are told of an instance that waits for one of them, by the ways of the settings.
+
+use highwater_log::{EnqueueTime, Pending};
+use highwater_workflow::People;
+use highwater_workflow::machine::View;
+use serde_json::json;
+
+use crate::processors::notify::{News, Ways};
+use crate::text::time_text;
+
+/// How wide the drawing in a mail is.
+const WIDTH: usize = 100;
+
+impl People for Ways {
+    fn told(&self, parked: View) -> Pending<()> {
+        let ways = self.clone();
+        Box::pin(async move {
+            let base = ways.options.public_url.clone().unwrap_or_default();
+            ways.tell(|| news(&base, &parked), || true).await;
+        })
+    }
+}
+
+fn news(base: &str, parked: &View) -> News {
+    let (workflow, id) = (&parked.workflow, &parked.id);
+    let why = parked.attempts.last().map_or("", |last| &last.reason);
+    let address = format!(
+        "{}/api/workflows/{workflow}/{id}",
+        base.trim_end_matches('/')
+    );
+    let command = |verb: &str| format!("highwater workflow {verb} {workflow} {id}");
+    News {
+        event: json!({
+            "event": "workflow.parked", "workflow": workflow, "id": id, "why": why,
+            "at": time_text(EnqueueTime(parked.changed_ms)), "instance": address,
+        }),
+        subject: format!("Highwater: {workflow} {id} waits for a person"),
+        text: format!(
+            "A step of {workflow} {id} could not be undone:\n\n    {why}\n\n{}\n\
+             Nothing more is done to it until somebody decides:\n\n    {}\n    {}\n    {}\n\n\
+             The first tries again, the second leaves the step as it is and goes on with the others, the third says that \
+             everything has been taken care of.\n\nAll there is to know: {address}\n",
+            parked.draw(WIDTH),
+            command("retry"),
+            command("skip") + " --step STEP",
+            command("resolve"),
+        ),
+        id: format!("workflow-{workflow}-{id}-{}", parked.changed_ms),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use highwater_env::SimClock;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::processors::notify::{Email, Options, Tls};
+
+    fn parked() -> View {
+        let step = json!({
+            "name": "drone", "state": "done", "tries": 1,
+            "undo": {"state": "parked", "tries": 2},
+        });
+        let attempt = json!({
+            "step": "drone", "undo": true, "number": 2, "begun_ms": 5, "ended_ms": 6,
+            "reason": "500 Internal Server Error: stuck",
+        });
+        let view = json!({
+            "workflow": "delivery", "version": "1", "id": "d-1", "state": "parked",
+            "started_ms": 0, "changed_ms": 1000, "input": {}, "steps": [step], "attempts": [attempt],
+        });
+        serde_json::from_str(&view.to_string()).unwrap()
+    }
+
+    /// Takes one mail, and answers with what was said.
+    async fn postman(listener: TcpListener) -> String {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut heard = String::new();
+        for answer in ["220", "250", "250", "250", "354", "250", "221"] {
+            stream
+                .write_all(format!("{answer} ok\r\n").as_bytes())
+                .await
+                .unwrap();
+            loop {
+                let mut line = String::new();
+                let read = stream.read_line(&mut line).await.unwrap();
+                heard.push_str(&line);
+                if read == 0 || answer != "354" || line == ".\r\n" {
+                    break;
+                }
+            }
+        }
+        heard
+    }
+
+    // proves W4
+    #[tokio::test]
+    async fn whoever_is_to_decide_gets_a_mail_with_all_they_need() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = Options {
+            email: Some(Email {
+                server: listener.local_addr().unwrap().to_string(),
+                tls: Tls::Off,
+                login: None,
+                from: "highwater@example.org".into(),
+                to: vec!["desk@example.org".into()],
+            }),
+            public_url: Some("https://hub.example.org/".into()),
+            ..Options::default()
+        };
+        let ways = Ways::new(options, Arc::new(SimClock::at_unix_nanos(0))).unwrap();
+        let ((), heard) = tokio::join!(ways.told(parked()), postman(listener));
+        assert!(heard.contains("RCPT TO:<desk@example.org>"), "{heard}");
+        assert!(heard.contains("Subject: Highwater: delivery d-1 waits for a person"));
+        let (_, body) = heard.split_once("\r\n\r\n").unwrap();
+        let (body, _) = body.split_once("\r\n.\r\n").unwrap();
+        let body = STANDARD.decode(body.replace("\r\n", "")).unwrap();
+        let body = String::from_utf8(body).unwrap();
+        for part in [
+            "500 Internal Server Error: stuck",
+            "undo drone",
+            "highwater workflow retry delivery d-1",
+            "highwater workflow skip delivery d-1 --step STEP",
+            "https://hub.example.org/api/workflows/delivery/d-1",
+        ] {
+            assert!(body.contains(part), "no `{part}` in {body}");
+        }
+    }
+}
