@@ -20,6 +20,13 @@ def consumer(group=None, security=None, **conf):
     )
 
 
+def subscribe(consumer, topic, listener=None):
+    """Before the first poll the client has to know the topic. If it learns of it as the leader of a group, it joins once
+    more, and when a poll ends in the middle of that, this version of the client forgets what it was doing."""
+    consumer.subscribe([topic], listener=listener)
+    until("partitions of the topic", lambda: consumer.partitions_for_topic(topic))
+
+
 def flat(batches):
     return [record for records in batches.values() for record in records]
 
@@ -32,7 +39,7 @@ class PythonMember(Member, AsyncConsumerRebalanceListener):
         strategy = CooperativeStickyAssignor if assignor == "cooperative" else RangePartitionAssignor
         times = {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500}
         self.consumer = consumer(group, partition_assignment_strategy=[strategy], **times, **conf)
-        self.consumer.subscribe([topic], listener=self)
+        subscribe(self.consumer, topic, listener=self)
         self.thread.start()
 
     async def on_partitions_assigned(self, assigned):
@@ -64,7 +71,7 @@ class Reader:
         self.group = group
         self.partition = TopicPartition(topic, 0)
         self.consumer = consumer(group, isolation_level="read_committed")
-        self.consumer.subscribe([topic])
+        subscribe(self.consumer, topic)
 
     def take(self, count):
         got = []
