@@ -54,6 +54,7 @@ mod partition;
 mod partitioner;
 mod place;
 pub mod producers;
+mod replay;
 mod transaction;
 
 use std::future::Future;
@@ -71,6 +72,7 @@ pub use partition::{
 };
 pub use partitioner::{member_for_key, partition_for_key};
 pub use place::{EnqueueTime, HubId, HubName, HubNameError, Offset, Place, Producer};
+pub use replay::{ReplayError, replay};
 pub use transaction::{InitProducer, TransactionError, TransactionRef, Transactions};
 
 /// Work under way. Boxed, because the traits of this crate are used as trait objects; that is one

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_log::batch::{Batches, Builder, NewRecord, Seal, Unpacker};
+use highwater_log::batch::{Builder, NewRecord, Record, Seal};
 use highwater_log::{
-    AdminError, AppendError, Appended, Cleanup, HubName, HubSettings, HubSpec, Isolation, Log,
-    Offset, Partition, Pending, Place, Producer, ReadError,
+    AdminError, AppendError, Appended, Cleanup, HubName, HubSettings, HubSpec, Log, Offset,
+    Partition, Pending, Place, Producer, ReadError, ReplayError, replay,
 };
 
 use crate::codec::{self, Malformed};
@@ -21,8 +21,6 @@ pub const PREFIX: &str = "__queue.";
 
 /// The largest batch. Whatever one request says is one batch, so that it counts whole or not at all.
 const BATCH_BYTES_MAX: u32 = 32 << 20;
-/// As much is read at a time.
-const READ_BYTES: usize = 1 << 20;
 
 /// Why a queue could not be read back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,19 +28,7 @@ pub enum JournalError {
     #[error("`{0}` is not there")]
     Missing(Place),
     #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error("`{place}` holds a batch at or after {offset} that cannot be read: {reason}")]
-    Batch {
-        place: Place,
-        offset: Offset,
-        reason: String,
-    },
-    #[error("`{place}` holds a record at {offset} that cannot be understood: {reason}")]
-    Record {
-        place: Place,
-        offset: Offset,
-        reason: Malformed,
-    },
+    Replay(#[from] ReplayError),
 }
 
 pub struct Journal {
@@ -136,58 +122,14 @@ impl Journal {
     /// The queue that the journal adds up to.
     pub async fn replay(&mut self) -> Result<Machine, JournalError> {
         let mut machine = Machine::new();
-        let bounds = self.partition.bounds();
-        let (mut next, end) = (bounds.start, bounds.end);
-        let mut unpacker = Unpacker::new(BATCH_BYTES_MAX as usize);
-        self.bytes = 0;
-        while next < end {
-            let read = (self.partition).read(next, READ_BYTES, Isolation::Uncommitted);
-            let fetched = read.await?;
-            let before = next;
-            for piece in &fetched.pieces {
-                self.bytes += piece.len() as u64;
-                next = self.apply(piece, next, &mut unpacker, &mut machine)?;
-            }
-            if next == before {
-                break;
-            }
-        }
+        let add = |record: &Record<'_>| {
+            let bytes = Bytes::copy_from_slice(record.value.unwrap_or_default());
+            let event = codec::read(&bytes)?;
+            machine.apply(record.created, &event);
+            Ok::<_, Malformed>(())
+        };
+        self.bytes = replay(&*self.partition, BATCH_BYTES_MAX as usize, add).await?;
         machine.reset_totals();
         Ok(machine)
-    }
-
-    fn apply(
-        &self,
-        piece: &[u8],
-        mut next: Offset,
-        unpacker: &mut Unpacker,
-        machine: &mut Machine,
-    ) -> Result<Offset, JournalError> {
-        let place = self.partition.place();
-        let broken = |offset, reason: String| JournalError::Batch {
-            place: place.clone(),
-            offset,
-            reason,
-        };
-        for batch in Batches::new(piece) {
-            let batch = batch.map_err(|error| broken(next, error.to_string()))?;
-            let from = next;
-            next = batch.header.next_offset();
-            let records = batch.records(unpacker);
-            for record in records.map_err(|error| broken(from, error.to_string()))? {
-                let record = record.map_err(|error| broken(from, error.to_string()))?;
-                if record.offset < from {
-                    continue;
-                }
-                let bytes = Bytes::copy_from_slice(record.value.unwrap_or_default());
-                let event = codec::read(&bytes).map_err(|reason| JournalError::Record {
-                    place: place.clone(),
-                    offset: record.offset,
-                    reason,
-                })?;
-                machine.apply(record.created, &event);
-            }
-        }
-        Ok(next)
     }
 }

@@ -7,10 +7,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use highwater_log::batch::{Batches, NewRecord, Unpacker};
+use highwater_log::batch::{NewRecord, Record};
 use highwater_log::{
-    AdminError, Cleanup, HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition, Pending,
-    Place, ReadError,
+    AdminError, Cleanup, HubName, HubSettings, HubSpec, Log, Partition, Pending, Place,
+    ReplayError, replay,
 };
 
 use super::codec::Malformed;
@@ -19,8 +19,6 @@ use super::codec::Malformed;
 const BATCH_BYTES_MAX: u32 = 8 * 1024 * 1024;
 /// Records of one append are put together up to this many bytes; only then are there several batches.
 const APPEND_BYTES_MAX: usize = BATCH_BYTES_MAX as usize / 2;
-/// As much is read at a time.
-const READ_BYTES: usize = 1024 * 1024;
 
 /// Why a coordinator cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,19 +28,7 @@ pub enum JournalError {
     #[error("there is no partition `{0}`")]
     Missing(Place),
     #[error(transparent)]
-    Read(#[from] ReadError),
-    #[error("`{place}` holds a batch at or after {offset} that cannot be read: {reason}")]
-    Batch {
-        place: Place,
-        offset: Offset,
-        reason: String,
-    },
-    #[error("`{place}` holds a record at {offset} that cannot be understood: {reason}")]
-    Record {
-        place: Place,
-        offset: Offset,
-        reason: String,
-    },
+    Replay(#[from] ReplayError),
 }
 
 /// Keys and values that are to be appended together.
@@ -143,8 +129,12 @@ impl Journal {
         &self,
         mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Malformed>,
     ) -> Result<(), JournalError> {
+        let mut each = |record: &Record<'_>| match record.key {
+            Some(key) => each(key, record.value),
+            None => Ok(()),
+        };
         for partition in &self.partitions {
-            replay_partition(&**partition, &mut each).await?;
+            replay(&**partition, BATCH_BYTES_MAX as usize, &mut each).await?;
         }
         Ok(())
     }
@@ -157,64 +147,6 @@ fn settings() -> HubSettings {
         retention_bytes: None,
         batch_bytes_max: BATCH_BYTES_MAX,
     }
-}
-
-async fn replay_partition(
-    partition: &dyn Partition,
-    each: &mut impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Malformed>,
-) -> Result<(), JournalError> {
-    let bounds = partition.bounds();
-    let (mut next, end) = (bounds.start, bounds.end);
-    let mut unpacker = Unpacker::new(BATCH_BYTES_MAX as usize);
-    while next < end {
-        let fetched = partition
-            .read(next, READ_BYTES, Isolation::Uncommitted)
-            .await?;
-        let before = next;
-        for piece in &fetched.pieces {
-            next = replay_piece(partition.place(), piece, next, &mut unpacker, each)?;
-        }
-        if next == before {
-            // Compaction removed everything up to the end.
-            break;
-        }
-    }
-    Ok(())
-}
-
-fn replay_piece(
-    place: &Place,
-    piece: &[u8],
-    mut next: Offset,
-    unpacker: &mut Unpacker,
-    each: &mut impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Malformed>,
-) -> Result<Offset, JournalError> {
-    let broken = |offset, reason: String| JournalError::Batch {
-        place: place.clone(),
-        offset,
-        reason,
-    };
-    for batch in Batches::new(piece) {
-        let batch = batch.map_err(|error| broken(next, error.to_string()))?;
-        let from = next;
-        next = batch.header.next_offset();
-        if batch.header.is_control() {
-            continue;
-        }
-        let records = batch.records(unpacker);
-        for record in records.map_err(|error| broken(from, error.to_string()))? {
-            let record = record.map_err(|error| broken(from, error.to_string()))?;
-            let Some(key) = record.key.filter(|_| record.offset >= from) else {
-                continue;
-            };
-            each(key, record.value).map_err(|error| JournalError::Record {
-                place: place.clone(),
-                offset: record.offset,
-                reason: error.to_string(),
-            })?;
-        }
-    }
-    Ok(next)
 }
 
 fn chunks<'a, 'b>(records: &'b [NewRecord<'a>]) -> Vec<&'b [NewRecord<'a>]> {

@@ -150,6 +150,11 @@ const DONE: Answer = Answer {
     content: None,
 };
 
+/// What is done to messages by their tokens.
+const fn settle(path: &'static str, about: &'static str) -> Operation {
+    operation("POST", path, about, Needs::Listen, &[], TOKENS, SETTLED)
+}
+
 pub const MESSAGES: &[Operation] = &[
     operation(
         "POST",
@@ -205,51 +210,11 @@ pub const MESSAGES: &[Operation] = &[
         SEQUENCES,
         MESSAGES_OUT,
     ),
-    operation(
-        "POST",
-        "/queues/{queue}/complete",
-        "Done with them: they are gone",
-        Needs::Listen,
-        &[],
-        TOKENS,
-        SETTLED,
-    ),
-    operation(
-        "POST",
-        "/queues/{queue}/abandon",
-        "Give them back",
-        Needs::Listen,
-        &[],
-        TOKENS,
-        SETTLED,
-    ),
-    operation(
-        "POST",
-        "/queues/{queue}/defer",
-        "Set them aside",
-        Needs::Listen,
-        &[],
-        TOKENS,
-        SETTLED,
-    ),
-    operation(
-        "POST",
-        "/queues/{queue}/dead-letter",
-        "Make them dead letters",
-        Needs::Listen,
-        &[],
-        TOKENS,
-        SETTLED,
-    ),
-    operation(
-        "POST",
-        "/queues/{queue}/renew",
-        "Lock them for longer",
-        Needs::Listen,
-        &[],
-        TOKENS,
-        SETTLED,
-    ),
+    settle("/queues/{queue}/complete", "Done with them: they are gone"),
+    settle("/queues/{queue}/abandon", "Give them back"),
+    settle("/queues/{queue}/defer", "Set them aside"),
+    settle("/queues/{queue}/dead-letter", "Make them dead letters"),
+    settle("/queues/{queue}/renew", "Lock them for longer"),
     operation(
         "POST",
         "/queues/{queue}/purge",
@@ -286,51 +251,17 @@ pub const MESSAGES: &[Operation] = &[
         SEQUENCES,
         MESSAGES_OUT,
     ),
-    operation(
-        "POST",
+    settle(
         "/queues/{queue}/$deadletter/complete",
         "Done with them: they are gone",
-        Needs::Listen,
-        &[],
-        TOKENS,
-        SETTLED,
     ),
-    operation(
-        "POST",
-        "/queues/{queue}/$deadletter/abandon",
-        "Give them back",
-        Needs::Listen,
-        &[],
-        TOKENS,
-        SETTLED,
-    ),
-    operation(
-        "POST",
-        "/queues/{queue}/$deadletter/defer",
-        "Set them aside",
-        Needs::Listen,
-        &[],
-        TOKENS,
-        SETTLED,
-    ),
-    operation(
-        "POST",
+    settle("/queues/{queue}/$deadletter/abandon", "Give them back"),
+    settle("/queues/{queue}/$deadletter/defer", "Set them aside"),
+    settle(
         "/queues/{queue}/$deadletter/dead-letter",
         "Make them dead letters",
-        Needs::Listen,
-        &[],
-        TOKENS,
-        SETTLED,
     ),
-    operation(
-        "POST",
-        "/queues/{queue}/$deadletter/renew",
-        "Lock them for longer",
-        Needs::Listen,
-        &[],
-        TOKENS,
-        SETTLED,
-    ),
+    settle("/queues/{queue}/$deadletter/renew", "Lock them for longer"),
     operation(
         "POST",
         "/queues/{queue}/$deadletter/resubmit",

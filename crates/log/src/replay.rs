@@ -1,0 +1,153 @@
+//! Reading a partition back, for whoever keeps a state that is the sum of its records.
+//!
+//! Such a state can be trusted only if every record counted, so a batch or record that cannot be read
+//! ends it, with the place where it is.
+
+use std::fmt;
+
+use crate::batch::{Batches, Record, Unpacker};
+use crate::{Isolation, Offset, Partition, Place, ReadError};
+
+/// As much is read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// Why a partition could not be read back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("`{place}` holds a batch at or after {offset} that cannot be read: {reason}")]
+    Batch {
+        place: Place,
+        offset: Offset,
+        reason: String,
+    },
+    #[error("`{place}` holds a record at {offset} that cannot be understood: {reason}")]
+    Record {
+        place: Place,
+        offset: Offset,
+        reason: String,
+    },
+}
+
+/// Calls `each` with every record that is there at the call, committed or not, in order; answers how many
+/// bytes they take. Markers of transactions are no records. A batch that unpacks to more than
+/// `batch_bytes_max` cannot be read.
+pub async fn replay<E: fmt::Display>(
+    partition: &dyn Partition,
+    batch_bytes_max: usize,
+    mut each: impl FnMut(&Record<'_>) -> Result<(), E>,
+) -> Result<u64, ReplayError> {
+    let bounds = partition.bounds();
+    let (mut next, end) = (bounds.start, bounds.end);
+    let mut unpacker = Unpacker::new(batch_bytes_max);
+    let mut bytes = 0;
+    while next < end {
+        let read = partition.read(next, READ_BYTES, Isolation::Uncommitted);
+        let fetched = read.await?;
+        let before = next;
+        for piece in &fetched.pieces {
+            bytes += piece.len() as u64;
+            next = replay_piece(partition.place(), piece, next, &mut unpacker, &mut each)?;
+        }
+        if next == before {
+            // Compaction removed everything up to the end.
+            break;
+        }
+    }
+    Ok(bytes)
+}
+
+fn replay_piece<E: fmt::Display>(
+    place: &Place,
+    piece: &[u8],
+    mut next: Offset,
+    unpacker: &mut Unpacker,
+    each: &mut impl FnMut(&Record<'_>) -> Result<(), E>,
+) -> Result<Offset, ReplayError> {
+    let broken = |offset, reason: &dyn fmt::Display| ReplayError::Batch {
+        place: place.clone(),
+        offset,
+        reason: reason.to_string(),
+    };
+    for batch in Batches::new(piece) {
+        let batch = batch.map_err(|error| broken(next, &error))?;
+        let from = next;
+        next = batch.header.next_offset();
+        if batch.header.is_control() {
+            continue;
+        }
+        let records = batch.records(unpacker);
+        for record in records.map_err(|error| broken(from, &error))? {
+            let record = record.map_err(|error| broken(from, &error))?;
+            if record.offset < from {
+                continue;
+            }
+            each(&record).map_err(|error| ReplayError::Record {
+                place: place.clone(),
+                offset: record.offset,
+                reason: error.to_string(),
+            })?;
+        }
+    }
+    Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::NewRecord;
+    use crate::{HubName, HubSettings, HubSpec, Log, Marker, MemoryLog, Producer};
+    use std::task::{Context, Poll, Waker};
+
+    /// The log in memory never waits.
+    fn at_once<T>(future: impl Future<Output = T>) -> T {
+        let mut context = Context::from_waker(Waker::noop());
+        match std::pin::pin!(future).as_mut().poll(&mut context) {
+            Poll::Ready(done) => done,
+            Poll::Pending => panic!("the log in memory waits"),
+        }
+    }
+
+    #[test]
+    fn every_record_counts_and_one_that_is_not_understood_is_named() {
+        let log = MemoryLog::new(|| 0);
+        let name = HubName::new("journal").unwrap();
+        let (partitions, settings) = (1, HubSettings::default());
+        let spec = HubSpec {
+            name,
+            partitions,
+            settings,
+        };
+        at_once(log.create(spec)).unwrap();
+        let partition = log.partition("journal", 0).unwrap();
+        for texts in [&["a", "b"][..], &["c"]] {
+            let record = |text: &&'static str| NewRecord {
+                key: None,
+                value: Some(text.as_bytes()),
+                headers: &[],
+            };
+            let records: Vec<_> = texts.iter().map(record).collect();
+            at_once(partition.append_records(&records)).unwrap();
+        }
+        let producer = Producer { id: 1, epoch: 0 };
+        let marker = Marker::Commit;
+        at_once(partition.append_marker(producer, marker)).unwrap();
+
+        let mut seen = String::new();
+        let taken = replay(&*partition, 1 << 20, |record| {
+            seen += std::str::from_utf8(record.value.unwrap_or_default()).unwrap();
+            Ok::<_, String>(())
+        });
+        assert_eq!(at_once(taken), Ok(partition.bounds().bytes));
+        assert_eq!(seen, "abc");
+
+        let refused = replay(&*partition, 1 << 20, |record| match record.offset {
+            Offset(1) => Err("no such kind"),
+            _ => Ok(()),
+        });
+        let told = at_once(refused).unwrap_err().to_string();
+        let expected = "`journal/0` holds a record at 1 that cannot be understood: no such kind";
+        assert_eq!(told, expected);
+    }
+}
