@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
@@ -235,6 +235,10 @@ impl<S: Service> Door<S> {
 
     /// Requests to the chaos switch.
     fn switch(&self, request: &Request) -> Option<Answer> {
+        // Most requests are for the service, and need not be looked at twice.
+        if !matches!(request.path.as_bytes(), [b'/', b'c' | b'h', ..]) {
+            return None;
+        }
         let answer = match (&request.method, &request.parts()[..]) {
             (&Method::GET, ["chaos"]) => Answer::json(StatusCode::OK, self.chaos.lock().faults()),
             (&Method::PUT, ["chaos"]) => match request.json::<Faults>() {
@@ -302,13 +306,10 @@ fn collection_in_lower_case(path: &str) -> String {
 
 async fn collect(request: hyper::Request<Incoming>) -> Result<Request, Answer> {
     let (head, body) = request.into_parts();
-    let body = Limited::new(body, BODY_BYTES_MAX).collect();
-    let body = tokio::time::timeout(HEADER_TIMEOUT, body).await;
+    let body = tokio::time::timeout(HEADER_TIMEOUT, whole(body)).await;
     let body = match body {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) => {
-            return Err(Answer::problem(StatusCode::BAD_REQUEST, error.to_string()));
-        }
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) => return Err(Answer::problem(StatusCode::BAD_REQUEST, error)),
         Err(_) => {
             return Err(Answer::problem(
                 StatusCode::REQUEST_TIMEOUT,
@@ -322,5 +323,28 @@ async fn collect(request: hyper::Request<Incoming>) -> Result<Request, Answer> {
         query: head.uri.query().map(str::to_owned),
         headers: head.headers,
         body,
+    })
+}
+
+/// Most bodies come in one piece, which is taken as it is.
+async fn whole(body: Incoming) -> Result<Bytes, String> {
+    let mut body = Limited::new(body, BODY_BYTES_MAX);
+    let mut first = Bytes::new();
+    let mut joined = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| error.to_string())?;
+        let Ok(piece) = frame.into_data() else {
+            continue;
+        };
+        if first.is_empty() && joined.is_empty() {
+            first = piece;
+        } else {
+            joined.extend_from_slice(&std::mem::take(&mut first));
+            joined.extend_from_slice(&piece);
+        }
+    }
+    Ok(match joined.is_empty() {
+        true => first,
+        false => joined.freeze(),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,14 +11,45 @@ use crate::client::{CallError, Client};
 
 /// An event on its way to a hub: a CloudEvent whose key is the subject.
 #[derive(Clone, Debug, Serialize)]
-pub struct CloudEvent<'a> {
+pub struct CloudEvent<'a, D> {
     pub specversion: &'static str,
     pub id: &'a str,
     pub source: &'static str,
     #[serde(rename = "type")]
     pub kind: &'a str,
     pub subject: &'a str,
-    pub data: &'a RawValue,
+    pub data: &'a D,
+}
+
+impl<D: Serialize> CloudEvent<'_, D> {
+    pub fn text(&self) -> Vec<u8> {
+        const USUAL_BYTES: usize = 768;
+        let mut text = Vec::with_capacity(USUAL_BYTES);
+        serde_json::to_writer(&mut text, self).expect("texts and finite numbers");
+        text
+    }
+}
+
+/// Events that go together. The room for one batch serves for the next.
+#[derive(Default)]
+pub struct Batch {
+    text: BytesMut,
+}
+
+impl Batch {
+    /// Adds the text of an event.
+    pub fn push(&mut self, event: &[u8]) {
+        let before = if self.text.is_empty() { b'[' } else { b',' };
+        self.text.reserve(event.len() + 2);
+        self.text.put_u8(before);
+        self.text.put_slice(event);
+    }
+
+    /// Everything that was added, as it is sent.
+    pub fn take(&mut self) -> Bytes {
+        self.text.put_u8(b']');
+        self.text.split().freeze()
+    }
 }
 
 /// Events of a partition, and where to read on.
@@ -56,11 +87,10 @@ impl Node {
     }
 
     /// Ready when the node has all of them on its disk. After an error some may be there.
-    pub async fn send(&mut self, hub: &str, events: &[CloudEvent<'_>]) -> Result<(), NodeError> {
-        let body = Bytes::from(serde_json::to_vec(events)?);
+    pub async fn send(&mut self, hub: &str, batch: Bytes) -> Result<(), NodeError> {
         let path = format!("/hubs/{hub}/messages");
         let kind = [("content-type", "application/cloudevents-batch+json")];
-        let reply = self.client.call(Method::POST, &path, &kind, body).await?;
+        let reply = self.client.call(Method::POST, &path, &kind, batch).await?;
         match reply.is_success() {
             true => Ok(()),
             false => Err(refused(reply)),

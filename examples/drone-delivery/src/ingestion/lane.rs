@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::node::{CloudEvent, Node};
+use crate::node::{Batch, Node};
 
 /// What waits for a lane; beyond that callers are told to come again.
 const WAITING_MAX: usize = 32_768;
@@ -35,9 +34,7 @@ pub enum Refusal {
 
 struct Item {
     hub: &'static str,
-    id: String,
-    key: String,
-    data: Bytes,
+    event: Vec<u8>,
     done: oneshot::Sender<Result<(), Refusal>>,
 }
 
@@ -61,22 +58,10 @@ impl Lanes {
         }
     }
 
-    /// `id` names the event, `key` says which partition it belongs to, `data` is JSON.
-    pub async fn send(
-        &self,
-        hub: &'static str,
-        id: &str,
-        key: &str,
-        data: Bytes,
-    ) -> Result<(), Refusal> {
+    /// Sends the text of a CloudEvent.
+    pub async fn send(&self, hub: &'static str, event: Vec<u8>) -> Result<(), Refusal> {
         let (done, told) = oneshot::channel();
-        let item = Item {
-            hub,
-            id: id.to_owned(),
-            key: key.to_owned(),
-            data,
-            done,
-        };
+        let item = Item { hub, event, done };
         let lane = self.next.fetch_add(1, Ordering::Relaxed) % self.lanes.len();
         self.lanes[lane].try_send(item).map_err(|_| Refusal::Full)?;
         let gone = |_| Err(Refusal::Node("the way to the node has ended".into()));
@@ -86,18 +71,21 @@ impl Lanes {
 
 async fn run(mut waiting: mpsc::Receiver<Item>, mut node: Node) {
     let mut items = Vec::with_capacity(BATCH_MAX);
+    let mut batch = Batch::default();
     while waiting.recv_many(&mut items, BATCH_MAX).await > 0 {
         // A batch goes to one hub, and most are for the same.
         items.sort_by_key(|item| item.hub);
         while let Some(first) = items.first() {
             let hub = first.hub;
-            let rest = items.split_off(together(&items));
-            let sent = send(&mut node, hub, &items).await;
-            for item in items.drain(..) {
+            let together = together(&items);
+            for item in &items[..together] {
+                batch.push(&item.event);
+            }
+            let sent = send(&mut node, hub, batch.take()).await;
+            for item in items.drain(..together) {
                 // The caller may have gone away.
                 let _ = item.done.send(sent.clone());
             }
-            items = rest;
         }
     }
 }
@@ -106,29 +94,16 @@ async fn run(mut waiting: mpsc::Receiver<Item>, mut node: Node) {
 fn together(items: &[Item]) -> usize {
     let mut bytes = 0;
     let fits = |item: &&Item| {
-        bytes += item.data.len();
+        bytes += item.event.len();
         item.hub == items[0].hub && bytes <= BATCH_BYTES_MAX
     };
     items.iter().take_while(fits).count().max(1)
 }
 
-async fn send(node: &mut Node, hub: &str, items: &[Item]) -> Result<(), Refusal> {
-    let broken = |error: serde_json::Error| Refusal::Node(error.to_string());
-    let events = items.iter().map(|item| {
-        let data: &RawValue = serde_json::from_slice(&item.data)?;
-        Ok(CloudEvent {
-            specversion: "1.0",
-            id: &item.id,
-            source: "/drone-delivery/ingestion",
-            kind: hub,
-            subject: &item.key,
-            data,
-        })
-    });
-    let events = events.collect::<Result<Vec<_>, _>>().map_err(broken)?;
+async fn send(node: &mut Node, hub: &str, batch: Bytes) -> Result<(), Refusal> {
     let mut tries = 1;
     loop {
-        match node.send(hub, &events).await {
+        match node.send(hub, batch.clone()).await {
             Ok(()) => return Ok(()),
             Err(error) if tries == TRIES => return Err(Refusal::Node(error.to_string())),
             Err(_) => tokio::time::sleep(PAUSE).await,

@@ -14,10 +14,10 @@
 mod lane;
 mod request;
 
-use bytes::Bytes;
 use highwater_env::random::Random;
 use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -26,6 +26,7 @@ pub use self::lane::{Lanes, Refusal};
 pub use self::request::{DeliveryRequest, PackageInfo, Reschedule};
 use crate::http::{Answer, Request, Service};
 use crate::model::is_id;
+use crate::node::CloudEvent;
 
 /// The hubs, and what their events are called.
 pub const REQUESTS: &str = "delivery-requests";
@@ -73,9 +74,8 @@ impl Ingestion {
         wanted
             .complete()
             .map_err(|problem| Answer::problem(StatusCode::BAD_REQUEST, problem))?;
-        let queued = wanted.queued();
-        self.send(REQUESTS, &wanted.delivery_id, &wanted.delivery_id, queued)
-            .await?;
+        let id = &wanted.delivery_id;
+        self.send(REQUESTS, id, id, &wanted.queued()).await?;
         let location = format!(
             "{}/api/deliveries/{}",
             self.delivery_url, wanted.delivery_id
@@ -88,13 +88,13 @@ impl Ingestion {
         // Every one of them counts, so each has an id of its own unless the caller says that it repeats.
         let own = self.id(id, request.header("idempotency-key"));
         let queued = wanted.queued(&own, id);
-        self.send(RESCHEDULES, &own, id, queued).await?;
+        self.send(RESCHEDULES, &own, id, &queued).await?;
         Ok(Answer::json(StatusCode::OK, &id))
     }
 
     async fn cancel(&self, id: &str) -> Result<Answer, Answer> {
-        let queued = json!({"deliveryId": id}).to_string();
-        self.send(CANCELLATIONS, id, id, queued.into()).await?;
+        let queued = json!({"deliveryId": id});
+        self.send(CANCELLATIONS, id, id, &queued).await?;
         Ok(Answer::empty(StatusCode::NO_CONTENT))
     }
 
@@ -102,15 +102,24 @@ impl Ingestion {
         delivery_id(&self.random, caller, key).to_string()
     }
 
-    /// Ready when the hub has it on its disk.
+    /// Ready when the hub has it on its disk. `id` names the event, `key` says which partition it belongs to.
     async fn send(
         &self,
         hub: &'static str,
         id: &str,
         key: &str,
-        data: Bytes,
+        data: &impl Serialize,
     ) -> Result<(), Answer> {
-        let sent = self.lanes.send(hub, id, key, data).await;
+        let event = CloudEvent {
+            specversion: "1.0",
+            id,
+            source: "/drone-delivery/ingestion",
+            kind: hub,
+            subject: key,
+            data,
+        };
+        let text = event.text();
+        let sent = self.lanes.send(hub, text).await;
         sent.map_err(|refusal| match refusal {
             Refusal::Full => {
                 Answer::problem(StatusCode::TOO_MANY_REQUESTS, "try again in a second")

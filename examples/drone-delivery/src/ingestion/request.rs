@@ -1,8 +1,7 @@
 //! What customers send, checked and made complete before it goes on the hub.
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::model::{Confirmation, Size, is_id};
 
@@ -77,21 +76,8 @@ impl DeliveryRequest {
     }
 
     /// The form for the hub differs from the public one in the name of one field.
-    pub fn queued(&self) -> Bytes {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Queued<'a> {
-            delivery_id: &'a str,
-            owner_id: &'a str,
-            pickup_location: &'a str,
-            dropoff_location: &'a str,
-            pickup_time: &'a str,
-            deadline: &'a str,
-            expedited: bool,
-            confirmation_required: Confirmation,
-            package_info: &'a PackageInfo,
-        }
-        let queued = Queued {
+    pub fn queued(&self) -> Queued<'_> {
+        Queued {
             delivery_id: &self.delivery_id,
             owner_id: &self.owner_id,
             pickup_location: &self.pickup_location,
@@ -101,11 +87,22 @@ impl DeliveryRequest {
             expedited: self.expedited,
             confirmation_required: self.confirmation_required,
             package_info: &self.package_info,
-        };
-        serde_json::to_vec(&queued)
-            .expect("texts and finite numbers")
-            .into()
+        }
     }
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Queued<'a> {
+    delivery_id: &'a str,
+    owner_id: &'a str,
+    pickup_location: &'a str,
+    dropoff_location: &'a str,
+    pickup_time: &'a str,
+    deadline: &'a str,
+    expedited: bool,
+    confirmation_required: Confirmation,
+    package_info: &'a PackageInfo,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -120,20 +117,17 @@ pub struct Reschedule {
 
 impl Reschedule {
     /// What is left out is null, which changes nothing.
-    pub fn queued(&self, request_id: &str, delivery_id: &str) -> Bytes {
-        let queued = json!({
+    pub fn queued(&self, request_id: &str, delivery_id: &str) -> Value {
+        json!({
             "requestId": request_id, "deliveryId": delivery_id,
             "pickupLocation": self.pickup_location, "dropoffLocation": self.drop_off_location,
             "deadline": self.deadline, "pickupTime": self.pickup_time,
-        });
-        queued.to_string().into()
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     fn request(change: impl FnOnce(&mut Value)) -> Result<DeliveryRequest, String> {
@@ -159,7 +153,7 @@ mod tests {
                 .unwrap()
                 .remove("confirmationRequired");
         });
-        let queued: Value = serde_json::from_slice(&request.unwrap().queued()).unwrap();
+        let queued = serde_json::to_value(request.unwrap().queued()).unwrap();
         let expected = json!({
             "deliveryId": "d-1", "ownerId": "owner-1", "pickupLocation": "here",
             "dropoffLocation": "there", "pickupTime": "2026-11-15T12:00:00Z", "deadline": "",

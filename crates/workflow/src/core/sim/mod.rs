@@ -6,6 +6,7 @@
 //! tries more, `HIGHWATER_SEED=7` replays one that failed.
 
 mod agents;
+mod disk;
 mod services;
 mod world;
 

@@ -14,24 +14,24 @@ use crate::call::{CallError, Outcome, Prepared};
 use crate::core::{Core, Decision, Effect, Input, Role, Round, Started};
 use crate::definition::Definition;
 use crate::journal::{self, Record};
-use crate::machine::{Answer, Event, Instance, Trouble};
+use crate::machine::{Answer, Instance};
 use crate::versions::Versions;
 
 type Journal = Vec<(Arc<str>, Vec<u8>)>;
 
 pub struct World {
     pub(super) versions: Versions,
-    definition: Definition,
+    pub(super) definition: Definition,
     pub(super) seed: u64,
     pub(super) now_ms: i64,
     pub(super) parts: [Part; 2],
     /// Who undoes, if it is not the second of the parts.
     pub(super) agents: Vec<Agent>,
     pub services: Services,
-    history: BTreeMap<Arc<str>, Vec<u8>>,
+    pub(super) history: BTreeMap<Arc<str>, Vec<u8>>,
     /// Who was told that their instance is accepted.
     accepted: BTreeSet<Arc<str>>,
-    waiting: Vec<(Arc<str>, oneshot::Receiver<Started>)>,
+    pub(super) waiting: Vec<(Arc<str>, oneshot::Receiver<Started>)>,
     started: u64,
     pub(super) mood: Mood,
     crashes: bool,
@@ -42,14 +42,14 @@ pub struct World {
 /// A core with its journal.
 pub(super) struct Part {
     pub core: Core,
-    journal: Journal,
+    pub journal: Journal,
     /// Appended, but not yet durable.
-    pending: Option<Round>,
-    calls: Vec<Call>,
-    to_finish: Journal,
-    to_hand: Journal,
+    pub pending: Option<Round>,
+    pub calls: Vec<Call>,
+    pub to_finish: Journal,
+    pub to_hand: Journal,
     /// How far a supervisor has read.
-    tailed: usize,
+    pub tailed: usize,
 }
 
 pub(super) struct Call {
@@ -74,7 +74,7 @@ impl Call {
     }
 }
 
-const SCHEDULER: usize = 0;
+pub(super) const SCHEDULER: usize = 0;
 pub(super) const SUPERVISOR: usize = 1;
 
 impl World {
@@ -223,7 +223,7 @@ impl World {
     }
 
     /// Those who were answered know that theirs is accepted.
-    fn hear(&mut self) {
+    pub(super) fn hear(&mut self) {
         let accepted = &mut self.accepted;
         self.waiting
             .retain_mut(|(id, answer)| match answer.try_recv() {
@@ -264,49 +264,7 @@ impl World {
         self.parts[part].core.handle(self.now_ms, input);
     }
 
-    /// The disk has what was appended, so its effects may be seen.
-    pub(super) fn sync(&mut self, part: usize, random: &mut Random) {
-        self.parts[part].gather();
-        let Some(round) = self.parts[part].pending.take() else {
-            return;
-        };
-        let count = round.records().len();
-        self.persist(part, &round, count);
-        for effect in round.effects {
-            self.perform(part, effect);
-        }
-        self.parts[part].calls.sort_by_key(|_| random.next_u64());
-    }
-
-    fn persist(&mut self, part: usize, round: &Round, count: usize) {
-        for (id, value) in round.records().take(count) {
-            self.learn(id, value);
-            self.parts[part]
-                .journal
-                .push((Arc::clone(id), value.to_vec()));
-        }
-    }
-
-    /// What is durable is known for good.
-    fn learn(&mut self, id: &Arc<str>, value: &[u8]) {
-        match journal::read(id, value, &self.versions) {
-            Ok(Record::Event(
-                Event::Succeeded { tried, .. }
-                | Event::Failed {
-                    tried,
-                    trouble: Trouble::Final | Trouble::Refused,
-                    ..
-                },
-            )) => self
-                .services
-                .settle(id, usize::from(tried.step), tried.undo),
-            Ok(Record::Event(Event::Retried { .. })) => self.services.unsettle(id),
-            Ok(_) => {}
-            Err(error) => panic!("a record of {id} cannot be read: {error}"),
-        }
-    }
-
-    fn perform(&mut self, part: usize, effect: Effect) {
+    pub(super) fn perform(&mut self, part: usize, effect: Effect) {
         let part = &mut self.parts[part];
         match effect {
             Effect::Reply(reply, started) => drop(reply.send(started)),
@@ -384,97 +342,11 @@ impl World {
             }
         }
     }
-
-    /// The journal is cut where a snapshot of everything begins, or where the tail is.
-    fn checkpoint(&mut self, part: usize) {
-        self.parts[part].gather();
-        if self.parts[part].pending.is_some() {
-            return;
-        }
-        self.parts[part].core.checkpoint();
-        let round = self.parts[part].core.take_round();
-        let tailed = match part {
-            SUPERVISOR => self.parts[part].tailed,
-            _ => usize::MAX,
-        };
-        let cut = self.parts[part].journal.len().min(tailed);
-        let count = round.records().len();
-        self.persist(part, &round, count);
-        let part = &mut self.parts[part];
-        part.journal.drain(..cut);
-        part.tailed = part.tailed.saturating_sub(cut);
-    }
-
-    /// Power fails: of what was being written a part is there, of calls under way some were carried out.
-    fn crash(&mut self, part: usize, random: &mut Random) {
-        self.parts[part].gather();
-        if let Some(round) = self.parts[part].pending.take() {
-            let count = random.below(round.records().len() as u64 + 1) as usize;
-            self.persist(part, &round, count);
-        }
-        for call in std::mem::take(&mut self.parts[part].calls) {
-            if random.below(2) == 0 {
-                let (step, mood) = (usize::from(call.step), self.mood);
-                let services = &mut self.services;
-                let _ = services.ask(&call.id, step, call.undo, &call.work, mood, random);
-            }
-        }
-        // What was on its way to the history or to the supervisor may have got there.
-        if random.below(2) == 0 {
-            for (id, value) in std::mem::take(&mut self.parts[part].to_finish) {
-                self.history.insert(id, value);
-            }
-            let handed = std::mem::take(&mut self.parts[part].to_hand);
-            self.parts[SUPERVISOR].journal.extend(handed);
-        }
-        self.parts[part].to_finish.clear();
-        self.parts[part].to_hand.clear();
-        if part == SCHEDULER {
-            let running = self.parts[part].core.instances();
-            let ids = running.map(|instance| Arc::clone(&instance.id));
-            self.crashed.extend(ids);
-            self.hear();
-            self.waiting.clear();
-        }
-        self.now_ms += random.below(100) as i64;
-        self.recover(part);
-    }
-
-    fn recover(&mut self, part: usize) {
-        let role = match part {
-            SCHEDULER => Role::Scheduler,
-            _ if self.agents.is_empty() => Role::Supervisor,
-            _ => Role::Keeper,
-        };
-        let current = versions_current(&self.versions, &self.definition);
-        self.seed += 1;
-        let mut core = Core::new(role, Some(current), Random::seeded(self.seed));
-        for (id, value) in &self.parts[part].journal {
-            let record = journal::read(id, value, &self.versions).unwrap();
-            core.replay(id, record, &self.versions).unwrap();
-        }
-        for id in core.doubtful() {
-            if self.history.contains_key(&id) {
-                core.forget(&id);
-            }
-        }
-        core.recovered(self.now_ms);
-        let part = &mut self.parts[part];
-        part.tailed = part.journal.len();
-        part.core = core;
-    }
-}
-
-fn versions_current(
-    versions: &Versions,
-    definition: &Definition,
-) -> (crate::definition::Version, Arc<Definition>) {
-    versions.add(definition.clone())
 }
 
 impl Part {
     /// One append at a time: what has gathered is appended when the one before is durable.
-    fn gather(&mut self) {
+    pub fn gather(&mut self) {
         if self.pending.is_none() {
             let round = self.core.take_round();
             self.pending = Some(round).filter(|round| !round.is_empty());

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use highwater_log::{Isolation, Offset};
 use serde::Serialize;
-use serde_json::value::to_raw_value;
 
 use super::state::{Deliveries, Event};
 use crate::journal::{self, JournalError, State, Store};
 use crate::model::{Location, Stage, time_text};
-use crate::node::{CloudEvent, Node};
+use crate::node::{Batch, CloudEvent, Node};
 
 pub const HUB: &str = "delivery-events";
 
@@ -118,28 +117,20 @@ async fn send(node: &mut Node, told: &[Tracking]) {
     const TOGETHER: usize = 1000;
     const PAUSE: Duration = Duration::from_millis(250);
     for told in told.chunks(TOGETHER) {
-        let parts: Vec<_> = told
-            .iter()
-            .map(|one| {
-                (
-                    one.id(),
-                    to_raw_value(one).expect("texts and finite numbers"),
-                )
-            })
-            .collect();
-        let events: Vec<_> = told
-            .iter()
-            .zip(&parts)
-            .map(|(one, (id, data))| CloudEvent {
+        let mut batch = Batch::default();
+        for one in told {
+            let event = CloudEvent {
                 specversion: "1.0",
-                id,
+                id: &one.id(),
                 source: "/drone-delivery/delivery",
                 kind: one.stage.name(),
                 subject: &one.delivery_id,
-                data,
-            })
-            .collect();
-        while let Err(error) = node.send(HUB, &events).await {
+                data: one,
+            };
+            batch.push(&event.text());
+        }
+        let batch = batch.take();
+        while let Err(error) = node.send(HUB, batch.clone()).await {
             eprintln!("delivery: events wait for the node: {error}");
             tokio::time::sleep(PAUSE).await;
         }
