@@ -239,9 +239,9 @@ def undisturbed(trial):
     node.stop()
     node.start()
     rows = rows_of(node, "sums")
-    check("there is something to compare", len(rows) > 1000)
+    check("there is something to compare", len(rows) > 100)
     work, written = work_of(node), trial.written("calm")
-    check("every message has an id of its own", len({id for id, _ in work}) == len(work) > 100)
+    check("every message has an id of its own", len({id for id, _ in work}) == len(work) > 0)
     print(f"undisturbed: {len(rows)} rows, {len(work)} messages, {len(written)} other places", flush=True)
     return rows, work, written
 

@@ -37,6 +37,7 @@ mod start;
 mod status;
 mod store;
 mod stream;
+mod tables;
 mod worker;
 
 use std::sync::Arc;

@@ -19,10 +19,10 @@ use super::print::Fingerprint;
 use super::run::Live;
 use super::saved::Saved;
 use super::status::Board;
+use super::tables::Tables;
 use super::{Options, Site, StartError, Which};
 use crate::config::{OnFailure, Start};
 use crate::load::Job;
-use crate::reference::{self, InForce, References, Seen};
 
 /// Where a job begins.
 struct Begin {
@@ -60,22 +60,22 @@ pub(super) async fn prepare(
         board,
     )
     .await?;
-    let Tables {
-        loaded,
-        force,
-        known,
-        is_new,
-    } = tables(&job, &begin, take_up, board).await?;
-    if let (true, From::Checkpoint(saved)) = (is_new, &mut begin.from) {
-        saved.references = force.clone();
+    let mut tables = find_tables(&job, &begin, take_up, board).await?;
+    if let (true, From::Checkpoint(saved)) = (tables.is_new, &mut begin.from) {
+        let before = std::mem::replace(&mut saved.references, tables.force.clone());
         let next = number.map_or(0, |number| number + 1);
-        let (store, bytes) = (site.checkpoints.clone(), saved.encode());
-        let write = tokio::task::spawn_blocking(move || store.write(next, &bytes));
-        let written = writing.insert(write).await.map_err(failed)?;
-        written.map_err(StartError::Checkpoints)?;
-        number = Some(next);
+        match save(&site, next, saved, writing).await {
+            Ok(()) => number = Some(next),
+            Err(error) => {
+                // What no checkpoint knows of must not show in a row.
+                saved.references = before;
+                board.change(|status| status.checkpoint.trouble = Some(error.to_string()));
+                tables = find_tables(&job, &begin, false, board).await?;
+            }
+        }
     }
-    let physical = loaded.physical.as_ref().unwrap_or(&job.physical);
+    let loaded = tables.loaded.physical.as_ref();
+    let physical = loaded.unwrap_or(&job.physical);
     let (built, begin) = assemble((&job, physical, &places), begin, &site, board).await?;
     let (to_marks, heard) = mpsc::unbounded_channel();
     let epoch = begin.epoch;
@@ -103,7 +103,7 @@ pub(super) async fn prepare(
             .iter()
             .map(|(shape, _)| shape.output.clone())
             .collect(),
-        references: force,
+        references: tables.force,
     };
     if matches!(begin.from, From::Positions(_)) {
         // Only who has left a mark finds out after a crash what it had written.
@@ -112,81 +112,46 @@ pub(super) async fn prepare(
             marks.push(Some(output.settle().await));
         }
         let first = keeper.first(&built, marks);
-        let store = site.checkpoints.clone();
-        let write = tokio::task::spawn_blocking(move || store.write(epoch, &first.encode()));
-        let written = writing.insert(write).await.map_err(failed)?;
-        written.map_err(StartError::Checkpoints)?;
+        save(&site, epoch, &first, writing).await?;
     }
     let number = number.unwrap_or(0).max(begin.epoch);
     let live = Live::launch(
         (job, site, options),
         (built, outputs, heard),
         places,
-        (keeper, number, known),
+        (keeper, number, tables.known),
         board,
     )?;
     Ok(Prepared::Live(Box::new(live)))
 }
 
-/// Reference data for a start.
-struct Tables {
-    loaded: References,
-    force: InForce,
-    /// What was seen of it, so that something else is known for such.
-    known: Seen,
-    /// Something was taken up that no checkpoint knows of yet.
-    is_new: bool,
+/// Writes a checkpoint where that may block.
+async fn save(
+    site: &Site,
+    number: u64,
+    saved: &Saved,
+    writing: &mut Option<JoinHandle<std::io::Result<()>>>,
+) -> Result<(), StartError> {
+    let (store, bytes) = (site.checkpoints.clone(), saved.encode());
+    let write = tokio::task::spawn_blocking(move || store.write(number, &bytes));
+    let written = writing.insert(write).await;
+    *writing = None;
+    written.map_err(failed)?.map_err(StartError::Checkpoints)
 }
 
-async fn tables(
+async fn find_tables(
     job: &Arc<Job>,
     begin: &Begin,
     take_up: bool,
     board: &Board,
 ) -> Result<Tables, StartError> {
-    let looked = job.clone();
-    let seen = aside(move || Seen::look(&looked)).await??;
-    let load = async |force: InForce| {
-        let job = job.clone();
-        aside(move || reference::load_in_force(&job, &force)).await
+    let saved = match &begin.from {
+        From::Checkpoint(saved) => Some((saved.references.clone(), saved.reached)),
+        From::Positions(_) => None,
     };
-    let From::Checkpoint(saved) = &begin.from else {
-        let force = InForce::first(&seen);
-        return Ok(Tables {
-            loaded: load(force.clone()).await??,
-            force,
-            known: seen,
-            is_new: false,
-        });
-    };
-    let mut force = saved.references.clone();
-    force.mend(&seen);
-    let mut next = force.clone();
-    let said = next.take_up(&seen, saved.reached);
-    let mut known = seen;
-    if next != force && take_up {
-        match load(next.clone()).await? {
-            Ok(loaded) => {
-                said.iter().for_each(|line| board.say(line));
-                return Ok(Tables {
-                    loaded,
-                    force: next,
-                    known,
-                    is_new: true,
-                });
-            }
-            Err(error) => board.say(format!("reference data is not taken up: {error}")),
-        }
-    } else if next != force {
-        // It will be found when the job runs, and is taken up then.
-        known = Seen::default();
-    }
-    Ok(Tables {
-        loaded: load(force.clone()).await??,
-        force,
-        known,
-        is_new: false,
-    })
+    let (job, noted) = (job.clone(), board.clone());
+    let found = aside(move || Tables::find(&job, saved, take_up, &noted)).await?;
+    Ok(found?)
 }
 
 /// The number of the latest checkpoint, and the latest that is whole.
