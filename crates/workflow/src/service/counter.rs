@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::shard::{Door, Message};
 use crate::core::{Claim, Input, Lent, LockLost};
+use crate::definition::Version;
 use crate::journal::{self, Record};
 use crate::machine::Event;
 use crate::supervise::{
@@ -73,13 +74,8 @@ impl Counter {
         let mut definitions = BTreeMap::new();
         let mut instances = Vec::with_capacity(lent.instances.len());
         for instance in lent.instances {
-            if let Entry::Vacant(free) = definitions.entry(instance.version.to_string()) {
-                let unreadable =
-                    || DeskError::Unreadable(format!("the definition {}", instance.version));
-                let definition = self.versions.get(instance.version);
-                let json = definition.ok_or_else(unreadable)?.to_json();
-                let json = String::from_utf8(json).map_err(|_| unreadable())?;
-                free.insert(RawValue::from_string(json).map_err(|_| unreadable())?);
+            if let Entry::Vacant(place) = definitions.entry(instance.version.to_string()) {
+                place.insert(self.definition(instance.version)?);
             }
             instances.push(Offered {
                 id: instance.id.to_string(),
@@ -91,6 +87,13 @@ impl Counter {
             definitions,
             instances,
         })
+    }
+
+    fn definition(&self, version: Version) -> Result<Box<RawValue>, DeskError> {
+        let unreadable = || DeskError::Unreadable(format!("the definition {version}"));
+        let json = self.versions.get(version).ok_or_else(unreadable)?.to_json();
+        let json = String::from_utf8(json).map_err(|_| unreadable())?;
+        RawValue::from_string(json).map_err(|_| unreadable())
     }
 
     fn event(&self, reported: Reported) -> Result<(Arc<str>, Event), DeskError> {
