@@ -10,7 +10,7 @@ use super::output::Mark;
 use super::print::Fingerprint;
 
 const MAGIC: [u8; 8] = *b"HWCHECKP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Magic, version, length, checksum of the contents, checksum of what is before.
 const HEADER_LEN: usize = 28;
 
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn what_was_saved_is_read_back() {
         let bytes = saved().encode();
-        assert_eq!(&bytes[..12], b"HWCHECKP\x01\0\0\0");
+        assert_eq!(&bytes[..12], b"HWCHECKP\x02\0\0\0");
         assert_eq!(Saved::decode(&bytes), Ok(saved()));
     }
 
@@ -240,9 +240,9 @@ mod tests {
     #[test]
     fn another_version_is_told_apart_from_damage() {
         let mut bytes = saved().encode();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let sum = crc32c::crc32c(&bytes[..24]);
         bytes[24..28].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Saved::decode(&bytes), Err(SavedError::Version(2)));
+        assert_eq!(Saved::decode(&bytes), Err(SavedError::Version(3)));
     }
 }
