@@ -3,9 +3,11 @@
 //!
 //! Where the bytes came from makes no difference here beyond what a [`Place`] says of it.
 
+use std::sync::Arc;
+
 use highwater_connect::Events;
 use highwater_connect::json::Field;
-use highwater_engine::{Chunk, Column, ColumnBuilder, Value, ValueRef};
+use highwater_engine::{Chunk, Column, ColumnBuilder, Record, Value, ValueRef};
 use highwater_env::random::Random;
 use highwater_query::plan::Read;
 use highwater_time::{Arrivals, Instant};
@@ -49,6 +51,8 @@ pub(crate) struct Lost<'a> {
 #[derive(Clone, Copy)]
 enum Serve {
     Decoded(usize),
+    /// The event as it was decoded, with what a hub adds to it.
+    Whole(usize),
     Arrival,
     Partition,
     FileName,
@@ -81,6 +85,7 @@ impl Columns {
                 }
                 Read::Path(path) => Serve::Decoded(want(Field::Path(path.clone()))),
                 Read::TimePath(path) => Serve::Decoded(want(Field::Time(path.clone()))),
+                Read::Whole if input.hub => Serve::Whole(want(Field::Whole)),
                 Read::Whole => Serve::Decoded(want(Field::Whole)),
                 Read::Arrival => Serve::Arrival,
                 Read::Partition => Serve::Partition,
@@ -135,6 +140,30 @@ fn hub_metadata(name: &str) -> Serve {
         "eventprocessedutctime" => Serve::Arrival,
         _ => Serve::Nothing,
     }
+}
+
+/// Events with what a hub adds to them, as `SELECT *` shows it.
+fn with_metadata(events: &Column, arrival: impl Fn(usize) -> Instant, partition: &Value) -> Column {
+    let names = [
+        "EventProcessedUtcTime",
+        "PartitionId",
+        "EventEnqueuedUtcTime",
+    ];
+    let [processed, of, enqueued] = names.map(Arc::<str>::from);
+    let mut whole = ColumnBuilder::with_capacity(events.len());
+    for row in 0..events.len() {
+        let ValueRef::Record(event) = events.get(row) else {
+            whole.push(events.get(row));
+            continue;
+        };
+        let mut event = Record::clone(event);
+        let arrival = Value::Time(arrival(row));
+        event.set(processed.clone(), arrival.clone());
+        event.set(of.clone(), partition.clone());
+        event.set(enqueued.clone(), arrival);
+        whole.push_record(event);
+    }
+    whole.finish()
 }
 
 /// Gives events their times and keys, in the order in which they were read.
@@ -288,6 +317,10 @@ impl Intake {
         let same = |value: ValueRef<'_>| Column::repeat(value, rows);
         let columns = self.columns.reads.iter().map(|serve| match serve {
             Serve::Decoded(column) => decoded.columns[*column].clone(),
+            Serve::Whole(column) => {
+                let arrival = |row: usize| arrivals.map_or(place.modified, |all| all[row]);
+                with_metadata(&decoded.columns[*column], arrival, place.partition.1)
+            }
             Serve::Arrival => match arrivals {
                 Some(arrivals) => times_column(arrivals),
                 None => same(ValueRef::Time(place.modified)),
