@@ -140,6 +140,11 @@ impl Column {
         }
     }
 
+    /// Whether every value is text.
+    pub fn is_plain_text(&self) -> bool {
+        matches!(self, Column::Text(texts) if texts.null_count() == 0)
+    }
+
     /// Rows gathered from several columns, each named by (column, row).
     pub fn interleave(columns: &[&Column], rows: &[(u32, u32)]) -> Column {
         if let [only] = columns {

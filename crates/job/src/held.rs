@@ -7,6 +7,8 @@
 //! neighbours leave. So that it does not keep their memory too, a chunk of which three rows in four have left is *thinned*:
 //! what waits is copied out, together with what waits in the thinned chunks next to it. Memory is then a matter of what
 //! waits, and rows that are gathered together lie together.
+//!
+//! Events of which nothing is wanted but their time are only counted.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,6 +28,8 @@ pub(crate) struct Held {
     /// How many columns chunks have.
     width: usize,
     thinned: bool,
+    /// How many events have yet to leave of which nothing is kept.
+    bare: usize,
     places: Vec<(u32, u32)>,
 }
 
@@ -49,6 +53,7 @@ impl Held {
             next: 0,
             width,
             thinned,
+            bare: 0,
             places: Vec::new(),
         }
     }
@@ -60,7 +65,8 @@ impl Held {
 
     /// How many events have yet to leave.
     pub fn waiting(&self) -> usize {
-        self.chunks.iter().map(|held| held.waiting).sum()
+        let kept: usize = self.chunks.iter().map(|held| held.waiting).sum();
+        kept + self.bare
     }
 
     /// Takes a chunk of which `waiting` rows will leave: all but `dropped`, which need not be named where chunks are not
@@ -68,6 +74,10 @@ impl Held {
     pub fn add(&mut self, chunk: Chunk, waiting: usize, dropped: &[u64]) {
         let first = self.next;
         self.next += chunk.rows() as u64;
+        if is_bare(&chunk) {
+            self.bare += waiting;
+            return;
+        }
         if waiting == 0 {
             return;
         }
@@ -81,14 +91,19 @@ impl Held {
 
     /// No rows, only marks.
     pub fn empty(&self, released: &LaneReleased) -> Item {
-        let columns = vec![Column::Null(0); self.width];
-        let mut chunk = Chunk::new(Vec::new().into(), columns);
+        let mut chunk = self.bare_chunk(Vec::new().into());
         chunk.lanes = Some(Lanes {
             of_row: Vec::new(),
             marks: released.marks.clone(),
             names: Vec::new(),
         });
         Item::Rows(chunk)
+    }
+
+    /// Events of which nothing was kept.
+    fn bare_chunk(&self, times: ScalarBuffer<i64>) -> Chunk {
+        let columns = vec![Column::Null(times.len()); self.width];
+        Chunk::new(times, columns)
     }
 
     /// Appends the named events as ordered chunks.
@@ -98,7 +113,7 @@ impl Held {
             let to = match self.whole_run(&rows[from..]) {
                 Some((place, run)) => {
                     let held = &mut self.chunks[place];
-                    let start = held.row(rows[from]);
+                    let start = (rows[from] - held.numbers.start) as usize;
                     let piece = slice(&held.chunk, start, run, &times[from..from + run]);
                     held.leave(start..start + run);
                     out.push(Item::Rows(piece));
@@ -118,8 +133,8 @@ impl Held {
     /// How many of the next events follow each other in one chunk, if that is most of what could.
     fn whole_run(&self, rows: &[u64]) -> Option<(usize, usize)> {
         let place = self.place(rows[0]);
-        let held = &self.chunks[place];
-        if held.listed.is_some() {
+        let held = self.chunks.get(place)?;
+        if held.listed.is_some() || rows[0] < held.numbers.start {
             return None;
         }
         let limit = rows.len().min((held.numbers.end - rows[0]) as usize);
@@ -138,16 +153,33 @@ impl Held {
     }
 
     fn gather(&mut self, numbers: &[u64], times: &[Instant]) -> Chunk {
+        if self.chunks.is_empty() {
+            self.bare -= numbers.len();
+            return self.bare_chunk(ticks(times));
+        }
         let ends: Vec<u64> = self.chunks.iter().map(|held| held.numbers.end).collect();
+        let bare_before = self.bare;
         self.places.clear();
         for &number in numbers {
             let place = ends.partition_point(|end| *end <= number);
-            let held = &mut self.chunks[place];
-            let row = held.row(number);
-            held.leave(row..row + 1);
-            self.places.push((place as u32, row as u32));
+            let held = self.chunks.get_mut(place);
+            let found = held.and_then(|held| held.row(number).map(|row| (held, row)));
+            self.places.push(match found {
+                Some((held, row)) => {
+                    held.leave(row..row + 1);
+                    (place as u32, row as u32)
+                }
+                None => {
+                    self.bare -= 1;
+                    (ends.len() as u32, 0)
+                }
+            });
         }
-        let chunks: Vec<&Chunk> = self.chunks.iter().map(|held| &held.chunk).collect();
+        let bare = self.bare_chunk(vec![0].into());
+        let mut chunks: Vec<&Chunk> = self.chunks.iter().map(|held| &held.chunk).collect();
+        if self.bare < bare_before {
+            chunks.push(&bare);
+        }
         Chunk::gather(&chunks, &self.places, ticks(times))
     }
 
@@ -201,6 +233,7 @@ impl Held {
 pub(crate) struct HeldCopy {
     next: u64,
     width: usize,
+    bare: usize,
     /// The rows that wait in each chunk, by number and place.
     parts: Vec<(Chunk, Vec<(u64, u32)>)>,
 }
@@ -219,9 +252,8 @@ impl Held {
                     let here = waiting.partition_point(|number| *number < held.numbers.end);
                     let (these, later) = waiting.split_at(here);
                     waiting = later;
-                    let rows = these.iter();
-                    rows.map(|number| (*number, held.row(*number) as u32))
-                        .collect()
+                    let row = |number: &u64| Some((*number, held.row(*number)? as u32));
+                    these.iter().filter_map(row).collect()
                 }
             };
             debug_assert_eq!(rows.len(), held.waiting, "what waits is known");
@@ -230,6 +262,7 @@ impl Held {
         HeldCopy {
             next: self.next,
             width: self.width,
+            bare: self.bare,
             parts: parts.collect(),
         }
     }
@@ -237,6 +270,7 @@ impl Held {
     /// Reads what [`HeldCopy::write`] wrote.
     pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         self.next = from.u64()?;
+        self.bare = from.u64()? as usize;
         self.chunks.clear();
         let mut end = 0;
         for _ in 0..from.count()? {
@@ -284,6 +318,7 @@ impl Held {
 impl HeldCopy {
     pub fn write(&self, out: &mut Writer) {
         out.u64(self.next);
+        out.u64(self.bare as u64);
         let parts = || self.parts.iter().filter(|(_, rows)| !rows.is_empty());
         out.count(parts().count());
         for (chunk, rows) in parts() {
@@ -346,15 +381,14 @@ impl Listed {
         }
     }
 
-    /// The row of a number that is listed. Numbers count from `first` on.
+    /// The row of a number, if it is listed. Numbers count from `first` on.
     #[inline]
-    fn row(&self, number: u64, first: u64) -> usize {
+    fn row(&self, number: u64, first: u64) -> Option<usize> {
         let stretch = ((number - first) >> self.shift) as usize;
         let start = self.starts[stretch] as usize;
         let numbers = &self.numbers[start..self.starts[stretch + 1] as usize];
         let row = start + numbers.iter().take_while(|other| **other < number).count();
-        debug_assert_eq!(self.numbers[row], number, "an event that waits is kept");
-        row
+        (self.numbers.get(row) == Some(&number)).then_some(row)
     }
 }
 
@@ -391,10 +425,12 @@ impl HeldChunk {
         Some(HeldChunk::new(numbers, Some(listed), chunk, true))
     }
 
+    /// Where an event lies that waits and has a number before the end of this chunk's; `None` if nothing is kept of it.
     #[inline]
-    fn row(&self, number: u64) -> usize {
+    fn row(&self, number: u64) -> Option<usize> {
+        let place = number.checked_sub(self.numbers.start)?;
         match &self.listed {
-            None => (number - self.numbers.start) as usize,
+            None => Some(place as usize),
             Some(listed) => listed.row(number, self.numbers.start),
         }
     }
@@ -436,6 +472,12 @@ impl HeldChunk {
     }
 }
 
+/// Whether nothing of the events is wanted but their time.
+fn is_bare(chunk: &Chunk) -> bool {
+    let empty = |column: &Column| matches!(column, Column::Null(_));
+    chunk.origins.is_none() && chunk.columns.iter().all(empty)
+}
+
 fn ticks(times: &[Instant]) -> ScalarBuffer<i64> {
     times.iter().map(|time| time.ticks()).collect()
 }
@@ -468,7 +510,8 @@ mod tests {
         Chunk::new(vec![0; rows].into(), vec![Column::from_ints(numbers)])
     }
 
-    fn numbers(items: &[Item]) -> Vec<u64> {
+    /// The number of each event; `None` for those of which nothing was kept.
+    fn numbers(items: &[Item]) -> Vec<Option<u64>> {
         let rows = items.iter().flat_map(|item| match item {
             Item::Rows(chunk) => (0..chunk.rows())
                 .map(|row| chunk.columns[0].get(row))
@@ -476,10 +519,15 @@ mod tests {
             _ => Vec::new(),
         });
         rows.map(|value| match value {
-            ValueRef::Int(number) => number as u64,
+            ValueRef::Int(number) => Some(number as u64),
+            ValueRef::Null => None,
             other => panic!("{other:?}"),
         })
         .collect()
+    }
+
+    fn all(numbers: &[u64]) -> Vec<Option<u64>> {
+        numbers.iter().copied().map(Some).collect()
     }
 
     fn rows_kept(held: &Held) -> usize {
@@ -497,41 +545,53 @@ mod tests {
             let mut out = Vec::new();
             held.take(&leave, &times, &mut out);
             held.thin();
-            assert_eq!(numbers(&out), leave);
+            assert_eq!(numbers(&out), all(&leave));
             assert_eq!(rows_kept(&held), block + 1);
             assert!(held.chunks.len() < 16);
         }
         let rest: Vec<u64> = (0..2_000).rev().map(|block| block * 1_000 + 7).collect();
         let mut out = Vec::new();
         held.take(&rest, &vec![Instant::from_ticks(0); rest.len()], &mut out);
-        assert_eq!(numbers(&out), rest);
+        assert_eq!(numbers(&out), all(&rest));
         assert!(held.chunks.is_empty());
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        /// Chunks come with some events dropped, and events leave in any order.
+        /// Chunks come with some events dropped, some come with nothing to keep, and events leave in any order.
         #[test]
         fn every_event_leaves_as_it_came_and_memory_follows_what_waits(
             steps in prop::collection::vec(
                 (0..200usize, 0..4u64, any::<u64>(), 0..120usize, prop::bool::weighted(0.2)), 1..40),
-            thinned: bool,
+            thinned: bool, bare_each in 1..5u64,
         ) {
             let mut held = Held::new(1, thinned);
             let mut waiting: Vec<u64> = Vec::new();
+            let mut bare_numbers = std::collections::BTreeSet::new();
             for (rows, drop, seed, leave, restart) in steps {
                 let first = held.next();
                 let all = first..first + rows as u64;
                 let dropped: Vec<u64> = all.clone().filter(|n| n % 4 < drop).collect();
-                held.add(chunk(first, rows), rows - dropped.len(), &dropped);
+                if seed % 5 >= bare_each {
+                    bare_numbers.extend(all.clone());
+                    let nothing = held.bare_chunk(vec![0; rows].into());
+                    held.add(nothing, rows - dropped.len(), &dropped);
+                } else {
+                    held.add(chunk(first, rows), rows - dropped.len(), &dropped);
+                }
+                let told = |leaving: &[u64]| -> Vec<Option<u64>> {
+                    let kept = |number: &u64| !bare_numbers.contains(number);
+                    leaving.iter().map(|number| Some(*number).filter(kept)).collect()
+                };
                 waiting.extend(all.filter(|n| n % 4 >= drop));
                 waiting.sort_by_key(|number| (number ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 let leaving: Vec<u64> = waiting.drain(..leave.min(waiting.len())).collect();
                 let times: Vec<Instant> = (0..).take(leaving.len()).map(Instant::from_ticks).collect();
                 let mut out = Vec::new();
                 held.take(&leaving, &times, &mut out);
-                prop_assert_eq!(numbers(&out), leaving);
+                prop_assert_eq!(numbers(&out), told(&leaving));
+                prop_assert_eq!(held.waiting(), waiting.len());
                 held.thin();
                 if restart {
                     waiting.sort_unstable();
@@ -546,8 +606,11 @@ mod tests {
             }
             let mut out = Vec::new();
             held.take(&waiting, &vec![Instant::from_ticks(0); waiting.len()], &mut out);
-            prop_assert_eq!(numbers(&out), waiting);
+            let kept = |number: &u64| !bare_numbers.contains(number);
+            let told: Vec<_> = waiting.iter().map(|number| Some(*number).filter(kept)).collect();
+            prop_assert_eq!(numbers(&out), told);
             prop_assert!(held.chunks.is_empty());
+            prop_assert_eq!(held.waiting(), 0);
         }
     }
 }

@@ -11,6 +11,7 @@ use highwater_time::{Clock, Counts, Fate, Instant, Keys};
 use crate::events::TimedEvents;
 use crate::order::{Fates, Incoming, Orderer, OrdererCopy};
 use crate::plan::{InputPlan, PartitionId};
+use crate::told::Told;
 use crate::witness::{EventFate, Witness};
 
 /// An item on its way to `Shared::entry(input, exit, partition)`.
@@ -188,7 +189,8 @@ impl Lane {
 fn orderer(input: &InputPlan) -> Orderer {
     let width = input.plan.reads.len();
     if !input.plan.substream.is_empty() {
-        return Orderer::per_key(input.policy, input.linger, width);
+        let told = Told::new(&input.plan);
+        return Orderer::per_key(input.policy, input.linger, told, width);
     }
     let clock = if input.plan.timestamp.is_some() {
         Clock::Application

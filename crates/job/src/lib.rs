@@ -22,6 +22,7 @@ mod reference;
 mod report;
 mod run;
 mod timeline;
+mod told;
 pub mod tollbooth;
 pub mod why;
 mod witness;

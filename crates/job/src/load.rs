@@ -144,6 +144,7 @@ impl Job {
                     reference: i.reference,
                 })
                 .collect(),
+            outputs: named_outputs(&file),
             functions: Some(file.functions.iter().map(|f| f.name.clone()).collect()),
             older_level: match file.compatibility {
                 Level::V1_0 => Some("1.0"),
@@ -192,6 +193,19 @@ impl Job {
             warnings: compiled.warnings,
         })
     }
+}
+
+/// The outputs that INTO may name; `None` where none is declared but for dead letters and late events, and all rows go to
+/// standard output.
+fn named_outputs(file: &JobFile) -> Option<Vec<String>> {
+    let own = [&file.dead_letter, &file.live.late];
+    let is_own = |name: &String| {
+        own.into_iter()
+            .flatten()
+            .any(|own| own.eq_ignore_ascii_case(name))
+    };
+    let names: Vec<String> = file.outputs.iter().map(|o| o.name.clone()).collect();
+    (!names.iter().all(is_own)).then_some(names)
 }
 
 fn scripts(file: &JobFile) -> Result<Scripts, LoadError> {

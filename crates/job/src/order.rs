@@ -6,11 +6,12 @@
 use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Chunk, Item, Lanes};
 use highwater_time::{
-    Arrivals, Clock, Counts, Duration, Events, Fate, Instant, Keys, LaneMark, LaneReleased, Policy,
-    Released, Substreams, Timeline, Witness,
+    Arrivals, Clock, Counts, Duration, Events, Fate, Instant, KeyList, Keys, LaneMark,
+    LaneReleased, Policy, Released, Substreams, Timeline, Witness,
 };
 
 use crate::held::{Held, HeldCopy};
+use crate::told::Told;
 
 pub(crate) struct Orderer {
     time: Time,
@@ -40,6 +41,7 @@ enum Time {
     PerKey {
         substreams: Box<Substreams>,
         released: LaneReleased,
+        told: Told,
     },
 }
 
@@ -67,11 +69,12 @@ impl Orderer {
     }
 
     /// `linger`: how long operators may keep state for a key after its last event.
-    pub fn per_key(policy: Policy, linger: Duration, width: usize) -> Orderer {
+    pub fn per_key(policy: Policy, linger: Duration, told: Told, width: usize) -> Orderer {
         let substreams = Box::new(Substreams::new(policy, linger));
         let time = Time::PerKey {
             substreams,
             released: LaneReleased::default(),
+            told,
         };
         Orderer {
             time,
@@ -123,8 +126,13 @@ impl Orderer {
             Time::One { timeline, .. } => {
                 **timeline = Timeline::restore(policy, clock, &mut state).map_err(damaged)?;
             }
-            Time::PerKey { substreams, .. } => {
+            Time::PerKey {
+                substreams,
+                released,
+                told,
+            } => {
                 **substreams = Substreams::restore(policy, linger, &mut state).map_err(damaged)?;
+                released.keys = told.any().then(KeyList::default);
             }
         }
         self.held.restore(from)?;
@@ -146,7 +154,12 @@ impl Orderer {
     }
 
     /// Judges the events and appends what is in order now to `out`. Fates name events by their place in the stream.
-    pub fn push(&mut self, incoming: Incoming<'_>, fates: Option<&mut Fates>, out: &mut Vec<Item>) {
+    pub fn push(
+        &mut self,
+        mut incoming: Incoming<'_>,
+        fates: Option<&mut Fates>,
+        out: &mut Vec<Item>,
+    ) {
         let first = self.held.next();
         let mut dropped = Dropped {
             rows: Vec::new(),
@@ -167,10 +180,14 @@ impl Orderer {
                 Time::PerKey {
                     substreams,
                     released,
+                    told,
                 },
                 Some(keys),
             ) => {
                 dropped.fates = fates;
+                if told.leave_out(&mut incoming.chunk) {
+                    released.keys.get_or_insert_default();
+                }
                 substreams.push(events, &keys, released, &mut dropped);
             }
             (Time::PerKey { .. }, None) => unreachable!("an input with substreams has keys"),
@@ -187,6 +204,7 @@ impl Orderer {
             Time::PerKey {
                 substreams,
                 released,
+                ..
             } => substreams.punctuate(arrival, released),
         }
         self.release(out);
@@ -198,6 +216,7 @@ impl Orderer {
             Time::PerKey {
                 substreams,
                 released,
+                ..
             } => substreams.end(released),
         }
         self.release(out);
@@ -214,10 +233,10 @@ impl Orderer {
                 released.clear();
                 out.push(Item::Watermark(timeline.watermark()));
             }
-            Time::PerKey { released, .. } => {
+            Time::PerKey { released, told, .. } => {
                 let from = out.len();
                 self.held.take(&released.rows, &released.times, out);
-                attach_lanes(&mut out[from..], released);
+                attach_lanes(&mut out[from..], released, told);
                 if out.len() == from && !released.marks.is_empty() {
                     out.push(self.held.empty(released));
                 }
@@ -263,12 +282,15 @@ impl Witness for Dropped<'_> {
     }
 }
 
-/// Gives the chunks just released their lanes and the marks between their rows.
-fn attach_lanes(items: &mut [Item], released: &LaneReleased) {
+/// Gives the chunks just released their keys, their lanes and the marks between their rows.
+fn attach_lanes(items: &mut [Item], released: &LaneReleased, told: &Told) {
     let (mut row, mut mark) = (0, 0);
     let count = items.len();
     for (index, item) in items.iter_mut().enumerate() {
         let Item::Rows(chunk) = item else { continue };
+        if let Some(keys) = &released.keys {
+            told.put_back(chunk, keys, row);
+        }
         let end = row + chunk.rows();
         let last = index + 1 == count;
         let marks = released.marks[mark..]

@@ -35,6 +35,18 @@ pub(crate) struct Lane {
 
 const _: () = assert!(size_of::<Option<Lane>>() == 64);
 
+impl Lane {
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.key.bytes()
+    }
+
+    #[inline]
+    pub fn held_and_key(&mut self) -> (&mut Waiting, &[u8]) {
+        (&mut self.held, self.key.bytes())
+    }
+}
+
 /// A key in place, if it is short.
 #[derive(Clone, Debug)]
 enum Key {
@@ -111,7 +123,7 @@ impl Lanes {
     #[inline]
     pub fn is_of(&self, id: u32, key: &[u8]) -> bool {
         match self.slots.get(id as usize) {
-            Some(Some(lane)) => lane.key.bytes() == key,
+            Some(Some(lane)) => lane.key() == key,
             _ => false,
         }
     }

@@ -77,6 +77,6 @@ pub use instant::{
 };
 pub use policy::{Action, Policy};
 pub use snapshot::RestoreError;
-pub use substreams::{Keys, LaneMark, LaneReleased, Substreams};
+pub use substreams::{KeyList, Keys, LaneMark, LaneReleased, Substreams};
 pub use timeline::{Arrivals, Clock, Events, Released, Timeline};
 pub use verdict::{Cause, Counts, Fate, Verdict, Witness};

@@ -26,7 +26,7 @@ const FORMAT: u8 = 0x21;
 /// the lanes of a block come out of memory together.
 const BLOCK: usize = 64;
 
-/// The keys of a batch: key `i` is `bytes[offsets[i]..offsets[i + 1]]`. Keys are equal if their
+/// The keys of some events: key `i` is `bytes[offsets[i]..offsets[i + 1]]`. Keys are equal if their
 /// bytes are.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'a> {
@@ -48,6 +48,36 @@ impl<'a> Keys<'a> {
     }
 }
 
+/// Keys that were gathered one by one: key `i` ends at `ends[i]`, where the next begins.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct KeyList {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl KeyList {
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    #[inline]
+    fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The keys of the events from `from` to `to`.
+    pub fn range(&self, from: usize, to: usize) -> impl ExactSizeIterator<Item = &[u8]> {
+        let mut start = from.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.ends[from..to].iter().map(move |&end| {
+            let key = &self.bytes[start..end];
+            start = end;
+            key
+        })
+    }
+}
+
 /// Says that a watermark rose, at its place among the events released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneMark {
@@ -65,6 +95,8 @@ pub struct LaneReleased {
     pub times: Vec<Instant>,
     pub lanes: Vec<u32>,
     pub marks: Vec<LaneMark>,
+    /// The keys of the events, for whoever puts a list here.
+    pub keys: Option<KeyList>,
 }
 
 impl LaneReleased {
@@ -73,12 +105,19 @@ impl LaneReleased {
         self.times.clear();
         self.lanes.clear();
         self.marks.clear();
+        if let Some(keys) = &mut self.keys {
+            keys.clear();
+        }
     }
 
-    fn event(&mut self, lane: u32, time: Instant, row: u64) {
+    #[inline]
+    fn event(&mut self, lane: u32, key: &[u8], time: Instant, row: u64) {
         self.rows.push(row);
         self.times.push(time);
         self.lanes.push(lane);
+        if let Some(keys) = &mut self.keys {
+            keys.push(key);
+        }
     }
 
     fn mark(&mut self, lane: Option<u32>, watermark: Instant) {
@@ -211,8 +250,10 @@ impl Substreams {
         let lane = self.lanes.get_mut(id);
         lane.latest = lane.latest.max(time);
         let watermark = met.max(lane.latest - self.policy.out_of_order);
-        lane.held
-            .admit(time, row, watermark, |time, row| out.event(id, time, row));
+        let (held, key) = lane.held_and_key();
+        held.admit(time, row, watermark, |time, row| {
+            out.event(id, key, time, row)
+        });
         if watermark > met {
             out.mark(Some(id), watermark);
         }
@@ -248,7 +289,7 @@ impl Substreams {
             lane.scheduled = Instant::BEFORE_ALL;
             if lane.held.first() == Some((time, row)) {
                 lane.held.pop_first();
-                out.event(id, time, row);
+                out.event(id, lane.key(), time, row);
             }
             self.schedule(id);
         }

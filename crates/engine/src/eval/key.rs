@@ -7,6 +7,7 @@
 
 use highwater_time::Instant;
 
+use crate::column::{Column, ColumnBuilder};
 use crate::value::{Record, ValueRef};
 
 use super::number::float_as_int;
@@ -95,6 +96,19 @@ pub(crate) fn decode_key<'a>(key: &mut &'a [u8]) -> ValueRef<'a> {
         }
         _ => ValueRef::Null,
     }
+}
+
+/// The first value of each key where that is text, and where it is not, what `otherwise` holds in this row: only text
+/// is certain to look as it did.
+pub fn key_texts<'a>(keys: impl ExactSizeIterator<Item = &'a [u8]>, otherwise: &Column) -> Column {
+    let mut texts = ColumnBuilder::with_capacity(keys.len());
+    for (row, mut key) in keys.enumerate() {
+        match decode_key(&mut key) {
+            ValueRef::Text(text) => texts.push_text(text),
+            _ => texts.push(otherwise.get(row)),
+        }
+    }
+    texts.finish()
 }
 
 fn decode_int(key: &mut &[u8]) -> i64 {

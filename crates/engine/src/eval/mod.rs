@@ -37,8 +37,8 @@ use crate::column::Column;
 pub use arithmetic::to_number;
 pub use compare::{compare, equal, same};
 pub use fault::{EvalError, Fault, Faults};
-pub use key::encode_key;
 pub(crate) use key::{decode_key, looks_usual};
+pub use key::{encode_key, key_texts};
 pub use text::{write_json, write_text};
 
 use rows::Rows;

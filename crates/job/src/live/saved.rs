@@ -12,8 +12,6 @@ use crate::reference::InForce;
 
 const MAGIC: [u8; 8] = *b"HWCHECKP";
 const VERSION: u32 = 2;
-/// That knew nothing of reference data.
-const WITHOUT_REFERENCES: u32 = 1;
 /// Magic, version, length, checksum of the contents, checksum of what is before.
 const HEADER_LEN: usize = 28;
 
@@ -91,9 +89,8 @@ impl Saved {
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Saved, SavedError> {
-        let (version, contents) = opened(bytes)?;
-        let mut from = Reader::new(contents);
-        let mut saved = Saved {
+        let mut from = Reader::new(opened(bytes)?);
+        let saved = Saved {
             fingerprint: Fingerprint::read(&mut from)?,
             epoch: from.u64()?,
             since: Instant::from_ticks(from.i64()?),
@@ -112,13 +109,9 @@ impl Saved {
                     })
                 })
                 .collect::<Result<_, RestoreError>>()?,
-            reached: Instant::BEFORE_ALL,
-            references: InForce::default(),
+            reached: Instant::from_ticks(from.i64()?),
+            references: InForce::read(&mut from)?,
         };
-        if version > WITHOUT_REFERENCES {
-            saved.reached = Instant::from_ticks(from.i64()?);
-            saved.references = InForce::read(&mut from)?;
-        }
         match from.is_done() {
             true => Ok(saved),
             false => Err(RestoreError("there is more than was expected").into()),
@@ -164,8 +157,8 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The version and the contents, if the header agrees with them.
-fn opened(bytes: &[u8]) -> Result<(u32, &[u8]), SavedError> {
+/// The contents, if the header agrees with them.
+fn opened(bytes: &[u8]) -> Result<&[u8], SavedError> {
     let mut header: &[u8] = bytes
         .get(..HEADER_LEN)
         .ok_or(SavedError::Short(bytes.len()))?;
@@ -190,7 +183,7 @@ fn opened(bytes: &[u8]) -> Result<(u32, &[u8]), SavedError> {
     if header_sum != crc32c::crc32c(&bytes[..24]) {
         return Err(SavedError::Checksum);
     }
-    if !(WITHOUT_REFERENCES..=VERSION).contains(&version) {
+    if version != VERSION {
         return Err(SavedError::Version(version));
     }
     let found = contents.len() as u64;
@@ -198,7 +191,7 @@ fn opened(bytes: &[u8]) -> Result<(u32, &[u8]), SavedError> {
         return Err(SavedError::Length { expected, found });
     }
     match crc32c::crc32c(contents) == sum {
-        true => Ok((version, contents)),
+        true => Ok(contents),
         false => Err(SavedError::Checksum),
     }
 }
@@ -252,20 +245,6 @@ mod tests {
             Saved::decode(&bytes[..at]).unwrap_err();
         }
         Saved::decode(&[&bytes[..], &[0]].concat()).unwrap_err();
-    }
-
-    #[test]
-    fn the_version_before_is_read() {
-        let mut old = saved();
-        old.reached = Instant::BEFORE_ALL;
-        let mut bytes = old.encode();
-        // A time and the length of a list.
-        bytes.truncate(bytes.len() - 16);
-        let mut bytes = seal(bytes);
-        bytes[8] = 1;
-        let sum = crc32c::crc32c(&bytes[..24]);
-        bytes[24..28].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Saved::decode(&bytes), Ok(old));
     }
 
     #[test]

@@ -19,6 +19,7 @@ struct Seen {
 fn run(policy: Policy, linger: Duration, known: Known, steps: &[Step], cuts: &Cuts) -> Seen {
     let mut substreams = Substreams::new(policy, linger);
     let mut seen = Seen::default();
+    seen.released.keys = Some(KeyList::default());
     for act in acts(steps, cuts) {
         let floor = substreams.floor();
         let out = &mut seen.released;
@@ -180,6 +181,7 @@ proptest! {
     ) {
         let mut seen = run(policy, linger, known, &steps, &cuts);
         seen.snapshot.clear();
+        seen.released.keys = None;
         prop_assert_eq!(seen, oracle(policy, linger, known, &steps));
     }
 
@@ -206,6 +208,14 @@ proptest! {
                 _ => unreachable!("a released row was pushed"),
             }
         };
+        let keys = seen.released.keys.as_ref().expect("keys were asked for");
+        let told: Vec<&[u8]> = keys.range(0, seen.released.rows.len()).collect();
+        for (&row, key) in seen.released.rows.iter().zip(&told) {
+            prop_assert_eq!(key.to_vec(), key_bytes(key_of(row)));
+        }
+        for cut in 0..=told.len() {
+            prop_assert!(keys.range(cut, told.len()).eq(told[cut..].iter().copied()));
+        }
         let mut last: BTreeMap<u8, (Instant, u64)> = BTreeMap::new();
         for (&row, &time) in seen.released.rows.iter().zip(&seen.released.times) {
             let before = last.insert(key_of(row), (time, row));
