@@ -82,8 +82,15 @@ impl World {
         (head[9..12].parse().unwrap(), body.to_owned())
     }
 
+    /// What is answered once the node has read its groups.
     pub async fn json(&self, line: &str, body: &str) -> Value {
-        let (status, text) = self.call(line, body).await;
+        let (status, text) = loop {
+            let answer = self.call(line, body).await;
+            if answer.0 != 503 {
+                break answer;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
         assert!(status < 300, "{line}: {text}");
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
