@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use highwater_env::disk;
 use highwater_job::golden::discover;
 
 const ROWS: usize = 238;
@@ -57,7 +58,7 @@ fn wrong(rows: &[Vec<String>]) -> Vec<String> {
 // proves S1
 #[test]
 fn every_row_of_the_checklist_has_a_proof_that_is_there() {
-    let text = std::fs::read_to_string(root().join("cases/CHECKLIST.md")).unwrap();
+    let text = disk::read_to_string(root().join("cases/CHECKLIST.md")).unwrap();
     let rows = table(&text, "## Rows");
     let numbers: Vec<String> = rows.iter().map(|row| row[0].clone()).collect();
     let expected: Vec<String> = (1..=ROWS).map(|number| number.to_string()).collect();
@@ -68,7 +69,7 @@ fn every_row_of_the_checklist_has_a_proof_that_is_there() {
 // proves S2
 #[test]
 fn every_rule_of_compiling_has_a_query_that_is_rejected_by_it() {
-    let text = std::fs::read_to_string(root().join("cases/CHECKLIST.md")).unwrap();
+    let text = disk::read_to_string(root().join("cases/CHECKLIST.md")).unwrap();
     let rows = table(&text, "## Compile-time rules");
     assert!(rows.len() >= 16, "saql.md 12.1 has 16 lines");
     assert_eq!(wrong(&rows), [] as [String; 0]);
