@@ -101,16 +101,14 @@ fn one_bad_event_is_set_aside_and_the_stream_goes_on() {
 
 #[test]
 fn an_outage_opens_the_circuit_and_sets_nothing_aside() {
+    // Too short for any event to fail twenty probes, whichever of them are chosen.
     paused(async {
         let started = Instant::now();
-        let ran = ran(Options::default(), |at, now| {
-            at >= 50 && now < seconds(1800)
-        })
-        .await;
+        let ran = ran(Options::default(), |at, now| at >= 50 && now < seconds(300)).await;
         assert_eq!((ran.summary.handled, ran.dead.len()), (200, 0));
         let ended = started.elapsed();
         assert!(
-            ended > seconds(1800) && ended < seconds(1800 + 60),
+            ended > seconds(300) && ended < seconds(300 + 60),
             "{ended:?}"
         );
     });
