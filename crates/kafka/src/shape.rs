@@ -62,26 +62,34 @@ pub(crate) enum ShapeError {
     Short,
     #[error("a length in it is negative or too large")]
     Length,
+    #[error("it has a field that only brokers send to each other")]
+    Broker,
 }
 
 /// Whether the body of a request is as long as its lengths claim. Bytes left over are none of our
 /// business: librdkafka is known to send some.
 pub(crate) fn check(api: &Api, version: i16, body: &[u8]) -> Result<(), ShapeError> {
-    let mut walk = Walk {
-        rest: body,
-        version,
-        flexible: api.is_flexible(version),
-    };
-    walk.fields(shape_of(api.key))
+    Walk::new(api, version, body).fields(shape_of(api.key))
 }
 
 struct Walk<'a> {
     rest: &'a [u8],
     version: i16,
     flexible: bool,
+    /// Tags below this are refused: the codec reads what they hold whatever size they claim.
+    tags_known: u32,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(api: &Api, version: i16, body: &'a [u8]) -> Walk<'a> {
+        Walk {
+            rest: body,
+            version,
+            flexible: api.is_flexible(version),
+            tags_known: tags_known(api.key),
+        }
+    }
+
     fn fields(&mut self, fields: &'static [Field]) -> Result<(), ShapeError> {
         for field in fields {
             if (field.from..=field.to).contains(&self.version) {
@@ -133,7 +141,9 @@ impl Walk<'_> {
 
     fn tagged_fields(&mut self) -> Result<(), ShapeError> {
         for _ in 0..self.varint()? {
-            self.varint()?;
+            if self.varint()? < self.tags_known {
+                return Err(ShapeError::Broker);
+            }
             let size = self.varint()?;
             self.skip(size as usize)?;
         }
@@ -164,8 +174,15 @@ impl Walk<'_> {
     }
 }
 
-/// The schema of each request as far as lengths are concerned. Tagged fields of consumers and tools
-/// hold no arrays, so they are stepped over whole.
+/// How many tagged fields the codec knows of a request. Only Fetch has any: what followers tell their leader.
+fn tags_known(key: ApiKey) -> u32 {
+    match key {
+        ApiKey::Fetch => 2,
+        _ => 0,
+    }
+}
+
+/// The schema of each request as far as lengths are concerned, without tagged fields, which are stepped over whole.
 fn shape_of(key: ApiKey) -> &'static [Field] {
     match key {
         ApiKey::Produce => PRODUCE,
@@ -412,11 +429,7 @@ mod tests {
 
     /// What the walk leaves over, which is nothing if it knows the shape.
     fn left_over(api: &Api, version: i16, body: &[u8]) -> Result<usize, ShapeError> {
-        let mut walk = Walk {
-            rest: body,
-            version,
-            flexible: api.is_flexible(version),
-        };
+        let mut walk = Walk::new(api, version, body);
         walk.fields(shape_of(api.key))?;
         Ok(walk.rest.len())
     }
