@@ -11,7 +11,7 @@
 //!    taken for an outage: it opens the circuit and is held.
 //! 2. While the circuit is not closed, no event is set aside because it failed. It is held, and its
 //!    tries begin anew when the circuit is closed.
-//! 3. Held events are the probes, by turns, and the first ones that succeed close the circuit. An event
+//! 3. Held events are the probes, whichever asks first, and the first ones that succeed close the circuit. An event
 //!    that has failed as a probe [`Breaker::PROBES_MAX`] times is a dead letter after all: otherwise a
 //!    bad event at the head of a stream, or as many of them as may be under way, would keep the
 //!    circuit open for ever. So an outage costs `probes` events in that many rounds, and no more.
