@@ -10,7 +10,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use highwater_env::{Clock, RealClock};
 use hyper::Method;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -144,6 +144,11 @@ struct Held<'a> {
     token: &'a str,
 }
 
+#[derive(Serialize)]
+struct Settle<'a> {
+    tokens: Vec<&'a str>,
+}
+
 async fn receive(load: Arc<Load>) -> anyhow::Result<()> {
     let mut client = Client::new(&load.server)?;
     let receive = format!("{}/receive?max={}&wait=1s", load.path, load.batch);
@@ -155,9 +160,10 @@ async fn receive(load: Arc<Load>) -> anyhow::Result<()> {
         if got.messages.is_empty() {
             continue;
         }
-        let tokens: Vec<&str> = got.messages.iter().map(|held| held.token).collect();
-        let body = json!({"tokens": tokens});
-        let settled = client.send_json(Method::POST, &complete, &body).await?;
+        let tokens = got.messages.iter().map(|held| held.token).collect();
+        let body = serde_json::to_vec(&Settle { tokens })?;
+        let settled = client.request(Method::POST, &complete, &JSON, body.into());
+        let settled = settled.await?;
         let settled = settled.success()?.json()?["settled"].as_u64();
         load.completed
             .fetch_add(settled.unwrap_or(0), Ordering::Relaxed);

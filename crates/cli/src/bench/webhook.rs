@@ -152,7 +152,7 @@ struct Receiver {
     address: SocketAddr,
     seen: Arc<Seen>,
     stop: oneshot::Sender<()>,
-    thread: JoinHandle<Option<Duration>>,
+    thread: JoinHandle<std::io::Result<Option<Duration>>>,
 }
 
 impl Receiver {
@@ -160,7 +160,8 @@ impl Receiver {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let seen = Arc::new(Seen::default());
         let (stop, stopped) = oneshot::channel();
@@ -169,11 +170,11 @@ impl Receiver {
         let thread = thread.spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = receive(listener, noted) => {}
-                    _ = stopped => {}
+                    ended = receive(listener, noted) => ended,
+                    _ = stopped => Ok(()),
                 }
-            });
-            thread_cpu()
+            })?;
+            Ok(thread_cpu())
         })?;
         Ok(Receiver {
             address,
@@ -188,13 +189,15 @@ impl Receiver {
         // If it is gone, it has stopped.
         let _ = self.stop.send(());
         let cpu = self.thread.join();
-        let cpu = cpu.map_err(|_| anyhow::anyhow!("the receiver panicked"))?;
+        let cpu = cpu.map_err(|_| anyhow::anyhow!("the receiver panicked"))??;
         Ok(cpu.unwrap_or_default())
     }
 }
 
-async fn receive(listener: TcpListener, seen: Arc<Seen>) {
-    while let Ok((stream, _)) = listener.accept().await {
+async fn receive(listener: std::net::TcpListener, seen: Arc<Seen>) -> std::io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let (stream, _) = listener.accept().await?;
         let seen = Arc::clone(&seen);
         tokio::spawn(async move { drop(serve(stream, &seen).await) });
     }

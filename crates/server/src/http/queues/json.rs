@@ -3,15 +3,22 @@
 //! A body that is JSON stands there as it was sent, under `body`; any other is base64, under
 //! `body_base64`.
 
+use std::io::Write;
+
 use highwater_log::EnqueueTime;
 use highwater_queue::{Death, Delivery, Message, Peeked, State, Token};
 
 use crate::http::json::{is_json, write_base64, write_text};
 use crate::text::{time_text, write_time};
 
+/// What a message usually takes beside its body.
+const MESSAGE_BYTES: usize = 256;
+
 /// `{"messages":[..]}`
 pub fn deliveries(deliveries: &[Delivery]) -> Vec<u8> {
-    list(deliveries, |out, delivery| {
+    let size = |delivery: &Delivery| MESSAGE_BYTES + delivery.message.content.body.len();
+    let size = deliveries.iter().map(size).sum();
+    list(deliveries, size, |out, delivery| {
         let message = &delivery.message;
         write_message(out, delivery.seq, message, |out| {
             if let Some((token, until_ms)) = delivery.lock {
@@ -23,7 +30,9 @@ pub fn deliveries(deliveries: &[Delivery]) -> Vec<u8> {
 
 /// The same, with the state of each in place of a lock.
 pub fn peeked(peeked: &[Peeked]) -> Vec<u8> {
-    list(peeked, |out, Peeked { seq, message }| {
+    let size = |peeked: &Peeked| MESSAGE_BYTES + peeked.message.content.body.len();
+    let size = peeked.iter().map(size).sum();
+    list(peeked, size, |out, Peeked { seq, message }| {
         write_message(out, *seq, message, |out| {
             out.extend_from_slice(b",\"state\":");
             write_text(out, state_name(message.state));
@@ -31,8 +40,10 @@ pub fn peeked(peeked: &[Peeked]) -> Vec<u8> {
     })
 }
 
-fn list<T>(items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) -> Vec<u8> {
-    let mut out = b"{\"messages\":[".to_vec();
+/// Writes a list into about so many bytes.
+fn list<T>(items: &[T], size: usize, mut write: impl FnMut(&mut Vec<u8>, &T)) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size);
+    out.extend_from_slice(b"{\"messages\":[");
     for (at, item) in items.iter().enumerate() {
         if at > 0 {
             out.push(b',');
@@ -104,7 +115,7 @@ fn write_name(out: &mut Vec<u8>, name: &str) {
 
 fn write_lock(out: &mut Vec<u8>, token: Token, until_ms: i64) {
     write_name(out, "token");
-    write_text(out, &token.to_string());
+    write!(out, "\"{token}\"").expect("a token can be written into memory");
     out.extend_from_slice(b",\"locked_until\":\"");
     write_time(out, EnqueueTime(until_ms));
     out.push(b'"');

@@ -9,9 +9,9 @@ use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::read_json;
 use crate::http::app::App;
@@ -46,8 +46,8 @@ pub async fn one(
     let (body, _permit) = body::read(app, incoming).await?;
     message.content.body = body;
     let sent = queue.send(vec![message]).await?;
-    let facts = sent.first().map(facts).unwrap_or_default();
-    Ok(reply::json(StatusCode::CREATED, &facts))
+    let placed = sent.first().map(Placed::from);
+    Ok(reply::json(StatusCode::CREATED, &placed))
 }
 
 /// A message in a batch.
@@ -75,15 +75,33 @@ pub async fn batch(app: &App, queue: &Queue, incoming: Incoming) -> Result<Reply
     })?;
     let messages: Result<Vec<_>, _> = wanted.into_iter().map(Wanted::message).collect();
     let sent = queue.send(messages?).await?;
-    let messages: Vec<Value> = sent.iter().map(facts).collect();
-    let body = json!({"count": messages.len(), "messages": messages});
-    Ok(reply::json(StatusCode::CREATED, &body))
+    let all = AllPlaced {
+        count: sent.len(),
+        messages: sent.iter().map(Placed::from).collect(),
+    };
+    Ok(reply::json(StatusCode::CREATED, &all))
 }
 
-fn facts(sent: &Sent) -> Value {
-    match sent.duplicate {
-        true => json!({"sequence": sent.seq, "duplicate": true}),
-        false => json!({"sequence": sent.seq}),
+#[derive(Serialize)]
+struct AllPlaced {
+    count: usize,
+    messages: Vec<Placed>,
+}
+
+/// What became of a message.
+#[derive(Serialize)]
+struct Placed {
+    sequence: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicate: Option<bool>,
+}
+
+impl From<&Sent> for Placed {
+    fn from(sent: &Sent) -> Placed {
+        Placed {
+            sequence: sent.seq,
+            duplicate: sent.duplicate.then_some(true),
+        }
     }
 }
 
