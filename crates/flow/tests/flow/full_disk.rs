@@ -16,7 +16,9 @@ use highwater_flow::{
     Processor, Start, Timing,
 };
 use highwater_hub::{Hub, groups};
-use highwater_log::{Groups, HubName, HubSettings, HubSpec, Log, Offset, Partition, Place};
+use highwater_log::{
+    GroupError, Groups, HubName, HubSettings, HubSpec, Log, Offset, Partition, Place,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -110,16 +112,19 @@ impl Node {
             .spawn(processor.run(handler, std::future::pending()));
     }
 
+    /// As soon as the groups have been read.
     async fn stored(&self) -> Option<Offset> {
         let place = Place {
             hub: HubName::new("tolls").unwrap(),
             partition: 0,
         };
-        let committed = self
-            .groups
-            .committed("readers".into(), Some(vec![place]), true);
-        let (_, stored) = committed.await.unwrap().pop()?;
-        stored.map(|stored| stored.offset)
+        loop {
+            let places = Some(vec![place.clone()]);
+            match self.groups.committed("readers".into(), places, true).await {
+                Err(GroupError::Loading) => tokio::time::sleep(Duration::from_millis(5)).await,
+                committed => break committed.unwrap().pop()?.1.map(|stored| stored.offset),
+            }
+        }
     }
 
     async fn until_stored(&self, wanted: i64) {
