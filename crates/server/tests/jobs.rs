@@ -185,6 +185,14 @@ async fn a_job_that_is_wrong_is_refused_with_its_reason_and_the_old_one_runs_on(
         refused["message"].as_str().unwrap().contains("nowhere"),
         "{refused}"
     );
+    let of_files = job(DOUBLE).replace("hub = \\\"in\\\"", "path = \\\"numbers.jsonl\\\"");
+    let (status, refused) = put(&of_files).await;
+    assert_eq!(status, 400);
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("\"numbers\" is not read from a hub"),
+        "{refused}"
+    );
     let (_, listed) = client.call("GET /api/jobs", "").await;
     assert_eq!(listed["jobs"], json!([]));
 

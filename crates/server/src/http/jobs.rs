@@ -270,6 +270,10 @@ impl From<JobError> for Error {
                 Code::BadRequest,
                 "highwater check shows what is wrong with a job",
             ),
+            JobError::NotAHub(_) => (
+                Code::BadRequest,
+                "send the events to a hub with highwater hub send, or run the job with highwater run",
+            ),
             JobError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };
         Error::new(code, error.to_string(), hint)

@@ -50,6 +50,8 @@ pub enum JobError {
     Start(String),
     #[error("{0}")]
     Load(#[from] LoadError),
+    #[error("input \"{0}\" is not read from a hub, as jobs of a node are")]
+    NotAHub(String),
     #[error("the job could not be stored: {0}")]
     Storage(#[from] std::io::Error),
 }
@@ -210,13 +212,12 @@ impl Jobs {
         let before = entry.home.wanted()?.and_then(|wanted| wanted.definition);
         let number = before.map_or(1, |number| number + 1);
         let folder = entry.home.keep(number, files)?;
-        match self.0.around.load(&entry.name, folder) {
-            Ok(job) => Ok((number, job)),
-            Err(error) => {
-                entry.home.keep_only(before.unwrap_or(0));
-                Err(error.into())
-            }
+        let loaded = self.0.around.load(&entry.name, folder);
+        let runnable = loaded.map_err(JobError::from).and_then(over_hubs);
+        if runnable.is_err() {
+            entry.home.keep_only(before.unwrap_or(0));
         }
+        Ok((number, runnable?))
     }
 
     fn drop_if_empty(&self, entry: &Entry) {
@@ -412,6 +413,14 @@ impl Entry {
 
     fn lock(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn over_hubs(job: Job) -> Result<Job, JobError> {
+    let mut inputs = job.file.inputs.iter();
+    match inputs.find(|input| input.hubs.is_empty() && !input.reference) {
+        Some(input) => Err(JobError::NotAHub(input.name.clone())),
+        None => Ok(job),
     }
 }
 
