@@ -31,7 +31,7 @@ pub fn code(result: anyhow::Result<Ending>) -> ExitCode {
     if reader_went_away(&error) {
         return ExitCode::SUCCESS;
     }
-    let text = format!("{error:#}");
+    let text = with_causes(&error);
     let prefix = if text.starts_with("error") {
         ""
     } else {
@@ -39,6 +39,18 @@ pub fn code(result: anyhow::Result<Ending>) -> ExitCode {
     };
     eprintln!("{prefix}{text}");
     ExitCode::from(if bad_request(&error) { 2 } else { 1 })
+}
+
+/// The error and what led to it; some errors tell their cause themselves.
+fn with_causes(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| {
+        let cause = cause.to_string();
+        match text.is_empty() {
+            true => cause,
+            false if text.ends_with(&cause) => text,
+            false => format!("{text}: {cause}"),
+        }
+    })
 }
 
 fn bad_request(error: &anyhow::Error) -> bool {
@@ -56,4 +68,20 @@ fn reader_went_away(error: &anyhow::Error) -> bool {
             error.downcast_ref::<RunError>(),
             Some(RunError::Sink(SinkError::Closed))
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let told =
+            |text: &str| with_causes(&anyhow::anyhow!("no such file").context(text.to_owned()));
+        assert_eq!(told("cannot read x"), "cannot read x: no such file");
+        assert_eq!(
+            told("cannot read x: no such file"),
+            "cannot read x: no such file"
+        );
+    }
 }
