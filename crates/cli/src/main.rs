@@ -5,6 +5,7 @@
 //! query), and 3 when a run came to its end but events were lost to errors on the way.
 
 mod bench;
+mod block_on;
 mod check;
 mod client;
 mod config;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::generator::{self, Load, Seen};
 use super::schedule::Schedule;
+use crate::block_on::block_on;
 use crate::client::{Client, Server};
 use crate::exit::{BadRequest, Ending};
 
@@ -54,10 +55,7 @@ pub struct BenchHttp {
 
 impl BenchHttp {
     pub fn run(self) -> anyhow::Result<Ending> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(self.measure())
+        block_on(self.measure())
     }
 
     async fn measure(self) -> anyhow::Result<Ending> {

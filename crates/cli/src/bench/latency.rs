@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use self::reader::{Reader, Until};
 use self::sender::Sender;
 use super::local::{Local, cpu, in_new_folder};
+use crate::block_on::one_thread;
 use crate::exit::Ending;
 
 /// How long before the first event is due.
@@ -186,9 +187,7 @@ fn on_a_thread<T: Send + 'static>(
     work: impl Future<Output = anyhow::Result<T>> + Send + 'static,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<anyhow::Result<T>>>> {
     let (done, waiting) = tokio::sync::oneshot::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = one_thread()?;
     thread::Builder::new()
         .name("bench".into())
         .spawn(move || done.send(runtime.block_on(work)))?;

@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::http::server_cpu;
+use crate::block_on::block_on;
 use crate::client::{Client, Server};
 use crate::exit::Ending;
 
@@ -54,10 +55,7 @@ struct Load {
 impl BenchQueue {
     pub fn run(self) -> anyhow::Result<Ending> {
         // One thread: what the generator takes is taken from the server.
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(self.measure())
+        block_on(self.measure())
     }
 
     async fn measure(self) -> anyhow::Result<Ending> {

@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 
 use super::local::{Local, cpu, in_new_folder};
+use crate::block_on::one_thread;
 use crate::exit::Ending;
 
 /// Events in one request when the hub is filled.
@@ -157,9 +158,7 @@ struct Receiver {
 
 impl Receiver {
     fn start() -> anyhow::Result<Receiver> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = one_thread()?;
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::block_on::block_on;
 use crate::client::{Client, Server};
 use crate::exit::Ending;
 
@@ -96,10 +97,7 @@ struct Delete {
 
 impl Hub {
     pub fn run(self) -> anyhow::Result<Ending> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
+        block_on(async {
             match self.what {
                 What::Create(command) => command.run().await,
                 What::List(command) => command.run().await,

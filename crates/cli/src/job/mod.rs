@@ -11,6 +11,7 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::block_on::block_on;
 use crate::client::{Client, Server};
 use crate::exit::Ending;
 
@@ -83,10 +84,7 @@ struct Logs {
 
 impl Job {
     pub fn run(self) -> anyhow::Result<Ending> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
+        block_on(async {
             match self.what {
                 What::List(command) => command.run().await,
                 What::Start(command) => command.run().await,

@@ -4,7 +4,8 @@ use std::io::{Write, stdout};
 
 use serde_json::{Value, json};
 
-use super::{Common, block_on, encoded, items, text};
+use super::{Common, encoded, items, text};
+use crate::block_on::block_on;
 use crate::exit::Ending;
 
 #[derive(clap::Args)]

@@ -5,12 +5,10 @@ mod letters;
 mod processors;
 
 use std::fmt::Write as _;
-use std::future::Future;
 
 use serde_json::Value;
 
 use crate::client::{Client, Server};
-use crate::exit::Ending;
 
 pub use circuits::Circuit;
 pub use letters::Dlq;
@@ -36,13 +34,6 @@ impl Common {
         let answer = client.send_json(hyper::Method::POST, path, body).await?;
         answer.success()?.json()
     }
-}
-
-fn block_on(work: impl Future<Output = anyhow::Result<Ending>>) -> anyhow::Result<Ending> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(work)
 }
 
 /// A part of a path or of a query, which may hold anything.

@@ -2,7 +2,8 @@
 
 use std::io::{Write, stdout};
 
-use super::{Common, block_on, encoded, items, text};
+use super::{Common, encoded, items, text};
+use crate::block_on::block_on;
 use crate::exit::Ending;
 
 #[derive(clap::Args)]

@@ -9,6 +9,7 @@ use std::io::{Write, stdout};
 use hyper::Method;
 use serde_json::Value;
 
+use crate::block_on::block_on;
 use crate::client::{Client, Server};
 use crate::exit::Ending;
 
@@ -97,10 +98,7 @@ fn path(queue: &str, dead_letters: bool, what: &str) -> String {
 
 impl Queue {
     pub fn run(self) -> anyhow::Result<Ending> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
+        block_on(async {
             match self.what {
                 What::Create(command) => command.run().await,
                 What::List(command) => command.run().await,

@@ -12,6 +12,7 @@ use highwater_workflow::{Definition, Summary};
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::block_on::block_on;
 use crate::client::{Client, Server, escape};
 use crate::exit::{BadRequest, Ending};
 
@@ -113,10 +114,7 @@ struct Check {
 
 impl Workflow {
     pub fn run(self) -> anyhow::Result<Ending> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        runtime.block_on(async {
+        block_on(async {
             match self.what {
                 What::Start(start) => start.run().await,
                 What::List(list) => list.run().await,
