@@ -67,29 +67,26 @@ async fn two_partitions() -> World {
     world
 }
 
+/// Time passes, and the first window comes with so many logins.
+async fn ten_seconds_hold(world: &World, logins: u64) {
+    let handle = world.start(&job(COUNTS), live());
+    world.advance(15_000);
+    let rows = soon(world.recorder.until("out", 1)).await;
+    assert_eq!(rows, [count(10_000, logins)]);
+    soon(handle.stop()).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drained_and_silent_partition_lets_time_pass() {
     let world = two_partitions().await;
     world.send("e", 1, &[login("b", 1_000)]).await;
-    let handle = world.start(&job(COUNTS), live());
-    world.advance(15_000);
-    assert_eq!(
-        soon(world.recorder.until("out", 1)).await,
-        [count(10_000, 2)]
-    );
-    soon(handle.stop()).await;
+    ten_seconds_hold(&world, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_that_never_had_an_event_lets_time_pass() {
     let world = two_partitions().await;
-    let handle = world.start(&job(COUNTS), live());
-    world.advance(15_000);
-    assert_eq!(
-        soon(world.recorder.until("out", 1)).await,
-        [count(10_000, 1)]
-    );
-    soon(handle.stop()).await;
+    ten_seconds_hold(&world, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
