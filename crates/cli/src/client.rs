@@ -346,6 +346,11 @@ pub fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
+    #[test]
+    fn an_id_is_one_part_of_a_path() {
+        assert_eq!(escape("orders/0@17"), "orders%2F0%4017");
+    }
+
     fn server(url: &str) -> Server {
         Server {
             url: url.into(),

@@ -4,6 +4,7 @@
 //! something failed (a golden case, an input or output), 2 when the request itself was wrong (arguments, job file,
 //! query), and 3 when a run came to its end but events were lost to errors on the way.
 
+mod ask;
 mod bench;
 mod block_on;
 mod check;

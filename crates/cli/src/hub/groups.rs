@@ -7,7 +7,8 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::confirmed;
-use crate::client::{Client, Server, escape};
+use crate::ask::Ask;
+use crate::client::{Client, escape};
 use crate::exit::Ending;
 
 #[derive(clap::Args)]
@@ -21,9 +22,7 @@ pub struct Groups {
     #[arg(long, requires = "delete")]
     yes: bool,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 impl Groups {
@@ -36,14 +35,14 @@ impl Groups {
     }
 
     async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let answer = Client::new(&self.server)?.get(path).await?;
+        let answer = Client::new(&self.ask.server)?.get(path).await?;
         answer.success()?.json()
     }
 
     async fn list(&self) -> anyhow::Result<Ending> {
         let groups = self.get("/api/groups").await?["groups"].take();
         let mut out = stdout().lock();
-        if self.json {
+        if self.ask.json {
             writeln!(out, "{groups}")?;
             return Ok(Ending::Well);
         }
@@ -56,7 +55,7 @@ impl Groups {
     async fn describe(&self, name: &str) -> anyhow::Result<Ending> {
         let group = self.get(&path(name)).await?;
         let mut out = stdout().lock();
-        if self.json {
+        if self.ask.json {
             writeln!(out, "{group}")?;
             return Ok(Ending::Well);
         }
@@ -86,11 +85,11 @@ impl Groups {
             eprintln!("nothing was deleted");
             return Ok(Ending::Failed);
         }
-        Client::new(&self.server)?
+        Client::new(&self.ask.server)?
             .request(Method::DELETE, &path(name), &[], Bytes::new())
             .await?
             .success()?;
-        match self.json {
+        match self.ask.json {
             true => writeln!(stdout(), "{}", json!({"deleted": name}))?,
             false => writeln!(stdout(), "deleted group {name}")?,
         }

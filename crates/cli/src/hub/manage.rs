@@ -6,6 +6,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::{confirmed, kept};
+use crate::ask::Ask;
 use crate::client::{Client, Server};
 use crate::exit::{BadRequest, Ending};
 
@@ -16,9 +17,7 @@ pub struct Grow {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     partitions: u32,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -37,9 +36,7 @@ pub struct Set {
     #[arg(long)]
     batch_bytes_max: Option<u32>,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -53,9 +50,7 @@ pub struct Trim {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 fn bytes(text: &str) -> Result<Value, String> {
@@ -69,8 +64,8 @@ fn bytes(text: &str) -> Result<Value, String> {
 impl Grow {
     pub async fn run(self) -> anyhow::Result<Ending> {
         let body = json!({"partitions": self.partitions});
-        let hub = change(&self.server, &self.name, &body).await?;
-        match self.json {
+        let hub = change(&self.ask.server, &self.name, &body).await?;
+        match self.ask.json {
             true => writeln!(stdout(), "{hub}")?,
             false => writeln!(
                 stdout(),
@@ -98,8 +93,8 @@ impl Set {
                 "say what to set: --retention, --retention-bytes, --cleanup or --batch-bytes-max";
             return Err(BadRequest(what.into()).into());
         }
-        let hub = change(&self.server, &self.name, &body.into()).await?;
-        match self.json {
+        let hub = change(&self.ask.server, &self.name, &body.into()).await?;
+        match self.ask.json {
             true => writeln!(stdout(), "{hub}")?,
             false => writeln!(
                 stdout(),
@@ -132,11 +127,11 @@ impl Trim {
         }
         let path = format!("/api/hubs/{}/partitions/{}/trim", self.name, self.partition);
         let body = json!({"before": self.before});
-        let answer = Client::new(&self.server)?
+        let answer = Client::new(&self.ask.server)?
             .send_json(Method::POST, &path, &body)
             .await?;
         let trimmed = answer.success()?.json()?;
-        match self.json {
+        match self.ask.json {
             true => writeln!(stdout(), "{trimmed}")?,
             false => writeln!(
                 stdout(),

@@ -12,8 +12,9 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::ask::Ask;
 use crate::block_on::block_on;
-use crate::client::{Client, Server};
+use crate::client::Client;
 use crate::exit::Ending;
 
 #[derive(clap::Args)]
@@ -61,26 +62,20 @@ struct Create {
     #[arg(long, default_value = "delete", value_parser = ["delete", "compact"])]
     cleanup: String,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
 struct List {
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
 struct Named {
     name: String,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -90,9 +85,7 @@ struct Delete {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 impl Hub {
@@ -123,11 +116,8 @@ impl Create {
         if let Some(bytes) = self.retention_bytes {
             body["retention_bytes"] = bytes.into();
         }
-        let answer = Client::new(&self.server)?
-            .send_json(Method::POST, "/api/hubs", &body)
-            .await?;
-        let hub = answer.success()?.json()?;
-        match self.json {
+        let hub = self.ask.post("/api/hubs", &body).await?;
+        match self.ask.json {
             true => writeln!(stdout(), "{hub}")?,
             false => writeln!(
                 stdout(),
@@ -142,8 +132,7 @@ impl Create {
 
 impl List {
     async fn run(self) -> anyhow::Result<Ending> {
-        let answer = Client::new(&self.server)?.get("/api/hubs").await?;
-        let mut answer = answer.success()?.json()?;
+        let mut answer = self.ask.get("/api/hubs").await?;
         let mut listed = |name: &str| match answer[name].take() {
             Value::Array(items) => items,
             _ => Vec::new(),
@@ -151,7 +140,7 @@ impl List {
         let mut hubs = listed("hubs");
         hubs.extend(listed("sharded"));
         let mut out = stdout().lock();
-        if self.json {
+        if self.ask.json {
             writeln!(out, "{}", Value::from(hubs))?;
             return Ok(Ending::Well);
         }
@@ -189,12 +178,9 @@ fn kept(hub: &Value) -> String {
 
 impl Named {
     async fn run(self) -> anyhow::Result<Ending> {
-        let answer = Client::new(&self.server)?
-            .get(&format!("/api/hubs/{}", self.name))
-            .await?;
-        let hub = answer.success()?.json()?;
+        let hub = self.ask.get(&format!("/api/hubs/{}", self.name)).await?;
         let mut out = stdout().lock();
-        if self.json {
+        if self.ask.json {
             writeln!(out, "{hub}")?;
             return Ok(Ending::Well);
         }
@@ -244,12 +230,12 @@ impl Delete {
             return Ok(Ending::Failed);
         }
         let path = format!("/api/hubs/{}", self.name);
-        let mut client = Client::new(&self.server)?;
+        let mut client = Client::new(&self.ask.server)?;
         client
             .request(Method::DELETE, &path, &[], Bytes::new())
             .await?
             .success()?;
-        match self.json {
+        match self.ask.json {
             true => writeln!(stdout(), "{}", json!({"deleted": self.name}))?,
             false => writeln!(stdout(), "deleted hub {}", self.name)?,
         }

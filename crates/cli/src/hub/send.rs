@@ -17,7 +17,8 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
 use super::lines::{Limits, Pack, packs};
-use crate::client::{Answer, Client, Server};
+use crate::ask::Ask;
+use crate::client::{Answer, Client};
 use crate::exit::Ending;
 
 #[derive(clap::Args)]
@@ -44,9 +45,7 @@ pub struct Send {
     #[arg(long, default_value_t = 10)]
     retries: u32,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 /// The largest body that is put together, well below what a server takes.
@@ -71,7 +70,7 @@ impl Send {
             sender.kind = "text/plain";
         }
         let answer = sender.send(Bytes::from(event.to_owned())).await?.json()?;
-        match self.json {
+        match self.ask.json {
             true => writeln!(stdout(), "{answer}")?,
             false => writeln!(
                 stdout(),
@@ -103,7 +102,7 @@ impl Send {
             total = (total.0 + events, total.1 + bytes);
         }
         progress.finish_and_clear();
-        match self.json {
+        match self.ask.json {
             true => writeln!(stdout(), "{}", json!({"events": total.0, "bytes": total.1}))?,
             false => writeln!(stdout(), "sent {} events, {} bytes", total.0, total.1)?,
         }
@@ -112,7 +111,7 @@ impl Send {
 
     fn sender(&self, kind: &'static str) -> anyhow::Result<Sender> {
         Ok(Sender {
-            client: Client::new(&self.server)?,
+            client: Client::new(&self.ask.server)?,
             path: match self.partition {
                 None => format!("/hubs/{}/messages", self.hub),
                 Some(partition) => format!("/hubs/{}/partitions/{partition}/messages", self.hub),

@@ -11,8 +11,9 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::ask::Ask;
 use crate::block_on::block_on;
-use crate::client::{Client, Server};
+use crate::client::Client;
 use crate::exit::Ending;
 
 #[derive(clap::Args)]
@@ -40,18 +41,14 @@ enum What {
 #[derive(clap::Args)]
 struct List {
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
 struct Named {
     name: String,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -65,9 +62,7 @@ struct Start {
     #[arg(long, value_name = "WHEN")]
     start: Option<String>,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -77,9 +72,7 @@ struct Logs {
     #[arg(short, long)]
     follow: bool,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 impl Job {
@@ -121,10 +114,9 @@ fn print(job: &Value, as_json: bool) -> anyhow::Result<Ending> {
 
 impl List {
     async fn run(self) -> anyhow::Result<Ending> {
-        let answer = Client::new(&self.server)?.get("/api/jobs").await?;
-        let jobs = answer.success()?.json()?["jobs"].take();
+        let jobs = self.ask.get("/api/jobs").await?["jobs"].take();
         let mut out = stdout().lock();
-        if self.json {
+        if self.ask.json {
             writeln!(out, "{jobs}")?;
             return Ok(Ending::Well);
         }
@@ -140,19 +132,19 @@ impl List {
 
 impl Named {
     async fn show(self, method: Method, path: &str) -> anyhow::Result<Ending> {
-        let mut client = Client::new(&self.server)?;
+        let mut client = Client::new(&self.ask.server)?;
         let answer = client.request(method, path, &[], Bytes::new()).await?;
-        print(&answer.success()?.json()?, self.json)
+        print(&answer.success()?.json()?, self.ask.json)
     }
 
     async fn delete(self) -> anyhow::Result<Ending> {
-        let mut client = Client::new(&self.server)?;
+        let mut client = Client::new(&self.ask.server)?;
         let path = path(&self.name);
         let answer = client
             .request(Method::DELETE, &path, &[], Bytes::new())
             .await?;
         answer.success()?;
-        match self.json {
+        match self.ask.json {
             true => writeln!(stdout(), "{}", json!({"deleted": self.name}))?,
             false => writeln!(stdout(), "deleted job {}", self.name)?,
         }
@@ -162,7 +154,7 @@ impl Named {
 
 impl Start {
     async fn run(self) -> anyhow::Result<Ending> {
-        let mut client = Client::new(&self.server)?;
+        let mut client = Client::new(&self.ask.server)?;
         let given = PathBuf::from(&self.job);
         let answer = match given.exists() {
             true => self.hand_over(&given, &mut client).await?,
@@ -172,7 +164,7 @@ impl Start {
                 client.send_json(Method::POST, &path, &body).await?
             }
         };
-        print(&answer.success()?.json()?, self.json)
+        print(&answer.success()?.json()?, self.ask.json)
     }
 
     async fn hand_over(
@@ -192,7 +184,7 @@ const POLL: Duration = Duration::from_millis(500);
 
 impl Logs {
     async fn run(self) -> anyhow::Result<Ending> {
-        let mut client = Client::new(&self.server)?;
+        let mut client = Client::new(&self.ask.server)?;
         let path = format!("{}/logs", path(&self.name));
         let mut last: Option<Value> = None;
         loop {
@@ -214,7 +206,7 @@ impl Logs {
     fn print(&self, lines: &[Value]) -> anyhow::Result<()> {
         let mut out = stdout().lock();
         for line in lines {
-            match self.json {
+            match self.ask.json {
                 true => writeln!(out, "{line}")?,
                 false => writeln!(
                     out,

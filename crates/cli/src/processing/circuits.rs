@@ -4,8 +4,10 @@ use std::io::{Write, stdout};
 
 use serde_json::{Value, json};
 
-use super::{Common, encoded, items, text};
+use super::{items, text};
+use crate::ask::Ask;
 use crate::block_on::block_on;
+use crate::client::escape;
 use crate::exit::Ending;
 
 #[derive(clap::Args)]
@@ -27,7 +29,7 @@ enum What {
 #[derive(clap::Args)]
 struct List {
     #[command(flatten)]
-    common: Common,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -37,14 +39,14 @@ struct Open {
     #[arg(long, default_value = "opened by hand")]
     why: String,
     #[command(flatten)]
-    common: Common,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
 struct Close {
     name: String,
     #[command(flatten)]
-    common: Common,
+    ask: Ask,
 }
 
 impl Circuit {
@@ -54,10 +56,10 @@ impl Circuit {
                 What::List(command) => command.run().await,
                 What::Open(command) => {
                     let why = json!({"why": command.why});
-                    change(&command.common, &command.name, "open", &why).await
+                    change(&command.ask, &command.name, "open", &why).await
                 }
                 What::Close(command) => {
-                    change(&command.common, &command.name, "close", &json!({})).await
+                    change(&command.ask, &command.name, "close", &json!({})).await
                 }
             }
         })
@@ -66,9 +68,9 @@ impl Circuit {
 
 impl List {
     async fn run(self) -> anyhow::Result<Ending> {
-        let circuits = self.common.get("/api/circuits").await?["circuits"].take();
+        let circuits = self.ask.get("/api/circuits").await?["circuits"].take();
         let mut out = stdout().lock();
-        if self.common.json {
+        if self.ask.json {
             writeln!(out, "{circuits}")?;
             return Ok(Ending::Well);
         }
@@ -79,10 +81,10 @@ impl List {
     }
 }
 
-async fn change(common: &Common, name: &str, action: &str, body: &Value) -> anyhow::Result<Ending> {
-    let path = format!("/api/circuits/{}/{action}", encoded(name));
-    let circuit = common.post(&path, body).await?;
-    match common.json {
+async fn change(ask: &Ask, name: &str, action: &str, body: &Value) -> anyhow::Result<Ending> {
+    let path = format!("/api/circuits/{}/{action}", escape(name));
+    let circuit = ask.post(&path, body).await?;
+    match ask.json {
         true => writeln!(stdout(), "{circuit}")?,
         false => writeln!(stdout(), "{}", line(&circuit))?,
     }

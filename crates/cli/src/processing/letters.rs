@@ -4,8 +4,10 @@ use std::io::{Write, stdout};
 
 use serde_json::{Value, json};
 
-use super::{Common, encoded, items, text};
+use super::{items, text};
+use crate::ask::Ask;
 use crate::block_on::block_on;
+use crate::client::escape;
 use crate::exit::Ending;
 use crate::hub::confirmed;
 
@@ -64,7 +66,7 @@ impl Which {
             .into_iter()
             .filter_map(|(name, value)| Some((name, value.as_ref()?)));
         given
-            .map(|(name, value)| format!("&{name}={}", encoded(value)))
+            .map(|(name, value)| format!("&{name}={}", escape(value)))
             .collect()
     }
 
@@ -88,7 +90,7 @@ struct List {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     max: u64,
     #[command(flatten)]
-    common: Common,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -97,7 +99,7 @@ struct Show {
     /// The id of the event, such as orders/0@17
     id: String,
     #[command(flatten)]
-    common: Common,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -112,7 +114,7 @@ struct Replay {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    common: Common,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -127,7 +129,7 @@ struct Purge {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    common: Common,
+    ask: Ask,
 }
 
 impl Dlq {
@@ -154,7 +156,7 @@ impl List {
             let max = (self.max - letters.len() as u64).min(1000);
             let query = format!("max={max}{after}{}", self.which.query());
             let mut page = self
-                .common
+                .ask
                 .get(&format!("{}?{query}", path(processor)))
                 .await?;
             if let Value::Array(found) = page["letters"].take() {
@@ -166,7 +168,7 @@ impl List {
             }
         }
         let mut out = stdout().lock();
-        if self.common.json {
+        if self.ask.json {
             writeln!(out, "{}", Value::from(letters))?;
             return Ok(Ending::Well);
         }
@@ -184,9 +186,9 @@ impl List {
     }
 
     async fn count(&self) -> anyhow::Result<Ending> {
-        let counts = self.common.get("/api/dead-letters").await?["dead_letters"].take();
+        let counts = self.ask.get("/api/dead-letters").await?["dead_letters"].take();
         let mut out = stdout().lock();
-        if self.common.json {
+        if self.ask.json {
             writeln!(out, "{counts}")?;
             return Ok(Ending::Well);
         }
@@ -206,11 +208,11 @@ impl List {
 impl Show {
     async fn run(self) -> anyhow::Result<Ending> {
         let letter = self
-            .common
-            .get(&format!("{}/{}", path(&self.processor), encoded(&self.id)))
+            .ask
+            .get(&format!("{}/{}", path(&self.processor), escape(&self.id)))
             .await?;
         let mut out = stdout().lock();
-        if self.common.json {
+        if self.ask.json {
             writeln!(out, "{letter}")?;
             return Ok(Ending::Well);
         }
@@ -242,9 +244,9 @@ impl Replay {
         body["dry_run"] = self.dry_run.into();
         body["force"] = self.force.into();
         let path = format!("{}/replay", path(&self.processor));
-        let done = all(&self.common, &path, body).await?;
+        let done = all(&self.ask, &path, body).await?;
         let failed = items(&done["failed"]).count();
-        if self.common.json {
+        if self.ask.json {
             writeln!(stdout(), "{done}")?;
         } else if self.dry_run {
             list(&done["would_replay"])?;
@@ -280,13 +282,8 @@ impl Purge {
         }
         let mut body = self.which.body();
         body["dry_run"] = self.dry_run.into();
-        let done = all(
-            &self.common,
-            &format!("{}/purge", path(&self.processor)),
-            body,
-        )
-        .await?;
-        if self.common.json {
+        let done = all(&self.ask, &format!("{}/purge", path(&self.processor)), body).await?;
+        if self.ask.json {
             writeln!(stdout(), "{done}")?;
         } else if self.dry_run {
             list(&done["would_purge"])?;
@@ -298,7 +295,7 @@ impl Purge {
 }
 
 fn path(processor: &str) -> String {
-    format!("/api/dead-letters/{}", encoded(processor))
+    format!("/api/dead-letters/{}", escape(processor))
 }
 
 fn list(ids: &Value) -> anyhow::Result<()> {
@@ -309,10 +306,10 @@ fn list(ids: &Value) -> anyhow::Result<()> {
 }
 
 /// Asks again until everything is done, since one request does no more than so much.
-async fn all(common: &Common, path: &str, mut body: Value) -> anyhow::Result<Value> {
+async fn all(ask: &Ask, path: &str, mut body: Value) -> anyhow::Result<Value> {
     let mut sum = json!({});
     loop {
-        let done = common.post(path, &body).await?;
+        let done = ask.post(path, &body).await?;
         for (name, value) in done.as_object().into_iter().flatten() {
             add(&mut sum[name], value);
         }

@@ -2,8 +2,10 @@
 
 use std::io::{Write, stdout};
 
-use super::{Common, encoded, items, text};
+use super::{items, text};
+use crate::ask::Ask;
 use crate::block_on::block_on;
+use crate::client::escape;
 use crate::exit::Ending;
 
 #[derive(clap::Args)]
@@ -23,14 +25,14 @@ enum What {
 #[derive(clap::Args)]
 struct List {
     #[command(flatten)]
-    common: Common,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
 struct Status {
     name: String,
     #[command(flatten)]
-    common: Common,
+    ask: Ask,
 }
 
 impl Processor {
@@ -46,9 +48,9 @@ impl Processor {
 
 impl List {
     async fn run(self) -> anyhow::Result<Ending> {
-        let processors = self.common.get("/api/processors").await?["processors"].take();
+        let processors = self.ask.get("/api/processors").await?["processors"].take();
         let mut out = stdout().lock();
-        if self.common.json {
+        if self.ask.json {
             writeln!(out, "{processors}")?;
             return Ok(Ending::Well);
         }
@@ -77,10 +79,10 @@ impl List {
 
 impl Status {
     async fn run(self) -> anyhow::Result<Ending> {
-        let path = format!("/api/processors/{}", encoded(&self.name));
-        let processor = self.common.get(&path).await?;
+        let path = format!("/api/processors/{}", escape(&self.name));
+        let processor = self.ask.get(&path).await?;
         let mut out = stdout().lock();
-        if self.common.json {
+        if self.ask.json {
             writeln!(out, "{processor}")?;
             return Ok(Ending::Well);
         }

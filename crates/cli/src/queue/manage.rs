@@ -6,7 +6,8 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use super::{Ask, path};
+use super::path;
+use crate::ask::Ask;
 use crate::client::Client;
 use crate::exit::{BadRequest, Ending};
 use crate::hub::confirmed;

@@ -5,7 +5,8 @@ use std::io::{BufRead, Write, stdin, stdout};
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use super::{Ask, path};
+use super::path;
+use crate::ask::Ask;
 use crate::client::Client;
 use crate::exit::Ending;
 

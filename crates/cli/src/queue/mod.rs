@@ -4,13 +4,7 @@ mod manage;
 mod messages;
 mod settle;
 
-use std::io::{Write, stdout};
-
-use hyper::Method;
-use serde_json::Value;
-
 use crate::block_on::block_on;
-use crate::client::{Client, Server};
 use crate::exit::Ending;
 
 #[derive(clap::Args)]
@@ -55,37 +49,6 @@ enum What {
     Purge(manage::Purge),
     /// Delete a queue and everything in it
     Delete(manage::Delete),
-}
-
-/// Where to talk to, and how to answer.
-#[derive(clap::Args)]
-struct Ask {
-    #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
-}
-
-impl Ask {
-    async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
-        let mut client = Client::new(&self.server)?;
-        let answer = client.send_json(Method::POST, path, body).await?;
-        answer.success()?.json()
-    }
-
-    async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let answer = Client::new(&self.server)?.get(path).await?;
-        answer.success()?.json()
-    }
-
-    /// The whole answer with `--json`, otherwise a line for people.
-    fn tell(&self, answer: &Value, line: impl FnOnce() -> String) -> anyhow::Result<Ending> {
-        match self.json {
-            true => writeln!(stdout(), "{answer}")?,
-            false => writeln!(stdout(), "{}", line())?,
-        }
-        Ok(Ending::Well)
-    }
 }
 
 /// The path of a queue, or of its dead letters.

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Ask, path};
+use super::path;
+use crate::ask::Ask;
 use crate::exit::Ending;
 
 #[derive(clap::Args)]

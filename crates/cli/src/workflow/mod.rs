@@ -12,8 +12,9 @@ use highwater_workflow::{Definition, Summary};
 use hyper::Method;
 use serde_json::{Value, json};
 
+use crate::ask::Ask;
 use crate::block_on::block_on;
-use crate::client::{Client, Server, escape};
+use crate::client::{Client, escape};
 use crate::exit::{BadRequest, Ending};
 
 /// What a drawing may be wide where nobody says how wide the terminal is.
@@ -56,9 +57,7 @@ struct Start {
     #[arg(default_value = "{}")]
     input: String,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -71,9 +70,7 @@ struct List {
     #[arg(long, default_value_t = 100)]
     limit: u32,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -81,9 +78,7 @@ struct Named {
     workflow: String,
     id: String,
     #[command(flatten)]
-    server: Server,
-    #[arg(long)]
-    json: bool,
+    ask: Ask,
 }
 
 #[derive(clap::Args)]
@@ -143,7 +138,7 @@ impl Start {
         let input: Value = serde_json::from_str(&text)
             .map_err(|error| BadRequest(format!("the input is not JSON: {error}")))?;
         let path = format!("/workflows/{}/{}", escape(&self.workflow), escape(&self.id));
-        let mut client = Client::new(&self.server)?;
+        let mut client = Client::new(&self.ask.server)?;
         let answer = client.send_json(Method::PUT, &path, &input).await?;
         let (status, facts) = (answer.status, answer.success()?.json()?);
         let known = if status == 201 {
@@ -151,7 +146,7 @@ impl Start {
         } else {
             "known already"
         };
-        match self.json {
+        match self.ask.json {
             true => writeln!(stdout(), "{facts}")?,
             false => writeln!(
                 stdout(),
@@ -167,7 +162,7 @@ impl Start {
 
 impl List {
     async fn run(self) -> anyhow::Result<Ending> {
-        let mut client = Client::new(&self.server)?;
+        let mut client = Client::new(&self.ask.server)?;
         let Some(workflow) = &self.workflow else {
             let facts = client.get("/api/workflows").await?.success()?.json()?;
             return self.workflows(&facts["workflows"]);
@@ -184,7 +179,7 @@ impl List {
         let mut facts = client.get(&path).await?.success()?.json()?;
         let instances = facts["instances"].take();
         let mut out = stdout().lock();
-        if self.json {
+        if self.ask.json {
             writeln!(out, "{instances}")?;
             return Ok(Ending::Well);
         }
@@ -201,7 +196,7 @@ impl List {
 
     fn workflows(&self, workflows: &Value) -> anyhow::Result<Ending> {
         let mut out = stdout().lock();
-        if self.json {
+        if self.ask.json {
             writeln!(out, "{workflows}")?;
             return Ok(Ending::Well);
         }
@@ -230,13 +225,13 @@ impl Named {
     }
 
     async fn show(self) -> anyhow::Result<Ending> {
-        let answer = Client::new(&self.server)?.get(&self.path()).await?;
+        let answer = Client::new(&self.ask.server)?.get(&self.path()).await?;
         self.print(answer.success()?.json()?)
     }
 
     fn print(&self, facts: Value) -> anyhow::Result<Ending> {
         let mut out = stdout().lock();
-        if self.json {
+        if self.ask.json {
             writeln!(out, "{facts}")?;
             return Ok(Ending::Well);
         }
@@ -256,7 +251,7 @@ impl Decide {
 
     async fn send(self, verb: &str, body: &Value) -> anyhow::Result<Ending> {
         let path = format!("{}/{verb}", self.named.path());
-        let mut client = Client::new(&self.named.server)?;
+        let mut client = Client::new(&self.named.ask.server)?;
         let answer = client.send_json(Method::POST, &path, body).await?;
         self.named.print(answer.success()?.json()?)
     }
