@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use highwater_queue::{Error, Mode, Most, Options, Part, Receive, Refusal, Settings};
+use highwater_queue::{Done, Error, Mode, Most, Options, Part, Receive, Refusal, Settings};
 
 use crate::common::{Gated, bodies, message};
 
@@ -76,6 +76,71 @@ async fn a_wait_ends_with_nothing_or_when_a_lock_runs_out() {
         queue.complete(vec![old]).await,
         Ok(vec![Err(Refusal::LockLost)])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_in_counts_at_once_and_is_told_with_what_comes_next() {
+    // proves Q1
+    let log = Gated::new();
+    let (_queues, queue, _) = log.queue(Settings::default()).await;
+    queue.send(vec![message("a"), message("b")]).await.unwrap();
+    let held = Receive {
+        most: Most::from(2),
+        ..receive(0)
+    };
+    let held = queue.receive(held).await.unwrap();
+    let [a, b] = [0, 1].map(|at| held[at].lock.unwrap().0);
+    let done = Done {
+        complete: vec![a, a],
+        abandon: vec![b],
+    };
+    // What was given back is there to be received, by the one who gave it back too.
+    let got = queue.exchange(done, receive(60)).await.unwrap();
+    let lost = Err(Refusal::LockLost);
+    assert_eq!(got.settled, [Ok(()), lost.clone(), Ok(())]);
+    let again = got.received.unwrap();
+    assert_eq!(bodies(&again), ["b"]);
+    assert_eq!(again[0].message.deliveries, 2);
+
+    let done = |token| Done {
+        complete: vec![token],
+        ..Done::default()
+    };
+    let last = again[0].lock.unwrap().0;
+    let waiting = tokio::spawn({
+        let (queue, done) = (queue.clone(), done(last));
+        async move { queue.exchange(done, receive(60)).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!waiting.is_finished(), "there is nothing to receive");
+    assert_eq!(queue.stats().await.unwrap().counts.locked, 0);
+    queue.end_waits().await;
+    let got = waiting.await.unwrap().unwrap();
+    assert_eq!((got.settled, got.received), (vec![Ok(())], Ok(Vec::new())));
+    let got = queue.exchange(done(last), receive(0)).await.unwrap();
+    assert_eq!((got.settled, got.received), (vec![lost], Ok(Vec::new())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hands_in_and_waits_is_told_when_the_log_did_not_take_it() {
+    // proves Q1
+    let log = Gated::new();
+    let (_queues, queue, _) = log.queue(Settings::default()).await;
+    queue.send(vec![message("a")]).await.unwrap();
+    let held = queue.receive(receive(0)).await.unwrap();
+    let done = Done {
+        complete: vec![held[0].lock.unwrap().0],
+        ..Done::default()
+    };
+    log.set_full(true);
+    let got = queue.exchange(done.clone(), receive(60)).await;
+    assert!(matches!(got, Err(Error::Log(_))), "{got:?}");
+    let got = queue.exchange(done.clone(), receive(60)).await;
+    assert!(matches!(got, Err(Error::Log(_))), "nothing is tried yet");
+    log.set_full(false);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let got = queue.exchange(done, receive(0)).await.unwrap();
+    assert_eq!((got.settled, got.received), (vec![Ok(())], Ok(Vec::new())));
 }
 
 #[tokio::test(start_paused = true)]
