@@ -22,7 +22,7 @@ enum Command {
 
 fn main() -> anyhow::Result<ExitCode> {
     let command = Command::parse();
-    // What the load takes it takes from what it measures, so it has one thread.
+    // What the load takes it takes from what it measures.
     let mut runtime = match command {
         Command::Load(_) => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),

@@ -6,5 +6,6 @@ mod events;
 mod faults;
 mod hub;
 mod ingestion;
+mod load;
 mod support;
 mod workflows;
