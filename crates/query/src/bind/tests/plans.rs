@@ -159,6 +159,16 @@ fn lookback_takes_the_longest_way_and_bounds_sessions() {
         minutes("SELECT COUNT(*) FROM x GROUP BY Session(minute, 5, 10)"),
         25
     );
+    // A script that takes events back remembers one more length of the window.
+    for (window, expected) in [
+        ("Sliding(minute, 5)", 10),
+        ("Hopping(minute, 5, 1)", 10),
+        ("Hopping(minute, 5, 5)", 5),
+        ("Tumbling(minute, 5)", 5),
+    ] {
+        let query = format!("SELECT uda.f(a) AS n FROM x GROUP BY {window}");
+        assert_eq!(minutes(&query), expected, "{window}");
+    }
     let union = "SELECT COUNT(*) AS n FROM x GROUP BY Tumbling(minute, 3)
         UNION SELECT COUNT(*) AS n FROM y GROUP BY Tumbling(minute, 7)";
     assert_eq!(minutes(union), 7);
