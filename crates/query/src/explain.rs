@@ -96,6 +96,9 @@ pub fn explain(plan: &Plan) -> String {
             }
         }
     }
+    if plan.ignore_case {
+        let _ = writeln!(out, "text is compared without regard to case");
+    }
     let lookback = lookback(plan);
     if lookback > Duration::ZERO {
         let _ = writeln!(out, "a start reads back {}", print::spoken(lookback));

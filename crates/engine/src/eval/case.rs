@@ -249,6 +249,7 @@ fn rank_of(expr: &Expr) -> Option<Rank> {
             branches,
             otherwise,
         } => case_rank(branches, otherwise),
+        ExprKind::Fold(of) => rank_of(of),
         ExprKind::Coalesce(args) => args.iter().map(rank_of).min().flatten(),
         ExprKind::Call { function, args, .. } => call_rank(*function, args),
         ExprKind::User { .. } | ExprKind::Record(_) => None,

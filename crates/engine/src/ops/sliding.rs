@@ -162,6 +162,7 @@ fn keys_of(input: &Prepared, row: usize) -> impl Iterator<Item = ValueRef<'_>> {
 fn alike(a: &Value, b: ValueRef<'_>) -> bool {
     match (a, b) {
         (Value::Float(a), ValueRef::Float(b)) => a.to_bits() == b.to_bits(),
+        (Value::Text(a), ValueRef::Text(b)) => **a == *b,
         (Value::Record(_) | Value::Array(_), _) => false,
         (a, b) => std::mem::discriminant(&a.view()) == std::mem::discriminant(&b),
     }

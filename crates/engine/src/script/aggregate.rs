@@ -201,7 +201,9 @@ impl<'e, 'js> Run<'e, 'js> {
         };
         let init = run.method("init")?;
         // What is missing is told before anything is called.
-        (run.method("accumulate")?, run.method("computeResult")?);
+        for needed in ["accumulate", "computeResult"] {
+            run.method(needed)?;
+        }
         init.call::<_, ()>((This(run.object.clone()),))?;
         Ok(run)
     }

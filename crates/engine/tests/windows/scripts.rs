@@ -85,6 +85,7 @@ fn overlapping() -> impl Strategy<Value = Query> {
         keys,
         apart,
         substreams: false,
+        ignore_case: false,
     })
 }
 
@@ -202,6 +203,7 @@ fn events_are_taken_back() {
             keys: 0,
             apart: false,
             substreams: false,
+            ignore_case: false,
         };
         let event = |number: usize| Event {
             partition: 0,

@@ -183,3 +183,26 @@ fn what_explain_prints_of_expressions_compiles_again() {
     assert_eq!(line, format!("select {item} AS x"));
     accepts(&[&format!("{line} FROM input")]);
 }
+
+// proves S1
+#[test]
+fn without_regard_to_case_literals_are_folded_and_keys_are_shown_as_they_are() {
+    let catalog = Catalog {
+        ignore_case: true,
+        ..Catalog::open()
+    };
+    let query = "SELECT k, CASE WHEN MAX(v) > 'ß1t' THEN 'Low' ELSE REPLACE(k, 'x', 'Y') END AS m
+         FROM input TIMESTAMP BY t WHERE s LIKE 'ab%' AND k IN ('a', 5)
+         GROUP BY k, Tumbling(second, 1)";
+    let compiled = compile(query, &catalog).unwrap_or_else(|e| panic!("{e:?}"));
+    expect![[r#"
+        output output
+          select k, CASE WHEN MAX(v) > 'ß1T' THEN 'Low' ELSE REPLACE(k, 'x', 'Y', 'X') END AS m  -- all partitions together: what it reads is merged already
+            group by TumblingWindow(Duration(second, 1)), k computing MAX(v)  -- all partitions together: groups span partitions
+              filter s LIKE 'AB%' AND k IN ('A', 5)  -- per partition: row by row
+                source input timestamp by t  -- per partition: partitions are read on their own
+                  reads t as datetime, s, k, v
+        text is compared without regard to case
+        a start reads back 1 second
+    "#]].assert_eq(&explain(&compiled.plan));
+}
