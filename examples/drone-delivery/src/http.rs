@@ -17,8 +17,7 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -47,7 +46,7 @@ impl Request {
             .collect()
     }
 
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Answer> {
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Answer> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Answer::problem(StatusCode::BAD_REQUEST, error.to_string()))
     }
