@@ -59,13 +59,13 @@ pub struct Ingestion {
 }
 
 impl Service for Ingestion {
-    async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request<'_>) -> Answer {
         self.route(&request).await.unwrap_or_else(|problem| problem)
     }
 }
 
 impl Ingestion {
-    async fn route(&self, request: &Request) -> Result<Answer, Answer> {
+    async fn route(&self, request: &Request<'_>) -> Result<Answer, Answer> {
         let parts = request.parts();
         // Behind a gateway the path begins with a version.
         let parts = match &parts[..] {
@@ -85,7 +85,7 @@ impl Ingestion {
         }
     }
 
-    async fn deliver(&self, request: &Request) -> Result<Answer, Answer> {
+    async fn deliver(&self, request: &Request<'_>) -> Result<Answer, Answer> {
         let mut wanted: DeliveryRequest<'_> = request.json()?;
         let key = request.header("idempotency-key");
         wanted.delivery_id = self.id(&wanted.owner_id, key);
@@ -101,7 +101,7 @@ impl Ingestion {
         Ok(Answer::json(StatusCode::ACCEPTED, &wanted).at(location))
     }
 
-    async fn reschedule(&self, id: &str, request: &Request) -> Result<Answer, Answer> {
+    async fn reschedule(&self, id: &str, request: &Request<'_>) -> Result<Answer, Answer> {
         let wanted: Reschedule = request.json()?;
         // Every one of them counts, so each has an id of its own unless the caller says that it repeats.
         let own = self.id(id, request.header("idempotency-key"));
