@@ -87,7 +87,7 @@ impl<'a> Generator<'a> {
         let mut generator = Generator {
             address,
             customers: Customers::new(&load.name, &load.to, load.mix.clone()),
-            schedule: Schedule::new(load.requests, load.rate, load.spike),
+            schedule: load.schedule(),
             clock,
             poll: Poll::new()?,
             turns: (0..connections).map(|_| Turn::default()).collect(),

@@ -21,6 +21,7 @@ use highwater_env::{Clock, RealClock};
 pub use self::book::Book;
 pub use self::customer::{Customers, Mix};
 use self::generator::Generator;
+pub use self::schedule::Schedule;
 use crate::ledger::Ledger;
 
 /// Send delivery requests to the public API.
@@ -59,6 +60,10 @@ pub struct Load {
 }
 
 impl Load {
+    pub fn schedule(&self) -> Schedule {
+        Schedule::new(self.requests, self.rate, self.spike)
+    }
+
     /// On a thread of its own, which ends when nobody waits for this any more.
     pub async fn run(self) -> anyhow::Result<Book> {
         let stop = StopAtEnd::default();

@@ -22,7 +22,7 @@ struct Api {
 }
 
 impl Service for Api {
-    async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request<'_>) -> Answer {
         if request.method == Method::DELETE {
             let id = request.parts()[2].to_owned();
             *self.cancelled.lock().entry(id).or_default() += 1;

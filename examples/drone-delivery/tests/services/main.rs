@@ -8,4 +8,5 @@ mod hub;
 mod ingestion;
 mod load;
 mod support;
+mod wire;
 mod workflows;
