@@ -272,6 +272,9 @@ fn call_rank(function: Function, args: &[Expr]) -> Option<Rank> {
         | Function::StIntersects
         | Function::StOverlaps
         | Function::StWithin
+        | Function::GlobeIntersects
+        | Function::GlobeOverlaps
+        | Function::GlobeWithin
         | Function::GetArrayLength => Some(Rank::Bigint),
         Function::Exp | Function::Square | Function::Sqrt | Function::StDistance => {
             Some(Rank::Float)
