@@ -120,7 +120,10 @@ async fn handle(remote: Remote, hub: &str, group: &str) -> Result<(), Box<dyn Er
             order: Order::Key,
             ..Options::default()
         },
-        cadence: Cadence::default(),
+        cadence: Cadence {
+            events: 100,
+            period: Duration::from_secs(1),
+        },
         dead_letters: Arc::new(OnPartition(letters)),
         clock: Arc::new(RealClock::new()),
         restart: Policy {
