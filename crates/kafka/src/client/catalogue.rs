@@ -69,9 +69,13 @@ impl Log for Remote {
                     ok_or(one.error_code, one.error_message)
                 },
             );
-            let failed = |failure| admin_error(&spec.name, asked, failure);
-            created.await.map_err(failed)?;
-            shown(&cluster, &spec.name, |hub| hub.is_some()).await?;
+            let created = created.await;
+            let created = created.map_err(|failure| admin_error(&spec.name, asked, failure));
+            // One that exists is seen from now on, too, whoever made it.
+            if matches!(created, Ok(()) | Err(AdminError::Exists(_))) {
+                shown(&cluster, &spec.name, |hub| hub.is_some()).await?;
+            }
+            created?;
             found(&cluster, &spec.name)
         })
     }

@@ -176,6 +176,11 @@ async fn a_hub_that_others_make_or_grow_is_seen_by_itself() {
     while remote.hub("h").is_none_or(|hub| hub.partitions != 2) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    // One that turns out to exist at once.
+    world.log.create(spec("other", 1)).await.unwrap();
+    let exists = remote.create(spec("other", 1)).await.unwrap_err();
+    assert_eq!(exists, highwater_log::AdminError::Exists(name("other")));
+    assert!(remote.partition("other", 0).is_some());
     world.log.grow(&name("h"), 3).await.unwrap();
     while remote.partition("h", 2).is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_kafka::client::Remote;
 use highwater_log::{
-    Commit, GroupError, GroupState, Groups, Join, Joined, Leaving, Membership, Offset,
+    Commit, GroupError, GroupState, Groups, Join, Joined, Leaving, Membership, Offset, Place,
     StoredOffset, SyncGroup,
 };
 use kafka_protocol::ResponseError as Code;
@@ -21,24 +21,26 @@ use kafka_protocol::messages::{
 use crate::proxy::Act;
 use crate::world::*;
 
-fn request(member: &str, instance: Option<&str>) -> Join {
+fn request(group: &str, member: &str, instance: Option<&str>) -> Join {
     Join {
-        group: "readers".into(),
+        group: group.into(),
         member: member.into(),
         instance: instance.map(Into::into),
         client_id: "test".into(),
         client_host: String::new(),
         session_timeout: Duration::from_secs(60),
         rebalance_timeout: Duration::from_secs(60),
-        protocol_type: "consumer".into(),
+        protocol_type: "readers".into(),
         protocols: vec![("range".into(), Bytes::from_static(b"metadata"))],
         expects_member_id: true,
     }
 }
 
-async fn join(groups: &dyn Groups, member: &str) -> Result<Joined, GroupError> {
-    match groups.join(request(member, None)).await {
-        Err(GroupError::MemberIdRequired { member }) => groups.join(request(&member, None)).await,
+async fn join(groups: &dyn Groups, group: &str, member: &str) -> Result<Joined, GroupError> {
+    match groups.join(request(group, member, None)).await {
+        Err(GroupError::MemberIdRequired { member }) => {
+            groups.join(request(group, &member, None)).await
+        }
         joined => joined,
     }
 }
@@ -57,13 +59,13 @@ fn sync(joined: &Joined, assignments: &[(&str, &'static [u8])]) -> SyncGroup {
         |(member, bytes): &(&str, &'static [u8])| (member.to_string(), Bytes::from_static(bytes));
     SyncGroup {
         member: member(joined),
-        protocol_type: Some("consumer".into()),
+        protocol_type: Some("readers".into()),
         protocol: Some("range".into()),
         assignments: assignments.iter().map(own).collect(),
     }
 }
 
-fn commit(member: Membership, partition: u32, offset: i64) -> Commit {
+pub fn commit(member: Membership, place: Place, offset: i64) -> Commit {
     let stored = StoredOffset {
         offset: Offset(offset),
         leader_epoch: -1,
@@ -71,38 +73,40 @@ fn commit(member: Membership, partition: u32, offset: i64) -> Commit {
     };
     Commit {
         member,
-        offsets: vec![(place("h", partition), stored)],
+        offsets: vec![(place, stored)],
     }
 }
 
 /// A group of one, and its member.
-async fn stable(remote: &Remote) -> Membership {
-    let joined = join(remote, "").await.unwrap();
+pub async fn stable(remote: &Remote, group: &str) -> Membership {
+    let joined = join(remote, group, "").await.unwrap();
     let assigned = [(joined.member.as_str(), &b"all"[..])];
-    let synced = remote.sync(sync(&joined, &assigned)).await.unwrap();
+    let mut first = sync(&joined, &assigned);
+    first.member.group = group.into();
+    let synced = remote.sync(first.clone()).await.unwrap();
     assert_eq!(&synced.assignment[..], b"all");
     assert_eq!(
         (synced.protocol_type.as_str(), synced.protocol.as_str()),
-        ("consumer", "range")
+        ("readers", "range")
     );
-    member(&joined)
+    first.member
 }
 
 #[tokio::test]
 async fn two_members_of_one_client_wait_for_each_other_and_are_told_apart() {
     let world = world().await;
     let remote = Arc::new(world.with_hub("h", 2).await);
-    let first = stable(&remote).await;
+    let first = stable(&remote, "readers").await;
     remote.heartbeat(first.clone()).await.unwrap();
     let second = tokio::spawn({
         let remote = Arc::clone(&remote);
-        async move { join(&*remote, "").await }
+        async move { join(&*remote, "readers", "").await }
     });
     // The second waits for the first, whose heartbeats say that it must come again.
     while remote.heartbeat(first.clone()).await != Err(GroupError::Rebalancing) {
         tokio::task::yield_now().await;
     }
-    let first = join(&*remote, &first.member).await.unwrap();
+    let first = join(&*remote, "readers", &first.member).await.unwrap();
     let second = second.await.unwrap().unwrap();
     assert_eq!(first.generation, second.generation);
     let (leader, follower) = match first.leader == first.member {
@@ -150,8 +154,11 @@ async fn two_members_of_one_client_wait_for_each_other_and_are_told_apart() {
 async fn positions_are_stored_by_members_and_found_by_everybody() {
     let world = world().await;
     let remote = world.with_hub("h", 2).await;
-    let member = stable(&remote).await;
-    remote.commit(commit(member.clone(), 1, 42)).await.unwrap();
+    let member = stable(&remote, "readers").await;
+    remote
+        .commit(commit(member.clone(), place("h", 1), 42))
+        .await
+        .unwrap();
 
     let other = world.remote().await;
     let places = Some(vec![place("h", 0), place("h", 1)]);
@@ -175,15 +182,17 @@ async fn positions_are_stored_by_members_and_found_by_everybody() {
         generation: member.generation + 1,
         ..member.clone()
     };
-    let refused = remote.commit(commit(stale, 1, 43)).await;
+    let refused = remote.commit(commit(stale, place("h", 1), 43)).await;
     assert!(matches!(refused, Err(GroupError::IllegalGeneration { .. })));
     let stranger = Membership {
         member: "nobody".into(),
         ..member.clone()
     };
-    let refused = remote.commit(commit(stranger, 1, 43)).await;
+    let refused = remote.commit(commit(stranger, place("h", 1), 43)).await;
     assert_eq!(refused, Err(GroupError::UnknownMember("nobody".into())));
-    let elsewhere = remote.commit(commit(member.clone(), 9, 1)).await;
+    let elsewhere = remote
+        .commit(commit(member.clone(), place("h", 9), 1))
+        .await;
     assert_eq!(elsewhere, Err(GroupError::UnknownPlace(place("h", 9))));
 
     assert_eq!(
@@ -213,7 +222,10 @@ async fn positions_are_stored_by_members_and_found_by_everybody() {
 async fn a_member_with_a_name_comes_back_to_its_place() {
     let world = world().await;
     let remote = world.with_hub("h", 1).await;
-    let joined = remote.join(request("", Some("reader-0"))).await.unwrap();
+    let joined = remote
+        .join(request("readers", "", Some("reader-0")))
+        .await
+        .unwrap();
     let named = |joined: &Joined| Membership {
         instance: Some("reader-0".into()),
         ..member(joined)
@@ -223,7 +235,10 @@ async fn a_member_with_a_name_comes_back_to_its_place() {
     first.member = named(&joined);
     remote.sync(first).await.unwrap();
     let again = world.remote().await;
-    let back = again.join(request("", Some("reader-0"))).await.unwrap();
+    let back = again
+        .join(request("readers", "", Some("reader-0")))
+        .await
+        .unwrap();
     assert_eq!(back.generation, joined.generation);
     assert_ne!(back.member, joined.member);
     // It leads already, so it makes no other assignment.
@@ -236,7 +251,7 @@ async fn a_member_with_a_name_comes_back_to_its_place() {
 async fn a_coordinator_that_has_moved_is_looked_for() {
     let world = world().await;
     let remote = world.with_hub("h", 1).await;
-    let member = stable(&remote).await;
+    let member = stable(&remote, "readers").await;
     let before = world.proxy.count(ApiKey::FindCoordinator);
     for code in [
         Code::NotCoordinator,
@@ -253,7 +268,10 @@ async fn a_coordinator_that_has_moved_is_looked_for() {
             let answer = OffsetCommitResponse::default().with_topics(vec![topic]);
             head.say::<OffsetCommitRequest>(&answer)
         });
-        remote.commit(commit(member.clone(), 0, 7)).await.unwrap();
+        remote
+            .commit(commit(member.clone(), place("h", 0), 7))
+            .await
+            .unwrap();
     }
     assert_eq!(world.proxy.count(ApiKey::FindCoordinator), before + 6);
 }
@@ -278,8 +296,11 @@ async fn a_group_survives_connections_that_break() {
                 false => Act::Forward,
             }
         });
-        let member = stable(&remote).await;
-        remote.commit(commit(member.clone(), 0, 7)).await.unwrap();
+        let member = stable(&remote, "readers").await;
+        remote
+            .commit(commit(member.clone(), place("h", 0), 7))
+            .await
+            .unwrap();
         let (member, instance) = (member.member, None);
         remote
             .leave("readers".into(), vec![Leaving { member, instance }])

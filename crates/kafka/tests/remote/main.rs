@@ -4,8 +4,10 @@
 mod appends;
 mod conformance;
 mod faults;
+mod flow;
 mod groups;
 mod proxy;
+mod real;
 mod security;
 mod transactions;
 mod world;

@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_kafka::client::Remote;
-use highwater_log::Groups;
 use highwater_log::{
-    AppendError, Commit, InitProducer, Isolation, Log, Membership, Offset, Partition, StoredOffset,
-    TransactionError, TransactionRef, Transactions,
+    AppendError, Commit, GroupError, Groups, InitProducer, Isolation, Log, Membership, Offset,
+    Partition, Place, StoredOffset, TransactionError, TransactionRef, Transactions,
 };
 use kafka_protocol::messages::ApiKey;
 
 use crate::proxy::Act;
 use crate::world::*;
 
-async fn begin(remote: &Remote, id: &str) -> TransactionRef {
+pub async fn begin(remote: &Remote, id: &str) -> TransactionRef {
     let producer = remote.init_producer(InitProducer {
         transactional_id: Some(id.into()),
         timeout: Duration::from_secs(60),
@@ -27,19 +26,24 @@ async fn begin(remote: &Remote, id: &str) -> TransactionRef {
     }
 }
 
-async fn write(remote: &Remote, transaction: &TransactionRef, text: &str, sequence: i32) {
-    let partition = remote.partition("h", 0).unwrap();
+pub async fn write(
+    remote: &Remote,
+    transaction: &TransactionRef,
+    partition: &Arc<dyn Partition>,
+    text: &str,
+    sequence: i32,
+) {
     let places = vec![partition.place().clone()];
     remote
         .add_partitions(transaction.clone(), places)
         .await
         .unwrap();
     let batch = batch(&[text], Some((transaction.producer, sequence)), true);
-    remote.append(transaction, &partition, batch).await.unwrap();
+    remote.append(transaction, partition, batch).await.unwrap();
 }
 
 /// The records that a reader of committed ones is shown.
-async fn seen(partition: &Arc<dyn Partition>) -> Vec<String> {
+pub async fn seen(partition: &Arc<dyn Partition>) -> Vec<String> {
     let read = partition.read(Offset(0), 1 << 20, Isolation::Committed);
     let fetched = read.await.unwrap();
     let mut skip = highwater_log::batch::Skip::new(&fetched.aborted);
@@ -76,11 +80,11 @@ async fn a_transaction_is_seen_when_it_commits_and_not_when_it_aborts() {
             world.proxy.first(key, 1, |_| Act::Lose);
         }
         let transaction = begin(&remote, "t").await;
-        write(&remote, &transaction, "kept", 0).await;
+        write(&remote, &transaction, &partition, "kept", 0).await;
         assert!(seen(&partition).await.is_empty());
         remote.end(transaction.clone(), true).await.unwrap();
         assert_eq!(seen(&partition).await, ["kept"], "{key:?}");
-        write(&remote, &transaction, "dropped", 1).await;
+        write(&remote, &transaction, &partition, "dropped", 1).await;
         remote.end(transaction.clone(), false).await.unwrap();
         append(&partition, &["after"]).await;
         assert_eq!(seen(&partition).await, ["kept", "after"]);
@@ -91,13 +95,13 @@ async fn a_transaction_is_seen_when_it_commits_and_not_when_it_aborts() {
 async fn a_new_holder_of_the_id_fences_the_old_one() {
     let world = world().await;
     let remote = world.with_hub("h", 1).await;
+    let partition = remote.partition("h", 0).unwrap();
     let old = begin(&remote, "t").await;
-    write(&remote, &old, "old", 0).await;
+    write(&remote, &old, &partition, "old", 0).await;
     let new = begin(&world.remote().await, "t").await;
     assert!(new.producer.epoch > old.producer.epoch);
     let fenced = remote.end(old.clone(), true).await;
     assert_eq!(fenced, Err(TransactionError::Fenced(old.producer)));
-    let partition = remote.partition("h", 0).unwrap();
     let late = batch(&["late"], Some((old.producer, 1)), true);
     let refused = remote.append(&old, &partition, late).await.unwrap_err();
     assert!(
@@ -114,8 +118,17 @@ async fn positions_of_a_transaction_count_when_it_commits() {
     let world = world().await;
     let remote = world.with_hub("h", 1).await;
     let transaction = begin(&remote, "t").await;
+    positions_count_when_it_commits(&remote, &transaction, "readers", &place("h", 0)).await;
+}
+
+pub async fn positions_count_when_it_commits(
+    remote: &Remote,
+    transaction: &TransactionRef,
+    group: &str,
+    place: &Place,
+) {
     remote
-        .add_group(transaction.clone(), "readers".into())
+        .add_group(transaction.clone(), group.into())
         .await
         .unwrap();
     let stored = StoredOffset {
@@ -125,24 +138,27 @@ async fn positions_of_a_transaction_count_when_it_commits() {
     };
     let commit = Commit {
         member: Membership {
-            group: "readers".into(),
+            group: group.into(),
             generation: -1,
             member: String::new(),
             instance: None,
         },
-        offsets: vec![(place("h", 0), stored)],
+        offsets: vec![(place.clone(), stored)],
     };
     remote
         .commit_offsets(transaction.clone(), commit)
         .await
         .unwrap();
-    let positions = async || {
-        let all = remote
-            .committed("readers".into(), Some(vec![place("h", 0)]), false)
-            .await;
-        all.unwrap().remove(0).1.map(|stored| stored.offset.0)
+    let positions = async |stable| {
+        let places = Some(vec![place.clone()]);
+        let stored = remote.committed(group.into(), places, stable).await?;
+        Ok::<_, GroupError>(stored[0].1.as_ref().map(|stored| stored.offset.0))
     };
-    assert_eq!(positions().await, None);
-    remote.end(transaction, true).await.unwrap();
-    assert_eq!(positions().await, Some(5));
+    assert_eq!(positions(false).await, Ok(None));
+    assert_eq!(positions(true).await, Err(GroupError::Unstable));
+    remote.end(transaction.clone(), true).await.unwrap();
+    while positions(true).await == Err(GroupError::Unstable) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(positions(true).await, Ok(Some(5)));
 }
