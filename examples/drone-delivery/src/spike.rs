@@ -3,6 +3,8 @@
 //! Node, ingestion and load share this machine. CPU is read where the spike begins and ends, because a request costs the
 //! node less the more of them there are.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use highwater_env::usage;
@@ -39,19 +41,21 @@ impl Spike {
         let mut stack = Stack::start_door(self.stack.clone()).await?;
         let load = self.load(&stack);
         let schedule = load.schedule();
-        let load = tokio::spawn(load.run());
-        let mut readings = vec![Reading::of(&stack)];
+        let accepted = Arc::new(AtomicU64::new(0));
+        let read = || Reading::of(&stack, accepted.load(Ordering::Relaxed));
+        let mut readings = vec![read()];
+        let load = tokio::spawn(load.run_watched(accepted.clone()));
         let mut passed = Duration::ZERO;
         for number in schedule.turns() {
             let (due, _) = schedule.due(number).unwrap_or_default();
             tokio::time::sleep(due.saturating_sub(passed)).await;
             passed = due;
-            readings.push(Reading::of(&stack));
+            readings.push(read());
         }
         let book = load.await??;
-        readings.push(Reading::of(&stack));
+        readings.push(read());
+        tell_costs(&readings);
         stack.stop().await?;
-        self.tell_costs(&readings);
         Ok(is_well(&book))
     }
 
@@ -72,39 +76,38 @@ impl Spike {
             },
         }
     }
-
-    fn tell_costs(&self, readings: &[Reading]) {
-        let third = (self.requests / 3).max(1) as f64;
-        println!("\nCPU us a request   load  ingestion  node   all");
-        let phases = ["before", "spike", "after"];
-        for (name, pair) in phases.iter().zip(readings.windows(2)) {
-            let costs: Vec<f64> = pair[1]
-                .0
-                .iter()
-                .zip(pair[0].0)
-                .map(|(after, before)| after.saturating_sub(before).as_secs_f64() * 1e6 / third)
-                .collect();
-            println!(
-                "  {name:<14}{:>8.1}{:>11.1}{:>6.1}{:>6.1}",
-                costs[0],
-                costs[1],
-                costs[2],
-                costs.iter().sum::<f64>(),
-            );
-        }
-    }
 }
 
-/// CPU time of load, ingestion and node so far.
-struct Reading([Duration; 3]);
+/// CPU time of load, ingestion and node so far, and what it was spent on.
+struct Reading {
+    cpu: [Duration; 3],
+    accepted: u64,
+}
 
 impl Reading {
-    fn of(stack: &Stack) -> Reading {
-        Reading([
+    fn of(stack: &Stack, accepted: u64) -> Reading {
+        let cpu = [
             usage().cpu.unwrap_or_default(),
             stack.cpu(Part::of(Kind::Ingestion)),
             stack.cpu(Part::Node),
-        ])
+        ];
+        Reading { cpu, accepted }
+    }
+
+    /// Microseconds a request since the reading before.
+    fn costs(&self, before: &Reading) -> [f64; 3] {
+        let requests = (self.accepted - before.accepted).max(1) as f64;
+        let spent = |at: usize| self.cpu[at].saturating_sub(before.cpu[at]);
+        std::array::from_fn(|at| spent(at).as_secs_f64() * 1e6 / requests)
+    }
+}
+
+fn tell_costs(readings: &[Reading]) {
+    println!("\nCPU us a request    load  ingestion  node   all");
+    for (phase, pair) in ["before", "spike", "after"].iter().zip(readings.windows(2)) {
+        let [load, ingestion, node] = pair[1].costs(&pair[0]);
+        let all = load + ingestion + node;
+        println!("{phase:<16}{load:>8.1}{ingestion:>11.1}{node:>6.1}{all:>6.1}");
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Interval;
 
-use super::parse::{Headers, Parsed, parse};
+use super::parse::{Parsed, parse};
 use super::{Answer, Request};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -83,8 +83,7 @@ impl Connection {
 
     /// Has the first request answered, if it is all there.
     async fn next(&mut self, handler: &impl Handler) -> Option<Next> {
-        let mut headers: Headers<'_> = [httparse::EMPTY_HEADER; 64];
-        match parse(&mut self.received, &mut headers) {
+        match parse(&mut self.received) {
             Ok(Parsed::Part { asks_to_go_on }) => Some(Next::Read { asks_to_go_on }),
             Ok(Parsed::Whole {
                 request,

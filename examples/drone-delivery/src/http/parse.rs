@@ -19,8 +19,7 @@ const BODY_BYTES_MAX: usize = 256 << 10;
 /// What a body in chunks may take for saying how long they are.
 const CHUNKED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
-/// Room for the headers of a request.
-pub type Headers<'a> = [Header<'a>; 64];
+const HEADERS_MAX: usize = 64;
 
 /// A request, complete.
 #[derive(Debug)]
@@ -28,7 +27,8 @@ pub struct Request<'a> {
     pub method: Method,
     pub path: &'a str,
     pub query: Option<&'a str>,
-    headers: &'a [Header<'a>],
+    /// Checked lines, of which most requests are asked for one at most.
+    head: &'a str,
     pub body: &'a [u8],
 }
 
@@ -53,9 +53,9 @@ impl<'a> Request<'a> {
     }
 
     pub fn header(&self, name: &str) -> Option<&'a str> {
-        let mut headers = self.headers.iter();
-        let header = headers.find(|header| header.name.eq_ignore_ascii_case(name))?;
-        std::str::from_utf8(header.value).ok()
+        let lines = self.head.split("\r\n").skip(1);
+        let mut headers = lines.filter_map(|line| line.split_once(':'));
+        headers.find_map(|(key, value)| key.eq_ignore_ascii_case(name).then_some(value.trim()))
     }
 }
 
@@ -74,7 +74,7 @@ pub enum Parsed<'a> {
 }
 
 /// An error is the answer to what cannot be read; what follows it cannot be either.
-pub fn parse<'a>(bytes: &'a mut [u8], headers: &'a mut Headers<'a>) -> Result<Parsed<'a>, Answer> {
+pub fn parse(bytes: &mut [u8]) -> Result<Parsed<'_>, Answer> {
     let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
         return match bytes.len() <= HEAD_BYTES_MAX {
             true => Ok(Parsed::Part {
@@ -85,22 +85,25 @@ pub fn parse<'a>(bytes: &'a mut [u8], headers: &'a mut Headers<'a>) -> Result<Pa
     };
     let (head, rest) = bytes.split_at_mut(end + 4);
     collection_to_lower_case(head);
-    let mut request = httparse::Request::new(headers);
-    let complete = request.parse(head).is_ok_and(|status| status.is_complete());
-    let (Some(method), Some(target)) = (request.method, request.path) else {
-        return Err(bad("this is not an HTTP request"));
-    };
-    let method = Method::from_bytes(method.as_bytes()).ok();
-    let Some(method) = method.filter(|_| complete) else {
+    let head: &[u8] = head;
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut line = httparse::Request::new(&mut headers);
+    // A head that could also be said to end earlier is none.
+    let complete = line.parse(head) == Ok(httparse::Status::Complete(head.len()));
+    let (true, Ok(text)) = (complete, std::str::from_utf8(head)) else {
         return Err(bad("the head of the request cannot be read"));
     };
-    let says = Says::of(request.headers)?;
+    let method = line.method.map(|name| Method::from_bytes(name.as_bytes()));
+    let (Some(Ok(method)), Some(target)) = (method, line.path) else {
+        return Err(bad("the first line of the request cannot be read"));
+    };
+    let says = Says::of(line.headers)?;
     let Some(body) = says.body(rest)? else {
         return Ok(Parsed::Part {
             asks_to_go_on: says.asks_to_go_on,
         });
     };
-    let last = says.close || request.version == Some(0);
+    let last = says.close || line.version == Some(0);
     let (path, query) = match target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
@@ -110,7 +113,7 @@ pub fn parse<'a>(bytes: &'a mut [u8], headers: &'a mut Headers<'a>) -> Result<Pa
         method,
         path,
         query,
-        headers: request.headers,
+        head: text,
         body: &rest[..body.length],
     };
     Ok(Parsed::Whole {
@@ -129,7 +132,7 @@ struct Says {
     asks_to_go_on: bool,
 }
 
-/// The body is what the rest begins with, once `length` bytes of it; in all it took `taken`.
+/// The body is the first `length` bytes of the rest; as it was sent, it took `taken`.
 struct Body {
     length: usize,
     taken: usize,

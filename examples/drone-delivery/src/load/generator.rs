@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use highwater_env::{Clock, RealClock};
@@ -105,7 +105,7 @@ impl<'a> Generator<'a> {
     }
 
     /// Until every request was accepted or given up, or somebody says stop.
-    pub fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
+    pub fn run(mut self, stop: &AtomicBool, accepted: &AtomicU64) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         let mut looked = Duration::ZERO;
         loop {
@@ -121,6 +121,7 @@ impl<'a> Generator<'a> {
             for event in &events {
                 self.hear(event.token().0);
             }
+            accepted.store(self.book.accepted, Ordering::Relaxed);
             if now - looked > LOOK {
                 looked = now;
                 self.stop_waiting(now);

@@ -13,7 +13,7 @@ mod schedule;
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context;
 use highwater_env::{Clock, RealClock};
@@ -66,19 +66,25 @@ impl Load {
 
     /// On a thread of its own, which ends when nobody waits for this any more.
     pub async fn run(self) -> anyhow::Result<Book> {
-        let stop = StopAtEnd::default();
-        let stopped = stop.0.clone();
-        tokio::task::spawn_blocking(move || self.send_all(&stopped)).await?
+        self.run_watched(Arc::default()).await
     }
 
-    fn send_all(&self, stop: &AtomicBool) -> anyhow::Result<Book> {
+    /// Tells while it runs how many requests have been accepted.
+    pub async fn run_watched(self, accepted: Arc<AtomicU64>) -> anyhow::Result<Book> {
+        let stop = StopAtEnd::default();
+        let stopped = stop.0.clone();
+        let sending = tokio::task::spawn_blocking(move || self.send_all(&stopped, &accepted));
+        sending.await?
+    }
+
+    fn send_all(&self, stop: &AtomicBool, accepted: &AtomicU64) -> anyhow::Result<Book> {
         let mut addresses = self.to.to_socket_addrs();
         let address = addresses.as_mut().ok().and_then(Iterator::next);
         let address = address.with_context(|| format!("{} is no address", self.to))?;
         let ledger = self.ledger.as_deref().map(Ledger::create).transpose()?;
         let mut book = Book::new(ledger)?;
         let clock = RealClock::new();
-        Generator::new(self, address, &clock, &mut book)?.run(stop)?;
+        Generator::new(self, address, &clock, &mut book)?.run(stop, accepted)?;
         book.close()?;
         book.tell(clock.elapsed());
         Ok(book)

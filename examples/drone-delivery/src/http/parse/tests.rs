@@ -8,8 +8,7 @@ use super::*;
 /// `METHOD path ?query body` of what the text begins with and how many bytes it takes; or how much is missing, or wrong.
 fn read(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    let mut headers: Headers<'_> = [httparse::EMPTY_HEADER; 64];
-    match parse(&mut bytes, &mut headers) {
+    match parse(&mut bytes) {
         Ok(Parsed::Part { asks_to_go_on }) => format!("part, asks={asks_to_go_on}"),
         Ok(Parsed::Whole {
             request,
@@ -54,6 +53,17 @@ fn the_collection_is_read_in_any_case_and_the_id_is_not() {
 }
 
 #[test]
+fn a_header_is_found_by_its_name_in_any_case() {
+    let mut bytes = *b"GET /x:y HTTP/1.1\r\nIdempotency-Key:  a: b \r\nX:\r\n\r\nX: z";
+    let Ok(Parsed::Whole { request, .. }) = parse(&mut bytes) else {
+        panic!("this is a request");
+    };
+    assert_eq!(request.header("idempotency-key"), Some("a: b"));
+    assert_eq!(request.header("x"), Some(""));
+    assert_eq!(request.header("y"), None);
+}
+
+#[test]
 fn chunks_are_pushed_together() {
     let text = "PUT /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n3;x\r\ncde\r\n0\r\n\r\nGET";
     let length = text.len() - 3;
@@ -93,6 +103,10 @@ fn what_can_be_read_in_two_ways_is_not_read() {
     }
     check("nonsense\r\n\r\n", "400 Bad Request");
     check(
+        "GET / HTTP/1.1\n\nGET / HTTP/1.1\r\n\r\n",
+        "400 Bad Request",
+    );
+    check(
         "PUT /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",
         "400 Bad Request",
     );
@@ -122,8 +136,7 @@ proptest! {
     ) {
         bytes.splice(0..0, begin.bytes());
         let length = bytes.len();
-        let mut headers: Headers<'_> = [httparse::EMPTY_HEADER; 64];
-        if let Ok(Parsed::Whole { bytes, request, .. }) = parse(&mut bytes, &mut headers) {
+            if let Ok(Parsed::Whole { bytes, request, .. }) = parse(&mut bytes) {
             prop_assert!(bytes <= length && request.body.len() <= bytes);
         }
     }
@@ -135,8 +148,7 @@ proptest! {
         let chunks: String = pieces.iter().map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
         let text = format!("PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
         let mut bytes = text.clone().into_bytes();
-        let mut headers: Headers<'_> = [httparse::EMPTY_HEADER; 64];
-        let parsed = parse(&mut bytes, &mut headers);
+            let parsed = parse(&mut bytes);
         let Ok(Parsed::Whole { request, bytes, last }) = parsed else {
             return Err(TestCaseError::fail(format!("{parsed:?}")));
         };
