@@ -345,10 +345,12 @@ proptest! {
             if in_a.abs() < 1e-9 || in_b.abs() < 1e-9 {
                 continue;
             }
-            let (in_a, in_b) = (in_a > 0.0, in_b > 0.0);
-            prop_assert!(!(in_a && in_b) || intersects(&left, &right));
-            prop_assert!(!(in_a && !in_b) || !inside);
-            prop_assert!(!(in_b && !in_a) || !held);
+            match (in_a > 0.0, in_b > 0.0) {
+                (true, true) => prop_assert!(intersects(&left, &right)),
+                (true, false) => prop_assert!(!inside),
+                (false, true) => prop_assert!(!held),
+                (false, false) => {}
+            }
         }
     }
 }
