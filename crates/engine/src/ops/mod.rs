@@ -25,6 +25,7 @@ mod pane_window;
 mod panes;
 mod pattern;
 mod rolling;
+mod rolls;
 mod room;
 mod session;
 pub(crate) mod sizes;

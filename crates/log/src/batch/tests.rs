@@ -110,6 +110,25 @@ proptest! {
         }
     }
 
+    #[test]
+    fn a_number_leaves_a_right_checksum_and_the_records_alone(
+        records in vec(any_record(), 1..40),
+        codec in any_codec(),
+        id in 0..i64::MAX,
+        epoch in 0..i16::MAX,
+        sequence in 0..i32::MAX,
+    ) {
+        let mut batch = build(&records, &packed_with(codec));
+        let producer = Producer { id, epoch };
+        for sequence in [7, sequence] {
+            batch.number(producer, sequence);
+        }
+        let (parsed, _) = Batch::parse(batch.to_bytes()).unwrap();
+        prop_assert_eq!(parsed.header().producer(), Some(producer));
+        prop_assert_eq!(parsed.header().base_sequence(), sequence);
+        prop_assert_eq!(read(&parsed).unwrap(), records);
+    }
+
     // proves L3
     #[test]
     fn any_flipped_bit_is_noticed(

@@ -118,7 +118,6 @@ impl Exprs<'_, '_> {
         span: Span,
     ) -> Bound<Expr> {
         self.check_plain(info, call, span)?;
-        self.check_geography(function, info, span)?;
         let (part, args) = match call.args.split_first() {
             Some((part, args)) if function.takes_part() => {
                 (Some(self.binder.date_part(part)), args)
@@ -138,7 +137,10 @@ impl Exprs<'_, '_> {
             self.warn_about_open_ring(&args, span);
         }
         let kind = ExprKind::Call {
-            function,
+            function: match self.binder.catalog.older_level {
+                Some(_) => function.on_globe(),
+                None => function,
+            },
             part: part.transpose()?,
             args,
         };
@@ -157,31 +159,6 @@ impl Exprs<'_, '_> {
         let warning = Diagnostic::warning(code::ARGUMENTS, span, message);
         self.binder
             .warn(warning.help("repeat the first point at the end"));
-    }
-
-    /// Below level 1.2 shapes lie on the globe; here they are flat, and the answers differ.
-    fn check_geography(
-        &mut self,
-        function: Function,
-        info: &FunctionInfo,
-        span: Span,
-    ) -> Bound<()> {
-        let flat = matches!(
-            function,
-            Function::StWithin | Function::StOverlaps | Function::StIntersects
-        );
-        match self.binder.catalog.older_level.filter(|_| flat) {
-            None => Ok(()),
-            Some(level) => {
-                let name = info.name;
-                let message = format!(
-                    "at compatibility level {level} {name} works on the globe, which is not there"
-                );
-                let error = Diagnostic::error(code::UNSUPPORTED, span, message);
-                let help = "set compatibility = \"1.2\", where shapes are flat";
-                Err(self.binder.report(error.help(help)))
-            }
-        }
     }
 
     /// NULLIF(a, b) is CASE WHEN a = b THEN NULL ELSE a END.

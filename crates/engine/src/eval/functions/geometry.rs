@@ -1,7 +1,7 @@
 //! Geometries as the functions see them: GeoJSON records or WKT text, both [longitude, latitude].
 //!
-//! A ring that does not end where it began is closed, and its direction does not matter: geometry here is planar, and
-//! on a plane a ring has only one inside. Coordinates beyond the second (height, measure) are left aside.
+//! A ring that does not end where it began is closed. On the plane its direction does not matter: a ring has only one
+//! inside there. Coordinates beyond the second (height, measure) are left aside.
 
 use std::sync::Arc;
 
@@ -28,11 +28,19 @@ pub(super) const THREE_POINTS: Malformed =
 /// leave the range of floats.
 const COORDINATE_MAX: f64 = 1e9;
 
+/// What shapes lie on, which decides what is a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Surface {
+    Plane,
+    /// Whoever makes a shape of it sees whether it is one.
+    Globe,
+}
+
 /// An argument that is a geometry.
-pub(super) fn read(row: Row<'_>, at: usize) -> Result<Geometry, EvalError> {
+pub(super) fn read(row: Row<'_>, at: usize, surface: Surface) -> Result<Geometry, EvalError> {
     let geometry = match row.value(at) {
-        ValueRef::Record(record) => from_record(record),
-        ValueRef::Text(text) => wkt::parse(text),
+        ValueRef::Record(record) => from_record(record, surface),
+        ValueRef::Text(text) => wkt::parse(text, surface),
         _ => return Err(row.wrong_type(at, "GeoJSON records and WKT text")),
     };
     let far = |coord: Coord| coord.x.abs() > COORDINATE_MAX || coord.y.abs() > COORDINATE_MAX;
@@ -45,7 +53,7 @@ pub(super) fn read(row: Row<'_>, at: usize) -> Result<Geometry, EvalError> {
     }
 }
 
-fn from_record(record: &Record) -> Result<Geometry, Malformed> {
+fn from_record(record: &Record, surface: Surface) -> Result<Geometry, Malformed> {
     const SHAPES: Malformed =
         "its type must be Point, LineString, Polygon or one of these behind Multi";
     let Some(Value::Text(shape)) = record.get("type") else {
@@ -55,7 +63,7 @@ fn from_record(record: &Record) -> Result<Geometry, Malformed> {
     Ok(match &**shape {
         "Point" => Geometry::Point(Point(coord(coordinates)?)),
         "LineString" => Geometry::LineString(line_of(coordinates)?),
-        "Polygon" => Geometry::Polygon(polygon_of(coordinates)?),
+        "Polygon" => Geometry::Polygon(polygon_of(coordinates, surface)?),
         "MultiPoint" => {
             let points = items(coordinates)?.iter();
             let points: Result<_, _> = points.map(|item| coord(item).map(Point)).collect();
@@ -66,7 +74,8 @@ fn from_record(record: &Record) -> Result<Geometry, Malformed> {
             Geometry::MultiLineString(MultiLineString(lines?))
         }
         "MultiPolygon" => {
-            let polygons: Result<_, _> = items(coordinates)?.iter().map(polygon_of).collect();
+            let polygons = items(coordinates)?.iter();
+            let polygons: Result<_, _> = polygons.map(|item| polygon_of(item, surface)).collect();
             Geometry::MultiPolygon(MultiPolygon(polygons?))
         }
         _ => return Err(SHAPES),
@@ -105,15 +114,15 @@ fn line_of(value: &Value) -> Result<LineString, Malformed> {
 }
 
 /// The documentation nests the ring of a polygon once too little in places, so a bare ring will do.
-fn polygon_of(value: &Value) -> Result<Polygon, Malformed> {
+fn polygon_of(value: &Value, surface: Surface) -> Result<Polygon, Malformed> {
     let rings = items(value)?;
     let bare = rings
         .first()
         .and_then(|first| items(first).ok())
         .is_some_and(|first| matches!(first.first(), Some(Value::Int(_) | Value::Float(_))));
     match bare {
-        true => polygon(vec![coords(value)?]),
-        false => polygon(rings.iter().map(coords).collect::<Result<_, _>>()?),
+        true => polygon(vec![coords(value)?], surface),
+        false => polygon(rings.iter().map(coords).collect::<Result<_, _>>()?, surface),
     }
 }
 
@@ -126,8 +135,9 @@ pub(super) fn line(points: Vec<Coord>) -> Result<LineString, Malformed> {
 }
 
 /// A polygon of an outer ring and holes.
-pub(super) fn polygon(rings: Vec<Vec<Coord>>) -> Result<Polygon, Malformed> {
-    if rings.is_empty() || !rings.iter().all(|ring| has_area(ring)) {
+pub(super) fn polygon(rings: Vec<Vec<Coord>>, surface: Surface) -> Result<Polygon, Malformed> {
+    let is_ring = |ring: &Vec<Coord>| surface == Surface::Globe || has_area(ring);
+    if rings.is_empty() || !rings.iter().all(is_ring) {
         return Err(THREE_POINTS);
     }
     let mut rings = rings.into_iter().map(LineString);

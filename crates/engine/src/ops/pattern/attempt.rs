@@ -398,6 +398,7 @@ fn columns_of(expr: &Expr, out: &mut BTreeSet<usize>) {
         ExprKind::Coalesce(args) | ExprKind::Call { args, .. } | ExprKind::User { args, .. } => {
             args.iter().for_each(|arg| columns_of(arg, out));
         }
+        ExprKind::Fold(of) => columns_of(of, out),
         ExprKind::Record(items) => items.iter().for_each(|item| columns_of(&item.expr, out)),
     }
 }
