@@ -476,6 +476,26 @@ fn a_queue_is_made_filled_worked_off_and_deleted() {
     assert_eq!(node.json(&["queue", "list", "--json"]), json!([]));
 }
 
+#[test]
+fn a_queue_is_measured_with_and_without_batches_and_leaves_nothing_behind() {
+    let node = Node::start();
+    let load = [
+        "bench",
+        "queue",
+        "--connections",
+        "2",
+        "--seconds",
+        "1",
+        "--json",
+    ];
+    for more in [&["--batch", "1"][..], &["--batch", "3", "--apart"]] {
+        let measured = node.json(&[&load[..], more].concat());
+        assert!(measured["cycles"].is_u64(), "{measured}");
+        assert!(measured["own_cpu_micros_per_cycle"].is_f64(), "{measured}");
+    }
+    assert_eq!(node.json(&["queue", "list", "--json"]), json!([]));
+}
+
 // proves Q3
 #[test]
 fn a_hub_of_the_settings_feeds_a_queue() {
