@@ -35,7 +35,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let [server, what, hub, which] = arguments[..] else {
         return Err(USAGE.into());
     };
-    let remote = Remote::connect(options(server)?).await?;
+    let clock = Arc::new(RealClock::new());
+    let remote = Remote::connect(options(server)?, clock).await?;
     make(&remote, hub, PARTITIONS).await?;
     match what {
         "send" => send(&remote, hub, which.parse()?).await,

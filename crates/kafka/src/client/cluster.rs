@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use highwater_env::Clock;
 use highwater_log::{HubInfo, HubName, HubSettings};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -31,9 +32,9 @@ pub(super) const UNKNOWN_MAX: u32 = 4;
 /// Kafka's number for a topic among what has settings.
 pub(super) const TOPIC: i8 = 2;
 
-#[derive(Debug)]
 pub(crate) struct Cluster {
     pub options: Arc<Options>,
+    clock: Arc<dyn Clock>,
     pub pool: Pool,
     servers: Vec<Address>,
     view: RwLock<Arc<View>>,
@@ -81,7 +82,7 @@ impl Ask {
 }
 
 impl Cluster {
-    pub fn new(options: Options) -> Result<Cluster, String> {
+    pub fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Cluster, String> {
         let address = |server: &String| {
             Address::parse(server).ok_or_else(|| format!("`{server}` is not host:port"))
         };
@@ -97,11 +98,16 @@ impl Cluster {
         Ok(Cluster {
             pool: Pool::new(Arc::clone(&options)),
             options,
+            clock,
             servers,
             view: RwLock::default(),
             reading: tokio::sync::Mutex::default(),
             coordinators: Mutex::default(),
         })
+    }
+
+    pub fn now_ms(&self) -> i64 {
+        (self.clock.unix_nanos() / 1_000_000) as i64
     }
 
     pub fn view(&self) -> Arc<View> {
@@ -120,7 +126,7 @@ impl Cluster {
         if number > seen {
             return Ok(());
         }
-        let connection = self.anybody().await?;
+        let (_, connection) = self.anybody().await?;
         let request = |_| {
             MetadataRequest::default()
                 .with_topics(None)
@@ -173,13 +179,13 @@ impl Cluster {
         read.flatten().collect()
     }
 
-    /// A connection to any broker that can be reached.
-    async fn anybody(&self) -> Result<Arc<Connection>, CallError> {
+    /// Any broker that can be reached, and a connection to it.
+    async fn anybody(&self) -> Result<(Address, Arc<Connection>), CallError> {
         let view = self.view();
         let mut trouble = None;
         for address in view.anybody().chain(&self.servers) {
             match self.pool.lane(address, Lane::Control).await {
-                Ok(connection) => return Ok(connection),
+                Ok(connection) => return Ok((address.clone(), connection)),
                 Err(error) => trouble = Some(error),
             }
         }
@@ -257,9 +263,12 @@ impl Cluster {
             To::Coordinator(key) => return self.coordinator(key).await,
             To::Anybody => None,
         };
-        match found.or_else(|| view.anybody().next()) {
+        match found {
             Some(address) => Ok(address.clone()),
-            None => Ok(self.servers[0].clone()),
+            None => {
+                let (address, _) = self.anybody().await.map_err(Failure::Call)?;
+                Ok(address)
+            }
         }
     }
 
@@ -272,7 +281,7 @@ impl Cluster {
         if let Some(address) = known {
             return Ok(address);
         }
-        let connection = self.anybody().await.map_err(Failure::Call)?;
+        let (_, connection) = self.anybody().await.map_err(Failure::Call)?;
         let (kind, name) = match key {
             Key::Group(name) => (0, name),
             Key::Transaction(name) => (1, name),

@@ -1,5 +1,6 @@
 //! What a broker's error codes mean in the words of the log, and which of them pass.
 
+use highwater_log::batch::BatchError;
 use highwater_log::{
     AdminError, AppendError, GroupError, HubName, Membership, Offset, Place, ReadError,
     TransactionError, TransactionRef,
@@ -165,6 +166,13 @@ pub(crate) fn append_error(
         Code::InvalidTxnState | Code::InvalidProducerIdMapping => {
             AppendError::NoTransaction { producer, place }
         }
+        Code::InvalidRecord
+        | Code::InvalidTimestamp
+        | Code::UnsupportedCompressionType
+        | Code::UnsupportedForMessageFormat => AppendError::Malformed(BatchError::Record {
+            index: 0,
+            reason: "the broker does not take it, for reasons of its own",
+        }),
         Code::NotEnoughReplicas => AppendError::Full { place, waiting: 0 },
         _ => AppendError::Stopped { place, reason },
     }

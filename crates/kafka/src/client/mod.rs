@@ -33,6 +33,7 @@ mod watch;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use highwater_env::Clock;
 use highwater_log::{HubName, Place};
 use tokio::task::AbortHandle;
 
@@ -63,9 +64,10 @@ struct Inner {
 }
 
 impl Remote {
-    /// Ready when a broker has told which hubs there are.
-    pub async fn connect(options: Options) -> Result<Remote, ConnectError> {
-        let cluster = Arc::new(Cluster::new(options).map_err(ConnectError)?);
+    /// Ready when a broker has told which hubs there are. The clock gives records their times where the
+    /// log does not.
+    pub async fn connect(options: Options, clock: Arc<dyn Clock>) -> Result<Remote, ConnectError> {
+        let cluster = Arc::new(Cluster::new(options, clock).map_err(ConnectError)?);
         let mut retry = Retry::new(&cluster.options);
         while let Err(error) = cluster.refresh(0).await {
             let hopeless = matches!(error, connection::CallError::Refused(_));

@@ -28,7 +28,6 @@ const POLLS_MAX: usize = 4;
 /// As much is brought along of each partition.
 const POLL_BYTES: usize = 64 << 10;
 
-#[derive(Debug)]
 pub(crate) struct Watch {
     cluster: Arc<Cluster>,
     desks: Mutex<HashMap<Desk, Queue>>,
@@ -41,7 +40,7 @@ struct Desk {
     committed: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Queue {
     waiting: Vec<Waiter>,
     polls: usize,
@@ -51,12 +50,6 @@ struct Waiter {
     partition: RemotePartition,
     offset: Offset,
     done: oneshot::Sender<Result<Word, Failure>>,
-}
-
-impl std::fmt::Debug for Waiter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} past {}", self.partition.target.place, self.offset)
-    }
 }
 
 /// What a poll has to say to one who waits.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use highwater_env::random::Random;
-use highwater_kafka::client::{Options, Remote};
+use highwater_kafka::client::Options;
 use highwater_log::{AppendError, HubSettings, HubSpec, Log, Offset, Partition};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::metadata_response::{
@@ -218,7 +218,7 @@ async fn an_append_that_nobody_answers_fails_without_saying_that_it_did_not_happ
         patience: Duration::from_millis(200),
         ..world.options()
     };
-    let remote = Remote::connect(options).await.unwrap();
+    let remote = connect(options).await.unwrap();
     let partition = remote.partition("h", 0).unwrap();
     world.proxy.script(|head| match head.is(ApiKey::Produce) {
         true => Act::Lose,
@@ -244,7 +244,7 @@ async fn what_waits_has_a_limit() {
         waiting_bytes_max: 1_000,
         ..world.options()
     };
-    let remote = Remote::connect(options).await.unwrap();
+    let remote = connect(options).await.unwrap();
     let partition = remote.partition("h", 0).unwrap();
     world.proxy.script(|head| match head.is(ApiKey::Produce) {
         true => refusal(head, Code::NotEnoughReplicas),

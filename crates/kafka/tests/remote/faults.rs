@@ -78,7 +78,7 @@ async fn a_broker_that_is_silent_is_given_up() {
         request_timeout: Duration::from_millis(300),
         ..world.options()
     };
-    let remote = Remote::connect(options).await.unwrap();
+    let remote = connect(options).await.unwrap();
     world
         .proxy
         .first(ApiKey::Fetch, 2, |_| Act::Babble(Bytes::new()));
@@ -144,7 +144,7 @@ async fn many_partitions_wait_with_few_requests() {
         poll: Duration::from_millis(50),
         ..world.options()
     };
-    let remote = Remote::connect(options).await.unwrap();
+    let remote = connect(options).await.unwrap();
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..40 {
         let partition = remote.partition("h", number).unwrap();
@@ -193,10 +193,10 @@ async fn a_cluster_that_is_not_there_is_an_error_in_time() {
         patience: Duration::from_millis(100),
         ..Options::new(["127.0.0.1:1"])
     };
-    let error = Remote::connect(options).await.err().unwrap();
+    let error = connect(options).await.err().unwrap();
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
     for server in ["nowhere", "host:port"] {
-        let error = Remote::connect(Options::new([server])).await.err().unwrap();
+        let error = connect(Options::new([server])).await.err().unwrap();
         assert!(error.to_string().contains(server), "{error}");
     }
 }

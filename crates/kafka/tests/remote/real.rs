@@ -22,7 +22,7 @@ use crate::{groups, transactions};
 
 async fn remote() -> Remote {
     let server = std::env::var("HIGHWATER_KAFKA").expect("HIGHWATER_KAFKA names a broker");
-    Remote::connect(Options::new([server])).await.unwrap()
+    connect(Options::new([server])).await.unwrap()
 }
 
 /// A name that no run before has used.

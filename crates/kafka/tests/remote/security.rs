@@ -47,10 +47,10 @@ async fn guarded() -> World {
     .await
 }
 
-async fn connect(world: &World, password: &str, pem: &[u8]) -> Result<Remote, ConnectError> {
+async fn log_in(world: &World, password: &str, pem: &[u8]) -> Result<Remote, ConnectError> {
     let (user, password) = ("app".into(), password.into());
     let server = format!("localhost:{}", world.proxy.address.port());
-    Remote::connect(Options {
+    connect(Options {
         tls: Some(trust(pem).unwrap()),
         login: Some(Login { user, password }),
         ..Options::new([server])
@@ -61,7 +61,7 @@ async fn connect(world: &World, password: &str, pem: &[u8]) -> Result<Remote, Co
 #[tokio::test]
 async fn with_the_right_authority_and_password_everything_works() {
     let world = guarded().await;
-    let remote = connect(&world, "s3cret", CERTIFICATE).await.unwrap();
+    let remote = log_in(&world, "s3cret", CERTIFICATE).await.unwrap();
     remote.create(spec("h", 1)).await.unwrap();
     let partition = remote.partition("h", 0).unwrap();
     assert_eq!(append(&partition, &["a"]).await, 0);
@@ -71,7 +71,7 @@ async fn with_the_right_authority_and_password_everything_works() {
 #[tokio::test]
 async fn a_wrong_password_is_told_at_once_and_not_printed() {
     let world = guarded().await;
-    let error = connect(&world, "guess", CERTIFICATE).await.err().unwrap();
+    let error = log_in(&world, "guess", CERTIFICATE).await.err().unwrap();
     let told = error.to_string();
     assert!(
         told.contains("the login was refused") && !told.contains("guess"),
@@ -83,6 +83,6 @@ async fn a_wrong_password_is_told_at_once_and_not_printed() {
 async fn a_broker_whose_authority_is_not_known_is_not_believed() {
     let world = guarded().await;
     let other = include_bytes!("../data/other.crt");
-    let error = connect(&world, "s3cret", other).await.err().unwrap();
+    let error = log_in(&world, "s3cret", other).await.err().unwrap();
     assert!(error.to_string().contains("certificate"), "{error}");
 }

@@ -110,7 +110,7 @@ impl World {
     }
 
     pub async fn remote(&self) -> Remote {
-        Remote::connect(self.options()).await.unwrap()
+        connect(self.options()).await.unwrap()
     }
 
     /// A hub, made behind the client's back before it looks.
@@ -118,6 +118,10 @@ impl World {
         self.log.create(spec(hub, partitions)).await.unwrap();
         self.remote().await
     }
+}
+
+pub async fn connect(options: client::Options) -> Result<Remote, client::ConnectError> {
+    Remote::connect(options, Arc::new(RealClock::new())).await
 }
 
 pub fn name(name: &str) -> HubName {

@@ -236,6 +236,13 @@ impl Header {
         });
     }
 
+    pub(super) fn date(&mut self, timestamp: i64, records_len: usize) {
+        self.change(records_len, |header| {
+            header.set_base_timestamp(timestamp);
+            header.set_max_timestamp(timestamp);
+        });
+    }
+
     fn change(&mut self, records_len: usize, change: impl FnOnce(&mut Header)) {
         let before = self.crc_of_fields();
         change(self);

@@ -75,6 +75,14 @@ impl Batch {
         self.header.number(producer, sequence, self.records.len());
     }
 
+    /// Gives its records this time, if the producer gave them none; a log that stamps what it takes in
+    /// replaces it. Costs the same for any number of records.
+    pub fn date(&mut self, timestamp: i64) {
+        if self.header.max_timestamp() < 0 {
+            self.header.date(timestamp, self.records.len());
+        }
+    }
+
     pub fn header(&self) -> &Header {
         &self.header
     }

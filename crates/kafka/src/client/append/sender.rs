@@ -1,57 +1,33 @@
-//! What waits to be appended to a partition, and the task that sends it.
-//!
-//! A batch has its place when it is handed over; records that come while others are under way share the
-//! next batch. Several requests are under way at once, but an answer counts only when everything before it
-//! has been answered: if something goes wrong with the first, the others are waited for and all are sent
-//! again, in order, with the same numbers. The broker tells by the numbers what it has already, so nothing
-//! is appended twice and nothing overtakes.
+//! Sends batches, numbers those that have no number, and sends again what was not answered.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use highwater_log::batch::{Batch, BatchError, Builder, NewRecord, Seal, sequence_after};
-use highwater_log::{AppendError, Appended, Bounds, EnqueueTime, Offset, Pending, Producer};
+use highwater_log::batch::{Batch, Seal, sequence_after};
+use highwater_log::{AppendError, Appended, Bounds, EnqueueTime, Offset, Producer};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TransactionalId};
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::cluster::{Cluster, To, UNKNOWN_MAX};
-use super::connection::{CallError, Reply};
-use super::errors::{Failure, Said, append_error, is_unknown, ok_or, passes};
-use super::partition::Heard;
-use super::pool::Lane;
-use super::retry::Retry;
-use super::transactions::init_producer;
-use super::versions::{BY_ID, PRODUCE_IN_TRANSACTION_MAX};
-use super::view::Target;
+use super::{Appender, Callers, Content, Entry};
+use crate::client::cluster::{Cluster, To, UNKNOWN_MAX};
+use crate::client::connection::{CallError, Reply};
+use crate::client::errors::{Failure, Said, append_error, is_unknown, ok_or, passes};
+use crate::client::pool::Lane;
+use crate::client::retry::Retry;
+use crate::client::transactions::init_producer;
+use crate::client::versions::{BY_ID, PRODUCE_IN_TRANSACTION_MAX};
+use crate::client::view::Target;
 use crate::handlers::{text, topic};
 
 /// Requests under way: brokers remember as many batches of a producer.
 const UNDER_WAY_MAX: usize = 5;
 
-pub(crate) struct Appender {
-    cluster: Arc<Cluster>,
-    target: Target,
-    heard: Arc<Heard>,
-    queue: Mutex<Queue>,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Entry>,
-    bytes: usize,
-    /// A task is at work.
-    driven: bool,
-    /// Between two tasks.
-    numbers: Numbers,
-}
-
 /// Who numbers what comes without a number, and which producers the broker knows.
 #[derive(Default)]
-struct Numbers {
+pub(super) struct Numbers {
     producer: Option<Producer>,
     next: i32,
     /// Those that the broker has a batch of, so that it will notice a gap in their numbers. Only their
@@ -62,167 +38,21 @@ struct Numbers {
 /// More are not remembered; to forget one costs it a moment.
 const KNOWN_MAX: usize = 64;
 
-/// A batch, or what will be one when it is its turn.
-struct Entry {
-    content: Content,
-    transaction: Option<String>,
-    /// Who waits for it, each with the number of its first record.
-    callers: Vec<(i32, oneshot::Sender<Result<Appended, AppendError>>)>,
-}
-
-enum Content {
-    Batch(Batch),
-    Records(Builder),
-}
-
-impl Entry {
-    fn size(&self) -> usize {
-        match &self.content {
-            Content::Batch(batch) => batch.size(),
-            Content::Records(records) => records.size(),
-        }
-    }
-}
-
-impl Appender {
-    pub fn new(cluster: Arc<Cluster>, target: Target, heard: Arc<Heard>) -> Appender {
-        Appender {
-            cluster,
-            target,
-            heard,
-            queue: Mutex::default(),
-        }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn append(
-        self: &Arc<Self>,
-        batch: Batch,
-        transaction: Option<String>,
-    ) -> Pending<Result<Appended, AppendError>> {
-        let bytes = batch.size();
-        self.enqueue(bytes, |queue, caller| {
-            queue.waiting.push_back(Entry {
-                content: Content::Batch(batch),
-                transaction,
-                callers: vec![(0, caller)],
-            });
-        })
-    }
-
-    pub fn append_records(
-        self: &Arc<Self>,
-        records: &[NewRecord<'_>],
-    ) -> Pending<Result<Appended, AppendError>> {
-        let mut alone = Builder::new();
-        push_all(&mut alone, records);
-        let (bytes, max) = (alone.size(), self.bytes_max());
-        if alone.is_empty() {
-            let (count, last_offset_delta) = (0, -1);
-            let empty = BatchError::Count {
-                count,
-                last_offset_delta,
-            };
-            return Box::pin(std::future::ready(Err(empty.into())));
-        }
-        if bytes > max {
-            let place = self.target.place.clone();
-            let refused = AppendError::TooLarge { place, bytes, max };
-            return Box::pin(std::future::ready(Err(refused)));
-        }
-        self.enqueue(bytes, |queue, caller| {
-            if let Some(Entry {
-                content: Content::Records(shared),
-                callers,
-                ..
-            }) = queue.waiting.back_mut()
-                && shared.size() + bytes <= max
-            {
-                callers.push((shared.count(), caller));
-                push_all(shared, records);
-                return;
-            }
-            queue.waiting.push_back(Entry {
-                content: Content::Records(alone),
-                transaction: None,
-                callers: vec![(0, caller)],
-            });
-        })
-    }
-
-    fn bytes_max(&self) -> usize {
-        let hub = self.cluster.hub(self.target.place.hub.as_str());
-        hub.map_or(usize::MAX, |hub| hub.settings.batch_bytes_max as usize)
-    }
-
-    fn enqueue(
-        self: &Arc<Self>,
-        bytes: usize,
-        push: impl FnOnce(&mut Queue, oneshot::Sender<Result<Appended, AppendError>>),
-    ) -> Pending<Result<Appended, AppendError>> {
-        let place = self.target.place.clone();
-        let (caller, answer) = oneshot::channel();
-        {
-            let mut queue = self.queue();
-            let waiting = queue.bytes;
-            if waiting > 0 && waiting + bytes > self.cluster.options.waiting_bytes_max {
-                return Box::pin(std::future::ready(Err(AppendError::Full {
-                    place,
-                    waiting,
-                })));
-            }
-            queue.bytes += bytes;
-            push(&mut queue, caller);
-            if !std::mem::replace(&mut queue.driven, true) {
-                tokio::spawn(Arc::clone(self).drive());
-            }
-        }
-        Box::pin(async move {
-            let gone = || AppendError::Unanswered {
-                place,
-                reason: "the client has ended".into(),
-            };
-            answer.await.unwrap_or_else(|_| Err(gone()))
-        })
-    }
-
-    /// Sends what there is until there is nothing more.
-    async fn drive(self: Arc<Self>) {
-        let numbers = std::mem::take(&mut self.queue().numbers);
-        let mut sender = Sender::new(Arc::clone(&self), numbers);
-        loop {
-            sender.fill();
-            if !sender.flight.is_empty() {
-                sender.step().await;
-                continue;
-            }
-            let mut queue = self.queue();
-            if queue.waiting.is_empty() {
-                queue.driven = false;
-                queue.numbers = sender.numbers;
-                return;
-            }
-        }
-    }
-}
-
 /// The task's side of it.
-struct Sender {
+pub(super) struct Sender {
     of: Arc<Appender>,
-    flight: VecDeque<Flying>,
-    numbers: Numbers,
+    pub flight: VecDeque<Flying>,
+    pub numbers: Numbers,
     retry: Retry,
     unknown: u32,
 }
 
 /// A batch that is on its way, or to be sent again.
-struct Flying {
+pub(super) struct Flying {
     batch: Batch,
     transaction: Option<String>,
-    callers: Vec<(i32, oneshot::Sender<Result<Appended, AppendError>>)>,
+    callers: Callers,
+    /// It came without a number.
     own: bool,
     /// Of those with numbers of ours, whether it has its number.
     numbered: bool,
@@ -232,7 +62,7 @@ struct Flying {
 }
 
 impl Sender {
-    fn new(of: Arc<Appender>, numbers: Numbers) -> Sender {
+    pub fn new(of: Arc<Appender>, numbers: Numbers) -> Sender {
         Sender {
             retry: Retry::new(&of.cluster.options),
             of,
@@ -256,7 +86,7 @@ impl Sender {
         known(of_entry) && flight.all(|flying| known(flying.batch.header().producer()))
     }
 
-    fn fill(&mut self) {
+    pub fn fill(&mut self) {
         let of = Arc::clone(&self.of);
         let mut queue = of.queue();
         while self.flight.len() < UNDER_WAY_MAX
@@ -270,22 +100,25 @@ impl Sender {
                 Content::Records(mut records) => records.seal(&Seal::default()),
             };
             match batch {
-                Ok(batch) => self.flight.push_back(Flying {
-                    own: batch.header().producer().is_none(),
-                    batch,
-                    transaction: entry.transaction,
-                    callers: entry.callers,
-                    numbered: false,
-                    uncertain: false,
-                    reply: None,
-                }),
+                Ok(mut batch) => {
+                    batch.date(self.of.cluster.now_ms());
+                    self.flight.push_back(Flying {
+                        own: batch.header().producer().is_none(),
+                        batch,
+                        transaction: entry.transaction,
+                        callers: entry.callers,
+                        numbered: false,
+                        uncertain: false,
+                        reply: None,
+                    });
+                }
                 Err(error) => answer_all(entry.callers, &Err(error.into())),
             }
         }
     }
 
     /// Sends what is not sent, and sees to the first answer.
-    async fn step(&mut self) {
+    pub async fn step(&mut self) {
         let seen = self.of.cluster.view().number;
         let sent = self.send().await;
         let Some(first) = self.flight.front_mut() else {
@@ -497,16 +330,7 @@ impl Flying {
     }
 }
 
-fn push_all(builder: &mut Builder, records: &[NewRecord<'_>]) {
-    for record in records {
-        builder.push(record);
-    }
-}
-
-fn answer_all(
-    callers: Vec<(i32, oneshot::Sender<Result<Appended, AppendError>>)>,
-    answer: &Result<Appended, AppendError>,
-) {
+fn answer_all(callers: Callers, answer: &Result<Appended, AppendError>) {
     for (_, caller) in callers {
         let _ = caller.send(answer.clone());
     }
