@@ -22,6 +22,14 @@ const SHOWN_CHARS: usize = 60;
 pub struct Faults {
     rows: usize,
     by_row: BTreeMap<usize, Fault>,
+    remarks: BTreeMap<usize, Remark>,
+}
+
+/// Where in the query something was put right in a row that did not fail for it, and what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remark {
+    pub span: Span,
+    pub text: &'static str,
 }
 
 /// Where in the query a row failed, and how.
@@ -131,11 +139,17 @@ impl Faults {
         Faults {
             rows,
             by_row: BTreeMap::new(),
+            remarks: BTreeMap::new(),
         }
     }
 
     pub fn is_empty(&self) -> bool {
         self.by_row.is_empty()
+    }
+
+    /// Whether there is nothing to tell anybody.
+    pub fn is_silent(&self) -> bool {
+        self.by_row.is_empty() && self.remarks.is_empty()
     }
 
     /// How many rows failed.
@@ -151,6 +165,17 @@ impl Faults {
     pub fn add(&mut self, row: usize, span: Span, reason: EvalError) {
         debug_assert!(row < self.rows);
         self.by_row.entry(row).or_insert(Fault { span, reason });
+    }
+
+    /// Notes what was put right, unless something was in that row before.
+    pub fn remark(&mut self, row: usize, span: Span, text: &'static str) {
+        debug_assert!(row < self.rows);
+        self.remarks.entry(row).or_insert(Remark { span, text });
+    }
+
+    /// What was put right, in row order.
+    pub fn remarks(&self) -> impl Iterator<Item = (usize, Remark)> {
+        self.remarks.iter().map(|(&row, &remark)| (row, remark))
     }
 
     /// The rows that did not fail.

@@ -37,7 +37,7 @@ use crate::column::Column;
 
 pub use arithmetic::to_number;
 pub use compare::{compare, equal, same};
-pub use fault::{EvalError, Fault, Faults};
+pub use fault::{EvalError, Fault, Faults, Remark};
 pub(crate) use fold::folded;
 pub(crate) use key::{decode_key, looks_usual};
 pub use key::{encode_key, key_texts};

@@ -70,7 +70,7 @@ impl GroupSpec {
         let mut faults = Faults::new(chunk.rows());
         let mut columns = self.evaluate(&chunk, &mut faults);
         let mut chunk = chunk;
-        if !faults.is_empty() {
+        if !faults.is_silent() {
             chunk = context.errors.sift(chunk, &faults);
             columns = self.evaluate(&chunk, &mut Faults::new(chunk.rows()));
         }
@@ -469,6 +469,7 @@ impl<K: Keyed> Emitted<'_, K> {
         let mut faults = Faults::new(slots.len());
         let results = self.results(slots, &mut faults);
         let kept = kept(spec, times, &results, &mut faults);
+        errors.note(&faults, |row| Instant::from_ticks(times[row]));
         for (row, fault) in faults.iter() {
             let time = Instant::from_ticks(times[row]);
             errors.add(time, fault.span, || fault.reason.to_string());

@@ -23,6 +23,7 @@ mod pattern;
 mod pred;
 mod prune;
 mod reference;
+mod rings;
 mod same;
 mod scope;
 mod script;

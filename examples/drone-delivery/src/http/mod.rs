@@ -1,8 +1,8 @@
 //! A small HTTP server for services: whole bodies in, whole answers out, and the chaos switch between.
 //!
 //! The public API takes one small request after the other, tens of thousands a second, so what stands between socket and
-//! service is as little as HTTP/1.1 allows: a request is looked at where it lies in its connection's buffer ([`parse`]),
-//! and an answer is one write ([`connection`]). [`Door`] is what listens.
+//! service is as little as HTTP/1.1 allows: a request is looked at where it lies in its connection's buffer (`parse`),
+//! and an answer is one write (`connection`). [`Door`] is what listens.
 
 mod answer;
 mod connection;

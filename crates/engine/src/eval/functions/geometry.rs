@@ -20,6 +20,7 @@ use crate::eval::fault::EvalError;
 /// Why something is no geometry, as the second half of a sentence.
 pub(super) type Malformed = &'static str;
 
+pub(super) const OPEN_RING: &str = "a ring does not end where it began, so it was closed";
 pub(super) const TWO_POINTS: Malformed = "a line needs at least 2 different points";
 pub(super) const THREE_POINTS: Malformed =
     "a ring needs at least 3 different points that do not lie on one line";
@@ -36,11 +37,28 @@ pub(super) enum Surface {
     Globe,
 }
 
+/// How a geometry is read, and what was found on the way.
+#[derive(Debug)]
+pub(super) struct Reading {
+    surface: Surface,
+    /// A ring did not end where it began.
+    pub open_ring: bool,
+}
+
+impl Reading {
+    pub fn on(surface: Surface) -> Reading {
+        Reading {
+            surface,
+            open_ring: false,
+        }
+    }
+}
+
 /// An argument that is a geometry.
-pub(super) fn read(row: Row<'_>, at: usize, surface: Surface) -> Result<Geometry, EvalError> {
+pub(super) fn read(row: Row<'_>, at: usize, reading: &mut Reading) -> Result<Geometry, EvalError> {
     let geometry = match row.value(at) {
-        ValueRef::Record(record) => from_record(record, surface),
-        ValueRef::Text(text) => wkt::parse(text, surface),
+        ValueRef::Record(record) => from_record(record, reading),
+        ValueRef::Text(text) => wkt::parse(text, reading),
         _ => return Err(row.wrong_type(at, "GeoJSON records and WKT text")),
     };
     let far = |coord: Coord| coord.x.abs() > COORDINATE_MAX || coord.y.abs() > COORDINATE_MAX;
@@ -53,7 +71,7 @@ pub(super) fn read(row: Row<'_>, at: usize, surface: Surface) -> Result<Geometry
     }
 }
 
-fn from_record(record: &Record, surface: Surface) -> Result<Geometry, Malformed> {
+fn from_record(record: &Record, reading: &mut Reading) -> Result<Geometry, Malformed> {
     const SHAPES: Malformed =
         "its type must be Point, LineString, Polygon or one of these behind Multi";
     let Some(Value::Text(shape)) = record.get("type") else {
@@ -63,7 +81,7 @@ fn from_record(record: &Record, surface: Surface) -> Result<Geometry, Malformed>
     Ok(match &**shape {
         "Point" => Geometry::Point(Point(coord(coordinates)?)),
         "LineString" => Geometry::LineString(line_of(coordinates)?),
-        "Polygon" => Geometry::Polygon(polygon_of(coordinates, surface)?),
+        "Polygon" => Geometry::Polygon(polygon_of(coordinates, reading)?),
         "MultiPoint" => {
             let points = items(coordinates)?.iter();
             let points: Result<_, _> = points.map(|item| coord(item).map(Point)).collect();
@@ -75,7 +93,7 @@ fn from_record(record: &Record, surface: Surface) -> Result<Geometry, Malformed>
         }
         "MultiPolygon" => {
             let polygons = items(coordinates)?.iter();
-            let polygons: Result<_, _> = polygons.map(|item| polygon_of(item, surface)).collect();
+            let polygons: Result<_, _> = polygons.map(|item| polygon_of(item, reading)).collect();
             Geometry::MultiPolygon(MultiPolygon(polygons?))
         }
         _ => return Err(SHAPES),
@@ -114,15 +132,15 @@ fn line_of(value: &Value) -> Result<LineString, Malformed> {
 }
 
 /// The documentation nests the ring of a polygon once too little in places, so a bare ring will do.
-fn polygon_of(value: &Value, surface: Surface) -> Result<Polygon, Malformed> {
+fn polygon_of(value: &Value, reading: &mut Reading) -> Result<Polygon, Malformed> {
     let rings = items(value)?;
     let bare = rings
         .first()
         .and_then(|first| items(first).ok())
         .is_some_and(|first| matches!(first.first(), Some(Value::Int(_) | Value::Float(_))));
     match bare {
-        true => polygon(vec![coords(value)?], surface),
-        false => polygon(rings.iter().map(coords).collect::<Result<_, _>>()?, surface),
+        true => polygon(vec![coords(value)?], reading),
+        false => polygon(rings.iter().map(coords).collect::<Result<_, _>>()?, reading),
     }
 }
 
@@ -135,11 +153,12 @@ pub(super) fn line(points: Vec<Coord>) -> Result<LineString, Malformed> {
 }
 
 /// A polygon of an outer ring and holes.
-pub(super) fn polygon(rings: Vec<Vec<Coord>>, surface: Surface) -> Result<Polygon, Malformed> {
-    let is_ring = |ring: &Vec<Coord>| surface == Surface::Globe || has_area(ring);
+pub(super) fn polygon(rings: Vec<Vec<Coord>>, reading: &mut Reading) -> Result<Polygon, Malformed> {
+    let is_ring = |ring: &Vec<Coord>| reading.surface == Surface::Globe || has_area(ring);
     if rings.is_empty() || !rings.iter().all(is_ring) {
         return Err(THREE_POINTS);
     }
+    reading.open_ring |= rings.iter().any(|ring| ring.first() != ring.last());
     let mut rings = rings.into_iter().map(LineString);
     let outer = rings.next().unwrap_or_else(|| LineString(Vec::new()));
     Ok(Polygon::new(outer, rings.collect()))

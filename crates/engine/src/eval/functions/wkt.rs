@@ -4,7 +4,7 @@ use geo::geometry::{
     Coord, Geometry, GeometryCollection, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon,
 };
 
-use super::geometry::{Malformed, Surface, line, polygon};
+use super::geometry::{Malformed, Reading, line, polygon};
 
 /// How deep collections may nest.
 const DEPTH_MAX: usize = 16;
@@ -12,10 +12,10 @@ const DEPTH_MAX: usize = 16;
 const SYNTAX: Malformed = "it is no well-known text such as POINT (30 10)";
 
 /// The geometry that a text spells. One without points is an empty collection.
-pub(super) fn parse(text: &str, surface: Surface) -> Result<Geometry, Malformed> {
+pub(super) fn parse(text: &str, reading: &mut Reading) -> Result<Geometry, Malformed> {
     let mut reader = Reader {
         rest: text,
-        surface,
+        reading,
     };
     let geometry = reader.geometry(DEPTH_MAX)?;
     match reader.rest.trim().is_empty() {
@@ -24,12 +24,12 @@ pub(super) fn parse(text: &str, surface: Surface) -> Result<Geometry, Malformed>
     }
 }
 
-struct Reader<'a> {
+struct Reader<'a, 'r> {
     rest: &'a str,
-    surface: Surface,
+    reading: &'r mut Reading,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Reader<'a, '_> {
     fn geometry(&mut self, depth: usize) -> Result<Geometry, Malformed> {
         let shape = self.word().to_ascii_uppercase();
         if self.dimensions_then_empty() {
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
 
     fn polygon(&mut self) -> Result<Polygon, Malformed> {
         let rings = self.list(Reader::ring)?;
-        polygon(rings, self.surface)
+        polygon(rings, self.reading)
     }
 
     fn ring(&mut self) -> Result<Vec<Coord>, Malformed> {

@@ -162,7 +162,7 @@ impl Matcher {
         };
         let mut evaluated = evaluate(&chunk, &mut faults);
         let mut chunk = chunk;
-        if !faults.is_empty() {
+        if !faults.is_silent() {
             chunk = errors.sift(chunk, &faults);
             evaluated = evaluate(&chunk, &mut Faults::new(chunk.rows()));
         }
@@ -208,6 +208,7 @@ impl Matcher {
         let chunk = Chunk::new(chunk.times.clone(), columns.collect());
         let mut faults = Faults::new(chunk.rows());
         let holds = eval::test(pred, &chunk, &mut faults);
+        errors.note(&faults, |row| chunk.time(row));
         for (row, fault) in faults.iter() {
             errors.add(chunk.time(row), fault.span, || fault.reason.to_string());
         }

@@ -63,7 +63,7 @@ pub(super) fn overlaps(a: &Shape, b: &Shape) -> bool {
     let [a_out, b_out] = [&of_a, &of_b].map(|lies| lies.contains(&Position::Outside));
     match a.has_areas() {
         // An edge inside the other has both of its own sides there.
-        true => (a_in || b_in) && (a_out || b_in) && (b_out || a_in),
+        true => (a_in && (a_out || b_in)) || (b_in && b_out),
         false => a_in && a_out && b_out,
     }
 }
