@@ -12,7 +12,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::clock::unix_nanos_of;
@@ -103,6 +103,29 @@ impl Read for Reader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.file.read(buffer)
     }
+}
+
+impl Seek for Reader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+/// What tells a file from one that was written to: when that was, in nanoseconds since 1970, and its size in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    pub modified: i128,
+    pub len: u64,
+}
+
+/// The stamp of a file; `None` for what is no file, such as a folder.
+pub fn stamp(path: impl AsRef<Path>) -> io::Result<Option<Stamp>> {
+    let facts = fs::metadata(path)?;
+    let modified = facts.modified().map(unix_nanos_of).unwrap_or(0);
+    Ok(facts.is_file().then_some(Stamp {
+        modified,
+        len: facts.len(),
+    }))
 }
 
 /// A file that exists only once it is committed; dropped before that, it leaves no trace.
@@ -299,6 +322,13 @@ mod tests {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, "12345");
+        reader.seek(SeekFrom::Start(3)).unwrap();
+        text.clear();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "45");
+        let stamp = stamp(&path).unwrap().unwrap();
+        assert_eq!((stamp.len, stamp.modified), (5, reader.modified()));
+        assert_eq!(super::stamp(folder.path()).unwrap(), None);
     }
 
     #[test]

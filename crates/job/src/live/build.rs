@@ -139,9 +139,13 @@ fn streams(
         };
         let lane = Lane::new(&input, physical, id, false);
         let (how, name) = (input.how.clone(), input.plan.name.clone());
+        let (is_hub, folder) = (input.hub, input.folder.clone());
         let (intake, fields) = Intake::new(input, false);
-        let values = Values::new(how.options(fields, wants.dead_letters));
-        let opener = Opener::new(values.ok_or(StartError::Format(name))?);
+        let options = how.options(fields, wants.dead_letters);
+        let opener = match is_hub {
+            true => Opener::new(Values::new(options).ok_or(StartError::Format(name))?),
+            false => Opener::of_files(options, folder),
+        };
         Ok(Stream::new(
             (number, source.place.clone()),
             (opener, intake, lane),

@@ -291,6 +291,7 @@ impl Combiner {
                 Some(Spot {
                     input,
                     place,
+                    file: None,
                     offset: origin_line(origin),
                 })
             });

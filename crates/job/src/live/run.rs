@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use highwater_connect::Cutting;
 use highwater_log::{HubName, Isolation};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -12,9 +13,10 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::build::Built;
 use super::combine::{Cut, Event, Message};
 use super::feed::Feed;
+use super::files::{self, Follower};
 use super::keeper::Keeper;
 use super::output::{Mark, Output};
-use super::places::Places;
+use super::places::{Places, Source};
 use super::refresh::Refresh;
 use super::start::MarksHeard;
 use super::status::{Board, JobState};
@@ -50,8 +52,6 @@ pub(super) struct Live {
     until_end: Option<AtEnd>,
     /// With how many of their partitions are read.
     hubs: Vec<(HubName, u32)>,
-    /// What was said of hubs that have more.
-    grown: Vec<String>,
     combiner: Stopper,
     stop: watch::Sender<bool>,
     feeds: JoinSet<Result<(), String>>,
@@ -135,6 +135,9 @@ impl Live {
             feeds.spawn(feed.run());
         }
         drop(senders);
+        for follower in followers((&job, &site, &options), &places, (board, &stopped)) {
+            feeds.spawn(follower.run());
+        }
         board.replay_to(targets);
         let mut shares: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         for stream in streams {
@@ -172,7 +175,6 @@ impl Live {
             patience: options.stop_patience,
             until_end: options.until_end,
             hubs: places.hubs(),
-            grown: Vec::new(),
             combiner: Stopper(to_combiner),
             stop,
             feeds,
@@ -268,12 +270,8 @@ impl Live {
             })
         });
         let grown: Vec<String> = grown.collect();
-        if grown == self.grown {
-            return;
-        }
-        grown.iter().for_each(|alarm| self.board.say(alarm));
-        self.board.change(|status| status.alarms = grown.clone());
-        self.grown = grown;
+        self.board
+            .alarm("partitions", (!grown.is_empty()).then(|| grown.join("; ")));
     }
 
     fn begin_checkpoint(&mut self, answer: Option<oneshot::Sender<Result<u64, String>>>) {
@@ -439,6 +437,38 @@ impl Live {
             other => other,
         }
     }
+}
+
+/// Those who bring what appears in files to the hubs that are read; none where the job is to end.
+fn followers(
+    (job, site, options): (&Job, &Site, &Options),
+    places: &Places,
+    (board, stop): (&Board, &watch::Receiver<bool>),
+) -> Vec<Follower> {
+    if options.until_end.is_some() {
+        return Vec::new();
+    }
+    let sources = places.all.iter().enumerate();
+    let follower = |(stream, source): (usize, &Source)| {
+        let name = &job.plan.inputs[source.input].name;
+        let input = job.file.input(name).filter(|input| input.is_followed())?;
+        Some(Follower {
+            cutting: Cutting {
+                format: input.format,
+                compression: input.compression,
+                level: job.file.compatibility,
+            },
+            stream,
+            events: source.partition.clone(),
+            positions: files::positions(&job.file.name, &input.name, &*site.log)?,
+            input: input.clone(),
+            every: options.look_every,
+            clock: site.clock.clone(),
+            board: board.clone(),
+            stop: stop.clone(),
+        })
+    };
+    sources.filter_map(follower).collect()
 }
 
 /// Ready when the checkpoint under way has been written, if one is.

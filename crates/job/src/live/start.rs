@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
 use super::build::{Built, build};
+use super::files::make_hubs;
 use super::keeper::Keeper;
 use super::output::{Mark, Output};
 use super::places::Places;
@@ -50,6 +51,9 @@ pub(super) async fn prepare(
     board: &Board,
     writing: &mut Option<JoinHandle<std::io::Result<()>>>,
 ) -> Result<Prepared, StartError> {
+    if options.until_end.is_none() {
+        make_hubs(&job, &*site.log).await?;
+    }
     let places = Places::find(&job, &*site.log)?;
     let fingerprint = Fingerprint::of(&job, &places);
     let (mut number, saved) = latest(&site, board).await?;

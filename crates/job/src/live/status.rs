@@ -1,6 +1,6 @@
 //! What a live job is doing, for whoever asks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -142,16 +142,23 @@ impl PartitionStatus {
         }
     }
 
-    pub(super) fn lost(&mut self, kind: TroubleKind, reason: &str, offset: u64) {
+    /// `file` is where the event came from, if it was one.
+    pub(super) fn lost(
+        &mut self,
+        kind: TroubleKind,
+        reason: &str,
+        (file, offset): (Option<&str>, u64),
+    ) {
         match kind {
-            TroubleKind::Json | TroubleKind::Format => self.deserialization_errors += 1,
+            TroubleKind::Json
+            | TroubleKind::Format
+            | TroubleKind::Header
+            | TroubleKind::Compression => self.deserialization_errors += 1,
             _ => self.conversion_errors += 1,
         }
-        self.last_error = Some(format!(
-            "{}@{offset}: {}: {reason}",
-            self.place,
-            kind.name()
-        ));
+        let place = file.map_or_else(|| self.place.to_string(), str::to_owned);
+        let kind = kind.name();
+        self.last_error = Some(format!("{place}@{offset}: {kind}: {reason}"));
     }
 }
 
@@ -166,6 +173,8 @@ struct Inner {
     status: JobStatus,
     /// Per stream, its input and place among the partitions of that.
     streams: Vec<(usize, usize)>,
+    /// What is wrong, by who says so.
+    alarms: BTreeMap<String, String>,
     /// Per stream, where it began, and where it had caught up with what there was at that time.
     targets: Vec<(Offset, Offset)>,
     log: VecDeque<LogLine>,
@@ -191,6 +200,7 @@ impl Board {
                 status,
                 streams: Vec::new(),
                 targets: Vec::new(),
+                alarms: BTreeMap::new(),
                 log: VecDeque::new(),
             })),
         }
@@ -228,6 +238,19 @@ impl Board {
         inner.log.push_back(line);
     }
 
+    /// Says what is wrong, or that nothing is any more. What is new is in the log as well.
+    pub fn alarm(&self, who: &str, what: Option<String>) {
+        let mut inner = self.lock();
+        let before = match &what {
+            Some(what) => inner.alarms.insert(who.to_owned(), what.clone()),
+            None => inner.alarms.remove(who),
+        };
+        drop(inner);
+        if let Some(what) = what.filter(|what| before.as_ref() != Some(what)) {
+            self.say(what);
+        }
+    }
+
     pub fn change(&self, how: impl FnOnce(&mut JobStatus)) {
         how(&mut self.lock().status);
     }
@@ -250,6 +273,7 @@ impl Board {
         let inner = self.lock();
         let mut status = inner.status.clone();
         status.log = inner.log.iter().cloned().collect();
+        status.alarms = inner.alarms.values().cloned().collect();
         if let (JobState::Running, Some((events, of))) = (&status.state, inner.replayed()) {
             status.state = JobState::Replaying { events, of };
         }

@@ -9,7 +9,7 @@ use highwater_log::{Fetched, Offset, Place};
 use highwater_time::Instant;
 
 use super::letter::{Letter, Spot};
-use super::pieces::{Opener, Piece};
+use super::pieces::{File, Opener, Piece};
 use super::status::PartitionStatus;
 use crate::intake::{self, Intake};
 use crate::lane::{Delivery, Lane, LaneCopy};
@@ -142,19 +142,22 @@ impl Stream {
                     events,
                     arrivals,
                     bad_arrivals,
+                    file,
                 } => {
+                    let file = file.as_deref();
+                    let name = file.map(|file| &file.name[..]);
                     self.status.events += (events.rows + events.bad.len()) as u64;
                     let last = arrivals.iter().chain(&bad_arrivals).max();
                     self.arrived = last.map_or(self.arrived, |last| self.arrived.max(*last));
                     for (bad, arrival) in events.bad.iter().zip(bad_arrivals) {
-                        self.status
-                            .lost(TroubleKind::of(bad.kind, false), &bad.reason, bad.line);
+                        let kind = TroubleKind::of(bad.kind, false);
+                        self.status.lost(kind, &bad.reason, (name, bad.line));
                         if self.wants.dead_letters {
-                            let spot = spot(&self.intake, &self.place, bad.line);
+                            let spot = spot(&self.intake, (&self.place, name), bad.line);
                             handed.lost.push(Letter::of_bad_event(&spot, arrival, bad));
                         }
                     }
-                    self.take_events(events, arrivals, &mut handed);
+                    self.take_events(events, arrivals, file, &mut handed);
                 }
             }
         }
@@ -176,6 +179,7 @@ impl Stream {
         &mut self,
         events: highwater_connect::Events,
         arrivals: Vec<Instant>,
+        file: Option<&File>,
         handed: &mut Handed,
     ) {
         if events.rows == 0 {
@@ -185,16 +189,17 @@ impl Stream {
         let (status, wants, own) = (&mut self.status, &self.wants, &self.place);
         let id = &self.lane.id;
         let name = self.intake.input().plan.name.clone();
+        let of_file = file.map(|file| &file.name[..]);
         let place = intake::Place {
             number: self.number,
-            name: "",
-            modified: Instant::BEFORE_ALL,
+            name: of_file.unwrap_or_default(),
+            modified: file.map_or(Instant::BEFORE_ALL, |file| file.modified),
             partition: (id.number, &id.shown),
         };
         let timed = self
             .intake
             .timed(events, &place, Some(arrivals), &mut |lost| {
-                status.lost(lost.kind, lost.reason, lost.line);
+                status.lost(lost.kind, lost.reason, (of_file, lost.line));
                 if let (true, Some(arrival)) = (wants.dead_letters, lost.arrival) {
                     let event = whole
                         .as_ref()
@@ -202,6 +207,7 @@ impl Stream {
                     let spot = Spot {
                         input: &name,
                         place: own,
+                        file: of_file,
                         offset: lost.line,
                     };
                     let letter =
@@ -219,7 +225,7 @@ impl Stream {
             let event = whole
                 .as_ref()
                 .map_or(ValueRef::Null, |whole| whole.get(row));
-            let spot = spot(&self.intake, &self.place, lines[row]);
+            let spot = spot(&self.intake, (&self.place, of_file), lines[row]);
             let arrival = fate.arrival.unwrap_or(self.arrived);
             handed
                 .late
@@ -244,7 +250,7 @@ impl Stream {
     fn handed(&mut self, mut handed: Handed) -> Handed {
         for error in self.lane.pipeline.errors.take_kept() {
             let offset = error.origin.map(origin_line);
-            let spot = offset.map(|offset| spot(&self.intake, &self.place, offset));
+            let spot = offset.map(|offset| spot(&self.intake, (&self.place, None), offset));
             let query = (&self.wants.query.0[..], &self.wants.query.1[..]);
             handed
                 .failed
@@ -264,10 +270,15 @@ impl Stream {
     }
 }
 
-fn spot<'a>(intake: &'a Intake, place: &'a Place, offset: u64) -> Spot<'a> {
+fn spot<'a>(
+    intake: &'a Intake,
+    (place, file): (&'a Place, Option<&'a str>),
+    offset: u64,
+) -> Spot<'a> {
     Spot {
         input: &intake.input().plan.name,
         place,
+        file,
         offset,
     }
 }
