@@ -1,10 +1,10 @@
 """A processor in two processes over a broker, one of which is killed.
 
-    remote.py PROGRAM BOOTSTRAP       PROGRAM is the example `remote` of crates/kafka
+    remote.py PROGRAM BOOTSTRAP [RESTART]       PROGRAM is the example `remote` of crates/kafka
 
 Events are sent, two instances share them, one dies by kill -9 while more are sent, the other takes over. Every event must be
 handled, none of them again that a stored position is past, and the positions, as another client sees them, must in the end be
-the ends of the partitions.
+the ends of the partitions. RESTART, a command that kills the broker and starts it again, is run before the end.
 """
 
 import os
@@ -16,7 +16,7 @@ import time
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-PROGRAM, BOOTSTRAP = sys.argv[1:]
+PROGRAM, BOOTSTRAP, *RESTART = sys.argv[1:]
 RUN = f"{os.getpid()}-{time.time_ns() % 1_000_000}"
 HUB, GROUP = f"orders-{RUN}", f"billing-{RUN}"
 PARTITIONS = 6
@@ -72,7 +72,7 @@ def partition(event):
 
 
 def main():
-    admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+    admin = AdminClient({"bootstrap.servers": BOOTSTRAP, "log_level": 0})
     send()
     one, two = Instance(), Instance()
     try:
@@ -98,6 +98,11 @@ def main():
         sending.join()
         sent += 3
         until("everything is handled", lambda: len({*one.handled, *two.handled}) == sent * COUNT)
+        if RESTART:
+            subprocess.run(RESTART, shell=True, check=True, stdout=subprocess.DEVNULL)
+            send()
+            sent += 1
+            until("everything after the restart is handled", lambda: len({*one.handled, *two.handled}) == sent * COUNT)
         last = ends()
         if sum(last.values()) != sent * COUNT:
             sys.exit(f"FAIL: {sent * COUNT} events were sent, and the partitions end at {last}")

@@ -14,7 +14,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::Request;
 
-use super::connection::{CallError, Connection};
+use super::connection::{CallError, Connection, How};
 use super::dial::Address;
 use super::errors::{Failure, Said, is_unknown, ok_or, passes};
 use super::options::Options;
@@ -68,6 +68,8 @@ pub(crate) struct Ask {
     /// The broker may hold the answer back for so long; it has a connection of its own then.
     pub held: Option<Duration>,
     pub version_max: i16,
+    /// Under which name, if not that of the options.
+    pub client: Option<String>,
 }
 
 impl Ask {
@@ -77,6 +79,7 @@ impl Ask {
             lane: Lane::Control,
             held: None,
             version_max: i16::MAX,
+            client: None,
         }
     }
 }
@@ -132,7 +135,7 @@ impl Cluster {
                 .with_topics(None)
                 .with_allow_auto_topic_creation(false)
         };
-        let answer = connection.call(i16::MAX, request).await?;
+        let answer = connection.call(self.plainly(), request).await?;
         let settings = self.settings(&connection, &answer).await;
         let view = View::read(answer, &settings, number + 1);
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
@@ -161,7 +164,7 @@ impl Cluster {
             return BTreeMap::new();
         }
         let request = |_| DescribeConfigsRequest::default().with_resources(resources);
-        let Ok(described) = connection.call(i16::MAX, request).await else {
+        let Ok(described) = connection.call(self.plainly(), request).await else {
             return BTreeMap::new();
         };
         let results = described.results.into_iter();
@@ -177,6 +180,10 @@ impl Cluster {
                 Some((HubName::new(&result.resource_name).ok()?, known))
             });
         read.flatten().collect()
+    }
+
+    fn plainly(&self) -> How<'static> {
+        How::plainly(self.options.request_timeout)
     }
 
     /// Any broker that can be reached, and a connection to it.
@@ -230,22 +237,22 @@ impl Cluster {
         make: impl Fn(i16) -> R,
     ) -> Result<R::Response, Failure> {
         let address = self.find(&ask.to).await?;
-        let called = match ask.held {
-            None => {
-                let connection = self.pool.lane(&address, ask.lane).await;
-                let connection = connection.map_err(Failure::Call)?;
-                connection.call(ask.version_max, make).await
-            }
-            Some(held) => {
-                let connection = self.pool.own(&address).await.map_err(Failure::Call)?;
-                let patience = self.options.request_timeout + held;
-                let called = connection.call_for(ask.version_max, patience, make).await;
-                if called.is_ok() {
-                    self.pool.give_back(&address, connection);
-                }
-                called
-            }
+        let mut how = How {
+            version_max: ask.version_max,
+            client: ask.client.as_deref(),
+            timeout: self.options.request_timeout,
         };
+        let Some(held) = ask.held else {
+            let connection = self.pool.lane(&address, ask.lane).await;
+            let called = connection.map_err(Failure::Call)?.call(how, make).await;
+            return called.map_err(Failure::Call);
+        };
+        how.timeout += held;
+        let connection = self.pool.own(&address).await.map_err(Failure::Call)?;
+        let called = connection.call(how, make).await;
+        if called.is_ok() {
+            self.pool.give_back(&address, connection);
+        }
         called.map_err(Failure::Call)
     }
 
@@ -291,7 +298,7 @@ impl Cluster {
                 .with_key(text(&**name))
                 .with_key_type(kind)
         };
-        let answer = connection.call(i16::MAX, request).await;
+        let answer = connection.call(self.plainly(), request).await;
         let answer = answer.map_err(Failure::Call)?;
         ok_or(answer.error_code, answer.error_message).map_err(Failure::Said)?;
         let address = Address::of(&answer.host, answer.port)

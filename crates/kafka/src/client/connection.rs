@@ -89,6 +89,26 @@ struct Expected {
     answer: oneshot::Sender<Bytes>,
 }
 
+/// How a request is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How<'a> {
+    pub version_max: i16,
+    /// Under which name, if not that of the options.
+    pub client: Option<&'a str>,
+    /// An answer that takes longer ends the connection.
+    pub timeout: Duration,
+}
+
+impl How<'_> {
+    pub fn plainly(timeout: Duration) -> How<'static> {
+        How {
+            version_max: i16::MAX,
+            client: None,
+            timeout,
+        }
+    }
+}
+
 /// An answer to come.
 #[derive(Debug)]
 pub(crate) struct Reply<R> {
@@ -148,22 +168,12 @@ impl Connection {
     /// Sends a request and waits for the answer.
     pub async fn call<R: Request>(
         &self,
-        version_max: i16,
+        how: How<'_>,
         make: impl FnOnce(i16) -> R,
     ) -> Result<R::Response, CallError> {
-        self.call_for(version_max, self.timeout, make).await
-    }
-
-    /// The same where the broker may take its time.
-    pub async fn call_for<R: Request>(
-        &self,
-        version_max: i16,
-        timeout: Duration,
-        make: impl FnOnce(i16) -> R,
-    ) -> Result<R::Response, CallError> {
-        let version = self.version::<R>(version_max)?;
-        let frame = self.push(version, &make(version)).await?;
-        self.answer::<R>(version, timeout, frame).await
+        let version = self.version::<R>(how.version_max)?;
+        let frame = self.push(version, how.client, &make(version)).await?;
+        self.answer::<R>(version, how.timeout, frame).await
     }
 
     /// Sends a request, which has its place in the order of this connection when this is ready.
@@ -173,7 +183,7 @@ impl Connection {
         request: &R,
     ) -> Result<Reply<R>, CallError> {
         Ok(Reply {
-            frame: self.push(version, request).await?,
+            frame: self.push(version, None, request).await?,
             connection: Arc::clone(self),
             version,
             request: PhantomData,
@@ -183,10 +193,16 @@ impl Connection {
     async fn push<R: Request>(
         &self,
         version: i16,
+        client: Option<&str>,
         request: &R,
     ) -> Result<oneshot::Receiver<Bytes>, CallError> {
         let correlation = self.sent.fetch_add(1, Ordering::Relaxed);
-        let frame = self.encode(version, correlation, request)?;
+        let header = RequestHeader::default()
+            .with_request_api_key(R::KEY)
+            .with_request_api_version(version)
+            .with_correlation_id(correlation)
+            .with_client_id(Some(text(client.unwrap_or(&self.client_id))));
+        let frame = self.encode(version, &header, request)?;
         let (answer, frame_of_answer) = oneshot::channel();
         let expected = Expected {
             correlation,
@@ -200,16 +216,12 @@ impl Connection {
     fn encode<R: Request>(
         &self,
         version: i16,
-        correlation: i32,
+        header: &RequestHeader,
         request: &R,
     ) -> Result<Bytes, CallError> {
         let refused = |reason: String| CallError::Refused(reason).with(&self.address);
         let mut frame = BytesMut::from(&[0; LENGTH_BYTES][..]);
-        RequestHeader::default()
-            .with_request_api_key(R::KEY)
-            .with_request_api_version(version)
-            .with_correlation_id(correlation)
-            .with_client_id(Some(text(&*self.client_id)))
+        header
             .encode(&mut frame, R::header_version(version))
             .and_then(|()| request.encode(&mut frame, version))
             .map_err(|error| refused(format!("a request could not be written: {error}")))?;

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::connection::{CallError, Connection};
+use super::connection::{CallError, Connection, How};
 use super::options::{Login, Options};
 use super::versions::Versions;
 use crate::codes::OK;
@@ -109,8 +109,9 @@ async fn set_up(
 ) -> Result<Arc<Connection>, CallError> {
     let first = Versions::new([(ApiKey::ApiVersions as i16, 0, 0)]);
     let mut connection = Connection::start(stream, address, options, first);
+    let how = How::plainly(options.request_timeout);
     let versions = connection
-        .call(i16::MAX, |_| ApiVersionsRequest::default())
+        .call(how, |_| ApiVersionsRequest::default())
         .await?;
     if versions.error_code != OK {
         let code = Code::Unknown(versions.error_code);
@@ -121,14 +122,14 @@ async fn set_up(
         ranges.map(|range| (range.api_key, range.min_version, range.max_version)),
     ));
     if let Some(login) = &options.login {
-        log_in(&connection, login).await?;
+        log_in(&connection, how, login).await?;
     }
     Ok(Arc::new(connection))
 }
 
-async fn log_in(connection: &Connection, login: &Login) -> Result<(), CallError> {
+async fn log_in(connection: &Connection, how: How<'_>, login: &Login) -> Result<(), CallError> {
     let shaken = connection
-        .call(i16::MAX, |_| {
+        .call(how, |_| {
             SaslHandshakeRequest::default().with_mechanism(text("PLAIN"))
         })
         .await?;
@@ -139,7 +140,7 @@ async fn log_in(connection: &Connection, login: &Login) -> Result<(), CallError>
     }
     let token = Bytes::from(format!("\0{}\0{}", login.user, login.password));
     let answer = connection
-        .call(i16::MAX, |_| {
+        .call(how, |_| {
             SaslAuthenticateRequest::default().with_auth_bytes(token.clone())
         })
         .await?;

@@ -1,6 +1,6 @@
 //! What a broker's error codes mean in the words of the log, and which of them pass.
 
-use highwater_log::batch::BatchError;
+use highwater_log::batch::{Batch, BatchError};
 use highwater_log::{
     AdminError, AppendError, GroupError, HubName, Membership, Offset, Place, ReadError,
     TransactionError, TransactionRef,
@@ -133,13 +133,15 @@ pub(crate) fn read_error(place: &Place, failure: Failure) -> ReadError {
     }
 }
 
-/// Of a refusal, after which the batch is surely not there.
+/// Of a refusal, after which the batch is surely not there. What a broker does not tell, the number that was
+/// due, is -1.
 pub(crate) fn append_error(
     place: &Place,
-    header: &highwater_log::batch::Header,
-    bytes: usize,
+    batch: &Batch,
+    bytes_max: usize,
     said: &Said,
 ) -> AppendError {
+    let header = batch.header();
     let (place, reason) = (place.clone(), said.to_string());
     let producer = header
         .producer()
@@ -149,9 +151,8 @@ pub(crate) fn append_error(
         code if is_unknown(code) => AppendError::Deleted(place),
         Code::MessageTooLarge | Code::RecordListTooLarge => AppendError::TooLarge {
             place,
-            bytes,
-            // Nobody says how much it would have taken.
-            max: bytes.saturating_sub(1),
+            bytes: batch.size(),
+            max: bytes_max,
         },
         Code::OutOfOrderSequenceNumber => AppendError::OutOfSequence {
             producer,
@@ -173,7 +174,6 @@ pub(crate) fn append_error(
             index: 0,
             reason: "the broker does not take it, for reasons of its own",
         }),
-        Code::NotEnoughReplicas => AppendError::Full { place, waiting: 0 },
         _ => AppendError::Stopped { place, reason },
     }
 }

@@ -51,7 +51,8 @@ pub use options::{Login, Options};
 #[error("no broker could be reached: {0}")]
 pub struct ConnectError(pub String);
 
-/// A cluster. Clones are the same one; when the last is gone, its connections are closed.
+/// A cluster. Clones are the same one; when the last is gone, and the partitions asked of it, its connections
+/// are closed.
 #[derive(Clone)]
 pub struct Remote(Arc<Inner>);
 

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::cluster::{Cluster, To, UNKNOWN_MAX};
-use super::connection::CallError;
+use super::connection::{CallError, How};
 use super::dial::Address;
 use super::errors::{Failure, is_unknown};
 use super::fetch::{self, Wanted};
@@ -185,8 +185,11 @@ impl Watch {
         let options = &self.cluster.options;
         let wait_ms = options.poll.as_millis() as i32;
         let request = |version| fetch::request(version, &wanted, isolation, wait_ms);
-        let patience = options.poll + options.request_timeout;
-        let answer = connection.call_for(fetch::version_max(&wanted), patience, request);
+        let how = How {
+            version_max: fetch::version_max(&wanted),
+            ..How::plainly(options.poll + options.request_timeout)
+        };
+        let answer = connection.call(how, request);
         let answer = answer.await.map_err(Failure::Call)?;
         pool.give_back(&desk.address, connection);
         read(answer, &wanted)

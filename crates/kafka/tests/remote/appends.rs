@@ -215,7 +215,7 @@ async fn an_append_that_nobody_answers_fails_without_saying_that_it_did_not_happ
     let world = world().await;
     world.log.create(spec("h", 1)).await.unwrap();
     let options = Options {
-        patience: Duration::from_millis(200),
+        patience: Duration::from_secs(2),
         ..world.options()
     };
     let remote = connect(options).await.unwrap();

@@ -129,6 +129,13 @@ async fn two_members_of_one_client_wait_for_each_other_and_are_told_apart() {
 
     let group = remote.describe("readers".into()).await.unwrap();
     assert_eq!((group.state, group.members.len()), (GroupState::Stable, 2));
+    assert!(
+        group
+            .members
+            .iter()
+            .all(|member| member.client_id == "test"),
+        "{group:?}"
+    );
     assert_eq!(remote.list().await, [group]);
     let gone = Leaving {
         member: "nobody".into(),

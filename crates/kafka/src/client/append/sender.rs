@@ -43,7 +43,8 @@ pub(super) struct Sender {
     of: Arc<Appender>,
     pub flight: VecDeque<Flying>,
     pub numbers: Numbers,
-    retry: Retry,
+    /// Of the first one, since it failed first.
+    retry: Option<Retry>,
     unknown: u32,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct Flying {
 impl Sender {
     pub fn new(of: Arc<Appender>, numbers: Numbers) -> Sender {
         Sender {
-            retry: Retry::new(&of.cluster.options),
+            retry: None,
             of,
             flight: VecDeque::new(),
             numbers,
@@ -197,7 +198,7 @@ impl Sender {
             return;
         };
         self.unknown = 0;
-        self.retry = Retry::new(&self.of.cluster.options);
+        self.retry = None;
         let header = first.batch.header();
         self.know(header.producer());
         let end = Offset(answer.base_offset + i64::from(header.count()));
@@ -249,7 +250,9 @@ impl Sender {
                 Failure::Call(CallError::Refused(_)) => false,
                 Failure::Said(said) => passes(said.code) && self.unknown < UNKNOWN_MAX,
             };
-        if again && self.retry.pause().await {
+        let options = &self.of.cluster.options;
+        let retry = self.retry.get_or_insert_with(|| Retry::new(options));
+        if again && retry.pause().await {
             let leader = To::Leader(self.of.target.clone());
             return self.of.cluster.look_again(&leader, seen).await;
         }
@@ -278,12 +281,12 @@ impl Sender {
         let Some(first) = self.flight.pop_front() else {
             return;
         };
-        self.retry = Retry::new(&self.of.cluster.options);
+        self.retry = None;
         self.unknown = 0;
         let place = &self.of.target.place;
         let error = match &failure {
             Failure::Said(said) if !first.uncertain => {
-                append_error(place, first.batch.header(), first.batch.size(), said)
+                append_error(place, &first.batch, self.of.bytes_max(), said)
             }
             failure => AppendError::Unanswered {
                 place: place.clone(),

@@ -64,12 +64,13 @@ fn outsider(group: &str) -> Membership {
 }
 
 impl Groups for Remote {
-    /// The client is shown under the name in the [options](super::Options::client_id).
+    /// Where the client is from, the coordinator sees for itself.
     fn join(&self, request: Join) -> Pending<Result<Joined, GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let ask = Ask {
                 held: Some(request.rebalance_timeout),
+                client: Some(request.client_id.clone()).filter(|name| !name.is_empty()),
                 ..to(&request.group)
             };
             let make = |version| join_request(version, &request);
