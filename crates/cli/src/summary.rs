@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use highwater_engine::DataError;
 use highwater_job::{InputReport, Job, Report, data_errors};
 use serde_json::{Value, json};
 
@@ -29,17 +30,26 @@ pub fn text(job: &Job, report: &Report) -> String {
             report.errors.count
         );
         for sample in &report.errors.samples {
-            let (line, column) = place(&job.query, sample.span.start as usize);
-            let _ = writeln!(
-                out,
-                "  {}:{line}:{column} at {}: {}",
-                job.query_name,
-                highwater_job::short_time(sample.time),
-                sample.reason
-            );
+            let _ = writeln!(out, "  {}", placed(job, sample));
         }
     }
+    let remarks = &report.errors.remarks;
+    if let Some(first) = &remarks.first {
+        let _ = writeln!(
+            out,
+            "warning: the query put something right in {} rows, first:",
+            remarks.count
+        );
+        let _ = writeln!(out, "  {}", placed(job, first));
+    }
     out
+}
+
+/// What happened to a row, behind the place in the query and the time.
+fn placed(job: &Job, error: &DataError) -> String {
+    let (line, column) = place(&job.query, error.span.start as usize);
+    let (name, time) = (&job.query_name, highwater_job::short_time(error.time));
+    format!("{name}:{line}:{column} at {time}: {}", error.reason)
 }
 
 fn input_text(input: &InputReport, out: &mut String) {
@@ -107,17 +117,20 @@ pub fn json(job: &Job, report: &Report) -> Value {
         .outputs
         .iter()
         .map(|o| json!({"name": o.name, "rows": o.rows, "notes": o.notes}));
-    let samples = report.errors.samples.iter().map(|error| {
+    let sample = |error: &DataError| {
         json!({
             "time": error.time.to_string(),
             "reason": error.reason,
             "span": [error.span.start, error.span.end],
         })
-    });
+    };
+    let samples = report.errors.samples.iter().map(sample);
+    let remarks = &report.errors.remarks;
     json!({
         "inputs": inputs.collect::<Vec<_>>(),
         "outputs": outputs.collect::<Vec<_>>(),
         "query_errors": {"count": report.errors.count, "samples": samples.collect::<Vec<_>>()},
+        "query_remarks": {"count": remarks.count, "samples": remarks.first.iter().map(sample).collect::<Vec<_>>()},
         "data_errors": report.inputs.iter().flat_map(data_errors).collect::<Vec<_>>(),
         "dead_letters": report.dead_letters,
         "lost_data": report.lost_data(),

@@ -4,8 +4,8 @@
 //! How a page says what to check:
 //!
 //! - A fence of `sql` must compile without a complaint. With a code behind it, ` ```sql HW1503 `, it must be answered
-//!   with that code. Lines `-- reference: Name`, `-- outputs: Name, ..` and `-- compatibility: 1.1` stand for
-//!   what the job file would say. What cannot compile is `text`.
+//!   with that code. Lines `-- reference: Name` and `-- outputs: Name, ..` stand for what the job file would
+//!   say. What cannot compile is `text`.
 //! - Fences of `json in Name` and `json out` (or `json out Name`) behind it hold the events of an input and the rows of
 //!   an output: then the query also runs, as a golden case. `json reference Name` holds reference data, `js name` a
 //!   function, and `toml job` more of the job file.
@@ -186,7 +186,6 @@ fn catalog(query: &str) -> Catalog {
     Catalog {
         inputs: names("-- reference: ").into_iter().map(reference).collect(),
         outputs: Some(names("-- outputs: ")).filter(|names| !names.is_empty()),
-        older_level: (names("-- compatibility: ") == ["1.1"]).then_some("1.1"),
         ..Catalog::open()
     }
 }

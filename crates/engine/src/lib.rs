@@ -19,7 +19,8 @@ pub use chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
 pub use column::{Column, ColumnBuilder};
 pub use estimate::{Each, Kept, StateEstimate, VALUE_BYTES, estimate};
 pub use ops::{
-    Context, DataError, DataErrors, Item, Merge, Operator, ReferenceTable, Share, WindowEntry,
+    Context, DataError, DataErrors, Item, Merge, Operator, ReferenceTable, Remarks, Share,
+    WindowEntry,
 };
 pub use physical::{Physical, PhysicalError, Shared};
 pub use pipeline::{Pipeline, Target};

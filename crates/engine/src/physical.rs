@@ -187,9 +187,9 @@ impl Physical {
             ExprKind::Column(column) => reads[*column] == Read::Partition,
             _ => false,
         };
-        let by_partition = |expr: &Expr| match &expr.kind {
+        let by_partition = |expr: &Expr| match &expr.unfolded().kind {
             ExprKind::Coalesce(all) => all.iter().any(is_partition),
-            _ => is_partition(expr),
+            _ => is_partition(expr.unfolded()),
         };
         let combines = |node: &Node| {
             matches!(node, Node::Window(window) if !window.by_partition
@@ -338,7 +338,10 @@ impl Physical {
             Node::Analytic(analytic) => {
                 graph.add(Box::new(Analytics::new(analytic)), [analytic.from])
             }
-            Node::Match(node) => graph.add(Box::new(Matcher::new(node)), [node.from]),
+            Node::Match(node) => graph.add(
+                Box::new(Matcher::new(node, self.plan.ignore_case)),
+                [node.from],
+            ),
             Node::Union { from, names } => {
                 let mappings: Vec<_> = from.iter().map(|(_, map)| Some(map.clone())).collect();
                 let merge = move || Merge::mapped(mappings.iter().cloned());
@@ -485,6 +488,7 @@ fn spec(plan: &Plan, window: &WindowNode) -> Arc<GroupSpec> {
         keys: window.keys.iter().map(|key| key.expr.clone()).collect(),
         aggregates: window.aggregates.clone(),
         lane_tells_group: lane_tells_group(plan, window),
+        ignore_case: plan.ignore_case,
     })
 }
 

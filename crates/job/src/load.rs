@@ -146,6 +146,7 @@ impl Job {
                 .collect(),
             outputs: named_outputs(&file),
             functions: Some(file.functions.iter().map(|f| f.name.clone()).collect()),
+            ignore_case: file.ignore_case,
             older_level: match file.compatibility {
                 Level::V1_0 => Some("1.0"),
                 Level::V1_1 => Some("1.1"),

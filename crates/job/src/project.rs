@@ -61,6 +61,7 @@ fn import(file: &Path) -> Result<(JobFile, Vec<Json>), LoadError> {
         query: QuerySource::File(query),
         folder: folder.to_path_buf(),
         compatibility: Level::default(),
+        ignore_case: false,
         time: Policy::default(),
         inputs: Vec::new(),
         outputs: Vec::new(),

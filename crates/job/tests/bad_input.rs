@@ -346,3 +346,44 @@ fn no_bytes_can_stop_a_run() {
         prop_assert_eq!(input.events(), input.time.kept + input.time.dropped() + input.troubles.count());
     });
 }
+
+/// A-73: a ring that an event left open is closed, which is told beside the errors and is none.
+// proves S1 S2
+#[test]
+fn rings_that_events_leave_open_are_counted() {
+    let line = |id: u32, end: &str| {
+        let ring = format!("[[0,0],[4,0],[4,4]{end}]");
+        format!(
+            r#"{{"id":{id},"t":"2026-01-01T00:00:{id:02}Z","area":{{"type":"Polygon","coordinates":[{ring}]}}}}"#
+        )
+    };
+    let lines = [
+        line(1, ",[0,0]"),
+        line(2, ""),
+        line(3, ""),
+        r#"{"id":4,"t":"2026-01-01T00:00:04Z","area":7}"#.to_string(),
+        r#"{"id":5,"t":"2026-01-01T00:00:05Z","area":"POLYGON((0 0, 4 0, 4 4))"}"#.to_string(),
+    ];
+    let sql =
+        "SELECT id INTO out FROM a TIMESTAMP BY t WHERE ST_WITHIN(CreatePoint(1, 3), area) = 1";
+    let ran = run_text(lines.join("\n").as_bytes(), sql, "");
+    assert_eq!(ran.rows, "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n{\"id\":5}\n");
+    let errors = &ran.report.errors;
+    assert_eq!((errors.count, errors.remarks.count), (1, 3));
+    let first = errors.remarks.first.as_ref().expect("one is kept");
+    assert_eq!(
+        first.reason,
+        "a ring does not end where it began, so it was closed"
+    );
+    assert!(
+        first.time.to_string().starts_with("2026-01-01T00:00:02"),
+        "{first:?}"
+    );
+    assert!(sql[first.span.start as usize..].starts_with("ST_WITHIN"));
+    // It is counted once for a row of a step, and a run that closes rings has lost nothing.
+    let sql = "SELECT id, ST_WITHIN(CreatePoint(1, 3), area) AS i, ST_INTERSECTS(area, area) AS o \
+               INTO out FROM a TIMESTAMP BY t";
+    let ran = run_text(lines[..3].join("\n").as_bytes(), sql, "");
+    assert_eq!(ran.report.errors.remarks.count, 2);
+    assert!(!ran.report.lost_data());
+}

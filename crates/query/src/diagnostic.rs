@@ -43,8 +43,6 @@ pub mod code {
     pub const NUMBER: &str = "HW1004";
     /// Known from other SQL dialects, but no part of this language.
     pub const FOREIGN: &str = "HW1101";
-    /// Part of the language, but not there yet.
-    pub const UNSUPPORTED: &str = "HW1102";
     pub const UNKNOWN_INPUT: &str = "HW1201";
     pub const UNKNOWN_OUTPUT: &str = "HW1202";
     pub const UNKNOWN_COLUMN: &str = "HW1203";

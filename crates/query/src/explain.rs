@@ -9,8 +9,9 @@ use std::fmt::Write;
 use highwater_time::Duration;
 
 use crate::plan::{
-    AnalyticColumn, AnalyticNode, ApplyColumn, Each, ExprKind, Item, JoinNode, LookupNode,
-    MatchNode, Name, Node, NodeId, Plan, Read, Reference, ReferenceStep, Side, Window, WindowNode,
+    Aggregate, AggregateFunction, AnalyticColumn, AnalyticNode, ApplyColumn, Each, ExprKind, Item,
+    JoinNode, LookupNode, MatchNode, Name, Node, NodeId, Plan, Read, Reference, ReferenceStep,
+    Side, Window, WindowNode,
 };
 use crate::print;
 
@@ -35,7 +36,7 @@ pub fn lookback(plan: &Plan) -> Duration {
 /// How long a node may hold on to a row.
 fn held(node: &Node) -> i64 {
     match node {
-        Node::Window(window) => span(&window.window),
+        Node::Window(window) => span(&window.window).saturating_mul(remembered(window)),
         Node::Join(join) => join.low.ticks().abs().max(join.high.ticks().abs()),
         Node::Analytic(analytic) => analytic
             .calls
@@ -45,6 +46,22 @@ fn held(node: &Node) -> i64 {
             .unwrap_or(0),
         Node::Match(node) => node.limit.ticks(),
         _ => 0,
+    }
+}
+
+/// How many lengths of a window a result may depend on. A script that takes events back, where windows overlap, begins
+/// anew after every length, from what was in the window then; whether it does, only who runs it knows.
+fn remembered(node: &WindowNode) -> i64 {
+    let script = |a: &Aggregate| matches!(a.function, AggregateFunction::User(_));
+    let overlap = match &node.window {
+        Window::Sliding { .. } => true,
+        Window::Hopping { size, hop, .. } => hop < size,
+        Window::Tumbling { .. } | Window::Session { .. } | Window::Snapshot => false,
+    };
+    if overlap && node.aggregates.iter().any(script) {
+        2
+    } else {
+        1
     }
 }
 
@@ -78,6 +95,9 @@ pub fn explain(plan: &Plan) -> String {
                 todo.extend(below.into_iter().rev().map(|below| (below, depth + 1)));
             }
         }
+    }
+    if plan.ignore_case {
+        let _ = writeln!(out, "text is compared without regard to case");
     }
     let lookback = lookback(plan);
     if lookback > Duration::ZERO {

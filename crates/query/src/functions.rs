@@ -261,6 +261,12 @@ pub enum Function {
     GetArrayElement,
     GetArrayLength,
     GetRecordPropertyValue,
+    // No text of a query names these: [`Function::on_globe`] makes them.
+    GlobeLineString,
+    GlobePolygon,
+    GlobeIntersects,
+    GlobeOverlaps,
+    GlobeWithin,
 }
 
 /// The unit that a date function works in.
@@ -283,11 +289,23 @@ pub enum DatePart {
 impl Function {
     /// Its row of [`table`].
     pub fn info(self) -> &'static FunctionInfo {
-        let mine = |info: &&FunctionInfo| info.kind == Kind::Scalar(self);
+        let mine = |info: &&FunctionInfo| matches!(info.kind, Kind::Scalar(of) if of == self || of.on_globe() == self);
         table()
             .iter()
             .find(mine)
             .expect("the table has every function, as a test proves")
+    }
+
+    /// What it is where shapes lie on the globe, below compatibility level 1.2.
+    pub const fn on_globe(self) -> Function {
+        match self {
+            Function::CreateLineString => Function::GlobeLineString,
+            Function::CreatePolygon => Function::GlobePolygon,
+            Function::StIntersects => Function::GlobeIntersects,
+            Function::StOverlaps => Function::GlobeOverlaps,
+            Function::StWithin => Function::GlobeWithin,
+            other => other,
+        }
     }
 
     /// DATEADD(part, ..) and the like.
@@ -343,12 +361,12 @@ impl Function {
             Function::Upper => "UPPER",
             Function::GetType => "GetType",
             Function::CreatePoint => "CreatePoint",
-            Function::CreateLineString => "CreateLineString",
-            Function::CreatePolygon => "CreatePolygon",
+            Function::CreateLineString | Function::GlobeLineString => "CreateLineString",
+            Function::CreatePolygon | Function::GlobePolygon => "CreatePolygon",
             Function::StDistance => "ST_DISTANCE",
-            Function::StIntersects => "ST_INTERSECTS",
-            Function::StOverlaps => "ST_OVERLAPS",
-            Function::StWithin => "ST_WITHIN",
+            Function::StIntersects | Function::GlobeIntersects => "ST_INTERSECTS",
+            Function::StOverlaps | Function::GlobeOverlaps => "ST_OVERLAPS",
+            Function::StWithin | Function::GlobeWithin => "ST_WITHIN",
             Function::GetArrayElement => "GetArrayElement",
             Function::GetArrayLength => "GetArrayLength",
             Function::GetRecordPropertyValue => "GetRecordPropertyValue",

@@ -16,6 +16,8 @@ pub struct Plan {
     pub references: Vec<Reference>,
     pub nodes: Vec<Node>,
     pub outputs: Vec<Output>,
+    /// Keys that differ only in case are one group; whatever else is compared is folded where it stands.
+    pub ignore_case: bool,
 }
 
 /// Index into [`Plan::nodes`].
@@ -472,6 +474,9 @@ pub enum ExprKind {
         name: String,
         args: Vec<Expr>,
     },
+    /// Text as it is compared where case does not count: in upper case, also inside records and arrays. Anything else as
+    /// it is.
+    Fold(Box<Expr>),
     /// A record put together like the row of an output, such as the row of a step.
     Record(Vec<Item>),
 }

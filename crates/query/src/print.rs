@@ -70,6 +70,8 @@ fn value(e: &Expr, columns: &[String], outer: u8) -> String {
                 .unwrap_or_default();
             return format!("{}({part}{})", function.name(), list(args, columns));
         }
+        // Who reads a plan is told once that case does not count.
+        ExprKind::Fold(of) => return value(of, columns, outer),
         ExprKind::User { name, args } => return format!("udf.{name}({})", list(args, columns)),
         ExprKind::Record(items) => {
             let part = |item: &Item| match &item.name {

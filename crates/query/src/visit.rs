@@ -7,9 +7,10 @@ use crate::plan::{Aggregate, Expr, ExprKind, Pred, PredKind};
 pub fn expr_mut(expr: &mut Expr, visit: &mut Visit) {
     match &mut expr.kind {
         ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Timestamp => {}
-        ExprKind::Field { of, .. } | ExprKind::Unary { of, .. } | ExprKind::Cast { of, .. } => {
-            expr_mut(of, visit);
-        }
+        ExprKind::Field { of, .. }
+        | ExprKind::Unary { of, .. }
+        | ExprKind::Cast { of, .. }
+        | ExprKind::Fold(of) => expr_mut(of, visit),
         ExprKind::Binary { left, right, .. } => {
             expr_mut(left, visit);
             expr_mut(right, visit);

@@ -249,6 +249,7 @@ fn rank_of(expr: &Expr) -> Option<Rank> {
             branches,
             otherwise,
         } => case_rank(branches, otherwise),
+        ExprKind::Fold(of) => rank_of(of),
         ExprKind::Coalesce(args) => args.iter().map(rank_of).min().flatten(),
         ExprKind::Call { function, args, .. } => call_rank(*function, args),
         ExprKind::User { .. } | ExprKind::Record(_) => None,
@@ -271,6 +272,9 @@ fn call_rank(function: Function, args: &[Expr]) -> Option<Rank> {
         | Function::StIntersects
         | Function::StOverlaps
         | Function::StWithin
+        | Function::GlobeIntersects
+        | Function::GlobeOverlaps
+        | Function::GlobeWithin
         | Function::GetArrayLength => Some(Rank::Bigint),
         Function::Exp | Function::Square | Function::Sqrt | Function::StDistance => {
             Some(Rank::Float)

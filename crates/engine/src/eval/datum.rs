@@ -46,6 +46,10 @@ impl Site<'_> {
         self.faults.add(row, self.span, reason);
     }
 
+    pub fn remark(&mut self, row: usize, text: &'static str) {
+        self.faults.remark(row, self.span, text);
+    }
+
     pub fn fail_all(&mut self, reason: EvalError) {
         for row in self.rows.iter() {
             self.faults.add(row, self.span, reason.clone());

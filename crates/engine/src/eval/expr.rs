@@ -10,7 +10,7 @@ use crate::value::{Value, ValueRef};
 use super::datum::{Datum, Site};
 use super::fault::Faults;
 use super::rows::Rows;
-use super::{arithmetic_kernel, case, cast, functions};
+use super::{arithmetic_kernel, case, cast, fold, functions};
 
 /// The value of an expression for `rows` of a chunk; in other rows anything.
 pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
@@ -75,6 +75,7 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
             };
             functions::call(*function, *part, &args, site)
         }
+        ExprKind::Fold(of) => fold::datum(value_of(of, chunk, rows, faults)),
         ExprKind::Record(items) => {
             let names: Vec<&Name> = items.iter().map(|item| &item.name).collect();
             let values: Vec<Datum> = items

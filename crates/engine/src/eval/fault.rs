@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use highwater_query::Span;
+use highwater_time::Instant;
 
 use crate::value::ValueRef;
 
@@ -21,6 +22,14 @@ const SHOWN_CHARS: usize = 60;
 pub struct Faults {
     rows: usize,
     by_row: BTreeMap<usize, Fault>,
+    remarks: BTreeMap<usize, Remark>,
+}
+
+/// Where in the query something was put right in a row that did not fail for it, and what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remark {
+    pub span: Span,
+    pub text: &'static str,
 }
 
 /// Where in the query a row failed, and how.
@@ -41,7 +50,10 @@ pub enum EvalError {
     DivisionByZero { expression: String },
     #[error("{expression} is out of range for float")]
     NotFinite { expression: String },
-    #[error("cannot read the text {text} as a number; TRY_CAST(.. AS float) gives NULL instead")]
+    #[error(
+        "cannot read the text {text} as a number; {}",
+        instead_of_a_number(text)
+    )]
     NotANumber { text: String },
     #[error(
         "cannot read the text {text} as a datetime; TRY_CAST(.. AS datetime) gives NULL instead"
@@ -112,17 +124,32 @@ pub enum EvalError {
     },
 }
 
+/// JSON keeps times as text, and MIN and MAX take text for numbers: a surprise that deserves its own
+/// way out.
+fn instead_of_a_number(shown: &str) -> &'static str {
+    match Instant::parse_iso(shown.trim_matches('\'').as_bytes()) {
+        Some(_) => "CAST(.. AS datetime) reads it as a time",
+        None => "TRY_CAST(.. AS float) gives NULL instead",
+    }
+}
+
 impl Faults {
     /// No failures among that many rows.
     pub fn new(rows: usize) -> Faults {
         Faults {
             rows,
             by_row: BTreeMap::new(),
+            remarks: BTreeMap::new(),
         }
     }
 
     pub fn is_empty(&self) -> bool {
         self.by_row.is_empty()
+    }
+
+    /// Whether there is nothing to tell anybody.
+    pub fn is_silent(&self) -> bool {
+        self.by_row.is_empty() && self.remarks.is_empty()
     }
 
     /// How many rows failed.
@@ -138,6 +165,17 @@ impl Faults {
     pub fn add(&mut self, row: usize, span: Span, reason: EvalError) {
         debug_assert!(row < self.rows);
         self.by_row.entry(row).or_insert(Fault { span, reason });
+    }
+
+    /// Notes what was put right, unless something was in that row before.
+    pub fn remark(&mut self, row: usize, span: Span, text: &'static str) {
+        debug_assert!(row < self.rows);
+        self.remarks.entry(row).or_insert(Remark { span, text });
+    }
+
+    /// What was put right, in row order.
+    pub fn remarks(&self) -> impl Iterator<Item = (usize, Remark)> {
+        self.remarks.iter().map(|(&row, &remark)| (row, remark))
     }
 
     /// The rows that did not fail.
@@ -212,5 +250,14 @@ mod tests {
         );
         assert_eq!(error.to_string(), expected);
         assert_eq!(shown(ValueRef::Text("it's")), "'it''s'");
+
+        let time = EvalError::NotANumber {
+            text: shown(ValueRef::Text("2026-01-01T00:00:01Z")),
+        };
+        assert_eq!(
+            time.to_string(),
+            "cannot read the text '2026-01-01T00:00:01Z' as a number; \
+             CAST(.. AS datetime) reads it as a time"
+        );
     }
 }

@@ -17,6 +17,7 @@ mod compare_kernel;
 mod datum;
 mod expr;
 mod fault;
+mod fold;
 mod functions;
 mod key;
 mod like;
@@ -36,7 +37,8 @@ use crate::column::Column;
 
 pub use arithmetic::to_number;
 pub use compare::{compare, equal, same};
-pub use fault::{EvalError, Fault, Faults};
+pub use fault::{EvalError, Fault, Faults, Remark};
+pub(crate) use fold::folded;
 pub(crate) use key::{decode_key, looks_usual};
 pub use key::{encode_key, key_texts};
 pub use text::{write_json, write_text};

@@ -48,6 +48,7 @@ impl Apply {
         let of = eval::evaluate(&self.of, &chunk, &mut faults);
         let mut fanout = Fanout::of(&chunk);
         let mut piece = Piece::default();
+        context.errors.note(&faults, |row| chunk.time(row));
         let mut failed = faults.iter().peekable();
         for row in 0..chunk.rows() {
             if let Some((_, fault)) = failed.next_if(|(failed, _)| *failed == row) {

@@ -61,6 +61,11 @@ impl PaneGrid {
         self.hop == self.size
     }
 
+    /// Size and hop, if windows share events.
+    pub fn overlap(&self) -> Option<(i64, i64)> {
+        (self.hop < self.size).then(|| (self.size.ticks(), self.hop.ticks()))
+    }
+
     /// The windows that hold the pane ending at `pane_end`.
     pub fn windows(&self, pane_end: i64) -> impl Iterator<Item = i64> {
         let (first, hop, size) = (

@@ -33,6 +33,8 @@ pub(crate) struct GroupSpec {
     pub having: Option<Having>,
     /// All rows of a lane have the same keys: they are among what the lane stands for.
     pub lane_tells_group: bool,
+    /// Keys that differ only in case are one group.
+    pub ignore_case: bool,
 }
 
 /// A chunk with everything evaluated that grouping needs.
@@ -41,6 +43,8 @@ pub(crate) struct Prepared {
     pub keys: Vec<Column>,
     pub arguments: Vec<Option<Column>>,
     pub encoded: Encoded,
+    /// The keys as they are compared, where they look different.
+    folded: Option<Vec<Column>>,
     /// No key of this chunk can look unusual.
     plain: bool,
 }
@@ -57,7 +61,7 @@ impl GroupSpec {
     /// Evaluates keys and arguments; rows on which an expression fails are counted and left out.
     pub fn prepare(&self, chunk: Chunk, context: &mut Context<'_>) -> Prepared {
         let mut prepared = self.prepare_unencoded(chunk, context);
-        prepared.encoded = Encoded::new(prepared.keys.iter(), prepared.chunk.rows());
+        prepared.encoded = Encoded::new(prepared.compared().iter(), prepared.chunk.rows());
         prepared
     }
 
@@ -66,17 +70,21 @@ impl GroupSpec {
         let mut faults = Faults::new(chunk.rows());
         let mut columns = self.evaluate(&chunk, &mut faults);
         let mut chunk = chunk;
-        if !faults.is_empty() {
+        if !faults.is_silent() {
             chunk = context.errors.sift(chunk, &faults);
             columns = self.evaluate(&chunk, &mut Faults::new(chunk.rows()));
         }
         let (keys, arguments) = columns;
-        let plain = keys.iter().all(is_plain);
+        let folded = self
+            .ignore_case
+            .then(|| keys.iter().map(eval::folded).collect());
+        let plain = folded.is_none() && keys.iter().all(is_plain);
         Prepared {
             chunk,
             keys,
             arguments,
             encoded: Encoded::default(),
+            folded,
             plain,
         }
     }
@@ -126,16 +134,25 @@ impl Prepared {
         self.encoded.hash(row)
     }
 
+    /// The keys as they are compared.
+    pub fn compared(&self) -> &[Column] {
+        self.folded.as_deref().unwrap_or(&self.keys)
+    }
+
     /// Appends the encoded key of a row.
     pub fn encode(&self, row: usize, out: &mut Vec<u8>) {
-        self.keys
+        self.compared()
             .iter()
             .for_each(|key| eval::encode_key(key.get(row), out));
     }
 
     /// How the keys of a row look, in snapshot form, if that does not follow from their encoded bytes.
     pub fn look(&self, row: usize) -> Option<Box<[u8]>> {
-        if self.plain || self.keys.iter().all(|key| eval::looks_usual(key.get(row))) {
+        let usual = |(key, compared): (&Column, &Column)| match (key.get(row), compared.get(row)) {
+            (ValueRef::Text(shown), ValueRef::Text(compared)) => shown == compared,
+            (shown, _) => eval::looks_usual(shown),
+        };
+        if self.plain || self.keys.iter().zip(self.compared()).all(usual) {
             return None;
         }
         let mut writer = Writer::default();
@@ -452,6 +469,7 @@ impl<K: Keyed> Emitted<'_, K> {
         let mut faults = Faults::new(slots.len());
         let results = self.results(slots, &mut faults);
         let kept = kept(spec, times, &results, &mut faults);
+        errors.note(&faults, |row| Instant::from_ticks(times[row]));
         for (row, fault) in faults.iter() {
             let time = Instant::from_ticks(times[row]);
             errors.add(time, fault.span, || fault.reason.to_string());

@@ -49,9 +49,10 @@ fn expr_reads(expr: &Expr, allowed: &dyn Fn(usize) -> bool) -> bool {
     match &expr.kind {
         ExprKind::Column(column) => allowed(*column),
         ExprKind::Literal(_) | ExprKind::Timestamp => true,
-        ExprKind::Field { of, .. } | ExprKind::Unary { of, .. } | ExprKind::Cast { of, .. } => {
-            reads(of)
-        }
+        ExprKind::Field { of, .. }
+        | ExprKind::Unary { of, .. }
+        | ExprKind::Cast { of, .. }
+        | ExprKind::Fold(of) => reads(of),
         ExprKind::Binary { left, right, .. } => reads(left) && reads(right),
         ExprKind::Case {
             branches,

@@ -293,7 +293,7 @@ impl Lookup {
             .iter()
             .map(|key| eval::evaluate(key, &chunk, &mut faults))
             .collect();
-        if faults.is_empty() {
+        if faults.is_silent() {
             return (chunk, keys);
         }
         let good = faults.good();
@@ -330,6 +330,7 @@ impl Work<'_> {
                 let rows = Chunk::new(times.collect(), self.columns(&pairs));
                 let mut faults = Faults::new(rows.rows());
                 let holds = eval::test(residual, &rows, &mut faults);
+                context.errors.note(&faults, |row| rows.time(row));
                 for (row, fault) in faults.iter() {
                     let reason = || fault.reason.to_string();
                     context.errors.add(rows.time(row), fault.span, reason);

@@ -25,6 +25,7 @@ mod pane_window;
 mod panes;
 mod pattern;
 mod rolling;
+mod rolls;
 mod room;
 mod session;
 pub(crate) mod sizes;
@@ -96,8 +97,16 @@ pub struct Context<'a> {
 pub struct DataErrors {
     pub count: u64,
     pub samples: Vec<DataError>,
+    pub remarks: Remarks,
     /// Every one of them, until it is taken; only where somebody asked with [`DataErrors::keep_all`].
     kept: Option<Vec<DataError>>,
+}
+
+/// Rows in which something was put right: all counted, the first one kept.
+#[derive(Clone, Debug, Default)]
+pub struct Remarks {
+    pub count: u64,
+    pub first: Option<DataError>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +161,22 @@ impl DataErrors {
         self.kept.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Counts what was put right.
+    pub(crate) fn note(&mut self, faults: &Faults, time: impl Fn(usize) -> Instant) {
+        for (row, remark) in faults.remarks() {
+            self.remarks.count += 1;
+            self.remarks.first.get_or_insert_with(|| DataError {
+                time: time(row),
+                span: remark.span,
+                reason: remark.text.into(),
+                origin: None,
+            });
+        }
+    }
+
     pub fn merge(&mut self, other: DataErrors) {
+        self.remarks.count += other.remarks.count;
+        self.remarks.first = self.remarks.first.take().or(other.remarks.first);
         self.count += other.count;
         let room = SAMPLES_MAX - self.samples.len();
         self.samples.extend(other.samples.into_iter().take(room));
@@ -160,6 +184,7 @@ impl DataErrors {
 
     /// The rows of `chunk` that did not fail; those that did are counted.
     pub(crate) fn sift(&mut self, chunk: Chunk, faults: &Faults) -> Chunk {
+        self.note(faults, |row| chunk.time(row));
         if faults.is_empty() {
             return chunk;
         }

@@ -18,6 +18,7 @@ use super::cells::{Cells, Lane};
 use super::grid::PaneGrid;
 use super::groups::{Emitted, GroupSpec, Keyed, Prepared};
 use super::lanes::{Notes, RowsOut};
+use super::rolls::Rolls;
 use super::{Context, DataErrors, Item, Operator, room};
 use crate::chunk::{CHUNK_ROWS, Chunk, LaneName};
 use crate::codec::{Reader, RestoreError, Writer};
@@ -40,6 +41,7 @@ pub(crate) struct PaneWindow {
     window: u32,
     /// The cell of each row that has not been added to its cell yet.
     slots: Vec<u32>,
+    rolls: Option<Rolls>,
 }
 
 /// A chunk or a watermark being worked off.
@@ -73,6 +75,7 @@ impl PaneWindow {
     pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneWindow {
         PaneWindow {
             cells: Cells::new(&spec),
+            rolls: Rolls::new(&spec, grid),
             spec,
             grid,
             schedule: BinaryHeap::new(),
@@ -275,11 +278,15 @@ impl PaneWindow {
             };
             due.write(&groups, &due.shown, out, errors);
         } else {
-            let joined = due.joined(spec, &self.cells, errors);
+            let mut joined = due.joined(spec, &self.cells, errors);
             let keys = Shown {
                 cells: &self.cells,
                 shown: &due.shown,
             };
+            if let Some(rolls) = &mut self.rolls {
+                let rows = due.lanes.iter().copied().zip(due.ends.iter().copied());
+                rolls.settle(&keys, rows, &mut joined);
+            }
             let groups = Emitted {
                 spec,
                 keys: &keys,
@@ -415,12 +422,16 @@ impl Operator for PaneWindow {
     fn snapshot(&self, out: &mut Writer) {
         out.u8(self.has_lanes.into());
         self.cells.snapshot(out);
+        self.rolls.iter().for_each(|rolls| rolls.snapshot(out));
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         *self = PaneWindow::new(self.spec.clone(), self.grid);
         self.has_lanes = from.u8()? != 0;
         self.cells = Cells::restore(&self.spec, from)?;
+        if let Some(rolls) = &mut self.rolls {
+            rolls.restore(from)?;
+        }
         (0..self.cells.lanes() as u32).for_each(|lane| self.schedule(lane));
         Ok(())
     }

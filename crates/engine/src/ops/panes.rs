@@ -13,11 +13,13 @@ use std::sync::Arc;
 use highwater_time::{Combined, Instant};
 
 use super::accumulate::{self, Accumulator};
+use super::agenda::ONE_LANE;
 use super::grid::PaneGrid;
 use super::groups::{self, GroupSpec, Groups, Keyed, Looks, Prepared};
 use super::interned::KeyTable;
 use super::lanes::{Notes, RowsOut};
 use super::merge::{restore_clock, snapshot_clock};
+use super::rolls::Rolls;
 use super::{Context, DataErrors, Item, Operator, Share, room};
 use crate::codec::{Reader, RestoreError, Writer};
 
@@ -113,6 +115,7 @@ struct Joiner {
     places: Vec<(u32, u32)>,
     /// The number of the window being put together.
     window: u32,
+    rolls: Option<Rolls>,
 }
 
 /// A share as it came, or with its keys in the table. Most shares of tumbling windows are all of their window and are
@@ -172,6 +175,7 @@ impl Held {
 impl Joiner {
     fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> Joiner {
         Joiner {
+            rolls: Rolls::new(&spec, grid),
             spec,
             grid,
             panes: BTreeMap::new(),
@@ -224,6 +228,7 @@ impl Joiner {
         let shares = || panes.range(content.clone()).flat_map(|(_, shares)| shares);
         if let Some((_, Held::Loose(groups))) = shares().next()
             && shares().nth(1).is_none()
+            && self.rolls.is_none()
         {
             groups.emit(&self.spec, end, out, errors);
             return;
@@ -231,13 +236,18 @@ impl Joiner {
         for (_, share) in panes.range_mut(content.clone()).flat_map(|(_, s)| s) {
             share.know(&mut self.keys);
         }
-        let joined = self.join(content, errors);
+        let mut joined = self.join(content, errors);
+        let mut accumulators = std::mem::take(&mut joined.accumulators);
         let named = Named {
             members: &joined,
             keys: &self.keys,
         };
-        let (groups, accumulators) = (joined.ids.len(), &joined.accumulators);
-        groups::emit_all(&self.spec, end, groups, &named, accumulators, out, errors);
+        let groups = joined.ids.len();
+        if let Some(rolls) = &mut self.rolls {
+            let rows = std::iter::repeat_n((ONE_LANE, end), groups);
+            rolls.settle(&named, rows, &mut accumulators);
+        }
+        groups::emit_all(&self.spec, end, groups, &named, &accumulators, out, errors);
     }
 
     /// All shares of these panes as one, groups in the order in which they are first met.
@@ -301,6 +311,7 @@ impl Joiner {
         }
         out.u8(self.due.is_some().into());
         self.due.iter().for_each(|due| out.i64(*due));
+        self.rolls.iter().for_each(|rolls| rolls.snapshot(out));
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
@@ -317,6 +328,9 @@ impl Joiner {
         }
         if from.u8()? != 0 {
             fresh.due = Some(from.i64()?);
+        }
+        if let Some(rolls) = &mut fresh.rolls {
+            rolls.restore(from)?;
         }
         *self = fresh;
         Ok(())

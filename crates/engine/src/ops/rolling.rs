@@ -1,9 +1,9 @@
 //! Aggregates of a sliding window that keep up as events come and go.
 //!
 //! Each is a function of the content alone. Counts, whole sums and exact float sums ([`ExactSum`]) give back exactly
-//! what they took. MIN and MAX keep the events that may still become the answer. What cannot be rolled is folded anew
-//! over the content at every change: variances (a float fold has no way back), percentiles, lists, rankings and scripts
-//! cost as much as the window holds.
+//! what they took. MIN and MAX keep the events that may still become the answer. Scripts may know how to take an event
+//! back ([`Rolled`]). What cannot be rolled is folded anew over the content at every change: variances (a float fold has
+//! no way back), percentiles, lists, rankings and other scripts cost as much as the window holds.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use highwater_query::plan::{Aggregate, AggregateFunction};
 
-use super::accumulate::{self, Reason};
+use super::accumulate::{self, Reason, Rolled};
 use super::analytic::exact::ExactSum;
 use crate::eval;
 use crate::value::Value;
@@ -26,6 +26,7 @@ pub(crate) enum Rolling {
     Extreme(Box<Extreme>),
     /// How often each value is in the window.
     Distinct(HashMap<Box<[u8]>, u64, FixedState>),
+    Script(Box<Rolled>),
     Folded,
 }
 
@@ -64,6 +65,7 @@ impl Rolling {
             }
             (AggregateFunction::Min, _) => Rolling::Extreme(Extreme::new(Ordering::Less)),
             (AggregateFunction::Max, _) => Rolling::Extreme(Extreme::new(Ordering::Greater)),
+            (AggregateFunction::User(_), _) => Rolling::Script(Box::default()),
             _ => Rolling::Folded,
         }
     }
@@ -79,7 +81,7 @@ impl Rolling {
                     *values.entry(key).or_default() += 1;
                 }
             }
-            Rolling::Folded => {}
+            Rolling::Script(_) | Rolling::Folded => {}
         }
     }
 
@@ -99,7 +101,7 @@ impl Rolling {
                     }
                 }
             }
-            Rolling::Folded => {}
+            Rolling::Script(_) | Rolling::Folded => {}
         }
     }
 
@@ -118,7 +120,7 @@ impl Rolling {
                 ))
             }
             Rolling::Extreme(extreme) => extreme.result().map(Ok),
-            Rolling::Folded => None,
+            Rolling::Script(_) | Rolling::Folded => None,
         }
     }
 }

@@ -450,7 +450,7 @@ impl Sessions {
     fn hold_keys(&mut self, input: &Prepared, lane: u32, rows: Range<usize>) {
         self.ids.clear();
         let over = (!self.single).then(|| {
-            let over = self.over.iter().map(|&key| &input.keys[key]);
+            let over = self.over.iter().map(|&key| &input.compared()[key]);
             Encoded::new(over, input.chunk.rows())
         });
         let encoded = over.as_ref().unwrap_or(&input.encoded);

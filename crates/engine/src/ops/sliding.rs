@@ -3,22 +3,24 @@
 //! The content at `t` is the group's events in (t - size, t]. It changes when events enter, at their time, and when they
 //! leave, `size` later; a content that becomes empty is not shown. What can, rolls along with the content ([`Rolling`]);
 //! anything else is folded anew over the content at each instant. Either way a result depends on what is in the window
-//! alone, never on what went through it before.
+//! alone, never on what went through it before; only scripts that take events back remember a little longer.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use highwater_query::plan::{Aggregate, AggregateFunction};
 use highwater_time::{Duration, Instant};
 
-use super::accumulate::{self, Accumulator, Reason};
+use super::accumulate::{self, Accumulator, Reason, Rolled};
 use super::agenda::Agenda;
 use super::groups::{GroupSpec, Prepared};
 use super::lanes::{LaneWindow, Notes, RowsOut};
 use super::rolling::Rolling;
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::ColumnBuilder;
+use crate::script::{self, Leaving};
 use crate::value::{Value, ValueRef};
 
 pub(crate) struct Sliding {
@@ -138,7 +140,7 @@ impl Sliding {
         group.move_to(time, self.size);
         if group.inside > 0 {
             let spec = &self.spec;
-            match group.results(spec, time, notes) {
+            match group.results(spec, time, self.size, notes) {
                 Ok(results) => out.row(time, group.shown.iter().cloned().chain(results)),
                 Err((index, reason)) => notes.errors.add(
                     Instant::from_ticks(time),
@@ -160,6 +162,7 @@ fn keys_of(input: &Prepared, row: usize) -> impl Iterator<Item = ValueRef<'_>> {
 fn alike(a: &Value, b: ValueRef<'_>) -> bool {
     match (a, b) {
         (Value::Float(a), ValueRef::Float(b)) => a.to_bits() == b.to_bits(),
+        (Value::Text(a), ValueRef::Text(b)) => **a == *b,
         (Value::Record(_) | Value::Array(_), _) => false,
         (a, b) => std::mem::discriminant(&a.view()) == std::mem::discriminant(&b),
     }
@@ -206,28 +209,60 @@ impl Group {
     }
 
     fn results(
-        &self,
+        &mut self,
         spec: &GroupSpec,
         time: i64,
+        size: i64,
         notes: &mut Notes<'_>,
     ) -> Result<Vec<Value>, (usize, Reason)> {
         let aggregates = spec.aggregates.iter().enumerate();
         aggregates
             .map(|(index, aggregate)| {
-                if let Some(result) = self.rolling[index].result(aggregate) {
-                    return result.map_err(|reason| (index, reason));
-                }
-                let mut accumulator = Accumulator::new(aggregate);
-                let mut column = ColumnBuilder::with_capacity(self.inside);
-                for event in self.events.iter().take(self.inside) {
-                    column.push(event.arguments[index].view());
-                }
-                accumulator.grow(1);
-                let outcome = accumulator.update(&vec![0; self.inside], 0, Some(&column.finish()));
-                accumulate::note(outcome, aggregate, Instant::from_ticks(time), notes.errors);
-                accumulator.result(0).map_err(|reason| (index, reason))
+                let result = match self.rolled(index, aggregate, time, size) {
+                    Some(result) => result,
+                    None => self.folded(index, aggregate, time, notes),
+                };
+                result.map_err(|reason| (index, reason))
             })
             .collect()
+    }
+
+    fn rolled(
+        &mut self,
+        index: usize,
+        aggregate: &Aggregate,
+        time: i64,
+        size: i64,
+    ) -> Option<Result<Value, Reason>> {
+        match (&mut self.rolling[index], &aggregate.function) {
+            (Rolling::Script(rolled), AggregateFunction::User(name)) => {
+                script::can_leave(name, Leaving::OneByOne).then(|| {
+                    let content = self.events.range(..self.inside);
+                    let content =
+                        content.filter_map(|event| accumulate::event(&event.arguments[index]));
+                    rolled.step(name, Leaving::OneByOne, time, size, content)
+                })
+            }
+            (rolling, _) => rolling.result(aggregate),
+        }
+    }
+
+    fn folded(
+        &self,
+        index: usize,
+        aggregate: &Aggregate,
+        time: i64,
+        notes: &mut Notes<'_>,
+    ) -> Result<Value, Reason> {
+        let mut accumulator = Accumulator::new(aggregate);
+        let mut column = ColumnBuilder::with_capacity(self.inside);
+        for event in self.events.iter().take(self.inside) {
+            column.push(event.arguments[index].view());
+        }
+        accumulator.grow(1);
+        let outcome = accumulator.update(&vec![0; self.inside], 0, Some(&column.finish()));
+        accumulate::note(outcome, aggregate, Instant::from_ticks(time), notes.errors);
+        accumulator.result(0)
     }
 }
 
@@ -308,6 +343,11 @@ impl LaneWindow for Sliding {
                 let shown = event.shown.iter().flatten();
                 shown.for_each(|value| out.value(value.view()));
             }
+            for rolling in &group.rolling {
+                if let Rolling::Script(rolled) = rolling {
+                    rolled.snapshot(out);
+                }
+            }
         }
         out.count(self.free.len());
         self.free.iter().for_each(|&slot| out.u32(slot));
@@ -381,6 +421,11 @@ impl Sliding {
                 arguments,
                 shown,
             });
+        }
+        for rolling in &mut rolling {
+            if let Rolling::Script(rolled) = rolling {
+                **rolled = Rolled::restore(from)?;
+            }
         }
         if inside > events.len() {
             return Err(RestoreError("more events inside a window than there are"));

@@ -15,7 +15,7 @@ impl Filter {
     fn apply(&self, chunk: Chunk, context: &mut Context<'_>) -> Chunk {
         let mut faults = Faults::new(chunk.rows());
         let mask = eval::test(&self.keep, &chunk, &mut faults);
-        if !faults.is_empty() {
+        if !faults.is_silent() {
             context.errors.sift(chunk.clone(), &faults);
         }
         chunk.filter(&mask)

@@ -15,9 +15,10 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use highwater_time::Instant;
 use rquickjs::context::EvalOptions;
-use rquickjs::function::{Args, Constructor, This};
+use rquickjs::function::Args;
 use rquickjs::{Context, Ctx, Function, Object, Persistent, Runtime, Value as Js};
 
+use super::aggregate::Objects;
 use super::convert::{Dates, Refused, from_js, to_js};
 use super::{ScriptError, Scripts};
 use crate::eval;
@@ -34,12 +35,19 @@ thread_local! {
 }
 
 // Fields are dropped in this order, and what was saved must go before the runtime that it lives in.
-struct Engine {
-    functions: HashMap<String, Persistent<Function<'static>>, FixedState>,
+pub(super) struct Engine {
+    pub(super) objects: Objects,
+    functions: HashMap<String, Loaded, FixedState>,
     host: Host,
-    context: Context,
+    pub(super) context: Context,
     _runtime: Runtime,
     asks: Rc<Cell<u32>>,
+}
+
+pub(super) struct Loaded {
+    pub function: Persistent<Function<'static>>,
+    /// Whether its objects let events leave one by one and together, once somebody has asked.
+    pub leaving: [Option<bool>; 2],
 }
 
 #[derive(Clone)]
@@ -50,13 +58,13 @@ struct Host {
 }
 
 /// Why a call came to nothing, and whether the interpreter can be trusted after it.
-struct Failure {
+pub(super) struct Failure {
     message: String,
     broken: bool,
 }
 
 impl Failure {
-    fn of(message: impl Into<String>) -> Failure {
+    pub(super) fn of(message: impl Into<String>) -> Failure {
         Failure {
             message: message.into(),
             broken: false,
@@ -84,37 +92,53 @@ pub(super) fn call(
     with_engine(scripts, |engine| engine.call(scripts, name, args, time))
 }
 
-pub(super) fn aggregate(
+/// Does something with the interpreter of this thread. Where it is given up, what it kept for others may have been the
+/// reason, so a new one is given another chance.
+pub(super) fn with_engine<T>(
     scripts: &Arc<Scripts>,
-    name: &str,
-    events: &[(i64, Value)],
-) -> Result<Value, String> {
-    with_engine(scripts, |engine| engine.aggregate(scripts, name, events))
-}
-
-fn with_engine(
-    scripts: &Arc<Scripts>,
-    body: impl FnOnce(&mut Engine) -> Result<Value, Failure>,
-) -> Result<Value, String> {
+    mut body: impl FnMut(&mut Engine) -> Result<T, Failure>,
+) -> Result<T, String> {
     ENGINES.with(|engines| {
         let engines = &mut *engines.borrow_mut();
-        let ours = |(of, _): &(Weak<Scripts>, Engine)| of.as_ptr() == Arc::as_ptr(scripts);
-        let place = match engines.iter().position(ours) {
-            Some(place) => place,
-            None => {
-                engines.retain(|(of, _)| of.strong_count() > 0);
-                let engine = Engine::new().map_err(|failure| failure.message)?;
-                engines.push((Arc::downgrade(scripts), engine));
-                engines.len() - 1
-            }
-        };
-        body(&mut engines[place].1).map_err(|failure| {
+        loop {
+            let place = place_of(scripts, engines).map_err(|failure| failure.message)?;
+            let crowded = !engines[place].1.objects.is_empty();
+            let failure = match body(&mut engines[place].1) {
+                Ok(done) => return Ok(done),
+                Err(failure) => failure,
+            };
             if failure.broken {
                 engines.swap_remove(place);
             }
-            failure.message
-        })
+            if !(failure.broken && crowded) {
+                return Err(failure.message);
+            }
+        }
     })
+}
+
+fn place_of(
+    scripts: &Arc<Scripts>,
+    engines: &mut Vec<(Weak<Scripts>, Engine)>,
+) -> Result<usize, Failure> {
+    let ours = |(of, _): &(Weak<Scripts>, Engine)| of.as_ptr() == Arc::as_ptr(scripts);
+    if let Some(place) = engines.iter().position(ours) {
+        return Ok(place);
+    }
+    engines.retain(|(of, _)| of.strong_count() > 0);
+    engines.push((Arc::downgrade(scripts), Engine::new()?));
+    Ok(engines.len() - 1)
+}
+
+/// Lets go of an object, if this thread has it.
+pub(super) fn forget(object: u64) {
+    // A thread that ends has let go of everything.
+    let _ = ENGINES.try_with(|engines| {
+        if let Ok(mut engines) = engines.try_borrow_mut() {
+            let engines = engines.iter_mut();
+            engines.for_each(|(_, engine)| engine.objects.forget(object));
+        }
+    });
 }
 
 impl Engine {
@@ -142,6 +166,7 @@ impl Engine {
                 })
             })?;
             Ok(Engine {
+                objects: Objects::default(),
                 functions: HashMap::default(),
                 host,
                 context,
@@ -161,7 +186,7 @@ impl Engine {
             return Err(Failure::of("there is no JavaScript function of that name"));
         };
         let wrapped = wrapped(known, source);
-        self.asks.set(0);
+        self.begin();
         let function = self.context.with(|ctx| {
             let mut options = EvalOptions::default();
             options.strict = false;
@@ -175,8 +200,18 @@ impl Engine {
                 ))),
             }
         })?;
-        self.functions.insert(name.into(), function);
+        let loaded = Loaded {
+            function,
+            leaving: [None; 2],
+        };
+        self.functions.insert(name.into(), loaded);
         Ok(())
+    }
+
+    pub(super) fn loaded(&mut self, scripts: &Scripts, name: &str) -> Result<&mut Loaded, Failure> {
+        self.load(scripts, name)?;
+        let loaded = self.functions.get_mut(name);
+        loaded.ok_or_else(|| Failure::of("there is no JavaScript function of that name"))
     }
 
     fn call(
@@ -186,9 +221,8 @@ impl Engine {
         args: &[ValueRef<'_>],
         time: Instant,
     ) -> Result<Value, Failure> {
-        self.load(scripts, name)?;
-        let function = self.functions[name].clone();
-        self.asks.set(0);
+        let function = self.loaded(scripts, name)?.function.clone();
+        self.begin();
         self.context.with(|ctx| {
             let run = || -> Result<Value, Refused> {
                 let dates = self.enter(&ctx, time, args)?;
@@ -203,51 +237,13 @@ impl Engine {
         })
     }
 
-    /// Makes an object of the script's constructor, shows it every event and asks for its result. The steps are counted
-    /// anew for each event.
-    fn aggregate(
-        &mut self,
-        scripts: &Scripts,
-        name: &str,
-        events: &[(i64, Value)],
-    ) -> Result<Value, Failure> {
-        self.load(scripts, name)?;
-        let function = self.functions[name].clone();
+    /// From here on steps are counted anew.
+    pub(super) fn begin(&self) {
         self.asks.set(0);
-        self.context.with(|ctx| {
-            let run = || -> Result<Value, Refused> {
-                let first = events.first().map_or(0, |(time, _)| *time);
-                let dates = self.enter(&ctx, Instant::from_ticks(first), &[])?;
-                let function = function.clone().restore(&ctx)?;
-                let Some(class) = Constructor::from_value(function.into_value()).ok() else {
-                    return Err(Refused::Because("main is no constructor".into()));
-                };
-                let object: Object<'_> = class.construct(())?;
-                let method = |name: &str| match object.get::<_, Js<'_>>(name)?.into_function() {
-                    Some(function) => Ok(function),
-                    None => Err(Refused::Because(format!("the aggregate has no {name}()"))),
-                };
-                let (init, accumulate) = (method("init")?, method("accumulate")?);
-                let compute = method("computeResult")?;
-                init.call::<_, ()>((This(object.clone()),))?;
-                for (time, value) in events {
-                    let time = Instant::from_ticks(*time);
-                    self.asks.set(0);
-                    self.enter(&ctx, time, &[value.view()])?;
-                    let value = to_js(&ctx, &dates, value.view())?;
-                    let time = to_js(&ctx, &dates, ValueRef::Time(time))?;
-                    accumulate.call::<_, Js<'_>>((This(object.clone()), value, time))?;
-                }
-                self.asks.set(0);
-                let result: Js<'_> = compute.call((This(object.clone()),))?;
-                from_js(&dates, &result)
-            };
-            run().map_err(|refused| self.refusal(&ctx, refused))
-        })
     }
 
     /// Sets clock and random numbers by the event.
-    fn enter<'js>(
+    pub(super) fn enter<'js>(
         &self,
         ctx: &Ctx<'js>,
         time: Instant,
@@ -264,7 +260,7 @@ impl Engine {
         })
     }
 
-    fn refusal(&self, ctx: &Ctx<'_>, refused: Refused) -> Failure {
+    pub(super) fn refusal(&self, ctx: &Ctx<'_>, refused: Refused) -> Failure {
         match refused {
             Refused::Because(message) => Failure::of(message),
             Refused::Threw(error) => self.failure(ctx, error),

@@ -5,11 +5,13 @@
 //! thread makes its own interpreter when a function is first called, because interpreters cannot move between threads.
 //!
 //! A script computes and does nothing else: there is no I/O, no module and no timer to reach. Its result should follow
-//! from its arguments, since events are replayed after a restart and aggregates are run anew for every window that
-//! holds an event. What JavaScript would take from the outside is therefore taken from the event: `Date.now()` is its
-//! time, `Math.random()` is seeded by it, and the local time zone is UTC. A script that keeps state of its own between
-//! calls gets results that depend on how often it was called, which nobody promises.
+//! from its arguments, since events are replayed after a restart and aggregates that cannot take events back are run
+//! anew for every window that holds an event. What JavaScript would take from the outside is therefore taken from the
+//! event: `Date.now()` is its time, `Math.random()` is seeded by it, and the local time zone is UTC. A script that keeps
+//! state outside of its objects gets results that depend on how often it was called, which nobody promises.
 
+#[cfg(feature = "javascript")]
+mod aggregate;
 #[cfg(feature = "javascript")]
 mod convert;
 #[cfg(feature = "javascript")]
@@ -20,6 +22,7 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_time::Instant;
 
@@ -67,7 +70,7 @@ impl Scripts {
         let scripts = Scripts {
             sources: functions.into_iter().collect(),
         };
-        scripts.check()?;
+        interpreter::check(&scripts)?;
         Ok(scripts)
     }
 
@@ -87,6 +90,7 @@ impl Scripts {
     }
 
     /// The function of exactly that name, else one that differs in case only.
+    #[cfg(feature = "javascript")]
     fn source(&self, name: &str) -> Option<(&str, &str)> {
         let exact = self.sources.get_key_value(name);
         let found = exact.or_else(|| {
@@ -94,22 +98,6 @@ impl Scripts {
             self.sources.iter().find(alike)
         });
         found.map(|(name, source)| (name.as_str(), source.as_str()))
-    }
-
-    #[cfg(feature = "javascript")]
-    fn check(&self) -> Result<(), ScriptError> {
-        engine::check(self)
-    }
-
-    #[cfg(not(feature = "javascript"))]
-    fn check(&self) -> Result<(), ScriptError> {
-        match self.sources.keys().next() {
-            None => Ok(()),
-            Some(name) => Err(ScriptError {
-                name: name.clone(),
-                message: "this program was built without JavaScript".into(),
-            }),
-        }
     }
 }
 
@@ -122,6 +110,59 @@ pub(crate) fn call(name: &str, args: &[ValueRef<'_>], time: Instant) -> Result<V
 pub(crate) fn aggregate(name: &str, events: &[(i64, Value)]) -> Result<Value, EvalError> {
     run(name, |scripts| {
         interpreter::aggregate(scripts, name, events)
+    })
+}
+
+/// How events leave an aggregate that can take them back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// `deaccumulate(value, timestamp)` for each.
+    OneByOne,
+    /// `deaccumulateState(other)`, where the other object has been shown those that leave.
+    Together,
+}
+
+/// What changes from one result of an aggregate to the next: events that leave, then events that enter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'a> {
+    pub at: i64,
+    pub left: &'a [(i64, Value)],
+    pub entered: &'a [(i64, Value)],
+}
+
+/// The number of an object that an interpreter may keep.
+#[derive(Debug)]
+pub(crate) struct Kept(u64);
+
+impl Kept {
+    pub fn new() -> Kept {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Kept(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        interpreter::forget(self.0);
+    }
+}
+
+/// Whether objects of `uda.name` let events leave that way.
+pub(crate) fn can_leave(name: &str, leaving: Leaving) -> bool {
+    let scripts = ENTERED.with(|entered| entered.borrow().clone());
+    scripts.is_some_and(|scripts| interpreter::can_leave(&scripts, name, leaving))
+}
+
+/// The value of `uda.name` after the last of so many steps; the object is only shown those that it has not seen.
+pub(crate) fn roll<'a>(
+    name: &str,
+    object: &Kept,
+    leaving: Leaving,
+    steps: usize,
+    step: impl Fn(usize) -> Step<'a>,
+) -> Result<Value, EvalError> {
+    run(name, |scripts| {
+        interpreter::roll(scripts, name, object.0, leaving, steps, &step)
     })
 }
 
@@ -141,7 +182,10 @@ fn run(
 }
 
 #[cfg(feature = "javascript")]
-use engine as interpreter;
+mod interpreter {
+    pub(super) use super::aggregate::{aggregate, can_leave, roll};
+    pub(super) use super::engine::{call, check, forget};
+}
 
 #[cfg(not(feature = "javascript"))]
 mod interpreter {
@@ -149,20 +193,47 @@ mod interpreter {
 
     const MISSING: &str = "this program was built without JavaScript";
 
+    pub fn check(scripts: &Scripts) -> Result<(), ScriptError> {
+        match scripts.names().next() {
+            None => Ok(()),
+            Some(name) => Err(ScriptError {
+                name: name.into(),
+                message: MISSING.into(),
+            }),
+        }
+    }
+
     pub fn call(
-        scripts: &Scripts,
-        name: &str,
+        _scripts: &Scripts,
+        _name: &str,
         _args: &[ValueRef<'_>],
         _time: Instant,
     ) -> Result<Value, String> {
-        Err(scripts.source(name).map_or(MISSING, |_| MISSING).into())
+        Err(MISSING.into())
     }
 
     pub fn aggregate(
-        scripts: &Scripts,
-        name: &str,
+        _scripts: &Scripts,
+        _name: &str,
         _events: &[(i64, Value)],
     ) -> Result<Value, String> {
-        Err(scripts.source(name).map_or(MISSING, |_| MISSING).into())
+        Err(MISSING.into())
     }
+
+    pub fn can_leave(_scripts: &Scripts, _name: &str, _leaving: Leaving) -> bool {
+        false
+    }
+
+    pub fn roll<'a>(
+        _scripts: &Scripts,
+        _name: &str,
+        _object: u64,
+        _leaving: Leaving,
+        _steps: usize,
+        _step: &dyn Fn(usize) -> Step<'a>,
+    ) -> Result<Value, String> {
+        Err(MISSING.into())
+    }
+
+    pub fn forget(_object: u64) {}
 }

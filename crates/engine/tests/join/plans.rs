@@ -158,6 +158,7 @@ pub fn plan(inputs: usize, nodes: Vec<Node>) -> Plan {
             .map(|i| input(&format!("in{i}"), WIDTH))
             .collect(),
         references: Vec::new(),
+        ignore_case: false,
         outputs: vec![Output {
             name: "out".into(),
             from: NodeId(nodes.len() - 1),

@@ -107,11 +107,24 @@ pub struct Drive {
 
 impl Drive {
     pub fn new(query: &Query, partitions: usize) -> Drive {
-        Drive::of(&query.sql(), None, partitions)
+        let catalog = Catalog {
+            ignore_case: query.ignore_case,
+            ..Catalog::streams(["input"])
+        };
+        Drive::over(&query.sql(), &catalog, None, partitions)
     }
 
     pub fn of(sql: &str, scripts: Option<Arc<Scripts>>, partitions: usize) -> Drive {
-        let compiled = compile(sql, &Catalog::streams(["input"]));
+        Drive::over(sql, &Catalog::streams(["input"]), scripts, partitions)
+    }
+
+    fn over(
+        sql: &str,
+        catalog: &Catalog,
+        scripts: Option<Arc<Scripts>>,
+        partitions: usize,
+    ) -> Drive {
+        let compiled = compile(sql, catalog);
         let compiled = compiled.unwrap_or_else(|errors| panic!("{sql}: {errors:?}"));
         let mut physical = Physical::new(Arc::new(compiled.plan)).expect("the query can run");
         if let Some(scripts) = scripts {

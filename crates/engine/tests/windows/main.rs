@@ -12,4 +12,6 @@ mod oracle;
 mod query;
 #[path = "../running/mod.rs"]
 mod running;
+#[cfg(feature = "javascript")]
+mod scripts;
 mod substreams;

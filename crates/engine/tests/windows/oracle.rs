@@ -56,7 +56,7 @@ fn add_rows(query: &Query, events: &[Event], show: Show<'_>, rows: &mut Vec<Row>
             timeout,
             max,
             over: true,
-        } => groups(&in_order(events), &|e| same_key(&e.k))
+        } => groups(&in_order(events), &|e| key_of(query, &e.k))
             .iter()
             .flat_map(|group| session_windows(group, timeout, max))
             .collect(),
@@ -166,12 +166,20 @@ fn groups<'e>(events: &[&'e Event], key: &dyn Fn(&Event) -> String) -> Vec<Vec<&
 fn group_key(query: &Query, event: &Event) -> String {
     let mut key = String::new();
     if query.keys > 0 || query.window.has_sessions_of_keys() {
-        key += &same_key(&event.k);
+        key += &key_of(query, &event.k);
     }
     if query.keys > 1 {
-        key += &same_key(&event.j);
+        key += &key_of(query, &event.j);
     }
     key
+}
+
+fn key_of(query: &Query, value: &Value) -> String {
+    let key = same_key(value);
+    match query.ignore_case {
+        true => key.to_lowercase(),
+        false => key,
+    }
 }
 
 /// Equal numbers are one key, whatever their type.

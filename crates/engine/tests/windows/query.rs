@@ -41,6 +41,7 @@ pub struct Query {
     pub apart: bool,
     /// TIMESTAMP BY .. OVER k.
     pub substreams: bool,
+    pub ignore_case: bool,
 }
 
 impl Window {
@@ -141,6 +142,7 @@ pub fn queries() -> impl Strategy<Value = Query> {
         keys,
         apart,
         substreams: false,
+        ignore_case: false,
     })
 }
 
@@ -151,6 +153,24 @@ pub fn keys() -> impl Strategy<Value = Value> {
         1 => Just(Value::Float(0.5)),
         2 => prop_oneof![Just("a"), Just("b"), Just("1")].prop_map(Value::text),
         1 => Just(Value::Null),
+    ]
+}
+
+/// The same with texts that differ in case.
+pub fn cased_keys() -> impl Strategy<Value = Value> {
+    let texts = prop_oneof![
+        Just("a"),
+        Just("A"),
+        Just("éa"),
+        Just("Éa"),
+        Just("b"),
+        Just("ß")
+    ];
+    let text = texts.prop_map(Value::text).boxed();
+    prop_oneof![
+        6 => text.clone(),
+        1 => text.prop_map(|text| Value::Array([text].into())),
+        1 => keys(),
     ]
 }
 
@@ -165,7 +185,11 @@ pub fn numbers() -> impl Strategy<Value = Value> {
 
 /// The events of up to three partitions, in time order.
 pub fn events() -> impl Strategy<Value = (usize, Vec<Event>)> {
-    let event = (0..3usize, 0..60i64, keys(), keys(), numbers());
+    events_of(keys().boxed())
+}
+
+pub fn events_of(keys: BoxedStrategy<Value>) -> impl Strategy<Value = (usize, Vec<Event>)> {
+    let event = (0..3usize, 0..60i64, keys.clone(), keys, numbers());
     (1..4usize, prop::collection::vec(event, 0..24)).prop_map(|(partitions, drawn)| {
         let mut events: Vec<Event> = drawn
             .into_iter()

@@ -26,6 +26,7 @@ fn queries() -> impl Strategy<Value = Query> {
         keys,
         apart: false,
         substreams: true,
+        ignore_case: false,
     })
 }
 
@@ -275,6 +276,7 @@ fn a_key_that_has_gone_leaves_nothing_behind() {
             keys: 1,
             apart: false,
             substreams: true,
+            ignore_case: false,
         };
         // Four keys a second, each heard of once.
         let arrived = |keys: usize| -> Vec<Arrived> {

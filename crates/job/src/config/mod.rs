@@ -39,6 +39,8 @@ pub struct JobFile {
     pub folder: PathBuf,
     /// The compatibility level: which version of Stream Analytics the job behaves like.
     pub compatibility: Level,
+    /// Text is compared without regard to case.
+    pub ignore_case: bool,
     pub time: Policy,
     /// In the order of the file.
     pub inputs: Vec<Input>,

@@ -17,6 +17,7 @@ const TOP_KEYS: &[&str] = &[
     "query",
     "sql",
     "compatibility",
+    "ignore_case",
     "time",
     "inputs",
     "outputs",
@@ -40,6 +41,7 @@ pub(super) fn read_job(reader: &mut Reader, top: &Section, file_name: &str) -> O
     let name = reader.text(top, "name", "toll-counts");
     let query = read_query(reader, top);
     let compatibility = reader.choice(top, "compatibility", LEVELS, &[]);
+    let ignore_case = reader.boolean(top, "ignore_case");
     let time = reader
         .section(top, "time")
         .map(|s| read_time(reader, &s))
@@ -72,6 +74,7 @@ pub(super) fn read_job(reader: &mut Reader, top: &Section, file_name: &str) -> O
         query: query?,
         folder: PathBuf::new(),
         compatibility: compatibility.unwrap_or_default(),
+        ignore_case: ignore_case.unwrap_or_default(),
         time,
         inputs,
         outputs,

@@ -10,7 +10,6 @@ use crate::functions::{self, Function, FunctionInfo, Kind};
 use crate::nearest::nearest;
 use crate::parser::Reported;
 use crate::plan::{CompareOp, Expr, ExprKind, Item, Literal, Name, Pred, PredKind};
-use crate::visit;
 
 impl Exprs<'_, '_> {
     pub fn call(&mut self, call: &Call, span: Span) -> Bound<Expr> {
@@ -118,7 +117,6 @@ impl Exprs<'_, '_> {
         span: Span,
     ) -> Bound<Expr> {
         self.check_plain(info, call, span)?;
-        self.check_geography(function, info, span)?;
         let (part, args) = match call.args.split_first() {
             Some((part, args)) if function.takes_part() => {
                 (Some(self.binder.date_part(part)), args)
@@ -134,54 +132,16 @@ impl Exprs<'_, '_> {
             }
             _ => self.values(args),
         }?;
-        if function == Function::CreatePolygon {
-            self.warn_about_open_ring(&args, span);
-        }
+        self.warn_about_open_rings(function, &args, span);
         let kind = ExprKind::Call {
-            function,
+            function: match self.binder.catalog.older_level {
+                Some(_) => function.on_globe(),
+                None => function,
+            },
             part: part.transpose()?,
             args,
         };
         Ok(Expr { kind, span })
-    }
-
-    /// A ring that does not end where it began is closed; only constants can be told before it runs.
-    fn warn_about_open_ring(&mut self, points: &[Expr], span: Span) {
-        let (Some(first), Some(last)) = (points.first(), points.last()) else {
-            return;
-        };
-        if !visit::is_constant(first) || !visit::is_constant(last) || same_point(first, last) {
-            return;
-        }
-        let message = "this ring does not end where it began, so it is closed";
-        let warning = Diagnostic::warning(code::ARGUMENTS, span, message);
-        self.binder
-            .warn(warning.help("repeat the first point at the end"));
-    }
-
-    /// Below level 1.2 shapes lie on the globe; here they are flat, and the answers differ.
-    fn check_geography(
-        &mut self,
-        function: Function,
-        info: &FunctionInfo,
-        span: Span,
-    ) -> Bound<()> {
-        let flat = matches!(
-            function,
-            Function::StWithin | Function::StOverlaps | Function::StIntersects
-        );
-        match self.binder.catalog.older_level.filter(|_| flat) {
-            None => Ok(()),
-            Some(level) => {
-                let name = info.name;
-                let message = format!(
-                    "at compatibility level {level} {name} works on the globe, which is not there"
-                );
-                let error = Diagnostic::error(code::UNSUPPORTED, span, message);
-                let help = "set compatibility = \"1.2\", where shapes are flat";
-                Err(self.binder.report(error.help(help)))
-            }
-        }
     }
 
     /// NULLIF(a, b) is CASE WHEN a = b THEN NULL ELSE a END.
@@ -389,27 +349,6 @@ impl Exprs<'_, '_> {
         let error = Diagnostic::error(code::WINDOW, span, message);
         Err(self.binder.report(error))
     }
-}
-
-/// Are these the same but for 1 and 1.0?
-fn same_point(a: &Expr, b: &Expr) -> bool {
-    let in_floats = |point: &Expr| {
-        let mut point = point.clone();
-        let float = &mut |e: &mut Expr| {
-            if let ExprKind::Literal(Literal::Int(int)) = e.kind {
-                e.kind = ExprKind::Literal(Literal::Float(int as f64));
-            }
-        };
-        visit::expr_mut(
-            &mut point,
-            &mut visit::Visit {
-                expr: float,
-                span: None,
-            },
-        );
-        point
-    };
-    visit::same_expr(&in_floats(a), &in_floats(b))
 }
 
 /// `"text"`, where a text is wanted.

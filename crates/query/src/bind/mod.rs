@@ -23,6 +23,7 @@ mod pattern;
 mod pred;
 mod prune;
 mod reference;
+mod rings;
 mod same;
 mod scope;
 mod script;
@@ -41,6 +42,7 @@ use std::collections::HashMap;
 use crate::Span;
 use crate::ast::{Ident, same_name};
 use crate::diagnostic::Diagnostic;
+use crate::fold;
 use crate::parser::{Reported, parse};
 use crate::plan::{Expr, NodeId, Plan};
 
@@ -59,6 +61,8 @@ pub struct Catalog {
     pub any_input: bool,
     /// The job's own functions; `None`: any name is fine.
     pub functions: Option<Vec<String>>,
+    /// Text is compared without regard to case.
+    pub ignore_case: bool,
     /// The compatibility level of the job, where it is below 1.2.
     pub older_level: Option<&'static str>,
 }
@@ -128,10 +132,11 @@ pub fn compile(source: &str, catalog: &Catalog) -> Result<Compiled, Vec<Diagnost
     errors.truncate(DIAGNOSTICS_MAX);
     warnings.truncate(DIAGNOSTICS_MAX);
     if errors.is_empty() {
-        Ok(Compiled {
-            plan: prune::prune(reference::settle(binder.plan)),
-            warnings,
-        })
+        let mut plan = prune::prune(reference::settle(binder.plan));
+        if catalog.ignore_case {
+            fold::ignore_case(&mut plan);
+        }
+        Ok(Compiled { plan, warnings })
     } else {
         Err(errors)
     }

@@ -30,7 +30,23 @@ pub(super) struct Row<'a> {
     row: usize,
 }
 
-impl Call<'_, '_> {
+impl<'b> Call<'_, 'b> {
+    /// The same call, to be run now and remarked on after.
+    pub fn again(&mut self) -> Call<'_, 'b> {
+        Call {
+            function: self.function,
+            args: self.args,
+            site: self.site,
+        }
+    }
+
+    /// Notes what was put right in these rows; what is the same in all of them was remarked on when it was bound.
+    pub fn remark(&mut self, rows: &[usize], text: &'static str) {
+        if !self.args.iter().all(|arg| matches!(arg, Datum::Scalar(_))) {
+            rows.iter().for_each(|row| self.site.remark(*row, text));
+        }
+    }
+
     /// Runs a rule over all rows that have no NULL among their arguments; NULL gives NULL.
     pub fn strict(
         self,
@@ -97,6 +113,11 @@ impl<'a> Row<'a> {
 
     pub fn values(self) -> impl Iterator<Item = ValueRef<'a>> {
         self.args.iter().map(move |arg| arg.get(self.row))
+    }
+
+    /// Which row it is.
+    pub fn place(self) -> usize {
+        self.row
     }
 
     /// How many arguments there are.

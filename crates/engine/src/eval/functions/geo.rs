@@ -1,8 +1,8 @@
 //! The geospatial functions: making shapes, and asking how two of them lie to each other.
 //!
 //! ST_DISTANCE measures on the WGS-84 ellipsoid, as the reference's example does to the last digit; the questions of
-//! topology are answered on the plane of longitude and latitude by the rules of OGC, so a point on the edge of a
-//! polygon intersects it but is not within it.
+//! topology are answered on the plane of longitude and latitude, or below compatibility level 1.2 on the [`globe`], by
+//! the rules of OGC: a point on the edge of a polygon intersects it but is not within it.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,12 +12,14 @@ use geo::geometry::{Coord, Geometry, Line, Point};
 use geo::line_intersection::{LineIntersection, line_intersection};
 use geo::line_measures::metric_spaces::Geodesic;
 
+use crate::column::ColumnBuilder;
 use crate::eval::datum::Datum;
 use crate::eval::fault::EvalError;
 use crate::value::Value;
 
 use super::args::{Call, Row};
-use super::geometry::{self, Maker};
+use super::geometry::{self, Maker, Malformed, OPEN_RING, Reading, Surface};
+use super::globe::{self, Shape};
 
 /// CreatePoint(latitude, longitude), which is not the order it is stored in.
 pub(super) fn create_point(call: Call<'_, '_>) -> Datum {
@@ -30,14 +32,18 @@ pub(super) fn create_point(call: Call<'_, '_>) -> Datum {
 }
 
 /// CreateLineString(point, point, ..)
-pub(super) fn create_line_string(call: Call<'_, '_>) -> Datum {
+pub(super) fn create_line_string(call: Call<'_, '_>, surface: Surface) -> Datum {
     let maker = Maker::new("LineString");
     call.strict(|row, out| {
         let points = points(row)?;
         if !geometry::has_length(&points) {
             return Err(row.wrong_value(row.len() - 1, geometry::TWO_POINTS));
         }
-        if let Some(at) = runs_over_itself(&points) {
+        let over = match surface {
+            Surface::Plane => Ok(runs_over_itself(&points)),
+            Surface::Globe => globe::runs_over_itself(&points),
+        };
+        if let Some(at) = over.map_err(|malformed| row.wrong_value(row.len() - 1, malformed))? {
             return Err(row.wrong_value(at, "the line that leads there runs along itself"));
         }
         let pairs = points.into_iter().map(geometry::pair).collect();
@@ -47,25 +53,32 @@ pub(super) fn create_line_string(call: Call<'_, '_>) -> Datum {
 }
 
 /// CreatePolygon(point, point, point, ..)
-pub(super) fn create_polygon(call: Call<'_, '_>) -> Datum {
+pub(super) fn create_polygon(mut call: Call<'_, '_>, surface: Surface) -> Datum {
     let maker = Maker::new("Polygon");
-    call.strict(|row, out| {
+    let mut open = Vec::new();
+    let made = call.again().strict(|row, out| {
         let mut points = points(row)?;
-        if !geometry::has_area(&points) {
-            return Err(row.wrong_value(row.len() - 1, geometry::THREE_POINTS));
-        }
+        let ring = match surface {
+            Surface::Plane if geometry::has_area(&points) => Ok(()),
+            Surface::Plane => Err(geometry::THREE_POINTS),
+            Surface::Globe => globe::check_ring(&points),
+        };
+        ring.map_err(|malformed| row.wrong_value(row.len() - 1, malformed))?;
         if points.first() != points.last() {
             points.extend(points.first().copied());
+            open.push(row.place());
         }
         let ring = Value::Array(points.into_iter().map(geometry::pair).collect());
         out.push_owned(maker.record(Value::Array([ring].into())));
         Ok(())
-    })
+    });
+    call.remark(&open, OPEN_RING);
+    made
 }
 
 /// All arguments, which are points.
 fn points(row: Row<'_>) -> Result<Vec<Coord>, EvalError> {
-    let point = |at| match geometry::read(row, at)? {
+    let point = |at| match geometry::read(row, at, &mut Reading::on(Surface::Plane))? {
         Geometry::Point(point) => Ok(point.0),
         _ => Err(row.wrong_value(at, "it must be a point")),
     };
@@ -111,7 +124,7 @@ pub(super) fn within(call: Call<'_, '_>) -> Datum {
 }
 
 fn ask(call: Call<'_, '_>, question: fn(&Geometry, &Geometry) -> bool) -> Datum {
-    on_two(call, |row, a, b, out| {
+    on_two(call, Surface::Plane, Ok, |row, a, b, out| {
         // The library asserts what holds for simple shapes on exact coordinates, and data has others: rings that cross
         // themselves, intersections that no float can hold. The event fails then, not the job.
         let answer = catch_unwind(AssertUnwindSafe(|| question(a, b)));
@@ -122,9 +135,18 @@ fn ask(call: Call<'_, '_>, question: fn(&Geometry, &Geometry) -> bool) -> Datum 
     })
 }
 
+/// The same questions on the globe.
+pub(super) fn ask_globe(call: Call<'_, '_>, question: fn(&Shape, &Shape) -> bool) -> Datum {
+    let shape = |geometry: Geometry| Shape::new(&geometry);
+    on_two(call, Surface::Globe, shape, |_, a, b, out| {
+        out.push_int(i64::from(question(a, b)));
+        Ok(())
+    })
+}
+
 /// ST_DISTANCE(a, b) in metres; 0 where a polygon is involved, as the reference has it.
 pub(super) fn distance(call: Call<'_, '_>) -> Datum {
-    on_two(call, |row, a, b, out| {
+    on_two(call, Surface::Plane, Ok, |row, a, b, out| {
         for (at, shape) in [a, b].into_iter().enumerate() {
             let on_earth = |coord: Coord| coord.y.abs() <= 90.0;
             if !shape.coords_iter().all(on_earth) {
@@ -208,29 +230,39 @@ fn closest(from: Coord, way: &Line, scale: f64) -> Coord {
     }
 }
 
-/// Runs a rule on two geometries. One that is the same in all rows is read once.
-fn on_two(
-    call: Call<'_, '_>,
-    mut rule: impl FnMut(
-        Row<'_>,
-        &Geometry,
-        &Geometry,
-        &mut crate::column::ColumnBuilder,
-    ) -> Result<(), EvalError>,
+/// Runs a rule on two shapes. One that is the same in all rows is read once.
+fn on_two<S: Clone>(
+    mut call: Call<'_, '_>,
+    surface: Surface,
+    shape: impl Fn(Geometry) -> Result<S, Malformed>,
+    mut rule: impl FnMut(Row<'_>, &S, &S, &mut ColumnBuilder) -> Result<(), EvalError>,
 ) -> Datum {
-    let mut fixed: [Option<Result<Geometry, EvalError>>; 2] = [None, None];
+    let read = |row: Row<'_>, at: usize, reading: &mut Reading| {
+        let shape = shape(geometry::read(row, at, reading)?);
+        shape.map_err(|malformed| row.wrong_value(at, malformed))
+    };
+    let mut fixed: [Option<Result<S, EvalError>>; 2] = [None, None];
     let same: [bool; 2] = std::array::from_fn(|at| matches!(call.args[at], Datum::Scalar(_)));
-    call.strict(|row, out| {
+    let mut open = Vec::new();
+    let answers = call.again().strict(|row, out| {
         for at in 0..2 {
             if same[at] && fixed[at].is_none() {
-                fixed[at] = Some(geometry::read(row, at));
+                // What stands in the query was remarked on when it was bound.
+                fixed[at] = Some(read(row, at, &mut Reading::on(surface)));
             }
         }
-        let shape = |at: usize| match &fixed[at] {
-            Some(Ok(geometry)) => Ok(Cow::Borrowed(geometry)),
+        let mut reading = Reading::on(surface);
+        let mut shape = |at: usize| match &fixed[at] {
+            Some(Ok(shape)) => Ok(Cow::Borrowed(shape)),
             Some(Err(reason)) => Err(reason.clone()),
-            None => geometry::read(row, at).map(Cow::Owned),
+            None => read(row, at, &mut reading).map(Cow::Owned),
         };
-        rule(row, &*shape(0)?, &*shape(1)?, out)
-    })
+        let (a, b) = (shape(0)?, shape(1)?);
+        if reading.open_ring {
+            open.push(row.place());
+        }
+        rule(row, &*a, &*b, out)
+    });
+    call.remark(&open, OPEN_RING);
+    answers
 }

@@ -1,7 +1,7 @@
 //! Geometries as the functions see them: GeoJSON records or WKT text, both [longitude, latitude].
 //!
-//! A ring that does not end where it began is closed, and its direction does not matter: geometry here is planar, and
-//! on a plane a ring has only one inside. Coordinates beyond the second (height, measure) are left aside.
+//! A ring that does not end where it began is closed. On the plane its direction does not matter: a ring has only one
+//! inside there. Coordinates beyond the second (height, measure) are left aside.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use crate::eval::fault::EvalError;
 /// Why something is no geometry, as the second half of a sentence.
 pub(super) type Malformed = &'static str;
 
+pub(super) const OPEN_RING: &str = "a ring does not end where it began, so it was closed";
 pub(super) const TWO_POINTS: Malformed = "a line needs at least 2 different points";
 pub(super) const THREE_POINTS: Malformed =
     "a ring needs at least 3 different points that do not lie on one line";
@@ -28,11 +29,36 @@ pub(super) const THREE_POINTS: Malformed =
 /// leave the range of floats.
 const COORDINATE_MAX: f64 = 1e9;
 
+/// What shapes lie on, which decides what is a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Surface {
+    Plane,
+    /// Whoever makes a shape of it sees whether it is one.
+    Globe,
+}
+
+/// How a geometry is read, and what was found on the way.
+#[derive(Debug)]
+pub(super) struct Reading {
+    surface: Surface,
+    /// A ring did not end where it began.
+    pub open_ring: bool,
+}
+
+impl Reading {
+    pub fn on(surface: Surface) -> Reading {
+        Reading {
+            surface,
+            open_ring: false,
+        }
+    }
+}
+
 /// An argument that is a geometry.
-pub(super) fn read(row: Row<'_>, at: usize) -> Result<Geometry, EvalError> {
+pub(super) fn read(row: Row<'_>, at: usize, reading: &mut Reading) -> Result<Geometry, EvalError> {
     let geometry = match row.value(at) {
-        ValueRef::Record(record) => from_record(record),
-        ValueRef::Text(text) => wkt::parse(text),
+        ValueRef::Record(record) => from_record(record, reading),
+        ValueRef::Text(text) => wkt::parse(text, reading),
         _ => return Err(row.wrong_type(at, "GeoJSON records and WKT text")),
     };
     let far = |coord: Coord| coord.x.abs() > COORDINATE_MAX || coord.y.abs() > COORDINATE_MAX;
@@ -45,7 +71,7 @@ pub(super) fn read(row: Row<'_>, at: usize) -> Result<Geometry, EvalError> {
     }
 }
 
-fn from_record(record: &Record) -> Result<Geometry, Malformed> {
+fn from_record(record: &Record, reading: &mut Reading) -> Result<Geometry, Malformed> {
     const SHAPES: Malformed =
         "its type must be Point, LineString, Polygon or one of these behind Multi";
     let Some(Value::Text(shape)) = record.get("type") else {
@@ -55,7 +81,7 @@ fn from_record(record: &Record) -> Result<Geometry, Malformed> {
     Ok(match &**shape {
         "Point" => Geometry::Point(Point(coord(coordinates)?)),
         "LineString" => Geometry::LineString(line_of(coordinates)?),
-        "Polygon" => Geometry::Polygon(polygon_of(coordinates)?),
+        "Polygon" => Geometry::Polygon(polygon_of(coordinates, reading)?),
         "MultiPoint" => {
             let points = items(coordinates)?.iter();
             let points: Result<_, _> = points.map(|item| coord(item).map(Point)).collect();
@@ -66,7 +92,8 @@ fn from_record(record: &Record) -> Result<Geometry, Malformed> {
             Geometry::MultiLineString(MultiLineString(lines?))
         }
         "MultiPolygon" => {
-            let polygons: Result<_, _> = items(coordinates)?.iter().map(polygon_of).collect();
+            let polygons = items(coordinates)?.iter();
+            let polygons: Result<_, _> = polygons.map(|item| polygon_of(item, reading)).collect();
             Geometry::MultiPolygon(MultiPolygon(polygons?))
         }
         _ => return Err(SHAPES),
@@ -105,15 +132,15 @@ fn line_of(value: &Value) -> Result<LineString, Malformed> {
 }
 
 /// The documentation nests the ring of a polygon once too little in places, so a bare ring will do.
-fn polygon_of(value: &Value) -> Result<Polygon, Malformed> {
+fn polygon_of(value: &Value, reading: &mut Reading) -> Result<Polygon, Malformed> {
     let rings = items(value)?;
     let bare = rings
         .first()
         .and_then(|first| items(first).ok())
         .is_some_and(|first| matches!(first.first(), Some(Value::Int(_) | Value::Float(_))));
     match bare {
-        true => polygon(vec![coords(value)?]),
-        false => polygon(rings.iter().map(coords).collect::<Result<_, _>>()?),
+        true => polygon(vec![coords(value)?], reading),
+        false => polygon(rings.iter().map(coords).collect::<Result<_, _>>()?, reading),
     }
 }
 
@@ -126,10 +153,12 @@ pub(super) fn line(points: Vec<Coord>) -> Result<LineString, Malformed> {
 }
 
 /// A polygon of an outer ring and holes.
-pub(super) fn polygon(rings: Vec<Vec<Coord>>) -> Result<Polygon, Malformed> {
-    if rings.is_empty() || !rings.iter().all(|ring| has_area(ring)) {
+pub(super) fn polygon(rings: Vec<Vec<Coord>>, reading: &mut Reading) -> Result<Polygon, Malformed> {
+    let is_ring = |ring: &Vec<Coord>| reading.surface == Surface::Globe || has_area(ring);
+    if rings.is_empty() || !rings.iter().all(is_ring) {
         return Err(THREE_POINTS);
     }
+    reading.open_ring |= rings.iter().any(|ring| ring.first() != ring.last());
     let mut rings = rings.into_iter().map(LineString);
     let outer = rings.next().unwrap_or_else(|| LineString(Vec::new()));
     Ok(Polygon::new(outer, rings.collect()))

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use crate::eval::datum::Datum;
 use crate::eval::fault::EvalError;
+use crate::eval::fold::fold_text;
 use crate::eval::text::write_text;
 
 use super::args::{Call, Row};
@@ -75,6 +76,9 @@ pub(super) fn unicode(call: Call<'_, '_>) -> Datum {
 
 /// REPLACE(text, what, with)
 pub(super) fn replace(call: Call<'_, '_>) -> Datum {
+    if call.args.len() > 3 {
+        return replace_any_case(call);
+    }
     let mut result = String::new();
     let [mut text, mut what, mut with] = [const { String::new() }; 3];
     call.strict(|row, out| {
@@ -91,6 +95,36 @@ pub(super) fn replace(call: Call<'_, '_>) -> Datum {
             bounded(row, result.len() + with.len() + piece.len())?;
             result.push_str(with);
             result.push_str(piece);
+        }
+        out.push_text(&result);
+        Ok(())
+    })
+}
+
+/// REPLACE where case does not count: what is looked for stands folded at the end.
+fn replace_any_case(call: Call<'_, '_>) -> Datum {
+    let mut result = String::new();
+    let [mut text, mut with, mut what] = [const { String::new() }; 3];
+    call.strict(|row, out| {
+        let (text, with) = (row.text(0, &mut text)?, row.text(2, &mut with)?);
+        let what = row.text(3, &mut what)?;
+        if what.is_empty() {
+            out.push_text(text);
+            return Ok(());
+        }
+        // Folding keeps the number of characters, not that of bytes.
+        let folded = fold_text(text);
+        let (skipped, mut rest) = (count(what), text);
+        result.clear();
+        for (number, piece) in folded.split(what).enumerate() {
+            if number > 0 {
+                rest = &rest[offset(rest, skipped)..];
+                bounded(row, result.len() + with.len() + rest.len())?;
+                result.push_str(with);
+            }
+            let (kept, after) = rest.split_at(offset(rest, count(piece)));
+            result.push_str(kept);
+            rest = after;
         }
         out.push_text(&result);
         Ok(())

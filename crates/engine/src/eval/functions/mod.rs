@@ -17,6 +17,7 @@ mod cut;
 mod date;
 mod geo;
 mod geometry;
+mod globe;
 mod json;
 mod make;
 mod math;
@@ -34,6 +35,7 @@ use highwater_query::functions::{DatePart, Function};
 use super::datum::{Datum, Site};
 
 use args::Call;
+use geometry::Surface;
 
 pub(super) use records::record;
 
@@ -96,11 +98,16 @@ pub(super) fn call(
         Function::GetArrayLength => records::get_array_length(call),
         Function::GetRecordPropertyValue => records::get_record_property_value(call),
         Function::CreatePoint => geo::create_point(call),
-        Function::CreateLineString => geo::create_line_string(call),
-        Function::CreatePolygon => geo::create_polygon(call),
+        Function::CreateLineString => geo::create_line_string(call, Surface::Plane),
+        Function::CreatePolygon => geo::create_polygon(call, Surface::Plane),
         Function::StDistance => geo::distance(call),
         Function::StIntersects => geo::intersects(call),
         Function::StOverlaps => geo::overlaps(call),
         Function::StWithin => geo::within(call),
+        Function::GlobeLineString => geo::create_line_string(call, Surface::Globe),
+        Function::GlobePolygon => geo::create_polygon(call, Surface::Globe),
+        Function::GlobeIntersects => geo::ask_globe(call, globe::intersects),
+        Function::GlobeOverlaps => geo::ask_globe(call, globe::overlaps),
+        Function::GlobeWithin => geo::ask_globe(call, globe::within),
     }
 }

@@ -1,10 +1,10 @@
 //! Geometries written as well-known text: `POLYGON ((0 0, 10 0, 10 10, 0 0))`.
 
 use geo::geometry::{
-    Coord, Geometry, GeometryCollection, MultiLineString, MultiPoint, MultiPolygon, Point,
+    Coord, Geometry, GeometryCollection, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon,
 };
 
-use super::geometry::{Malformed, line, polygon};
+use super::geometry::{Malformed, Reading, line, polygon};
 
 /// How deep collections may nest.
 const DEPTH_MAX: usize = 16;
@@ -12,8 +12,11 @@ const DEPTH_MAX: usize = 16;
 const SYNTAX: Malformed = "it is no well-known text such as POINT (30 10)";
 
 /// The geometry that a text spells. One without points is an empty collection.
-pub(super) fn parse(text: &str) -> Result<Geometry, Malformed> {
-    let mut reader = Reader { rest: text };
+pub(super) fn parse(text: &str, reading: &mut Reading) -> Result<Geometry, Malformed> {
+    let mut reader = Reader {
+        rest: text,
+        reading,
+    };
     let geometry = reader.geometry(DEPTH_MAX)?;
     match reader.rest.trim().is_empty() {
         true => Ok(geometry),
@@ -21,11 +24,12 @@ pub(super) fn parse(text: &str) -> Result<Geometry, Malformed> {
     }
 }
 
-struct Reader<'a> {
+struct Reader<'a, 'r> {
     rest: &'a str,
+    reading: &'r mut Reading,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Reader<'a, '_> {
     fn geometry(&mut self, depth: usize) -> Result<Geometry, Malformed> {
         let shape = self.word().to_ascii_uppercase();
         if self.dimensions_then_empty() {
@@ -34,14 +38,14 @@ impl<'a> Reader<'a> {
         Ok(match shape.as_str() {
             "POINT" => Geometry::Point(self.within(Reader::point)?),
             "LINESTRING" => Geometry::LineString(line(self.list(Reader::coord)?)?),
-            "POLYGON" => Geometry::Polygon(polygon(self.list(Reader::ring)?)?),
+            "POLYGON" => Geometry::Polygon(self.polygon()?),
             "MULTIPOINT" => Geometry::MultiPoint(MultiPoint(self.list(Reader::loose_point)?)),
             "MULTILINESTRING" => {
                 let lines = self.list(|reader| line(reader.list(Reader::coord)?))?;
                 Geometry::MultiLineString(MultiLineString(lines))
             }
             "MULTIPOLYGON" => {
-                let polygons = self.list(|reader| polygon(reader.list(Reader::ring)?))?;
+                let polygons = self.list(Reader::polygon)?;
                 Geometry::MultiPolygon(MultiPolygon(polygons))
             }
             "GEOMETRYCOLLECTION" => {
@@ -102,6 +106,11 @@ impl<'a> Reader<'a> {
             }
             Ok(items)
         })
+    }
+
+    fn polygon(&mut self) -> Result<Polygon, Malformed> {
+        let rings = self.list(Reader::ring)?;
+        polygon(rings, self.reading)
     }
 
     fn ring(&mut self) -> Result<Vec<Coord>, Malformed> {

@@ -44,7 +44,10 @@ pub fn texts() -> impl Strategy<Value = String> {
         "ab",
         "b",
         "A",
+        "aB",
         "é",
+        "É",
+        "straße",
         "1",
         "0",
         "2",
@@ -203,6 +206,7 @@ pub fn exprs(depth: usize) -> BoxedStrategy<Expr> {
         3 => (boxed(), types(), any::<bool>())
             .prop_map(|(of, to, lenient)| ExprKind::Cast { of, to, lenient }),
         1 => vec(inner.clone(), 2..4).prop_map(ExprKind::Coalesce),
+        3 => boxed().prop_map(ExprKind::Fold),
     ];
     (kind, spans())
         .prop_map(|(kind, span)| Expr { kind, span })

@@ -2,6 +2,7 @@
 //! or cast with the code under test. `None` means that the row fails.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use highwater_query::plan::{
     BinaryOp, CompareOp, Expr, ExprKind, Literal, Pred, PredKind, Type, UnaryOp,
@@ -11,13 +12,14 @@ use highwater_time::Instant;
 use crate::chunk::Chunk;
 use crate::eval::like::Pattern;
 use crate::eval::write_text;
-use crate::value::Value;
+use crate::value::{Record, Value};
 
 pub fn value(expr: &Expr, chunk: &Chunk, row: usize) -> Option<Value> {
     Some(match &expr.kind {
         ExprKind::Call { .. } | ExprKind::User { .. } | ExprKind::Record(_) => {
             unreachable!("the oracle knows operators only")
         }
+        ExprKind::Fold(of) => fold(&value(of, chunk, row)?),
         ExprKind::Column(column) => chunk.columns[*column].get(row).to_value(),
         ExprKind::Literal(Literal::Null) => Value::Null,
         ExprKind::Literal(Literal::Int(i)) => Value::Int(*i),
@@ -69,6 +71,24 @@ pub fn value(expr: &Expr, chunk: &Chunk, row: usize) -> Option<Value> {
     })
 }
 
+fn fold(value: &Value) -> Value {
+    let upper = |c: char| match c.to_uppercase().collect::<Vec<char>>()[..] {
+        [one] => one,
+        _ => c,
+    };
+    match value {
+        Value::Text(text) => Value::text(&text.chars().map(upper).collect::<String>()),
+        Value::Array(items) => Value::Array(items.iter().map(fold).collect()),
+        Value::Record(fields) => {
+            let fields = fields
+                .iter()
+                .map(|(name, value)| (name.clone(), fold(value)));
+            Value::Record(Arc::new(Record::from_fields(fields.collect())))
+        }
+        other => other.clone(),
+    }
+}
+
 /// 1 bit, 2 bigint, 3 float; 0 if the text does not tell.
 fn rank(expr: &Expr) -> u8 {
     match &expr.kind {
@@ -99,6 +119,7 @@ fn rank(expr: &Expr) -> u8 {
             .iter()
             .map(|(_, branch)| rank(branch))
             .fold(rank(otherwise), u8::max),
+        ExprKind::Fold(of) => rank(of),
         ExprKind::Coalesce(args) => args.iter().map(rank).min().unwrap_or(0),
         _ => 0,
     }

@@ -1,10 +1,8 @@
-//! Collect, and what a JavaScript aggregate will be run over: values in the order of time, then of arrival.
+//! Collect, and what JavaScript aggregates are run over: values in the order of time, then of arrival.
 
-use super::Reason;
 use super::packed::unpack;
 use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::Column;
-use crate::script;
 use crate::value::Value;
 
 #[derive(Clone, Debug, Default)]
@@ -49,11 +47,6 @@ impl Lists {
                 .map(|(_, value)| value.clone())
                 .collect(),
         )
-    }
-
-    /// The result of the JavaScript aggregate `name`.
-    pub fn run(&self, name: &str, slot: usize) -> Result<Value, Reason> {
-        script::aggregate(name, &self.0[slot]).map_err(|reason| reason.to_string().into())
     }
 
     pub fn snapshot(&self, out: &mut Writer) {

@@ -16,11 +16,11 @@ mod moments;
 mod packed;
 mod percentile;
 mod rank;
+mod scripted;
 mod total;
 mod totals;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use highwater_query::plan::{Aggregate, AggregateFunction};
 
@@ -38,6 +38,7 @@ use extreme::Extremes;
 use moments::{Moments, Spread};
 use percentile::Percentiles;
 use rank::Ranked;
+pub(crate) use scripted::{Rolled, Scripted, event};
 use total::Total;
 use totals::Totals;
 
@@ -55,9 +56,7 @@ pub(crate) enum Accumulator {
     Percentile(Percentiles),
     Collect(Lists),
     Ranked(Ranked),
-    /// A JavaScript aggregate is run over its events when the result is asked for: what a script does to its own state
-    /// can be neither merged nor written down.
-    User(Arc<str>, Lists),
+    User(Scripted),
 }
 
 /// The argument of an aggregate over a chunk, in the types that the aggregate takes.
@@ -165,9 +164,7 @@ impl Accumulator {
             AggregateFunction::CollectTop(_) | AggregateFunction::TopOne => {
                 Accumulator::Ranked(Ranked::new(spec))
             }
-            AggregateFunction::User(name) => {
-                Accumulator::User(name.as_str().into(), Lists::default())
-            }
+            AggregateFunction::User(name) => Accumulator::User(Scripted::new(name)),
         }
     }
 
@@ -180,7 +177,9 @@ impl Accumulator {
             Accumulator::Extreme(extremes) => extremes.grow(groups),
             Accumulator::Spread(_, moments) => moments.resize(groups, Moments::default()),
             Accumulator::Percentile(percentiles) => percentiles.grow(groups),
-            Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.grow(groups),
+            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
+                lists.grow(groups)
+            }
             Accumulator::Ranked(ranked) => ranked.grow(groups),
         }
     }
@@ -211,9 +210,7 @@ impl Accumulator {
                 ..*percentiles
             }),
             Accumulator::Collect(lists) => Accumulator::Collect(Lists(pick(&lists.0, slots))),
-            Accumulator::User(name, lists) => {
-                Accumulator::User(name.clone(), Lists(pick(&lists.0, slots)))
-            }
+            Accumulator::User(scripted) => Accumulator::User(scripted.pick(slots)),
             Accumulator::Ranked(ranked) => Accumulator::Ranked(Ranked {
                 shown: ranked.shown,
                 descending: ranked.descending.clone(),
@@ -236,7 +233,7 @@ impl Accumulator {
                 slots.for_each(|slot| moments[slot] = Moments::default());
             }
             Accumulator::Percentile(percentiles) => slots.for_each(|slot| percentiles.clear(slot)),
-            Accumulator::Collect(lists) | Accumulator::User(_, lists) => {
+            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
                 slots.for_each(|slot| lists.clear(slot));
             }
             Accumulator::Ranked(ranked) => slots.for_each(|slot| ranked.clear(slot)),
@@ -253,7 +250,9 @@ impl Accumulator {
             Accumulator::Extreme(extremes) => extremes.swap(a, b),
             Accumulator::Spread(_, moments) => moments.swap(a, b),
             Accumulator::Percentile(percentiles) => percentiles.values.swap(a, b),
-            Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.0.swap(a, b),
+            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
+                lists.0.swap(a, b)
+            }
             Accumulator::Ranked(ranked) => ranked.best.swap(a, b),
         }
     }
@@ -281,7 +280,7 @@ impl Accumulator {
             Accumulator::Extreme(extremes) => return extremes.update(slots, start, column),
             Accumulator::Spread(_, moments) => moments::update(moments, slots, start, column),
             Accumulator::Percentile(percentiles) => percentiles.update(slots, start, column),
-            Accumulator::Collect(lists) | Accumulator::User(_, lists) => {
+            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
                 lists.update(slots, start, column);
             }
             Accumulator::Ranked(ranked) => ranked.update(slots, start, column),
@@ -312,7 +311,10 @@ impl Accumulator {
                 ours.absorb(theirs, slots);
             }
             (Accumulator::Collect(ours), Accumulator::Collect(theirs))
-            | (Accumulator::User(_, ours), Accumulator::User(_, theirs)) => {
+            | (
+                Accumulator::User(Scripted { events: ours, .. }),
+                Accumulator::User(Scripted { events: theirs, .. }),
+            ) => {
                 ours.absorb(theirs, slots);
             }
             (Accumulator::Ranked(ours), Accumulator::Ranked(theirs)) => ours.absorb(theirs, slots),
@@ -332,7 +334,7 @@ impl Accumulator {
             Accumulator::Percentile(percentiles) => percentiles.result(slot),
             Accumulator::Collect(lists) => Ok(lists.array(slot)),
             Accumulator::Ranked(ranked) => Ok(ranked.result(slot)),
-            Accumulator::User(name, lists) => lists.run(name, slot),
+            Accumulator::User(scripted) => scripted.result(slot),
         }
     }
 
@@ -389,7 +391,9 @@ impl Accumulator {
                 moments.iter().for_each(|moments| moments.snapshot(out));
             }
             Accumulator::Percentile(percentiles) => percentiles.snapshot(out),
-            Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.snapshot(out),
+            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
+                lists.snapshot(out)
+            }
             Accumulator::Ranked(ranked) => ranked.snapshot(out),
         }
     }
@@ -411,7 +415,9 @@ impl Accumulator {
                 }
             }
             Accumulator::Percentile(percentiles) => percentiles.restore(from)?,
-            Accumulator::Collect(lists) | Accumulator::User(_, lists) => lists.restore(from)?,
+            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
+                lists.restore(from)?
+            }
             Accumulator::Ranked(ranked) => ranked.restore(from)?,
         }
         Ok(())

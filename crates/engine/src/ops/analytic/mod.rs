@@ -156,7 +156,7 @@ impl Analytics {
         let mut faults = Faults::new(chunk.rows());
         let mut evaluated = self.evaluate(&chunk, &mut faults);
         let mut chunk = chunk;
-        if !faults.is_empty() {
+        if !faults.is_silent() {
             chunk = context.errors.sift(chunk, &faults);
             evaluated = self.evaluate(&chunk, &mut Faults::new(chunk.rows()));
         }
@@ -229,6 +229,9 @@ impl Call {
         let arguments = self.arguments(&guarded, &mut own);
         for (row, fault) in own.iter() {
             faults.add(rows[row], fault.span, fault.reason.clone());
+        }
+        for (row, remark) in own.remarks() {
+            faults.remark(rows[row], remark.span, remark.text);
         }
         let arguments = arguments.iter().map(|column| spread(column, &when));
         let mut arguments: Vec<Column> = arguments.collect();

@@ -66,6 +66,7 @@ impl Shape {
         let rows = self.gather(&pairs, left, right);
         let mut faults = Faults::new(rows.rows());
         let holds = eval::test(residual, &rows, &mut faults);
+        context.errors.note(&faults, |row| rows.time(row));
         for (row, fault) in faults.iter() {
             let reason = || fault.reason.to_string();
             context.errors.add(rows.time(row), fault.span, reason);

@@ -474,7 +474,7 @@ fn prepare(keys: &[Expr], chunk: Chunk, errors: &mut DataErrors) -> (Chunk, Vec<
     };
     let mut faults = Faults::new(chunk.rows());
     let columns = evaluate(&chunk, &mut faults);
-    if faults.is_empty() {
+    if faults.is_silent() {
         return (chunk, columns);
     }
     let good = faults.good();

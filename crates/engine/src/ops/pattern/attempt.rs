@@ -361,6 +361,7 @@ fn look_back(
     let chunk = Chunk::new(vec![event.time; ways.len()].into(), columns);
     let mut faults = Faults::new(ways.len());
     let holds = eval::test(pred, &chunk, &mut faults);
+    errors.note(&faults, |_| Instant::from_ticks(event.time));
     for (_, fault) in faults.iter() {
         let time = Instant::from_ticks(event.time);
         errors.add(time, fault.span, || fault.reason.to_string());
@@ -398,6 +399,7 @@ fn columns_of(expr: &Expr, out: &mut BTreeSet<usize>) {
         ExprKind::Coalesce(args) | ExprKind::Call { args, .. } | ExprKind::User { args, .. } => {
             args.iter().for_each(|arg| columns_of(arg, out));
         }
+        ExprKind::Fold(of) => columns_of(of, out),
         ExprKind::Record(items) => items.iter().for_each(|item| columns_of(&item.expr, out)),
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Matcher {
     /// Names of the variables.
     variables: Vec<Value>,
     limit: i64,
+    /// Keys that differ only in case are one.
+    ignore_case: bool,
     span: Span,
     has_lanes: bool,
     /// How many events have come.
@@ -82,7 +84,7 @@ struct Prepared {
 }
 
 impl Matcher {
-    pub fn new(node: &MatchNode) -> Matcher {
+    pub fn new(node: &MatchNode, ignore_case: bool) -> Matcher {
         let asked = Asked::new(&node.refs);
         let rules = Rules::new(Nfa::new(&node.pattern), asked, &node.defines, node.span);
         Matcher {
@@ -95,6 +97,7 @@ impl Matcher {
                 .map(|name| Value::text(name))
                 .collect(),
             limit: node.limit.ticks(),
+            ignore_case,
             span: node.span,
             has_lanes: false,
             events: 0,
@@ -159,7 +162,7 @@ impl Matcher {
         };
         let mut evaluated = evaluate(&chunk, &mut faults);
         let mut chunk = chunk;
-        if !faults.is_empty() {
+        if !faults.is_silent() {
             chunk = errors.sift(chunk, &faults);
             evaluated = evaluate(&chunk, &mut Faults::new(chunk.rows()));
         }
@@ -169,12 +172,22 @@ impl Matcher {
         let alone = alone.collect();
         let input = Prepared {
             times: chunk.times.clone(),
-            encoded: Encoded::new(keys.iter(), chunk.rows()),
+            encoded: self.encoded(&keys, chunk.rows()),
             keys,
             columns,
             alone,
         };
         (input, chunk.lanes)
+    }
+
+    fn encoded(&self, keys: &[Column], rows: usize) -> Encoded {
+        match self.ignore_case {
+            false => Encoded::new(keys.iter(), rows),
+            true => {
+                let keys: Vec<Column> = keys.iter().map(eval::folded).collect();
+                Encoded::new(keys.iter(), rows)
+            }
+        }
     }
 
     /// In which rows a condition holds, if the row alone decides.
@@ -195,6 +208,7 @@ impl Matcher {
         let chunk = Chunk::new(chunk.times.clone(), columns.collect());
         let mut faults = Faults::new(chunk.rows());
         let holds = eval::test(pred, &chunk, &mut faults);
+        errors.note(&faults, |row| chunk.time(row));
         for (row, fault) in faults.iter() {
             errors.add(chunk.time(row), fault.span, || fault.reason.to_string());
         }

@@ -131,6 +131,20 @@ fn a_ring_of_constants_that_is_open_is_closed_with_a_warning() {
           = help: repeat the first point at the end
     "#]],
     );
+    let within = |area: &str| format!("SELECT ST_WITHIN(p, '{area}') AS x FROM input");
+    warns(&within("POLYGON ((0 0, 1 0, 1 1, 0.0 0))"), expect![[""]]);
+    warns(&within("LINESTRING (0 0, 1 0, 1 1)"), expect![[""]]);
+    warns(
+        &within("multipolygon(((0 0, 1 0, 1 1, 0 0)), ((5 5, 6 5, 6 6)))"),
+        expect![[r#"
+        warning[HW1403]: this ring does not end where it began, so it is closed
+         --> q:1:21
+          |
+        1 | SELECT ST_WITHIN(p, 'multipolygon(((0 0, 1 0, 1 1, 0 0)), ((5 5, 6 5, 6 6)))') AS x FROM input
+          |                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+          = help: repeat the first point at the end
+    "#]],
+    );
 }
 
 // proves S1 S2

@@ -38,6 +38,7 @@ fn catalog() -> Catalog {
         outputs: None,
         any_input: false,
         functions: None,
+        ignore_case: false,
         older_level: None,
     }
 }

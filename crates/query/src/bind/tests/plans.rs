@@ -159,6 +159,16 @@ fn lookback_takes_the_longest_way_and_bounds_sessions() {
         minutes("SELECT COUNT(*) FROM x GROUP BY Session(minute, 5, 10)"),
         25
     );
+    // A script that takes events back remembers one more length of the window.
+    for (window, expected) in [
+        ("Sliding(minute, 5)", 10),
+        ("Hopping(minute, 5, 1)", 10),
+        ("Hopping(minute, 5, 5)", 5),
+        ("Tumbling(minute, 5)", 5),
+    ] {
+        let query = format!("SELECT uda.f(a) AS n FROM x GROUP BY {window}");
+        assert_eq!(minutes(&query), expected, "{window}");
+    }
     let union = "SELECT COUNT(*) AS n FROM x GROUP BY Tumbling(minute, 3)
         UNION SELECT COUNT(*) AS n FROM y GROUP BY Tumbling(minute, 7)";
     assert_eq!(minutes(union), 7);
@@ -172,4 +182,27 @@ fn what_explain_prints_of_expressions_compiles_again() {
     let line = printed.lines().nth(1).unwrap_or_default().trim();
     assert_eq!(line, format!("select {item} AS x"));
     accepts(&[&format!("{line} FROM input")]);
+}
+
+// proves S1
+#[test]
+fn without_regard_to_case_literals_are_folded_and_keys_are_shown_as_they_are() {
+    let catalog = Catalog {
+        ignore_case: true,
+        ..Catalog::open()
+    };
+    let query = "SELECT k, CASE WHEN MAX(v) > 'ß1t' THEN 'Low' ELSE REPLACE(k, 'x', 'Y') END AS m
+         FROM input TIMESTAMP BY t WHERE s LIKE 'ab%' AND k IN ('a', 5)
+         GROUP BY k, Tumbling(second, 1)";
+    let compiled = compile(query, &catalog).unwrap_or_else(|e| panic!("{e:?}"));
+    expect![[r#"
+        output output
+          select k, CASE WHEN MAX(v) > 'ß1T' THEN 'Low' ELSE REPLACE(k, 'x', 'Y', 'X') END AS m  -- all partitions together: what it reads is merged already
+            group by TumblingWindow(Duration(second, 1)), k computing MAX(v)  -- all partitions together: groups span partitions
+              filter s LIKE 'AB%' AND k IN ('A', 5)  -- per partition: row by row
+                source input timestamp by t  -- per partition: partitions are read on their own
+                  reads t as datetime, s, k, v
+        text is compared without regard to case
+        a start reads back 1 second
+    "#]].assert_eq(&explain(&compiled.plan));
 }

@@ -118,6 +118,7 @@ fn an_unknown_output_is_an_error_when_outputs_are_declared() {
         outputs: Some(vec!["Alerts".to_string()]),
         any_input: false,
         functions: None,
+        ignore_case: false,
         older_level: None,
     };
     let message = |query: &str| match compile(query, &catalog) {

@@ -292,7 +292,9 @@ proptest! {
     // proves S2
     #[test]
     fn no_shapes_however_crooked_make_a_question_panic(a in shapes(), b in shapes()) {
-        for function in [StDistance, StIntersects, StOverlaps, StWithin] {
+        for function in [
+            StDistance, StIntersects, StOverlaps, StWithin, GlobeIntersects, GlobeOverlaps, GlobeWithin,
+        ] {
             let shapes = [a.as_str(), b.as_str()].map(|text| Datum::Scalar(Value::text(text)));
             let _ = run(function, None, &shapes, 1);
         }

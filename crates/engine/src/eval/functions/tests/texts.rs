@@ -180,6 +180,16 @@ fn replacing_and_repeating() {
     check(Replace, args!["aaa", "aa", "b"], "ba");
     check(Replace, args!["abab", "AB", "x"], "abab");
     check(Replace, args!["abab", "b", ""], "aa");
+    // Where case does not count, what is looked for comes once more, folded.
+    check(Replace, args!["aXbx", "x", "-", "X"], "a-b-");
+    check(Replace, args!["aXbx", "", "-", ""], "aXbx");
+    check(Replace, args!["aAa", "aa", "b", "AA"], "ba");
+    // Its upper case takes more bytes than it does.
+    check(
+        Replace,
+        args!["ɐx\u{2c6f}yɐ", "ɐ", "-", "\u{2c6f}"],
+        "-x-y-",
+    );
     check(Replicate, args!["0", 3], "000");
     check(Replicate, args!["ab", 0], "");
     check(Replicate, args!["ab", -1], NULL);

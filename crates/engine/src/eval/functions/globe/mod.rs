@@ -1,0 +1,113 @@
+//! The questions of topology on the globe, as compatibility levels below 1.2 ask them (geography).
+//!
+//! What two shapes share is found by cutting everything that one is drawn with where it meets the other, and asking of
+//! each piece on which side of the other it lies. Both sides of an edge belong to different sides of its own shape, so
+//! the pieces tell which insides and outsides meet.
+
+mod shape;
+mod vector;
+
+#[cfg(test)]
+mod tests;
+
+use shape::Position;
+use vector::{Meeting, Vector};
+
+pub(super) use shape::{Shape, check_ring, runs_over_itself};
+
+/// Whether two shapes have a place in common.
+pub(super) fn intersects(a: &Shape, b: &Shape) -> bool {
+    let touches = |a: &Shape, b: &Shape| {
+        let mut places = a
+            .points
+            .iter()
+            .copied()
+            .chain(a.drawn().map(|arc| arc.from));
+        places.any(|place| b.position(place) != Position::Outside)
+    };
+    let crosses = || {
+        a.drawn().any(|arc| {
+            let meets = |other| !matches!(arc.meets(other), Meeting::Nowhere);
+            b.drawn().any(meets)
+        })
+    };
+    touches(a, b) || touches(b, a) || crosses()
+}
+
+/// Whether `a` lies in `b`, and not only on its edge.
+pub(super) fn within(a: &Shape, b: &Shape) -> bool {
+    if a.dimension() > b.dimension() {
+        return false;
+    }
+    let lies = lie(a, b);
+    if lies.contains(&Position::Outside) || lies.is_empty() {
+        return false;
+    }
+    if !a.has_areas() {
+        return lies.contains(&Position::Inside);
+    }
+    // No edge of the one that holds the other runs through it; then all of its inside is on one side.
+    if lie(b, a).contains(&Position::Inside) {
+        return false;
+    }
+    lies.contains(&Position::Inside) || share_insides(a, b)
+}
+
+/// Whether two shapes of one dimension share some of their insides but not all.
+pub(super) fn overlaps(a: &Shape, b: &Shape) -> bool {
+    if a.dimension() != b.dimension() {
+        return false;
+    }
+    let (of_a, of_b) = (lie(a, b), lie(b, a));
+    let [a_in, b_in] = [&of_a, &of_b].map(|lies| lies.contains(&Position::Inside));
+    let [a_out, b_out] = [&of_a, &of_b].map(|lies| lies.contains(&Position::Outside));
+    match a.has_areas() {
+        // An edge inside the other has both of its own sides there.
+        true => (a_in && (a_out || b_in)) || (b_in && b_out),
+        false => a_in && a_out && b_out,
+    }
+}
+
+/// On which sides of `b` the pieces of `a` lie.
+fn lie(a: &Shape, b: &Shape) -> Vec<Position> {
+    let mut found = Vec::new();
+    let mut see = |place: Vector| {
+        let position = b.position(place);
+        if !found.contains(&position) {
+            found.push(position);
+        }
+    };
+    a.points.iter().for_each(|point| see(*point));
+    for arc in a.drawn() {
+        let mut cuts = vec![arc.from, arc.to];
+        for other in b.drawn() {
+            match arc.meets(other) {
+                Meeting::Nowhere => {}
+                Meeting::Crossing(place) => cuts.push(place),
+                Meeting::Touching => {
+                    let ends = [other.from, other.to];
+                    cuts.extend(ends.into_iter().filter(|end| arc.holds(*end)));
+                }
+            }
+        }
+        let along = |place: &Vector| {
+            let turned = arc.from.cross(*place).dot(arc.normal);
+            turned.atan2(arc.from.dot(*place))
+        };
+        cuts.sort_by(|a, b| along(a).total_cmp(&along(b)));
+        let pieces = cuts.windows(2).filter(|cut| !cut[0].is_close(cut[1]));
+        pieces.for_each(|cut| see(cut[0].plus(cut[1]).unit()));
+    }
+    found
+}
+
+/// Whether something just inside an edge of `a` is inside `b`, where the two have all edges in common.
+fn share_insides(a: &Shape, b: &Shape) -> bool {
+    let steps = [1e-2, 1e-4, 1e-6, 1e-8];
+    let mut near = a.drawn().flat_map(|arc| {
+        let beside = |step: f64| arc.middle().plus(arc.normal.times(step)).unit();
+        steps.map(beside)
+    });
+    let inside = near.find(|place| a.position(*place) == Position::Inside);
+    inside.is_some_and(|place| b.position(place) == Position::Inside)
+}

@@ -1,0 +1,205 @@
+//! Comparing text without regard to case, as a change to a plan that is otherwise whole.
+//!
+//! What is compared and never shown is put in upper case first ([`ExprKind::Fold`]), so nobody who compares has to know.
+//! The keys of GROUP BY and MATCH_RECOGNIZE are compared *and* shown: they stay as they are, and whoever groups by them
+//! is told by [`Plan::ignore_case`].
+//!
+//! Upper case is that of [`upper`], a character for a character: positions stay what they are. It is upper and not lower
+//! case because `T` and `Z` of a date and `E` of a number are, which a text may yet be read as.
+
+use crate::functions::Function;
+use crate::plan::{
+    Aggregate, AggregateFunction, Analytic, AnalyticCall, Expr, ExprKind, Literal, MatchRef, Node,
+    Plan, Pred, PredKind, ReferenceStep,
+};
+use crate::visit::{Visit, expr_mut, pred_mut};
+
+/// The upper case of a character by the invariant culture. A letter whose other case is several letters stays as it is
+/// (`ß`), and so do the dotless i of Turkish and the long s, which have another case in some languages only.
+pub fn upper(c: char) -> char {
+    const DOTLESS_I: char = '\u{131}';
+    const LONG_S: char = '\u{17f}';
+    if c.is_ascii() {
+        return c.to_ascii_uppercase();
+    }
+    let mut other = c.to_uppercase();
+    match (c, other.next(), other.next()) {
+        (DOTLESS_I | LONG_S, ..) => c,
+        (_, Some(other), None) => other,
+        _ => c,
+    }
+}
+
+/// Makes a plan compare text without regard to case.
+pub(crate) fn ignore_case(plan: &mut Plan) {
+    plan.ignore_case = true;
+    for input in &mut plan.inputs {
+        input.timestamp.iter_mut().for_each(inside);
+        input.substream.iter_mut().for_each(key);
+    }
+    let references = plan.references.iter_mut();
+    for step in references.flat_map(|reference| &mut reference.steps) {
+        match step {
+            ReferenceStep::Filter(keep) => condition(keep),
+            ReferenceStep::Project(items) => {
+                items.iter_mut().for_each(|item| inside(&mut item.expr));
+            }
+        }
+    }
+    plan.nodes.iter_mut().for_each(node);
+}
+
+fn node(node: &mut Node) {
+    match node {
+        Node::Source { .. } | Node::Union { .. } => {}
+        Node::Filter { keep, .. } => condition(keep),
+        Node::Project { items, .. } => items.iter_mut().for_each(|item| inside(&mut item.expr)),
+        Node::Window(window) => {
+            let keys = window.keys.iter_mut();
+            keys.for_each(|key| inside(&mut key.expr));
+            window.aggregates.iter_mut().for_each(aggregate);
+        }
+        Node::Join(join) => {
+            join.keys.iter_mut().for_each(pair);
+            join.residual.iter_mut().for_each(condition);
+        }
+        Node::Lookup(lookup) => {
+            lookup.keys.iter_mut().for_each(pair);
+            lookup.residual.iter_mut().for_each(condition);
+        }
+        Node::Apply { of, .. } => inside(of),
+        Node::Analytic(analytic) => analytic.calls.iter_mut().for_each(call),
+        Node::Match(node) => {
+            let keys = node.partition.iter_mut();
+            keys.for_each(|key| inside(&mut key.expr));
+            node.defines.iter_mut().flatten().for_each(condition);
+            let measures = node.measures.iter_mut();
+            measures.for_each(|item| inside(&mut item.expr));
+            for of in &mut node.refs {
+                if let MatchRef::Picked { of, .. } = of {
+                    inside(of);
+                }
+            }
+        }
+    }
+}
+
+fn pair((left, right): &mut (Expr, Expr)) {
+    key(left);
+    key(right);
+}
+
+/// A key that is only compared.
+fn key(expr: &mut Expr) {
+    inside(expr);
+    fold(expr);
+}
+
+fn aggregate(aggregate: &mut Aggregate) {
+    aggregate.argument.iter_mut().for_each(inside);
+    let order = aggregate.order.iter_mut();
+    order.for_each(|key| inside(&mut key.expr));
+    if aggregate.function == AggregateFunction::CountDistinct {
+        aggregate.argument.iter_mut().for_each(fold);
+    }
+}
+
+fn call(call: &mut AnalyticCall) {
+    call.partition.iter_mut().for_each(key);
+    call.when.iter_mut().for_each(condition);
+    match &mut call.function {
+        Analytic::Lag { of, default, .. } | Analytic::Last { of, default } => {
+            inside(of);
+            default.iter_mut().for_each(inside);
+        }
+        Analytic::IsFirst => {}
+        Analytic::Aggregate(of) => aggregate(of),
+        Analytic::SpikeAndDip {
+            of,
+            confidence,
+            mode,
+            ..
+        } => [of, confidence, mode].into_iter().for_each(inside),
+        Analytic::ChangePoint { of, confidence, .. } => {
+            [of, confidence].into_iter().for_each(inside);
+        }
+    }
+}
+
+/// Whatever an expression compares on its way to a value.
+fn inside(expr: &mut Expr) {
+    expr_mut(expr, &mut visit(&mut comparing));
+}
+
+fn condition(pred: &mut Pred) {
+    pred_mut(pred, &mut visit(&mut comparing));
+    compared(pred);
+}
+
+fn visit<'v>(expr: &'v mut dyn FnMut(&mut Expr)) -> Visit<'v> {
+    Visit { expr, span: None }
+}
+
+fn comparing(expr: &mut Expr) {
+    match &mut expr.kind {
+        ExprKind::Case { branches, .. } => {
+            branches.iter_mut().for_each(|(when, _)| compared(when));
+        }
+        ExprKind::Call {
+            function: Function::CharIndex | Function::PatIndex,
+            args,
+            ..
+        } => args.iter_mut().take(2).for_each(fold),
+        ExprKind::Call {
+            function: Function::Replace,
+            args,
+            ..
+        } => {
+            // What is kept of the text looks as before, so only what is looked for can be folded here.
+            let mut sought = args[1].clone();
+            fold(&mut sought);
+            args.push(sought);
+        }
+        _ => {}
+    }
+}
+
+/// The operands of a condition.
+fn compared(pred: &mut Pred) {
+    match &mut pred.kind {
+        PredKind::And(left, right) | PredKind::Or(left, right) => {
+            compared(left);
+            compared(right);
+        }
+        PredKind::Not(of) => compared(of),
+        PredKind::Compare { left, right, .. } => [left, right].into_iter().for_each(fold),
+        PredKind::Like { of, pattern, .. } => [of, pattern].into_iter().for_each(fold),
+        PredKind::In { of, list, .. } => {
+            fold(of);
+            list.iter_mut().for_each(fold);
+        }
+        PredKind::Between { of, low, high, .. } => [of, low, high].into_iter().for_each(fold),
+        PredKind::IsNull { .. } => {}
+    }
+}
+
+fn fold(expr: &mut Expr) {
+    match &mut expr.kind {
+        ExprKind::Literal(Literal::Text(text)) => *text = text.chars().map(upper).collect(),
+        ExprKind::Literal(_) | ExprKind::Timestamp | ExprKind::Fold(_) => {}
+        _ => {
+            let of = Box::new(expr.clone());
+            expr.kind = ExprKind::Fold(of);
+        }
+    }
+}
+
+impl Expr {
+    /// What is compared, as it would be shown.
+    pub fn unfolded(&self) -> &Expr {
+        match &self.kind {
+            ExprKind::Fold(of) => of,
+            _ => self,
+        }
+    }
+}
