@@ -80,15 +80,20 @@ impl Feed {
         }
     }
 
-    /// What may be worked off now.
+    /// What may be worked off now. Waits for the end of the job if nothing may be.
     async fn let_through(&mut self, fetched: Fetched) -> Result<Fetched, String> {
-        match &mut self.growth {
-            None => Ok(fetched),
-            Some(growth) => {
-                let through = growth.let_through(self.next, fetched).await;
-                through.map_err(|reason| self.named(&reason))
-            }
-        }
+        let Some(mut growth) = self.growth.take() else {
+            return Ok(fetched);
+        };
+        let through = growth.let_through(self.next, fetched).await;
+        let Some(fetched) = through.map_err(|reason| self.named(&reason))? else {
+            // Others need not wait for it.
+            let stream = self.stream;
+            self.send(Work::Drained { stream })?;
+            match growth.wait().await {}
+        };
+        self.growth = Some(growth);
+        Ok(fetched)
     }
 
     fn send(&self, work: Work) -> Result<(), String> {

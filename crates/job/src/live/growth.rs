@@ -6,6 +6,7 @@
 //! waits with what it has read; what it had read before came before anything in a new partition. After a crash the same
 //! place is found by the time of the first event in a new one.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use highwater_log::batch::{Batches, Broken};
@@ -106,25 +107,31 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// What may be worked off of what was read from `from` on. If nothing may be, this waits for as long as the job runs:
-    /// it is started again with the new partitions.
-    pub async fn let_through(&mut self, from: Offset, fetched: Fetched) -> Result<Fetched, String> {
-        let has_grown = self.hold.is_some() || self.growth.look().next().is_some();
-        if !has_grown {
-            return Ok(fetched);
+    /// What may be worked off of what was read from `from` on; `None` if nothing may be before the new partitions are
+    /// taken up.
+    pub async fn let_through(
+        &mut self,
+        from: Offset,
+        fetched: Fetched,
+    ) -> Result<Option<Fetched>, String> {
+        if self.hold.is_none() && self.growth.look().next().is_some() {
+            let hold = self.hold_point().await.map_err(|error| error.to_string())?;
+            let hold = hold.max(from);
+            self.board.replay_only_to(self.stream, hold);
+            self.hold = Some(hold);
         }
-        let hold = match self.hold {
-            Some(hold) => hold,
-            None => {
-                let hold = self.hold_point().await.map_err(|error| error.to_string())?;
-                self.board.replay_only_to(self.stream, hold.max(from));
-                hold.max(from)
+        match self.hold {
+            None => Ok(Some(fetched)),
+            Some(hold) if from < hold => {
+                let before = cut(fetched, hold).map_err(|error| error.to_string())?;
+                Ok(Some(before))
             }
-        };
-        self.hold = Some(hold);
-        if from < hold {
-            return cut(fetched, hold).map_err(|error| error.to_string());
+            Some(_) => Ok(None),
         }
+    }
+
+    /// Waits for the job to be started again with the new partitions.
+    pub async fn wait(&self) -> Infallible {
         self.growth.noticed.notify_one();
         std::future::pending().await
     }

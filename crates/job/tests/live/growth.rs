@@ -200,6 +200,43 @@ async fn an_event_from_before_its_partition_was_taken_up_is_out_of_order() {
     soon(handle.stop()).await;
 }
 
+/// After a crash one partition may have nothing to read before the hub grew, and another much.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_waits_for_new_ones_holds_up_no_other() {
+    let world = World::new(6);
+    world.hub("e", 2).await;
+    let job = job(EVENTS);
+    let handle = world.start(&job, live());
+    until_read(&world, &handle, 2).await;
+    soon(handle.stop()).await;
+    for id in 0..9 {
+        world.advance(10);
+        world.send("e", 0, &[event(id, world.now_ms())]).await;
+    }
+    grow(&world, 3).await;
+    for (id, partition) in [(10, 2), (11, 1), (12, 0)] {
+        world.advance(10);
+        world
+            .send("e", partition, &[event(id, world.now_ms())])
+            .await;
+    }
+    let one_by_one = Options {
+        fetch_bytes: 1,
+        ..resume()
+    };
+    let handle = world.start(&job, one_by_one);
+    until_read(&world, &handle, 3).await;
+    world.advance(10_000);
+    let rows = soon(world.recorder.until("out", 12)).await;
+    let ids: Vec<&str> = rows
+        .iter()
+        .filter_map(|row| row.split([':', ',']).nth(1))
+        .collect();
+    let expected: Vec<String> = (0..9).chain(10..13).map(|id: i32| id.to_string()).collect();
+    assert_eq!(ids, expected);
+    soon(handle.stop()).await;
+}
+
 const APART: &str = r#"
 name = "apart"
 sql = """SELECT a.id AS id INTO out FROM e a TIMESTAMP BY t OVER PartitionId
