@@ -264,7 +264,7 @@ error: unknown key "nmae"
   |
 2 | nmae = "x"
   | ^^^^ did you mean "name"?
-  = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
+  = known keys: name, query, sql, compatibility, ignore_case, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
 
 error: "query" must be a string, not an integer
  --> job.toml:3:9
@@ -299,7 +299,7 @@ error: unknown key "input"
    |
 10 | [input.Entry]
    |  ^^^^^ did you mean "inputs"?
-   = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
+   = known keys: name, query, sql, compatibility, ignore_case, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
 
 error: type = "kafka" in [outputs.Alerts] is not supported yet
   --> job.toml:14:8
@@ -525,6 +525,8 @@ dead_letter = "L"
     );
     let csv = |delimiter, header| CsvFormat { delimiter, header };
     assert_eq!(job.compatibility, Level::V1_1);
+    assert!(!job.ignore_case);
+    assert!(parse("query='q.saql'\nignore_case = true").ignore_case);
     assert_eq!(job.inputs[0].format, Some(Format::Csv(csv(b'\t', false))));
     assert_eq!(job.inputs[1].format, None);
     assert_eq!(job.inputs[1].compression, Compression::Gzip);
