@@ -1,7 +1,8 @@
 // Messages through a durable queue of RabbitMQ: published persistent with confirms, consumed and acknowledged.
 //   rabbit PORT KIND CONNECTIONS BATCH BYTES SECONDS      KIND: quorum or classic
 // A sender publishes BATCH messages and waits until all are confirmed; a receiver acknowledges every BATCH messages with
-// one frame, which the broker does not answer. Prints messages acknowledged a second.
+// one frame, which the broker does not answer. Senders stop while the receivers are four batches each behind, as those of
+// `highwater bench queue` do. Prints messages acknowledged, that a second, and the driver's own CPU in microseconds a message.
 #include <amqp.h>
 #include <amqp_tcp_socket.h>
 #include <pthread.h>
@@ -12,8 +13,9 @@
 #include <time.h>
 
 static int port, batch, bytes;
+static long ahead;
 static atomic_int over;
-static atomic_long done;
+static atomic_long sent_all, done;
 
 static void check(int ok, const char *what) {
   if (!ok) { fprintf(stderr, "%s failed\n", what); exit(1); }
@@ -39,6 +41,9 @@ static void *send_all(void *unused) {
   amqp_basic_properties_t properties = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG, .delivery_mode = 2};
   uint64_t sent = 0, confirmed = 0;
   while (!atomic_load(&over)) {
+    struct timespec moment = {0, 200000};
+    while (atomic_load(&sent_all) - atomic_load(&done) >= ahead) nanosleep(&moment, 0);
+    atomic_fetch_add(&sent_all, batch);
     for (int i = 0; i < batch; i++, sent++)
       check(amqp_basic_publish(connection, 1, amqp_empty_bytes, amqp_cstring_bytes("bench"), 0, 0, &properties, content) == 0,
             "publish");
@@ -84,6 +89,7 @@ int main(int count, char **arguments) {
   port = atoi(arguments[1]);
   int connections = atoi(arguments[3]), seconds = atoi(arguments[6]);
   batch = atoi(arguments[4]), bytes = atoi(arguments[5]);
+  ahead = 4L * connections * batch;
   amqp_connection_state_t connection = open_connection();
   amqp_queue_delete(connection, 1, amqp_cstring_bytes("bench"), 0, 0);
   amqp_table_entry_t kind = {.key = amqp_cstring_bytes("x-queue-type"),
@@ -100,10 +106,12 @@ int main(int count, char **arguments) {
   nanosleep(&wait, 0);
   long before = atomic_load(&done);
   clock_gettime(CLOCK_MONOTONIC, &start);
+  clock_t used = clock();
   nanosleep(&length, 0);
   long cycles = atomic_load(&done) - before;
+  used = clock() - used;
   clock_gettime(CLOCK_MONOTONIC, &end);
   double took = (end.tv_sec - start.tv_sec) + (end.tv_nsec - start.tv_nsec) / 1e9;
-  printf("%ld %.0f\n", cycles, cycles / took);
+  printf("%ld %.0f %.1f\n", cycles, cycles / took, used * 1e6 / CLOCKS_PER_SEC / (cycles + 1));
   return 0;
 }

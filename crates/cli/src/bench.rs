@@ -1,9 +1,11 @@
 //! `highwater bench`: what a job or a request costs on this machine.
 
+mod cycles;
 mod generator;
 mod http;
 mod job;
 mod latency;
+mod link;
 mod local;
 mod queue;
 mod schedule;

@@ -28,6 +28,9 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Where a node listens that was told nothing else.
+pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
 /// The server to talk to, and the key to show it.
 #[derive(clap::Args, Clone)]
 pub struct Server {
@@ -37,7 +40,7 @@ pub struct Server {
         visible_alias = "url",
         value_name = "URL",
         env = "HIGHWATER_SERVER",
-        default_value = "http://127.0.0.1:8080"
+        default_value = DEFAULT_URL
     )]
     url: String,
     /// A key as name:secret; better in the variable than on the command line, where others can see it

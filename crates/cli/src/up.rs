@@ -7,6 +7,7 @@ use highwater_env::RealClock;
 use highwater_server::config::Loaded;
 use highwater_server::node::Node;
 
+use crate::client::DEFAULT_URL;
 use crate::exit::Ending;
 use crate::logging::Logging;
 use crate::settings::SettingArguments;
@@ -63,10 +64,14 @@ fn welcome(node: &Node, data: &str) -> String {
     }
     text.push_str(&format!("  data   {data}\n"));
     if let Some(url) = node.http_url() {
+        let server = match url == DEFAULT_URL {
+            true => String::new(),
+            false => format!(" --server {url}"),
+        };
         text.push_str(&format!(
             "\n  producers ──▶ hub ──▶ consumers\n\n  \
              send   curl {url}/hubs/demo/messages -d '{{\"hello\":\"world\"}}'\n  \
-             read   highwater hub tail demo --from earliest\n  \
+             read   highwater hub tail demo --from earliest{server}\n  \
              watch  curl -N -H 'Accept: text/event-stream' '{url}/hubs/demo/messages?from=earliest'\n"
         ));
     }

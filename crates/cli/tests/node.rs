@@ -456,9 +456,12 @@ fn a_queue_is_made_filled_worked_off_and_deleted() {
     let again = node.run(&["queue", "complete", "work", token]);
     assert_eq!(again.status.code(), Some(1), "{again:?}");
 
-    let second = node.json(&["queue", "receive", "work"]);
+    // The next one comes all the same.
+    let second = node.run(&["queue", "receive", "work", "--completed", token]);
+    assert_eq!(second.status.code(), Some(1), "{second:?}");
+    let second: Value = serde_json::from_slice(&second.stdout).unwrap();
     let token = second["token"].as_str().unwrap();
-    node.ok(&["queue", "abandon", "work", token]);
+    node.ok(&["queue", "receive", "work", "--abandoned", token]);
     let described = node.json(&["queue", "describe", "work", "--json"]);
     assert_eq!(described["dead_letters"], 1, "one delivery was allowed");
     node.ok(&["queue", "resubmit", "work", "2"]);
@@ -470,6 +473,26 @@ fn a_queue_is_made_filled_worked_off_and_deleted() {
         "{listed}"
     );
     node.ok(&["queue", "delete", "work", "--yes"]);
+    assert_eq!(node.json(&["queue", "list", "--json"]), json!([]));
+}
+
+#[test]
+fn a_queue_is_measured_with_and_without_batches_and_leaves_nothing_behind() {
+    let node = Node::start();
+    let load = [
+        "bench",
+        "queue",
+        "--connections",
+        "2",
+        "--seconds",
+        "1",
+        "--json",
+    ];
+    for more in [&["--batch", "1"][..], &["--batch", "3", "--apart"]] {
+        let measured = node.json(&[&load[..], more].concat());
+        assert!(measured["cycles"].is_u64(), "{measured}");
+        assert!(measured["own_cpu_micros_per_cycle"].is_f64(), "{measured}");
+    }
     assert_eq!(node.json(&["queue", "list", "--json"]), json!([]));
 }
 

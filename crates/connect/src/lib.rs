@@ -22,6 +22,7 @@
 mod avro;
 mod bytes;
 pub mod csv;
+mod cut;
 mod declared;
 mod endpoint;
 pub mod http;
@@ -37,6 +38,7 @@ pub mod tls;
 mod values;
 mod writer;
 
+pub use cut::{Cut, CutKind, Cutter, Cutting};
 #[cfg(feature = "postgres")]
 pub use endpoint::PostgresOutput;
 pub use endpoint::{

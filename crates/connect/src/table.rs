@@ -158,7 +158,6 @@ impl Table {
     }
 
     /// The event as JSON, for showing a bad one.
-    #[cfg(any(feature = "avro", feature = "parquet"))]
     pub fn shown(&self, columns: &[Column], row: usize) -> String {
         let record = self.record(columns, row, |column| self.needed[column]);
         let mut text = String::new();

@@ -9,9 +9,10 @@ use std::path::Path;
 use highwater_engine::Column;
 
 use crate::bytes::FileBytes;
+use crate::cut::{CutKind, Part};
 use crate::json::{Batch, Decoder, Objects};
 use crate::source::{
-    BadEvent, BadKind, Compression, Events, Format, SourceOptions, sample, source_of,
+    BadEvent, BadKind, Compression, CsvFormat, Events, Format, SourceOptions, sample, source_of,
 };
 
 /// Takes values and gives back the events in them.
@@ -30,7 +31,8 @@ enum How {
         lines: Vec<u8>,
     },
     Other {
-        format: Format,
+        /// `None` for tables.
+        format: Option<Format>,
         options: SourceOptions,
         parts: Vec<Events>,
         bytes: usize,
@@ -44,11 +46,29 @@ impl Values {
     /// JSON unless the options say otherwise; `None` for Parquet, which is a format of files.
     pub fn new(options: SourceOptions) -> Option<Values> {
         let format = options.format.unwrap_or(Format::Json);
+        (format != Format::Parquet).then(|| Values::of(Some(format), options))
+    }
+
+    /// Values that a [`Cutter`](crate::Cutter) made of a file, whatever the options say of their format.
+    pub fn of_cuts(kind: CutKind, mut options: SourceOptions) -> Values {
+        options.compression = Compression::None;
+        let format = match kind {
+            CutKind::Json => Some(Format::Json),
+            CutKind::Csv { delimiter } => Some(Format::Csv(CsvFormat {
+                delimiter,
+                header: true,
+            })),
+            CutKind::Table => None,
+        };
+        Values::of(format, options)
+    }
+
+    /// Without a format they are tables.
+    fn of(format: Option<Format>, options: SourceOptions) -> Values {
         let packed = !matches!(options.compression, Compression::None | Compression::ByName);
         let text_bytes_max = options.text_bytes_max();
         let how = match format {
-            Format::Parquet => return None,
-            Format::Json | Format::JsonLines if !packed => {
+            Some(Format::Json | Format::JsonLines) if !packed => {
                 let mut batch = Batch::tracking_lines(options.fields.len());
                 batch.sample_bytes = text_bytes_max;
                 let declared = options.declared.unwrap_or_default();
@@ -66,12 +86,12 @@ impl Values {
                 bytes: 0,
             },
         };
-        Some(Values {
+        Values {
             how,
             numbers: Vec::new(),
             bad: Vec::new(),
             text_bytes_max,
-        })
+        }
     }
 
     /// Takes a value. Its events and complaints are known by `number` instead of a line; numbers grow.
@@ -160,6 +180,12 @@ impl Values {
             return;
         };
         *bytes += value.len();
+        let Some(format) = format else {
+            return match Part::decode(value) {
+                Ok(part) => parts.push(part.pick(options, number)),
+                Err(error) => self.refuse(value, number, error.to_string()),
+            };
+        };
         let opened =
             FileBytes::of_value(Path::new("the value"), value.to_vec(), options.compression);
         let mut source = match opened.and_then(|bytes| source_of(bytes, *format, options.clone())) {
@@ -217,7 +243,6 @@ fn joined(parts: &[Events]) -> Events {
 mod tests {
     use super::*;
     use crate::json::Field;
-    use crate::source::CsvFormat;
     use highwater_engine::ValueRef;
 
     fn values(format: Format) -> Values {

@@ -20,4 +20,4 @@ mod usage;
 
 pub use clock::{Clock, RealClock, SimClock};
 pub use disk::{Disk, RealDisk, SimDisk};
-pub use usage::{Usage, thread_cpu, usage};
+pub use usage::{Usage, process_cpu, thread_cpu, usage};

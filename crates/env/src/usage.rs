@@ -24,6 +24,11 @@ pub fn thread_cpu() -> Option<Duration> {
     cpu_of(&read("/proc/thread-self/stat"))
 }
 
+/// Of another process, by its number.
+pub fn process_cpu(number: u32) -> Option<Duration> {
+    cpu_of(&read(&format!("/proc/{number}/stat")))
+}
+
 #[allow(
     clippy::disallowed_methods,
     reason = "these are the system's own figures, not data"

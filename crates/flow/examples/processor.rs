@@ -3,7 +3,8 @@
 //!
 //! `cargo run -p highwater-flow --example processor`
 //!
-//! Any other log will do in place of the hub, as long as it keeps positions in groups.
+//! Any other log will do in place of the hub, as long as it keeps positions in groups: `highwater_kafka` has
+//! one that is a cluster elsewhere, and `examples/remote.rs` there is this over Kafka.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -96,7 +96,7 @@ impl Trying {
         let (mut attempts, mut number, mut probes) = (Vec::new(), 0u32, 0u32);
         loop {
             let pass = match &options.circuit {
-                Some(circuit) => Some(self.unless_stopped(circuit.enter()).await?),
+                Some(circuit) => Some(self.unless_stopped(circuit.enter_after(probes)).await?),
                 None => None,
             };
             number = number.saturating_add(1);

@@ -11,10 +11,11 @@
 //!    taken for an outage: it opens the circuit and is held.
 //! 2. While the circuit is not closed, no event is set aside because it failed. It is held, and its
 //!    tries begin anew when the circuit is closed.
-//! 3. Held events are the probes, whichever asks first, and the first ones that succeed close the circuit. An event
-//!    that has failed as a probe [`Breaker::PROBES_MAX`] times is a dead letter after all: otherwise a
-//!    bad event at the head of a stream, or as many of them as may be under way, would keep the
-//!    circuit open for ever. So an outage costs `probes` events in that many rounds, and no more.
+//! 3. Held events are the probes, each in its turn (see `circuit/line.rs`), and the first ones that succeed
+//!    close the circuit. An event that has failed as a probe [`Breaker::PROBES_MAX`] times is a dead letter
+//!    after all: otherwise bad events, as many as may be under way, would keep the circuit open for
+//!    ever. Since all of them take turns, no outage sets anything aside before it has lasted for that
+//!    many rounds of everybody.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ use highwater_env::Clock;
 use highwater_log::EnqueueTime;
 use tokio::sync::{Notify, watch};
 
-use crate::circuit::{Change, Circuit, CircuitEvent, Gate, Rule, Tally};
+use crate::circuit::{Change, Circuit, CircuitEvent, Gate, Line, Rule, Tally, Ticket};
 
 /// A circuit in use. Clones are the same one.
 #[derive(Clone)]
@@ -42,8 +43,8 @@ struct Shared {
 
 struct State {
     circuit: Circuit,
-    /// Deliveries under way that try whether the trouble is over.
-    probes: u32,
+    /// Those who try whether the trouble is over, or wait to.
+    line: Line,
     /// Events that have used up their tries since the last success.
     in_a_row: u32,
     /// What the log is still to be told.
@@ -73,6 +74,22 @@ impl Untold {
 pub struct Pass {
     breaker: Breaker,
     probe: bool,
+}
+
+/// A place in the line, until its holder has entered or does not want to any more.
+struct Place<'a> {
+    breaker: &'a Breaker,
+    ticket: Ticket,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let gave_up = self.breaker.state().line.leave(self.ticket);
+        if gave_up {
+            // It may be the turn of another.
+            self.breaker.0.turns.send_modify(|turns| *turns += 1);
+        }
+    }
 }
 
 /// What becomes of an event that has used up its tries.
@@ -113,7 +130,7 @@ impl Breaker {
             untold,
             state: Mutex::new(State {
                 circuit: Circuit::new(rule),
-                probes: 0,
+                line: Line::default(),
                 in_a_row: 0,
                 untold: Untold::default(),
                 told: Tally::default(),
@@ -125,12 +142,21 @@ impl Breaker {
 
     /// Ready when a delivery may be made.
     pub async fn enter(&self) -> Pass {
-        if let Ok(pass) = self.try_enter() {
-            return pass;
+        self.enter_after(0).await
+    }
+
+    /// The same for an event that has failed so many probes: it is the turn of those who have failed fewer.
+    pub async fn enter_after(&self, probes: u32) -> Pass {
+        if self.is_closed() {
+            return self.pass(false);
         }
+        let place = Place {
+            breaker: self,
+            ticket: self.state().line.join(probes),
+        };
         loop {
             let mut turns = self.0.turns.subscribe();
-            let wait = match self.try_enter() {
+            let wait = match self.try_enter(place.ticket) {
                 Ok(pass) => return pass,
                 Err(wait) => wait,
             };
@@ -139,26 +165,38 @@ impl Breaker {
         }
     }
 
+    fn is_closed(&self) -> bool {
+        let now = self.now();
+        let state = self.state();
+        !state.awaiting && state.circuit.gate(now) == Gate::Closed
+    }
+
     /// A pass, or how long to wait at most.
-    fn try_enter(&self) -> Result<Pass, Option<Duration>> {
+    fn try_enter(&self, ticket: Ticket) -> Result<Pass, Option<Duration>> {
         let now = self.now();
         let mut state = self.state();
         if state.awaiting {
             return Err(None);
         }
-        let probe = match state.circuit.gate(now) {
-            Gate::Closed => false,
-            Gate::HalfOpen { probes } if state.probes < probes => true,
-            Gate::HalfOpen { .. } => return Err(None),
+        match state.circuit.gate(now) {
+            Gate::Closed => {
+                state.line.leave(ticket);
+                Ok(self.pass(false))
+            }
+            Gate::HalfOpen { probes } => match state.line.begin(ticket, probes) {
+                true => Ok(self.pass(true)),
+                false => Err(None),
+            },
             Gate::Open { until, .. } => {
                 let wait_ms = until.map(|until| until.0.saturating_sub(now.0).max(1));
-                return Err(wait_ms.map(|ms| Duration::from_millis(ms as u64)));
+                Err(wait_ms.map(|ms| Duration::from_millis(ms as u64)))
             }
-        };
-        state.probes += u32::from(probe);
-        drop(state);
+        }
+    }
+
+    fn pass(&self, probe: bool) -> Pass {
         let breaker = self.clone();
-        Ok(Pass { breaker, probe })
+        Pass { breaker, probe }
     }
 
     /// What becomes of an event that has used up its tries.
@@ -307,9 +345,7 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         if self.probe {
-            let mut state = self.breaker.state();
-            state.probes -= 1;
-            drop(state);
+            self.breaker.state().line.end();
             self.breaker.0.turns.send_modify(|turns| *turns += 1);
         }
     }

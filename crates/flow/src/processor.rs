@@ -15,7 +15,7 @@ use crate::group::{Member, Owned};
 use crate::handle::Options;
 use crate::positions::Positions;
 use crate::run::{RunError, Sink, run};
-use crate::source::Source;
+use crate::source::{Source, SourceError};
 use crate::stage::Stage;
 use crate::track::Cadence;
 use crate::{Delivery, Event, Failure, retry};
@@ -165,7 +165,7 @@ impl Processor {
             owned.stopped().await;
             return Ok(());
         };
-        let bounds = partition.bounds();
+        let bounds = partition.bounds_now().await.map_err(SourceError::from)?;
         let last = owned
             .positions
             .last(place)

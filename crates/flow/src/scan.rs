@@ -15,7 +15,7 @@ pub(crate) async fn scan(
     mut visit: impl FnMut(&Record<'_>),
 ) -> Result<Offset, SourceError> {
     let mut unpacker = Unpacker::new(UNPACKED_BYTES_MAX);
-    let mut next = from.max(partition.bounds().start);
+    let mut next = from.max(partition.bounds_now().await?.start);
     loop {
         let read = partition.read(next, FETCH_BYTES, Isolation::Committed);
         let fetched = read.await?;

@@ -180,7 +180,8 @@ impl Job {
         }
         for (index, input) in plan.inputs.iter().enumerate() {
             let declared = file.input(&input.name);
-            let files = declared.map_or(1, |input| input.files().map_or(1, |files| files.len()));
+            let files = declared.filter(|input| !input.is_followed());
+            let files = files.map_or(1, |input| input.files().map_or(1, |files| files.len()));
             let by_column = declared.is_some_and(|input| input.partition.is_some());
             physical.check_partitions(index, files > 1 || by_column)?;
         }

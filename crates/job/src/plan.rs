@@ -52,7 +52,7 @@ impl InputPlan {
                 level: job.file.compatibility,
                 declared: planned.schema.clone(),
             },
-            hub: !declared.hubs.is_empty(),
+            hub: !declared.hubs.is_empty() && !declared.is_followed(),
             dead_letters: job.file.on_error == OnError::DeadLetter,
             keeps_whole: job.file.on_error == OnError::DeadLetter,
             folder: job.file.folder.clone(),

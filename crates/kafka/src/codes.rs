@@ -62,6 +62,7 @@ impl ErrorCode for AppendError {
             AppendError::Full { .. } => Code::NotEnoughReplicas,
             // Retried by every client, for as long as its delivery timeout allows.
             AppendError::NoRoom { .. } | AppendError::Stopped { .. } => Code::KafkaStorageError,
+            AppendError::Unanswered { .. } => Code::RequestTimedOut,
             AppendError::Deleted(_) => Code::UnknownTopicOrPartition,
         }
     }

@@ -1,4 +1,4 @@
-//! The Kafka wire protocol in front of any log.
+//! The Kafka wire protocol in front of any log, and a log at the other end of it.
 //!
 //! Existing Kafka clients produce, consume, use groups and run transactions against whatever
 //! implements the traits of `highwater-log`. This crate knows nothing of storage and nothing of
@@ -12,6 +12,8 @@
 //! fetched records are written to the socket from where the log has them: nothing on this way is
 //! done per record.
 //!
+//! [`client`] is the other side: a [`Log`](highwater_log::Log) that is a cluster elsewhere.
+//!
 //! Whatever comes in is taken for hostile until it is shown to be otherwise: lengths are checked
 //! before memory is taken, and a request that is not one ends its own connection and no other.
 
@@ -20,6 +22,7 @@ mod answer;
 mod api;
 mod broker;
 mod call;
+pub mod client;
 mod codes;
 mod complaints;
 mod connection;

@@ -117,6 +117,10 @@ impl<T: PartitionLayer> Partition for T {
         self.inner().bounds()
     }
 
+    fn bounds_now(&self) -> Pending<Result<Bounds, ReadError>> {
+        self.inner().bounds_now()
+    }
+
     fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()> {
         self.inner().wait_past(offset, isolation)
     }

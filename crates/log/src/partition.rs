@@ -40,8 +40,13 @@ pub trait Partition: Send + Sync {
         isolation: Isolation,
     ) -> Pending<Result<Fetched, ReadError>>;
 
-    /// Where the partition starts and ends right now.
+    /// Where the partition starts and ends right now; of a log that is elsewhere, as it was last heard.
     fn bounds(&self) -> Bounds;
+
+    /// The same, asked of whoever has the partition. What is in this process knows without asking.
+    fn bounds_now(&self) -> Pending<Result<Bounds, ReadError>> {
+        Box::pin(std::future::ready(Ok(self.bounds())))
+    }
 
     /// Ready when [`Bounds::visible`] is past `offset`, or the partition is deleted or stopped.
     fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()>;
@@ -161,6 +166,9 @@ pub enum AppendError {
     /// again, because nobody can say what the disk holds.
     #[error("`{place}` takes no writes: {reason}")]
     Stopped { place: Place, reason: String },
+    /// The log is elsewhere and was not heard of in time. It may have appended the batch or not.
+    #[error("nobody knows whether `{place}` has the batch: {reason}")]
+    Unanswered { place: Place, reason: String },
     #[error("the hub of `{0}` has been deleted")]
     Deleted(Place),
 }

@@ -38,7 +38,7 @@ pub async fn replay<E: fmt::Display>(
     batch_bytes_max: usize,
     mut each: impl FnMut(&Record<'_>) -> Result<(), E>,
 ) -> Result<u64, ReplayError> {
-    let bounds = partition.bounds();
+    let bounds = partition.bounds_now().await?;
     let (mut next, end) = (bounds.start, bounds.end);
     let mut unpacker = Unpacker::new(batch_bytes_max);
     let mut bytes = 0;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use highwater_log::batch::{Builder, NewRecord, Record, Seal};
 use highwater_log::{
-    AdminError, AppendError, Appended, Cleanup, HubName, HubSettings, HubSpec, Log, Offset,
-    Partition, Pending, Place, Producer, ReadError, ReplayError, replay,
+    AdminError, AppendError, Appended, Cleanup, HubName, HubSettings, HubSpec, Isolation, Log,
+    Offset, Partition, Pending, Place, Producer, ReadError, ReplayError, replay,
 };
 
 use crate::codec::{self, Malformed};
@@ -128,7 +128,12 @@ impl Journal {
             machine.apply(record.created, &event);
             Ok::<_, Malformed>(())
         };
+        let end = self.partition.bounds().end;
         self.bytes = replay(&*self.partition, BATCH_BYTES_MAX as usize, add).await?;
+        // What was damaged lies behind what can be read, and a read there says so. A queue that has lost
+        // messages must not look like one that has none.
+        let behind = self.partition.read(end, 1, Isolation::Uncommitted).await;
+        behind.map_err(ReplayError::Read)?;
         machine.reset_totals();
         Ok(machine)
     }

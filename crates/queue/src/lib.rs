@@ -47,5 +47,7 @@ pub use machine::{
 pub use message::{
     Content, Death, ID_BYTES_MAX, Lock, Message, NewMessage, Properties, State, Until,
 };
-pub use service::{Accepted, CreateError, Error, Options, Queue, Queues, Receive, Stats, feed};
+pub use service::{
+    Accepted, CreateError, Done, Error, Exchange, Options, Queue, Queues, Receive, Stats, feed,
+};
 pub use settings::{Settings, SettingsError};

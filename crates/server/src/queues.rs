@@ -103,3 +103,79 @@ impl Running {
         self.queues.stop().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_env::SimClock;
+    use highwater_log::batch::NewRecord;
+    use highwater_log::{HubSettings, HubSpec, MemoryLog};
+    use highwater_queue::{Mode, Receive};
+
+    async fn append(log: &MemoryLog, text: &str) {
+        let record = NewRecord {
+            key: None,
+            value: Some(text.as_bytes()),
+            headers: &[],
+        };
+        let partition = log.partition("clicks", 0).unwrap();
+        partition.append_records(&[record]).await.unwrap();
+    }
+
+    /// The next messages, in a time that nobody waits for.
+    async fn next(queues: &Queues, count: usize) -> Vec<String> {
+        let queue = queues.get("work").unwrap();
+        let mut bodies = Vec::new();
+        while bodies.len() < count {
+            let receive = Receive {
+                mode: Mode::ReceiveAndDelete,
+                ..Receive::default()
+            };
+            for delivery in queue.receive(receive).await.unwrap() {
+                let body = delivery.message.content.body.to_vec();
+                bodies.push(String::from_utf8(body).unwrap());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        bodies
+    }
+
+    // proves Q3
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_is_deleted_and_made_again_is_fed_from_the_beginning_and_goes_on() {
+        let log = Arc::new(MemoryLog::new(|| 0));
+        let clicks = HubName::new("clicks").unwrap();
+        let spec = HubSpec {
+            name: clicks.clone(),
+            partitions: 1,
+            settings: HubSettings::default(),
+        };
+        log.create(spec).await.unwrap();
+        let wanted = [Wanted {
+            name: "work".into(),
+            settings: Settings::default(),
+            feed: Some(clicks),
+        }];
+        let clock = Arc::new(SimClock::at_unix_nanos(0));
+        let running = start(log.clone(), clock.clone(), &wanted).await;
+        let running = running.map_err(|(_, error)| error).unwrap();
+        append(&log, "a").await;
+        assert_eq!(next(&running.queues, 1).await, ["a"]);
+
+        running.queues.delete("work").await.unwrap();
+        append(&log, "b").await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let again = running.queues.create("work", Settings::default()).await;
+        again.unwrap();
+        assert_eq!(next(&running.queues, 2).await, ["a", "b"]);
+        append(&log, "c").await;
+        assert_eq!(next(&running.queues, 1).await, ["c"]);
+        running.stop().await;
+
+        let running = start(log.clone(), clock, &wanted).await;
+        let running = running.map_err(|(_, error)| error).unwrap();
+        append(&log, "d").await;
+        assert_eq!(next(&running.queues, 1).await, ["d"], "and nothing twice");
+        running.stop().await;
+    }
+}

@@ -189,10 +189,8 @@ async fn a_job_that_is_wrong_is_refused_with_its_reason_and_the_old_one_runs_on(
     let (status, refused) = put(&of_files).await;
     assert_eq!(status, 400);
     let message = refused["message"].as_str().unwrap();
-    assert!(
-        message.contains("\"numbers\" is not read from a hub"),
-        "{refused}"
-    );
+    let said = "input \"numbers\" reads numbers.jsonl, which is a place in the job's folder";
+    assert!(message.contains(said), "{refused}");
     let (_, listed) = client.call("GET /api/jobs", "").await;
     assert_eq!(listed["jobs"], json!([]));
 
@@ -205,6 +203,81 @@ async fn a_job_that_is_wrong_is_refused_with_its_reason_and_the_old_one_runs_on(
     assert_eq!(numbers(&client.rows("out", 1).await), [0]);
     let (status, _) = client.call("PUT /api/jobs/__x", &job(DOUBLE)).await;
     assert_eq!(status, 400);
+    node.stop().await;
+}
+
+// proves S3, S4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_follows_a_folder_across_restarts_and_takes_every_line_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let drop_in = folder.path().join("drop-in");
+    disk::create_folder(&drop_in).unwrap();
+    let put = |name: &str, numbers: std::ops::Range<i64>| {
+        let lines = events(numbers).into_iter();
+        let lines: String = lines.map(|event| format!("{event}\n")).collect();
+        write(&drop_in.join(name), &lines);
+    };
+    let path = format!("path = \\\"{}\\\"", drop_in.display());
+    let job = job(DOUBLE).replace("hub = \\\"in\\\"", &path);
+    put("a.jsonl", 0..3);
+    let node = start(folder.path(), HUBS).await;
+    let client = Client::of(&node);
+    let (status, made) = client.call("PUT /api/jobs/double", &job).await;
+    assert_eq!(status, 200, "{made}");
+    assert_eq!(numbers(&client.rows("out", 3).await), [0, 2, 4]);
+    node.stop().await;
+
+    put("a.jsonl", 0..5);
+    let node = start(folder.path(), HUBS).await;
+    let client = Client::of(&node);
+    assert_eq!(numbers(&client.rows("out", 5).await), [0, 2, 4, 6, 8]);
+    put("b.jsonl", 5..6);
+    assert_eq!(numbers(&client.rows("out", 6).await), [0, 2, 4, 6, 8, 10]);
+    let (_, hubs) = client.call("GET /api/hubs", "").await;
+    assert_eq!(hubs["hubs"].as_array().map(Vec::len), Some(2), "{hubs}");
+    let kept = |node: &Path| disk::list(node.join("data/hubs")).unwrap_or_default().len();
+    let before = kept(folder.path());
+    assert_eq!(client.call("DELETE /api/jobs/double", "").await.0, 204);
+    assert_eq!(
+        kept(folder.path()) + 2,
+        before,
+        "what was taken goes with the job"
+    );
+    node.stop().await;
+}
+
+// proves T8, S4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_reads_the_partitions_by_which_its_hub_grows() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start(folder.path(), HUBS).await;
+    let client = Client::of(&node);
+    let (status, made) = client.call("PUT /api/jobs/double", &job(DOUBLE)).await;
+    assert_eq!(status, 200, "{made}");
+    client.send("in", &events(0..3)).await;
+    assert_eq!(numbers(&client.rows("out", 3).await), [0, 2, 4]);
+    let grown = client
+        .call("PATCH /api/hubs/in", "{\"partitions\":3}")
+        .await;
+    assert_eq!(grown.0, 200, "{}", grown.1);
+    for partition in [2, 1] {
+        let line = format!("POST /hubs/in/partitions/{partition}/messages");
+        let event = json!({"n": partition * 10}).to_string();
+        assert_eq!(client.call(&line, &event).await.0, 201);
+    }
+    let mut rows = numbers(&client.rows("out", 5).await);
+    rows.sort();
+    assert_eq!(rows, [0, 2, 4, 20, 40]);
+    let seen = client
+        .until("GET /api/jobs/double", |job| job["state"] == "running")
+        .await;
+    let partitions = seen["inputs"][0]["partitions"].as_array();
+    assert_eq!(partitions.map(Vec::len), Some(3), "{seen}");
+    assert_eq!(
+        (&seen["events"], &seen["rows"]),
+        (&json!(5), &json!(5)),
+        "counts go on"
+    );
     node.stop().await;
 }
 

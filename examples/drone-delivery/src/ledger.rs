@@ -1,10 +1,14 @@
 //! What customers were told: a line for every request that was accepted.
 
+use std::io::{self, Write};
+use std::path::Path;
+
+use highwater_env::disk::{self, AtomicFile};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    pub id: String,
+pub struct Entry<Id = String> {
+    pub id: Id,
     pub wish: Wish,
 }
 
@@ -13,4 +17,53 @@ pub struct Entry {
 pub enum Wish {
     Deliver,
     Cancel,
+}
+
+/// A ledger that is being kept. It is written when it is closed, because whoever keeps it measures how long others take,
+/// and a write may wait for a disk that these others sync.
+pub struct Ledger {
+    file: AtomicFile,
+    lines: Vec<u8>,
+}
+
+impl Ledger {
+    pub fn create(path: &Path) -> io::Result<Ledger> {
+        Ok(Ledger {
+            file: disk::create_atomic(path)?,
+            lines: Vec::new(),
+        })
+    }
+
+    pub fn enter(&mut self, id: &str, wish: Wish) {
+        let entry = serde_json::to_writer(&mut self.lines, &Entry { id, wish });
+        entry.expect("a text and a name, to a vector");
+        self.lines.push(b'\n');
+    }
+
+    pub fn close(mut self) -> io::Result<()> {
+        self.file.write_all(&self.lines)?;
+        self.file.commit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::read_lines;
+
+    #[test]
+    fn what_is_entered_is_read_by_the_checker() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.jsonl");
+        let mut ledger = Ledger::create(&path).unwrap();
+        ledger.enter("a", Wish::Deliver);
+        ledger.enter("a", Wish::Cancel);
+        ledger.close().unwrap();
+        let entry = |wish| Entry {
+            id: "a".to_owned(),
+            wish,
+        };
+        let entries: Vec<Entry> = read_lines(&path).unwrap();
+        assert_eq!(entries, [entry(Wish::Deliver), entry(Wish::Cancel)]);
+    }
 }

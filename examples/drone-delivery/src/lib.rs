@@ -21,5 +21,6 @@ pub mod node;
 pub mod outcomes;
 pub mod serve;
 pub mod services;
+pub mod spike;
 pub mod stack;
 pub mod trial;

@@ -6,7 +6,8 @@ use clap::Parser;
 use drone_delivery::check::Check;
 use drone_delivery::demo::Demo;
 use drone_delivery::load::Load;
-use drone_delivery::serve::Serve;
+use drone_delivery::serve::{Kind, Serve};
+use drone_delivery::spike::Spike;
 use drone_delivery::trial::Trial;
 
 /// Drone Delivery on Highwater: services, load, chaos and the checker.
@@ -15,6 +16,7 @@ use drone_delivery::trial::Trial;
 enum Command {
     Run(Demo),
     Chaos(Trial),
+    Spike(Spike),
     Serve(Serve),
     Load(Load),
     Check(Check),
@@ -22,9 +24,12 @@ enum Command {
 
 fn main() -> anyhow::Result<ExitCode> {
     let command = Command::parse();
-    // What the load takes it takes from what it measures, so it has one thread.
-    let mut runtime = match command {
+    // Ingestion and the load do little for a request, and less when it never changes threads.
+    let mut runtime = match &command {
         Command::Load(_) => tokio::runtime::Builder::new_current_thread(),
+        Command::Serve(serve) if serve.service == Kind::Ingestion => {
+            tokio::runtime::Builder::new_current_thread()
+        }
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     let well = runtime.enable_all().build()?.block_on(run(command))?;
@@ -42,6 +47,10 @@ async fn run(command: Command) -> anyhow::Result<bool> {
         Command::Chaos(trial) => tokio::select! {
             ended = trial.run() => ended,
             // What is dropped takes its processes with it.
+            _ = tokio::signal::ctrl_c() => Ok(false),
+        },
+        Command::Spike(spike) => tokio::select! {
+            ended = spike.run() => ended,
             _ = tokio::signal::ctrl_c() => Ok(false),
         },
         Command::Serve(serve) => serve.run().await.map(|()| true),

@@ -1,6 +1,8 @@
 //! The words that the services share: places, sizes, stages.
 
-use serde::de::Error as _;
+use std::fmt;
+
+use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// An enum that is written as its name, and read from its name in any case or from its number, because
@@ -24,25 +26,37 @@ macro_rules! named {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<$name, D::Error> {
-                let found = match NameOrNumber::deserialize(from)? {
-                    NameOrNumber::Number(number) => $name::ALL.get(number).copied(),
-                    NameOrNumber::Name(text) => {
-                        let mut all = $name::ALL.iter().copied();
-                        all.find(|one| one.name().eq_ignore_ascii_case(&text))
-                    }
-                };
-                let names: Vec<_> = $name::ALL.iter().map(|one| one.name()).collect();
-                found.ok_or_else(|| D::Error::custom(format!("expected one of {}", names.join(", "))))
+                from.deserialize_any(NameOrNumber { all: $name::ALL, name: $name::name })
             }
         }
     };
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum NameOrNumber {
-    Number(usize),
-    Name(String),
+/// Reads one of `all`.
+struct NameOrNumber<T: 'static> {
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+}
+
+impl<T: Copy> Visitor<'_> for NameOrNumber<T> {
+    type Value = T;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.all.iter().map(|one| (self.name)(*one)).collect();
+        write!(out, "one of {}", names.join(", "))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        let place = usize::try_from(number).ok();
+        let found = place.and_then(|place| self.all.get(place)).copied();
+        found.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        let mut all = self.all.iter().copied();
+        let found = all.find(|one| (self.name)(*one).eq_ignore_ascii_case(text));
+        found.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
 }
 
 named!(Size {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -21,34 +21,49 @@ pub struct CloudEvent<'a, D> {
     pub data: &'a D,
 }
 
-impl<D: Serialize> CloudEvent<'_, D> {
-    pub fn text(&self) -> Vec<u8> {
-        const USUAL_BYTES: usize = 768;
-        let mut text = Vec::with_capacity(USUAL_BYTES);
-        serde_json::to_writer(&mut text, self).expect("texts and finite numbers");
-        text
-    }
-}
-
-/// Events that go together. The room for one batch serves for the next.
-#[derive(Default)]
+/// Events that go together, as they are sent.
 pub struct Batch {
-    text: BytesMut,
+    text: Vec<u8>,
+    count: usize,
 }
 
 impl Batch {
-    /// Adds the text of an event.
-    pub fn push(&mut self, event: &[u8]) {
-        let before = if self.text.is_empty() { b'[' } else { b',' };
-        self.text.reserve(event.len() + 2);
-        self.text.put_u8(before);
-        self.text.put_slice(event);
+    pub fn new() -> Batch {
+        const USUAL_BYTES: usize = 96 << 10;
+        Batch {
+            text: Vec::with_capacity(USUAL_BYTES),
+            count: 0,
+        }
     }
 
-    /// Everything that was added, as it is sent.
-    pub fn take(&mut self) -> Bytes {
-        self.text.put_u8(b']');
-        self.text.split().freeze()
+    pub fn push(&mut self, event: &CloudEvent<'_, impl Serialize>) {
+        self.text.push(if self.count == 0 { b'[' } else { b',' });
+        serde_json::to_writer(&mut self.text, event).expect("texts and finite numbers");
+        self.count += 1;
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Everything that was pushed, which is something.
+    pub fn text(mut self) -> Bytes {
+        self.text.push(b']');
+        self.text.into()
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch::new()
     }
 }
 
@@ -116,16 +131,34 @@ impl Node {
     }
 
     pub async fn partitions(&mut self, hub: &str) -> Result<u32, NodeError> {
-        #[derive(Deserialize)]
-        struct Described {
-            partitions: u32,
-        }
+        self.describe(hub).await.map(|hub| hub.partitions)
+    }
+
+    /// How many records were ever appended to it.
+    pub async fn appended(&mut self, hub: &str) -> Result<u64, NodeError> {
+        let hub = self.describe(hub).await?;
+        Ok(hub.places.iter().map(|place| place.end).sum())
+    }
+
+    async fn describe(&mut self, hub: &str) -> Result<Described, NodeError> {
         let reply = self.client.get(&format!("/api/hubs/{hub}")).await?;
         match reply.is_success() {
-            true => Ok(serde_json::from_slice::<Described>(&reply.body)?.partitions),
+            true => Ok(serde_json::from_slice(&reply.body)?),
             false => Err(refused(reply)),
         }
     }
+}
+
+#[derive(Deserialize)]
+struct Described {
+    partitions: u32,
+    #[serde(default)]
+    places: Vec<Place>,
+}
+
+#[derive(Deserialize)]
+struct Place {
+    end: u64,
 }
 
 fn refused(reply: crate::client::Reply) -> NodeError {

@@ -127,7 +127,7 @@ impl Serve {
             Kind::History => self.history(listener, clock).await,
             Kind::Ingestion => {
                 let service = Ingestion {
-                    lanes: Lanes::open(&self.node, 2),
+                    lanes: Lanes::open(&self.node),
                     random: Mutex::new(Random::from_os()),
                     delivery_url: self.delivery_url.trim_end_matches('/').to_owned(),
                 };

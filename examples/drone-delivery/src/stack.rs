@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context;
-use highwater_env::disk;
+use highwater_env::{disk, process_cpu};
 use hyper::Method;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
@@ -78,12 +78,15 @@ pub struct Stack {
     own: PathBuf,
     /// Of every service when it starts.
     faults: Faults,
+    /// The settings of the node, one of the files.
+    settings: &'static str,
     running: BTreeMap<Part, Child>,
 }
 
 /// The files of the node, as they are in this folder.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("highwater.toml", include_str!("../highwater.toml")),
+    ("spike.toml", include_str!("../spike.toml")),
     (
         "workflows/delivery.toml",
         include_str!("../workflows/delivery.toml"),
@@ -106,6 +109,22 @@ const FILES: [(&str, &str); 6] = [
 impl Stack {
     /// Starts everything; ready when everything answers.
     pub async fn start(options: Options, faults: Faults) -> anyhow::Result<Stack> {
+        let parts: Vec<Part> = Part::all().collect();
+        Stack::start_some(options, faults, "highwater.toml", &parts).await
+    }
+
+    /// Starts the node and the public API, and nobody behind them.
+    pub async fn start_door(options: Options) -> anyhow::Result<Stack> {
+        let parts = [Part::Node, Part::of(Kind::Ingestion)];
+        Stack::start_some(options, Faults::default(), "spike.toml", &parts).await
+    }
+
+    async fn start_some(
+        options: Options,
+        faults: Faults,
+        settings: &'static str,
+        parts: &[Part],
+    ) -> anyhow::Result<Stack> {
         let own = std::env::current_exe().context("cannot find this program")?;
         let beside = own.with_file_name("highwater");
         let highwater = match &options.highwater {
@@ -124,13 +143,14 @@ impl Stack {
             highwater,
             own,
             faults,
+            settings,
             running: BTreeMap::new(),
         };
-        for part in Part::all() {
-            stack.launch(part)?;
+        for part in parts {
+            stack.launch(*part)?;
         }
-        for part in Part::all() {
-            stack.ready(part).await?;
+        for part in parts {
+            stack.ready(*part).await?;
         }
         Ok(stack)
     }
@@ -152,7 +172,7 @@ impl Stack {
                 command = Command::new(&self.highwater);
                 command
                     .args(["up", "-c"])
-                    .arg(self.options.data.join("highwater.toml"));
+                    .arg(self.options.data.join(self.settings));
                 command.arg("--data").arg(data);
             }
             Part::Supervisor => {
@@ -216,6 +236,12 @@ impl Stack {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         anyhow::bail!("{} does not answer on {}", part.name(), self.address(part))
+    }
+
+    /// What a part has cost so far.
+    pub fn cpu(&self, part: Part) -> Duration {
+        let number = self.running.get(&part).and_then(Child::id);
+        number.and_then(process_cpu).unwrap_or_default()
     }
 
     /// `kill -9`.

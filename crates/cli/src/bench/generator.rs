@@ -6,15 +6,15 @@
 //! way, as with most clients.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use highwater_env::{Clock, RealClock};
-use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 
+use super::link::Link;
 use super::schedule::Schedule;
 
 pub struct Load {
@@ -72,7 +72,6 @@ struct Generator<'a> {
     /// The number of the next request, and when it is due.
     number: u64,
     next: Option<Due>,
-    buffer: Box<[u8]>,
     seen: Seen,
 }
 
@@ -86,16 +85,12 @@ struct Due {
 struct Request {
     due: Due,
     left: Duration,
-    /// How many bytes of it.
-    sent: usize,
 }
 
 #[derive(Default)]
 struct Connection {
-    stream: Option<TcpStream>,
+    link: Option<Link>,
     request: Option<Request>,
-    /// The beginning of an answer that came in several pieces.
-    answer: Vec<u8>,
 }
 
 impl<'a> Generator<'a> {
@@ -109,7 +104,6 @@ impl<'a> Generator<'a> {
             idle: (0..connections).collect(),
             number: 0,
             next: None,
-            buffer: vec![0; 64 << 10].into(),
             seen: Seen::new()?,
         };
         generator.look_ahead();
@@ -134,12 +128,8 @@ impl<'a> Generator<'a> {
         {
             self.number += 1;
             self.look_ahead();
-            self.connections[turn].request = Some(Request {
-                due,
-                left: now,
-                sent: 0,
-            });
-            if let Err(error) = self.connect(turn).and_then(|()| self.send(turn)) {
+            self.connections[turn].request = Some(Request { due, left: now });
+            if let Err(error) = self.begin(turn) {
                 self.fail(turn, error.to_string());
             }
         }
@@ -153,40 +143,19 @@ impl<'a> Generator<'a> {
         }
     }
 
-    fn connect(&mut self, turn: usize) -> io::Result<()> {
-        let connection = &mut self.connections[turn];
-        if connection.stream.is_none() {
-            let mut stream = TcpStream::connect(self.load.address)?;
-            stream.set_nodelay(true)?;
-            let both = Interest::READABLE | Interest::WRITABLE;
-            self.poll
-                .registry()
-                .register(&mut stream, Token(turn), both)?;
-            connection.stream = Some(stream);
-        }
-        Ok(())
-    }
-
-    /// As much as the socket takes; the rest when it takes more.
-    fn send(&mut self, turn: usize) -> io::Result<()> {
-        let connection = &mut self.connections[turn];
-        let (Some(stream), Some(request)) = (&mut connection.stream, &mut connection.request)
-        else {
-            return Ok(());
-        };
-        while request.sent < self.load.request.len() {
-            match stream.write(&self.load.request[request.sent..]) {
-                Ok(count) => request.sent += count,
-                Err(error) if is_for_later(&error) => break,
-                Err(error) => return Err(error),
+    fn begin(&mut self, turn: usize) -> io::Result<()> {
+        let link = match &mut self.connections[turn].link {
+            Some(link) => link,
+            none => {
+                let (address, registry) = (self.load.address, self.poll.registry());
+                none.insert(Link::open(address, registry, Token(turn))?)
             }
-        }
-        Ok(())
+        };
+        link.begin(&self.load.request)
     }
 
     fn hear(&mut self, turn: usize) {
-        let heard = self.send(turn).and_then(|()| self.receive(turn));
-        match heard {
+        match self.go_on(turn) {
             Ok(Some(200..300)) => self.succeed(turn),
             Ok(Some(status)) => {
                 self.seen.failed(format!("status {status}"));
@@ -197,34 +166,13 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// The status of the answer, once it is whole. As there is one answer under way, nothing follows
-    /// it.
-    fn receive(&mut self, turn: usize) -> io::Result<Option<u16>> {
-        let connection = &mut self.connections[turn];
-        let Some(stream) = &mut connection.stream else {
+    /// The status of the answer, once it is whole.
+    fn go_on(&mut self, turn: usize) -> io::Result<Option<u16>> {
+        let Some(link) = &mut self.connections[turn].link else {
             return Ok(None);
         };
-        loop {
-            let count = match stream.read(&mut self.buffer) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(count) => count,
-                Err(error) if is_for_later(&error) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            let piece = &self.buffer[..count];
-            let found = match connection.answer.is_empty() {
-                true => whole(piece),
-                false => None,
-            };
-            if let Some(status) = found {
-                return Ok(Some(status));
-            }
-            connection.answer.extend_from_slice(piece);
-            if let Some(status) = whole(&connection.answer) {
-                connection.answer.clear();
-                return Ok(Some(status));
-            }
-        }
+        link.go_on(&self.load.request)?;
+        Ok(link.receive()?.map(|(status, _)| status))
     }
 
     fn succeed(&mut self, turn: usize) {
@@ -242,8 +190,7 @@ impl<'a> Generator<'a> {
     /// The connection is of no use any more; the next request opens another.
     fn fail(&mut self, turn: usize, why: String) {
         let connection = &mut self.connections[turn];
-        connection.stream = None;
-        connection.answer.clear();
+        connection.link = None;
         // A connection that ends between two requests is no error.
         if connection.request.is_some() {
             self.seen.failed(why);
@@ -284,39 +231,11 @@ impl Seen {
     }
 }
 
-/// Not yet connected, or nothing there yet.
-fn is_for_later(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::NotConnected
-    )
-}
-
-/// The status of an answer, if it is all there.
-fn whole(bytes: &[u8]) -> Option<u16> {
-    let head = bytes.windows(4).position(|end| end == b"\r\n\r\n")?;
-    let text = std::str::from_utf8(&bytes[..head]).ok()?;
-    let status = text.get(9..12)?.parse().ok()?;
-    let length = text.split("\r\n").find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        let named = name.eq_ignore_ascii_case("content-length");
-        named.then(|| value.trim().parse::<usize>().ok()).flatten()
-    });
-    (bytes.len() >= head + 4 + length.unwrap_or(0)).then_some(status)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
-
-    #[test]
-    fn an_answer_is_whole_when_its_body_is() {
-        let text = b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\nabc";
-        assert_eq!(whole(text), Some(201));
-        assert_eq!(whole(&text[..text.len() - 1]), None);
-        assert_eq!(whole(b"HTTP/1.1 201 Created\r\n"), None);
-    }
 
     /// Answers every tenth request badly, every eleventh in two pieces, and closes after the twelfth.
     fn serve(mut stream: std::net::TcpStream, request: usize) -> io::Result<()> {

@@ -16,6 +16,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::generator::{self, Load, Seen};
+use super::link::Head;
 use super::schedule::Schedule;
 use crate::block_on::block_on;
 use crate::client::{Client, Server};
@@ -111,17 +112,8 @@ impl BenchHttp {
             0..8 => "1".repeat(self.bytes as usize),
             _ => format!("{{\"a\":\"{filler}\"}}"),
         };
-        let mut head = format!(
-            "POST {}/hubs/{}/messages HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
-            self.server.base(),
-            self.hub,
-            self.server.authority(),
-            event.len(),
-        );
-        if let Some(key) = self.server.authorization()? {
-            head.push_str(&format!("authorization: {key}\r\n"));
-        }
-        Ok([head.as_bytes(), b"\r\n", event.as_bytes()].concat())
+        let head = Head::post(&self.server, &format!("/hubs/{}/messages", self.hub))?;
+        Ok(head.with(event.as_bytes()))
     }
 
     fn report(&self, load: &Load, seen: &Seen, took: Duration, cpu: &Cpu) -> anyhow::Result<()> {

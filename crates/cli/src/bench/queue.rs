@@ -1,23 +1,24 @@
 //! `highwater bench queue`: messages sent, received and completed as fast as a node takes them, each
 //! step durable before it is answered.
+//!
+//! `cycles` is the client.
 
 use std::io::{Write, stdout};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use highwater_env::{Clock, RealClock};
+use highwater_env::{Clock, RealClock, usage};
 use hyper::Method;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::task::JoinSet;
 
+use super::cycles::{self, Load};
 use super::http::server_cpu;
+use super::link::Head;
 use crate::block_on::block_on;
 use crate::client::{Client, Server};
-use crate::exit::Ending;
+use crate::exit::{BadRequest, Ending};
 
 #[derive(clap::Args)]
 pub struct BenchQueue {
@@ -37,134 +38,94 @@ pub struct BenchQueue {
     bytes: u64,
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
+    /// Complete messages in requests of their own, and not with the next receive
+    #[arg(long)]
+    apart: bool,
     #[arg(long)]
     json: bool,
 }
 
-/// What is shared by the connections.
-struct Load {
-    server: Server,
-    path: String,
-    batch: u64,
-    body: Bytes,
-    clock: RealClock,
-    end: Duration,
-    completed: AtomicU64,
-}
-
 impl BenchQueue {
     pub fn run(self) -> anyhow::Result<Ending> {
-        // One thread: what the generator takes is taken from the server.
         block_on(self.measure())
     }
 
     async fn measure(self) -> anyhow::Result<Ending> {
+        if self.server.is_https() {
+            let plain = "bench queue measures plain HTTP: give an http:// server";
+            return Err(BadRequest(plain.into()).into());
+        }
         let mut client = Client::new(&self.server)?;
         let wanted = json!({"name": self.queue});
         let made = client.send_json(Method::POST, "/api/queues", &wanted).await;
         made.context("cannot reach the server")?.success()?;
-        let filler = "x".repeat(self.bytes.saturating_sub(2) as usize);
-        let messages = vec![json!({"body": filler}); self.batch as usize];
-        let load = Arc::new(Load {
-            server: self.server.clone(),
-            path: format!("/queues/{}", self.queue),
-            batch: self.batch,
-            body: serde_json::to_vec(&messages)?.into(),
-            clock: RealClock::new(),
-            end: Duration::from_secs(self.seconds),
-            completed: AtomicU64::new(0),
-        });
-        let before = server_cpu(&mut client).await;
-        let mut tasks = JoinSet::new();
-        for _ in 0..self.connections {
-            tasks.spawn(send(load.clone()));
-            tasks.spawn(receive(load.clone()));
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended??;
-        }
-        let took = load.clock.elapsed().as_secs_f64();
-        let after = server_cpu(&mut client).await;
+        let mut addresses = tokio::net::lookup_host(self.server.authority()).await?;
+        let load = self.load(addresses.next().context("the server has no address")?)?;
+        let before = (server_cpu(&mut client).await, usage().cpu);
+        let clock = RealClock::new();
+        // Nothing else is to be done on this thread meanwhile.
+        let cycles = cycles::run(&load, &clock)?;
+        let took = clock.elapsed().as_secs_f64();
+        // The connection of before may have been closed as idle.
+        let mut client = Client::new(&self.server)?;
+        let after = (server_cpu(&mut client).await, usage().cpu);
         let path = format!("/api/queues/{}", self.queue);
         let deleted = client.request(Method::DELETE, &path, &[], Bytes::new());
         deleted.await?.success()?;
-        let cycles = load.completed.load(Ordering::Relaxed);
-        let cpu = before.zip(after).map(|(before, after)| after - before);
-        self.report(cycles, took, cpu)
+        let server = before.0.zip(after.0).map(|(before, after)| after - before);
+        let own = before.1.zip(after.1);
+        let own = own.map(|(before, after)| (after - before).as_secs_f64());
+        self.report(cycles, took, server, own)
     }
 
-    fn report(&self, cycles: u64, took: f64, cpu: Option<f64>) -> anyhow::Result<Ending> {
+    fn load(&self, address: SocketAddr) -> anyhow::Result<Load> {
+        let path = |what: &str| format!("/queues/{}/{what}", self.queue);
+        let head = |what: &str| Head::post(&self.server, &path(what));
+        let filler = "x".repeat(self.bytes.saturating_sub(2) as usize);
+        let send = match self.batch {
+            1 => head("messages")?.with(json!(filler).to_string().as_bytes()),
+            batch => {
+                let messages = vec![json!({"body": filler}); batch as usize];
+                head("batch")?.with(&serde_json::to_vec(&messages)?)
+            }
+        };
+        Ok(Load {
+            address,
+            connections: self.connections as usize,
+            send,
+            receive: head(&format!("receive?max={}&wait=1s", self.batch))?,
+            complete: self.apart.then(|| head("complete")).transpose()?,
+            batch: self.batch,
+            time: Duration::from_secs(self.seconds),
+        })
+    }
+
+    fn report(
+        &self,
+        cycles: u64,
+        took: f64,
+        server: Option<f64>,
+        own: Option<f64>,
+    ) -> anyhow::Result<Ending> {
         let rate = cycles as f64 / took;
-        let micros = cpu.map(|cpu| cpu * 1e6 / cycles as f64);
+        let micros = |cpu: Option<f64>| cpu.map(|cpu| cpu * 1e6 / cycles.max(1) as f64);
+        let (server, own) = (micros(server), micros(own));
         if self.json {
             let answer = json!({
                 "cycles": cycles, "seconds": took, "cycles_per_second": rate,
-                "server_cpu_micros_per_cycle": micros,
+                "server_cpu_micros_per_cycle": server, "own_cpu_micros_per_cycle": own,
             });
             writeln!(stdout(), "{answer}")?;
         } else {
-            let cost = micros.map_or(String::new(), |it| format!(", {it:.1} us of CPU each"));
+            let shown =
+                |micros: Option<f64>| micros.map_or("unknown".into(), |it| format!("{it:.1}"));
             writeln!(
                 stdout(),
-                "{rate:.0} messages/s sent, received and completed{cost}"
+                "{rate:.0} messages/s sent, received and completed; us of CPU each: server {}, own {}",
+                shown(server),
+                shown(own),
             )?;
         }
         Ok(Ending::Well)
     }
-}
-
-impl Load {
-    fn is_over(&self) -> bool {
-        self.clock.elapsed() >= self.end
-    }
-}
-
-const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
-
-async fn send(load: Arc<Load>) -> anyhow::Result<()> {
-    let mut client = Client::new(&load.server)?;
-    let path = format!("{}/batch", load.path);
-    while !load.is_over() {
-        let sent = client.request(Method::POST, &path, &JSON, load.body.clone());
-        sent.await?.success()?;
-    }
-    Ok(())
-}
-
-#[derive(Deserialize)]
-struct Got<'a> {
-    #[serde(borrow)]
-    messages: Vec<Held<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Held<'a> {
-    token: &'a str,
-}
-
-#[derive(Serialize)]
-struct Settle<'a> {
-    tokens: Vec<&'a str>,
-}
-
-async fn receive(load: Arc<Load>) -> anyhow::Result<()> {
-    let mut client = Client::new(&load.server)?;
-    let receive = format!("{}/receive?max={}&wait=1s", load.path, load.batch);
-    let complete = format!("{}/complete", load.path);
-    while !load.is_over() {
-        let got = client.request(Method::POST, &receive, &[], Bytes::new());
-        let got = got.await?.success()?;
-        let got: Got<'_> = serde_json::from_slice(&got.body)?;
-        if got.messages.is_empty() {
-            continue;
-        }
-        let tokens = got.messages.iter().map(|held| held.token).collect();
-        let body = serde_json::to_vec(&Settle { tokens })?;
-        let settled = client.request(Method::POST, &complete, &JSON, body.into());
-        let settled = settled.await?;
-        let settled = settled.success()?.json()?["settled"].as_u64();
-        load.completed
-            .fetch_add(settled.unwrap_or(0), Ordering::Relaxed);
-    }
-    Ok(())
 }

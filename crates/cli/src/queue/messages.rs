@@ -6,6 +6,7 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::path;
+use super::settle::complain;
 use crate::ask::Ask;
 use crate::client::Client;
 use crate::exit::Ending;
@@ -107,6 +108,12 @@ pub struct Receive {
     /// They are gone once received, whatever happens
     #[arg(long, conflicts_with = "complete")]
     delete: bool,
+    /// Lock tokens of messages received before, which are done with
+    #[arg(long, value_name = "TOKEN", num_args = 1..)]
+    completed: Vec<String>,
+    /// Lock tokens of messages received before, to be given back
+    #[arg(long, value_name = "TOKEN", num_args = 1..)]
+    abandoned: Vec<String>,
     /// Complete them after they are printed
     #[arg(long)]
     complete: bool,
@@ -136,7 +143,8 @@ impl Receive {
             query.push_str(&format!("&session={name}&session_token={token}"));
         }
         let receive = path(&self.queue, self.dead_letters, "receive") + &query;
-        let got = self.ask.post(&receive, &json!({})).await?;
+        let handed_in = json!({"complete": self.completed, "abandon": self.abandoned});
+        let got = self.ask.post(&receive, &handed_in).await?;
         print(&got)?;
         let tokens = got["messages"].as_array().into_iter().flatten();
         let tokens: Vec<&Value> = tokens.map(|message| &message["token"]).collect();
@@ -144,7 +152,7 @@ impl Receive {
             let complete = path(&self.queue, self.dead_letters, "complete");
             self.ask.post(&complete, &json!({"tokens": tokens})).await?;
         }
-        Ok(Ending::Well)
+        Ok(complain(&got))
     }
 }
 

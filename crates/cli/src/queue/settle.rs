@@ -31,18 +31,20 @@ impl Tokens {
     }
 }
 
-/// A message that could not be settled makes the command fail.
 fn tell(ask: &Ask, settled: &Value, done: &str) -> anyhow::Result<Ending> {
-    let failed = settled["failed"].as_array();
-    for failed in failed.into_iter().flatten() {
+    ask.tell(settled, || format!("{done} {}", settled["settled"]))?;
+    Ok(complain(settled))
+}
+
+/// Says what could not be settled, which makes the command fail.
+pub fn complain(answer: &Value) -> Ending {
+    let mut ending = Ending::Well;
+    for failed in answer["failed"].as_array().into_iter().flatten() {
         let message = failed["message"].as_str().unwrap_or_default();
         eprintln!("{}: {message}", failed["of"]);
+        ending = Ending::Failed;
     }
-    ask.tell(settled, || format!("{done} {}", settled["settled"]))?;
-    Ok(match failed.is_none_or(Vec::is_empty) {
-        true => Ending::Well,
-        false => Ending::Failed,
-    })
+    ending
 }
 
 macro_rules! by_token {

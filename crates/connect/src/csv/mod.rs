@@ -7,5 +7,6 @@ mod source;
 mod split;
 mod write;
 
-pub(crate) use source::CsvSource;
+pub(crate) use source::{CsvSource, RECORD_BYTES_MAX};
+pub(crate) use split::{Split, split};
 pub use write::CsvWriter;

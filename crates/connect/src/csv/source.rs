@@ -15,7 +15,7 @@ use crate::table::Table;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const BLOCK_BYTES: usize = 1 << 20;
 /// A record that is longer than this is taken for one whose quote was never closed.
-const RECORD_BYTES_MAX: usize = 8 << 20;
+pub(crate) const RECORD_BYTES_MAX: usize = 8 << 20;
 
 pub(crate) struct CsvSource {
     file: PathBuf,

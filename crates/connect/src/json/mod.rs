@@ -25,8 +25,8 @@ mod write;
 pub use batch::{Batch, Decoded};
 pub use decoder::Decoder;
 pub use fault::{BadJson, BadLine, Found};
-pub(crate) use objects::Objects;
-pub(crate) use source::JsonSource;
+pub(crate) use objects::{Objects, is_lines};
+pub(crate) use source::{JsonSource, PEEK_BYTES};
 pub use write::JsonWriter;
 
 /// How many objects and arrays may be open at once, the event itself included.

@@ -10,7 +10,7 @@ use crate::lines::{LineOptions, LineReader, ReadError, SourceNote};
 use crate::source::{BadEvent, Events, Source, SourceOptions, extension};
 
 /// How much of a file may be looked at to tell its layout.
-const PEEK_BYTES: usize = 64 << 10;
+pub(crate) const PEEK_BYTES: usize = 64 << 10;
 
 pub(crate) struct JsonSource {
     file: PathBuf,

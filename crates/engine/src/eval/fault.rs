@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use highwater_query::Span;
+use highwater_time::Instant;
 
 use crate::value::ValueRef;
 
@@ -49,7 +50,10 @@ pub enum EvalError {
     DivisionByZero { expression: String },
     #[error("{expression} is out of range for float")]
     NotFinite { expression: String },
-    #[error("cannot read the text {text} as a number; TRY_CAST(.. AS float) gives NULL instead")]
+    #[error(
+        "cannot read the text {text} as a number; {}",
+        instead_of_a_number(text)
+    )]
     NotANumber { text: String },
     #[error(
         "cannot read the text {text} as a datetime; TRY_CAST(.. AS datetime) gives NULL instead"
@@ -118,6 +122,15 @@ pub enum EvalError {
     Aggregate {
         reason: std::borrow::Cow<'static, str>,
     },
+}
+
+/// JSON keeps times as text, and MIN and MAX take text for numbers: a surprise that deserves its own
+/// way out.
+fn instead_of_a_number(shown: &str) -> &'static str {
+    match Instant::parse_iso(shown.trim_matches('\'').as_bytes()) {
+        Some(_) => "CAST(.. AS datetime) reads it as a time",
+        None => "TRY_CAST(.. AS float) gives NULL instead",
+    }
 }
 
 impl Faults {
@@ -237,5 +250,14 @@ mod tests {
         );
         assert_eq!(error.to_string(), expected);
         assert_eq!(shown(ValueRef::Text("it's")), "'it''s'");
+
+        let time = EvalError::NotANumber {
+            text: shown(ValueRef::Text("2026-01-01T00:00:01Z")),
+        };
+        assert_eq!(
+            time.to_string(),
+            "cannot read the text '2026-01-01T00:00:01Z' as a number; \
+             CAST(.. AS datetime) reads it as a time"
+        );
     }
 }

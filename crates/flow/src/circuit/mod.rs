@@ -10,6 +10,7 @@
 //! grow with them: the window is kept in [`SLOTS`] slots, and an outcome is forgotten with its slot.
 
 mod event;
+mod line;
 #[cfg(test)]
 mod model;
 mod window;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use highwater_log::EnqueueTime;
 
 pub use event::{CircuitEvent, CircuitEventError};
+pub(crate) use line::{Line, Ticket};
 use window::Window;
 pub use window::{SLOTS, Tally};
 

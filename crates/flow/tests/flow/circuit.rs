@@ -101,16 +101,29 @@ fn one_bad_event_is_set_aside_and_the_stream_goes_on() {
 
 #[test]
 fn an_outage_opens_the_circuit_and_sets_nothing_aside() {
-    // Too short for any event to fail twenty probes, whichever of them are chosen.
+    // Eighty rounds of three probes are fifteen for each of the sixteen that are held, if they take turns.
     paused(async {
         let started = Instant::now();
-        let ran = ran(Options::default(), |at, now| at >= 50 && now < seconds(300)).await;
+        let outage = seconds(2400);
+        let ran = ran(Options::default(), move |at, now| at >= 50 && now < outage).await;
         assert_eq!((ran.summary.handled, ran.dead.len()), (200, 0));
         let ended = started.elapsed();
-        assert!(
-            ended > seconds(300) && ended < seconds(300 + 60),
-            "{ended:?}"
-        );
+        assert!(ended > outage && ended < outage + seconds(60), "{ended:?}");
+    });
+}
+
+#[test]
+fn a_bad_event_among_those_held_costs_the_others_one_round() {
+    paused(async {
+        let started = Instant::now();
+        let ran = ran(Options::default(), |at, now| {
+            at == 55 || at >= 50 && now < seconds(120)
+        })
+        .await;
+        assert_eq!((ran.summary.handled, ran.dead), (199, vec![55]));
+        // The round under way when the outage ends, the one that the bad event spoils, and its own tries.
+        let ended = started.elapsed();
+        assert!(ended < seconds(120 + 2 * 31 + 60), "{ended:?}");
     });
 }
 

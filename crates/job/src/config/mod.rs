@@ -72,7 +72,8 @@ pub struct Input {
     pub name: String,
     /// Files, each one partition, or folders that hold them; empty for an input that is read from hubs.
     pub paths: Vec<PathBuf>,
-    /// Hubs, read as one: their partitions are numbered hub by hub. Empty for files.
+    /// Hubs, read as one: their partitions are numbered hub by hub. Empty for files, unless they are followed: then this is
+    /// where what appears in them is brought.
     pub hubs: Vec<String>,
     /// The payload column that holds the arrival time; without it arrival times are unknown.
     pub arrival: Option<String>,
@@ -185,6 +186,11 @@ impl JobFile {
 }
 
 impl Input {
+    /// Whether its files are brought to a hub as they grow, and read from there.
+    pub fn is_followed(&self) -> bool {
+        !self.paths.is_empty() && !self.hubs.is_empty()
+    }
+
     /// The files to read, one partition each. A folder stands for the files in it that have the
     /// input's format, by name; without a format, for those of the first format that it has.
     pub fn files(&self) -> Result<Vec<PathBuf>, FilesError> {

@@ -26,17 +26,21 @@ pub(super) struct Letter {
 pub(super) struct Spot<'a> {
     pub input: &'a str,
     pub place: &'a Place,
+    /// What it was taken from, where that is known.
+    pub file: Option<&'a str>,
     pub offset: u64,
 }
 
 impl Spot<'_> {
-    fn fields(&self) -> [(&'static str, Value); 4] {
-        [
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        let mut fields = vec![
             ("Source", text(self.input)),
             ("Hub", text(self.place.hub.as_str())),
             ("Partition", Value::Int(self.place.partition.into())),
             ("Offset", Value::Int(self.offset as i64)),
-        ]
+        ];
+        fields.extend(self.file.map(|file| ("File", text(file))));
+        fields
     }
 }
 
@@ -78,7 +82,7 @@ impl Letter {
 
     /// Of an event that a policy moved or dropped.
     pub fn of_fate(spot: &Spot<'_>, fate: &Fate, arrival: Instant, event: Value) -> Letter {
-        let mut fields: Vec<_> = spot.fields().into();
+        let mut fields = spot.fields();
         fields.extend([
             ("Event", event),
             ("Verdict", text(fate.verdict.name())),

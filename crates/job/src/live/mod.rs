@@ -1,4 +1,5 @@
-//! A job that never ends: it reads hubs as they grow and hands rows to its outputs as time moves.
+//! A job that never ends: it reads hubs as they grow and hands rows to its outputs as time moves. Files become hubs first
+//! (`files/`).
 //!
 //! ```text
 //!  partition ── feed ──▶ worker: decode, order, local pipeline ─┐
@@ -21,6 +22,8 @@ mod combine;
 mod declared;
 mod destination;
 mod feed;
+mod files;
+mod growth;
 mod handle;
 mod keeper;
 mod letter;
@@ -55,6 +58,7 @@ use crate::load::Job;
 use crate::reference::ReferenceError;
 
 pub use declared::DeclaredEndpoints;
+pub use files::{FollowError, forget_files};
 pub use handle::{Handle, start};
 pub use saved::SavedError;
 pub use status::{
@@ -103,6 +107,8 @@ pub struct Options {
     pub fetch_bytes: usize,
     /// How long a partition must have been silent before time moves on without events.
     pub silence: Duration,
+    /// How often files and folders are looked at.
+    pub look_every: Duration,
     /// How often the state is saved; what the job file says, if not said here.
     pub checkpoint_every: Option<Duration>,
     /// End where the partitions end at the start, instead of waiting for more.
@@ -120,6 +126,7 @@ impl Default for Options {
             start: None,
             fetch_bytes: 1 << 20,
             silence: Duration::from_millis(500),
+            look_every: Duration::from_secs(1),
             checkpoint_every: None,
             until_end: None,
             retry: retry::Policy::default(),
@@ -156,6 +163,8 @@ pub enum StartError {
     NotAHub(String),
     #[error("input \"{input}\" reads the hub `{hub}`, which is not there")]
     NoHub { input: String, hub: String },
+    #[error("what is read of the files of input \"{input}\" cannot be kept: {reason}")]
+    Files { input: String, reason: String },
     #[error(transparent)]
     Partitions(#[from] PhysicalError),
     #[error(transparent)]

@@ -1,9 +1,15 @@
 //! What was fetched of a partition, taken apart: blocks of decoded events, and between them word of silence.
 
-use highwater_connect::{BadEvent, BadKind, Events, Values};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use highwater_connect::{BadEvent, BadKind, CutKind, Events, SourceOptions, Values};
 use highwater_log::batch::{Batches, Broken, Skip, Stored, Unpacker};
 use highwater_log::{Fetched, Offset};
 use highwater_time::Instant;
+
+use super::files::Mark;
+use crate::account::shown_file;
 
 /// What a batch may unpack to. More than any batch of a hub, so only a bomb meets it.
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
@@ -18,14 +24,34 @@ pub(super) enum Piece {
         arrivals: Vec<Instant>,
         /// When each of the bad ones arrived.
         bad_arrivals: Vec<Instant>,
+        /// The file that they were taken from.
+        file: Option<Arc<File>>,
     },
     /// Nothing else had arrived up to this time.
     Silence(Instant),
 }
 
+/// A file whose events were brought to a hub.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct File {
+    pub name: String,
+    /// When it was last written to.
+    pub modified: Instant,
+}
+
+/// How values are read where marks say what they are.
+struct Marked {
+    options: SourceOptions,
+    /// What files are shown without.
+    folder: PathBuf,
+    kind: CutKind,
+    file: Option<Arc<File>>,
+}
+
 pub(super) struct Opener {
     unpacker: Unpacker,
     values: Values,
+    marked: Option<Marked>,
     bad: Vec<BadEvent>,
     /// Of each batch that has been gathered: its last offset, and when it arrived.
     arrived: Vec<(u64, Instant)>,
@@ -36,8 +62,24 @@ impl Opener {
         Opener {
             unpacker: Unpacker::new(UNPACKED_BYTES_MAX),
             values,
+            marked: None,
             bad: Vec::new(),
             arrived: Vec::new(),
+        }
+    }
+
+    /// For a hub that files are brought to; they are shown without the folder.
+    pub fn of_files(options: SourceOptions, folder: PathBuf) -> Opener {
+        let kind = CutKind::Json;
+        let values = Values::of_cuts(kind, options.clone());
+        Opener {
+            marked: Some(Marked {
+                options,
+                folder,
+                kind,
+                file: None,
+            }),
+            ..Opener::new(values)
         }
     }
 
@@ -81,7 +123,13 @@ impl Opener {
                 .map(|record| {
                     let record = record?;
                     at = record.offset;
-                    if let (Some(value), true) = (record.value, record.offset >= from) {
+                    if self.marked.is_some()
+                        && let Some(Ok(mark)) = Mark::of(record.headers)
+                    {
+                        self.hand_over(each);
+                        self.arrived.push((last, arrival(batch)));
+                        self.take_mark(&mark);
+                    } else if let (Some(value), true) = (record.value, record.offset >= from) {
                         self.values.push(value, record.offset.0 as u64);
                         if self.values.bytes() >= BLOCK_BYTES {
                             self.hand_over(each);
@@ -101,6 +149,21 @@ impl Opener {
         }));
     }
 
+    /// What follows is of the file that the mark names.
+    fn take_mark(&mut self, mark: &Mark) {
+        let Some(marked) = &mut self.marked else {
+            return;
+        };
+        if marked.kind != mark.kind {
+            marked.kind = mark.kind;
+            self.values = Values::of_cuts(mark.kind, marked.options.clone());
+        }
+        marked.file = Some(Arc::new(File {
+            name: shown_file(&mark.file, &marked.folder),
+            modified: Instant::from_unix_nanos(mark.modified()),
+        }));
+    }
+
     fn hand_over(&mut self, each: &mut dyn FnMut(Piece)) {
         let mut events = self.values.finish();
         events.bad.append(&mut self.bad);
@@ -110,6 +173,7 @@ impl Opener {
             each(Piece::Events {
                 arrivals: self.arrivals(events.lines.iter().copied()),
                 bad_arrivals: self.arrivals(bad),
+                file: self.marked.as_ref().and_then(|marked| marked.file.clone()),
                 events,
             });
         }

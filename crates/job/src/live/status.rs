@@ -1,6 +1,6 @@
 //! What a live job is doing, for whoever asks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -142,16 +142,23 @@ impl PartitionStatus {
         }
     }
 
-    pub(super) fn lost(&mut self, kind: TroubleKind, reason: &str, offset: u64) {
+    /// `file` is where the event came from, if it was one.
+    pub(super) fn lost(
+        &mut self,
+        kind: TroubleKind,
+        reason: &str,
+        (file, offset): (Option<&str>, u64),
+    ) {
         match kind {
-            TroubleKind::Json | TroubleKind::Format => self.deserialization_errors += 1,
+            TroubleKind::Json
+            | TroubleKind::Format
+            | TroubleKind::Header
+            | TroubleKind::Compression => self.deserialization_errors += 1,
             _ => self.conversion_errors += 1,
         }
-        self.last_error = Some(format!(
-            "{}@{offset}: {}: {reason}",
-            self.place,
-            kind.name()
-        ));
+        let place = file.map_or_else(|| self.place.to_string(), str::to_owned);
+        let kind = kind.name();
+        self.last_error = Some(format!("{place}@{offset}: {kind}: {reason}"));
     }
 }
 
@@ -166,6 +173,8 @@ struct Inner {
     status: JobStatus,
     /// Per stream, its input and place among the partitions of that.
     streams: Vec<(usize, usize)>,
+    /// What is wrong, by who says so.
+    alarms: BTreeMap<String, String>,
     /// Per stream, where it began, and where it had caught up with what there was at that time.
     targets: Vec<(Offset, Offset)>,
     log: VecDeque<LogLine>,
@@ -191,6 +200,7 @@ impl Board {
                 status,
                 streams: Vec::new(),
                 targets: Vec::new(),
+                alarms: BTreeMap::new(),
                 log: VecDeque::new(),
             })),
         }
@@ -200,20 +210,56 @@ impl Board {
         Instant::from_unix_nanos(self.clock.unix_nanos())
     }
 
-    /// What there is to show.
-    pub fn lay_out(&self, inputs: Vec<InputStatus>, outputs: Vec<OutputStatus>) {
+    /// What there is to show; `streams` says of each its input and its place among the partitions of that. Who was there
+    /// before goes on with its counts.
+    pub fn lay_out(
+        &self,
+        mut inputs: Vec<InputStatus>,
+        mut outputs: Vec<OutputStatus>,
+        streams: Vec<(usize, usize)>,
+    ) {
         let mut inner = self.lock();
-        let streams = inputs.iter().enumerate().flat_map(|(input, status)| {
-            let partitions = 0..status.partitions.len();
-            partitions.map(move |partition| (input, partition))
-        });
-        inner.streams = streams.collect();
+        for input in &mut inputs {
+            let mut before = inner.status.inputs.iter();
+            let before = before.find(|before| before.name == input.name);
+            for partition in &mut input.partitions {
+                let mut known = before.iter().flat_map(|before| &before.partitions);
+                if let Some(known) = known.find(|known| known.place == partition.place) {
+                    *partition = known.clone();
+                }
+            }
+        }
+        for output in &mut outputs {
+            let mut before = inner.status.outputs.iter();
+            if let Some(before) = before.find(|before| before.name == output.name) {
+                *output = OutputStatus {
+                    waiting: 0,
+                    ..before.clone()
+                };
+            }
+        }
+        inner.streams = streams;
         (inner.status.inputs, inner.status.outputs) = (inputs, outputs);
+    }
+
+    /// What was counted of a stream, and of the shared part of the query.
+    pub fn counted(&self, stream: usize) -> (PartitionStatus, u64) {
+        let inner = self.lock();
+        let (input, partition) = inner.streams[stream];
+        let status = inner.status.inputs[input].partitions[partition].clone();
+        (status, inner.status.runtime_errors)
     }
 
     /// Says where each stream begins and where it will have caught up.
     pub fn replay_to(&self, targets: Vec<(Offset, Offset)>) {
         self.lock().targets = targets;
+    }
+
+    /// A stream has caught up already when it has come so far.
+    pub fn replay_only_to(&self, stream: usize, end: Offset) {
+        if let Some((_, target)) = self.lock().targets.get_mut(stream) {
+            *target = end.min(*target);
+        }
     }
 
     pub fn say(&self, text: impl Into<String>) {
@@ -226,6 +272,19 @@ impl Board {
             inner.log.pop_front();
         }
         inner.log.push_back(line);
+    }
+
+    /// Says what is wrong, or that nothing is any more. What is new is in the log as well.
+    pub fn alarm(&self, who: &str, what: Option<String>) {
+        let mut inner = self.lock();
+        let before = match &what {
+            Some(what) => inner.alarms.insert(who.to_owned(), what.clone()),
+            None => inner.alarms.remove(who),
+        };
+        drop(inner);
+        if let Some(what) = what.filter(|what| before.as_ref() != Some(what)) {
+            self.say(what);
+        }
     }
 
     pub fn change(&self, how: impl FnOnce(&mut JobStatus)) {
@@ -250,6 +309,7 @@ impl Board {
         let inner = self.lock();
         let mut status = inner.status.clone();
         status.log = inner.log.iter().cloned().collect();
+        status.alarms = inner.alarms.values().cloned().collect();
         if let (JobState::Running, Some((events, of))) = (&status.state, inner.replayed()) {
             status.state = JobState::Replaying { events, of };
         }

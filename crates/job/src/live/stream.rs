@@ -9,7 +9,7 @@ use highwater_log::{Fetched, Offset, Place};
 use highwater_time::Instant;
 
 use super::letter::{Letter, Spot};
-use super::pieces::{Opener, Piece};
+use super::pieces::{File, Opener, Piece};
 use super::status::PartitionStatus;
 use crate::intake::{self, Intake};
 use crate::lane::{Delivery, Lane, LaneCopy};
@@ -32,6 +32,8 @@ pub(super) struct Stream {
     arrived: Instant,
     wants: Wants,
     status: PartitionStatus,
+    /// Rows that failed in earlier runs of this start.
+    errors_before: u64,
 }
 
 /// Which rows besides results somebody asked for.
@@ -67,7 +69,14 @@ pub(super) struct StreamCopy {
 }
 
 impl StreamCopy {
-    pub fn write(&self, out: &mut Writer) {
+    /// As checkpoints have it: where to read on, and the state.
+    pub fn written(&self) -> (Offset, Vec<u8>) {
+        let mut state = Writer::default();
+        self.write(&mut state);
+        (self.next, state.bytes)
+    }
+
+    fn write(&self, out: &mut Writer) {
         out.i64(self.next.0);
         out.i64(self.arrived.ticks());
         self.lane.write(out);
@@ -92,7 +101,35 @@ impl Stream {
             until: None,
             arrived: Instant::BEFORE_ALL,
             wants,
+            errors_before: 0,
         }
+    }
+
+    /// Goes on with the counts of an earlier run.
+    pub fn count_on(&mut self, status: PartitionStatus) {
+        self.errors_before = status.runtime_errors;
+        self.status = status;
+    }
+
+    /// Begins where others have passed a time already: no event of it will have an earlier one.
+    pub fn begin_behind(&mut self, watermark: Instant) {
+        let input = self.intake.input();
+        let arrival = match input.plan.timestamp {
+            // The arrival that nothing earlier could have.
+            Some(_) => watermark + input.policy.late_arrival,
+            None => watermark,
+        };
+        // Nothing waits yet that could come out.
+        self.lane.punctuate(arrival, &mut Vec::new());
+    }
+
+    /// The latest arrival of an event, or of word that there was none.
+    pub fn arrived(&self) -> Instant {
+        self.arrived
+    }
+
+    pub fn watermark(&self) -> Instant {
+        self.lane.watermark()
     }
 
     /// Begins there instead of at the start.
@@ -142,19 +179,22 @@ impl Stream {
                     events,
                     arrivals,
                     bad_arrivals,
+                    file,
                 } => {
+                    let file = file.as_deref();
+                    let name = file.map(|file| &file.name[..]);
                     self.status.events += (events.rows + events.bad.len()) as u64;
                     let last = arrivals.iter().chain(&bad_arrivals).max();
                     self.arrived = last.map_or(self.arrived, |last| self.arrived.max(*last));
                     for (bad, arrival) in events.bad.iter().zip(bad_arrivals) {
-                        self.status
-                            .lost(TroubleKind::of(bad.kind, false), &bad.reason, bad.line);
+                        let kind = TroubleKind::of(bad.kind, false);
+                        self.status.lost(kind, &bad.reason, (name, bad.line));
                         if self.wants.dead_letters {
-                            let spot = spot(&self.intake, &self.place, bad.line);
+                            let spot = spot(&self.intake, (&self.place, name), bad.line);
                             handed.lost.push(Letter::of_bad_event(&spot, arrival, bad));
                         }
                     }
-                    self.take_events(events, arrivals, &mut handed);
+                    self.take_events(events, arrivals, file, &mut handed);
                 }
             }
         }
@@ -176,6 +216,7 @@ impl Stream {
         &mut self,
         events: highwater_connect::Events,
         arrivals: Vec<Instant>,
+        file: Option<&File>,
         handed: &mut Handed,
     ) {
         if events.rows == 0 {
@@ -185,16 +226,17 @@ impl Stream {
         let (status, wants, own) = (&mut self.status, &self.wants, &self.place);
         let id = &self.lane.id;
         let name = self.intake.input().plan.name.clone();
+        let of_file = file.map(|file| &file.name[..]);
         let place = intake::Place {
             number: self.number,
-            name: "",
-            modified: Instant::BEFORE_ALL,
+            name: of_file.unwrap_or_default(),
+            modified: file.map_or(Instant::BEFORE_ALL, |file| file.modified),
             partition: (id.number, &id.shown),
         };
         let timed = self
             .intake
             .timed(events, &place, Some(arrivals), &mut |lost| {
-                status.lost(lost.kind, lost.reason, lost.line);
+                status.lost(lost.kind, lost.reason, (of_file, lost.line));
                 if let (true, Some(arrival)) = (wants.dead_letters, lost.arrival) {
                     let event = whole
                         .as_ref()
@@ -202,6 +244,7 @@ impl Stream {
                     let spot = Spot {
                         input: &name,
                         place: own,
+                        file: of_file,
                         offset: lost.line,
                     };
                     let letter =
@@ -219,7 +262,7 @@ impl Stream {
             let event = whole
                 .as_ref()
                 .map_or(ValueRef::Null, |whole| whole.get(row));
-            let spot = spot(&self.intake, &self.place, lines[row]);
+            let spot = spot(&self.intake, (&self.place, of_file), lines[row]);
             let arrival = fate.arrival.unwrap_or(self.arrived);
             handed
                 .late
@@ -244,7 +287,7 @@ impl Stream {
     fn handed(&mut self, mut handed: Handed) -> Handed {
         for error in self.lane.pipeline.errors.take_kept() {
             let offset = error.origin.map(origin_line);
-            let spot = offset.map(|offset| spot(&self.intake, &self.place, offset));
+            let spot = offset.map(|offset| spot(&self.intake, (&self.place, None), offset));
             let query = (&self.wants.query.0[..], &self.wants.query.1[..]);
             handed
                 .failed
@@ -258,16 +301,21 @@ impl Stream {
         self.status.time = *self.lane.counts();
         self.status.waiting = self.lane.waiting() as u64;
         self.status.watermark = handed.watermark;
-        self.status.runtime_errors = self.lane.pipeline.errors.count;
+        self.status.runtime_errors = self.errors_before + self.lane.pipeline.errors.count;
         handed.status = self.status.clone();
         handed
     }
 }
 
-fn spot<'a>(intake: &'a Intake, place: &'a Place, offset: u64) -> Spot<'a> {
+fn spot<'a>(
+    intake: &'a Intake,
+    (place, file): (&'a Place, Option<&'a str>),
+    offset: u64,
+) -> Spot<'a> {
     Spot {
         input: &intake.input().plan.name,
         place,
+        file,
         offset,
     }
 }

@@ -1,6 +1,8 @@
 //! Live jobs over a log in memory: results that nothing disturbs, and time that moves without events.
 
 mod faults;
+mod files;
+mod growth;
 mod recorder;
 mod refresh;
 mod repeatable;

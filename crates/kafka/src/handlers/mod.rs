@@ -22,7 +22,7 @@ pub(crate) mod versions;
 /// There is one leader for ever, so its epoch never changes.
 const LEADER_EPOCH: i32 = 0;
 
-fn text(text: impl Into<String>) -> StrBytes {
+pub(crate) fn text(text: impl Into<String>) -> StrBytes {
     StrBytes::from_string(text.into())
 }
 
@@ -30,14 +30,14 @@ fn some_text(said: impl ToString) -> Option<StrBytes> {
     Some(text(said.to_string()))
 }
 
-fn topic(name: &str) -> TopicName {
+pub(crate) fn topic(name: &str) -> TopicName {
     TopicName(text(name))
 }
 
-fn uuid_of(hub: &HubInfo) -> Uuid {
+pub(crate) fn uuid_of(hub: &HubInfo) -> Uuid {
     Uuid::from_bytes(hub.id.0)
 }
 
-fn hub_id(uuid: Uuid) -> HubId {
+pub(crate) fn hub_id(uuid: Uuid) -> HubId {
     HubId(*uuid.as_bytes())
 }

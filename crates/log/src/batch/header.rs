@@ -216,22 +216,43 @@ impl Header {
     /// Writes the log's place and time into it. The checksum follows from the one before, which
     /// must have been right, and from the change alone.
     pub(super) fn stamp(&mut self, base_offset: Offset, time: EnqueueTime, records_len: usize) {
+        self.change(records_len, |header| {
+            let kept = bit::CODEC | bit::TRANSACTIONAL | bit::CONTROL;
+            header.set_base_offset(base_offset.0);
+            header.set_leader_epoch(0);
+            header.set_attributes(header.attributes() & kept | bit::LOG_APPEND_TIME);
+            header.set_max_timestamp(time.0);
+            if header.base_timestamp() < 0 {
+                header.set_base_timestamp(time.0);
+            }
+        });
+    }
+
+    pub(super) fn number(&mut self, producer: Producer, sequence: i32, records_len: usize) {
+        self.change(records_len, |header| {
+            header.set_producer_id(producer.id);
+            header.set_producer_epoch(producer.epoch);
+            header.set_base_sequence(sequence);
+        });
+    }
+
+    pub(super) fn date(&mut self, timestamp: i64, records_len: usize) {
+        self.change(records_len, |header| {
+            header.set_base_timestamp(timestamp);
+            header.set_max_timestamp(timestamp);
+        });
+    }
+
+    fn change(&mut self, records_len: usize, change: impl FnOnce(&mut Header)) {
         let before = self.crc_of_fields();
-        let kept = bit::CODEC | bit::TRANSACTIONAL | bit::CONTROL;
-        self.set_base_offset(base_offset.0);
-        self.set_leader_epoch(0);
-        self.set_attributes(self.attributes() & kept | bit::LOG_APPEND_TIME);
-        self.set_max_timestamp(time.0);
-        if self.base_timestamp() < 0 {
-            self.set_base_timestamp(time.0);
-        }
-        let change = crc::shift(before ^ self.crc_of_fields(), records_len);
-        self.set_crc(self.crc() ^ change);
+        change(self);
+        let difference = crc::shift(before ^ self.crc_of_fields(), records_len);
+        self.set_crc(self.crc() ^ difference);
     }
 }
 
 /// The number `by` after `sequence`. They count from 0 to 2^31-1 and begin again.
-pub(crate) fn sequence_after(sequence: i32, by: i32) -> i32 {
+pub fn sequence_after(sequence: i32, by: i32) -> i32 {
     (i64::from(sequence) + i64::from(by)).rem_euclid(1 << 31) as i32
 }
 

@@ -20,7 +20,7 @@ mod walk;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::{EnqueueTime, Offset};
+use crate::{EnqueueTime, Offset, Producer};
 
 pub use builder::{Builder, Seal};
 pub use codec::Codec;
@@ -30,7 +30,7 @@ pub use retain::Retained;
 pub use skip::Skip;
 pub use walk::{Batches, Broken, Stored};
 
-pub(crate) use header::sequence_after;
+pub use header::sequence_after;
 
 /// The bytes of a batch before its records.
 pub const HEADER_LEN: usize = 61;
@@ -67,6 +67,20 @@ impl Batch {
     /// Gives the batch its place and its time in the log. Costs the same for any number of records.
     pub fn stamp(&mut self, base_offset: Offset, time: EnqueueTime) {
         self.header.stamp(base_offset, time, self.records.len());
+    }
+
+    /// Gives the batch a producer and a number, so that a repeat of it is known for one. Costs the
+    /// same for any number of records.
+    pub fn number(&mut self, producer: Producer, sequence: i32) {
+        self.header.number(producer, sequence, self.records.len());
+    }
+
+    /// Gives its records this time, if the producer gave them none; a log that stamps what it takes in
+    /// replaces it. Costs the same for any number of records.
+    pub fn date(&mut self, timestamp: i64) {
+        if self.header.max_timestamp() < 0 {
+            self.header.date(timestamp, self.records.len());
+        }
     }
 
     pub fn header(&self) -> &Header {

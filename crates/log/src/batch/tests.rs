@@ -110,6 +110,32 @@ proptest! {
         }
     }
 
+    #[test]
+    fn a_number_and_a_date_leave_a_right_checksum_and_the_records_alone(
+        records in vec(any_record(), 1..40),
+        codec in any_codec(),
+        id in 0..i64::MAX,
+        epoch in 0..i16::MAX,
+        sequence in 0..i32::MAX,
+        time in 0..i64::MAX / 2,
+    ) {
+        let mut batch = build(&records, &packed_with(codec));
+        let producer = Producer { id, epoch };
+        for sequence in [7, sequence] {
+            batch.number(producer, sequence);
+        }
+        for time in [time, 7] {
+            // Only the first time counts.
+            batch.date(time);
+        }
+        let (parsed, _) = Batch::parse(batch.to_bytes()).unwrap();
+        prop_assert_eq!(parsed.header().producer(), Some(producer));
+        prop_assert_eq!(parsed.header().base_sequence(), sequence);
+        let header = parsed.header();
+        prop_assert_eq!((header.base_timestamp(), header.max_timestamp()), (time, time));
+        prop_assert_eq!(read(&parsed).unwrap(), records);
+    }
+
     // proves L3
     #[test]
     fn any_flipped_bit_is_noticed(

@@ -22,11 +22,16 @@ pub type Reply = Box<dyn FnOnce(Result<(), &Error>) + Send>;
 /// What a caller wants done, or why it cannot be, which it is told at once.
 pub type Act = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Reply> + Send>;
 
+/// What is done before a caller waits, and then for what it waits.
+pub type Begin = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Waiter> + Send>;
+
 pub enum Command {
     /// To be done at once.
     Call(Act),
     /// To be done when there is something to be had.
-    Wait(Waiter),
+    Wait(Begin),
+    /// Everybody has waited long enough.
+    EndWaits,
     /// What was asked before is still done.
     Stop,
 }
@@ -180,22 +185,29 @@ impl Actor {
         if let Some((error, _)) = &self.refusing {
             for command in commands.drain(..) {
                 match command {
-                    Command::Call(act) | Command::Wait(Waiter { act, .. }) => drop(act(Err(error))),
-                    Command::Stop => {}
+                    Command::Call(act) => drop(act(Err(error))),
+                    Command::Wait(begin) => drop(begin(Err(error))),
+                    Command::EndWaits | Command::Stop => {}
                 }
             }
             return;
         }
         self.machine.advance(self.now_ms());
         let mut replies = Vec::with_capacity(commands.len());
+        let mut wait_end = elapsed;
         for command in commands.drain(..) {
             match command {
                 Command::Call(act) => replies.extend(act(Ok(&mut self.machine))),
-                Command::Wait(waiter) => self.waiting.add(waiter),
+                Command::Wait(begin) => {
+                    if let Some(waiter) = begin(Ok(&mut self.machine)) {
+                        self.waiting.add(waiter);
+                    }
+                }
+                Command::EndWaits => wait_end = Duration::MAX,
                 Command::Stop => {}
             }
         }
-        (self.waiting).serve(&mut self.machine, elapsed, &mut replies);
+        (self.waiting).serve(&mut self.machine, wait_end, &mut replies);
         for event in self.machine.take_events() {
             self.journal.push(&event);
         }

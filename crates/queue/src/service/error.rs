@@ -18,6 +18,16 @@ pub enum Error {
     RequestTooLarge { bytes: usize, max: usize },
 }
 
+impl Error {
+    /// Whether less of it would perhaps have been taken.
+    pub(super) fn is_too_much(&self) -> bool {
+        matches!(
+            self,
+            Error::Refused(Refusal::Full { .. }) | Error::RequestTooLarge { .. }
+        )
+    }
+}
+
 /// Why a queue was not made, changed or removed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {

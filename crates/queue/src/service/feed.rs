@@ -130,23 +130,31 @@ fn for_ever() -> Options {
     }
 }
 
+/// As many at a time as the queue takes: what is one request for a hub may be too much for a small queue.
 async fn take(into: Arc<Into>, events: Vec<Delivery<Event>>) -> Result<(), Failure> {
-    let Some(last) = events.last() else {
-        return Ok(());
-    };
-    let (place, next) = (last.event.place().clone(), last.event.offset().0 + 1);
-    let message = |delivery: &Delivery<Event>| {
-        let content = content(&delivery.event);
-        let message = NewMessage {
-            content,
-            ..NewMessage::default()
+    let (mut rest, mut count) = (&events[..], events.len());
+    loop {
+        let (piece, behind) = rest.split_at(count.min(rest.len()));
+        let Some(last) = piece.last() else {
+            return Ok(());
         };
-        (delivery.event.offset().0, message)
+        let (place, next) = (last.event.place().clone(), last.event.offset().0 + 1);
+        let messages = piece.iter().map(message).collect();
+        let hub = place.hub.to_string();
+        match into.0.feed(hub, place.partition, messages, next).await {
+            Ok(_) => rest = behind,
+            Err(error) if error.is_too_much() && piece.len() > 1 => count = piece.len() / 2,
+            Err(error) => return Err(Failure::transient(error)),
+        }
+    }
+}
+
+fn message(delivery: &Delivery<Event>) -> (i64, NewMessage) {
+    let message = NewMessage {
+        content: content(&delivery.event),
+        ..NewMessage::default()
     };
-    let messages = events.iter().map(message).collect();
-    let hub = place.hub.to_string();
-    let fed = into.0.feed(hub, place.partition, messages, next).await;
-    fed.map(drop).map_err(Failure::transient)
+    (delivery.event.offset().0, message)
 }
 
 /// The key becomes the session, so that a queue with sessions keeps the order of every key.

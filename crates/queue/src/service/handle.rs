@@ -9,11 +9,12 @@ use highwater_env::Clock;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor::{Act, Command, Reply};
+use super::actor::{Act, Begin, Command, Reply};
 use super::error::Error;
+use super::exchange::{Done, Exchange, Receive, Settled};
 use super::waiting::{Waiter, Want};
 use crate::machine::{
-    Counts, Delivery, Machine, Mode, Most, Part, Peeked, Refusal, Sent, SessionLock, Token, Totals,
+    Counts, Delivery, Machine, Mode, Part, Peeked, Refusal, Sent, SessionLock, Token, Totals,
 };
 use crate::message::{Content, NewMessage, Properties};
 use crate::settings::Settings;
@@ -27,29 +28,6 @@ pub struct Queue {
     commands: mpsc::Sender<Command>,
     clock: Arc<dyn Clock>,
     glance: Arc<Mutex<(Counts, Totals)>>,
-}
-
-/// What to receive, and how long to wait for it.
-#[derive(Clone, Debug)]
-pub struct Receive {
-    pub part: Part,
-    pub most: Most,
-    pub mode: Mode,
-    pub wait: Duration,
-    /// Only from this session.
-    pub session: Option<SessionLock>,
-}
-
-impl Default for Receive {
-    fn default() -> Receive {
-        Receive {
-            part: Part::Main,
-            most: Most::from(1),
-            mode: Mode::PeekLock,
-            wait: Duration::ZERO,
-            session: None,
-        }
-    }
 }
 
 /// A session that was accepted, and the state that was left with it.
@@ -66,8 +44,6 @@ pub struct Stats {
     pub counts: Counts,
     pub totals: Totals,
 }
-
-type Settled = Vec<Result<(), Refusal>>;
 
 impl Queue {
     pub(super) fn new(
@@ -106,6 +82,13 @@ impl Queue {
 
     /// Messages as soon as there are any; none if there were none in time.
     pub async fn receive(&self, receive: Receive) -> Result<Vec<Delivery>, Error> {
+        let exchange = self.exchange(Done::default(), receive).await?;
+        exchange.received.map_err(Error::Refused)
+    }
+
+    /// Settles what the receiver had, at once, and then receives as [`receive`](Queue::receive) does: the
+    /// whole round of a worker in one request. What could not be settled keeps nobody from receiving.
+    pub async fn exchange(&self, done: Done, receive: Receive) -> Result<Exchange, Error> {
         let Receive {
             part,
             most,
@@ -117,11 +100,15 @@ impl Queue {
             Some(lock) => Want::InSession(lock.clone()),
             None => Want::Message(part),
         };
-        let take = move |machine: &mut Machine| match &session {
-            Some(lock) => machine.receive_in_session(lock, most, mode),
-            None => machine.receive(part, most, mode),
+        let settle = |machine: &mut Machine| done.settle(machine);
+        let take = move |machine: &mut Machine, settled| {
+            let received = match &session {
+                Some(lock) => machine.receive_in_session(lock, most, mode),
+                None => machine.receive(part, most, mode),
+            };
+            Ok(Exchange { settled, received })
         };
-        self.wait(want, wait, take).await
+        self.wait(want, wait, settle, take).await
     }
 
     /// Messages that were set aside, by their numbers; all of them or none.
@@ -213,14 +200,14 @@ impl Queue {
             Some(name) => Want::Session(name.clone()),
             None => Want::AnySession,
         };
-        let accept = move |machine: &mut Machine| {
+        let accept = move |machine: &mut Machine, ()| {
             let Some(lock) = machine.accept(session)? else {
                 return Ok(None);
             };
             let state = machine.get_session_state(&lock)?;
             Ok(Some(Accepted { lock, state }))
         };
-        self.wait(want, wait, accept).await
+        self.wait(want, wait, |_| (), accept).await
     }
 
     pub async fn renew_session(&self, lock: SessionLock) -> Result<SessionLock, Error> {
@@ -314,6 +301,12 @@ impl Queue {
         .await
     }
 
+    /// Whoever waits is answered now, with what there is, which may be nothing.
+    pub async fn end_waits(&self) {
+        // If it is gone, nobody waits.
+        let _ = self.commands.send(Command::EndWaits).await;
+    }
+
     /// Ready when the queue was deleted or the node stops.
     pub(super) async fn gone(&self) {
         self.commands.closed().await;
@@ -349,22 +342,34 @@ impl Queue {
             .await
     }
 
-    async fn wait<T: Send + 'static>(
+    /// Does `first` at once, and `act` as soon as there is what is wanted, or its time is over.
+    async fn wait<F: Send + 'static, T: Send + 'static>(
         &self,
         want: Want,
         wait: Duration,
-        act: impl FnOnce(&mut Machine) -> Result<T, Refusal> + Send + 'static,
+        first: impl FnOnce(&mut Machine) -> F + Send + 'static,
+        act: impl FnOnce(&mut Machine, F) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         let gone = Arc::new(());
         let here = Arc::downgrade(&gone);
-        let waiter = Waiter {
-            want,
-            until: self.clock.elapsed() + wait,
-            act: answering(answer, act),
-            is_gone: Box::new(move || here.strong_count() == 0),
-        };
-        let asked = self.ask(Command::Wait(waiter), answered).await;
+        let until = self.clock.elapsed() + wait;
+        let begin: Begin = Box::new(move |machine| match machine {
+            Err(error) => {
+                let _ = answer.send(Err(error.clone()));
+                None
+            }
+            Ok(machine) => {
+                let first = first(machine);
+                Some(Waiter {
+                    want,
+                    until,
+                    act: answering(answer, move |machine| act(machine, first)),
+                    is_gone: Box::new(move || here.strong_count() == 0),
+                })
+            }
+        });
+        let asked = self.ask(Command::Wait(begin), answered).await;
         drop(gone);
         asked
     }

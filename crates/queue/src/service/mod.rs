@@ -8,6 +8,7 @@
 
 mod actor;
 mod error;
+mod exchange;
 mod feed;
 mod handle;
 mod queues;
@@ -15,6 +16,7 @@ mod waiting;
 
 pub use actor::Options;
 pub use error::{CreateError, Error};
+pub use exchange::{Done, Exchange, Receive};
 pub use feed::feed;
-pub use handle::{Accepted, Queue, Receive, Stats};
+pub use handle::{Accepted, Queue, Stats};
 pub use queues::Queues;

@@ -1,6 +1,7 @@
 //! A clock that follows Tokio's, and a log whose appends wait, fail or are lost as the test says.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -30,6 +31,26 @@ impl Clock for TokioClock {
 
     fn elapsed(&self) -> Duration {
         self.0.elapsed()
+    }
+}
+
+/// A clock that somebody sets, back too.
+#[derive(Default)]
+pub struct Turned(AtomicU64);
+
+impl Turned {
+    pub fn set(&self, seconds: u64) {
+        self.0.store(seconds, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Turned {
+    fn unix_nanos(&self) -> i128 {
+        i128::from(self.0.load(Ordering::Relaxed)) * 1_000_000_000
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
     }
 }
 
@@ -63,6 +84,12 @@ impl Gated {
     /// From now on appends wait to be let through.
     pub fn close(&self) {
         self.gate().closed = true;
+    }
+
+    /// Appends do not wait any more, and those that did are durable.
+    pub fn open(&self) {
+        while self.let_through(true) {}
+        self.gate().closed = false;
     }
 
     pub fn set_full(&self, full: bool) {

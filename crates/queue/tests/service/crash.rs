@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_env::random::Random;
-use highwater_queue::{Delivery, Most, Options, Queue, Receive, Settings, Token};
+use highwater_queue::{Delivery, Done, Most, Options, Queue, Receive, Settings, Token};
 use tokio::task::JoinSet;
 
 use crate::common::{Gated, TokioClock, message};
@@ -30,6 +30,15 @@ fn with<T>(ledger: &Shared, act: impl FnOnce(&mut Ledger) -> T) -> T {
 }
 
 impl Ledger {
+    fn asked(&mut self, seq: u64) {
+        self.completed.entry(seq).or_default();
+    }
+
+    fn completed(&mut self, seq: u64) {
+        let before = self.completed.insert(seq, true);
+        assert_ne!(before, Some(true), "completed twice");
+    }
+
     fn delivered(&mut self, delivery: &Delivery, now_ms: i64) {
         let seq = delivery.seq;
         assert_ne!(self.completed.get(&seq), Some(&true), "it was completed");
@@ -72,10 +81,54 @@ async fn worker(queue: Queue, ledger: Shared, clock: Arc<TokioClock>, mut random
             with(&ledger, |ledger| ledger.delivered(delivery, now_ms(&clock)));
         }
         tokio::time::sleep(Duration::from_millis(random.below(1500))).await;
-        for delivery in got {
-            settle(&queue, &ledger, &delivery, &mut random).await;
+        match random.below(2) {
+            0 => {
+                for delivery in got {
+                    settle(&queue, &ledger, &delivery, &mut random).await;
+                }
+            }
+            _ => hand_in(&queue, &ledger, &clock, &got, &mut random).await,
         }
     }
+}
+
+/// Settles all of them in the request that asks for the next, which is then forgotten.
+async fn hand_in(
+    queue: &Queue,
+    ledger: &Shared,
+    clock: &TokioClock,
+    got: &[Delivery],
+    random: &mut Random,
+) {
+    let (mut done, mut completed) = (Done::default(), Vec::new());
+    for delivery in got {
+        let (seq, token) = (delivery.seq, delivery.lock.unwrap().0);
+        if random.below(3) == 0 {
+            with(ledger, |ledger| ledger.holders.remove(&seq));
+            done.abandon.push(token);
+        } else {
+            with(ledger, |ledger| ledger.asked(seq));
+            done.complete.push(token);
+            completed.push(seq);
+        }
+    }
+    let receive = Receive {
+        wait: Duration::from_millis(random.below(500)),
+        ..Receive::default()
+    };
+    let Ok(exchange) = queue.exchange(done, receive).await else {
+        return;
+    };
+    with(ledger, |ledger| {
+        for (seq, result) in completed.into_iter().zip(exchange.settled) {
+            if result.is_ok() {
+                ledger.completed(seq);
+            }
+        }
+        for delivery in &exchange.received.unwrap() {
+            ledger.delivered(delivery, now_ms(clock));
+        }
+    });
 }
 
 async fn settle(queue: &Queue, ledger: &Shared, delivery: &Delivery, random: &mut Random) {
@@ -89,14 +142,11 @@ async fn settle(queue: &Queue, ledger: &Shared, delivery: &Delivery, random: &mu
             let _ = queue.abandon(vec![token], None).await;
         }
         _ => {
-            with(ledger, |ledger| {
-                ledger.completed.entry(seq).or_default();
-            });
+            with(ledger, |ledger| ledger.asked(seq));
             if let Ok(done) = queue.complete(vec![token]).await
                 && done[0].is_ok()
             {
-                let before = with(ledger, |ledger| ledger.completed.insert(seq, true));
-                assert_ne!(before, Some(true), "completed twice");
+                with(ledger, |ledger| ledger.completed(seq));
             }
         }
     }

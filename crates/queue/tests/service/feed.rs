@@ -140,6 +140,33 @@ async fn a_hub_that_was_made_again_is_taken_over_from_its_beginning() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hub_waits_while_its_queue_is_full() {
+    // proves Q3
+    let log = Gated::new();
+    made(&log, 1).await;
+    let small = Settings {
+        bytes_max: 1_000,
+        message_bytes_max: 500,
+        ..Settings::default()
+    };
+    let (_queues, queue, clock) = log.queue(small).await;
+    let (_stop, _running) = feeding(&log, &queue, &clock);
+    let texts: Vec<String> = (10..60).map(|number| number.to_string()).collect();
+    for text in &texts {
+        append(&log, 0, &[text]).await;
+    }
+    let mut seen = Vec::new();
+    while seen.len() < texts.len() {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(queue.stats().await.unwrap().counts.bytes <= 1_000);
+        let got = all(&queue).await;
+        assert!(!got.is_empty() && got.len() < texts.len(), "{}", got.len());
+        seen.extend(got);
+    }
+    assert_eq!(seen, texts, "all of them, once and in order");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_feed_ends_with_its_queue() {
     let log = Gated::new();
     made(&log, 1).await;

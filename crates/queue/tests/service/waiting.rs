@@ -1,10 +1,15 @@
 //! Answers, and waiting for them. Time stands still until everybody waits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_queue::{Error, Mode, Most, Options, Part, Receive, Refusal, Settings};
+use highwater_env::random::Random;
+use highwater_log::{Log, MemoryLog};
+use highwater_queue::{
+    Delivery, Done, Error, Mode, Most, Options, Part, Queues, Receive, Refusal, Settings,
+};
 
-use crate::common::{Gated, bodies, message};
+use crate::common::{Gated, Turned, bodies, message};
 
 fn receive(wait_s: u64) -> Receive {
     Receive {
@@ -76,6 +81,129 @@ async fn a_wait_ends_with_nothing_or_when_a_lock_runs_out() {
         queue.complete(vec![old]).await,
         Ok(vec![Err(Refusal::LockLost)])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_receiver_was_lost_with_the_answer_comes_back_after_its_lock() {
+    // proves Q1
+    let log = Gated::new();
+    let (_queues, queue, _) = log.queue(Settings::default()).await;
+    queue.send(vec![message("a")]).await.unwrap();
+    log.close();
+    let lost = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.receive(receive(0)).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // It is delivered, and nobody is there to hear of it.
+    lost.abort();
+    assert!(lost.await.unwrap_err().is_cancelled());
+    log.open();
+    let start = tokio::time::Instant::now();
+    assert_eq!(queue.receive(receive(0)).await, Ok(Vec::new()));
+    let again = queue.receive(receive(600)).await.unwrap();
+    assert_eq!(
+        (bodies(&again), again[0].message.deliveries),
+        (vec!["a".to_owned()], 2)
+    );
+    assert_eq!(
+        start.elapsed().as_secs(),
+        59,
+        "a minute after it was locked"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_clock_is_behind_time_stands_still() {
+    // proves Q1
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new(|| 0));
+    let clock = Arc::new(Turned::default());
+    let options = Options::default();
+    let (queues, _) = Queues::open(log, clock.clone(), Random::from_os(), options).await;
+    let queue = queues.create("q", Settings::default()).await.unwrap();
+    clock.set(1_000);
+    queue.send(vec![message("a")]).await.unwrap();
+    let first = queue.receive(receive(0)).await.unwrap();
+    clock.set(0);
+    queue.send(vec![message("b")]).await.unwrap();
+    let second = queue.receive(receive(0)).await.unwrap();
+    let end = |got: &[Delivery]| got[0].lock.unwrap().1;
+    assert_eq!(second[0].message.enqueued_ms, first[0].message.enqueued_ms);
+    assert_eq!(end(&second), end(&first), "nobody's lock is shorter for it");
+    clock.set(1_059);
+    assert!(queue.receive(receive(0)).await.unwrap().is_empty());
+    clock.set(1_060);
+    let both = Receive {
+        most: Most::from(9),
+        ..receive(0)
+    };
+    assert_eq!(bodies(&queue.receive(both).await.unwrap()), ["a", "b"]);
+    queues.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handed_in_counts_at_once_and_is_told_with_what_comes_next() {
+    // proves Q1
+    let log = Gated::new();
+    let (_queues, queue, _) = log.queue(Settings::default()).await;
+    queue.send(vec![message("a"), message("b")]).await.unwrap();
+    let held = Receive {
+        most: Most::from(2),
+        ..receive(0)
+    };
+    let held = queue.receive(held).await.unwrap();
+    let [a, b] = [0, 1].map(|at| held[at].lock.unwrap().0);
+    let done = Done {
+        complete: vec![a, a],
+        abandon: vec![b],
+    };
+    // What was given back is there to be received, by the one who gave it back too.
+    let got = queue.exchange(done, receive(60)).await.unwrap();
+    let lost = Err(Refusal::LockLost);
+    assert_eq!(got.settled, [Ok(()), lost.clone(), Ok(())]);
+    let again = got.received.unwrap();
+    assert_eq!(bodies(&again), ["b"]);
+    assert_eq!(again[0].message.deliveries, 2);
+
+    let done = |token| Done {
+        complete: vec![token],
+        ..Done::default()
+    };
+    let last = again[0].lock.unwrap().0;
+    let waiting = tokio::spawn({
+        let (queue, done) = (queue.clone(), done(last));
+        async move { queue.exchange(done, receive(60)).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!waiting.is_finished(), "there is nothing to receive");
+    assert_eq!(queue.stats().await.unwrap().counts.locked, 0);
+    queue.end_waits().await;
+    let got = waiting.await.unwrap().unwrap();
+    assert_eq!((got.settled, got.received), (vec![Ok(())], Ok(Vec::new())));
+    let got = queue.exchange(done(last), receive(0)).await.unwrap();
+    assert_eq!((got.settled, got.received), (vec![lost], Ok(Vec::new())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hands_in_and_waits_is_told_when_the_log_did_not_take_it() {
+    // proves Q1
+    let log = Gated::new();
+    let (_queues, queue, _) = log.queue(Settings::default()).await;
+    queue.send(vec![message("a")]).await.unwrap();
+    let held = queue.receive(receive(0)).await.unwrap();
+    let done = Done {
+        complete: vec![held[0].lock.unwrap().0],
+        ..Done::default()
+    };
+    log.set_full(true);
+    let got = queue.exchange(done.clone(), receive(60)).await;
+    assert!(matches!(got, Err(Error::Log(_))), "{got:?}");
+    let got = queue.exchange(done.clone(), receive(60)).await;
+    assert!(matches!(got, Err(Error::Log(_))), "nothing is tried yet");
+    log.set_full(false);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let got = queue.exchange(done, receive(0)).await.unwrap();
+    assert_eq!((got.settled, got.received), (vec![Ok(())], Ok(Vec::new())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,10 +296,7 @@ async fn a_drained_queue_takes_no_space_and_loses_nothing_while_it_is_swept() {
         assert_eq!(queue.receive(for_good).await.unwrap().len(), 1);
     }
     tokio::task::yield_now().await;
-    let bytes = highwater_log::Log::partition(&log, "__queue.q", 0)
-        .unwrap()
-        .bounds()
-        .bytes;
+    let bytes = Log::partition(&log, "__queue.q", 0).unwrap().bounds().bytes;
     assert!(bytes < 25_000, "{bytes} bytes are left of 120,000");
     queues.stop().await;
 

@@ -129,6 +129,10 @@ impl From<AppendError> for Error {
                 Code::Stopped,
                 "the disk failed: look at the log of the node, mend the disk and start it again",
             ),
+            AppendError::Unanswered { .. } => (
+                Code::Stopped,
+                "the log of the node is elsewhere and does not answer: send again, with a number of your own if twice is too much",
+            ),
             AppendError::Deleted(_) => (Code::NotFound, "the hub was deleted meanwhile"),
             _ => (Code::Internal, "this should not happen: please report it"),
         };

@@ -270,9 +270,10 @@ impl From<JobError> for Error {
                 Code::BadRequest,
                 "highwater check shows what is wrong with a job",
             ),
-            JobError::NotAHub(_) => (
+            JobError::Follow(_) => (Code::BadRequest, "highwater run reads files once"),
+            JobError::NotOnNode { .. } => (
                 Code::BadRequest,
-                "send the events to a hub with highwater hub send, or run the job with highwater run",
+                "name the files or their folder by a path from the root, or name the job in the settings of the node",
             ),
             JobError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };

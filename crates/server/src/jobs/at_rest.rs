@@ -11,7 +11,7 @@ use highwater_hub::{Hub, OpenError};
 use highwater_job::Job;
 use highwater_job::config::Start;
 use highwater_job::live::{
-    self, AtEnd, DeclaredEndpoints, JobStatus, MemoryCheckpoints, Options, Site,
+    self, AtEnd, DeclaredEndpoints, FollowError, JobStatus, MemoryCheckpoints, Options, Site,
 };
 use highwater_log::Log;
 
@@ -23,12 +23,14 @@ pub enum AtRestError {
     #[error("a node runs on {}: stop it, or start the job on it", .0.display())]
     Locked(PathBuf),
     #[error(transparent)]
+    Follow(#[from] FollowError),
+    #[error(transparent)]
     Open(OpenError),
 }
 
 /// Runs the job to the end of its hubs; the status says how that went.
 pub async fn run_at_rest(
-    job: Job,
+    mut job: Job,
     data: &Path,
     threads: usize,
     clock: Arc<dyn Clock>,
@@ -36,6 +38,8 @@ pub async fn run_at_rest(
     if !data.is_dir() {
         return Err(AtRestError::NoFolder(data.to_owned()));
     }
+    // What a node has taken of files lies in its folder, too.
+    job.file.follow_files()?;
     let (path, timer) = (data.to_owned(), clock.clone());
     let opening = tokio::task::spawn_blocking(move || {
         let options = highwater_hub::Options::default();

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use highwater_env::{Clock, RealDisk};
 use highwater_job::config::{JobFile, Start};
 use highwater_job::live::{
-    self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, Handle, JobStatus, Site,
+    self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, FollowError, Handle, JobStatus, Site,
 };
 use highwater_job::{Job, LoadError};
 use highwater_log::{HubName, Log, Transactions};
@@ -50,8 +50,12 @@ pub enum JobError {
     Start(String),
     #[error("{0}")]
     Load(#[from] LoadError),
-    #[error("input \"{0}\" is not read from a hub, as jobs of a node are")]
-    NotAHub(String),
+    #[error("{0}")]
+    Follow(#[from] FollowError),
+    #[error(
+        "input \"{input}\" reads {path}, which is a place in the job's folder and not on the machine of the node"
+    )]
+    NotOnNode { input: String, path: String },
     #[error("the job could not be stored: {0}")]
     Storage(#[from] std::io::Error),
 }
@@ -213,7 +217,7 @@ impl Jobs {
         let number = before.map_or(1, |number| number + 1);
         let folder = entry.home.keep(number, files)?;
         let loaded = self.0.around.load(&entry.name, folder);
-        let runnable = loaded.map_err(JobError::from).and_then(over_hubs);
+        let runnable = loaded.and_then(on_this_machine);
         if runnable.is_err() {
             entry.home.keep_only(before.unwrap_or(0));
         }
@@ -270,6 +274,8 @@ impl Jobs {
             return Err(JobError::Declared(name.to_owned()));
         }
         entry.stop().await;
+        let forgotten = live::forget_files(name, &*self.0.around.log).await;
+        forgotten.map_err(|error| JobError::Storage(std::io::Error::other(error)))?;
         entry.home.forget()?;
         self.lock().remove(name);
         Ok(())
@@ -416,25 +422,36 @@ impl Entry {
     }
 }
 
-fn over_hubs(job: Job) -> Result<Job, JobError> {
-    let mut inputs = job.file.inputs.iter();
-    match inputs.find(|input| input.hubs.is_empty() && !input.reference) {
-        Some(input) => Err(JobError::NotAHub(input.name.clone())),
+/// A job that was handed over has no files beside it but those that came with it, so what it follows must be elsewhere.
+fn on_this_machine(job: Job) -> Result<Job, JobError> {
+    let folder = &job.file.folder;
+    let followed = job.file.inputs.iter().filter(|input| input.is_followed());
+    let mut paths = followed.flat_map(|input| input.paths.iter().map(move |path| (input, path)));
+    match paths.find(|(_, path)| path.starts_with(folder)) {
+        Some((input, path)) => Err(JobError::NotOnNode {
+            input: input.name.clone(),
+            path: path
+                .strip_prefix(folder)
+                .unwrap_or(path)
+                .display()
+                .to_string(),
+        }),
         None => Ok(job),
     }
 }
 
 impl Around {
     /// A job goes by the name that the node has for it, because its outputs know it by that. A name that leads to several
-    /// hubs is read as all of them.
-    fn load(&self, name: &str, path: PathBuf) -> Result<Job, LoadError> {
+    /// hubs is read as all of them, and files are followed.
+    fn load(&self, name: &str, path: PathBuf) -> Result<Job, JobError> {
         let mut file = JobFile::load(&path)?;
         file.name = name.to_owned();
+        file.follow_files()?;
         for input in &mut file.inputs {
             let hubs = std::mem::take(&mut input.hubs).into_iter();
             input.hubs = hubs.flat_map(|hub| self.behind(hub)).collect();
         }
-        Job::new(file)
+        Ok(Job::new(file)?)
     }
 
     fn behind(&self, hub: String) -> Vec<String> {

@@ -97,6 +97,70 @@ async fn a_message_is_sent_received_and_completed_once() {
 
 // proves Q1
 #[tokio::test]
+async fn a_round_of_a_worker_is_one_request() {
+    let (node, _) = node(json!({})).await;
+    let batch = json!([{"body": 1}, {"body": 2}, {"body": 3}]);
+    post(&node, "/queues/orders/batch", batch).await;
+    let first = receive(&node, "?max=2").await;
+    let handed_in =
+        json!({"complete": [token(&first[0]), "nonsense"], "abandon": [token(&first[1])]});
+    let got = post(&node, "/queues/orders/receive?max=9", handed_in.clone()).await;
+    let got = got.json();
+    assert_eq!(got["settled"], 2);
+    let failed = got["failed"].as_array().unwrap();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(
+        (&failed[0]["of"], &failed[0]["code"]),
+        (&json!("nonsense"), &json!("lock_lost"))
+    );
+    let messages = got["messages"].as_array().unwrap();
+    let bodies: Vec<&Value> = messages.iter().map(|message| &message["body"]).collect();
+    assert_eq!(
+        bodies,
+        [&json!(2), &json!(3)],
+        "what was given back is there again"
+    );
+    // That nothing could be settled is no reason to receive nothing.
+    let got = post(&node, "/queues/orders/receive", handed_in).await;
+    assert_eq!(got.status, 200, "{}", got.body);
+    assert_eq!(
+        (&got.json()["settled"], &got.json()["messages"]),
+        (&json!(0), &json!([]))
+    );
+    let bare = node.call("POST /queues/orders/receive", &[], "").await;
+    assert_eq!(
+        bare.json(),
+        json!({"messages": []}),
+        "nothing was handed in"
+    );
+    let wrong = post(&node, "/queues/orders/receive", json!({"done": []})).await;
+    wrong.is(400, "bad_request");
+}
+
+// proves Q1
+#[tokio::test]
+async fn what_was_handed_in_is_told_though_the_node_stops() {
+    let (node, _) = node(json!({})).await;
+    post(&node, "/queues/orders/messages", json!(1)).await;
+    let handed_in = json!({"complete": [token(&receive(&node, "").await[0])]});
+    let waiting = post(&node, "/queues/orders/receive?wait=60s", handed_in);
+    let stop = async {
+        // Once it is settled, the request waits for more.
+        while node.get("/api/queues/orders").await.json()["locked"] != 0 {
+            tokio::task::yield_now().await;
+        }
+        node.app.stop();
+    };
+    let (got, ()) = tokio::join!(waiting, stop);
+    assert_eq!(got.status, 200, "{}", got.body);
+    assert_eq!(
+        (&got.json()["settled"], &got.json()["messages"]),
+        (&json!(1), &json!([]))
+    );
+}
+
+// proves Q1
+#[tokio::test]
 async fn a_lock_runs_out_and_can_be_renewed_before() {
     let (node, clock) = node(json!({"lock": "30s"})).await;
     post(&node, "/queues/orders/messages", json!(1)).await;
@@ -183,6 +247,11 @@ async fn a_session_is_accepted_read_in_order_and_released() {
     let query = format!("?max=9&session=a&session_token={token}");
     let got = receive(&node, &query).await;
     assert_eq!((&got[0]["body"], &got[1]["body"]), (&json!(1), &json!(2)));
+    let handed_in = json!({"complete": [got[0]["token"]]});
+    // What was settled is told although the request was not one to receive with.
+    let without = post(&node, "/queues/orders/receive", handed_in).await;
+    without.is(400, "bad_request");
+    assert_eq!(without.json()["settled"], 1);
     let state = json!({"session": "a", "token": token, "state": {"at": 1}});
     let set = post(&node, "/queues/orders/sessions/state", state).await;
     assert_eq!(set.status, 204);

@@ -22,7 +22,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-pub use self::lane::{Lanes, Refusal};
+use self::lane::{Lane, Refusal};
 pub use self::request::{DeliveryRequest, PackageInfo, Reschedule};
 use crate::http::{Answer, Request, Service};
 use crate::model::is_id;
@@ -33,6 +33,24 @@ pub const REQUESTS: &str = "delivery-requests";
 pub const RESCHEDULES: &str = "delivery-reschedules";
 pub const CANCELLATIONS: &str = "delivery-cancellations";
 
+/// The ways to the hubs.
+pub struct Lanes {
+    requests: Lane,
+    reschedules: Lane,
+    cancellations: Lane,
+}
+
+impl Lanes {
+    /// To the node at `address`, which is host and port.
+    pub fn open(address: &str) -> Lanes {
+        Lanes {
+            requests: Lane::open(address, REQUESTS),
+            reschedules: Lane::open(address, RESCHEDULES),
+            cancellations: Lane::open(address, CANCELLATIONS),
+        }
+    }
+}
+
 pub struct Ingestion {
     pub lanes: Lanes,
     pub random: Mutex<Random>,
@@ -41,13 +59,13 @@ pub struct Ingestion {
 }
 
 impl Service for Ingestion {
-    async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request<'_>) -> Answer {
         self.route(&request).await.unwrap_or_else(|problem| problem)
     }
 }
 
 impl Ingestion {
-    async fn route(&self, request: &Request) -> Result<Answer, Answer> {
+    async fn route(&self, request: &Request<'_>) -> Result<Answer, Answer> {
         let parts = request.parts();
         // Behind a gateway the path begins with a version.
         let parts = match &parts[..] {
@@ -67,15 +85,15 @@ impl Ingestion {
         }
     }
 
-    async fn deliver(&self, request: &Request) -> Result<Answer, Answer> {
-        let mut wanted: DeliveryRequest = request.json()?;
+    async fn deliver(&self, request: &Request<'_>) -> Result<Answer, Answer> {
+        let mut wanted: DeliveryRequest<'_> = request.json()?;
         let key = request.header("idempotency-key");
         wanted.delivery_id = self.id(&wanted.owner_id, key);
         wanted
             .complete()
             .map_err(|problem| Answer::problem(StatusCode::BAD_REQUEST, problem))?;
         let id = &wanted.delivery_id;
-        self.send(REQUESTS, id, id, &wanted.queued()).await?;
+        send(&self.lanes.requests, id, id, &wanted.queued()).await?;
         let location = format!(
             "{}/api/deliveries/{}",
             self.delivery_url, wanted.delivery_id
@@ -83,50 +101,41 @@ impl Ingestion {
         Ok(Answer::json(StatusCode::ACCEPTED, &wanted).at(location))
     }
 
-    async fn reschedule(&self, id: &str, request: &Request) -> Result<Answer, Answer> {
+    async fn reschedule(&self, id: &str, request: &Request<'_>) -> Result<Answer, Answer> {
         let wanted: Reschedule = request.json()?;
         // Every one of them counts, so each has an id of its own unless the caller says that it repeats.
         let own = self.id(id, request.header("idempotency-key"));
         let queued = wanted.queued(&own, id);
-        self.send(RESCHEDULES, &own, id, &queued).await?;
+        send(&self.lanes.reschedules, &own, id, &queued).await?;
         Ok(Answer::json(StatusCode::OK, &id))
     }
 
     async fn cancel(&self, id: &str) -> Result<Answer, Answer> {
         let queued = json!({"deliveryId": id});
-        self.send(CANCELLATIONS, id, id, &queued).await?;
+        send(&self.lanes.cancellations, id, id, &queued).await?;
         Ok(Answer::empty(StatusCode::NO_CONTENT))
     }
 
     fn id(&self, caller: &str, key: Option<&str>) -> String {
         delivery_id(&self.random, caller, key).to_string()
     }
+}
 
-    /// Ready when the hub has it on its disk. `id` names the event, `key` says which partition it belongs to.
-    async fn send(
-        &self,
-        hub: &'static str,
-        id: &str,
-        key: &str,
-        data: &impl Serialize,
-    ) -> Result<(), Answer> {
-        let event = CloudEvent {
-            specversion: "1.0",
-            id,
-            source: "/drone-delivery/ingestion",
-            kind: hub,
-            subject: key,
-            data,
-        };
-        let text = event.text();
-        let sent = self.lanes.send(hub, text).await;
-        sent.map_err(|refusal| match refusal {
-            Refusal::Full => {
-                Answer::problem(StatusCode::TOO_MANY_REQUESTS, "try again in a second")
-            }
-            Refusal::Node(text) => Answer::problem(StatusCode::SERVICE_UNAVAILABLE, text),
-        })
-    }
+/// Ready when the hub has it on its disk. `id` names the event, `key` says which partition it belongs to.
+async fn send(lane: &Lane, id: &str, key: &str, data: &impl Serialize) -> Result<(), Answer> {
+    let event = CloudEvent {
+        specversion: "1.0",
+        id,
+        source: "/drone-delivery/ingestion",
+        kind: lane.hub(),
+        subject: key,
+        data,
+    };
+    let sent = lane.send(|batch| batch.push(&event)).await;
+    sent.map_err(|refusal| match refusal {
+        Refusal::Full => Answer::problem(StatusCode::TOO_MANY_REQUESTS, "try again in a second"),
+        Refusal::Node(text) => Answer::problem(StatusCode::SERVICE_UNAVAILABLE, text),
+    })
 }
 
 /// A new id; or for the same key of the same caller the same one.

@@ -1,49 +1,54 @@
 //! What customers send, checked and made complete before it goes on the hub.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::model::{Confirmation, Size, is_id};
 
-/// As it is sent and echoed. What is left out is filled in, so that whoever reads it finds every field.
+/// As it is sent and echoed. What is left out is filled in, so that whoever reads it finds every field. Texts stay where
+/// they are in the body of the request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DeliveryRequest {
+pub struct DeliveryRequest<'a> {
     /// Ours; what the caller puts here is not looked at.
     #[serde(skip_deserializing)]
     pub delivery_id: String,
-    #[serde(default)]
-    pub owner_id: String,
-    #[serde(default)]
-    pub pickup_location: String,
-    #[serde(default, alias = "dropoffLocation")]
-    pub drop_off_location: String,
-    #[serde(default)]
-    pub pickup_time: String,
-    #[serde(default)]
-    pub deadline: String,
+    #[serde(default, borrow)]
+    pub owner_id: Cow<'a, str>,
+    #[serde(default, borrow)]
+    pub pickup_location: Cow<'a, str>,
+    #[serde(default, borrow, alias = "dropoffLocation")]
+    pub drop_off_location: Cow<'a, str>,
+    #[serde(default, borrow)]
+    pub pickup_time: Cow<'a, str>,
+    #[serde(default, borrow)]
+    pub deadline: Cow<'a, str>,
     #[serde(default)]
     pub expedited: bool,
     #[serde(default)]
     pub confirmation_required: Confirmation,
-    #[serde(default)]
-    pub package_info: PackageInfo,
+    #[serde(default, borrow)]
+    pub package_info: PackageInfo<'a>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PackageInfo {
-    pub package_id: String,
+pub struct PackageInfo<'a> {
+    #[serde(borrow)]
+    pub package_id: Cow<'a, str>,
     pub size: Size,
     pub weight: f64,
-    pub tag: String,
+    #[serde(borrow)]
+    pub tag: Cow<'a, str>,
 }
 
-impl DeliveryRequest {
+impl DeliveryRequest<'_> {
     /// Says what is missing or wrong; a parcel without an id gets that of its delivery.
     pub fn complete(&mut self) -> Result<(), String> {
         if self.package_info.package_id.is_empty() {
-            self.package_info.package_id.clone_from(&self.delivery_id);
+            self.package_info.package_id = self.delivery_id.clone().into();
         }
         for (name, id) in [
             ("ownerId", &self.owner_id),
@@ -102,7 +107,7 @@ pub struct Queued<'a> {
     deadline: &'a str,
     expedited: bool,
     confirmation_required: Confirmation,
-    package_info: &'a PackageInfo,
+    package_info: &'a PackageInfo<'a>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -130,7 +135,8 @@ impl Reschedule {
 mod tests {
     use super::*;
 
-    fn request(change: impl FnOnce(&mut Value)) -> Result<DeliveryRequest, String> {
+    /// What goes to the hub.
+    fn queued(change: impl FnOnce(&mut Value)) -> Result<Value, String> {
         let mut value = json!({
             "deliveryId": "mine", "ownerId": "owner-1", "pickupLocation": "here",
             "dropOffLocation": "there", "pickupTime": "2026-11-15T12:00:00Z", "expedited": true,
@@ -138,29 +144,30 @@ mod tests {
             "packageInfo": {"packageId": "p-1", "size": "medium", "weight": 3, "tag": "t"},
         });
         change(&mut value);
-        let mut request: DeliveryRequest =
-            serde_json::from_value(value).map_err(|error| error.to_string())?;
+        let text = value.to_string();
+        let mut request: DeliveryRequest<'_> =
+            serde_json::from_str(&text).map_err(|error| error.to_string())?;
         request.delivery_id = "d-1".into();
-        request.complete().map(|()| request)
+        request.complete()?;
+        Ok(serde_json::to_value(request.queued()).unwrap())
     }
 
     #[test]
     fn what_is_queued_has_every_field_and_the_id_of_the_server() {
-        let request = request(|value| {
+        let queued = queued(|value| {
             value.as_object_mut().unwrap().remove("packageInfo");
             value
                 .as_object_mut()
                 .unwrap()
                 .remove("confirmationRequired");
         });
-        let queued = serde_json::to_value(request.unwrap().queued()).unwrap();
         let expected = json!({
             "deliveryId": "d-1", "ownerId": "owner-1", "pickupLocation": "here",
             "dropoffLocation": "there", "pickupTime": "2026-11-15T12:00:00Z", "deadline": "",
             "expedited": true, "confirmationRequired": "FingerPrint",
             "packageInfo": {"packageId": "d-1", "size": "Small", "weight": 0.0, "tag": ""},
         });
-        assert_eq!(queued, expected);
+        assert_eq!(queued.unwrap(), expected);
     }
 
     #[test]
@@ -184,7 +191,7 @@ mod tests {
             ),
         ] {
             let (field, value) = change;
-            let refused = request(|request| request[field] = value).unwrap_err();
+            let refused = queued(|request| request[field] = value).unwrap_err();
             assert!(refused.contains(reason), "{field}: {refused}");
         }
     }

@@ -1,5 +1,7 @@
 //! Who asks for what: mostly good customers, and some of every kind that is not to get a drone.
 
+use std::io::Write;
+
 use highwater_env::random::Random;
 
 /// One request in so many is of this kind; 0 for none.
@@ -32,29 +34,35 @@ impl Default for Mix {
 
 pub struct Customers {
     name: String,
+    host: String,
     mix: Mix,
+    /// Room for the body of a request, whose length stands before it.
+    body: Vec<u8>,
 }
 
 /// Customers of a load. The last of them is suspended.
 pub const OWNERS: u64 = 100;
 
 impl Customers {
-    pub fn new(name: &str, mix: Mix) -> Customers {
+    /// Who ask `host`.
+    pub fn new(name: &str, host: &str, mix: Mix) -> Customers {
         Customers {
             name: name.to_owned(),
+            host: host.to_owned(),
             mix,
+            body: Vec::new(),
         }
     }
 
     /// Everybody, and whether their account is active.
     pub fn accounts(name: &str) -> impl Iterator<Item = (String, bool)> {
-        (0..OWNERS).map(move |number| (owner(name, number), number < OWNERS - 1))
+        (0..OWNERS).map(move |number| (format!("{name}-owner-{number}"), number < OWNERS - 1))
     }
 
     fn falls(&self, number: u64, kind: u64, one_in: u64) -> bool {
         // Kinds must not coincide, so each has a sequence of its own.
-        let mut random = Random::seeded(number.wrapping_mul(31).wrapping_add(kind));
-        one_in > 0 && random.below(one_in) == 0
+        let draw = || Random::seeded(number.wrapping_mul(31).wrapping_add(kind)).below(one_in);
+        one_in > 0 && draw() == 0
     }
 
     pub fn changes_mind(&self, number: u64) -> bool {
@@ -62,51 +70,67 @@ impl Customers {
     }
 
     /// The whole request, as it goes over the wire.
-    pub fn request(&self, number: u64, host: &str) -> Vec<u8> {
-        let mix = &self.mix;
-        let suspended = self.falls(number, 2, mix.suspended);
-        let owner = owner(
-            &self.name,
-            if suspended {
-                OWNERS - 1
-            } else {
-                number % (OWNERS - 1)
-            },
+    pub fn request(&mut self, number: u64, out: &mut Vec<u8>) {
+        self.body.clear();
+        let mut body = std::mem::take(&mut self.body);
+        self.write_body(number, &mut body);
+        let Customers { name, host, .. } = self;
+        write(
+            out,
+            format_args!(
+                "POST /api/deliveryrequests HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
+                 idempotency-key: {name}-{number}\r\ncontent-length: {}\r\n\r\n",
+                body.len(),
+            ),
         );
-        let dropoff = match self.falls(number, 3, mix.far) {
-            true => "48.85,2.35".to_owned(),
-            false => format!("{} Harbour Road", number % 5000),
+        out.extend_from_slice(&body);
+        self.body = body;
+    }
+
+    fn write_body(&self, number: u64, out: &mut Vec<u8>) {
+        let Customers { name, mix, .. } = self;
+        let owner = match self.falls(number, 2, mix.suspended) {
+            true => OWNERS - 1,
+            false => number % (OWNERS - 1),
         };
+        write(
+            out,
+            format_args!(
+                "{{\"ownerId\":\"{name}-owner-{owner}\",\"pickupLocation\":\"{} Market Street\",\"dropOffLocation\":\"",
+                number % 1000,
+            ),
+        );
+        match self.falls(number, 3, mix.far) {
+            true => write(out, format_args!("48.85,2.35")),
+            false => write(out, format_args!("{} Harbour Road", number % 5000)),
+        }
         let parcel = match self.falls(number, 4, mix.same_parcel) {
             true => number.saturating_sub(1),
             false => number,
         };
-        let name = &self.name;
-        let body = format!(
-            "{{\"ownerId\":\"{owner}\",\"pickupLocation\":\"{} Market Street\",\
-             \"dropOffLocation\":\"{dropoff}\",\"pickupTime\":\"2026-11-15T12:00:00Z\",\
-             \"deadline\":\"\",\"expedited\":{},\"confirmationRequired\":\"Picture\",\
-             \"packageInfo\":{{\"packageId\":\"{name}-p{parcel}\",\"size\":\"Medium\",\
-             \"weight\":{},\"tag\":\"{owner}\"}}}}",
-            number % 1000,
-            number.is_multiple_of(7),
-            1 + number % 20,
+        write(
+            out,
+            format_args!(
+                "\",\"pickupTime\":\"2026-11-15T12:00:00Z\",\"deadline\":\"\",\"expedited\":{},\
+                 \"confirmationRequired\":\"Picture\",\"packageInfo\":{{\"packageId\":\"{name}-p{parcel}\",\
+                 \"size\":\"Medium\",\"weight\":{},\"tag\":\"{name}-owner-{owner}\"}}}}",
+                number.is_multiple_of(7),
+                1 + number % 20,
+            ),
         );
-        let head = format!(
-            "POST /api/deliveryrequests HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
-             idempotency-key: {name}-{number}\r\ncontent-length: {}\r\n\r\n",
-            body.len(),
-        );
-        [head.into_bytes(), body.into_bytes()].concat()
     }
 
-    pub fn cancellation(&self, id: &str, host: &str) -> Vec<u8> {
-        format!("DELETE /api/deliveryrequests/{id} HTTP/1.1\r\nhost: {host}\r\n\r\n").into_bytes()
+    pub fn cancellation(&self, id: &str, out: &mut Vec<u8>) {
+        let host = &self.host;
+        write(
+            out,
+            format_args!("DELETE /api/deliveryrequests/{id} HTTP/1.1\r\nhost: {host}\r\n\r\n"),
+        );
     }
 }
 
-fn owner(name: &str, number: u64) -> String {
-    format!("{name}-owner-{number}")
+fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a vector takes everything");
 }
 
 #[cfg(test)]
@@ -122,11 +146,15 @@ mod tests {
             same_parcel: 10,
             cancelled: 10,
         };
-        let customers = Customers::new("t", mix);
+        let mut customers = Customers::new("t", "h", mix);
         let (mut suspended, mut far, mut same, mut cancelled) = (0, 0, 0, 0);
         for number in 0..1000 {
-            let request = String::from_utf8(customers.request(number, "h")).unwrap();
-            let (_, body) = request.split_once("\r\n\r\n").unwrap();
+            let mut request = Vec::new();
+            customers.request(number, &mut request);
+            let request = String::from_utf8(request).unwrap();
+            let (head, body) = request.split_once("\r\n\r\n").unwrap();
+            let length = format!("content-length: {}", body.len());
+            assert!(head.ends_with(&length), "{head}");
             let mut request: DeliveryRequest = serde_json::from_str(body).unwrap();
             request.delivery_id = "d".into();
             request.complete().unwrap();

@@ -4,23 +4,25 @@
 //! that gets no answer is sent again with the same `Idempotency-Key`, so that a customer is served once
 //! whatever happens on the way. What was accepted is written to a ledger, which the checker reads.
 
+mod book;
+mod connection;
 mod customer;
+mod generator;
 mod schedule;
-mod wire;
 
-use std::io::Write;
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use hdrhistogram::Histogram;
-use highwater_env::{Clock, RealClock, disk};
+use anyhow::Context;
+use highwater_env::{Clock, RealClock};
 
+pub use self::book::Book;
 pub use self::customer::{Customers, Mix};
-use self::schedule::Schedule;
-use self::wire::Wire;
-use crate::ledger::{Entry, Wish};
+use self::generator::Generator;
+pub use self::schedule::Schedule;
+use crate::ledger::Ledger;
 
 /// Send delivery requests to the public API.
 #[derive(Clone, Debug, clap::Args)]
@@ -57,224 +59,43 @@ pub struct Load {
     pub mix: Mix,
 }
 
-/// What is shared by the connections.
-struct Shared {
-    load: Load,
-    customers: Customers,
-    schedule: Schedule,
-    next: AtomicU64,
-    clock: RealClock,
-}
-
-/// What a connection saw.
-struct Seen {
-    /// Microseconds from when a request was due until it was accepted; calm, and in the spike.
-    latencies: [Histogram<u64>; 2],
-    entries: Vec<Entry>,
-    /// Requests that had to be sent again, and such that were given up.
-    repeated: u64,
-    lost: u64,
-    first_trouble: Option<String>,
-}
-
-/// What came of a load.
-pub struct Summary {
-    pub accepted: u64,
-    pub lost: u64,
-}
-
 impl Load {
-    pub async fn run(self) -> anyhow::Result<Summary> {
-        let shared = Arc::new(Shared {
-            customers: Customers::new(&self.name, self.mix.clone()),
-            schedule: Schedule::new(self.requests, self.rate, self.spike),
-            next: AtomicU64::new(0),
-            clock: RealClock::new(),
-            load: self,
-        });
-        let connections = shared.load.connections;
-        let tasks: Vec<_> = (0..connections)
-            .map(|_| tokio::spawn(connection(shared.clone())))
-            .collect();
-        let mut seen = Seen::new()?;
-        for task in tasks {
-            seen.add(task.await??)?;
-        }
-        let took = shared.clock.elapsed();
-        shared.load.write_ledger(&seen.entries)?;
-        shared.load.tell(&seen, took)
+    pub fn schedule(&self) -> Schedule {
+        Schedule::new(self.requests, self.rate, self.spike)
     }
 
-    fn write_ledger(&self, entries: &[Entry]) -> anyhow::Result<()> {
-        let Some(path) = &self.ledger else {
-            return Ok(());
-        };
-        let mut file = disk::create_atomic(path)?;
-        let mut text = Vec::new();
-        for entry in entries {
-            serde_json::to_writer(&mut text, entry)?;
-            text.push(b'\n');
-        }
-        file.write_all(&text)?;
-        Ok(file.commit()?)
+    /// On a thread of its own, which ends when nobody waits for this any more.
+    pub async fn run(self) -> anyhow::Result<Book> {
+        self.run_watched(Arc::default()).await
     }
 
-    fn tell(&self, seen: &Seen, took: Duration) -> anyhow::Result<Summary> {
-        for (name, latencies) in ["calm", "spike"].iter().zip(&seen.latencies) {
-            if !latencies.is_empty() {
-                let at = |quantile| Duration::from_micros(latencies.value_at_quantile(quantile));
-                let (count, most) = (latencies.len(), Duration::from_micros(latencies.max()));
-                println!(
-                    "{name:<6} accepted={count} p50={:?} p99={:?} p99.9={:?} max={most:?}",
-                    at(0.5),
-                    at(0.99),
-                    at(0.999),
-                );
-            }
-        }
-        let deliveries = seen
-            .entries
-            .iter()
-            .filter(|entry| entry.wish == Wish::Deliver)
-            .count();
-        println!(
-            "total  accepted={deliveries} cancelled={} sent_again={} given_up={} elapsed={:.1}s",
-            seen.entries.len() - deliveries,
-            seen.repeated,
-            seen.lost,
-            took.as_secs_f64(),
-        );
-        if let Some(trouble) = &seen.first_trouble {
-            println!("the first trouble: {trouble}");
-        }
-        Ok(Summary {
-            accepted: deliveries as u64,
-            lost: seen.lost,
-        })
+    /// Tells while it runs how many requests have been accepted.
+    pub async fn run_watched(self, accepted: Arc<AtomicU64>) -> anyhow::Result<Book> {
+        let stop = StopAtEnd::default();
+        let stopped = stop.0.clone();
+        let sending = tokio::task::spawn_blocking(move || self.send_all(&stopped, &accepted));
+        sending.await?
+    }
+
+    fn send_all(&self, stop: &AtomicBool, accepted: &AtomicU64) -> anyhow::Result<Book> {
+        let mut addresses = self.to.to_socket_addrs();
+        let address = addresses.as_mut().ok().and_then(Iterator::next);
+        let address = address.with_context(|| format!("{} is no address", self.to))?;
+        let ledger = self.ledger.as_deref().map(Ledger::create).transpose()?;
+        let mut book = Book::new(ledger)?;
+        let clock = RealClock::new();
+        Generator::new(self, address, &clock, &mut book)?.run(stop, accepted)?;
+        book.close()?;
+        book.tell(clock.elapsed());
+        Ok(book)
     }
 }
 
-impl Seen {
-    fn new() -> anyhow::Result<Seen> {
-        let histogram = || Histogram::new_with_bounds(1, 3_600_000_000, 3);
-        Ok(Seen {
-            latencies: [histogram()?, histogram()?],
-            entries: Vec::new(),
-            repeated: 0,
-            lost: 0,
-            first_trouble: None,
-        })
-    }
+#[derive(Default)]
+struct StopAtEnd(Arc<AtomicBool>);
 
-    fn add(&mut self, other: Seen) -> anyhow::Result<()> {
-        for (own, other) in self.latencies.iter_mut().zip(&other.latencies) {
-            own.add(other)?;
-        }
-        self.entries.extend(other.entries);
-        self.repeated += other.repeated;
-        self.lost += other.lost;
-        self.first_trouble = self.first_trouble.take().or(other.first_trouble);
-        Ok(())
+impl Drop for StopAtEnd {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
-}
-
-/// Takes the next request that is due, waits for its time, and sends it until it is accepted.
-async fn connection(shared: Arc<Shared>) -> anyhow::Result<Seen> {
-    let mut seen = Seen::new()?;
-    let load = &shared.load;
-    let mut wire = Wire::new(&load.to, Duration::from_millis(load.timeout_ms));
-    let mut regretted = Vec::new();
-    loop {
-        let number = shared.next.fetch_add(1, Ordering::Relaxed);
-        let Some((due, in_spike)) = shared.schedule.due(number) else {
-            break;
-        };
-        if let Some(wait) = due.checked_sub(shared.clock.elapsed()) {
-            tokio::time::sleep(wait).await;
-        }
-        let request = shared.customers.request(number, &load.to);
-        let Some(body) = send(&mut wire, &request, 202, load.tries, &mut seen).await else {
-            continue;
-        };
-        let took = shared.clock.elapsed().saturating_sub(due).as_micros() as u64;
-        seen.latencies[usize::from(in_spike)].saturating_record(took.max(1));
-        let Some(id) = delivery_id(&body) else {
-            seen.trouble(format!(
-                "an answer without an id: {}",
-                String::from_utf8_lossy(&body)
-            ));
-            continue;
-        };
-        seen.entries.push(Entry {
-            id: id.clone(),
-            wish: Wish::Deliver,
-        });
-        // Some change their mind at once, others when their delivery may be under way.
-        if shared.customers.changes_mind(number) {
-            match number % 2 {
-                0 => cancel(&shared, &mut wire, id, &mut seen).await,
-                _ => regretted.push(id),
-            }
-        }
-    }
-    for id in regretted {
-        cancel(&shared, &mut wire, id, &mut seen).await;
-    }
-    Ok(seen)
-}
-
-async fn cancel(shared: &Shared, wire: &mut Wire, id: String, seen: &mut Seen) {
-    let request = shared.customers.cancellation(&id, &shared.load.to);
-    if send(wire, &request, 204, shared.load.tries, seen)
-        .await
-        .is_some()
-    {
-        let wish = Wish::Cancel;
-        seen.entries.push(Entry { id, wish });
-    }
-}
-
-/// Sends until the answer is the one wanted; its body, or nothing when it was given up.
-async fn send(
-    wire: &mut Wire,
-    request: &[u8],
-    wanted: u16,
-    tries: u32,
-    seen: &mut Seen,
-) -> Option<Vec<u8>> {
-    const PAUSE: Duration = Duration::from_millis(500);
-    for attempt in 0..tries {
-        if attempt > 0 {
-            seen.repeated += u64::from(attempt == 1);
-            tokio::time::sleep(PAUSE).await;
-        }
-        match wire.exchange(request).await {
-            Ok((status, body)) if status == wanted => return Some(body),
-            Ok((status, body)) => {
-                let text = String::from_utf8_lossy(&body).into_owned();
-                seen.trouble(format!("status {status}: {text}"));
-                // What the service does not understand it will not understand next time either.
-                if matches!(status, 400..=499) && status != 429 && status != 408 {
-                    break;
-                }
-            }
-            Err(error) => seen.trouble(error.to_string()),
-        }
-    }
-    seen.lost += 1;
-    None
-}
-
-impl Seen {
-    fn trouble(&mut self, text: String) {
-        self.first_trouble.get_or_insert(text);
-    }
-}
-
-/// From `{"deliveryId":"..."`, which is how the answer begins.
-fn delivery_id(body: &[u8]) -> Option<String> {
-    const BEFORE: &str = "\"deliveryId\":\"";
-    let text = std::str::from_utf8(body).ok()?;
-    let (_, rest) = text.split_once(BEFORE)?;
-    rest.split('"').next().map(str::to_owned)
 }

@@ -19,6 +19,11 @@ impl Schedule {
         }
     }
 
+    /// The numbers of the requests with which the spike begins and ends.
+    pub fn turns(&self) -> [u64; 2] {
+        [self.requests / 3, self.requests / 3 * 2]
+    }
+
     /// When request `number` is due and whether that is in the spike; `None` past the end.
     pub fn due(&self, number: u64) -> Option<(Duration, bool)> {
         if number >= self.requests {
@@ -27,12 +32,12 @@ impl Schedule {
         let Some(spike) = self.spike else {
             return Some((at(number, self.rate), false));
         };
-        let third = self.requests / 3;
-        let before = number.min(third);
-        let within = number.clamp(third, 2 * third) - third;
-        let after = number.saturating_sub(2 * third);
+        let [begin, end] = self.turns();
+        let before = number.min(begin);
+        let within = number.clamp(begin, end) - begin;
+        let after = number.saturating_sub(end);
         let due = at(before + after, self.rate) + at(within, spike);
-        Some((due, (third..2 * third).contains(&number)))
+        Some((due, (begin..end).contains(&number)))
     }
 }
 

@@ -41,7 +41,7 @@ struct Change {
 }
 
 impl Service for Account {
-    async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::GET, ["api", "accounts", owner]) => self.active(owner).await,
             (&Method::PUT, ["api", "accounts", owner]) if is_id(owner) => match request.json() {

@@ -165,7 +165,7 @@ struct PackageDetail {
 }
 
 impl Service for Drone {
-    async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::GET, ["api", "dronedeliveries", "utilization"]) => {
                 self.utilization(&request).await
@@ -277,7 +277,7 @@ impl Drone {
         }
     }
 
-    async fn utilization(&self, request: &Request) -> Answer {
+    async fn utilization(&self, request: &Request<'_>) -> Answer {
         let number = |name| {
             request
                 .parameter(name)

@@ -60,7 +60,7 @@ pub struct History {
 }
 
 impl Service for History {
-    async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::GET, ["api", "deliveryhistory"]) => {
                 let summary = self.store.read(|histories| {

@@ -105,7 +105,7 @@ struct Body {
 }
 
 impl Service for Package {
-    async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::GET, ["api", "packages", "summary", owner]) => self.summary(owner).await,
             (&Method::GET, ["api", "packages", id]) => self.get(id).await,

@@ -36,7 +36,7 @@ pub struct ThirdParty {
 }
 
 impl Service for ThirdParty {
-    async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::PUT, ["api", "thirdparty", id]) if is_id(id) => match request.json() {
                 Ok(location) => self.decide(id, location).await,

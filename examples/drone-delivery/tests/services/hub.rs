@@ -69,7 +69,7 @@ impl FakeNode {
 }
 
 impl Service for FakeNode {
-    async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::POST, ["hubs", hub, "messages"]) => {
                 self.take(hub, request.json().unwrap_or_default()).await

@@ -11,7 +11,7 @@ use crate::support::*;
 
 async fn ingestion(node: &Running) -> Running {
     let service = Ingestion {
-        lanes: Lanes::open(&node.address, 1),
+        lanes: Lanes::open(&node.address),
         random: Mutex::new(Random::seeded(1)),
         delivery_url: "http://delivery".into(),
     };

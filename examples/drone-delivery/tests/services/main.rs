@@ -6,5 +6,7 @@ mod events;
 mod faults;
 mod hub;
 mod ingestion;
+mod load;
 mod support;
+mod wire;
 mod workflows;

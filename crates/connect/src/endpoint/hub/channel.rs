@@ -159,9 +159,10 @@ fn next_sequence(batch: &Batch) -> i32 {
 
 pub(super) fn sort(error: AppendError) -> EndpointError {
     match error {
-        AppendError::Full { .. } | AppendError::NoRoom { .. } | AppendError::Stopped { .. } => {
-            EndpointError::unavailable(error)
-        }
+        AppendError::Full { .. }
+        | AppendError::NoRoom { .. }
+        | AppendError::Stopped { .. }
+        | AppendError::Unanswered { .. } => EndpointError::unavailable(error),
         AppendError::Fenced { .. } => EndpointError::unfit(
             "the same output was opened again, and only the last to open it may write",
         ),

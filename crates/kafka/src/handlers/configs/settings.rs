@@ -45,7 +45,7 @@ const CLEANUP: &str = "cleanup.policy";
 const RETENTION_MS: &str = "retention.ms";
 const RETENTION_BYTES: &str = "retention.bytes";
 const BATCH_BYTES_MAX: &str = "max.message.bytes";
-const MEANINGFUL: [&str; 4] = [CLEANUP, RETENTION_MS, RETENTION_BYTES, BATCH_BYTES_MAX];
+pub(crate) const MEANINGFUL: [&str; 4] = [CLEANUP, RETENTION_MS, RETENTION_BYTES, BATCH_BYTES_MAX];
 
 /// What is known, accepted, and the same whatever it is set to.
 const FIXED: [(&str, &str, i8); 23] = [
@@ -189,7 +189,7 @@ pub(crate) fn all(settings: &HubSettings) -> Vec<Setting> {
     all
 }
 
-fn values(settings: &HubSettings) -> [(&'static str, String, i8); 4] {
+pub(crate) fn values(settings: &HubSettings) -> [(&'static str, String, i8); 4] {
     let cleanup = match settings.cleanup {
         Cleanup::Delete => "delete",
         Cleanup::Compact => "compact",

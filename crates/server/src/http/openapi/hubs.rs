@@ -27,6 +27,7 @@ const KEY: &[Parameter] = &[
 ];
 
 const EVENTS_IN: Option<Body> = Some(Body {
+    required: true,
     types: &[
         "application/json",
         "application/x-ndjson",
@@ -175,6 +176,7 @@ pub const HUBS: &[Operation] = &[
         needs: Needs::Manage,
         parameters: &[],
         body: Some(Body {
+            required: true,
             types: &[JSON],
             schema: r##"{"$ref":"#/components/schemas/NewHub"}"##,
         }),
@@ -207,6 +209,7 @@ pub const HUBS: &[Operation] = &[
         needs: Needs::Manage,
         parameters: &[],
         body: Some(Body {
+            required: true,
             types: &[JSON],
             schema: r##"{"$ref":"#/components/schemas/HubChange"}"##,
         }),
@@ -232,6 +235,7 @@ pub const HUBS: &[Operation] = &[
         needs: Needs::Manage,
         parameters: &[],
         body: Some(Body {
+            required: true,
             types: &[JSON],
             schema: r#"{"type":"object","required":["before"],"additionalProperties":false,"properties":{
                 "before":{"oneOf":[{"type":"integer","minimum":0},{"type":"string"}],

@@ -44,6 +44,7 @@ pub const JOBS: &[Operation] = &[
         needs: Needs::Manage,
         parameters: &[],
         body: Some(Body {
+            required: true,
             types: &[JSON],
             schema: r#"{"type":"object","required":["files"],"additionalProperties":false,"properties":{
                 "files":{"type":"object","additionalProperties":{"type":"string"},
@@ -76,6 +77,7 @@ pub const JOBS: &[Operation] = &[
         needs: Needs::Manage,
         parameters: &[],
         body: Some(Body {
+            required: true,
             types: &[JSON],
             schema: r#"{"type":"object","additionalProperties":false,"properties":{
                 "start":{"type":"string","description":"resume, now, beginning or a time"}}}"#,

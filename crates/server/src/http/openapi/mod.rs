@@ -50,6 +50,8 @@ pub struct Parameter {
 }
 
 pub struct Body {
+    /// Whether it may not be left out.
+    pub required: bool,
     pub types: &'static [&'static str],
     /// A JSON schema.
     pub schema: &'static str,
@@ -245,7 +247,7 @@ impl Body {
     fn describe(&self) -> Value {
         let each = |kind: &&str| (kind.to_string(), json!({"schema": schema(self.schema)}));
         let content: Map<String, Value> = self.types.iter().map(each).collect();
-        json!({"required": true, "content": content})
+        json!({"required": self.required, "content": content})
     }
 }
 

@@ -6,11 +6,13 @@ const JSON: &str = "application/json";
 const ANY: &str = r#"{"type":"object"}"#;
 
 const WHY: Option<Body> = Some(Body {
+    required: true,
     types: &[JSON],
     schema: r#"{"type":"object","additionalProperties":false,"properties":{"why":{"type":"string"}}}"#,
 });
 
 const WHICH: Option<Body> = Some(Body {
+    required: true,
     types: &[JSON],
     schema: r#"{"type":"object","description":"which letters: docs/processing.md has the filters"}"#,
 });

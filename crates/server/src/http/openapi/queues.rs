@@ -27,8 +27,11 @@ const fn operation(
 }
 
 const fn json(schema: &'static str) -> Option<Body> {
-    let types = &[JSON];
-    Some(Body { types, schema })
+    Some(Body {
+        required: true,
+        types: &[JSON],
+        schema,
+    })
 }
 
 const fn answer(status: u16, about: &'static str, schema: &'static str) -> Answer {
@@ -105,10 +108,16 @@ const MESSAGE_HEAD: &[Parameter] = &[
 ];
 
 const ANY: Option<Body> = Some(Body {
+    required: true,
     types: &[JSON, "text/plain", "application/octet-stream"],
     schema: "{}",
 });
 const TOKENS: Option<Body> = json(r##"{"$ref":"#/components/schemas/Tokens"}"##);
+const HANDED_IN: Option<Body> = Some(Body {
+    required: false,
+    types: &[JSON],
+    schema: r##"{"$ref":"#/components/schemas/HandedIn"}"##,
+});
 const SEQUENCES: Option<Body> = json(r##"{"$ref":"#/components/schemas/Sequences"}"##);
 const HELD: Option<Body> = json(r##"{"$ref":"#/components/schemas/HeldSession"}"##);
 const NEW_QUEUE: Option<Body> = json(r##"{"$ref":"#/components/schemas/NewQueue"}"##);
@@ -127,6 +136,11 @@ const MESSAGES_OUT: Answer = answer(
     200,
     "Messages, or none.",
     r##"{"$ref":"#/components/schemas/Messages"}"##,
+);
+const EXCHANGED: Answer = answer(
+    200,
+    "Messages, or none; and with how many of those that were handed in it went well, and why not with the others.",
+    r##"{"$ref":"#/components/schemas/Exchanged"}"##,
 );
 const SETTLED: Answer = answer(
     200,
@@ -195,11 +209,11 @@ pub const MESSAGES: &[Operation] = &[
     operation(
         "POST",
         "/queues/{queue}/receive",
-        "Receive messages",
+        "Receive messages, and settle those of before",
         Needs::Listen,
         RECEIVE,
-        None,
-        MESSAGES_OUT,
+        HANDED_IN,
+        EXCHANGED,
     ),
     operation(
         "POST",
@@ -236,11 +250,11 @@ pub const MESSAGES: &[Operation] = &[
     operation(
         "POST",
         "/queues/{queue}/$deadletter/receive",
-        "Receive dead letters",
+        "Receive dead letters, and settle those of before",
         Needs::Listen,
         RECEIVE,
-        None,
-        MESSAGES_OUT,
+        HANDED_IN,
+        EXCHANGED,
     ),
     operation(
         "POST",

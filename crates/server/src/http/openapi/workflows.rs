@@ -14,6 +14,7 @@ const INSTANCE: Answer = Answer {
 };
 
 const NOTE: Option<Body> = Some(Body {
+    required: true,
     types: &[JSON],
     schema: r#"{"type":"object","additionalProperties":false,"properties":{"note":{"type":"string"},"step":{"type":"string","description":"to skip"}}}"#,
 });
@@ -38,6 +39,7 @@ pub const WORKFLOWS: &[Operation] = &[
         needs: Needs::Send,
         parameters: &[],
         body: Some(Body {
+            required: true,
             types: &[JSON],
             schema: "{}",
         }),
@@ -154,6 +156,7 @@ const fn desk(
         needs: Needs::Manage,
         parameters: &[],
         body: Some(Body {
+            required: true,
             types: &[JSON],
             schema,
         }),

@@ -8,24 +8,36 @@ use std::io::Write;
 use highwater_log::EnqueueTime;
 use highwater_queue::{Death, Delivery, Message, Peeked, State, Token};
 
+use super::settle::Outcomes;
 use crate::http::json::{is_json, write_base64, write_text};
 use crate::text::{time_text, write_time};
 
 /// What a message usually takes beside its body.
 const MESSAGE_BYTES: usize = 256;
 
-/// `{"messages":[..]}`
-pub fn deliveries(deliveries: &[Delivery]) -> Vec<u8> {
+/// `{"messages":[..]}`, and what became of those that were handed in.
+pub fn deliveries(deliveries: &[Delivery], outcomes: Option<&Outcomes>) -> Vec<u8> {
     let size = |delivery: &Delivery| MESSAGE_BYTES + delivery.message.content.body.len();
     let size = deliveries.iter().map(size).sum();
-    list(deliveries, size, |out, delivery| {
+    let mut out = list(deliveries, size, |out, delivery| {
         let message = &delivery.message;
         write_message(out, delivery.seq, message, |out| {
             if let Some((token, until_ms)) = delivery.lock {
                 write_lock(out, token, until_ms);
             }
         });
-    })
+    });
+    if let Some(outcomes) = outcomes {
+        out.pop();
+        write_name(&mut out, "settled");
+        let mut digits = itoa::Buffer::new();
+        out.extend_from_slice(digits.format(outcomes.settled).as_bytes());
+        write_name(&mut out, "failed");
+        serde_json::to_writer(&mut out, &outcomes.failed)
+            .expect("values can be written into memory");
+        out.push(b'}');
+    }
+    out
 }
 
 /// The same, with the state of each in place of a lock.

@@ -124,7 +124,7 @@ async fn of_part(
         }
         "receive" if post => {
             caller.must(Right::Listen, Some(name))?;
-            receive::receive(app, &queue(app, name)?, part, query).await
+            receive::receive(app, &queue(app, name)?, part, query, body).await
         }
         "deferred" if post => {
             caller.must(Right::Listen, Some(name))?;

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use highwater_queue::{Mode, Most, Part, Queue, Receive, SessionLock};
+use highwater_queue::{Done, Exchange, Mode, Most, Part, Queue, Receive, SessionLock};
 use hyper::StatusCode;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
+use serde::Deserialize;
 
 use super::json;
+use super::read_json;
 use super::send::Sequences;
+use super::settle::{Outcomes, tokens};
 use crate::http::app::App;
 use crate::http::error::Error;
 use crate::http::read::{count, wait};
@@ -17,11 +20,29 @@ use crate::text::parameter;
 const MESSAGES_MAX: u64 = 10_000;
 const PEEK_DEFAULT: u64 = 100;
 
+/// What a receiver that comes for more hands in.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct HandedIn {
+    complete: Vec<String>,
+    abandon: Vec<String>,
+}
+
+impl HandedIn {
+    async fn read(app: &App, body: Incoming) -> Result<HandedIn, Error> {
+        match body.is_end_stream() {
+            true => Ok(HandedIn::default()),
+            false => read_json(app, body, "{\"complete\":[\"1-9c41d07f\"]}").await,
+        }
+    }
+}
+
 pub async fn receive(
     app: &App,
     queue: &Queue,
     part: Part,
     query: Option<&str>,
+    body: Incoming,
 ) -> Result<Reply, Error> {
     let receive = Receive {
         part,
@@ -33,12 +54,40 @@ pub async fn receive(
         wait: wait(query, app.options.wait_max)?,
         session: session(query)?,
     };
-    // Whoever waits holds nothing; what is received is counted when it is there.
-    let got = tokio::select! {
-        got = queue.receive(receive) => got?,
-        () = app.stopped() => Vec::new(),
+    let given = HandedIn::read(app, body).await?;
+    let done = Done {
+        complete: tokens(&given.complete),
+        abandon: tokens(&given.abandon),
     };
-    answer(app, json::deliveries(&got))
+    // Whoever waits holds nothing; what is received is counted when it is there. A stop of the node ends the
+    // wait and not the request, because what was handed in counts.
+    let mut exchange = std::pin::pin!(queue.exchange(done, receive));
+    let exchange = tokio::select! {
+        biased;
+        exchange = &mut exchange => exchange?,
+        () = app.stopped() => {
+            queue.end_waits().await;
+            exchange.await?
+        }
+    };
+    told(app, &given, exchange)
+}
+
+fn told(app: &App, given: &HandedIn, exchange: Exchange) -> Result<Reply, Error> {
+    let Exchange { settled, received } = exchange;
+    if settled.is_empty() {
+        return answer(app, json::deliveries(&received?, None));
+    }
+    let given = given.complete.iter().chain(&given.abandon);
+    let outcomes = Outcomes::of(&settled, given);
+    match received {
+        Ok(got) => answer(app, json::deliveries(&got, Some(&outcomes))),
+        Err(refusal) => {
+            let mut error = Error::from(refusal);
+            error.more = Some(Box::new(serde_json::json!(outcomes)));
+            Err(error)
+        }
+    }
 }
 
 pub async fn deferred(
@@ -51,7 +100,7 @@ pub async fn deferred(
     let (mode, session) = (mode(query)?, session(query)?);
     let seqs = Sequences::read(app, body).await?;
     let got = queue.receive_deferred(part, seqs, mode, session).await?;
-    answer(app, json::deliveries(&got))
+    answer(app, json::deliveries(&got, None))
 }
 
 pub async fn peek(

@@ -44,7 +44,8 @@ pub async fn one(
         time_to_live_ms: lives.as_deref().map(duration).transpose()?,
     };
     let (body, _permit) = body::read(app, incoming).await?;
-    message.content.body = body;
+    // It may lie in the queue for long, and must not keep the buffer around it.
+    message.content.body = Bytes::copy_from_slice(&body);
     let sent = queue.send(vec![message]).await?;
     let placed = sent.first().map(Placed::from);
     Ok(reply::json(StatusCode::CREATED, &placed))

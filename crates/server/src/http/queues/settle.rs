@@ -4,7 +4,7 @@ use highwater_log::EnqueueTime;
 use highwater_queue::{Part, Properties, Queue, Refusal, Token};
 use hyper::StatusCode;
 use hyper::body::Incoming;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::read_json;
@@ -49,9 +49,7 @@ impl Settle {
     pub async fn act(self, app: &App, queue: &Queue, body: Incoming) -> Result<Reply, Error> {
         let wanted: Wanted = read_json(app, body, "{\"tokens\":[\"1-9c41d07f\"]}").await?;
         let given = wanted.tokens;
-        // A text that is no token fits no lock.
-        let tokens = given.iter().map(|text| text.parse().unwrap_or(NO_LOCK));
-        let tokens: Vec<Token> = tokens.collect();
+        let tokens = tokens(&given);
         let properties: Option<Properties> = wanted.properties.map(texts);
         let settled = match self {
             Settle::Complete => queue.complete(tokens).await?,
@@ -68,8 +66,12 @@ impl Settle {
     }
 }
 
-/// Locks are numbered from 1.
-const NO_LOCK: Token = Token { seq: 0, number: 0 };
+/// A text that is no token fits no lock, and those are numbered from 1.
+pub fn tokens(texts: &[String]) -> Vec<Token> {
+    const NO_LOCK: Token = Token { seq: 0, number: 0 };
+    let tokens = texts.iter().map(|text| text.parse().unwrap_or(NO_LOCK));
+    tokens.collect()
+}
 
 fn renewed(renewed: Vec<Result<i64, Refusal>>, given: &[String]) -> Result<Reply, Error> {
     let until = |result: &Result<i64, Refusal>| result.clone().ok().map(EnqueueTime);
@@ -86,29 +88,49 @@ fn renewed(renewed: Vec<Result<i64, Refusal>>, given: &[String]) -> Result<Reply
 /// an error.
 fn answer(
     settled: Vec<Result<(), Refusal>>,
-    given: &[impl serde::Serialize],
+    given: &[impl Serialize],
     locks: Vec<Value>,
 ) -> Result<Reply, Error> {
-    let good = settled.iter().filter(|result| result.is_ok()).count();
-    let errors = settled.iter().zip(given).filter_map(|(result, given)| {
-        let error = Error::from(result.clone().err()?);
-        let mut facts = error.to_json();
-        facts["of"] = json!(given);
-        Some(facts)
-    });
-    let failed: Vec<Value> = errors.collect();
-    if good == 0
+    let outcomes = Outcomes::of(&settled, given);
+    if outcomes.settled == 0
         && let Some(Err(first)) = settled.into_iter().next()
     {
         let mut error = Error::from(first);
-        error.more = Some(Box::new(json!({"failed": failed})));
+        error.more = Some(Box::new(json!({"failed": outcomes.failed})));
         return Err(error);
     }
-    let mut body = json!({"settled": good, "failed": failed});
-    if !locks.is_empty() {
-        body["locks"] = locks.into();
+    if locks.is_empty() {
+        return Ok(reply::json(StatusCode::OK, &outcomes));
     }
+    let mut body = json!(outcomes);
+    body["locks"] = locks.into();
     Ok(reply::json(StatusCode::OK, &body))
+}
+
+/// What is told of messages that were to be settled.
+#[derive(Serialize)]
+pub struct Outcomes {
+    pub settled: usize,
+    pub failed: Vec<Value>,
+}
+
+impl Outcomes {
+    pub fn of<'a, G: Serialize + 'a>(
+        settled: &[Result<(), Refusal>],
+        given: impl IntoIterator<Item = &'a G>,
+    ) -> Outcomes {
+        let errors = settled.iter().zip(given).filter_map(|(result, given)| {
+            let error = Error::from(result.clone().err()?);
+            let mut facts = error.to_json();
+            facts["of"] = json!(given);
+            Some(facts)
+        });
+        let failed: Vec<Value> = errors.collect();
+        Outcomes {
+            settled: settled.len() - failed.len(),
+            failed,
+        }
+    }
 }
 
 /// Scheduled messages that are not to be.

@@ -37,29 +37,20 @@ pub async fn append(
         _ => None,
     };
     let pending = shares.iter().map(|(_, handle, places)| {
-        let headers: Vec<Vec<Header<'_>>> = places
-            .iter()
-            .map(|at| {
-                events[*at]
-                    .headers
-                    .iter()
-                    .map(|(n, v)| (&**n, Some(&**v)))
-                    .collect()
-            })
-            .collect();
-        let records: Vec<NewRecord<'_>> = places
-            .iter()
-            .zip(&headers)
-            .map(|(at, headers)| NewRecord {
-                key: events[*at]
-                    .key
-                    .as_ref()
-                    .map(|key| key.as_bytes())
-                    .or(request_key),
-                value: Some(&events[*at].value),
+        let all = places.iter().flat_map(|at| &events[*at].headers);
+        let all: Vec<Header<'_>> = all.map(|(name, value)| (&**name, Some(&**value))).collect();
+        let mut rest = &all[..];
+        let record = |at: &usize| {
+            let event = &events[*at];
+            let (headers, after) = rest.split_at(event.headers.len());
+            rest = after;
+            NewRecord {
+                key: event.key.as_ref().map(|key| key.as_bytes()).or(request_key),
+                value: Some(&event.value),
                 headers,
-            })
-            .collect();
+            }
+        };
+        let records: Vec<NewRecord<'_>> = places.iter().map(record).collect();
         handle.append_records(&records)
     });
     let answers = join_all(pending).await;

@@ -5,17 +5,22 @@
 //! them, and the key is the `partitionkey` extension, else the subject.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::Event;
 use crate::http::error::{Code, Error};
 use crate::text::percent_decode;
+
+/// Attributes and data of most events.
+const USUAL_FIELDS: usize = 8;
 
 const REQUIRED: [&str; 4] = ["id", "source", "specversion", "type"];
 
@@ -59,9 +64,12 @@ pub fn batched(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
 }
 
 fn object(body: &[u8]) -> Result<Event<'_>, Error> {
-    let fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(body)
+    let Fields(fields) = serde_json::from_slice(body)
         .map_err(|error| wrong(format!("this is not a JSON object: {error}")))?;
-    let mut attributes = Attributes::default();
+    let mut attributes = Attributes {
+        headers: Vec::with_capacity(USUAL_FIELDS),
+        ..Attributes::default()
+    };
     let mut kind = Cow::Borrowed("application/json");
     let mut data = None;
     for (name, raw) in fields {
@@ -84,13 +92,53 @@ fn object(body: &[u8]) -> Result<Event<'_>, Error> {
             Cow::Owned(bytes.map_err(|error| wrong(format!("`data_base64`: {error}")))?)
         }
     };
-    let headers = vec![("content-type".into(), bytes_of(kind))];
+    let mut headers = Vec::with_capacity(USUAL_FIELDS);
+    headers.push(("content-type".into(), bytes_of(kind)));
     attributes.finish(Event {
         key: None,
         value,
         headers,
     })
 }
+
+/// The fields of an object in the order of their names. Of two with one name the last counts.
+struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Fields<'de>, D::Error> {
+        from.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+        let mut fields = Vec::with_capacity(USUAL_FIELDS);
+        while let Some((Text(name), raw)) = map.next_entry()? {
+            fields.push((name, raw));
+        }
+        fields.sort_by(|(a, _): &(Cow<'_, str>, _), (b, _)| a.cmp(b));
+        fields.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                kept.1 = later.1;
+            }
+            same
+        });
+        Ok(Fields(fields))
+    }
+}
+
+/// A text that stays where it is unless it has escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// JSON data stays as it was sent; a text that is not meant as JSON loses its quotes.
 fn plain_data<'a>(raw: &'a RawValue, kind: &str) -> Result<Cow<'a, [u8]>, Error> {
@@ -109,6 +157,7 @@ fn scalar<'a>(name: &str, raw: &'a RawValue) -> Result<Cow<'a, str>, Error> {
     let text = raw.get();
     match text.as_bytes().first() {
         Some(b'"') => serde_json::from_str(text)
+            .map(|Text(text)| text)
             .map_err(|error| wrong(format!("attribute `{name}`: {error}"))),
         Some(b'{' | b'[') => Err(wrong(format!("attribute `{name}` is not a text"))),
         _ => Ok(Cow::Borrowed(text)),
@@ -136,8 +185,7 @@ impl<'a> Attributes<'a> {
             "specversion" => self.version = Some(text.clone()),
             _ => {}
         }
-        self.headers
-            .push((format!("ce_{name}").into(), bytes_of(text)));
+        self.headers.push((header_name(name), bytes_of(text)));
     }
 
     fn finish(self, mut event: Event<'a>) -> Result<Event<'a>, Error> {
@@ -150,6 +198,18 @@ impl<'a> Attributes<'a> {
         event.key = self.partition_key.or(self.subject);
         event.headers.extend(self.headers);
         Ok(event)
+    }
+}
+
+fn header_name(attribute: &str) -> Cow<'static, str> {
+    match attribute {
+        "id" => "ce_id".into(),
+        "source" => "ce_source".into(),
+        "specversion" => "ce_specversion".into(),
+        "type" => "ce_type".into(),
+        "subject" => "ce_subject".into(),
+        "time" => "ce_time".into(),
+        other => format!("ce_{other}").into(),
     }
 }
 
@@ -224,6 +284,18 @@ mod tests {
         );
         assert_eq!(with(r#""data":"a\nb""#), r#""a\nb""#);
         assert_eq!(with(r#""data_base64":"aGk=""#), "hi");
+    }
+
+    #[test]
+    fn of_two_fields_with_one_name_the_last_counts_and_escapes_are_read() {
+        let body = br#"{"specversion":"1.0","id":"1","source":"/s","type":"t","id":"2\n","data":1,"data":2}"#;
+        assert_eq!(
+            shown(&structured(body).unwrap()),
+            "None 2 [content-type=application/json ce_id=2\n ce_source=/s ce_specversion=1.0 ce_type=t]"
+        );
+        let named = br#"{"specversion":"1.0","i\u0064":"1","source":"/s","type":"t","data":1}"#;
+        let event = structured(named).unwrap();
+        assert_eq!(event.headers[1], ("ce_id".into(), b"1"[..].into()));
     }
 
     #[test]

@@ -41,14 +41,14 @@ pub struct Position {
 }
 
 impl Service for Deliverer {
-    async fn answer(&self, request: Request) -> Answer {
+    async fn answer(&self, request: Request<'_>) -> Answer {
         self.route(&request).await.unwrap_or_else(|problem| problem)
     }
 }
 
 impl Deliverer {
     /// An error is an answer too: the body could not be read.
-    async fn route(&self, request: &Request) -> Result<Answer, Answer> {
+    async fn route(&self, request: &Request<'_>) -> Result<Answer, Answer> {
         let parts = request.parts();
         let ["api", "deliveries", rest @ ..] = &parts[..] else {
             return Err(no_such_path());

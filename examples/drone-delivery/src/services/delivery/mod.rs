@@ -203,7 +203,7 @@ impl Deliverer {
     }
 
     /// How many deliveries an owner had in a month.
-    async fn summary(&self, request: &Request) -> Answer {
+    async fn summary(&self, request: &Request<'_>) -> Answer {
         let number = |name| {
             request
                 .parameter(name)

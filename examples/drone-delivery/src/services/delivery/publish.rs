@@ -117,19 +117,18 @@ async fn send(node: &mut Node, told: &[Tracking]) {
     const TOGETHER: usize = 1000;
     const PAUSE: Duration = Duration::from_millis(250);
     for told in told.chunks(TOGETHER) {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new();
         for one in told {
-            let event = CloudEvent {
+            batch.push(&CloudEvent {
                 specversion: "1.0",
                 id: &one.id(),
                 source: "/drone-delivery/delivery",
                 kind: one.stage.name(),
                 subject: &one.delivery_id,
                 data: one,
-            };
-            batch.push(&event.text());
+            });
         }
-        let batch = batch.take();
+        let batch = batch.text();
         while let Err(error) = node.send(HUB, batch.clone()).await {
             eprintln!("delivery: events wait for the node: {error}");
             tokio::time::sleep(PAUSE).await;

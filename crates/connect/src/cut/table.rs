@@ -1,0 +1,246 @@
+//! Rows that keep their types, for files that cannot be cut as they are. Counts rows, and what was no row.
+//!
+//! A value holds the names of its columns, then rows, then what could not be read; `docs/formats/files.md` draws it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_engine::{Column, ColumnBuilder, Record, ValueRef};
+
+use super::{CUT_BYTES, Cut, CutKind, Cuts, Cutting, LINE_BYTES_MAX, VALUE_BYTES};
+use crate::ReadError;
+use crate::json::Field;
+use crate::source::{BadEvent, BadKind, Events, Format, Source, SourceOptions, open, sample};
+use crate::table::Table;
+
+pub(super) struct Tables {
+    source: Box<dyn Source>,
+    /// What has been read and not been handed out yet.
+    events: Events,
+    /// Of these, how many were handed out.
+    row: usize,
+    passed: u64,
+    from: u64,
+}
+
+impl Tables {
+    pub fn open(
+        path: &Path,
+        format: Format,
+        cutting: &Cutting,
+        from: u64,
+    ) -> Result<Tables, ReadError> {
+        let options = SourceOptions {
+            format: Some(format),
+            compression: cutting.compression,
+            level: cutting.level,
+            declared: None,
+            fields: vec![Field::Whole],
+            keep_text: true,
+        };
+        Ok(Tables {
+            source: open(path, options)?,
+            events: Events::default(),
+            row: 0,
+            passed: 0,
+            from,
+        })
+    }
+
+    /// Reads on until there is something that has not been handed out. `false` at the end.
+    fn read(&mut self) -> Result<bool, ReadError> {
+        while self.row >= self.events.rows && self.events.bad.is_empty() {
+            let Some(events) = self.source.next_batch()? else {
+                return Ok(false);
+            };
+            (self.events, self.row) = (events, 0);
+            self.skip();
+        }
+        Ok(true)
+    }
+
+    /// Passes over what was handed out before: first what is bad, then rows, as it is handed out.
+    fn skip(&mut self) {
+        let mut left = self.from.saturating_sub(self.passed);
+        let bad = (self.events.bad.len() as u64).min(left);
+        self.events.bad.drain(..bad as usize);
+        left -= bad;
+        let rows = (self.events.rows as u64).min(left);
+        self.row = rows as usize;
+        self.passed += bad + rows;
+    }
+
+    /// As many rows as a value should hold, all with the same columns.
+    fn take_value(&mut self) -> Vec<u8> {
+        let mut bad = std::mem::take(&mut self.events.bad);
+        let (mut rows, first) = (Rows::default(), self.row);
+        self.passed += bad.len() as u64;
+        while self.row < self.events.rows && rows.values.bytes.len() < VALUE_BYTES {
+            if let Some(ValueRef::Record(record)) =
+                self.events.columns.first().map(|c| c.get(self.row))
+            {
+                if !rows.fits(record) {
+                    break;
+                }
+                if let Err(reason) = rows.push(record) {
+                    bad.push(BadEvent {
+                        line: self.events.lines[self.row],
+                        kind: BadKind::InvalidData,
+                        reason,
+                        text: String::new(),
+                    });
+                }
+            }
+            self.row += 1;
+        }
+        self.passed += (self.row - first) as u64;
+        encode(&rows, &bad)
+    }
+}
+
+/// Rows with the same columns.
+#[derive(Default)]
+pub(super) struct Rows {
+    names: Vec<Arc<str>>,
+    values: Writer,
+    count: usize,
+}
+
+impl Rows {
+    fn fits(&self, record: &Record) -> bool {
+        self.count == 0 || names(record).eq(&self.names)
+    }
+
+    fn push(&mut self, record: &Record) -> Result<(), String> {
+        let before = self.values.bytes.len();
+        record
+            .iter()
+            .for_each(|(_, value)| self.values.value(value.view()));
+        if self.values.bytes.len() - before > LINE_BYTES_MAX {
+            self.values.bytes.truncate(before);
+            return Err(format!("the event is longer than {LINE_BYTES_MAX} bytes"));
+        }
+        if self.count == 0 {
+            self.names = names(record).cloned().collect();
+        }
+        self.count += 1;
+        Ok(())
+    }
+}
+
+fn names(record: &Record) -> impl Iterator<Item = &Arc<str>> {
+    record.iter().map(|(name, _)| name)
+}
+
+impl Cuts for Tables {
+    fn next(&mut self, _: bool) -> Result<Option<Cut>, ReadError> {
+        let mut cut = Cut::new(CutKind::Table, 0);
+        while cut.bytes() < CUT_BYTES && (cut.bytes() == 0 || self.row < self.events.rows) {
+            if !self.read()? {
+                break;
+            }
+            let value = self.take_value();
+            cut.push(&[&value]);
+        }
+        cut.next = self.passed;
+        Ok((cut.bytes() > 0).then_some(cut))
+    }
+
+    fn at(&self) -> u64 {
+        self.passed.max(self.from)
+    }
+}
+
+const KINDS: [BadKind; 5] = [
+    BadKind::InvalidData,
+    BadKind::TypeConversion,
+    BadKind::MissingColumns,
+    BadKind::InvalidHeader,
+    BadKind::InvalidCompression,
+];
+
+pub(super) fn encode(rows: &Rows, bad: &[BadEvent]) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.count(rows.names.len());
+    rows.names.iter().for_each(|name| out.blob(name.as_bytes()));
+    out.count(rows.count);
+    out.bytes.extend_from_slice(&rows.values.bytes);
+    out.count(bad.len());
+    for bad in bad {
+        let kind = KINDS.iter().position(|kind| *kind == bad.kind);
+        out.u8(kind.unwrap_or(0) as u8);
+        out.blob(bad.reason.as_bytes());
+        out.blob(bad.text.as_bytes());
+    }
+    out.bytes
+}
+
+/// A value taken apart.
+pub(crate) struct Part {
+    pub names: Vec<String>,
+    pub columns: Vec<Column>,
+    pub rows: usize,
+    pub bad: Vec<(BadKind, String, String)>,
+}
+
+impl Part {
+    pub fn decode(value: &[u8]) -> Result<Part, RestoreError> {
+        let mut from = Reader::new(value);
+        let names: Vec<String> = (0..from.count()?)
+            .map(|_| text(&mut from))
+            .collect::<Result<_, _>>()?;
+        let rows = from.count()?;
+        let mut columns: Vec<ColumnBuilder> = Vec::new();
+        columns.resize_with(names.len(), ColumnBuilder::default);
+        for _ in 0..rows {
+            for column in &mut columns {
+                column.push_owned(from.value()?);
+            }
+        }
+        let bad = (0..from.count()?).map(|_| {
+            let kind = KINDS.get(usize::from(from.u8()?));
+            let kind = *kind.ok_or(RestoreError("an error has an unknown kind"))?;
+            Ok((kind, text(&mut from)?, text(&mut from)?))
+        });
+        Ok(Part {
+            bad: bad.collect::<Result<_, RestoreError>>()?,
+            columns: columns.into_iter().map(ColumnBuilder::finish).collect(),
+            names,
+            rows,
+        })
+    }
+}
+
+impl Part {
+    /// The events that pass, all of them known by one number.
+    pub fn pick(self, options: &SourceOptions, number: u64) -> Events {
+        let table = Table::new(self.names, false, options);
+        let columns = self.columns.clone();
+        let picked = table.pick(self.columns, self.rows, Vec::new());
+        let bad = self.bad.into_iter().map(|(kind, reason, text)| BadEvent {
+            line: number,
+            kind,
+            reason,
+            text: sample(text.as_bytes(), table.text_bytes_max),
+        });
+        let unfit = picked.bad.into_iter().map(|bad| BadEvent {
+            line: number,
+            kind: bad.kind,
+            reason: bad.reason,
+            text: table.shown(&columns, bad.row),
+        });
+        Events {
+            bad: bad.chain(unfit).collect(),
+            lines: vec![number; picked.good.len()],
+            rows: picked.good.len(),
+            columns: picked.columns,
+        }
+    }
+}
+
+fn text(from: &mut Reader<'_>) -> Result<String, RestoreError> {
+    let text = std::str::from_utf8(from.blob()?);
+    text.map(str::to_owned)
+        .map_err(|_| RestoreError("text is not UTF-8"))
+}

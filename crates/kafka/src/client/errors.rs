@@ -1,0 +1,261 @@
+//! What a broker's error codes mean in the words of the log, and which of them pass.
+
+use highwater_log::batch::{Batch, BatchError};
+use highwater_log::{
+    AdminError, AppendError, GroupError, HubName, Membership, Offset, Place, ReadError,
+    TransactionError, TransactionRef,
+};
+use kafka_protocol::ResponseError as Code;
+
+use super::connection::CallError;
+use crate::codes::OK;
+
+/// What a broker has against a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub code: Code,
+    pub message: Option<String>,
+}
+
+impl From<Code> for Said {
+    fn from(code: Code) -> Said {
+        Said {
+            code,
+            message: None,
+        }
+    }
+}
+
+impl std::fmt::Display for Said {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.message {
+            Some(message) => write!(f, "{message} ({})", self.code),
+            None => self.code.fmt(f),
+        }
+    }
+}
+
+/// Why a call failed for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    Call(CallError),
+    Said(Said),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Call(error) => error.fmt(f),
+            Failure::Said(said) => said.fmt(f),
+        }
+    }
+}
+
+impl Failure {
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Failure::Said(said) => Some(said.code),
+            Failure::Call(_) => None,
+        }
+    }
+}
+
+pub(crate) fn kind(code: i16) -> Code {
+    Code::try_from_code(code).unwrap_or(Code::Unknown(code))
+}
+
+/// What a code says, if it is one of an error.
+pub(crate) fn ok(code: i16) -> Result<(), Said> {
+    ok_or(code, None)
+}
+
+/// The first of several that says something.
+pub(crate) fn all_ok(codes: impl IntoIterator<Item = i16>) -> Result<(), Said> {
+    codes.into_iter().try_for_each(ok)
+}
+
+pub(crate) fn ok_or(
+    code: i16,
+    message: Option<kafka_protocol::protocol::StrBytes>,
+) -> Result<(), Said> {
+    match code {
+        OK => Ok(()),
+        code => Err(Said {
+            code: kind(code),
+            message: message.map(|said| said.to_string()),
+        }),
+    }
+}
+
+/// The broker asked is not, or not yet, the one to ask; or it cannot for the moment.
+pub(crate) fn passes(code: Code) -> bool {
+    is_unknown(code)
+        || matches!(
+            code,
+            Code::CorruptMessage
+                | Code::LeaderNotAvailable
+                | Code::NotLeaderOrFollower
+                | Code::RequestTimedOut
+                | Code::BrokerNotAvailable
+                | Code::ReplicaNotAvailable
+                | Code::NetworkException
+                | Code::CoordinatorLoadInProgress
+                | Code::CoordinatorNotAvailable
+                | Code::NotCoordinator
+                | Code::NotEnoughReplicas
+                | Code::NotEnoughReplicasAfterAppend
+                | Code::NotController
+                | Code::ConcurrentTransactions
+                | Code::KafkaStorageError
+                | Code::FencedLeaderEpoch
+                | Code::UnknownLeaderEpoch
+                | Code::OffsetNotAvailable
+                | Code::ThrottlingQuotaExceeded
+        )
+}
+
+/// The broker does not know the hub: it is gone, or has not come to this broker yet.
+pub(crate) fn is_unknown(code: Code) -> bool {
+    matches!(
+        code,
+        Code::UnknownTopicOrPartition | Code::UnknownTopicId | Code::InconsistentTopicId
+    )
+}
+
+pub(crate) fn read_error(place: &Place, failure: Failure) -> ReadError {
+    let place = place.clone();
+    match failure.code() {
+        Some(code) if is_unknown(code) => ReadError::Deleted(place),
+        _ => ReadError::Storage {
+            reason: failure.to_string(),
+            place,
+        },
+    }
+}
+
+/// Of a refusal, after which the batch is surely not there. What a broker does not tell, the number that was
+/// due, is -1.
+pub(crate) fn append_error(
+    place: &Place,
+    batch: &Batch,
+    bytes_max: usize,
+    said: &Said,
+) -> AppendError {
+    let header = batch.header();
+    let (place, reason) = (place.clone(), said.to_string());
+    let producer = header
+        .producer()
+        .unwrap_or(highwater_log::Producer { id: -1, epoch: -1 });
+    let sequence = header.base_sequence();
+    match said.code {
+        code if is_unknown(code) => AppendError::Deleted(place),
+        Code::MessageTooLarge | Code::RecordListTooLarge => AppendError::TooLarge {
+            place,
+            bytes: batch.size(),
+            max: bytes_max,
+        },
+        Code::OutOfOrderSequenceNumber => AppendError::OutOfSequence {
+            producer,
+            expected: -1,
+            got: sequence,
+        },
+        Code::DuplicateSequenceNumber => AppendError::RepeatedTooLate { producer, sequence },
+        Code::InvalidProducerEpoch | Code::ProducerFenced => AppendError::Fenced {
+            producer,
+            current: producer.epoch.saturating_add(1),
+        },
+        Code::InvalidTxnState | Code::InvalidProducerIdMapping => {
+            AppendError::NoTransaction { producer, place }
+        }
+        Code::InvalidRecord
+        | Code::InvalidTimestamp
+        | Code::UnsupportedCompressionType
+        | Code::UnsupportedForMessageFormat => AppendError::Malformed(BatchError::Record {
+            index: 0,
+            reason: "the broker does not take it, for reasons of its own",
+        }),
+        _ => AppendError::Stopped { place, reason },
+    }
+}
+
+pub(crate) fn admin_error(hub: &HubName, partitions: u32, failure: Failure) -> AdminError {
+    let max = highwater_log::HubSpec::PARTITIONS_MAX;
+    match failure.code() {
+        Some(Code::TopicAlreadyExists) => AdminError::Exists(hub.clone()),
+        Some(code) if is_unknown(code) => AdminError::Unknown(hub.clone()),
+        Some(Code::InvalidPartitions) => AdminError::Partitions {
+            asked: partitions,
+            max,
+        },
+        Some(Code::InvalidConfig) => AdminError::Settings(failure.to_string()),
+        _ => AdminError::Storage(failure.to_string()),
+    }
+}
+
+/// `place` is the one that was asked about, if there was one.
+pub(crate) fn group_error(
+    member: &Membership,
+    place: Option<&Place>,
+    failure: Failure,
+) -> GroupError {
+    let unknown = |code| place.filter(|_| is_unknown(code)).cloned();
+    let Some(code) = failure.code() else {
+        return GroupError::Storage(failure.to_string());
+    };
+    if let Some(place) = unknown(code) {
+        return GroupError::UnknownPlace(place);
+    }
+    match code {
+        Code::InvalidGroupId => GroupError::InvalidGroup,
+        Code::UnknownMemberId => GroupError::UnknownMember(member.member.clone()),
+        Code::IllegalGeneration => GroupError::IllegalGeneration {
+            asked: member.generation,
+            current: -1,
+        },
+        Code::RebalanceInProgress => GroupError::Rebalancing,
+        Code::FencedInstanceId => {
+            GroupError::FencedInstance(member.instance.clone().unwrap_or_default())
+        }
+        Code::InconsistentGroupProtocol => GroupError::InconsistentProtocol,
+        Code::GroupMaxSizeReached => GroupError::Full(0),
+        Code::NonEmptyGroup => GroupError::NotEmpty,
+        Code::GroupIdNotFound => GroupError::NotFound,
+        Code::GroupSubscribedToTopic => GroupError::Subscribed,
+        Code::UnstableOffsetCommit => GroupError::Unstable,
+        Code::CoordinatorLoadInProgress => GroupError::Loading,
+        _ => GroupError::Storage(failure.to_string()),
+    }
+}
+
+pub(crate) fn transaction_error(
+    transaction: &TransactionRef,
+    place: Option<&Place>,
+    failure: Failure,
+) -> TransactionError {
+    let producer = transaction.producer;
+    match (failure.code(), place) {
+        (Some(code), Some(place)) if is_unknown(code) => {
+            TransactionError::UnknownPlace(place.clone())
+        }
+        (Some(Code::InvalidProducerIdMapping), _) => TransactionError::UnknownProducer(producer),
+        (Some(Code::ProducerFenced | Code::InvalidProducerEpoch), _) => {
+            TransactionError::Fenced(producer)
+        }
+        (Some(Code::InvalidTxnState), _) => {
+            TransactionError::InvalidState("the coordinator has it in another one")
+        }
+        (Some(Code::ConcurrentTransactions), _) => TransactionError::Concurrent,
+        (Some(Code::CoordinatorLoadInProgress), _) => TransactionError::Loading,
+        _ => TransactionError::Storage(failure.to_string()),
+    }
+}
+
+/// Where a reader was when the partition had nothing there.
+pub(crate) fn out_of_range(place: &Place, asked: Offset, start: Offset, end: Offset) -> ReadError {
+    ReadError::OutOfRange {
+        place: place.clone(),
+        asked,
+        start,
+        end,
+    }
+}

@@ -1,0 +1,201 @@
+//! Fetch, from the other side: asks for records, and lets through only whole batches with right checksums.
+
+use bytes::Bytes;
+use highwater_log::batch::{Batches, Broken};
+use highwater_log::{Aborted, Bounds, EnqueueTime, Fetched, Isolation, Offset};
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_response::PartitionData;
+use kafka_protocol::messages::{BrokerId, FetchRequest, FetchResponse};
+use uuid::Uuid;
+
+use super::errors::{Said, ok};
+use super::versions::BY_ID;
+use super::view::Target;
+use crate::handlers::topic;
+
+/// What is wanted of one partition.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub target: Target,
+    pub from: Offset,
+    pub bytes_max: usize,
+}
+
+/// The version in which these can be asked for.
+pub(crate) fn version_max(wanted: &[Wanted]) -> i16 {
+    match wanted.iter().all(|wanted| wanted.target.by_id) {
+        true => i16::MAX,
+        false => BY_ID - 1,
+    }
+}
+
+/// Partitions of one hub stand next to each other in `wanted`.
+pub(crate) fn request(
+    version: i16,
+    wanted: &[Wanted],
+    isolation: Isolation,
+    wait_ms: i32,
+) -> FetchRequest {
+    let by_hub = wanted.chunk_by(|a, b| a.target.id == b.target.id);
+    let bytes_max = wanted.iter().map(|wanted| wanted.bytes_max).max();
+    FetchRequest::default()
+        .with_replica_id(BrokerId(-1))
+        .with_max_wait_ms(wait_ms)
+        .with_min_bytes(1)
+        .with_max_bytes(bytes(bytes_max.unwrap_or(0)))
+        .with_isolation_level(level(isolation))
+        .with_session_epoch(-1)
+        .with_topics(by_hub.map(|of_hub| of_one(version, of_hub)).collect())
+}
+
+pub(crate) fn level(isolation: Isolation) -> i8 {
+    match isolation {
+        Isolation::Uncommitted => 0,
+        Isolation::Committed => 1,
+    }
+}
+
+fn of_one(version: i16, wanted: &[Wanted]) -> FetchTopic {
+    let partition = |wanted: &Wanted| {
+        FetchPartition::default()
+            .with_partition(wanted.target.place.partition as i32)
+            .with_fetch_offset(wanted.from.0)
+            .with_partition_max_bytes(bytes(wanted.bytes_max))
+    };
+    let asked = FetchTopic::default().with_partitions(wanted.iter().map(partition).collect());
+    match wanted.first() {
+        Some(first) if version >= BY_ID => asked.with_topic_id(Uuid::from_bytes(first.target.id.0)),
+        Some(first) => asked.with_topic(topic(first.target.place.hub.as_str())),
+        None => asked,
+    }
+}
+
+fn bytes(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// What was said of each partition, in no order.
+pub(crate) fn answers(
+    answer: FetchResponse,
+) -> Result<impl Iterator<Item = (Uuid, String, PartitionData)>, Said> {
+    ok(answer.error_code)?;
+    let topics = answer.responses.into_iter();
+    Ok(topics.flat_map(|topic| {
+        let (id, name) = (topic.topic_id, topic.topic.to_string());
+        let partitions = topic.partitions.into_iter();
+        partitions.map(move |data| (id, name.clone(), data))
+    }))
+}
+
+/// What one partition has; an error of the data is told as a [`Broken`].
+pub(crate) fn found(data: PartitionData) -> Result<Result<Fetched, Broken>, Said> {
+    ok(data.error_code)?;
+    let mut bounds = Bounds {
+        start: Offset(data.log_start_offset.max(0)),
+        stable: Offset(data.last_stable_offset),
+        end: Offset(data.high_watermark),
+        last_time: None,
+        bytes: 0,
+    };
+    if bounds.stable.0 < 0 {
+        bounds.stable = bounds.end;
+    }
+    let aborted = data.aborted_transactions.unwrap_or_default();
+    let aborted = aborted.into_iter().map(|aborted| Aborted {
+        producer_id: aborted.producer_id.0,
+        first: Offset(aborted.first_offset),
+    });
+    let (piece, last) = match whole(data.records.unwrap_or_default()) {
+        Ok(whole) => whole,
+        Err(broken) => return Ok(Err(broken)),
+    };
+    bounds.last_time = last
+        .filter(|(next, _)| *next >= bounds.end)
+        .map(|(_, time)| time);
+    Ok(Ok(Fetched {
+        pieces: Some(piece)
+            .filter(|piece| !piece.is_empty())
+            .into_iter()
+            .collect(),
+        bounds,
+        aborted: aborted.collect(),
+    }))
+}
+
+/// As many whole batches as there are, each with a right checksum, with the end and the time of the last. A
+/// broker cuts off the last one where it likes.
+fn whole(mut records: Bytes) -> Result<(Bytes, Option<(Offset, EnqueueTime)>), Broken> {
+    let mut batches = Batches::new(&records);
+    let mut last = None;
+    let mut good = 0;
+    loop {
+        match batches.next() {
+            Some(Ok(batch)) => {
+                batch.check()?;
+                good = batch.end();
+                last = Some((batch.header.next_offset(), batch.header.enqueue_time()));
+            }
+            Some(Err(broken)) if !is_cut(&records[broken.position..]) => return Err(broken),
+            _ => break,
+        }
+    }
+    records.truncate(good);
+    Ok((records, last))
+}
+
+/// Whether this is the beginning of a batch and no more.
+fn is_cut(rest: &[u8]) -> bool {
+    match highwater_log::batch::Header::read(rest) {
+        Err(_) => true,
+        Ok(header) => header.size().is_ok_and(|size| size > rest.len()) && header.magic() == 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_log::batch::{Builder, NewRecord, Seal};
+
+    fn batch(offset: i64) -> Bytes {
+        let mut builder = Builder::new();
+        builder.push(&NewRecord {
+            key: None,
+            value: Some(b"value"),
+            headers: &[],
+        });
+        let mut batch = builder.seal(&Seal::default()).unwrap();
+        batch.stamp(Offset(offset), EnqueueTime(1_000 + offset));
+        batch.to_bytes()
+    }
+
+    #[test]
+    fn what_a_broker_cut_off_is_left_out_wherever_that_was() {
+        let two = [batch(3), batch(4)].concat();
+        let one = two.len() / 2;
+        for cut in 0..=two.len() {
+            let (piece, last) = whole(Bytes::copy_from_slice(&two[..cut])).unwrap();
+            assert_eq!(piece.len(), cut / one * one, "{cut}");
+            let ends = [
+                None,
+                Some((Offset(4), EnqueueTime(1_003))),
+                Some((Offset(5), EnqueueTime(1_004))),
+            ];
+            assert_eq!(last, ends[cut / one], "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_noticed_unless_it_only_says_that_more_should_follow() {
+        let two = [batch(3), batch(4)].concat();
+        for at in 0..two.len() {
+            let mut flipped = two.clone();
+            flipped[at] ^= 1;
+            let Ok((piece, last)) = whole(flipped.into()) else {
+                continue;
+            };
+            // Offset and epoch are not covered by the checksum; a length may claim more than came.
+            let in_batch = at % (two.len() / 2);
+            assert!(in_batch < 16, "byte {at}: {} bytes, {last:?}", piece.len());
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What is asked of coordinators in each version, and what their answers say.
+
+use std::collections::BTreeMap;
+
+use highwater_log::{
+    Commit, GroupInfo, GroupState, HubName, Join, Joined, JoinedMember, Leaving, MemberInfo,
+    Offset, Place, StoredOffset, SyncGroup,
+};
+use kafka_protocol::messages::describe_groups_response::DescribedGroup;
+use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use kafka_protocol::messages::leave_group_request::MemberIdentity;
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::offset_fetch_response::OffsetFetchResponseTopic;
+use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
+use kafka_protocol::messages::{
+    GroupId, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
+    OffsetCommitRequest, SyncGroupRequest,
+};
+
+use super::{by_hub, millis};
+use crate::client::errors::{Said, ok};
+use crate::handlers::{text, topic};
+
+/// The first versions of requests that know instances by name.
+const JOIN_INSTANCE: i16 = 5;
+const SYNC_INSTANCE: i16 = 3;
+pub(super) const HEARTBEAT_INSTANCE: i16 = 3;
+const LEAVE_INSTANCE: i16 = 3;
+const COMMIT_INSTANCE: i16 = 7;
+pub(super) fn group_id(group: &str) -> GroupId {
+    GroupId(text(group))
+}
+
+pub(super) fn join_request(version: i16, join: &Join) -> JoinGroupRequest {
+    let protocols = join.protocols.iter().map(|(name, metadata)| {
+        JoinGroupRequestProtocol::default()
+            .with_name(text(&**name))
+            .with_metadata(metadata.clone())
+    });
+    let request = JoinGroupRequest::default()
+        .with_group_id(group_id(&join.group))
+        .with_session_timeout_ms(millis(join.session_timeout))
+        .with_rebalance_timeout_ms(millis(join.rebalance_timeout))
+        .with_member_id(text(&*join.member))
+        .with_protocol_type(text(&*join.protocol_type))
+        .with_protocols(protocols.collect());
+    match version >= JOIN_INSTANCE {
+        true => request.with_group_instance_id(join.instance.as_deref().map(text)),
+        false => request,
+    }
+}
+
+pub(super) fn joined(answer: JoinGroupResponse) -> Joined {
+    let owned = |said: Option<kafka_protocol::protocol::StrBytes>| {
+        said.map(|said| said.to_string()).unwrap_or_default()
+    };
+    let members = answer.members.into_iter().map(|member| JoinedMember {
+        member: member.member_id.to_string(),
+        instance: member
+            .group_instance_id
+            .map(|instance| instance.to_string()),
+        metadata: member.metadata,
+    });
+    Joined {
+        generation: answer.generation_id,
+        protocol_type: answer
+            .protocol_type
+            .map_or_else(|| "consumer".into(), |said| said.to_string()),
+        protocol: owned(answer.protocol_name),
+        leader: answer.leader.to_string(),
+        member: answer.member_id.to_string(),
+        led_as: answer.skip_assignment.then(|| answer.leader.to_string()),
+        members: members.collect(),
+    }
+}
+
+pub(super) fn sync_request(version: i16, sync: &SyncGroup) -> SyncGroupRequest {
+    let member = &sync.member;
+    let assignments = sync.assignments.iter().map(|(member, assignment)| {
+        SyncGroupRequestAssignment::default()
+            .with_member_id(text(&**member))
+            .with_assignment(assignment.clone())
+    });
+    let mut request = SyncGroupRequest::default()
+        .with_group_id(group_id(&member.group))
+        .with_generation_id(member.generation)
+        .with_member_id(text(&*member.member))
+        .with_assignments(assignments.collect());
+    if version >= SYNC_INSTANCE {
+        request.group_instance_id = member.instance.as_deref().map(text);
+    }
+    if version >= 5 {
+        request.protocol_type = sync.protocol_type.as_deref().map(text);
+        request.protocol_name = sync.protocol.as_deref().map(text);
+    }
+    request
+}
+
+pub(super) fn leave_request(version: i16, group: &str, who: &Leaving) -> LeaveGroupRequest {
+    let request = LeaveGroupRequest::default().with_group_id(group_id(group));
+    match version >= LEAVE_INSTANCE {
+        true => request.with_members(vec![
+            MemberIdentity::default()
+                .with_member_id(text(&*who.member))
+                .with_group_instance_id(who.instance.as_deref().map(text)),
+        ]),
+        false => request.with_member_id(text(&*who.member)),
+    }
+}
+
+pub(super) fn left_one(answer: &LeaveGroupResponse) -> Result<(), Said> {
+    ok(answer.error_code)?;
+    answer
+        .members
+        .first()
+        .map_or(Ok(()), |member| ok(member.error_code))
+}
+
+pub(super) fn commit_request(version: i16, commit: &Commit) -> OffsetCommitRequest {
+    let partition = |(place, stored): &(Place, StoredOffset)| {
+        let stored_at = OffsetCommitRequestPartition::default()
+            .with_partition_index(place.partition as i32)
+            .with_committed_offset(stored.offset.0)
+            .with_committed_metadata(Some(text(&*stored.metadata)));
+        match version >= 6 {
+            true => stored_at.with_committed_leader_epoch(stored.leader_epoch),
+            false => stored_at,
+        }
+    };
+    let hubs = by_hub(&commit.offsets, |(place, _)| place, partition).into_iter();
+    let topics = hubs.map(|(hub, partitions)| {
+        OffsetCommitRequestTopic::default()
+            .with_name(topic(hub))
+            .with_partitions(partitions)
+    });
+    let member = &commit.member;
+    let request = OffsetCommitRequest::default()
+        .with_group_id(group_id(&member.group))
+        .with_generation_id_or_member_epoch(member.generation)
+        .with_member_id(text(&*member.member))
+        .with_topics(topics.collect());
+    match version >= COMMIT_INSTANCE {
+        true => request.with_group_instance_id(member.instance.as_deref().map(text)),
+        false => request,
+    }
+}
+
+pub(super) fn positions(
+    topics: Vec<OffsetFetchResponseTopic>,
+) -> Result<BTreeMap<Place, StoredOffset>, Said> {
+    let mut stored = BTreeMap::new();
+    for topic in topics {
+        let Ok(hub) = HubName::new(&topic.name) else {
+            continue;
+        };
+        for one in topic.partitions {
+            ok(one.error_code)?;
+            let (Ok(partition), true) = (
+                u32::try_from(one.partition_index),
+                one.committed_offset >= 0,
+            ) else {
+                continue;
+            };
+            let hub = hub.clone();
+            let metadata = one
+                .metadata
+                .map(|note| note.to_string())
+                .unwrap_or_default();
+            let at = StoredOffset {
+                offset: Offset(one.committed_offset),
+                leader_epoch: one.committed_leader_epoch,
+                metadata,
+            };
+            stored.insert(Place { hub, partition }, at);
+        }
+    }
+    Ok(stored)
+}
+
+pub(super) fn info(group: DescribedGroup) -> GroupInfo {
+    let members = group.members.into_iter().map(|member| MemberInfo {
+        member: member.member_id.to_string(),
+        instance: member
+            .group_instance_id
+            .map(|instance| instance.to_string()),
+        client_id: member.client_id.to_string(),
+        client_host: member.client_host.to_string(),
+        metadata: member.member_metadata,
+        assignment: member.member_assignment,
+    });
+    GroupInfo {
+        state: state(&group.group_state),
+        group: group.group_id.to_string(),
+        protocol_type: group.protocol_type.to_string(),
+        protocol: group.protocol_data.to_string(),
+        members: members.collect(),
+    }
+}
+
+/// Groups of Kafka's newer protocol have states of their own.
+fn state(name: &str) -> GroupState {
+    match name {
+        "Empty" => GroupState::Empty,
+        "PreparingRebalance" | "Assigning" => GroupState::PreparingRebalance,
+        "CompletingRebalance" | "Reconciling" => GroupState::CompletingRebalance,
+        "Stable" => GroupState::Stable,
+        _ => GroupState::Dead,
+    }
+}

@@ -1,0 +1,340 @@
+//! One partition of a cluster: read by Fetch, looked into by ListOffsets, and what was last heard of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use highwater_log::batch::{Batch, BatchError, NewRecord};
+use highwater_log::{
+    AppendError, Appended, Bounds, EnqueueTime, Fetched, Isolation, Marker, Offset, Partition,
+    Pending, Place, Producer, ReadError,
+};
+use kafka_protocol::ResponseError as Code;
+use kafka_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::{BrokerId, DeleteRecordsRequest, ListOffsetsRequest};
+
+use super::append::Appender;
+use super::cluster::{Ask, Cluster, To};
+use super::errors::{Failure, ok, out_of_range, read_error};
+use super::fetch::{self, Wanted};
+use super::pool::Lane;
+use super::view::Target;
+use super::watch::Watch;
+use crate::handlers::topic;
+
+/// ListOffsets for the end and for the start instead of a time.
+const END: i64 = -1;
+const START: i64 = -2;
+
+/// A handle; clones and everybody who asks for the same partition share it.
+#[derive(Clone)]
+pub(crate) struct RemotePartition {
+    pub cluster: Arc<Cluster>,
+    pub target: Target,
+    pub heard: Arc<Heard>,
+    appender: Arc<Appender>,
+    watch: Arc<Watch>,
+}
+
+/// What was last heard of a partition.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    bounds: Mutex<Bounds>,
+    /// What came with the answer that said there is more.
+    ahead: Mutex<Option<Ahead>>,
+}
+
+#[derive(Debug)]
+struct Ahead {
+    from: Offset,
+    isolation: Isolation,
+    fetched: Fetched,
+}
+
+impl Heard {
+    pub fn bounds(&self) -> Bounds {
+        *lock(&self.bounds)
+    }
+
+    /// Answers overtake each other, and a partition never goes back: the furthest counts.
+    pub fn hear(&self, said: Bounds) {
+        let mut bounds = lock(&self.bounds);
+        if said.end >= bounds.end {
+            bounds.last_time = said
+                .last_time
+                .or(bounds.last_time.filter(|_| said.end == bounds.end));
+        }
+        bounds.start = bounds.start.max(said.start);
+        bounds.stable = bounds.stable.max(said.stable);
+        bounds.end = bounds.end.max(said.end);
+    }
+
+    /// Asked for outright, which counts even if the partition did go back: the cluster may have lost its
+    /// end with a broker.
+    fn correct(&self, said: Bounds) {
+        let mut bounds = lock(&self.bounds);
+        let last_time = bounds.last_time.filter(|_| said.end == bounds.end);
+        *bounds = Bounds { last_time, ..said };
+    }
+
+    pub fn keep(&self, from: Offset, isolation: Isolation, fetched: Fetched) {
+        *lock(&self.ahead) = Some(Ahead {
+            from,
+            isolation,
+            fetched,
+        });
+    }
+
+    fn take(&self, from: Offset, isolation: Isolation, bytes_max: usize) -> Option<Fetched> {
+        let ahead = lock(&self.ahead).take()?;
+        let bytes: usize = ahead.fetched.pieces.iter().map(bytes::Bytes::len).sum();
+        let fits = ahead.from == from && ahead.isolation == isolation && bytes <= bytes_max;
+        fits.then_some(ahead.fetched)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RemotePartition {
+    pub fn new(cluster: Arc<Cluster>, watch: Arc<Watch>, target: Target) -> RemotePartition {
+        let heard = Arc::new(Heard::default());
+        let appender = Appender::new(Arc::clone(&cluster), target.clone(), Arc::clone(&heard));
+        RemotePartition {
+            cluster,
+            target,
+            heard,
+            appender: Arc::new(appender),
+            watch,
+        }
+    }
+
+    pub fn append_in(
+        &self,
+        transaction: &str,
+        batch: Batch,
+    ) -> Pending<Result<Appended, AppendError>> {
+        self.appender.append(batch, Some(transaction.into()))
+    }
+
+    async fn fetch(
+        self,
+        from: Offset,
+        bytes_max: usize,
+        isolation: Isolation,
+    ) -> Result<Fetched, ReadError> {
+        let place = &self.target.place;
+        let wanted = [Wanted {
+            target: self.target.clone(),
+            from,
+            bytes_max,
+        }];
+        let ask = Ask {
+            lane: Lane::Read,
+            version_max: fetch::version_max(&wanted),
+            ..Ask::new(To::Leader(self.target.clone()))
+        };
+        let asked = self.cluster.ask(
+            ask,
+            |version| fetch::request(version, &wanted, isolation, 0),
+            |answer| {
+                let answer = fetch::answers(answer)?.next();
+                fetch::found(answer.ok_or(Code::UnknownServerError)?.2)
+            },
+        );
+        let fetched = match asked.await {
+            Ok(Ok(fetched)) => fetched,
+            Ok(Err(broken)) => {
+                return Err(ReadError::Damaged {
+                    place: place.clone(),
+                    file: "an answer of the cluster".into(),
+                    position: broken.position as u64,
+                    reason: broken.error.to_string(),
+                });
+            }
+            Err(failure) if failure.code() == Some(Code::OffsetOutOfRange) => {
+                let bounds = self.look().await?;
+                return Err(out_of_range(place, from, bounds.start, bounds.end));
+            }
+            Err(failure) => return Err(read_error(place, failure)),
+        };
+        self.heard.hear(fetched.bounds);
+        Ok(fetched)
+    }
+
+    /// What ListOffsets says of a time, or of one of the ends.
+    async fn offset_at(
+        &self,
+        time: i64,
+        isolation: Isolation,
+    ) -> Result<(Offset, EnqueueTime), Failure> {
+        let place = &self.target.place;
+        let request = |_| {
+            let partition = ListOffsetsPartition::default()
+                .with_partition_index(place.partition as i32)
+                .with_timestamp(time);
+            let of_hub = ListOffsetsTopic::default()
+                .with_name(topic(place.hub.as_str()))
+                .with_partitions(vec![partition]);
+            ListOffsetsRequest::default()
+                .with_replica_id(BrokerId(-1))
+                .with_isolation_level(fetch::level(isolation))
+                .with_topics(vec![of_hub])
+        };
+        let asked = self.cluster.ask(
+            Ask::new(To::Leader(self.target.clone())),
+            request,
+            |answer| {
+                let answer = answer.topics.into_iter().next();
+                let answer = answer.and_then(|topic| topic.partitions.into_iter().next());
+                let answer = answer.ok_or(Code::UnknownServerError)?;
+                ok(answer.error_code)?;
+                Ok((Offset(answer.offset), EnqueueTime(answer.timestamp)))
+            },
+        );
+        asked.await
+    }
+
+    pub async fn look(&self) -> Result<Bounds, ReadError> {
+        let failed = |failure| read_error(&self.target.place, failure);
+        // The end last, so that it is not before the others.
+        let (start, _) = self
+            .offset_at(START, Isolation::Uncommitted)
+            .await
+            .map_err(failed)?;
+        let (stable, _) = self
+            .offset_at(END, Isolation::Committed)
+            .await
+            .map_err(failed)?;
+        let (end, _) = self
+            .offset_at(END, Isolation::Uncommitted)
+            .await
+            .map_err(failed)?;
+        let known = Bounds {
+            start,
+            stable,
+            end,
+            last_time: None,
+            bytes: 0,
+        };
+        self.heard.correct(known);
+        Ok(self.heard.bounds())
+    }
+
+    async fn forget(self, offset: Offset) -> Result<Offset, ReadError> {
+        let place = &self.target.place;
+        let timeout_ms = self.cluster.options.request_timeout.as_millis() as i32;
+        let request = |_| {
+            let partition = DeleteRecordsPartition::default()
+                .with_partition_index(place.partition as i32)
+                .with_offset(offset.0);
+            let of_hub = DeleteRecordsTopic::default()
+                .with_name(topic(place.hub.as_str()))
+                .with_partitions(vec![partition]);
+            DeleteRecordsRequest::default()
+                .with_topics(vec![of_hub])
+                .with_timeout_ms(timeout_ms)
+        };
+        let asked = self.cluster.ask(
+            Ask::new(To::Leader(self.target.clone())),
+            request,
+            |answer| {
+                let answer = answer.topics.into_iter().next();
+                let answer = answer.and_then(|topic| topic.partitions.into_iter().next());
+                let answer = answer.ok_or(Code::UnknownServerError)?;
+                ok(answer.error_code)?;
+                Ok(Offset(answer.low_watermark))
+            },
+        );
+        match asked.await {
+            Ok(start) => {
+                let known = self.heard.bounds();
+                self.heard.hear(Bounds { start, ..known });
+                Ok(start)
+            }
+            Err(failure) if failure.code() == Some(Code::OffsetOutOfRange) => {
+                let bounds = self.look().await?;
+                match offset <= bounds.start {
+                    true => Ok(bounds.start),
+                    false => Err(out_of_range(place, offset, bounds.start, bounds.end)),
+                }
+            }
+            Err(failure) => Err(read_error(place, failure)),
+        }
+    }
+}
+
+fn ready<T: Send + 'static>(value: T) -> Pending<T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl Partition for RemotePartition {
+    fn place(&self) -> &Place {
+        &self.target.place
+    }
+
+    /// A batch without a producer is given one, so that sending it again when the answer was lost appends it
+    /// once. [`Appended::repeated`] is false even then: brokers do not say.
+    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+        self.appender.append(batch, None)
+    }
+
+    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+        self.appender.append_records(records)
+    }
+
+    /// Only brokers write markers.
+    fn append_marker(&self, _: Producer, _: Marker) -> Pending<Result<Appended, AppendError>> {
+        ready(Err(BatchError::Control.into()))
+    }
+
+    /// A cluster has no word for it.
+    fn punctuate(&self, _: Offset) -> Pending<Result<Option<Appended>, AppendError>> {
+        ready(Err(BatchError::Control.into()))
+    }
+
+    fn read(
+        &self,
+        from: Offset,
+        bytes_max: usize,
+        isolation: Isolation,
+    ) -> Pending<Result<Fetched, ReadError>> {
+        match self.heard.take(from, isolation, bytes_max) {
+            Some(fetched) => ready(Ok(fetched)),
+            None => Box::pin(self.clone().fetch(from, bytes_max, isolation)),
+        }
+    }
+
+    /// As every answer about the partition leaves them; nothing at all before the first.
+    fn bounds(&self) -> Bounds {
+        self.heard.bounds()
+    }
+
+    fn bounds_now(&self) -> Pending<Result<Bounds, ReadError>> {
+        let partition = self.clone();
+        Box::pin(async move { partition.look().await })
+    }
+
+    fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()> {
+        let (watch, partition) = (Arc::clone(&self.watch), self.clone());
+        Box::pin(watch.wait_past(partition, offset, isolation))
+    }
+
+    /// By the times of the records, which are those of the log only where it stamps them
+    /// (`message.timestamp.type=LogAppendTime`), as in every hub that was made here.
+    fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
+        let partition = self.clone();
+        Box::pin(async move {
+            let found = partition.offset_at(time.0.max(0), Isolation::Uncommitted);
+            let found = found.await;
+            let found = found.map_err(|failure| read_error(&partition.target.place, failure))?;
+            Ok(Some(found).filter(|(offset, _)| offset.0 >= 0))
+        })
+    }
+
+    fn trim(&self, offset: Offset) -> Pending<Result<Offset, ReadError>> {
+        Box::pin(self.clone().forget(offset))
+    }
+}

@@ -1,0 +1,301 @@
+//! Waits for partitions to grow, many with one request.
+//!
+//! Everybody who waits for a partition of the same broker waits in one Fetch that the broker answers when
+//! the first of them has something, or after a while. Who comes while such a poll is under way is not made
+//! to wait for its end but begins another, up to a few; whatever then still waits goes into the next one
+//! together. What comes back with the answer is kept for the read that follows.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use highwater_log::{HubId, Isolation, Offset};
+use kafka_protocol::ResponseError as Code;
+use kafka_protocol::messages::FetchResponse;
+use kafka_protocol::messages::fetch_response::PartitionData;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::cluster::{Cluster, To, UNKNOWN_MAX};
+use super::connection::{CallError, How};
+use super::dial::Address;
+use super::errors::{Failure, is_unknown};
+use super::fetch::{self, Wanted};
+use super::partition::RemotePartition;
+use super::retry::Retry;
+
+/// Polls under way to one broker. More would only be needed if partitions were busy and many.
+const POLLS_MAX: usize = 4;
+/// As much is brought along of each partition.
+const POLL_BYTES: usize = 64 << 10;
+
+pub(crate) struct Watch {
+    cluster: Arc<Cluster>,
+    desks: Mutex<HashMap<Desk, Queue>>,
+}
+
+/// What can be asked for in one request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Desk {
+    address: Address,
+    committed: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Waiter>,
+    polls: usize,
+}
+
+struct Waiter {
+    partition: RemotePartition,
+    offset: Offset,
+    done: oneshot::Sender<Result<Word, Failure>>,
+}
+
+/// What a poll has to say to one who waits.
+enum Word {
+    Grown,
+    /// What there is cannot be trusted. Whoever reads it is told so.
+    Damaged,
+}
+
+impl Desk {
+    fn isolation(&self) -> Isolation {
+        match self.committed {
+            true => Isolation::Committed,
+            false => Isolation::Uncommitted,
+        }
+    }
+}
+
+impl Waiter {
+    fn is_served(&self, isolation: Isolation) -> bool {
+        self.partition.heard.bounds().visible(isolation) > self.offset
+    }
+}
+
+impl Watch {
+    pub fn new(cluster: Arc<Cluster>) -> Watch {
+        let desks = Mutex::default();
+        Watch { cluster, desks }
+    }
+
+    fn desks(&self) -> MutexGuard<'_, HashMap<Desk, Queue>> {
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ready when the partition is seen past `offset`, is gone, or is damaged there.
+    pub async fn wait_past(
+        self: Arc<Self>,
+        partition: RemotePartition,
+        offset: Offset,
+        isolation: Isolation,
+    ) {
+        let to = To::Leader(partition.target.clone());
+        let mut retry = Retry::endless(&self.cluster.options);
+        let mut unknown = 0;
+        while partition.heard.bounds().visible(isolation) <= offset {
+            let seen = self.cluster.view().number;
+            let failure = match self.wait_once(&to, &partition, offset, isolation).await {
+                Ok(Word::Grown) => {
+                    (retry, unknown) = (Retry::endless(&self.cluster.options), 0);
+                    continue;
+                }
+                Ok(Word::Damaged) => return,
+                Err(failure) => failure,
+            };
+            unknown += u32::from(failure.code().is_some_and(is_unknown));
+            if unknown >= UNKNOWN_MAX {
+                return;
+            }
+            tracing::debug!(place = %partition.target.place, %failure, "waiting for records");
+            if failure.code() == Some(Code::OffsetOutOfRange) {
+                // It does not begin or end where we thought; if this fails, the next try will not.
+                let _ = partition.look().await;
+            }
+            retry.pause().await;
+            self.cluster.look_again(&to, seen).await;
+        }
+    }
+
+    async fn wait_once(
+        self: &Arc<Self>,
+        to: &To,
+        partition: &RemotePartition,
+        offset: Offset,
+        isolation: Isolation,
+    ) -> Result<Word, Failure> {
+        let desk = Desk {
+            address: self.cluster.find(to).await?,
+            committed: isolation == Isolation::Committed,
+        };
+        let (done, word) = oneshot::channel();
+        let partition = partition.clone();
+        self.come(
+            desk,
+            Waiter {
+                partition,
+                offset,
+                done,
+            },
+        );
+        let ended = || Err(Failure::Call(CallError::Lost("the poll has ended".into())));
+        word.await.unwrap_or_else(|_| ended())
+    }
+
+    fn come(self: &Arc<Self>, desk: Desk, waiter: Waiter) {
+        let mut desks = self.desks();
+        let queue = desks.entry(desk.clone()).or_default();
+        queue.waiting.push(waiter);
+        if queue.polls < POLLS_MAX {
+            queue.polls += 1;
+            tokio::spawn(Arc::clone(self).poll(desk));
+        }
+    }
+
+    async fn poll(self: Arc<Self>, desk: Desk) {
+        // Those who come together shall go together.
+        tokio::task::yield_now().await;
+        while let Some(waiting) = self.gather(&desk) {
+            let answer = self.ask(&desk, &waiting).await;
+            self.tell(&desk, waiting, answer);
+        }
+    }
+
+    /// Everybody who waits; with nobody, the poll is over.
+    fn gather(&self, desk: &Desk) -> Option<Vec<Waiter>> {
+        let mut desks = self.desks();
+        let queue = desks.get_mut(desk)?;
+        queue.waiting.retain(|waiter| !waiter.done.is_closed());
+        if !queue.waiting.is_empty() {
+            return Some(std::mem::take(&mut queue.waiting));
+        }
+        queue.polls -= 1;
+        if queue.polls == 0 {
+            desks.remove(desk);
+        }
+        None
+    }
+
+    async fn ask(&self, desk: &Desk, waiting: &[Waiter]) -> Result<Vec<Data>, Failure> {
+        let isolation = desk.isolation();
+        let wanted = wanted(waiting, isolation);
+        let pool = &self.cluster.pool;
+        let connection = pool.own(&desk.address).await.map_err(Failure::Call)?;
+        let options = &self.cluster.options;
+        let wait_ms = options.poll.as_millis() as i32;
+        let request = |version| fetch::request(version, &wanted, isolation, wait_ms);
+        let how = How {
+            version_max: fetch::version_max(&wanted),
+            ..How::plainly(options.poll + options.request_timeout)
+        };
+        let answer = connection.call(how, request);
+        let answer = answer.await.map_err(Failure::Call)?;
+        pool.give_back(&desk.address, connection);
+        read(answer, &wanted)
+    }
+
+    fn tell(
+        self: &Arc<Self>,
+        desk: &Desk,
+        waiting: Vec<Waiter>,
+        answer: Result<Vec<Data>, Failure>,
+    ) {
+        let isolation = desk.isolation();
+        let words = match answer {
+            Ok(data) => hear(&waiting, data, isolation),
+            Err(failure) => {
+                for waiter in waiting {
+                    let _ = waiter.done.send(Err(failure.clone()));
+                }
+                return;
+            }
+        };
+        for waiter in waiting {
+            let place = &waiter.partition.target.place;
+            match words.get(&(waiter.partition.target.id, place.partition)) {
+                Some(Some(failure)) => drop(waiter.done.send(Err(failure.clone()))),
+                Some(None) => drop(waiter.done.send(Ok(Word::Damaged))),
+                None if waiter.is_served(isolation) => drop(waiter.done.send(Ok(Word::Grown))),
+                None => self.come_again(desk, waiter),
+            }
+        }
+    }
+
+    /// The poll that did not bring it goes on with it.
+    fn come_again(&self, desk: &Desk, waiter: Waiter) {
+        let mut desks = self.desks();
+        desks.entry(desk.clone()).or_default().waiting.push(waiter);
+    }
+}
+
+/// One entry for each partition, from where the first of its readers is.
+fn wanted(waiting: &[Waiter], isolation: Isolation) -> Vec<Wanted> {
+    let one = |waiter: &Waiter| {
+        let bounds = waiter.partition.heard.bounds();
+        let end = bounds.visible(isolation).max(bounds.start);
+        Wanted {
+            target: waiter.partition.target.clone(),
+            from: waiter.offset.clamp(bounds.start, end),
+            bytes_max: POLL_BYTES,
+        }
+    };
+    let mut wanted: Vec<Wanted> = waiting.iter().map(one).collect();
+    let order = |wanted: &Wanted| (wanted.target.id, wanted.target.place.partition);
+    wanted.sort_by_key(|wanted| (order(wanted), wanted.from));
+    wanted.dedup_by_key(|wanted| order(wanted));
+    wanted
+}
+
+/// What was said of a partition, and from where on it was asked for.
+struct Data {
+    id: HubId,
+    from: Offset,
+    data: PartitionData,
+}
+
+fn read(answer: FetchResponse, wanted: &[Wanted]) -> Result<Vec<Data>, Failure> {
+    let answers = fetch::answers(answer).map_err(Failure::Said)?;
+    let known = answers.filter_map(|(id, name, data)| {
+        let asked = wanted.iter().find(|wanted| {
+            let target = &wanted.target;
+            let same = match id.is_nil() {
+                true => target.place.hub.as_str() == name,
+                false => Uuid::from_bytes(target.id.0) == id,
+            };
+            same && i64::from(target.place.partition) == i64::from(data.partition_index)
+        })?;
+        let (id, from) = (asked.target.id, asked.from);
+        Some(Data { id, from, data })
+    });
+    Ok(known.collect())
+}
+
+type Words = HashMap<(HubId, u32), Option<Failure>>;
+
+/// Notes what was said; answers with what is wrong with which partition, `None` being damage.
+fn hear(waiting: &[Waiter], data: Vec<Data>, isolation: Isolation) -> Words {
+    let mut words = Words::new();
+    for Data { id, from, data } in data {
+        let partition = data.partition_index as u32;
+        let waiter = waiting.iter().find(|waiter| {
+            let target = &waiter.partition.target;
+            target.id == id && target.place.partition == partition
+        });
+        let Some(waiter) = waiter else {
+            continue;
+        };
+        match fetch::found(data) {
+            Ok(Ok(fetched)) => {
+                let heard = &waiter.partition.heard;
+                heard.hear(fetched.bounds);
+                if !fetched.pieces.is_empty() {
+                    heard.keep(from, isolation, fetched);
+                }
+            }
+            Ok(Err(_broken)) => drop(words.insert((id, partition), None)),
+            Err(said) => drop(words.insert((id, partition), Some(Failure::Said(said)))),
+        }
+    }
+    words
+}

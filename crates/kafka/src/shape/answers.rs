@@ -1,0 +1,358 @@
+//! The schema of every answer that the client reads, in the versions that it asks for
+//! ([`crate::client::versions`]).
+
+use kafka_protocol::messages::ApiKey;
+
+use super::Kind::{Array, Bytes, Struct, Text};
+use super::{
+    BOOL, Field, I8, I16, I32, I64, NUMBERS, TEXTS, UUID, always, between, since, tagged, until,
+};
+
+pub(super) fn shape_of(key: ApiKey) -> &'static [Field] {
+    match key {
+        ApiKey::Produce => PRODUCE,
+        ApiKey::Fetch => FETCH,
+        ApiKey::ListOffsets => LIST_OFFSETS,
+        ApiKey::Metadata => METADATA,
+        ApiKey::OffsetCommit => const { &[since(3, I32), always(Array(CODE_OF_PARTITIONS))] },
+        ApiKey::OffsetFetch => OFFSET_FETCH,
+        ApiKey::FindCoordinator => FIND_COORDINATOR,
+        ApiKey::JoinGroup => JOIN_GROUP,
+        ApiKey::SyncGroup => SYNC_GROUP,
+        ApiKey::Heartbeat | ApiKey::AddOffsetsToTxn | ApiKey::EndTxn => {
+            const { &[always(I32), always(I16)] }
+        }
+        ApiKey::LeaveGroup => LEAVE_GROUP,
+        ApiKey::DescribeGroups => DESCRIBE_GROUPS,
+        ApiKey::ListGroups => LIST_GROUPS,
+        ApiKey::SaslHandshake => const { &[always(I16), always(TEXTS)] },
+        ApiKey::SaslAuthenticate => {
+            const { &[always(I16), always(Text), always(Bytes), since(1, I64)] }
+        }
+        ApiKey::ApiVersions => const { &[always(I16), always(Array(RANGE)), since(1, I32)] },
+        ApiKey::CreateTopics | ApiKey::CreatePartitions => {
+            const { &[always(I32), always(Array(CODE_AND_REASON))] }
+        }
+        ApiKey::DeleteTopics | ApiKey::DeleteGroups => {
+            const { &[always(I32), always(Array(CODE_OF_ONE))] }
+        }
+        ApiKey::DeleteRecords => const { &[always(I32), always(Array(STARTS_OF_TOPIC))] },
+        ApiKey::InitProducerId => const { &[always(I32), always(I16), always(I64), always(I16)] },
+        ApiKey::AddPartitionsToTxn | ApiKey::TxnOffsetCommit => {
+            const { &[always(I32), always(Array(CODE_OF_PARTITIONS))] }
+        }
+        ApiKey::DescribeConfigs => const { &[always(I32), always(Array(CONFIGS))] },
+        ApiKey::IncrementalAlterConfigs => const { &[always(I32), always(Array(ALTERED))] },
+        ApiKey::OffsetDelete => {
+            const { &[always(I16), always(I32), always(Array(CODE_OF_PARTITIONS))] }
+        }
+        _ => const { &[] },
+    }
+}
+
+const CODE_OF_PARTITIONS: &[Field] = &[always(Text), always(Array(&[always(I32), always(I16)]))];
+
+const CODE_OF_ONE: &[Field] = &[always(Text), always(I16)];
+
+const CODE_AND_REASON: &[Field] = &[always(Text), always(I16), always(Text)];
+
+const RANGE: &[Field] = &[always(I16), always(I16), always(I16)];
+
+const LEADER_AND_EPOCH: &[Field] = &[always(I32), always(I32)];
+
+const PRODUCE: &[Field] = &[
+    always(Array(&[
+        until(12, Text),
+        since(13, UUID),
+        always(Array(&[
+            always(I32),
+            always(I16),
+            always(I64),
+            always(I64),
+            since(5, I64),
+            since(8, Array(&[always(I32), always(Text)])),
+            since(8, Text),
+            tagged(10, &[Struct(LEADER_AND_EPOCH)]),
+        ])),
+    ])),
+    always(I32),
+    tagged(10, &[Array(ENDPOINT)]),
+];
+
+const ENDPOINT: &[Field] = &[always(I32), always(Text), always(I32), always(Text)];
+
+const FETCH: &[Field] = &[
+    always(I32),
+    since(7, I16),
+    since(7, I32),
+    always(Array(&[
+        until(12, Text),
+        since(13, UUID),
+        always(Array(&[
+            always(I32),
+            always(I16),
+            always(I64),
+            always(I64),
+            since(5, I64),
+            always(Array(&[always(I64), always(I64)])),
+            since(11, I32),
+            always(Bytes),
+            tagged(
+                12,
+                &[
+                    Struct(&[always(I32), always(I64)]),
+                    Struct(LEADER_AND_EPOCH),
+                    Struct(&[always(I64), always(I32)]),
+                ],
+            ),
+        ])),
+    ])),
+];
+
+const LIST_OFFSETS: &[Field] = &[
+    since(2, I32),
+    always(Array(&[
+        always(Text),
+        always(Array(&[
+            always(I32),
+            always(I16),
+            always(I64),
+            always(I64),
+            since(4, I32),
+        ])),
+    ])),
+];
+
+const METADATA: &[Field] = &[
+    since(3, I32),
+    always(Array(&[
+        always(I32),
+        always(Text),
+        always(I32),
+        since(1, Text),
+    ])),
+    since(2, Text),
+    since(1, I32),
+    always(Array(&[
+        always(I16),
+        always(Text),
+        since(10, UUID),
+        since(1, BOOL),
+        always(Array(&[
+            always(I16),
+            always(I32),
+            always(I32),
+            since(7, I32),
+            always(NUMBERS),
+            always(NUMBERS),
+            since(5, NUMBERS),
+        ])),
+        since(8, I32),
+    ])),
+    between(8, 10, I32),
+];
+
+const OFFSET_FETCH: &[Field] = &[
+    since(3, I32),
+    always(Array(&[
+        always(Text),
+        always(Array(&[
+            always(I32),
+            always(I64),
+            since(5, I32),
+            always(Text),
+            always(I16),
+        ])),
+    ])),
+    since(2, I16),
+];
+
+const FIND_COORDINATOR: &[Field] = &[
+    always(I32),
+    always(I16),
+    always(Text),
+    always(I32),
+    always(Text),
+    always(I32),
+];
+
+const JOIN_GROUP: &[Field] = &[
+    since(2, I32),
+    always(I16),
+    always(I32),
+    since(7, Text),
+    always(Text),
+    always(Text),
+    since(9, BOOL),
+    always(Text),
+    always(Array(&[always(Text), since(5, Text), always(Bytes)])),
+];
+
+const SYNC_GROUP: &[Field] = &[
+    since(1, I32),
+    always(I16),
+    since(5, Text),
+    since(5, Text),
+    always(Bytes),
+];
+
+const LEAVE_GROUP: &[Field] = &[
+    always(I32),
+    always(I16),
+    since(3, Array(&[always(Text), always(Text), always(I16)])),
+];
+
+const DESCRIBE_GROUPS: &[Field] = &[
+    since(1, I32),
+    always(Array(&[
+        always(I16),
+        always(Text),
+        always(Text),
+        always(Text),
+        always(Text),
+        always(Array(&[
+            always(Text),
+            since(4, Text),
+            always(Text),
+            always(Text),
+            always(Bytes),
+            always(Bytes),
+        ])),
+        since(3, I32),
+    ])),
+];
+
+const LIST_GROUPS: &[Field] = &[
+    since(1, I32),
+    always(I16),
+    always(Array(&[always(Text), always(Text), since(4, Text)])),
+];
+
+const STARTS_OF_TOPIC: &[Field] = &[
+    always(Text),
+    always(Array(&[always(I32), always(I64), always(I16)])),
+];
+
+const CONFIGS: &[Field] = &[
+    always(I16),
+    always(Text),
+    always(I8),
+    always(Text),
+    always(Array(&[
+        always(Text),
+        always(Text),
+        always(BOOL),
+        always(I8),
+        always(BOOL),
+        always(Array(&[always(Text), always(Text), always(I8)])),
+    ])),
+];
+
+const ALTERED: &[Field] = &[always(I16), always(Text), always(I8), always(Text)];
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Walk, check_answer};
+    use super::*;
+    use crate::client::versions::SPOKEN;
+    use bytes::Bytes as Buffer;
+    use kafka_protocol::messages::*;
+    use kafka_protocol::protocol::Decodable;
+    use proptest::prelude::*;
+
+    /// How many bytes the codec leaves over, if it takes this for an answer.
+    fn left_by_the_codec(key: ApiKey, version: i16, body: &[u8]) -> Option<usize> {
+        macro_rules! read {
+            ($($key:ident => $answer:ident,)*) => {
+                match key {
+                    $(ApiKey::$key => {
+                        let mut rest = Buffer::copy_from_slice(body);
+                        $answer::decode(&mut rest, version).ok()?;
+                        Some(rest.len())
+                    })*
+                    _ => unreachable!("{key:?} is not in the table"),
+                }
+            };
+        }
+        read! {
+            Produce => ProduceResponse,
+            Fetch => FetchResponse,
+            ListOffsets => ListOffsetsResponse,
+            Metadata => MetadataResponse,
+            OffsetCommit => OffsetCommitResponse,
+            OffsetFetch => OffsetFetchResponse,
+            FindCoordinator => FindCoordinatorResponse,
+            JoinGroup => JoinGroupResponse,
+            Heartbeat => HeartbeatResponse,
+            LeaveGroup => LeaveGroupResponse,
+            SyncGroup => SyncGroupResponse,
+            DescribeGroups => DescribeGroupsResponse,
+            ListGroups => ListGroupsResponse,
+            SaslHandshake => SaslHandshakeResponse,
+            ApiVersions => ApiVersionsResponse,
+            CreateTopics => CreateTopicsResponse,
+            DeleteTopics => DeleteTopicsResponse,
+            DeleteRecords => DeleteRecordsResponse,
+            InitProducerId => InitProducerIdResponse,
+            AddPartitionsToTxn => AddPartitionsToTxnResponse,
+            AddOffsetsToTxn => AddOffsetsToTxnResponse,
+            EndTxn => EndTxnResponse,
+            TxnOffsetCommit => TxnOffsetCommitResponse,
+            DescribeConfigs => DescribeConfigsResponse,
+            SaslAuthenticate => SaslAuthenticateResponse,
+            CreatePartitions => CreatePartitionsResponse,
+            DeleteGroups => DeleteGroupsResponse,
+            IncrementalAlterConfigs => IncrementalAlterConfigsResponse,
+            OffsetDelete => OffsetDeleteResponse,
+        }
+    }
+
+    /// Bytes that look like answers: small numbers, which are lengths of things that are there.
+    fn body() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![6 => Just(0u8), 3 => 1u8..4, 1 => any::<u8>()];
+        prop::collection::vec(byte, 0..200)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(6000))]
+
+        /// What the walk lets pass it has understood: the codec stops at the same byte.
+        #[test]
+        fn the_walk_and_the_codec_agree(at in 0..SPOKEN.len(), step in 0i16..14, body in body()) {
+            let (key, min, max) = SPOKEN[at];
+            let version = (min + step).min(max);
+            let mut walk = Walk::of_answer(key, version, &body);
+            if walk.fields(shape_of(key)).is_err() {
+                return Ok(());
+            }
+            if let Some(rest) = left_by_the_codec(key, version, &body) {
+                prop_assert_eq!(walk.rest.len(), rest, "{:?} {}", key, version);
+            }
+        }
+    }
+
+    #[test]
+    fn an_array_that_claims_more_than_there_is_never_reaches_the_codec() {
+        for (key, min, max) in SPOKEN {
+            for version in min..=max {
+                // In the old form the largest length there is; in the compact form 4 thousand million;
+                // and that as a tagged field.
+                for claim in [
+                    &[0x7F, 0xFF, 0xFF, 0xFF][..],
+                    &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F],
+                    &[1, 0, 5, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F],
+                ] {
+                    for zeros in 0..60 {
+                        let mut body = vec![0; zeros];
+                        body.extend_from_slice(claim);
+                        body.extend_from_slice(&[0; 16]);
+                        if check_answer(key, version, &body).is_ok() {
+                            // It was a plain number, so the codec must be safe with it.
+                            left_by_the_codec(key, version, &body);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The schema of every request that is understood here.
+
+use kafka_protocol::messages::ApiKey;
+
+use super::Kind::{Array, Bytes, Text};
+use super::{BOOL, Field, I8, I16, I32, I64, NUMBERS, TEXTS, UUID, always, between, since, until};
+
+/// How many tagged fields the codec knows of a request. Only Fetch has any: what followers tell their leader.
+pub(super) fn tags_known(key: ApiKey) -> u32 {
+    match key {
+        ApiKey::Fetch => 2,
+        _ => 0,
+    }
+}
+
+/// The schema of each request as far as lengths are concerned, without tagged fields, which are stepped over whole.
+pub(super) fn shape_of(key: ApiKey) -> &'static [Field] {
+    match key {
+        ApiKey::Produce => PRODUCE,
+        ApiKey::Fetch => FETCH,
+        ApiKey::ListOffsets => LIST_OFFSETS,
+        ApiKey::Metadata => METADATA,
+        ApiKey::OffsetCommit => OFFSET_COMMIT,
+        ApiKey::OffsetFetch => OFFSET_FETCH,
+        ApiKey::FindCoordinator => const { &[until(3, Text), since(1, I8), since(4, TEXTS)] },
+        ApiKey::JoinGroup => JOIN_GROUP,
+        ApiKey::SyncGroup => SYNC_GROUP,
+        ApiKey::Heartbeat => const { &[always(Text), always(I32), always(Text), since(3, Text)] },
+        ApiKey::LeaveGroup => LEAVE_GROUP,
+        ApiKey::DescribeGroups => const { &[always(TEXTS), since(3, BOOL)] },
+        ApiKey::ListGroups => const { &[since(4, TEXTS), since(5, TEXTS)] },
+        ApiKey::SaslHandshake => const { &[always(Text)] },
+        ApiKey::SaslAuthenticate => const { &[always(Bytes)] },
+        ApiKey::ApiVersions => const { &[since(3, Text), since(3, Text)] },
+        ApiKey::CreateTopics => CREATE_TOPICS,
+        ApiKey::DeleteTopics => DELETE_TOPICS,
+        ApiKey::DeleteRecords => const { &[always(Array(RECORDS_OF_TOPIC)), always(I32)] },
+        ApiKey::InitProducerId => {
+            const { &[always(Text), always(I32), since(3, I64), since(3, I16)] }
+        }
+        ApiKey::AddPartitionsToTxn => ADD_PARTITIONS,
+        ApiKey::AddOffsetsToTxn => {
+            const { &[always(Text), always(I64), always(I16), always(Text)] }
+        }
+        ApiKey::EndTxn => const { &[always(Text), always(I64), always(I16), always(BOOL)] },
+        ApiKey::TxnOffsetCommit => TXN_OFFSET_COMMIT,
+        ApiKey::DescribeConfigs => DESCRIBE_CONFIGS,
+        ApiKey::AlterConfigs => const { &[always(Array(ALTERED)), always(BOOL)] },
+        ApiKey::IncrementalAlterConfigs => {
+            const { &[always(Array(ALTERED_BY_STEPS)), always(BOOL)] }
+        }
+        ApiKey::CreatePartitions => CREATE_PARTITIONS,
+        ApiKey::DeleteGroups => const { &[always(TEXTS)] },
+        ApiKey::OffsetDelete => const { &[always(Text), always(Array(OFFSETS_OF_TOPIC))] },
+        ApiKey::DescribeCluster => const { &[always(BOOL), since(1, I8), since(2, BOOL)] },
+        _ => const { &[] },
+    }
+}
+
+const PRODUCE: &[Field] = &[
+    always(Text),
+    always(I16),
+    always(I32),
+    always(Array(&[
+        until(12, Text),
+        since(13, UUID),
+        always(Array(&[always(I32), always(Bytes)])),
+    ])),
+];
+
+const FETCH: &[Field] = &[
+    until(14, I32),
+    always(I32),
+    always(I32),
+    always(I32),
+    always(I8),
+    since(7, I32),
+    since(7, I32),
+    always(Array(&[
+        until(12, Text),
+        since(13, UUID),
+        always(Array(&[
+            always(I32),
+            since(9, I32),
+            always(I64),
+            since(12, I32),
+            since(5, I64),
+            always(I32),
+        ])),
+    ])),
+    since(
+        7,
+        Array(&[until(12, Text), since(13, UUID), always(NUMBERS)]),
+    ),
+    since(11, Text),
+];
+
+const LIST_OFFSETS: &[Field] = &[
+    always(I32),
+    since(2, I8),
+    always(Array(&[
+        always(Text),
+        always(Array(&[always(I32), since(4, I32), always(I64)])),
+    ])),
+    since(10, I32),
+];
+
+const METADATA: &[Field] = &[
+    always(Array(&[since(10, UUID), always(Text)])),
+    since(4, BOOL),
+    between(8, 10, BOOL),
+    since(8, BOOL),
+];
+
+const OFFSET_COMMIT: &[Field] = &[
+    always(Text),
+    always(I32),
+    always(Text),
+    since(7, Text),
+    until(4, I64),
+    always(Array(&[
+        always(Text),
+        always(Array(&[
+            always(I32),
+            always(I64),
+            since(6, I32),
+            always(Text),
+        ])),
+    ])),
+];
+
+const OFFSET_FETCH: &[Field] = &[
+    until(7, Text),
+    until(7, Array(TOPIC_AND_NUMBERS)),
+    since(
+        8,
+        Array(&[
+            always(Text),
+            since(9, Text),
+            since(9, I32),
+            always(Array(TOPIC_AND_NUMBERS)),
+        ]),
+    ),
+    since(7, BOOL),
+];
+
+const TOPIC_AND_NUMBERS: &[Field] = &[always(Text), always(NUMBERS)];
+
+const JOIN_GROUP: &[Field] = &[
+    always(Text),
+    always(I32),
+    since(1, I32),
+    always(Text),
+    since(5, Text),
+    always(Text),
+    always(Array(&[always(Text), always(Bytes)])),
+    since(8, Text),
+];
+
+const SYNC_GROUP: &[Field] = &[
+    always(Text),
+    always(I32),
+    always(Text),
+    since(3, Text),
+    since(5, Text),
+    since(5, Text),
+    always(Array(&[always(Text), always(Bytes)])),
+];
+
+const LEAVE_GROUP: &[Field] = &[
+    always(Text),
+    until(2, Text),
+    since(3, Array(&[always(Text), always(Text), since(5, Text)])),
+];
+
+const CREATE_TOPICS: &[Field] = &[
+    always(Array(&[
+        always(Text),
+        always(I32),
+        always(I16),
+        always(Array(&[always(I32), always(NUMBERS)])),
+        always(Array(&[always(Text), always(Text)])),
+    ])),
+    always(I32),
+    always(BOOL),
+];
+
+const DELETE_TOPICS: &[Field] = &[
+    since(6, Array(&[always(Text), always(UUID)])),
+    until(5, TEXTS),
+    always(I32),
+];
+
+const RECORDS_OF_TOPIC: &[Field] = &[always(Text), always(Array(&[always(I32), always(I64)]))];
+
+const ADD_PARTITIONS: &[Field] = &[
+    always(Text),
+    always(I64),
+    always(I16),
+    always(Array(TOPIC_AND_NUMBERS)),
+];
+
+const TXN_OFFSET_COMMIT: &[Field] = &[
+    always(Text),
+    always(Text),
+    always(I64),
+    always(I16),
+    since(3, I32),
+    since(3, Text),
+    since(3, Text),
+    always(Array(&[
+        always(Text),
+        always(Array(&[
+            always(I32),
+            always(I64),
+            since(2, I32),
+            always(Text),
+        ])),
+    ])),
+];
+
+const DESCRIBE_CONFIGS: &[Field] = &[
+    always(Array(&[always(I8), always(Text), always(TEXTS)])),
+    always(BOOL),
+    since(3, BOOL),
+];
+
+const ALTERED: &[Field] = &[
+    always(I8),
+    always(Text),
+    always(Array(&[always(Text), always(Text)])),
+];
+
+const ALTERED_BY_STEPS: &[Field] = &[
+    always(I8),
+    always(Text),
+    always(Array(&[always(Text), always(I8), always(Text)])),
+];
+
+const CREATE_PARTITIONS: &[Field] = &[
+    always(Array(&[
+        always(Text),
+        always(I32),
+        always(Array(&[always(NUMBERS)])),
+    ])),
+    always(I32),
+    always(BOOL),
+];
+
+const OFFSETS_OF_TOPIC: &[Field] = &[always(Text), always(Array(&[always(I32)]))];
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ShapeError, Walk, check};
+    use super::*;
+    use crate::api::{APIS, Api};
+    use bytes::Bytes as Buffer;
+    use kafka_protocol::messages::*;
+    use kafka_protocol::protocol::{Decodable, Encodable};
+    use proptest::prelude::*;
+
+    /// What the walk leaves over, which is nothing if it knows the shape.
+    fn left_over(api: &Api, version: i16, body: &[u8]) -> Result<usize, ShapeError> {
+        let mut walk = Walk::new(api, version, body);
+        walk.fields(shape_of(api.key))?;
+        Ok(walk.rest.len())
+    }
+
+    /// A request of a kind from bytes that need not be one, in the codec's opinion.
+    fn read_by_the_codec(key: ApiKey, version: i16, body: &[u8]) -> Option<(usize, Vec<u8>)> {
+        macro_rules! read {
+            ($($key:ident => $request:ident,)*) => {
+                match key {
+                    $(ApiKey::$key => {
+                        let mut rest = Buffer::copy_from_slice(body);
+                        let request = $request::decode(&mut rest, version).ok()?;
+                        let mut again = Vec::new();
+                        request.encode(&mut again, version).ok()?;
+                        Some((rest.len(), again))
+                    })*
+                    _ => unreachable!("{key:?} is not in the table"),
+                }
+            };
+        }
+        read! {
+            Produce => ProduceRequest,
+            Fetch => FetchRequest,
+            ListOffsets => ListOffsetsRequest,
+            Metadata => MetadataRequest,
+            OffsetCommit => OffsetCommitRequest,
+            OffsetFetch => OffsetFetchRequest,
+            FindCoordinator => FindCoordinatorRequest,
+            JoinGroup => JoinGroupRequest,
+            SyncGroup => SyncGroupRequest,
+            Heartbeat => HeartbeatRequest,
+            LeaveGroup => LeaveGroupRequest,
+            DescribeGroups => DescribeGroupsRequest,
+            ListGroups => ListGroupsRequest,
+            SaslHandshake => SaslHandshakeRequest,
+            SaslAuthenticate => SaslAuthenticateRequest,
+            ApiVersions => ApiVersionsRequest,
+            CreateTopics => CreateTopicsRequest,
+            DeleteTopics => DeleteTopicsRequest,
+            DeleteRecords => DeleteRecordsRequest,
+            InitProducerId => InitProducerIdRequest,
+            AddPartitionsToTxn => AddPartitionsToTxnRequest,
+            AddOffsetsToTxn => AddOffsetsToTxnRequest,
+            EndTxn => EndTxnRequest,
+            TxnOffsetCommit => TxnOffsetCommitRequest,
+            DescribeConfigs => DescribeConfigsRequest,
+            AlterConfigs => AlterConfigsRequest,
+            IncrementalAlterConfigs => IncrementalAlterConfigsRequest,
+            CreatePartitions => CreatePartitionsRequest,
+            DeleteGroups => DeleteGroupsRequest,
+            OffsetDelete => OffsetDeleteRequest,
+            DescribeCluster => DescribeClusterRequest,
+        }
+    }
+
+    /// Bytes that look like requests: small numbers, which are lengths of things that are there.
+    fn body() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![6 => Just(0u8), 3 => 1u8..4, 1 => any::<u8>()];
+        prop::collection::vec(byte, 0..160)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        /// What the walk lets pass it has understood: the codec stops at the same byte.
+        #[test]
+        fn the_walk_and_the_codec_agree(at in 0..APIS.len(), step in 0i16..14, body in body()) {
+            let api = APIS[at];
+            let version = (api.readable + step).min(api.max);
+            let Ok(left) = left_over(&api, version, &body) else {
+                return Ok(());
+            };
+            if let Some((rest, _)) = read_by_the_codec(api.key, version, &body) {
+                prop_assert_eq!(left, rest, "{:?} {}", api.key, version);
+            }
+        }
+    }
+
+    #[test]
+    fn an_array_that_claims_more_than_there_is_never_reaches_the_codec() {
+        for api in APIS {
+            for version in api.readable..=api.max {
+                // In the old form the largest length there is; in the compact form 4 thousand million.
+                for claim in [
+                    &[0x7F, 0xFF, 0xFF, 0xFF][..],
+                    &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F],
+                ] {
+                    for zeros in 0..40 {
+                        let mut body = vec![0; zeros];
+                        body.extend_from_slice(claim);
+                        body.extend_from_slice(&[0; 16]);
+                        if check(&api, version, &body).is_ok() {
+                            // It was a plain number, so the codec must be safe with it.
+                            read_by_the_codec(api.key, version, &body);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

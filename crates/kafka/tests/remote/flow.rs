@@ -1,0 +1,244 @@
+//! Processors in several instances over one cluster: partitions are shared, an instance that dies is replaced,
+//! and every event is handled.
+// proves C1 C2 C3 P1 X1
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use highwater_env::RealClock;
+use highwater_flow::retry::{Delay, Policy};
+use highwater_flow::track::Cadence;
+use highwater_flow::{
+    Activity, Assignment, Delivery, Event, Failure, Filter, Member, OnPartition, Options, Order,
+    Processor, Start, Timing,
+};
+use highwater_kafka::client::Remote;
+use highwater_log::{Groups, Log, Offset};
+use tokio::task::JoinHandle;
+
+use crate::world::*;
+
+const PARTITIONS: u32 = 6;
+
+/// How often each event was handled, by partition and offset.
+type Handled = Arc<Mutex<BTreeMap<(u32, i64), usize>>>;
+
+fn processor(remote: &Remote, start: Start) -> Processor {
+    let letters = OnPartition(remote.partition("dead", 0).unwrap());
+    let soon = Policy {
+        delay: Delay::Fixed(Duration::from_millis(20)),
+        tries_max: Some(2),
+        ..Policy::default()
+    };
+    Processor {
+        member: Member {
+            log: Arc::new(remote.clone()),
+            groups: Arc::new(remote.clone()),
+            hub: name("orders"),
+            group: "billing".into(),
+            client: "test".into(),
+            assignment: Assignment::Shared { instance: None },
+            timing: Timing {
+                session: Duration::from_secs(3),
+                heartbeat: Duration::from_millis(200),
+                rebalance: Duration::from_secs(20),
+                pause: Duration::from_millis(50),
+            },
+        },
+        start,
+        share: None,
+        check: None,
+        batch: None,
+        options: Options {
+            order: Order::Key,
+            retry: soon.clone(),
+            ..Options::default()
+        },
+        cadence: Cadence {
+            events: 10,
+            ..Cadence::default()
+        },
+        dead_letters: Arc::new(letters),
+        clock: Arc::new(RealClock::new()),
+        restart: Policy {
+            tries_max: None,
+            ..soon
+        },
+        activity: Arc::new(Activity::default()),
+    }
+}
+
+/// An instance with a client of its own, as if it were a process. Ending the task is `kill -9`.
+async fn instance(
+    world: &World,
+    handled: &Handled,
+    start: Start,
+) -> (Arc<Activity>, JoinHandle<()>) {
+    let remote = world.remote().await;
+    let processor = processor(&remote, start);
+    let (activity, handled) = (Arc::clone(&processor.activity), Arc::clone(handled));
+    let handler = Arc::new(move |deliveries: Vec<Delivery<Event>>| {
+        let handled = Arc::clone(&handled);
+        async move {
+            for delivery in deliveries {
+                if delivery.event.value() == Some(b"poison") {
+                    return Err(Failure::permanent("it is poison"));
+                }
+                let event = &delivery.event;
+                let at = (event.place().partition, event.offset().0);
+                *handled.lock().unwrap().entry(at).or_default() += 1;
+            }
+            Ok(())
+        }
+    });
+    let task = tokio::spawn(processor.run(handler, std::future::pending()));
+    (activity, task)
+}
+
+async fn until(what: &str, mut so: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never came to be that {what}");
+}
+
+async fn produce(world: &World, count: usize) {
+    for n in 0..count {
+        let partition = world
+            .log
+            .partition("orders", n as u32 % PARTITIONS)
+            .unwrap();
+        append(&partition, &[&n.to_string()]).await;
+    }
+}
+
+fn owned(activity: &Activity) -> usize {
+    activity.places().len()
+}
+
+#[tokio::test]
+async fn instances_share_a_hub_and_take_over_from_one_that_dies() {
+    let world = world().await;
+    world.log.create(spec("orders", PARTITIONS)).await.unwrap();
+    world.log.create(spec("dead", 1)).await.unwrap();
+    produce(&world, 120).await;
+    let handled = Handled::default();
+    let (a, _a) = instance(&world, &handled, Start::Earliest).await;
+    let (b, task) = instance(&world, &handled, Start::Earliest).await;
+    let (c, _c) = instance(&world, &handled, Start::Earliest).await;
+    until("each has two partitions", || {
+        [&a, &b, &c].map(|who| owned(who)) == [2; 3]
+    })
+    .await;
+
+    let sending = tokio::spawn(async move {
+        produce(&world, 120).await;
+        world
+    });
+    task.abort();
+    let world = sending.await.unwrap();
+    produce(&world, 120).await;
+    let poisoned = world.log.partition("orders", 0).unwrap();
+    append(&poisoned, &["poison"]).await;
+    until("two have three each", || {
+        [&a, &c].map(|who| owned(who)) == [3; 2]
+    })
+    .await;
+    produce(&world, 120).await;
+
+    // Of each partition everything up to its end but the poison, which is put aside.
+    let ends: Vec<i64> = (0..PARTITIONS)
+        .map(|number| {
+            world
+                .log
+                .partition("orders", number)
+                .unwrap()
+                .bounds()
+                .end
+                .0
+        })
+        .collect();
+    assert_eq!(ends.iter().sum::<i64>(), 4 * 120 + 1);
+    until("everything is handled", || {
+        handled.lock().unwrap().len() == 4 * 120
+    })
+    .await;
+    let looker = world.remote().await;
+    let places: Vec<_> = (0..PARTITIONS)
+        .map(|number| place("orders", number))
+        .collect();
+    let mut committed = Vec::new();
+    for _ in 0..20_000 {
+        let stored = looker
+            .committed("billing".into(), Some(places.clone()), true)
+            .await
+            .unwrap();
+        let offset =
+            |stored: Option<highwater_log::StoredOffset>| stored.map_or(0, |at| at.offset.0);
+        committed = stored
+            .into_iter()
+            .map(|(_, stored)| offset(stored))
+            .collect();
+        if committed == ends {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(committed, ends);
+    let letters = OnPartition(looker.partition("dead", 0).unwrap());
+    let found = letters
+        .find(&Filter::default(), Offset(0), 10)
+        .await
+        .unwrap();
+    let dead: Vec<_> = found
+        .letters
+        .iter()
+        .map(|filed| filed.letter.event.id().to_string())
+        .collect();
+    // Once, or again if its owner had no time to store that it was.
+    assert!(
+        !dead.is_empty() && dead.iter().all(|id| id == "orders/0@60"),
+        "{dead:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_group_that_begins_at_the_end_asks_where_that_is() {
+    let world = world().await;
+    world.log.create(spec("orders", PARTITIONS)).await.unwrap();
+    world.log.create(spec("dead", 1)).await.unwrap();
+    produce(&world, 60).await;
+    let handled = Handled::default();
+    let (activity, _task) = instance(&world, &handled, Start::Latest).await;
+    until("all partitions are worked on", || {
+        owned(&activity) == PARTITIONS as usize
+    })
+    .await;
+    let looker = world.remote().await;
+    let stored = async || {
+        looker
+            .committed("billing".into(), None, true)
+            .await
+            .unwrap()
+            .len()
+    };
+    while stored().await < PARTITIONS as usize {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    produce(&world, 60).await;
+    until("the new ones are handled", || {
+        handled.lock().unwrap().len() >= 60
+    })
+    .await;
+    let first: Vec<_> = handled
+        .lock()
+        .unwrap()
+        .keys()
+        .map(|(_, offset)| *offset)
+        .collect();
+    assert_eq!((first.len(), first.iter().min()), (60, Some(&10)));
+}

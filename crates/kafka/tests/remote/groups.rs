@@ -1,0 +1,323 @@
+//! Consumer groups over the wire.
+// proves C1 C2
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use highwater_kafka::client::Remote;
+use highwater_log::{
+    Commit, GroupError, GroupState, Groups, Join, Joined, Leaving, Membership, Offset, Place,
+    StoredOffset, SyncGroup,
+};
+use kafka_protocol::ResponseError as Code;
+use kafka_protocol::messages::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use kafka_protocol::messages::{
+    ApiKey, HeartbeatRequest, HeartbeatResponse, OffsetCommitRequest, OffsetCommitResponse,
+};
+
+use crate::proxy::Act;
+use crate::world::*;
+
+fn request(group: &str, member: &str, instance: Option<&str>) -> Join {
+    Join {
+        group: group.into(),
+        member: member.into(),
+        instance: instance.map(Into::into),
+        client_id: "test".into(),
+        client_host: String::new(),
+        session_timeout: Duration::from_secs(60),
+        rebalance_timeout: Duration::from_secs(60),
+        protocol_type: "readers".into(),
+        protocols: vec![("range".into(), Bytes::from_static(b"metadata"))],
+        expects_member_id: true,
+    }
+}
+
+async fn join(groups: &dyn Groups, group: &str, member: &str) -> Result<Joined, GroupError> {
+    match groups.join(request(group, member, None)).await {
+        Err(GroupError::MemberIdRequired { member }) => {
+            groups.join(request(group, &member, None)).await
+        }
+        joined => joined,
+    }
+}
+
+fn member(joined: &Joined) -> Membership {
+    Membership {
+        group: "readers".into(),
+        generation: joined.generation,
+        member: joined.member.clone(),
+        instance: None,
+    }
+}
+
+fn sync(joined: &Joined, assignments: &[(&str, &'static [u8])]) -> SyncGroup {
+    let own =
+        |(member, bytes): &(&str, &'static [u8])| (member.to_string(), Bytes::from_static(bytes));
+    SyncGroup {
+        member: member(joined),
+        protocol_type: Some("readers".into()),
+        protocol: Some("range".into()),
+        assignments: assignments.iter().map(own).collect(),
+    }
+}
+
+pub fn commit(member: Membership, place: Place, offset: i64) -> Commit {
+    let stored = StoredOffset {
+        offset: Offset(offset),
+        leader_epoch: -1,
+        metadata: "note".into(),
+    };
+    Commit {
+        member,
+        offsets: vec![(place, stored)],
+    }
+}
+
+/// A group of one, and its member.
+pub async fn stable(remote: &Remote, group: &str) -> Membership {
+    let joined = join(remote, group, "").await.unwrap();
+    let assigned = [(joined.member.as_str(), &b"all"[..])];
+    let mut first = sync(&joined, &assigned);
+    first.member.group = group.into();
+    let synced = remote.sync(first.clone()).await.unwrap();
+    assert_eq!(&synced.assignment[..], b"all");
+    assert_eq!(
+        (synced.protocol_type.as_str(), synced.protocol.as_str()),
+        ("readers", "range")
+    );
+    first.member
+}
+
+#[tokio::test]
+async fn two_members_of_one_client_wait_for_each_other_and_are_told_apart() {
+    let world = world().await;
+    let remote = Arc::new(world.with_hub("h", 2).await);
+    let first = stable(&remote, "readers").await;
+    remote.heartbeat(first.clone()).await.unwrap();
+    let second = tokio::spawn({
+        let remote = Arc::clone(&remote);
+        async move { join(&*remote, "readers", "").await }
+    });
+    // The second waits for the first, whose heartbeats say that it must come again.
+    while remote.heartbeat(first.clone()).await != Err(GroupError::Rebalancing) {
+        tokio::task::yield_now().await;
+    }
+    let first = join(&*remote, "readers", &first.member).await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    assert_eq!(first.generation, second.generation);
+    let (leader, follower) = match first.leader == first.member {
+        true => (first, second),
+        false => (second, first),
+    };
+    assert_eq!(leader.members.len(), 2);
+    assert!(follower.members.is_empty());
+    let waiting = tokio::spawn(remote.sync(sync(&follower, &[])));
+    let shares = [
+        (leader.member.as_str(), &b"left"[..]),
+        (follower.member.as_str(), b"right"),
+    ];
+    let led = remote.sync(sync(&leader, &shares)).await.unwrap();
+    let followed = waiting.await.unwrap().unwrap();
+    assert_eq!(
+        (&led.assignment[..], &followed.assignment[..]),
+        (&b"left"[..], &b"right"[..])
+    );
+
+    let group = remote.describe("readers".into()).await.unwrap();
+    assert_eq!((group.state, group.members.len()), (GroupState::Stable, 2));
+    assert!(
+        group
+            .members
+            .iter()
+            .all(|member| member.client_id == "test"),
+        "{group:?}"
+    );
+    assert_eq!(remote.list().await, [group]);
+    let gone = Leaving {
+        member: "nobody".into(),
+        instance: None,
+    };
+    let leaving = Leaving {
+        member: follower.member.clone(),
+        instance: None,
+    };
+    let left = remote
+        .leave("readers".into(), vec![gone, leaving])
+        .await
+        .unwrap();
+    assert_eq!(
+        left,
+        [Err(GroupError::UnknownMember("nobody".into())), Ok(())]
+    );
+    let told = remote.heartbeat(member(&leader)).await;
+    assert_eq!(told, Err(GroupError::Rebalancing));
+}
+
+#[tokio::test]
+async fn positions_are_stored_by_members_and_found_by_everybody() {
+    let world = world().await;
+    let remote = world.with_hub("h", 2).await;
+    let member = stable(&remote, "readers").await;
+    remote
+        .commit(commit(member.clone(), place("h", 1), 42))
+        .await
+        .unwrap();
+
+    let other = world.remote().await;
+    let places = Some(vec![place("h", 0), place("h", 1)]);
+    let stored = other
+        .committed("readers".into(), places, true)
+        .await
+        .unwrap();
+    let offset = |stored: &Option<StoredOffset>| stored.as_ref().map(|stored| stored.offset.0);
+    assert_eq!(
+        (offset(&stored[0].1), offset(&stored[1].1)),
+        (None, Some(42))
+    );
+    let all = other
+        .committed("readers".into(), None, false)
+        .await
+        .unwrap();
+    assert_eq!(all, stored[1..]);
+    assert_eq!(all[0].1.as_ref().unwrap().metadata, "note");
+
+    let stale = Membership {
+        generation: member.generation + 1,
+        ..member.clone()
+    };
+    let refused = remote.commit(commit(stale, place("h", 1), 43)).await;
+    assert!(matches!(refused, Err(GroupError::IllegalGeneration { .. })));
+    let stranger = Membership {
+        member: "nobody".into(),
+        ..member.clone()
+    };
+    let refused = remote.commit(commit(stranger, place("h", 1), 43)).await;
+    assert_eq!(refused, Err(GroupError::UnknownMember("nobody".into())));
+    let elsewhere = remote
+        .commit(commit(member.clone(), place("h", 9), 1))
+        .await;
+    assert_eq!(elsewhere, Err(GroupError::UnknownPlace(place("h", 9))));
+
+    assert_eq!(
+        remote.delete("readers".into()).await,
+        Err(GroupError::NotEmpty)
+    );
+    let (member, instance) = (member.member, None);
+    let leaving = vec![Leaving { member, instance }];
+    remote.leave("readers".into(), leaving).await.unwrap();
+    remote
+        .forget("readers".into(), vec![place("h", 1)])
+        .await
+        .unwrap();
+    assert_eq!(
+        remote.committed("readers".into(), None, true).await,
+        Ok(Vec::new())
+    );
+    remote.delete("readers".into()).await.unwrap();
+    assert_eq!(remote.describe("readers".into()).await, None);
+    assert_eq!(
+        remote.delete("readers".into()).await,
+        Err(GroupError::NotFound)
+    );
+}
+
+#[tokio::test]
+async fn a_member_with_a_name_comes_back_to_its_place() {
+    let world = world().await;
+    let remote = world.with_hub("h", 1).await;
+    let joined = remote
+        .join(request("readers", "", Some("reader-0")))
+        .await
+        .unwrap();
+    let named = |joined: &Joined| Membership {
+        instance: Some("reader-0".into()),
+        ..member(joined)
+    };
+    let assigned = [(joined.member.as_str(), &b"all"[..])];
+    let mut first = sync(&joined, &assigned);
+    first.member = named(&joined);
+    remote.sync(first).await.unwrap();
+    let again = world.remote().await;
+    let back = again
+        .join(request("readers", "", Some("reader-0")))
+        .await
+        .unwrap();
+    assert_eq!(back.generation, joined.generation);
+    assert_ne!(back.member, joined.member);
+    // It leads already, so it makes no other assignment.
+    assert!(back.leader != back.member || back.led_as.is_some());
+    let fenced = remote.heartbeat(named(&joined)).await;
+    assert_eq!(fenced, Err(GroupError::FencedInstance("reader-0".into())));
+}
+
+#[tokio::test]
+async fn a_coordinator_that_has_moved_is_looked_for() {
+    let world = world().await;
+    let remote = world.with_hub("h", 1).await;
+    let member = stable(&remote, "readers").await;
+    let before = world.proxy.count(ApiKey::FindCoordinator);
+    for code in [
+        Code::NotCoordinator,
+        Code::CoordinatorNotAvailable,
+        Code::CoordinatorLoadInProgress,
+    ] {
+        world.proxy.first(ApiKey::Heartbeat, 1, move |head| {
+            head.say::<HeartbeatRequest>(&HeartbeatResponse::default().with_error_code(code.code()))
+        });
+        remote.heartbeat(member.clone()).await.unwrap();
+        world.proxy.first(ApiKey::OffsetCommit, 1, move |head| {
+            let one = OffsetCommitResponsePartition::default().with_error_code(code.code());
+            let topic = OffsetCommitResponseTopic::default().with_partitions(vec![one]);
+            let answer = OffsetCommitResponse::default().with_topics(vec![topic]);
+            head.say::<OffsetCommitRequest>(&answer)
+        });
+        remote
+            .commit(commit(member.clone(), place("h", 0), 7))
+            .await
+            .unwrap();
+    }
+    assert_eq!(world.proxy.count(ApiKey::FindCoordinator), before + 6);
+}
+
+#[tokio::test]
+async fn a_group_survives_connections_that_break() {
+    let world = world().await;
+    let remote = world.with_hub("h", 1).await;
+    // Of a newcomer's two joins the second: the group waits for whoever it gave a name in the first.
+    let requests = [
+        (ApiKey::FindCoordinator, 1),
+        (ApiKey::JoinGroup, 2),
+        (ApiKey::SyncGroup, 1),
+        (ApiKey::OffsetCommit, 1),
+    ];
+    for (key, which) in requests {
+        let mut seen = 0;
+        world.proxy.script(move |head| {
+            seen += u32::from(head.is(key));
+            match head.is(key) && seen == which {
+                true => Act::Lose,
+                false => Act::Forward,
+            }
+        });
+        let member = stable(&remote, "readers").await;
+        remote
+            .commit(commit(member.clone(), place("h", 0), 7))
+            .await
+            .unwrap();
+        let (member, instance) = (member.member, None);
+        remote
+            .leave("readers".into(), vec![Leaving { member, instance }])
+            .await
+            .unwrap();
+    }
+    let places = Some(vec![place("h", 0)]);
+    let stored = remote
+        .committed("readers".into(), places, true)
+        .await
+        .unwrap();
+    assert_eq!(stored[0].1.as_ref().unwrap().offset, Offset(7));
+}

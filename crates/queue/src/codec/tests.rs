@@ -1,0 +1,124 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::message::{Content, Death, Lock, Message, State, Until};
+
+fn message() -> impl Strategy<Value = Message> {
+    let text = || prop::option::of(".{0,9}");
+    let state = prop_oneof![
+        Just(State::Ready),
+        Just(State::Scheduled),
+        Just(State::Deferred),
+        (any::<u64>(), prop::option::of(any::<i64>()), any::<bool>()).prop_map(
+            |(number, at, deferred)| State::Locked(Lock {
+                number,
+                until: at.map_or(Until::Session, Until::Time),
+                deferred,
+            })
+        ),
+    ];
+    let content = (
+        any::<Vec<u8>>(),
+        text(),
+        text(),
+        text(),
+        prop::collection::vec((".{0,5}", ".{0,5}"), 0..3),
+    );
+    let content = content.prop_map(|(body, id, session, content_type, properties)| Content {
+        body: body.into(),
+        id,
+        session,
+        content_type,
+        properties,
+    });
+    let death = prop::option::of((".{0,5}", ".{0,5}", any::<i64>()));
+    (
+        content,
+        any::<i64>(),
+        prop::option::of(any::<i64>()),
+        any::<u32>(),
+        state,
+        death,
+    )
+        .prop_map(
+            |(content, enqueued_ms, expires_ms, deliveries, state, death)| Message {
+                content: Arc::new(content),
+                enqueued_ms,
+                expires_ms,
+                deliveries,
+                state,
+                death: death.map(|(reason, description, at_ms)| {
+                    Arc::new(Death {
+                        reason,
+                        description,
+                        at_ms,
+                    })
+                }),
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn a_message_is_read_as_it_was_written(seq: u64, message in message()) {
+        let event = Event::Kept { seq, message };
+        let mut out = Vec::new();
+        write(&event, &mut out);
+        let bytes = Bytes::from(out);
+        prop_assert_eq!(read(&bytes), Ok(event));
+        for end in 0..bytes.len() {
+            prop_assert!(read(&bytes.slice(..end)).is_err());
+        }
+    }
+
+    #[test]
+    fn whatever_a_record_holds_nothing_panics(bytes: Vec<u8>) {
+        let _ = read(&bytes.into());
+    }
+}
+
+#[test]
+fn a_message_has_these_bytes() {
+    let content = Content {
+        body: "{}".into(),
+        id: Some("7".into()),
+        properties: vec![("a".into(), "b".into())],
+        ..Content::default()
+    };
+    let message = Message {
+        content: Arc::new(content),
+        enqueued_ms: 0x0102,
+        expires_ms: None,
+        deliveries: 300,
+        state: State::Locked(Lock {
+            number: 5,
+            until: Until::Session,
+            deferred: false,
+        }),
+        death: None,
+    };
+    let mut out = Vec::new();
+    write(&Event::Sent { seq: 9, message }, &mut out);
+    let expected = [
+        &[2, 9][..],
+        &[0, 0, 0, 0, 0, 0, 1, 2],
+        &[0],
+        &[0xac, 2],
+        &[3, 5, 0, 0],
+        &[0],
+        &[1, 1, b'7', 0, 0],
+        &[1, 1, b'a', 1, b'b'],
+        &[2, b'{', b'}'],
+    ];
+    assert_eq!(out, expected.concat());
+}
+
+#[test]
+fn a_completed_message_costs_four_bytes_of_journal() {
+    let mut out = Vec::new();
+    let (seqs, why) = (vec![7], Gone::Completed);
+    write(&Event::Removed { seqs, why }, &mut out);
+    assert_eq!(out, [4, 0, 1, 7]);
+}
