@@ -232,3 +232,34 @@ fn a_type_may_hold_itself() {
     let deep = [2; 1000];
     assert_eq!(read(&file(schema, &[(1, &deep)])).bad.len(), 1);
 }
+
+/// Counts of what takes no bytes could be anything; neither time nor memory may follow them.
+// proves S2 S3
+#[test]
+fn counts_that_no_bytes_stand_behind_are_not_believed() {
+    let more = "the block has more values than its bytes can hold";
+    let nothing = r#"{"type":"record","name":"E","fields":[]}"#;
+    let found = read(&file(nothing, &[(3, b""), (i64::MAX, b""), (1, b"")]));
+    assert!(found.rows.len() < 10_000, "{}", found.rows.len());
+    assert!(found.bad[0].1.starts_with(more), "{:?}", found.bad);
+
+    let nulls = one_field("\"null\"");
+    let found = read(&file(&nulls, &[(i64::MAX, b"x")]));
+    assert!(found.rows.len() < 10_000 && found.bad.len() == 1);
+    assert!(found.bad[0].1.contains(more), "{:?}", found.bad);
+
+    // A thousand arrays, each of which says that it holds a million nulls.
+    let arrays = one_field(r#"{"type":"array","items":{"type":"array","items":"null"}}"#);
+    let inner = [long(1_000_000), vec![0]].concat();
+    let block = [long(1000), inner.repeat(1000), vec![0]].concat();
+    let found = read(&file(&arrays, &[(1, &block)]));
+    assert!(
+        found.rows.is_empty() && found.bad[0].1.contains(more),
+        "{found:?}"
+    );
+
+    // Where bytes stand behind them, nulls may be many.
+    let optional = one_field(r#"{"type":"array","items":["null","long"]}"#);
+    let block = [long(100_000), vec![0; 100_000], vec![0]].concat();
+    assert_eq!(read(&file(&optional, &[(1, &block)])).rows.len(), 1);
+}

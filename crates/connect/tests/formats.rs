@@ -679,6 +679,27 @@ mod parquet {
         }
     }
 
+    /// The library panics over some of these; for a job each is a file that cannot be read, or other values.
+    // proves S2 S3
+    #[test]
+    fn no_damaged_byte_is_the_end_of_more_than_its_file() {
+        let list = Value::Array([Value::Int(1), Value::Null].into());
+        let rows = chunk(vec![
+            column(vec![Value::text("x"); 3]),
+            column(vec![list, Value::Null, Value::Null]),
+        ]);
+        let whole = write(OutputFormat::Parquet, vec![field("a"), field("b")], &[rows]).concat();
+        let mut failed = 0;
+        for at in 0..whole.len() {
+            for damage in [0x00, 0xff, whole[at] ^ 0x01] {
+                let mut bytes = whole.clone();
+                bytes[at] = damage;
+                failed += usize::from(read_parquet(&bytes).error.is_some());
+            }
+        }
+        assert!(failed > whole.len() / 2, "{failed} of {}", whole.len());
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
 

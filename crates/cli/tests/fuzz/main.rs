@@ -16,6 +16,7 @@
 
 #[path = "../../../../fuzz/src/batches.rs"]
 mod batches;
+mod formats;
 mod mutate;
 #[path = "../../../../fuzz/src/targets.rs"]
 mod targets;
@@ -40,6 +41,8 @@ const SLOW: Duration = Duration::from_secs(5);
 /// One that takes longer than this will never end.
 const HANGS: Duration = Duration::from_secs(60);
 const CORPUS_MAX: usize = 20_000;
+/// Targets whose inputs are no text.
+const BINARY: [&str; 2] = ["avro", "parquet"];
 
 fn setting(name: &str, otherwise: u64) -> u64 {
     let text = std::env::var(name).ok();
@@ -328,6 +331,7 @@ fn fuzz(name: &'static str, target: Target, corpus: Vec<Vec<u8>>, words: &[Strin
     let mut mutator = Mutator {
         random: Random::seeded(seed),
         words,
+        binary: BINARY.contains(&name),
     };
     let watchdog = Watchdog::new(name);
     let mut corpus = corpus;
@@ -422,6 +426,24 @@ fn json_decoder() {
 #[test]
 fn csv() {
     fuzz("csv", targets::csv, csv_files(), &csv_words());
+}
+
+// proves S3
+#[test]
+fn avro() {
+    fuzz(
+        "avro",
+        targets::avro,
+        formats::avro_files(),
+        &formats::words(),
+    );
+}
+
+// proves S3
+#[test]
+fn parquet() {
+    let files = formats::parquet_files();
+    fuzz("parquet", targets::parquet, files, &formats::words());
 }
 
 #[test]

@@ -10,6 +10,8 @@ pub struct Mutator<'d> {
     pub random: Random,
     /// Words of the language.
     pub words: &'d [String],
+    /// The inputs are no text: most of what is changed keeps its place.
+    pub binary: bool,
 }
 
 impl Mutator<'_> {
@@ -23,11 +25,40 @@ impl Mutator<'_> {
         for _ in 0..=self.below(4) {
             changed = match self.below(8) {
                 0 => self.bytes(&changed),
+                1..=5 if self.binary => self.in_place(changed, other),
                 _ => self.tokens(&changed, other),
             };
         }
         changed.truncate(BYTES_MAX);
         changed
+    }
+
+    /// A bit, a byte, a few bytes that are zero or all ones, or a piece of another input.
+    fn in_place(&mut self, mut input: Vec<u8>, other: &[u8]) -> Vec<u8> {
+        if input.is_empty() {
+            return input;
+        }
+        let at = self.below(input.len());
+        let end = (at + 1 + self.below(8)).min(input.len());
+        match self.below(5) {
+            0 => input[at] ^= 1 << self.below(8),
+            1 => input[at] = self.below(256) as u8,
+            2 => input[at..end].fill([0, 0x7f, 0x80, 0xff][self.below(4)]),
+            3 => {
+                let from = self.below(input.len());
+                let until = (from + end - at).min(input.len());
+                input.copy_within(from..until, at.min(from));
+            }
+            _ => {
+                let from = self.below(other.len() + 1);
+                let borrowed = other[from..].iter().take(end - at);
+                let places = input[at..end].iter_mut();
+                places
+                    .zip(borrowed)
+                    .for_each(|(place, byte)| *place = *byte);
+            }
+        }
+        input
     }
 
     fn bytes(&mut self, input: &[u8]) -> Vec<u8> {

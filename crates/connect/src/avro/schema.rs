@@ -1,5 +1,6 @@
 //! The schema that an Avro file carries, as far as events can be made of it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
@@ -8,7 +9,7 @@ use serde_json::{Map, Value as Json};
 #[derive(Debug, Default)]
 pub(crate) struct Schemas {
     pub records: Vec<Vec<(Arc<str>, Schema)>>,
-    named: Vec<(String, Schema)>,
+    named: HashMap<String, Schema>,
 }
 
 #[derive(Clone, Debug)]
@@ -73,10 +74,9 @@ impl Schemas {
             "string" => Schema::String,
             _ => {
                 let full = full_name(name, namespace);
-                let known = |wanted: &str| self.named.iter().find(|(known, _)| known == wanted);
-                let found = known(&full).or_else(|| known(name));
+                let found = self.named.get(&full).or_else(|| self.named.get(name));
                 let found = found.ok_or_else(|| format!("its schema lacks the type {full:?}"))?;
-                found.1.clone()
+                found.clone()
             }
         })
     }
@@ -173,8 +173,8 @@ impl Schemas {
             .and_then(Json::as_str)
             .unwrap_or_default();
         let space = object.get("namespace").and_then(Json::as_str);
-        self.named
-            .push((full_name(name, space.unwrap_or(namespace)), schema.clone()));
+        let full = full_name(name, space.unwrap_or(namespace));
+        self.named.entry(full).or_insert_with(|| schema.clone());
         Ok(schema)
     }
 }

@@ -9,6 +9,9 @@ use super::schema::{Schema, Schemas};
 
 /// How deep values may nest.
 const DEPTH_MAX: u32 = 128;
+/// How many values of no bytes (null, records of nulls) a block may have beyond one for each of its bytes: a damaged
+/// count of them would otherwise be believed, whatever it is.
+const WITHOUT_BYTES_MAX: usize = 4096;
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 
 /// Reads values from the bytes of one block.
@@ -17,6 +20,8 @@ pub(crate) struct Values<'a> {
     bytes: &'a [u8],
     /// What was read well but cannot be a value of an event.
     misfit: Option<&'static str>,
+    /// How many more values may take no bytes.
+    spare: usize,
 }
 
 /// Why a value cannot be read. What follows it in the block is lost with it.
@@ -39,6 +44,7 @@ impl<'a> Values<'a> {
             schemas,
             bytes,
             misfit: None,
+            spare: bytes.len().saturating_add(WITHOUT_BYTES_MAX),
         }
     }
 
@@ -51,7 +57,7 @@ impl<'a> Values<'a> {
     pub fn event(&mut self, root: usize, fields: &mut Vec<Value>) -> Read<Option<String>> {
         fields.clear();
         let mut misfit = None;
-        let schemas = self.schemas;
+        let (schemas, before) = (self.schemas, self.bytes.len());
         for (name, schema) in &schemas.records[root] {
             let value = self.value(schema, 1);
             let value = value.map_err(|error| BadValue {
@@ -62,7 +68,22 @@ impl<'a> Values<'a> {
                 misfit = Some(format!("{name}: {reason}"));
             }
         }
+        self.took(before)?;
         Ok(misfit)
+    }
+
+    /// Counts a value, or an event, that has taken no bytes.
+    fn took(&mut self, before: usize) -> Read<()> {
+        if self.bytes.len() < before {
+            return Ok(());
+        }
+        match self.spare.checked_sub(1) {
+            Some(spare) => {
+                self.spare = spare;
+                Ok(())
+            }
+            None => bad("the block has more values than its bytes can hold"),
+        }
     }
 
     /// NULL in place of what cannot be a value.
@@ -77,6 +98,13 @@ impl<'a> Values<'a> {
         if depth > DEPTH_MAX {
             return bad(format!("values nest more than {DEPTH_MAX} levels deep"));
         }
+        let before = self.bytes.len();
+        let value = self.value_of(schema, depth)?;
+        self.took(before)?;
+        Ok(value)
+    }
+
+    fn value_of(&mut self, schema: &Schema, depth: u32) -> Read<Value> {
         Ok(match schema {
             Schema::Null => Value::Null,
             Schema::Boolean => match self.take(1)?[0] {
@@ -153,10 +181,6 @@ impl<'a> Values<'a> {
                 self.long()?;
             }
             for _ in 0..count.unsigned_abs() {
-                // Items of no bytes could otherwise go on for ever.
-                if items.len() > self.bytes.len() + (1 << 20) {
-                    return bad("an array is longer than its block");
-                }
                 items.push(self.value(schema, depth + 1)?);
             }
         }

@@ -2,8 +2,12 @@
 //!
 //! Only the columns that a query reads are decoded, a few thousand rows at a time. The file must be
 //! read at arbitrary places, so a compressed one is decompressed into memory first.
+//!
+//! The library asserts what holds in files that are whole, and a damaged one must not end a job: a
+//! panic of it is an error like its others ([`guarded`]).
 
 use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -112,26 +116,28 @@ impl ParquetSource {
     }
 }
 
+/// What the library makes of the file, unless it panics.
+fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, &'static str> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| "its parts contradict each other")
+}
+
 impl Source for ParquetSource {
     fn next_batch(&mut self) -> Result<Option<Events>, ReadError> {
         if self.ended {
             return Ok(None);
         }
+        // Until there is a batch; what fails on the way ends the file.
+        self.ended = true;
         let started = match self.reader.take() {
             Some(reader) => Ok(reader),
-            None => self.start(),
+            None => guarded(|| self.start()).unwrap_or_else(|given_up| Err(self.wrong(&given_up))),
         };
-        let (mut reader, table, needed) = started.inspect_err(|_| self.ended = true)?;
-        let batch = match reader.next() {
-            Some(Ok(batch)) => batch,
-            Some(Err(error)) => {
-                self.ended = true;
-                return Err(self.wrong(&error));
-            }
-            None => {
-                self.ended = true;
-                return Ok(None);
-            }
+        let (mut reader, table, needed) = started?;
+        let batch = match guarded(|| reader.next()) {
+            Ok(Some(Ok(batch))) => batch,
+            Ok(Some(Err(error))) => return Err(self.wrong(&error)),
+            Ok(None) => return Ok(None),
+            Err(given_up) => return Err(self.wrong(&given_up)),
         };
         let rows = batch.num_rows();
         let mut columns = vec![Column::Null(rows); table.names().len()];
@@ -141,7 +147,6 @@ impl Source for ParquetSource {
             match decode_column(array, name, &mut bad) {
                 Ok(decoded) => columns[*column] = decoded,
                 Err(reason) => {
-                    self.ended = true;
                     return Err(ReadError::Format {
                         file: self.file.clone(),
                         reason,
@@ -170,6 +175,7 @@ impl Source for ParquetSource {
         };
         self.rows += rows as u64;
         self.reader = Some((reader, table, needed));
+        self.ended = false;
         Ok(Some(events))
     }
 

@@ -123,6 +123,10 @@ pub(crate) enum Leaving {
 }
 
 /// What changes from one result of an aggregate to the next: events that leave, then events that enter.
+#[cfg_attr(
+    not(feature = "javascript"),
+    allow(dead_code, reason = "there is nobody to take it")
+)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'a> {
     pub at: i64,

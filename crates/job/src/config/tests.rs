@@ -525,6 +525,8 @@ dead_letter = "L"
     );
     let csv = |delimiter, header| CsvFormat { delimiter, header };
     assert_eq!(job.compatibility, Level::V1_1);
+    assert!(!job.ignore_case);
+    assert!(parse("query='q.saql'\nignore_case = true").ignore_case);
     assert_eq!(job.inputs[0].format, Some(Format::Csv(csv(b'\t', false))));
     assert_eq!(job.inputs[1].format, None);
     assert_eq!(job.inputs[1].compression, Compression::Gzip);
