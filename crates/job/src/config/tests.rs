@@ -264,7 +264,7 @@ error: unknown key "nmae"
   |
 2 | nmae = "x"
   | ^^^^ did you mean "name"?
-  = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
+  = known keys: name, query, sql, compatibility, ignore_case, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
 
 error: "query" must be a string, not an integer
  --> job.toml:3:9
@@ -299,7 +299,7 @@ error: unknown key "input"
    |
 10 | [input.Entry]
    |  ^^^^^ did you mean "inputs"?
-   = known keys: name, query, sql, compatibility, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
+   = known keys: name, query, sql, compatibility, ignore_case, time, inputs, outputs, functions, errors, start, checkpoint, work, late, expect
 
 error: type = "kafka" in [outputs.Alerts] is not supported yet
   --> job.toml:14:8
