@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use highwater_connect::Cutting;
 use highwater_log::Isolation;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -13,11 +12,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::build::Built;
 use super::combine::{Cut, Event, Message};
 use super::feed::Feed;
-use super::files::{self, Follower};
+use super::files::Follower;
 use super::growth::{Growth, can_grow};
 use super::keeper::Keeper;
 use super::output::{Mark, Output};
-use super::places::{Places, Source};
+use super::places::Places;
 use super::refresh::Refresh;
 use super::start::MarksHeard;
 use super::status::{Board, JobState};
@@ -146,8 +145,10 @@ impl Live {
         for feed in readers {
             feeds.spawn(feed.run());
         }
-        for follower in followers((&job, &site, &options), &places, (board, &stopped)) {
-            feeds.spawn(follower.run());
+        if options.until_end.is_none() {
+            for follower in Follower::all((&job, &site, &options), &places, (board, &stopped)) {
+                feeds.spawn(follower.run());
+            }
         }
         let mut shares: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         for stream in streams {
@@ -459,38 +460,6 @@ impl Live {
             other => other,
         }
     }
-}
-
-/// Those who bring what appears in files to the hubs that are read; none where the job is to end.
-fn followers(
-    (job, site, options): (&Job, &Site, &Options),
-    places: &Places,
-    (board, stop): (&Board, &watch::Receiver<bool>),
-) -> Vec<Follower> {
-    if options.until_end.is_some() {
-        return Vec::new();
-    }
-    let sources = places.all.iter().enumerate();
-    let follower = |(stream, source): (usize, &Source)| {
-        let name = &job.plan.inputs[source.input].name;
-        let input = job.file.input(name).filter(|input| input.is_followed())?;
-        Some(Follower {
-            cutting: Cutting {
-                format: input.format,
-                compression: input.compression,
-                level: job.file.compatibility,
-            },
-            stream,
-            events: source.partition.clone(),
-            positions: files::positions(&job.file.name, &input.name, &*site.log)?,
-            input: input.clone(),
-            every: options.look_every,
-            clock: site.clock.clone(),
-            board: board.clone(),
-            stop: stop.clone(),
-        })
-    };
-    sources.filter_map(follower).collect()
 }
 
 /// Ready when the checkpoint under way has been written, if one is.

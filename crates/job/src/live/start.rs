@@ -44,7 +44,7 @@ pub(super) enum Prepared {
     HasEnded,
 }
 
-/// `take_up` is for a job that has just been saved, and may go on with reference data that is new. `writing` is where to
+/// `take_up` is for a job that has just been saved, and may go on with reference data and partitions that are new. `writing` is where to
 /// find the checkpoint that is being written, should somebody lose patience meanwhile.
 pub(super) async fn prepare(
     (job, site, options): (Arc<Job>, Site, Options),
@@ -57,14 +57,7 @@ pub(super) async fn prepare(
     }
     let all = Places::find(&job, &*site.log)?;
     let (mut number, saved) = latest(&site, board).await?;
-    let words = saved
-        .as_ref()
-        .and_then(|saved| saved.fingerprint.partitions());
-    let (known, new) = words
-        .and_then(|words| all.known_and_new(words))
-        // Where they cannot be taken up, the job begins anew with all of them.
-        .filter(|(_, new)| new.iter().all(|source| can_grow(&job, source.input)))
-        .unwrap_or_else(|| (all.clone(), Vec::new()));
+    let (known, new) = known_and_new(&job, &all, saved.as_ref());
     let fingerprint = Fingerprint::of(&job, &known);
     let mut begin = begin((&job, &all, &options), (number, saved), &fingerprint, board).await?;
     let mut places = match &begin.from {
@@ -91,20 +84,12 @@ pub(super) async fn prepare(
     if let (true, From::Checkpoint(saved)) = (take_up && !new.is_empty(), &begin.from) {
         let next = number.map_or(0, |number| number + 1);
         let wider = widen((&job, physical, &places), (saved, &new), &site, board)?;
-        if let Some((grown, among, saved)) = wider {
-            match save(&site, next, &saved, writing).await {
-                Ok(()) => {
-                    for source in &new {
-                        board.say(format!("`{}` is read from now on", source.place));
-                    }
-                    (number, built, places) = (Some(next), grown, among);
-                    fingerprint = saved.fingerprint.clone();
-                    begin.from = From::Checkpoint(Box::new(saved));
-                }
-                Err(error) => {
-                    board.change(|status| status.checkpoint.trouble = Some(error.to_string()));
-                }
-            }
+        if let Some((grown, among, saved)) = wider
+            && taken_up(save(&site, next, &saved, writing).await, &new, board)
+        {
+            (number, built, places) = (Some(next), grown, among);
+            fingerprint = saved.fingerprint.clone();
+            begin.from = From::Checkpoint(Box::new(saved));
         }
     }
     built.lay_out(&job, &places, board);
@@ -155,6 +140,26 @@ pub(super) async fn prepare(
         board,
     )?;
     Ok(Prepared::Live(Box::new(live)))
+}
+
+/// The partitions that a checkpoint knows, and those by which hubs have grown since. Where more has changed, or the query does not
+/// let partitions be taken up, all are as good as known: the job begins anew with them.
+fn known_and_new(job: &Job, all: &Places, saved: Option<&Saved>) -> (Places, Vec<Source>) {
+    let words = saved.and_then(|saved| saved.fingerprint.partitions());
+    let split = words.and_then(|words| all.known_and_new(words));
+    let split = split.filter(|(_, new)| new.iter().all(|source| can_grow(job, source.input)));
+    split.unwrap_or_else(|| (all.clone(), Vec::new()))
+}
+
+/// Says that partitions are read from now on, or why not.
+fn taken_up(saved: Result<(), StartError>, new: &[Source], board: &Board) -> bool {
+    match &saved {
+        Ok(()) => new.iter().for_each(|source| {
+            board.say(format!("`{}` is read from now on", source.place));
+        }),
+        Err(error) => board.change(|status| status.checkpoint.trouble = Some(error.to_string())),
+    }
+    saved.is_ok()
 }
 
 /// The job of a checkpoint with the partitions by which its hubs have grown, and the checkpoint that says so: no row is made of

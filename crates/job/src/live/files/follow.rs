@@ -1,6 +1,6 @@
 //! Looks at the files of an input again and again, and takes what is new.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use super::identity::{HEAD_BYTES, sum_of};
 use super::ledger::{Ledger, append};
 use super::look::Found;
 use super::mark::{HEADER, Mark, Taken};
+use super::memory::{Ahead, Candidate, Memory};
 
 /// Between two tries to write.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -27,34 +28,6 @@ const GONE: Duration = Duration::from_secs(24 * 3600);
 
 /// How much of what was taken may wait for the job.
 const AHEAD_BYTES_MAX: u64 = 256 << 20;
-
-/// What a follower remembers from look to look.
-#[derive(Default)]
-struct Memory {
-    /// As each file was seen last, and since when it has been so.
-    seen: BTreeMap<String, (Stamp, Duration)>,
-    /// Since when files are gone.
-    gone: BTreeMap<String, Duration>,
-    ahead: Ahead,
-}
-
-/// What was taken and has not been worked off yet.
-#[derive(Default)]
-struct Ahead {
-    /// Where each piece ends, and how much it is.
-    waiting: VecDeque<(Offset, u64)>,
-    bytes: u64,
-}
-
-/// A file that was found.
-struct Candidate<'a> {
-    name: &'a str,
-    stamp: Stamp,
-    /// It looked the same the last time.
-    is_still: bool,
-    /// For how long it has looked like this.
-    unchanged: Duration,
-}
 
 impl Follower {
     /// Runs until it is told to stop; an error is one that no waiting mends.
@@ -325,35 +298,6 @@ impl Follower {
             }
             (Some(taken), _) => taken.stamp.len,
             (None, seen) => seen.map_or(0, |stamp| stamp.len),
-        }
-    }
-}
-
-impl Memory {
-    fn see<'a>(&mut self, name: &'a str, stamp: Stamp, now: Duration) -> Candidate<'a> {
-        let before = self.seen.get(name).filter(|(seen, _)| *seen == stamp);
-        let (is_still, since) = before.map_or((false, now), |(_, since)| (true, *since));
-        self.seen.insert(name.to_owned(), (stamp, since));
-        Candidate {
-            name,
-            stamp,
-            is_still,
-            unchanged: now.saturating_sub(since),
-        }
-    }
-}
-
-impl Ahead {
-    fn add(&mut self, end: Offset, bytes: u64) {
-        self.waiting.push_back((end, bytes));
-        self.bytes += bytes;
-    }
-
-    /// Everything before this has been worked off.
-    fn pass(&mut self, next: Offset) {
-        while let Some((_, bytes)) = self.waiting.front().filter(|(end, _)| *end <= next) {
-            self.bytes -= bytes;
-            self.waiting.pop_front();
         }
     }
 }

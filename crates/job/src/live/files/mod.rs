@@ -16,6 +16,7 @@ mod identity;
 mod ledger;
 mod look;
 mod mark;
+mod memory;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,9 @@ use highwater_env::Clock;
 use highwater_log::{AdminError, Cleanup, HubName, HubSettings, HubSpec, Log, Partition};
 use tokio::sync::watch;
 
-use super::StartError;
+use super::places::{Places, Source};
 use super::status::Board;
+use super::{Options, Site, StartError};
 use crate::config::{Input, JobFile};
 use crate::load::Job;
 pub(super) use mark::Mark;
@@ -44,6 +46,38 @@ pub(super) struct Follower {
     pub clock: Arc<dyn Clock>,
     pub board: Board,
     pub stop: watch::Receiver<bool>,
+}
+
+impl Follower {
+    /// One for each input that is followed.
+    pub fn all(
+        (job, site, options): (&Job, &Site, &Options),
+        places: &Places,
+        (board, stop): (&Board, &watch::Receiver<bool>),
+    ) -> Vec<Follower> {
+        let sources = places.all.iter().enumerate();
+        let follower = |(stream, source): (usize, &Source)| {
+            let name = &job.plan.inputs[source.input].name;
+            let input = job.file.input(name).filter(|input| input.is_followed())?;
+            let positions = hub_name(POSITIONS, &job.file.name, &input.name);
+            Some(Follower {
+                cutting: Cutting {
+                    format: input.format,
+                    compression: input.compression,
+                    level: job.file.compatibility,
+                },
+                stream,
+                events: source.partition.clone(),
+                positions: site.log.partition(&positions, 0)?,
+                input: input.clone(),
+                every: options.look_every,
+                clock: site.clock.clone(),
+                board: board.clone(),
+                stop: stop.clone(),
+            })
+        };
+        sources.filter_map(follower).collect()
+    }
 }
 
 /// More than any cut of a file.
@@ -137,11 +171,6 @@ pub(super) async fn make_hubs(job: &Job, log: &dyn Log) -> Result<(), StartError
         }
     }
     Ok(())
-}
-
-/// Where the positions of an input's files are kept.
-pub(super) fn positions(job: &str, input: &str, log: &dyn Log) -> Option<Arc<dyn Partition>> {
-    log.partition(&hub_name(POSITIONS, job, input), 0)
 }
 
 /// Removes what was kept of the files of a job that is no more.
