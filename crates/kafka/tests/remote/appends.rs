@@ -137,6 +137,8 @@ async fn one_that_is_refused_leaves_no_gap_for_those_behind_it() {
     }
     assert_eq!(outcomes, [Some(1), None, Some(2), Some(3), None, Some(4)]);
     assert_eq!(stored(&world, "h", 0).await, ["first", "a", "b", "c", "d"]);
+    // They moved up under the same producer.
+    assert_eq!(world.proxy.count(ApiKey::InitProducerId), 1);
 }
 
 #[tokio::test]
