@@ -239,6 +239,16 @@ async fn an_append_that_nobody_answers_fails_without_saying_that_it_did_not_happ
 }
 
 #[tokio::test]
+async fn an_append_may_come_from_a_thread_without_a_runtime() {
+    let world = world().await;
+    let remote = world.with_hub("h", 1).await;
+    let partition = remote.partition("h", 0).unwrap();
+    let begun = std::thread::spawn(move || partition.append_records(&[value("a")]));
+    let appended = begun.join().unwrap().await.unwrap();
+    assert_eq!(appended.offset, Offset(0));
+}
+
+#[tokio::test]
 async fn what_waits_has_a_limit() {
     let world = world().await;
     world.log.create(spec("h", 1)).await.unwrap();

@@ -155,7 +155,7 @@ impl Appender {
             queue.bytes += bytes;
             push(&mut queue, caller);
             if !std::mem::replace(&mut queue.driven, true) {
-                tokio::spawn(Arc::clone(self).drive());
+                self.cluster.runtime.spawn(Arc::clone(self).drive());
             }
         }
         Box::pin(async move {
