@@ -249,6 +249,28 @@ async fn an_append_may_come_from_a_thread_without_a_runtime() {
 }
 
 #[tokio::test]
+async fn what_is_appended_no_longer_waits() {
+    let world = world().await;
+    world.log.create(spec("h", 1)).await.unwrap();
+    let options = Options {
+        waiting_bytes_max: 10_000,
+        ..world.options()
+    };
+    let remote = connect(options).await.unwrap();
+    let partition = remote.partition("h", 0).unwrap();
+    // Many times the limit, but never much of it at once, and most of them in a batch with others.
+    for round in 0..100 {
+        let pending: Vec<_> = (0..20)
+            .map(|_| partition.append_records(&[value("x")]))
+            .collect();
+        for appended in pending {
+            let refused = appended.await.err();
+            assert_eq!(refused, None, "round {round}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_waits_has_a_limit() {
     let world = world().await;
     world.log.create(spec("h", 1)).await.unwrap();
