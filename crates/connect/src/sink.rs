@@ -47,6 +47,8 @@ pub struct FileSink {
 impl FileSink {
     pub fn create(path: impl AsRef<Path>) -> Result<FileSink, SinkError> {
         let path = path.as_ref().to_path_buf();
+        // What cannot be tidied up is in nobody's way, and a folder that is not there is named below.
+        let _ = disk::remove_stale(&path);
         match disk::create_atomic(&path) {
             Ok(file) => Ok(FileSink {
                 path,
@@ -164,6 +166,20 @@ mod tests {
         sink.write(&vec![b'x'; 2 * BUFFER_BYTES]).unwrap();
         drop(sink);
         assert_eq!(disk::list(folder.path()).unwrap(), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn what_a_killed_run_left_behind_goes_when_the_output_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let left = folder.path().join(".out.jsonl.00112233445566ff.tmp");
+        let mut half = disk::create_atomic(&left).unwrap();
+        half.write_all(b"{").unwrap();
+        half.commit().unwrap();
+        let other = FileSink::create(&path).unwrap();
+        Box::new(FileSink::create(&path).unwrap()).commit().unwrap();
+        Box::new(other).commit().unwrap();
+        assert_eq!(disk::list(folder.path()).unwrap(), [path]);
     }
 
     #[test]

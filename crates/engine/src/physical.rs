@@ -70,15 +70,45 @@ pub struct Shared {
     pub pipeline: Pipeline,
     /// `entries[input][exit][partition]`
     entries: Vec<Vec<Vec<Target>>>,
+    /// Per input, whether its partitions meet one by one, each with an operator of its own.
+    apart: Vec<bool>,
 }
 
 impl Shared {
+    /// Takes another partition of an input, behind the others, which begins where all of them have passed. `false` where
+    /// the query keeps partitions apart, and its shape depends on their number.
+    pub fn grow(&mut self, input: usize) -> bool {
+        if self.apart[input] {
+            return false;
+        }
+        for ports in &mut self.entries[input] {
+            let Some(&Target::Stage { stage, .. }) = ports.first() else {
+                return false;
+            };
+            if !self.pipeline.add_port(stage) {
+                return false;
+            }
+            let port = ports.len();
+            ports.push(Target::Stage { stage, port });
+        }
+        true
+    }
+
     pub fn entry(&self, input: usize, exit: usize, partition: usize) -> Target {
         self.entries[input][exit][partition]
     }
 }
 
+fn are_apart(exits: &[Exit]) -> bool {
+    exits.iter().any(|exit| matches!(exit, Exit::Apart(_)))
+}
+
 impl Physical {
+    /// Whether a job that runs can take more partitions of that input.
+    pub fn can_grow(&self, input: usize) -> bool {
+        !are_apart(&self.exits[input])
+    }
+
     /// Lays out a plan. If it reads reference data, it can be looked at but not run.
     pub fn new(plan: Arc<Plan>) -> Result<Physical, PhysicalError> {
         let lanes = lanes(&plan)?;
@@ -254,6 +284,7 @@ impl Physical {
         Shared {
             pipeline: Pipeline::new(graph.stages).with_scripts(self.scripts.clone()),
             entries,
+            apart: self.exits.iter().map(|exits| are_apart(exits)).collect(),
         }
     }
 

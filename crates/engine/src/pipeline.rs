@@ -109,6 +109,11 @@ impl Pipeline {
         }
     }
 
+    /// Adds a port to the operator of a stage, if it can have another.
+    pub(crate) fn add_port(&mut self, stage: usize) -> bool {
+        self.stages[stage].operator.add_port()
+    }
+
     pub fn snapshot(&self, out: &mut Writer) {
         for stage in &self.stages {
             let mut state = Writer::default();

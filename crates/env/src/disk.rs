@@ -11,7 +11,7 @@
 )]
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -141,13 +141,44 @@ pub struct AtomicFile {
 /// stays a link. Anything but a regular file is refused: renaming over a device would destroy it.
 pub fn create_atomic(path: impl AsRef<Path>) -> io::Result<AtomicFile> {
     let path = target(path.as_ref())?;
-    let temporary = temporary_name(&path)?;
-    let file = create_new(&temporary)?;
-    Ok(AtomicFile {
-        file: Some(file),
-        temporary,
-        path,
-    })
+    loop {
+        let temporary = temporary_name(&path)?;
+        let file = create_new(&temporary)?;
+        let is_ours = match file.try_lock() {
+            // Whoever looks for what was left behind may have been quicker, and have removed it.
+            Ok(()) => temporary.exists(),
+            Err(TryLockError::WouldBlock) => false,
+            // Where files cannot be locked, nobody removes any.
+            Err(TryLockError::Error(_)) => true,
+        };
+        if is_ours {
+            return Ok(AtomicFile {
+                file: Some(file),
+                temporary,
+                path,
+            });
+        }
+    }
+}
+
+/// Removes what [`create_atomic`] left behind for `path` in processes that were killed, and says how many files that were.
+/// A file that is being written is locked by whoever writes it.
+pub fn remove_stale(path: impl AsRef<Path>) -> io::Result<usize> {
+    let path = target(path.as_ref())?;
+    let mut removed = 0;
+    for file in list(folder_of(&path))? {
+        if !is_temporary_of(&file, &path) {
+            continue;
+        }
+        // One that cannot be opened or removed is left where it is.
+        let Ok(left) = File::open(&file) else {
+            continue;
+        };
+        if left.try_lock().is_ok() && fs::remove_file(&file).is_ok() {
+            removed += 1;
+        }
+    }
+    Ok(removed)
 }
 
 impl AtomicFile {
@@ -233,6 +264,22 @@ fn temporary_name(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(name))
 }
 
+/// Whether it has a name that [`temporary_name`] makes of `path`.
+fn is_temporary_of(file: &Path, path: &Path) -> bool {
+    let name = |path: &Path| {
+        path.file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+    };
+    let (Some(found), Some(of)) = (name(file), name(path)) else {
+        return false;
+    };
+    let middle = found.strip_prefix(&format!(".{of}."));
+    let digits = middle.and_then(|middle| middle.strip_suffix(".tmp"));
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(is_digit))
+        && file.is_file()
+}
+
 fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
@@ -284,6 +331,31 @@ mod tests {
         create_atomic(&path).unwrap().write_all(b"new").unwrap();
         assert_eq!(read_to_string(&path).unwrap(), "old");
         assert_eq!(names(folder.path()), ["out.jsonl"]);
+    }
+
+    #[test]
+    fn what_was_left_behind_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let left = [".out.jsonl.0123456789abcdef.tmp"];
+        let others = [
+            ".out.jsonl.0123456789ABCDEF.tmp",
+            ".out.jsonl.123.tmp",
+            ".out.jsonl.0123456789abcdef.tmp.bak",
+            ".x.jsonl.0123456789abcdef.tmp",
+            "out.jsonl",
+        ];
+        for name in left.iter().chain(&others) {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let mut written = create_atomic(&path).unwrap();
+        assert_eq!(remove_stale(&path).unwrap(), 1);
+        written.write_all(b"new").unwrap();
+        written.commit().unwrap();
+        let mut expected = others.map(str::to_owned);
+        expected.sort();
+        assert_eq!(names(folder.path()), expected);
+        assert_eq!(read_to_string(&path).unwrap(), "new");
     }
 
     #[test]

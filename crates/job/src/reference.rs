@@ -15,6 +15,7 @@
 //! Lines that cannot be read are counted and left out, like those of a stream. A file that is not there is an error: a
 //! join with half a table gives wrong answers that look right.
 
+mod copies;
 mod force;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::config::{FilesError, Input};
 use crate::load::Job;
 use crate::plan::HowToRead;
 use crate::report::{InputReport, Trouble, TroubleKind};
+pub(crate) use copies::Copies;
 pub(crate) use force::{InForce, Seen};
 
 #[derive(Debug, thiserror::Error)]
@@ -59,29 +61,37 @@ pub(crate) struct References {
     pub physical: Option<Physical>,
     /// What was read, one report for each input.
     pub reports: Vec<InputReport>,
+    /// The tables without times, as they are in use.
+    pub copies: Copies,
 }
 
 /// Reads all reference data of a job.
 pub(crate) fn load_all(job: &Job) -> Result<References, ReferenceError> {
-    load_by(job, &|_, named| Some(named))
+    load_by(job, &|_, named| Some(named), &Copies::default())
 }
 
-/// Reads what is in force.
-pub(crate) fn load_in_force(job: &Job, force: &InForce) -> Result<References, ReferenceError> {
-    load_by(job, &|input, named| force.since(input, named))
+/// Reads what is in force; of tables without times those that were copied.
+pub(crate) fn load_in_force(
+    job: &Job,
+    force: &InForce,
+    copied: &Copies,
+) -> Result<References, ReferenceError> {
+    load_by(job, &|input, named| force.since(input, named), copied)
 }
 
 /// From when on a snapshot of that input and of the time in its name counts, if it does.
 type Since<'a> = &'a dyn Fn(&str, Instant) -> Option<Instant>;
 
-fn load_by(job: &Job, since: Since<'_>) -> Result<References, ReferenceError> {
+fn load_by(job: &Job, since: Since<'_>, copied: &Copies) -> Result<References, ReferenceError> {
     let mut reports: Vec<InputReport> = Vec::new();
-    let mut tables = Vec::new();
-    for reference in &job.plan.references {
+    let (mut tables, mut copies) = (Vec::new(), Copies::default());
+    for (place, reference) in job.plan.references.iter().enumerate() {
         let Some(declared) = job.file.input(&reference.name) else {
             unreachable!("the query was bound against the inputs of the job file")
         };
-        let (table, report) = load(reference, declared, job.file.compatibility, since)?;
+        let copy = copied.get(place);
+        let (table, report) = load(reference, declared, job.file.compatibility, (since, copy))?;
+        copies.add(place, &table);
         tables.push(Arc::new(table));
         // Read once for each way the query uses it, reported once.
         if !reports.iter().any(|known| known.name == report.name) {
@@ -94,7 +104,11 @@ fn load_by(job: &Job, since: Since<'_>) -> Result<References, ReferenceError> {
             Physical::with_references(job.plan.clone(), &tables)?.with_scripts(job.scripts.clone()),
         ),
     };
-    Ok(References { physical, reports })
+    Ok(References {
+        physical,
+        reports,
+        copies,
+    })
 }
 
 impl References {
@@ -117,7 +131,7 @@ fn load(
     reference: &Reference,
     input: &Input,
     level: Level,
-    since: Since<'_>,
+    (since, copy): (Since<'_>, Option<&Chunk>),
 ) -> Result<(ReferenceTable, InputReport), ReferenceError> {
     let how = HowToRead {
         format: input.format,
@@ -130,7 +144,12 @@ fn load(
         ..InputReport::default()
     };
     let mut table = ReferenceTable::default();
-    for (named, files) in snapshot_files(input)? {
+    let mut snapshots = dated_files(input)?;
+    match copy {
+        Some(copy) => table.snapshots.push((Instant::BEFORE_ALL, copy.clone())),
+        None => snapshots.extend(fixed_files(input)?),
+    }
+    for (named, files) in snapshots {
         let Some(from) = since(&input.name, named) else {
             continue;
         };
@@ -148,16 +167,27 @@ fn load(
 
 /// The files of each snapshot, by the time at which it takes effect.
 fn snapshot_files(input: &Input) -> Result<BTreeMap<Instant, Vec<PathBuf>>, ReferenceError> {
-    let mut snapshots: BTreeMap<Instant, Vec<PathBuf>> = BTreeMap::new();
-    let (patterns, fixed): (Vec<_>, Vec<_>) = input.paths.iter().partition(|path| is_pattern(path));
-    if !fixed.is_empty() {
-        let fixed = Input {
-            paths: fixed.into_iter().cloned().collect(),
-            ..input.clone()
-        };
-        snapshots.insert(Instant::BEFORE_ALL, fixed.files()?);
+    let mut snapshots = dated_files(input)?;
+    snapshots.extend(fixed_files(input)?);
+    Ok(snapshots)
+}
+
+/// The files that have no time in their names.
+fn fixed_files(input: &Input) -> Result<Option<(Instant, Vec<PathBuf>)>, ReferenceError> {
+    let fixed = input.paths.iter().filter(|path| !is_pattern(path));
+    let fixed = Input {
+        paths: fixed.cloned().collect(),
+        ..input.clone()
+    };
+    match fixed.paths.is_empty() {
+        true => Ok(None),
+        false => Ok(Some((Instant::BEFORE_ALL, fixed.files()?))),
     }
-    for path in patterns {
+}
+
+fn dated_files(input: &Input) -> Result<BTreeMap<Instant, Vec<PathBuf>>, ReferenceError> {
+    let mut snapshots: BTreeMap<Instant, Vec<PathBuf>> = BTreeMap::new();
+    for path in input.paths.iter().filter(|path| is_pattern(path)) {
         let pattern = path.to_string_lossy().into_owned();
         let input = input.name.clone();
         if !pattern.contains(DATE) {
@@ -471,7 +501,7 @@ mod tests {
             &reference(),
             &input(&[one, two.clone()]),
             Level::default(),
-            &|_, named| Some(named),
+            (&|_, named| Some(named), None),
         )
         .unwrap();
         assert_eq!(report.troubles.count(), 1);
@@ -490,9 +520,12 @@ mod tests {
 
         let missing = input(&[folder.path().join("none.jsonl")]);
         assert!(matches!(
-            load(&reference(), &missing, Level::default(), &|_, named| Some(
-                named
-            )),
+            load(
+                &reference(),
+                &missing,
+                Level::default(),
+                (&|_, named| Some(named), None)
+            ),
             Err(ReferenceError::Read(_))
         ));
     }
@@ -510,7 +543,7 @@ mod tests {
             &reference(),
             &input(&[pattern]),
             Level::default(),
-            &|_, named| Some(named),
+            (&|_, named| Some(named), None),
         )
         .unwrap();
         let seen: Vec<_> = table
@@ -529,7 +562,7 @@ mod tests {
             &reference(),
             &input(&[pattern]),
             Level::default(),
-            &|_, named| Some(named),
+            (&|_, named| Some(named), None),
         )
         .unwrap_err();
         assert!(
@@ -541,7 +574,7 @@ mod tests {
             &reference(),
             &input(&[pattern]),
             Level::default(),
-            &|_, named| Some(named),
+            (&|_, named| Some(named), None),
         )
         .unwrap_err();
         assert!(

@@ -246,6 +246,41 @@ async fn a_job_follows_a_folder_across_restarts_and_takes_every_line_once() {
     node.stop().await;
 }
 
+// proves T8, S4
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_reads_the_partitions_by_which_its_hub_grows() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start(folder.path(), HUBS).await;
+    let client = Client::of(&node);
+    let (status, made) = client.call("PUT /api/jobs/double", &job(DOUBLE)).await;
+    assert_eq!(status, 200, "{made}");
+    client.send("in", &events(0..3)).await;
+    assert_eq!(numbers(&client.rows("out", 3).await), [0, 2, 4]);
+    let grown = client
+        .call("PATCH /api/hubs/in", "{\"partitions\":3}")
+        .await;
+    assert_eq!(grown.0, 200, "{}", grown.1);
+    for partition in [2, 1] {
+        let line = format!("POST /hubs/in/partitions/{partition}/messages");
+        let event = json!({"n": partition * 10}).to_string();
+        assert_eq!(client.call(&line, &event).await.0, 201);
+    }
+    let mut rows = numbers(&client.rows("out", 5).await);
+    rows.sort();
+    assert_eq!(rows, [0, 2, 4, 20, 40]);
+    let seen = client
+        .until("GET /api/jobs/double", |job| job["state"] == "running")
+        .await;
+    let partitions = seen["inputs"][0]["partitions"].as_array();
+    assert_eq!(partitions.map(Vec::len), Some(3), "{seen}");
+    assert_eq!(
+        (&seen["events"], &seen["rows"]),
+        (&json!(5), &json!(5)),
+        "counts go on"
+    );
+    node.stop().await;
+}
+
 // proves L7, T17
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_of_the_settings_reads_several_hubs_as_one_and_is_counted() {

@@ -1,6 +1,6 @@
 //! What customers were told: a line for every request that was accepted.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use highwater_env::disk::{self, AtomicFile};
@@ -19,27 +19,30 @@ pub enum Wish {
     Cancel,
 }
 
-/// A ledger that is being written; it has its name once it is closed.
+/// A ledger that is being kept. It is written when it is closed, because whoever keeps it measures how long others take,
+/// and a write may wait for a disk that these others sync.
 pub struct Ledger {
-    file: BufWriter<AtomicFile>,
+    file: AtomicFile,
+    lines: Vec<u8>,
 }
 
 impl Ledger {
     pub fn create(path: &Path) -> io::Result<Ledger> {
-        const BUFFER_BYTES: usize = 64 << 10;
-        let file = disk::create_atomic(path)?;
         Ok(Ledger {
-            file: BufWriter::with_capacity(BUFFER_BYTES, file),
+            file: disk::create_atomic(path)?,
+            lines: Vec::new(),
         })
     }
 
-    pub fn enter(&mut self, id: &str, wish: Wish) -> io::Result<()> {
-        serde_json::to_writer(&mut self.file, &Entry { id, wish })?;
-        self.file.write_all(b"\n")
+    pub fn enter(&mut self, id: &str, wish: Wish) {
+        let entry = serde_json::to_writer(&mut self.lines, &Entry { id, wish });
+        entry.expect("a text and a name, to a vector");
+        self.lines.push(b'\n');
     }
 
-    pub fn close(self) -> io::Result<()> {
-        self.file.into_inner()?.commit()
+    pub fn close(mut self) -> io::Result<()> {
+        self.file.write_all(&self.lines)?;
+        self.file.commit()
     }
 }
 
@@ -53,8 +56,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.jsonl");
         let mut ledger = Ledger::create(&path).unwrap();
-        ledger.enter("a", Wish::Deliver).unwrap();
-        ledger.enter("a", Wish::Cancel).unwrap();
+        ledger.enter("a", Wish::Deliver);
+        ledger.enter("a", Wish::Cancel);
         ledger.close().unwrap();
         let entry = |wish| Entry {
             id: "a".to_owned(),

@@ -131,16 +131,34 @@ impl Node {
     }
 
     pub async fn partitions(&mut self, hub: &str) -> Result<u32, NodeError> {
-        #[derive(Deserialize)]
-        struct Described {
-            partitions: u32,
-        }
+        self.describe(hub).await.map(|hub| hub.partitions)
+    }
+
+    /// How many records were ever appended to it.
+    pub async fn appended(&mut self, hub: &str) -> Result<u64, NodeError> {
+        let hub = self.describe(hub).await?;
+        Ok(hub.places.iter().map(|place| place.end).sum())
+    }
+
+    async fn describe(&mut self, hub: &str) -> Result<Described, NodeError> {
         let reply = self.client.get(&format!("/api/hubs/{hub}")).await?;
         match reply.is_success() {
-            true => Ok(serde_json::from_slice::<Described>(&reply.body)?.partitions),
+            true => Ok(serde_json::from_slice(&reply.body)?),
             false => Err(refused(reply)),
         }
     }
+}
+
+#[derive(Deserialize)]
+struct Described {
+    partitions: u32,
+    #[serde(default)]
+    places: Vec<Place>,
+}
+
+#[derive(Deserialize)]
+struct Place {
+    end: u64,
 }
 
 fn refused(reply: crate::client::Reply) -> NodeError {

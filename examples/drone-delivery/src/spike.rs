@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use highwater_env::usage;
 
+use crate::ingestion::REQUESTS;
 use crate::load::{Book, Load, Mix};
+use crate::node::Node;
 use crate::serve::Kind;
 use crate::stack::{Options, Part, Stack};
 
@@ -55,8 +57,14 @@ impl Spike {
         let book = load.await??;
         readings.push(read());
         tell_costs(&readings);
+        let mut node = Node::new(&stack.address(Part::Node), Duration::from_secs(60));
+        let kept = node.appended(REQUESTS).await?;
+        println!(
+            "\nthe hub has {kept} events of {} that were accepted",
+            book.accepted
+        );
         stack.stop().await?;
-        Ok(is_well(&book))
+        Ok(is_well(&book) && kept >= book.accepted)
     }
 
     fn load(&self, stack: &Stack) -> Load {

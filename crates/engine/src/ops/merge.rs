@@ -32,6 +32,16 @@ struct Port {
     reached: i64,
 }
 
+impl Port {
+    fn new(mapping: Option<Vec<usize>>) -> Port {
+        Port {
+            mapping,
+            held: VecDeque::new(),
+            reached: i64::MIN,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Held {
     chunk: Chunk,
@@ -48,13 +58,7 @@ impl Merge {
 
     /// With the columns that each port contributes.
     pub fn mapped(mappings: impl Iterator<Item = Option<Vec<usize>>>) -> Merge {
-        let ports: Vec<Port> = mappings
-            .map(|mapping| Port {
-                mapping,
-                held: VecDeque::new(),
-                reached: i64::MIN,
-            })
-            .collect();
+        let ports: Vec<Port> = mappings.map(Port::new).collect();
         Merge {
             clock: Combined::new(ports.len()),
             ports,
@@ -294,6 +298,12 @@ impl Operator for Merge {
             }
         }
         Ok(())
+    }
+
+    fn add_port(&mut self) -> bool {
+        self.clock.add(self.clock.watermark());
+        self.ports.push(Port::new(None));
+        true
     }
 }
 

@@ -77,6 +77,11 @@ pub trait Operator: Send {
     fn push(&mut self, port: usize, item: Item, context: &mut Context<'_>);
     fn snapshot(&self, out: &mut Writer);
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError>;
+
+    /// Adds a port behind the others, which has come as far as all of them have. `false` where that cannot be.
+    fn add_port(&mut self) -> bool {
+        false
+    }
 }
 
 /// Where an operator leaves what it made.

@@ -423,4 +423,9 @@ impl Operator for PaneJoin {
         self.joiner.restore(from)?;
         restore_clock(&mut self.clock, from)
     }
+
+    fn add_port(&mut self) -> bool {
+        self.clock.add(self.clock.watermark());
+        true
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_connect::Values;
-use highwater_engine::codec::{Reader, RestoreError};
+use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Physical, Value};
 use highwater_env::Clock;
 use highwater_log::Offset;
@@ -15,7 +15,7 @@ use super::combine::{Combiner, Event, Facts};
 use super::destination::{Destination, Shape, ToOutput, shapes};
 use super::pace::Pace;
 use super::pieces::Opener;
-use super::places::Places;
+use super::places::{Places, Source};
 use super::saved::Saved;
 use super::siding::Siding;
 use super::status::{Board, InputStatus, OutputStatus, PartitionStatus};
@@ -75,7 +75,9 @@ pub(super) fn build(
         late: late.is_some(),
         query: Arc::new((query_name, job.query.clone())),
     };
-    let streams = streams(job, physical, places, &wants)?;
+    let streams = places.all.iter().enumerate();
+    let streams = streams.map(|source| stream(job, physical, source, &wants));
+    let streams = streams.collect::<Result<Vec<Stream>, StartError>>()?;
     let mut shared = physical.shared(&places.per_input);
     if wants.dead_letters {
         shared.pipeline.errors.keep_all();
@@ -86,7 +88,6 @@ pub(super) fn build(
             statements[statement] = (destination, port);
         }
     }
-    lay_out(job, places, &shapes, board);
     let (mut destinations, mut outputs) = (Vec::new(), Vec::new());
     for (index, shape) in shapes.into_iter().enumerate() {
         let (to, inbox) = mpsc::channel(WAITING_MAX);
@@ -115,6 +116,7 @@ pub(super) fn build(
         workers: Vec::new(),
         events,
         board: board.clone(),
+        errors_before: 0,
     };
     Ok(Built {
         streams,
@@ -124,52 +126,32 @@ pub(super) fn build(
     })
 }
 
-fn streams(
+fn stream(
     job: &Job,
     physical: &Physical,
-    places: &Places,
+    (number, source): (usize, &Source),
     wants: &Wants,
-) -> Result<Vec<Stream>, StartError> {
-    let stream = |(number, source): (usize, &super::places::Source)| {
-        let (mut input, _) = InputPlan::of(job, source.input);
-        input.keeps_whole = wants.dead_letters || wants.late;
-        let id = PartitionId {
-            number: source.number,
-            shown: Value::Int(source.number as i64),
-        };
-        let lane = Lane::new(&input, physical, id, false);
-        let (how, name) = (input.how.clone(), input.plan.name.clone());
-        let (is_hub, folder) = (input.hub, input.folder.clone());
-        let (intake, fields) = Intake::new(input, false);
-        let options = how.options(fields, wants.dead_letters);
-        let opener = match is_hub {
-            true => Opener::new(Values::new(options).ok_or(StartError::Format(name))?),
-            false => Opener::of_files(options, folder),
-        };
-        Ok(Stream::new(
-            (number, source.place.clone()),
-            (opener, intake, lane),
-            wants.clone(),
-        ))
+) -> Result<Stream, StartError> {
+    let (mut input, _) = InputPlan::of(job, source.input);
+    input.keeps_whole = wants.dead_letters || wants.late;
+    let id = PartitionId {
+        number: source.number,
+        shown: Value::Int(source.number as i64),
     };
-    places.all.iter().enumerate().map(stream).collect()
-}
-
-fn lay_out(job: &Job, places: &Places, shapes: &[Shape], board: &Board) {
-    let inputs = job.plan.inputs.iter().enumerate().map(|(index, input)| {
-        let mine = places.all.iter().filter(|source| source.input == index);
-        InputStatus {
-            name: input.name.clone(),
-            partitions: mine
-                .map(|source| PartitionStatus::new(source.place.clone()))
-                .collect(),
-        }
-    });
-    let outputs = shapes.iter().map(|shape| OutputStatus {
-        name: shape.output.clone(),
-        ..OutputStatus::default()
-    });
-    board.lay_out(inputs.collect(), outputs.collect());
+    let lane = Lane::new(&input, physical, id, false);
+    let (how, name) = (input.how.clone(), input.plan.name.clone());
+    let (is_hub, folder) = (input.hub, input.folder.clone());
+    let (intake, fields) = Intake::new(input, false);
+    let options = how.options(fields, wants.dead_letters);
+    let opener = match is_hub {
+        true => Opener::new(Values::new(options).ok_or(StartError::Format(name))?),
+        false => Opener::of_files(options, folder),
+    };
+    Ok(Stream::new(
+        (number, source.place.clone()),
+        (opener, intake, lane),
+        wants.clone(),
+    ))
 }
 
 impl Built {
@@ -182,6 +164,73 @@ impl Built {
             stream.restore(&mut Reader::new(state))?;
         }
         self.combiner.restore(&mut Reader::new(&saved.shared))
+    }
+
+    /// Takes partitions by which hubs have grown, from their first event on. They begin where those of the same input have
+    /// passed, because rows up to there are out. `false` if the query cannot have them.
+    pub fn grow(
+        &mut self,
+        (job, physical): (&Job, &Physical),
+        places: &mut Places,
+        new: &[Source],
+    ) -> Result<bool, StartError> {
+        for source in new {
+            let input = source.input;
+            let peers = self.streams.iter().filter(|stream| stream.input == input);
+            let passed = peers.map(Stream::watermark).min();
+            let passed = passed.unwrap_or(Instant::BEFORE_ALL);
+            let named = (job.plan.inputs[input].name.clone(), source.place.clone());
+            if !self.combiner.add_stream(input, named, passed) {
+                return Ok(false);
+            }
+            places.add(source.clone());
+            let added = places
+                .all
+                .last()
+                .map(|source| (places.all.len() - 1, source));
+            let Some(added) = added else { continue };
+            let wants = self.combiner.facts.wants.clone();
+            let mut stream = stream(job, physical, added, &wants)?;
+            stream.begin(source.partition.bounds().start);
+            if passed > Instant::BEFORE_ALL {
+                stream.begin_behind(passed);
+            }
+            self.streams.push(stream);
+        }
+        Ok(true)
+    }
+
+    /// Shows what there is on the board, and goes on with what was counted there.
+    pub fn lay_out(&mut self, job: &Job, places: &Places, board: &Board) {
+        let inputs = job.plan.inputs.iter().enumerate().map(|(index, input)| {
+            let mine = places.all.iter().filter(|source| source.input == index);
+            InputStatus {
+                name: input.name.clone(),
+                partitions: mine
+                    .map(|source| PartitionStatus::new(source.place.clone()))
+                    .collect(),
+            }
+        });
+        let outputs = self.outputs.iter().map(|(shape, _)| OutputStatus {
+            name: shape.output.clone(),
+            ..OutputStatus::default()
+        });
+        let streams = places.all.iter();
+        let streams = streams.map(|source| (source.input, source.number));
+        board.lay_out(inputs.collect(), outputs.collect(), streams.collect());
+        for stream in &mut self.streams {
+            let (status, shared_errors) = board.counted(stream.number);
+            stream.count_on(status);
+            self.combiner.errors_before = shared_errors;
+        }
+    }
+
+    /// The state of streams and of what they share, as checkpoints have it.
+    pub fn written(&self) -> (Vec<(Offset, Vec<u8>)>, Vec<u8>) {
+        let streams = self.streams.iter().map(|stream| stream.copy().written());
+        let mut shared = Writer::default();
+        self.combiner.snapshot(&mut shared);
+        (streams.collect(), shared.bytes)
     }
 
     pub fn begin(&mut self, positions: &[Offset]) {

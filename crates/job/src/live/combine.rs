@@ -102,6 +102,8 @@ pub(super) struct Combiner {
     pub workers: Vec<mpsc::UnboundedSender<Work>>,
     pub events: mpsc::UnboundedSender<Event>,
     pub board: Board,
+    /// Rows that failed in earlier runs of this start.
+    pub errors_before: u64,
 }
 
 /// What letters and checkpoints need to know.
@@ -249,8 +251,9 @@ impl Combiner {
         let everywhere = self.clock.watermark();
         if let Some((destination, siding)) = &mut self.dead {
             let mut chunks = siding.take_events(handed.stream, handed.lost, handed.arrived);
-            chunks.extend(siding.take_rows(handed.stream, handed.failed, handed.watermark));
-            chunks.extend(siding.take_rows(siding.shared(), failed, everywhere));
+            let stream = Some(handed.stream);
+            chunks.extend(siding.take_rows(stream, handed.failed, handed.watermark));
+            chunks.extend(siding.take_rows(None, failed, everywhere));
             let destination = &mut self.destinations[*destination];
             chunks
                 .into_iter()
@@ -268,7 +271,7 @@ impl Combiner {
                 destination.tell(ToOutput::Advance(watermark))?;
             }
         }
-        let errors = self.shared.pipeline.errors.count;
+        let errors = self.errors_before + self.shared.pipeline.errors.count;
         self.board.partition(handed.stream, |status| {
             let backlog = status.backlog;
             *status = handed.status;
@@ -299,6 +302,20 @@ impl Combiner {
             Letter::of_row(error, (name, text), spot.as_ref())
         };
         failed.iter().map(letter).collect()
+    }
+
+    /// Takes another stream behind those there are, which has come to `reached`. `false` if the query cannot have it.
+    pub fn add_stream(&mut self, input: usize, named: (String, Place), reached: Instant) -> bool {
+        if !self.shared.grow(input) {
+            return false;
+        }
+        let stream = self.clock.add(reached);
+        self.pace.add_stream();
+        self.pace.worked_before(stream, reached);
+        let sidings = self.dead.iter_mut().chain(&mut self.late);
+        sidings.for_each(|(_, siding)| siding.add_stream());
+        self.facts.streams.push(named);
+        true
     }
 
     /// Everything that is not a stream's.

@@ -12,6 +12,7 @@ use highwater_log::batch::Batches;
 use highwater_log::{AppendError, Bounds, Fetched, Isolation, Offset, Partition, ReadError};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use super::growth::Watch;
 use super::status::Board;
 use super::worker::Work;
 
@@ -21,6 +22,8 @@ pub(super) struct Feed {
     pub next: Offset,
     /// Where to end, and whether time ends there.
     pub until: Option<(Offset, bool)>,
+    /// `None` where it ends.
+    pub growth: Option<Watch>,
     pub fetch_bytes: usize,
     /// How long a partition must have been silent before it is said to be; never, if not at all.
     pub silence: Option<Duration>,
@@ -59,7 +62,7 @@ impl Feed {
             let fetched = loop {
                 let fetched = self.fetch().await?;
                 if !fetched.pieces.is_empty() {
-                    break fetched;
+                    break self.let_through(fetched).await?;
                 }
                 if !drained {
                     drained = true;
@@ -75,6 +78,22 @@ impl Feed {
             let stream = self.stream;
             self.send(Work::Fetched { stream, fetched })?;
         }
+    }
+
+    /// What may be worked off now. Waits for the end of the job if nothing may be.
+    async fn let_through(&mut self, fetched: Fetched) -> Result<Fetched, String> {
+        let Some(mut growth) = self.growth.take() else {
+            return Ok(fetched);
+        };
+        let through = growth.let_through(self.next, fetched).await;
+        let Some(fetched) = through.map_err(|reason| self.named(&reason))? else {
+            // Others need not wait for it.
+            let stream = self.stream;
+            self.send(Work::Drained { stream })?;
+            match growth.wait().await {}
+        };
+        self.growth = Some(growth);
+        Ok(fetched)
     }
 
     fn send(&self, work: Work) -> Result<(), String> {

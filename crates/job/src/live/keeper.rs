@@ -21,6 +21,8 @@ pub(super) struct Keeper {
     /// Of the outputs.
     pub names: Vec<String>,
     pub references: InForce,
+    /// The number under which the tables without times are kept.
+    pub tables: Option<u64>,
 }
 
 impl Keeper {
@@ -40,11 +42,6 @@ impl Keeper {
     }
 
     pub fn saved(&self, cut: &Cut, marks: Vec<Option<Mark>>) -> Saved {
-        let stream = |copy: &StreamCopy| {
-            let mut state = Writer::default();
-            copy.write(&mut state);
-            (copy.next, state.bytes)
-        };
         let outputs = self.names.iter().zip(&cut.next).zip(marks);
         Saved {
             fingerprint: self.fingerprint.clone(),
@@ -52,7 +49,7 @@ impl Keeper {
             since: self.since,
             watermark: cut.watermark,
             ended: cut.watermark == Instant::AFTER_ALL,
-            streams: cut.streams.iter().map(stream).collect(),
+            streams: cut.streams.iter().map(StreamCopy::written).collect(),
             shared: cut.shared.clone(),
             outputs: outputs
                 .map(|((name, next), mark)| SavedOutput {
@@ -63,6 +60,7 @@ impl Keeper {
                 .collect(),
             reached: cut.reached,
             references: self.references.clone(),
+            tables: self.tables,
         }
     }
 }

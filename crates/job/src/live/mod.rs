@@ -23,6 +23,7 @@ mod declared;
 mod destination;
 mod feed;
 mod files;
+mod growth;
 mod handle;
 mod keeper;
 mod letter;

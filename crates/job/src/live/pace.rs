@@ -27,15 +27,20 @@ struct Pacer {
 
 impl Pace {
     pub fn new(streams: usize) -> Pace {
-        let pacer = || Pacer {
+        let mut pace = Pace {
+            streams: Vec::new(),
+        };
+        (0..streams).for_each(|_| pace.add_stream());
+        pace
+    }
+
+    pub fn add_stream(&mut self) {
+        self.streams.push(Pacer {
             permits: Arc::new(Semaphore::new(PERMITS)),
             withheld: 0,
             reached: Instant::BEFORE_ALL,
             drained: false,
-        };
-        Pace {
-            streams: std::iter::repeat_with(pacer).take(streams).collect(),
-        }
+        });
     }
 
     pub fn permits(&self, stream: usize) -> Arc<Semaphore> {

@@ -1,6 +1,5 @@
 //! The partitions that a job reads, in order: input by input, hub by hub.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use highwater_log::{EnqueueTime, HubId, HubName, Log, Offset, Partition, Place};
@@ -10,12 +9,15 @@ use highwater_time::{Duration, Instant};
 use super::StartError;
 use crate::load::Job;
 
+#[derive(Clone)]
 pub(super) struct Places {
+    /// In the order in which they were taken up.
     pub all: Vec<Source>,
     /// Per input of the plan, how many of them.
     pub per_input: Vec<usize>,
 }
 
+#[derive(Clone)]
 pub(super) struct Source {
     pub input: usize,
     /// Its place among the partitions of its input.
@@ -65,22 +67,48 @@ impl Places {
 
     /// A hub that was deleted and made again is another one.
     pub fn in_words(&self) -> String {
-        let mut words = String::new();
-        for source in &self.all {
-            // Writing to a string does not fail.
-            let _ = writeln!(words, "{} {} {}", source.input, source.place, source.hub);
-        }
-        words
+        self.all.iter().map(Source::in_words).collect()
     }
 
-    /// The hubs, each with how many of its partitions are read.
-    pub fn hubs(&self) -> Vec<(HubName, u32)> {
-        let mut hubs: Vec<(HubName, u32)> = Vec::new();
+    /// Those that a checkpoint knows, in its order, and those by which hubs have grown since. `None` if more has changed.
+    pub fn known_and_new(&self, words: &str) -> Option<(Places, Vec<Source>)> {
+        let mut places = Places {
+            all: Vec::new(),
+            per_input: vec![0; self.per_input.len()],
+        };
+        for line in words.lines() {
+            let mut found = self.all.iter();
+            let source = found.find(|source| source.in_words().trim_end() == line)?;
+            places.add(source.clone());
+        }
+        let is_known = |source: &Source| {
+            let mut known = places.all.iter();
+            known.any(|known| (known.input, &known.place) == (source.input, &source.place))
+        };
+        let grew = |source: &Source| {
+            let mut known = places.all.iter();
+            known.any(|known| (known.input, known.hub) == (source.input, source.hub))
+        };
+        let new: Vec<Source> = self.all.iter().filter(|s| !is_known(s)).cloned().collect();
+        new.iter().all(grew).then_some((places, new))
+    }
+
+    /// Takes one behind the others of its input.
+    pub fn add(&mut self, mut source: Source) {
+        source.number = self.per_input[source.input];
+        self.per_input[source.input] += 1;
+        self.all.push(source);
+    }
+
+    /// The hubs, each with an input that reads it and how many of its partitions are read.
+    pub fn hubs(&self) -> Vec<(HubName, usize, u32)> {
+        let mut hubs: Vec<(HubName, usize, u32)> = Vec::new();
         for source in &self.all {
-            let known = hubs.iter_mut().find(|(name, _)| *name == source.place.hub);
-            match known {
-                Some((_, count)) => *count = (*count).max(source.place.partition + 1),
-                None => hubs.push((source.place.hub.clone(), source.place.partition + 1)),
+            let (hub, count) = (&source.place.hub, source.place.partition + 1);
+            let mut known = hubs.iter_mut();
+            match known.find(|(name, input, _)| name == hub && *input == source.input) {
+                Some((_, _, read)) => *read = (*read).max(count),
+                None => hubs.push((hub.clone(), source.input, count)),
             }
         }
         hubs
@@ -113,5 +141,11 @@ impl Places {
             positions.push(found.map_or(end, |(offset, _)| offset));
         }
         Ok(positions)
+    }
+}
+
+impl Source {
+    fn in_words(&self) -> String {
+        format!("{} {} {}\n", self.input, self.place, self.hub)
     }
 }

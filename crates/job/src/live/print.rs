@@ -9,6 +9,8 @@ use highwater_query::explain;
 use super::places::Places;
 use crate::load::Job;
 
+const PARTITIONS: &str = "list of partitions";
+
 /// Titles and texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint(Vec<(String, String)>);
@@ -39,7 +41,7 @@ impl Fingerprint {
                 "list of functions or one of them",
                 functions.collect::<Vec<_>>().join(", "),
             ),
-            ("list of partitions", places.in_words()),
+            (PARTITIONS, places.in_words()),
             (
                 "place for dead letters or late events",
                 format!("{:?} {:?}", job.file.dead_letter, job.file.live.late),
@@ -58,6 +60,13 @@ impl Fingerprint {
         let words = words.iter();
         let owned = words.map(|(title, text)| ((*title).to_owned(), (*text).to_owned()));
         Fingerprint(owned.collect())
+    }
+
+    /// The partitions, as [`Places::in_words`] says them.
+    pub fn partitions(&self) -> Option<&str> {
+        let mut words = self.0.iter();
+        let found = words.find(|(title, _)| title == PARTITIONS);
+        found.map(|(_, text)| &text[..])
     }
 
     /// What is different, if anything.

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use highwater_connect::Cutting;
-use highwater_log::{HubName, Isolation};
+use highwater_log::Isolation;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -14,6 +14,7 @@ use super::build::Built;
 use super::combine::{Cut, Event, Message};
 use super::feed::Feed;
 use super::files::{self, Follower};
+use super::growth::{Growth, can_grow};
 use super::keeper::Keeper;
 use super::output::{Mark, Output};
 use super::places::{Places, Source};
@@ -50,8 +51,11 @@ pub(super) struct Live {
     every: Duration,
     patience: Duration,
     until_end: Option<AtEnd>,
-    /// With how many of their partitions are read.
-    hubs: Vec<(HubName, u32)>,
+    job: Arc<Job>,
+    /// Who notices that a hub has grown tells it here.
+    growth: Growth,
+    /// There are partitions that are not read, and can be.
+    has_grown: bool,
     combiner: Stopper,
     stop: watch::Sender<bool>,
     feeds: JoinSet<Result<(), String>>,
@@ -108,8 +112,9 @@ impl Live {
         let channels = (0..workers).map(|_| mpsc::unbounded_channel());
         let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
         combiner.workers = senders.clone();
+        let growth = Growth::new(&job, &site, &places);
         let mut feeds = JoinSet::new();
-        let mut targets = Vec::new();
+        let (mut readers, mut targets) = (Vec::new(), Vec::new());
         for (stream, source) in streams.iter_mut().zip(&places.all) {
             let end = source.partition.bounds().visible(Isolation::Committed);
             let until = options
@@ -124,6 +129,8 @@ impl Live {
                 partition: source.partition.clone(),
                 next: stream.next(),
                 until,
+                growth: (until.is_none() && can_grow(&job, source.input))
+                    .then(|| growth.of(source, (stream.number, stream.arrived()), board)),
                 fetch_bytes: options.fetch_bytes,
                 silence: until.is_none().then_some(options.silence),
                 permits: combiner.pace.permits(stream.number),
@@ -132,13 +139,16 @@ impl Live {
                 board: board.clone(),
                 stop: stopped.clone(),
             };
-            feeds.spawn(feed.run());
+            readers.push(feed);
         }
         drop(senders);
+        board.replay_to(targets);
+        for feed in readers {
+            feeds.spawn(feed.run());
+        }
         for follower in followers((&job, &site, &options), &places, (board, &stopped)) {
             feeds.spawn(follower.run());
         }
-        board.replay_to(targets);
         let mut shares: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         for stream in streams {
             shares[stream.number % workers].push(stream);
@@ -164,7 +174,8 @@ impl Live {
         });
         Ok(Live {
             saved: number,
-            refresh: Refresh::new(job, known, site.clock.elapsed()),
+            refresh: Refresh::new(job.clone(), known, site.clock.elapsed()),
+            job,
             is_outdated: false,
             saved_at: site.clock.elapsed(),
             site,
@@ -174,7 +185,8 @@ impl Live {
             every,
             patience: options.stop_patience,
             until_end: options.until_end,
-            hubs: places.hubs(),
+            growth,
+            has_grown: false,
             combiner: Stopper(to_combiner),
             stop,
             feeds,
@@ -188,7 +200,8 @@ impl Live {
     /// Until the job is over; says how it ended.
     pub async fn watch(mut self, commands: &mut mpsc::Receiver<Command>) -> Over {
         loop {
-            if self.is_outdated && self.until_end.is_none() && self.is_well() {
+            let has_news = self.is_outdated || self.has_grown;
+            if has_news && self.until_end.is_none() && self.is_well() {
                 return self.pause().await;
             }
             let step = tokio::select! {
@@ -228,6 +241,7 @@ impl Live {
             Some((output, number, mark)) = self.marks.recv() => self.take_mark(output, number, mark),
             written = written(&mut self.under_way) => self.take_written(written),
             changed = self.refresh.looked(&self.board) => self.is_outdated = changed,
+            () = self.growth.noticed() => self.look_for_partitions(),
             Some(ended) = self.feeds.join_next() => match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(reason)) => return failed(reason),
@@ -249,29 +263,32 @@ impl Live {
         None
     }
 
-    /// Whether every output takes rows and the state can be saved.
+    /// Whether every output takes rows, the state can be saved, and no row is made that outputs may have from an earlier
+    /// run: such a row must be made again of what it was made of then.
     fn is_well(&self) -> bool {
         let status = self.board.status();
+        if matches!(status.state, JobState::Replaying { .. }) {
+            return false;
+        }
         let mut outputs = status.outputs.iter();
         status.checkpoint.trouble.is_none() && outputs.all(|output| output.trouble.is_none())
     }
 
-    /// A hub may have grown. Its new partitions are not read before the next start, because rows that are out already
-    /// were made without them.
+    /// A hub may have grown.
     fn look_for_partitions(&mut self) {
-        let log = &self.site.log;
-        let grown = self.hubs.iter().filter_map(|(name, read)| {
-            let there = log.hub(name.as_str())?.partitions;
-            (there > *read).then(|| {
-                format!(
-                    "hub `{name}` has {there} partitions, of which {read} are read: \
+        let (mut grown, mut alarms) = (false, Vec::new());
+        for (hub, input, read, there) in self.growth.look() {
+            match can_grow(&self.job, input) {
+                true => grown = true,
+                false => alarms.push(format!(
+                    "hub `{hub}` has {there} partitions, of which {read} are read: \
                      stop the job and start it again to read them all"
-                )
-            })
-        });
-        let grown: Vec<String> = grown.collect();
-        self.board
-            .alarm("partitions", (!grown.is_empty()).then(|| grown.join("; ")));
+                )),
+            }
+        }
+        self.has_grown = grown;
+        let alarm = (!alarms.is_empty()).then(|| alarms.join("; "));
+        self.board.alarm("partitions", alarm);
     }
 
     fn begin_checkpoint(&mut self, answer: Option<oneshot::Sender<Result<u64, String>>>) {
@@ -388,10 +405,15 @@ impl Live {
         }
     }
 
-    /// Saves the state and ends, to go on at once with other reference data.
+    /// Saves the state and ends, to go on at once with other reference data or more partitions.
     async fn pause(mut self) -> Over {
         self.board.set_state(JobState::Starting);
-        self.board.say("there is other reference data");
+        if self.is_outdated {
+            self.board.say("there is other reference data");
+        }
+        if self.has_grown {
+            self.board.say("there are more partitions");
+        }
         let _ = self.stop.send(true);
         let patience = self.patience;
         let settled = tokio::time::timeout(patience, self.settle()).await;

@@ -11,7 +11,7 @@ use super::print::Fingerprint;
 use crate::reference::InForce;
 
 const MAGIC: [u8; 8] = *b"HWCHECKP";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Magic, version, length, checksum of the contents, checksum of what is before.
 const HEADER_LEN: usize = 28;
 
@@ -34,6 +34,8 @@ pub(super) struct Saved {
     /// No event that was worked off is later than this.
     pub reached: Instant,
     pub references: InForce,
+    /// The number under which the tables without times are kept, if there are any.
+    pub tables: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +87,8 @@ impl Saved {
         }
         out.i64(self.reached.ticks());
         self.references.write(&mut out);
+        out.u8(self.tables.is_some().into());
+        out.u64(self.tables.unwrap_or_default());
         seal(out.bytes)
     }
 
@@ -111,6 +115,10 @@ impl Saved {
                 .collect::<Result<_, RestoreError>>()?,
             reached: Instant::from_ticks(from.i64()?),
             references: InForce::read(&mut from)?,
+            tables: match (from.u8()?, from.u64()?) {
+                (0, _) => None,
+                (_, number) => Some(number),
+            },
         };
         match from.is_done() {
             true => Ok(saved),
@@ -225,13 +233,14 @@ mod tests {
             ],
             reached: Instant::from_ticks(950),
             references: InForce::default(),
+            tables: Some(6),
         }
     }
 
     #[test]
     fn what_was_saved_is_read_back() {
         let bytes = saved().encode();
-        assert_eq!(&bytes[..12], b"HWCHECKP\x02\0\0\0");
+        assert_eq!(&bytes[..12], b"HWCHECKP\x03\0\0\0");
         assert_eq!(Saved::decode(&bytes), Ok(saved()));
     }
 
@@ -250,9 +259,9 @@ mod tests {
     #[test]
     fn another_version_is_told_apart_from_damage() {
         let mut bytes = saved().encode();
-        bytes[8] = 3;
+        bytes[8] = 4;
         let sum = crc32c::crc32c(&bytes[..24]);
         bytes[24..28].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Saved::decode(&bytes), Err(SavedError::Version(3)));
+        assert_eq!(Saved::decode(&bytes), Err(SavedError::Version(4)));
     }
 }

@@ -14,25 +14,29 @@ use super::letter::Letter;
 
 pub(super) struct Siding {
     merge: Merge,
-    /// Per stream and at last for the shared part of the query: letters of rows that wait to be sorted.
-    unsorted: Vec<Vec<Letter>>,
-    streams: usize,
+    /// Of the shared part of the query and then of each stream: letters of rows that wait to be sorted. `None` where it
+    /// takes no letters of rows.
+    unsorted: Option<Vec<Vec<Letter>>>,
 }
 
 impl Siding {
     /// `rows`: it takes letters of rows, too.
     pub fn new(streams: usize, rows: bool) -> Siding {
-        let sorting = if rows { streams + 1 } else { 0 };
-        Siding {
-            merge: Merge::new(streams + sorting),
-            unsorted: vec![Vec::new(); sorting],
-            streams,
-        }
+        let mut siding = Siding {
+            merge: Merge::new(usize::from(rows)),
+            unsorted: rows.then(|| vec![Vec::new()]),
+        };
+        (0..streams).for_each(|_| siding.add_stream());
+        siding
     }
 
-    /// The place of the shared part of the query among the streams.
-    pub fn shared(&self) -> usize {
-        self.streams
+    /// A stream behind the others. Its letters wait for theirs, and theirs for its own, from now on.
+    pub fn add_stream(&mut self) {
+        self.merge.add_port();
+        if let Some(unsorted) = &mut self.unsorted {
+            self.merge.add_port();
+            unsorted.push(Vec::new());
+        }
     }
 
     /// Letters of events of a stream, which has come to `arrived`.
@@ -42,24 +46,32 @@ impl Siding {
         letters: Vec<Letter>,
         arrived: Instant,
     ) -> Vec<Chunk> {
-        self.push(stream, letters, arrived)
+        let port = match self.unsorted {
+            Some(_) => 1 + 2 * stream,
+            None => stream,
+        };
+        self.push(port, letters, arrived)
     }
 
-    /// Letters of rows of a stream whose watermark is `watermark`.
+    /// Letters of rows of a stream whose watermark is `watermark`; without a stream, of the shared part of the query.
     pub fn take_rows(
         &mut self,
-        stream: usize,
+        stream: Option<usize>,
         letters: Vec<Letter>,
         watermark: Instant,
     ) -> Vec<Chunk> {
-        let unsorted = &mut self.unsorted[stream];
+        let place = stream.map_or(0, |stream| stream + 1);
+        let Some(unsorted) = &mut self.unsorted else {
+            return Vec::new();
+        };
+        let unsorted = &mut unsorted[place];
         unsorted.extend(letters);
         let (mut due, rest): (Vec<_>, Vec<_>) = std::mem::take(unsorted)
             .into_iter()
             .partition(|letter| letter.time < watermark);
         *unsorted = rest;
         due.sort_by_cached_key(Letter::order);
-        self.push(self.streams + stream, due, watermark)
+        self.push(2 * place, due, watermark)
     }
 
     fn push(&mut self, port: usize, letters: Vec<Letter>, passed: Instant) -> Vec<Chunk> {
@@ -90,7 +102,7 @@ impl Siding {
         let mut merge = Writer::default();
         self.merge.snapshot(&mut merge);
         out.blob(&merge.bytes);
-        for letters in &self.unsorted {
+        for letters in self.unsorted.iter().flatten() {
             out.count(letters.len());
             letters.iter().for_each(|letter| letter.write(out));
         }
@@ -98,7 +110,7 @@ impl Siding {
 
     pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         self.merge.restore(&mut Reader::new(from.blob()?))?;
-        for letters in &mut self.unsorted {
+        for letters in self.unsorted.iter_mut().flatten() {
             let count = from.count()?;
             *letters = (0..count)
                 .map(|_| Letter::read(from))

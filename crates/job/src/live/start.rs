@@ -13,14 +13,15 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::build::{Built, build};
 use super::files::make_hubs;
+use super::growth::can_grow;
 use super::keeper::Keeper;
 use super::output::{Mark, Output};
-use super::places::Places;
+use super::places::{Places, Source};
 use super::print::Fingerprint;
 use super::run::Live;
 use super::saved::Saved;
 use super::status::Board;
-use super::tables::Tables;
+use super::tables::{Before, Tables};
 use super::{Options, Site, StartError, Which};
 use crate::config::{OnFailure, Start};
 use crate::load::Job;
@@ -54,33 +55,59 @@ pub(super) async fn prepare(
     if options.until_end.is_none() {
         make_hubs(&job, &*site.log).await?;
     }
-    let places = Places::find(&job, &*site.log)?;
-    let fingerprint = Fingerprint::of(&job, &places);
+    let all = Places::find(&job, &*site.log)?;
     let (mut number, saved) = latest(&site, board).await?;
-    let mut begin = begin(
-        (&job, &places, &options),
-        (number, saved),
-        &fingerprint,
-        board,
-    )
-    .await?;
-    let mut tables = find_tables(&job, &begin, take_up, board).await?;
+    let words = saved
+        .as_ref()
+        .and_then(|saved| saved.fingerprint.partitions());
+    let (known, new) = words
+        .and_then(|words| all.known_and_new(words))
+        // Where they cannot be taken up, the job begins anew with all of them.
+        .filter(|(_, new)| new.iter().all(|source| can_grow(&job, source.input)))
+        .unwrap_or_else(|| (all.clone(), Vec::new()));
+    let fingerprint = Fingerprint::of(&job, &known);
+    let mut begin = begin((&job, &all, &options), (number, saved), &fingerprint, board).await?;
+    let mut places = match &begin.from {
+        From::Checkpoint(_) => known,
+        From::Positions(_) => all,
+    };
+    let mut fingerprint = Fingerprint::of(&job, &places);
+    let mut tables = find_tables(&job, &begin, take_up, &site, board).await?;
     if let (true, From::Checkpoint(saved)) = (tables.is_new, &mut begin.from) {
-        let before = std::mem::replace(&mut saved.references, tables.force.clone());
         let next = number.map_or(0, |number| number + 1);
-        match save(&site, next, saved, writing).await {
+        match save_tables(&site, next, &mut tables, saved, writing).await {
             Ok(()) => number = Some(next),
             Err(error) => {
                 // What no checkpoint knows of must not show in a row.
-                saved.references = before;
                 board.change(|status| status.checkpoint.trouble = Some(error.to_string()));
-                tables = find_tables(&job, &begin, false, board).await?;
+                tables = find_tables(&job, &begin, false, &site, board).await?;
             }
         }
     }
+    keep_tables(&site, number.map_or(0, |number| number + 1), &mut tables).await?;
     let loaded = tables.loaded.physical.as_ref();
     let physical = loaded.unwrap_or(&job.physical);
-    let (built, begin) = assemble((&job, physical, &places), begin, &site, board).await?;
+    let (mut built, mut begin) = assemble((&job, physical, &places), begin, &site, board).await?;
+    if let (true, From::Checkpoint(saved)) = (take_up && !new.is_empty(), &begin.from) {
+        let next = number.map_or(0, |number| number + 1);
+        let wider = widen((&job, physical, &places), (saved, &new), &site, board)?;
+        if let Some((grown, among, saved)) = wider {
+            match save(&site, next, &saved, writing).await {
+                Ok(()) => {
+                    for source in &new {
+                        board.say(format!("`{}` is read from now on", source.place));
+                    }
+                    (number, built, places) = (Some(next), grown, among);
+                    fingerprint = saved.fingerprint.clone();
+                    begin.from = From::Checkpoint(Box::new(saved));
+                }
+                Err(error) => {
+                    board.change(|status| status.checkpoint.trouble = Some(error.to_string()));
+                }
+            }
+        }
+    }
+    built.lay_out(&job, &places, board);
     let (to_marks, heard) = mpsc::unbounded_channel();
     let epoch = begin.epoch;
     let mut outputs = open_outputs(&job, &site, &options, board, (&built, epoch), &to_marks)?;
@@ -108,6 +135,7 @@ pub(super) async fn prepare(
             .map(|(shape, _)| shape.output.clone())
             .collect(),
         references: tables.force,
+        tables: tables.kept,
     };
     if matches!(begin.from, From::Positions(_)) {
         // Only who has left a mark finds out after a crash what it had written.
@@ -129,6 +157,30 @@ pub(super) async fn prepare(
     Ok(Prepared::Live(Box::new(live)))
 }
 
+/// The job of a checkpoint with the partitions by which its hubs have grown, and the checkpoint that says so: no row is made of
+/// them before it is saved, so that every replay takes them up at the same point. `None` if the query cannot have them.
+fn widen(
+    (job, physical, places): (&Job, &Physical, &Places),
+    (saved, new): (&Saved, &[Source]),
+    site: &Site,
+    board: &Board,
+) -> Result<Option<(Built, Places, Saved)>, StartError> {
+    let since = (saved.since, site.clock.clone());
+    let mut built = build(job, physical, places, since, board)?;
+    let mut among = places.clone();
+    if built.restore(saved).is_err() || !built.grow((job, physical), &mut among, new)? {
+        return Ok(None);
+    }
+    let (streams, shared) = built.written();
+    let saved = Saved {
+        fingerprint: Fingerprint::of(job, &among),
+        streams,
+        shared,
+        ..saved.clone()
+    };
+    Ok(Some((built, among, saved)))
+}
+
 /// Writes a checkpoint where that may block.
 async fn save(
     site: &Site,
@@ -147,15 +199,51 @@ async fn find_tables(
     job: &Arc<Job>,
     begin: &Begin,
     take_up: bool,
+    site: &Site,
     board: &Board,
 ) -> Result<Tables, StartError> {
-    let saved = match &begin.from {
-        From::Checkpoint(saved) => Some((saved.references.clone(), saved.reached)),
+    let before = match &begin.from {
+        From::Checkpoint(saved) => Some(Before {
+            force: saved.references.clone(),
+            reached: saved.reached,
+            kept: saved.tables,
+        }),
         From::Positions(_) => None,
     };
-    let (job, noted) = (job.clone(), board.clone());
-    let found = aside(move || Tables::find(&job, saved, take_up, &noted)).await?;
+    let (job, store, noted) = (job.clone(), site.checkpoints.clone(), board.clone());
+    let found = aside(move || Tables::find(&job, before, take_up, (&*store, &noted))).await?;
     Ok(found?)
+}
+
+/// Saves a checkpoint that goes by other reference data from now on.
+async fn save_tables(
+    site: &Site,
+    number: u64,
+    tables: &mut Tables,
+    saved: &mut Saved,
+    writing: &mut Option<JoinHandle<std::io::Result<()>>>,
+) -> Result<(), StartError> {
+    keep_tables(site, number, tables).await?;
+    let next = Saved {
+        references: tables.force.clone(),
+        tables: tables.kept,
+        ..saved.clone()
+    };
+    save(site, number, &next, writing).await?;
+    *saved = next;
+    Ok(())
+}
+
+/// Keeps tables that no checkpoint names yet, for the checkpoint of that number.
+async fn keep_tables(site: &Site, number: u64, tables: &mut Tables) -> Result<(), StartError> {
+    let Some(bytes) = tables.to_keep() else {
+        return Ok(());
+    };
+    let (store, in_use) = (site.checkpoints.clone(), tables.before);
+    let kept = aside(move || store.write_tables(number, &bytes, in_use)).await?;
+    kept.map_err(StartError::Checkpoints)?;
+    tables.kept = Some(number);
+    Ok(())
 }
 
 /// The number of the latest checkpoint, and the latest that is whole.

@@ -210,20 +210,56 @@ impl Board {
         Instant::from_unix_nanos(self.clock.unix_nanos())
     }
 
-    /// What there is to show.
-    pub fn lay_out(&self, inputs: Vec<InputStatus>, outputs: Vec<OutputStatus>) {
+    /// What there is to show; `streams` says of each its input and its place among the partitions of that. Who was there
+    /// before goes on with its counts.
+    pub fn lay_out(
+        &self,
+        mut inputs: Vec<InputStatus>,
+        mut outputs: Vec<OutputStatus>,
+        streams: Vec<(usize, usize)>,
+    ) {
         let mut inner = self.lock();
-        let streams = inputs.iter().enumerate().flat_map(|(input, status)| {
-            let partitions = 0..status.partitions.len();
-            partitions.map(move |partition| (input, partition))
-        });
-        inner.streams = streams.collect();
+        for input in &mut inputs {
+            let mut before = inner.status.inputs.iter();
+            let before = before.find(|before| before.name == input.name);
+            for partition in &mut input.partitions {
+                let mut known = before.iter().flat_map(|before| &before.partitions);
+                if let Some(known) = known.find(|known| known.place == partition.place) {
+                    *partition = known.clone();
+                }
+            }
+        }
+        for output in &mut outputs {
+            let mut before = inner.status.outputs.iter();
+            if let Some(before) = before.find(|before| before.name == output.name) {
+                *output = OutputStatus {
+                    waiting: 0,
+                    ..before.clone()
+                };
+            }
+        }
+        inner.streams = streams;
         (inner.status.inputs, inner.status.outputs) = (inputs, outputs);
+    }
+
+    /// What was counted of a stream, and of the shared part of the query.
+    pub fn counted(&self, stream: usize) -> (PartitionStatus, u64) {
+        let inner = self.lock();
+        let (input, partition) = inner.streams[stream];
+        let status = inner.status.inputs[input].partitions[partition].clone();
+        (status, inner.status.runtime_errors)
     }
 
     /// Says where each stream begins and where it will have caught up.
     pub fn replay_to(&self, targets: Vec<(Offset, Offset)>) {
         self.lock().targets = targets;
+    }
+
+    /// A stream has caught up already when it has come so far.
+    pub fn replay_only_to(&self, stream: usize, end: Offset) {
+        if let Some((_, target)) = self.lock().targets.get_mut(stream) {
+            *target = end.min(*target);
+        }
     }
 
     pub fn say(&self, text: impl Into<String>) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_env::disk::{Access, Disk};
@@ -20,7 +20,17 @@ pub trait Checkpoints: Send + Sync {
 
     /// That one cannot be used, so it is none of the two.
     fn distrust(&self, number: u64);
+
+    /// Keeps the tables that checkpoints name by this number, like a checkpoint. All others but those that are `in_use` may be
+    /// forgotten.
+    fn write_tables(&self, number: u64, bytes: &[u8], in_use: Option<u64>) -> io::Result<()>;
+
+    fn read_tables(&self, number: u64) -> io::Result<Vec<u8>>;
 }
+
+/// The endings of files.
+const CHECKPOINT: &str = "checkpoint";
+const TABLES: &str = "tables";
 
 /// How many are kept: the last, and the one before in case the last is damaged.
 const KEPT: usize = 2;
@@ -42,7 +52,36 @@ impl DiskCheckpoints {
     }
 
     fn path(&self, number: u64) -> PathBuf {
-        self.folder.join(format!("{number:020}.checkpoint"))
+        self.folder.join(format!("{number:020}.{CHECKPOINT}"))
+    }
+
+    fn tables_path(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{number:020}.{TABLES}"))
+    }
+
+    /// The numbers of the files of a kind, ascending.
+    fn numbers(&self, kind: &str) -> io::Result<Vec<u64>> {
+        let names = match self.disk.list(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            listed => listed?,
+        };
+        let number = |name: &String| {
+            let (number, found) = name.split_once('.')?;
+            number.parse().ok().filter(|_| found == kind)
+        };
+        Ok(names.iter().filter_map(number).collect())
+    }
+
+    /// A file that has its name is whole.
+    fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.make_folder()?;
+        let temporary = self.folder.join("next.temporary");
+        let file = self.disk.open(&temporary, Access::Create)?;
+        file.set_len(0)?;
+        file.write_all_at(&[bytes], 0)?;
+        file.sync_all()?;
+        self.disk.rename(&temporary, path)?;
+        self.disk.sync_folder(&self.folder)
     }
 
     fn make_folder(&self) -> io::Result<()> {
@@ -76,12 +115,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Checkpoints for DiskCheckpoints {
     fn list(&self) -> io::Result<Vec<u64>> {
-        let names = match self.disk.list(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            listed => listed?,
-        };
-        let number = |name: &String| name.strip_suffix(".checkpoint")?.parse().ok();
-        Ok(names.iter().filter_map(number).collect())
+        self.numbers(CHECKPOINT)
     }
 
     fn read(&self, number: u64) -> io::Result<Vec<u8>> {
@@ -89,14 +123,7 @@ impl Checkpoints for DiskCheckpoints {
     }
 
     fn write(&self, number: u64, bytes: &[u8]) -> io::Result<()> {
-        self.make_folder()?;
-        let (temporary, path) = (self.folder.join("next.temporary"), self.path(number));
-        let file = self.disk.open(&temporary, Access::Create)?;
-        file.set_len(0)?;
-        file.write_all_at(&[bytes], 0)?;
-        file.sync_all()?;
-        self.disk.rename(&temporary, &path)?;
-        self.disk.sync_folder(&self.folder)?;
+        self.put(&self.path(number), bytes)?;
         for old in self.superfluous()? {
             self.disk.remove_file(&self.path(old))?;
         }
@@ -106,24 +133,42 @@ impl Checkpoints for DiskCheckpoints {
     fn distrust(&self, number: u64) {
         lock(&self.damaged).insert(number);
     }
+
+    fn write_tables(&self, number: u64, bytes: &[u8], in_use: Option<u64>) -> io::Result<()> {
+        self.put(&self.tables_path(number), bytes)?;
+        for other in self.numbers(TABLES)? {
+            if other != number && Some(other) != in_use {
+                self.disk.remove_file(&self.tables_path(other))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_tables(&self, number: u64) -> io::Result<Vec<u8>> {
+        let path = self.tables_path(number);
+        self.disk.open(&path, Access::Read)?.read_all()
+    }
 }
 
 /// Checkpoints of a job that is run once and never goes on.
 #[derive(Default)]
-pub struct MemoryCheckpoints(Mutex<BTreeMap<u64, Vec<u8>>>);
+pub struct MemoryCheckpoints {
+    kept: Mutex<BTreeMap<u64, Vec<u8>>>,
+    tables: Mutex<BTreeMap<u64, Vec<u8>>>,
+}
 
 impl Checkpoints for MemoryCheckpoints {
     fn list(&self) -> io::Result<Vec<u64>> {
-        Ok(lock(&self.0).keys().copied().collect())
+        Ok(lock(&self.kept).keys().copied().collect())
     }
 
     fn read(&self, number: u64) -> io::Result<Vec<u8>> {
-        let found = lock(&self.0).get(&number).cloned();
+        let found = lock(&self.kept).get(&number).cloned();
         found.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn write(&self, number: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut kept = lock(&self.0);
+        let mut kept = lock(&self.kept);
         kept.insert(number, bytes.to_vec());
         while kept.len() > KEPT {
             kept.pop_first();
@@ -132,6 +177,18 @@ impl Checkpoints for MemoryCheckpoints {
     }
 
     fn distrust(&self, number: u64) {
-        lock(&self.0).remove(&number);
+        lock(&self.kept).remove(&number);
+    }
+
+    fn write_tables(&self, number: u64, bytes: &[u8], in_use: Option<u64>) -> io::Result<()> {
+        let mut tables = lock(&self.tables);
+        tables.retain(|other, _| Some(*other) == in_use);
+        tables.insert(number, bytes.to_vec());
+        Ok(())
+    }
+
+    fn read_tables(&self, number: u64) -> io::Result<Vec<u8>> {
+        let found = lock(&self.tables).get(&number).cloned();
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }

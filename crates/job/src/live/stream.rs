@@ -32,6 +32,8 @@ pub(super) struct Stream {
     arrived: Instant,
     wants: Wants,
     status: PartitionStatus,
+    /// Rows that failed in earlier runs of this start.
+    errors_before: u64,
 }
 
 /// Which rows besides results somebody asked for.
@@ -67,7 +69,14 @@ pub(super) struct StreamCopy {
 }
 
 impl StreamCopy {
-    pub fn write(&self, out: &mut Writer) {
+    /// As checkpoints have it: where to read on, and the state.
+    pub fn written(&self) -> (Offset, Vec<u8>) {
+        let mut state = Writer::default();
+        self.write(&mut state);
+        (self.next, state.bytes)
+    }
+
+    fn write(&self, out: &mut Writer) {
         out.i64(self.next.0);
         out.i64(self.arrived.ticks());
         self.lane.write(out);
@@ -92,7 +101,35 @@ impl Stream {
             until: None,
             arrived: Instant::BEFORE_ALL,
             wants,
+            errors_before: 0,
         }
+    }
+
+    /// Goes on with the counts of an earlier run.
+    pub fn count_on(&mut self, status: PartitionStatus) {
+        self.errors_before = status.runtime_errors;
+        self.status = status;
+    }
+
+    /// Begins where others have passed a time already: no event of it will have an earlier one.
+    pub fn begin_behind(&mut self, watermark: Instant) {
+        let input = self.intake.input();
+        let arrival = match input.plan.timestamp {
+            // The arrival that nothing earlier could have.
+            Some(_) => watermark + input.policy.late_arrival,
+            None => watermark,
+        };
+        // Nothing waits yet that could come out.
+        self.lane.punctuate(arrival, &mut Vec::new());
+    }
+
+    /// The latest arrival of an event, or of word that there was none.
+    pub fn arrived(&self) -> Instant {
+        self.arrived
+    }
+
+    pub fn watermark(&self) -> Instant {
+        self.lane.watermark()
     }
 
     /// Begins there instead of at the start.
@@ -264,7 +301,7 @@ impl Stream {
         self.status.time = *self.lane.counts();
         self.status.waiting = self.lane.waiting() as u64;
         self.status.watermark = handed.watermark;
-        self.status.runtime_errors = self.lane.pipeline.errors.count;
+        self.status.runtime_errors = self.errors_before + self.lane.pipeline.errors.count;
         handed.status = self.status.clone();
         handed
     }

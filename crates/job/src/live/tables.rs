@@ -3,60 +3,109 @@
 use highwater_time::Instant;
 
 use super::status::Board;
+use super::store::Checkpoints;
 use crate::load::Job;
-use crate::reference::{InForce, ReferenceError, References, Seen, load_in_force};
+use crate::reference::{Copies, InForce, ReferenceError, References, Seen, load_in_force};
 
 pub(super) struct Tables {
     pub loaded: References,
     pub force: InForce,
     /// What was seen of it, so that something else is known for such.
     pub known: Seen,
+    /// The number under which tables without times are kept, if they are.
+    pub kept: Option<u64>,
+    /// The number under which the last checkpoint has them.
+    pub before: Option<u64>,
     /// Something was taken up that no checkpoint knows of yet.
     pub is_new: bool,
 }
 
+/// What a checkpoint says of reference data, and how far events had come.
+pub(super) struct Before {
+    pub force: InForce,
+    pub reached: Instant,
+    pub kept: Option<u64>,
+}
+
 impl Tables {
-    /// Reads them, which may block. `saved` is what a checkpoint says of them, and how far events had come. Only right after
-    /// a checkpoint may anything be taken up that is new.
+    /// Reads them, which may block. Only right after a checkpoint may anything be taken up that is new.
     pub fn find(
         job: &Job,
-        saved: Option<(InForce, Instant)>,
+        before: Option<Before>,
         take_up: bool,
-        board: &Board,
+        (store, board): (&dyn Checkpoints, &Board),
     ) -> Result<Tables, ReferenceError> {
         let known = Seen::look(job)?;
-        let Some((mut force, reached)) = saved else {
-            return Tables::load(job, InForce::first(&known), known);
+        let Some(mut before) = before else {
+            return Tables::load(job, InForce::first(&known), known, &Copies::default());
         };
-        force.mend(&known);
-        let mut next = force.clone();
-        let said = next.take_up(&known, reached);
-        if next == force {
-            return Tables::load(job, force, known);
-        }
-        if !take_up {
-            // It will be found when the job runs, and is taken up then.
-            return Tables::load(job, force, Seen::default());
-        }
-        match Tables::load(job, next, known.clone()) {
-            Ok(mut tables) => {
+        before.force.mend(&known);
+        let copies = copies(before.kept, store, board);
+        let mut next = before.force.clone();
+        let said = next.take_up(&known, before.reached);
+        let there = Tables::load(job, next.clone(), known.clone(), &Copies::default());
+        let is_other = |there: &Tables| {
+            let tables = &there.loaded.copies;
+            !copies.is_empty() && tables.encode() != copies.encode()
+        };
+        let kept = before.kept.filter(|_| !copies.is_empty());
+        match there {
+            Ok(there) if next == before.force && !is_other(&there) => Ok(Tables { kept, ..there }),
+            Ok(mut there) if take_up => {
                 said.iter().for_each(|line| board.say(line));
-                tables.is_new = true;
-                Ok(tables)
+                there.is_new = true;
+                there.before = before.kept;
+                there.kept = kept.filter(|_| !is_other(&there));
+                Ok(there)
+            }
+            Ok(_) => {
+                // It will be found when the job runs, and is taken up then.
+                let tables = Tables::load(job, before.force, Seen::default(), &copies)?;
+                Ok(Tables { kept, ..tables })
             }
             Err(error) => {
+                let tables = Tables::load(job, before.force, known, &copies)?;
                 board.say(format!("reference data is not taken up: {error}"));
-                Tables::load(job, force, known)
+                Ok(Tables { kept, ..tables })
             }
         }
     }
 
-    fn load(job: &Job, force: InForce, known: Seen) -> Result<Tables, ReferenceError> {
+    fn load(
+        job: &Job,
+        force: InForce,
+        known: Seen,
+        copies: &Copies,
+    ) -> Result<Tables, ReferenceError> {
         Ok(Tables {
-            loaded: load_in_force(job, &force)?,
+            loaded: load_in_force(job, &force, copies)?,
             force,
             known,
+            kept: None,
+            before: None,
             is_new: false,
         })
     }
+
+    /// What is to be kept before a checkpoint may name it, if anything is.
+    pub fn to_keep(&self) -> Option<Vec<u8>> {
+        let copies = &self.loaded.copies;
+        (self.kept.is_none() && !copies.is_empty()).then(|| copies.encode())
+    }
+}
+
+/// What was kept of tables without times; nothing if that cannot be read, and then the files count.
+fn copies(kept: Option<u64>, store: &dyn Checkpoints, board: &Board) -> Copies {
+    let Some(number) = kept else {
+        return Copies::default();
+    };
+    let read = store.read_tables(number).map_err(|error| error.to_string());
+    let copies = read.and_then(|bytes| Copies::decode(&bytes).map_err(|error| error.to_string()));
+    copies.unwrap_or_else(|reason| {
+        board.say(format!(
+            "what was kept of reference data cannot be used: {reason}; rows since the last checkpoint are made with the files \
+             as they are now"
+        ));
+        Copies::default()
+    })
 }

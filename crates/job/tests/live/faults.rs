@@ -6,7 +6,6 @@ use highwater_connect::EndpointError;
 use highwater_env::Disk;
 use highwater_env::disk::Faults;
 use highwater_job::live::{Checkpoints, Handle, JobState, JobStatus, Options};
-use highwater_log::{HubName, Log};
 
 use crate::world::{World, at, job, live, soon};
 
@@ -124,59 +123,6 @@ async fn a_job_without_any_checkpoint_left_asks_where_to_begin() {
     let handle = world.start(&job, live());
     let rows = soon(world.recorder.until("out", 6)).await;
     assert_eq!(rows, [ids(0..3), ids(0..3)].concat(), "a new epoch");
-    soon(handle.stop()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hub_that_grows_is_told_of_and_read_after_the_next_start() {
-    let world = world().await;
-    let job = job(EVENTS);
-    let options = || Options {
-        checkpoint_every: Some(std::time::Duration::from_millis(40)),
-        ..live()
-    };
-    let handle = world.start(&job, options());
-    send(&world, 0..2).await;
-    soon(world.recorder.until("out", 2)).await;
-    world
-        .log
-        .grow(&HubName::new("e").unwrap(), 2)
-        .await
-        .unwrap();
-    let status = until(&handle, |status| !status.alarms.is_empty()).await;
-    let said = "hub `e` has 2 partitions, of which 1 are read: stop the job and start it again to read them all";
-    assert_eq!(status.alarms, [said]);
-    world.advance(10);
-    world.send("e", 1, &ids(5..6)).await;
-    send(&world, 2..4).await;
-    soon(world.recorder.until("out", 4)).await;
-    // Word of silence moves time past the last row, so that none is given again.
-    let behind = at(world.now_ms() - 5);
-    until(&handle, |status| status.watermark > behind).await;
-    soon(handle.stop()).await;
-
-    let handle = world.start(
-        &job,
-        Options {
-            start: None,
-            ..options()
-        },
-    );
-    send(&world, 6..7).await;
-    world.advance(10);
-    let rows = soon(world.recorder.until("out", 5)).await;
-    assert_eq!(rows, [ids(0..4), ids(6..7)].concat());
-    let status = handle.status();
-    assert_eq!(
-        (status.inputs[0].partitions.len(), status.alarms.len()),
-        (2, 0)
-    );
-    let said = "the list of partitions is another";
-    assert!(
-        status.log.iter().any(|line| line.text.contains(said)),
-        "{:?}",
-        status.log
-    );
     soon(handle.stop()).await;
 }
 

@@ -2,6 +2,7 @@
 
 mod faults;
 mod files;
+mod growth;
 mod recorder;
 mod refresh;
 mod repeatable;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_env::disk;
+use highwater_env::{Disk, RealDisk, disk};
 use highwater_job::Job;
 use highwater_job::live::{Handle, JobState, Options};
 
@@ -146,5 +146,49 @@ async fn a_table_without_times_is_read_again_when_it_has_changed() {
     event(&world, 2, 10).await;
     let rows = soon(world.recorder.until("out", 2)).await;
     assert_eq!(rows, [row(1, 1), row(2, 22)]);
+    let status = handle.status();
+    let counted = (
+        status.inputs[0].partitions[0].events,
+        status.outputs[0].rows,
+    );
+    assert_eq!(counted, (2, 2), "counts go on");
     soon(handle.stop()).await;
+}
+
+/// What an event met before a crash it meets again, though the file has changed meanwhile, or is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_without_times_is_the_same_after_a_crash_until_another_is_taken_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = World::new(8);
+    world.hub("e", 1).await;
+    let table = folder.path().join("r.jsonl");
+    let job = versions(folder.path(), "r.jsonl");
+    let resume = || Options {
+        start: None,
+        ..options()
+    };
+    write(&table, 1);
+    let mut handle = world.start(&job, options());
+    // Rows that no checkpoint knows of: the recorder would not take others for them.
+    for (id, version) in [(1, 1), (2, 2), (3, 3)] {
+        event(&world, id, id * 10).await;
+        let rows = soon(world.recorder.until("out", id as usize)).await;
+        assert_eq!(rows.last(), Some(&row(id, version)));
+        soon(handle.kill()).await;
+        write(&table, version + 1);
+        handle = world.start(&job, resume());
+        until_said(&world, &handle, "there is other reference data", 1).await;
+    }
+    event(&world, 4, 50).await;
+    soon(world.recorder.until("out", 4)).await;
+    soon(handle.kill()).await;
+    RealDisk.remove_file(&table).unwrap();
+    let handle = world.start(&job, resume());
+    event(&world, 5, 60).await;
+    let rows = soon(world.recorder.until("out", 5)).await;
+    assert_eq!(rows[3..], [row(4, 4), row(5, 4)]);
+    soon(handle.stop()).await;
+    let kept = world.disk.list(Path::new("checkpoints")).unwrap();
+    let tables = kept.iter().filter(|name| name.ends_with(".tables"));
+    assert!(tables.count() <= 2, "{kept:?}");
 }

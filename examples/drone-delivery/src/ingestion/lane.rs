@@ -3,8 +3,9 @@
 //! A lane leads to one hub. Requests write their events into the batch that is being gathered and wait for it as a whole,
 //! so a request costs no memory of its own and a batch tells all of its requests at once. A few carriers, each with a
 //! connection to the node, take turns at the batches. One leaves when enough has gathered, or a while after the one
-//! before: every append is a sync of several partitions, and small ones cost the node more than the requests do. A
-//! request that comes alone goes at once.
+//! before: every append is a sync of several partitions, and small ones cost the node more than the requests do. Enough
+//! is a fixed number, or as many as are under way, so that batches grow when the node is slow. A request that comes
+//! alone goes at once.
 //!
 //! A batch that failed is sent again for a while: what the node took the first time is then there twice, under the
 //! same ids.
@@ -25,7 +26,7 @@ const WAITING_MAX: usize = 32_768;
 /// What goes together at most: so many requests, and about so many bytes of them.
 const BATCH_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 400 << 10;
-/// So many requests wait for no others, and fewer wait no longer than this.
+/// So many requests wait for no others, unless more are under way; fewer wait no longer than this.
 const ENOUGH: usize = 128;
 const PACE: Duration = Duration::from_millis(5);
 /// Batches that are under way at the same time.
@@ -54,7 +55,7 @@ pub struct Lane {
 struct Shared {
     hub: &'static str,
     gathered: Mutex<Gathered>,
-    /// A batch was begun, or has enough.
+    /// A batch was begun, or there may be enough.
     came: Notify,
     /// Held by the carrier whose turn it is.
     turn: tokio::sync::Mutex<Interval>,
@@ -65,6 +66,14 @@ struct Shared {
 struct Gathered {
     batches: VecDeque<Gathering>,
     waiting: usize,
+    /// Requests whose batches have left and are not answered.
+    under_way: usize,
+}
+
+impl Gathered {
+    fn enough(&self) -> usize {
+        self.under_way.max(ENOUGH)
+    }
 }
 
 struct Gathering {
@@ -123,24 +132,32 @@ impl Shared {
         let last = gathered.batches.back_mut();
         let batch = last.expect("one was added if there was none");
         write(&mut batch.events);
-        if matches!(batch.events.len(), 1 | ENOUGH) {
+        let begun = batch.events.len() == 1;
+        let outcome = batch.outcome.subscribe();
+        if begun || gathered.waiting == gathered.enough() {
             self.came.notify_one();
         }
-        Ok(batch.outcome.subscribe())
+        Ok(outcome)
     }
 
     async fn carry(self: Arc<Self>, mut node: Node) {
         loop {
             let Gathering { events, outcome } = self.next().await;
+            let count = events.len();
             outcome.send_replace(Some(send(&mut node, self.hub, events.text()).await));
+            self.gathered.lock().under_way -= count;
+            self.came.notify_one();
         }
     }
 
     async fn next(&self) -> Gathering {
         let mut pace = self.turn.lock().await;
         loop {
-            let waiting = self.gathered.lock().waiting;
-            if waiting >= ENOUGH {
+            let (waiting, enough) = {
+                let gathered = self.gathered.lock();
+                (gathered.waiting, gathered.enough())
+            };
+            if waiting >= enough {
                 pace.reset();
                 break;
             }
@@ -153,6 +170,7 @@ impl Shared {
         let batch = gathered.batches.pop_front();
         let batch = batch.expect("something waits, and only who has the turn takes it");
         gathered.waiting -= batch.events.len();
+        gathered.under_way += batch.events.len();
         batch
     }
 }
@@ -192,11 +210,18 @@ mod tests {
         (0..count).try_for_each(|_| lane.add(|batch| batch.push(&event)).map(drop))
     }
 
-    /// Size of the next batch, and how long it was waited for.
-    async fn next(lane: &Shared) -> (usize, Duration) {
+    /// Size of the next batch, and how long it was waited for. It stays under way.
+    async fn leaves(lane: &Shared) -> (usize, Duration) {
         let before = tokio::time::Instant::now();
         let batch = lane.next().await;
         (batch.events.len(), before.elapsed())
+    }
+
+    /// The same, and it is answered at once.
+    async fn next(lane: &Shared) -> (usize, Duration) {
+        let left = leaves(lane).await;
+        lane.gathered.lock().under_way -= left.0;
+        left
     }
 
     #[tokio::test(start_paused = true)]
@@ -225,6 +250,17 @@ mod tests {
         });
         added.unwrap();
         assert_eq!(waited, (ENOUGH + 1, PACE / 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn enough_is_as_many_as_are_under_way() {
+        let lane = Shared::new("h");
+        add(&lane, 2 * ENOUGH).unwrap();
+        assert_eq!(leaves(&lane).await, (2 * ENOUGH, Duration::ZERO));
+        add(&lane, ENOUGH).unwrap();
+        assert_eq!(leaves(&lane).await, (ENOUGH, PACE));
+        add(&lane, 3 * ENOUGH).unwrap();
+        assert_eq!(leaves(&lane).await, (3 * ENOUGH, Duration::ZERO));
     }
 
     #[tokio::test(start_paused = true)]

@@ -30,8 +30,8 @@ impl Trouble {
 pub struct Book {
     /// Microseconds from when a request was due until it was accepted; calm, and in the spike.
     pub latencies: [Histogram<u64>; 2],
-    /// Nothing if nobody wants one; an error from the first that could not be written.
-    ledger: io::Result<Option<Ledger>>,
+    /// Nothing if nobody wants one.
+    ledger: Option<Ledger>,
     pub accepted: u64,
     pub cancelled: u64,
     /// Attempts that came to nothing.
@@ -49,7 +49,7 @@ impl Book {
         let histogram = || Histogram::new_with_bounds(1, 3_600_000_000, 3);
         Ok(Book {
             latencies: [histogram()?, histogram()?],
-            ledger: Ok(ledger),
+            ledger,
             accepted: 0,
             cancelled: 0,
             refused: 0,
@@ -71,10 +71,8 @@ impl Book {
             Wish::Deliver => self.accepted += 1,
             Wish::Cancel => self.cancelled += 1,
         }
-        if let Ok(Some(ledger)) = &mut self.ledger
-            && let Err(error) = ledger.enter(id, wish)
-        {
-            self.ledger = Err(error);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.enter(id, wish);
         }
     }
 
@@ -96,12 +94,9 @@ impl Book {
         self.first_trouble.get_or_insert(text);
     }
 
-    /// The ledger takes its name, if every line could be written.
+    /// The ledger is written and takes its name.
     pub fn close(&mut self) -> io::Result<()> {
-        match std::mem::replace(&mut self.ledger, Ok(None))? {
-            Some(ledger) => ledger.close(),
-            None => Ok(()),
-        }
+        self.ledger.take().map_or(Ok(()), Ledger::close)
     }
 
     pub fn tell(&self, took: Duration) {

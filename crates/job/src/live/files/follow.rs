@@ -1,6 +1,6 @@
 //! Looks at the files of an input again and again, and takes what is new.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -22,6 +22,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A last line without an end is taken when its file has not changed for so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// For so long a file that is gone is remembered: it may come back, as when a disk is mounted again.
+const GONE: Duration = Duration::from_secs(24 * 3600);
+
 /// How much of what was taken may wait for the job.
 const AHEAD_BYTES_MAX: u64 = 256 << 20;
 
@@ -30,6 +33,8 @@ const AHEAD_BYTES_MAX: u64 = 256 << 20;
 struct Memory {
     /// As each file was seen last, and since when it has been so.
     seen: BTreeMap<String, (Stamp, Duration)>,
+    /// Since when files are gone.
+    gone: BTreeMap<String, Duration>,
     ahead: Ahead,
 }
 
@@ -79,6 +84,11 @@ impl Follower {
             let mut trouble = found.troubles.first().cloned();
             for (name, stamp) in &found.files {
                 let file = memory.see(name, *stamp, self.clock.elapsed());
+                let is_back = memory.gone.remove(name).is_some();
+                if is_back && ledger.get(name).is_some_and(|known| known.stamp != *stamp) {
+                    // Another file that has its name.
+                    ledger.correct(name, Taken::of(*stamp));
+                }
                 if let Err(error) = self.take(&file, &mut ledger, &mut memory.ahead).await {
                     trouble = Some(error.or_fail()?);
                 }
@@ -107,10 +117,7 @@ impl Follower {
         ahead: &mut Ahead,
     ) -> Result<(), Failure> {
         let grows = self.cutting.may_grow(Path::new(file.name));
-        let fresh = Taken {
-            stamp: file.stamp,
-            ..Taken::default()
-        };
+        let fresh = Taken::of(file.stamp);
         let known = match ledger.get(file.name) {
             Some(known) if known.stamp == file.stamp => known,
             Some(known) => match self.is_same(file, &known).await? {
@@ -148,15 +155,24 @@ impl Follower {
         }
     }
 
-    /// Whether the file still begins with what was taken of it.
+    /// Whether it is the file that was taken before.
     async fn is_same(&self, file: &Candidate<'_>, known: &Taken) -> Result<bool, Failure> {
-        let grows = self.cutting.may_grow(Path::new(file.name));
-        if grows && file.stamp.len < known.next || !grows && file.stamp.len != known.known {
-            return Ok(false);
-        }
-        let (path, bytes) = (file.name.to_owned(), known.known);
+        let fits = match self.cutting.may_grow(Path::new(file.name)) {
+            true => file.stamp.len >= known.next,
+            false => file.stamp.len == known.known,
+        };
+        Ok(fits && self.begins_with(file, known).await?)
+    }
+
+    async fn begins_with(&self, file: &Candidate<'_>, known: &Taken) -> Result<bool, Failure> {
+        Ok(self.sum(file, known.known).await? == Some(known.sum))
+    }
+
+    /// The checksum of its first bytes, if it has so many.
+    async fn sum(&self, file: &Candidate<'_>, bytes: u64) -> Result<Option<u32>, Failure> {
+        let path = file.name.to_owned();
         let sum = aside(move || sum_of(Path::new(&path), bytes)).await;
-        Ok(sum.map_err(Failure::Ends)?? == Some(known.sum))
+        Ok(sum.map_err(Failure::Ends)??)
     }
 
     async fn take_from(
@@ -166,9 +182,11 @@ impl Follower {
         ledger: &mut Ledger,
         ahead: &mut Ahead,
     ) -> Result<(), Failure> {
-        if !grows {
-            self.know(file, &mut known, file.stamp.len).await?;
-        }
+        let head = match grows {
+            true => file.stamp.len.min(HEAD_BYTES),
+            false => file.stamp.len,
+        };
+        self.know(file, &mut known, head).await?;
         let (path, cutting, from) = (file.name.to_owned(), self.cutting, known.next);
         let opened = aside(move || cutting.open(Path::new(&path), from)).await;
         let mut cutter = opened.map_err(Failure::Ends)??;
@@ -176,11 +194,11 @@ impl Follower {
             let cut;
             (cutter, cut) = next_cut(cutter, last).await?;
             let Some(cut) = cut else { break };
-            (known.next, known.is_done) = (cut.next, cut.is_end);
-            if grows {
-                self.know(file, &mut known, cut.next.min(HEAD_BYTES))
-                    .await?;
+            // Of a file that was replaced just now, nothing may be counted as of the one before.
+            if grows && !self.begins_with(file, &known).await? {
+                return Ok(());
             }
+            (known.next, known.is_done) = (cut.next, cut.is_end);
             self.wait_for_job(ahead).await;
             let end = self.append(file.name, known, Some(&cut)).await?;
             ahead.add(end, cut.bytes() as u64);
@@ -220,13 +238,10 @@ impl Follower {
         known: &mut Taken,
         bytes: u64,
     ) -> Result<(), Failure> {
-        if known.known == bytes && bytes > 0 {
-            return Ok(());
-        }
-        let path = file.name.to_owned();
-        let sum = aside(move || sum_of(Path::new(&path), bytes)).await;
-        if let Some(sum) = sum.map_err(Failure::Ends)?? {
-            (known.known, known.sum) = (bytes, sum);
+        if known.known < bytes || known.next == 0 {
+            let sum = self.sum(file, bytes).await?;
+            let changed = || Failure::Waits(format!("{} is being changed", file.name));
+            (known.known, known.sum) = (bytes, sum.ok_or_else(changed)?);
         }
         Ok(())
     }
@@ -274,31 +289,42 @@ impl Follower {
         }
     }
 
-    /// Forgets files that are gone, and says so where something of them was not taken.
+    /// Says of files that are gone if something of them was not taken, and forgets them after a while.
     fn miss(&self, found: &Found, ledger: &mut Ledger, memory: &mut Memory) {
-        let there: BTreeMap<&String, ()> = found.files.iter().map(|(name, _)| (name, ())).collect();
-        let is_gone = |name: &String| !there.contains_key(name) && found.is_gone(name);
+        let now = self.clock.elapsed();
+        let there: BTreeSet<&String> = found.files.iter().map(|(name, _)| name).collect();
+        let is_gone = |name: &String| !there.contains(name) && found.is_gone(name);
         let names = ledger.files().map(|(name, _)| name.clone());
         let known: Vec<String> = names.chain(memory.seen.keys().cloned()).collect();
         for name in known.into_iter().filter(is_gone) {
-            let seen = memory.seen.remove(&name);
-            let grows = self.cutting.may_grow(Path::new(&name));
-            let left = match (ledger.get(&name), seen) {
-                (Some(taken), _) if taken.is_done => 0,
-                (Some(taken), seen) if grows => {
-                    let len = seen.map_or(taken.stamp.len, |(stamp, _)| stamp.len);
-                    len.saturating_sub(taken.next)
+            let seen = memory.seen.remove(&name).map(|(stamp, _)| stamp);
+            let left = self.left(&name, ledger.get(&name), seen);
+            let since = *memory.gone.entry(name.clone()).or_insert_with(|| {
+                if left > 0 {
+                    self.board.say(format!(
+                        "{name} is gone, and not all of it had been read: {left} bytes or more are missing"
+                    ));
                 }
-                (Some(taken), _) => taken.stamp.len,
-                (None, Some((stamp, _))) => stamp.len,
-                (None, None) => 0,
-            };
-            if left > 0 {
-                self.board.say(format!(
-                    "{name} is gone, and not all of it had been read: {left} bytes or more are missing"
-                ));
+                now
+            });
+            if now.saturating_sub(since) >= GONE || ledger.get(&name).is_none() {
+                memory.gone.remove(&name);
+                ledger.forget(&name);
             }
-            ledger.forget(&name);
+        }
+    }
+
+    /// How much of a file was not taken, as far as is known.
+    fn left(&self, name: &str, taken: Option<Taken>, seen: Option<Stamp>) -> u64 {
+        let grows = self.cutting.may_grow(Path::new(name));
+        match (taken, seen) {
+            (Some(taken), _) if taken.is_done => 0,
+            (Some(taken), seen) if grows => {
+                let len = seen.unwrap_or(taken.stamp).len;
+                len.saturating_sub(taken.next)
+            }
+            (Some(taken), _) => taken.stamp.len,
+            (None, seen) => seen.map_or(0, |stamp| stamp.len),
         }
     }
 }

@@ -94,8 +94,9 @@ impl Ledger {
     }
 
     pub fn forget(&mut self, file: &str) {
-        self.files.remove(file);
-        self.changed.insert(file.to_owned());
+        if self.files.remove(file).is_some() {
+            self.changed.insert(file.to_owned());
+        }
     }
 
     /// Keeps what has changed since the last time.

@@ -1,6 +1,6 @@
 //! What lies in the folders of an input.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,34 +12,31 @@ use highwater_env::disk::{self, Stamp};
 pub(super) struct Found {
     /// In the order in which they are taken: path by path, and by name in each folder.
     pub files: Vec<(String, Stamp)>,
-    /// Nothing is known of what is in there.
-    unseen: Vec<PathBuf>,
+    /// Nothing is known of what is in there, nor of the path itself unless it is not there.
+    unseen: Vec<(PathBuf, bool)>,
     pub troubles: Vec<String>,
 }
 
 impl Found {
     /// Looks at the disk, which may block.
     pub fn look(paths: &[PathBuf], cutting: &Cutting) -> Found {
-        let mut found = Found::default();
-        let mut known = BTreeMap::new();
+        let (mut found, mut known) = (Found::default(), BTreeSet::new());
         for path in paths {
-            let listed = match path.is_dir() {
+            let is_folder = path.is_dir();
+            let listed = match is_folder {
                 true => disk::list(path),
                 false => Ok(vec![path.clone()]),
             };
-            let is_folder = path.is_dir();
-            let files = match listed {
-                Ok(files) => files,
-                Err(error) => {
-                    found.miss(path, &error);
-                    continue;
+            match listed {
+                Ok(files) => {
+                    for file in files {
+                        let wanted = !is_folder || (cutting.matches(&file) && !is_hidden(&file));
+                        if wanted && known.insert(file.clone()) {
+                            found.add(&file, is_folder);
+                        }
+                    }
                 }
-            };
-            for file in files {
-                let wanted = !is_folder || (cutting.matches(&file) && !is_hidden(&file));
-                if wanted && known.insert(file.clone(), ()).is_none() {
-                    found.add(&file, is_folder);
-                }
+                Err(error) => found.miss(path, &error),
             }
         }
         found
@@ -63,21 +60,21 @@ impl Found {
     }
 
     fn miss(&mut self, path: &Path, error: &io::Error) {
-        let reason = match error.kind() {
-            io::ErrorKind::NotFound => format!("{} is not there", path.display()),
-            _ => format!("{} cannot be looked at: {error}", path.display()),
-        };
-        self.troubles.push(reason);
-        if error.kind() != io::ErrorKind::NotFound || !path.is_file() {
-            self.unseen.push(path.to_owned());
-        }
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        self.troubles.push(match is_missing {
+            true => format!("{} is not there", path.display()),
+            false => format!("{} cannot be looked at: {error}", path.display()),
+        });
+        self.unseen.push((path.to_owned(), is_missing));
     }
 
     /// Whether a file that was not found is not there.
     pub fn is_gone(&self, file: &str) -> bool {
         let file = Path::new(file);
-        let hidden = |unseen: &PathBuf| file.starts_with(unseen) && file != unseen;
-        !self.unseen.iter().any(hidden)
+        let may_be = |(unseen, is_missing): &(PathBuf, bool)| {
+            file.starts_with(unseen) && !(*is_missing && file == unseen)
+        };
+        !self.unseen.iter().any(may_be)
     }
 }
 
@@ -85,4 +82,23 @@ impl Found {
 fn is_hidden(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_not_gone() {
+        let mut found = Found::default();
+        found.miss(
+            Path::new("in/locked"),
+            &io::ErrorKind::PermissionDenied.into(),
+        );
+        found.miss(Path::new("away"), &io::ErrorKind::NotFound.into());
+        assert!(!found.is_gone("in/locked") && !found.is_gone("in/locked/a.csv"));
+        assert!(found.is_gone("in/lock") && found.is_gone("in/a.csv"));
+        // A folder on a disk that is not mounted, or a file that was removed.
+        assert!(!found.is_gone("away/a.csv") && found.is_gone("away"));
+    }
 }

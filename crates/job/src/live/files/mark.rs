@@ -27,6 +27,14 @@ pub(super) struct Taken {
 }
 
 impl Taken {
+    /// Nothing of a file that looks like this.
+    pub fn of(stamp: Stamp) -> Taken {
+        Taken {
+            stamp,
+            ..Taken::default()
+        }
+    }
+
     pub fn write(&self, out: &mut Writer) {
         out.u64(self.next);
         out.u8(self.is_done.into());

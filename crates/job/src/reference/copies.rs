@@ -1,0 +1,108 @@
+//! Tables without times as they are in use.
+//!
+//! The file of such a table may be replaced at any time, and what was in it is gone then. A live job keeps a copy of what it
+//! goes by beside its checkpoints, so that after a crash the same events meet the same table, and another one only from
+//! where it was taken up.
+
+use std::collections::BTreeMap;
+
+use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_engine::{Chunk, Column, ColumnBuilder, ReferenceTable};
+use highwater_time::Instant;
+
+/// By the place of the table among the references of the plan.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Copies(BTreeMap<usize, Chunk>);
+
+impl Copies {
+    pub fn get(&self, place: usize) -> Option<&Chunk> {
+        self.0.get(&place)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes what has no time, if there is anything.
+    pub fn add(&mut self, place: usize, table: &ReferenceTable) {
+        let mut snapshots = table.snapshots.iter();
+        if let Some((_, chunk)) = snapshots.find(|(from, _)| *from == Instant::BEFORE_ALL) {
+            self.0.insert(place, chunk.clone());
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.count(self.0.len());
+        for (place, chunk) in &self.0 {
+            out.u64(*place as u64);
+            out.u64(chunk.rows() as u64);
+            out.u64(chunk.columns.len() as u64);
+            for column in &chunk.columns {
+                (0..column.len()).for_each(|row| out.value(column.get(row)));
+            }
+        }
+        out.u32(crc32c::crc32c(&out.bytes));
+        out.bytes
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Copies, RestoreError> {
+        let short = RestoreError("it ends too early");
+        let (contents, sum) = bytes.split_last_chunk().ok_or(short)?;
+        if crc32c::crc32c(contents) != u32::from_le_bytes(*sum) {
+            return Err(RestoreError("its checksum is wrong"));
+        }
+        let mut from = Reader::new(contents);
+        let mut copies = BTreeMap::new();
+        for _ in 0..from.count()? {
+            let (place, rows, width) = (from.u64()?, from.u64()?, from.u64()?);
+            let columns = (0..width).map(|_| read_column(&mut from, rows));
+            let columns = columns.collect::<Result<_, _>>()?;
+            let times = vec![Instant::BEFORE_ALL.ticks(); rows as usize];
+            copies.insert(place as usize, Chunk::new(times.into(), columns));
+        }
+        Ok(Copies(copies))
+    }
+}
+
+fn read_column(from: &mut Reader<'_>, rows: u64) -> Result<Column, RestoreError> {
+    let mut column = ColumnBuilder::default();
+    for _ in 0..rows {
+        column.push_owned(from.value()?);
+    }
+    Ok(column.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwater_engine::Value;
+
+    #[test]
+    fn a_copy_is_read_back_and_no_flipped_bit_goes_unnoticed() {
+        let mut mixed = ColumnBuilder::default();
+        [Value::Text("x".into()), Value::Null, Value::Bit(true)]
+            .into_iter()
+            .for_each(|value| mixed.push_owned(value));
+        let columns = vec![
+            Column::from_ints(vec![1, 2, 3]),
+            mixed.finish(),
+            Column::Null(3),
+        ];
+        let times = vec![Instant::BEFORE_ALL.ticks(); 3];
+        let table = ReferenceTable {
+            snapshots: vec![(Instant::BEFORE_ALL, Chunk::new(times.into(), columns))],
+        };
+        let mut copies = Copies::default();
+        copies.add(2, &table);
+        let bytes = copies.encode();
+        let read = Copies::decode(&bytes).unwrap();
+        assert_eq!(read.encode(), bytes);
+        assert!(read.get(0).is_none() && matches!(read.get(2).unwrap().columns[0], Column::Int(_)));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            Copies::decode(&damaged).unwrap_err();
+        }
+    }
+}
