@@ -13,6 +13,7 @@ use kafka_protocol::messages::{
     DescribeConfigsRequest, FindCoordinatorRequest, MetadataRequest, MetadataResponse,
 };
 use kafka_protocol::protocol::Request;
+use tokio::runtime::Handle;
 
 use super::connection::{CallError, Connection, How};
 use super::dial::Address;
@@ -35,6 +36,8 @@ pub(super) const TOPIC: i8 = 2;
 pub(crate) struct Cluster {
     pub options: Arc<Options>,
     clock: Arc<dyn Clock>,
+    /// Whoever appends may do so from a thread that has no runtime.
+    pub runtime: Handle,
     pub pool: Pool,
     servers: Vec<Address>,
     view: RwLock<Arc<View>>,
@@ -102,6 +105,7 @@ impl Cluster {
             pool: Pool::new(Arc::clone(&options)),
             options,
             clock,
+            runtime: Handle::current(),
             servers,
             view: RwLock::default(),
             reading: tokio::sync::Mutex::default(),

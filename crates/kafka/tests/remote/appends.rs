@@ -137,6 +137,8 @@ async fn one_that_is_refused_leaves_no_gap_for_those_behind_it() {
     }
     assert_eq!(outcomes, [Some(1), None, Some(2), Some(3), None, Some(4)]);
     assert_eq!(stored(&world, "h", 0).await, ["first", "a", "b", "c", "d"]);
+    // They moved up under the same producer.
+    assert_eq!(world.proxy.count(ApiKey::InitProducerId), 1);
 }
 
 #[tokio::test]
@@ -234,6 +236,38 @@ async fn an_append_that_nobody_answers_fails_without_saying_that_it_did_not_happ
     // It was there after all, and once, however often it was sent.
     assert_eq!(stored(&world, "h", 0).await, ["a", "b"]);
     assert_eq!(offset, 1);
+}
+
+#[tokio::test]
+async fn an_append_may_come_from_a_thread_without_a_runtime() {
+    let world = world().await;
+    let remote = world.with_hub("h", 1).await;
+    let partition = remote.partition("h", 0).unwrap();
+    let begun = std::thread::spawn(move || partition.append_records(&[value("a")]));
+    let appended = begun.join().unwrap().await.unwrap();
+    assert_eq!(appended.offset, Offset(0));
+}
+
+#[tokio::test]
+async fn what_is_appended_no_longer_waits() {
+    let world = world().await;
+    world.log.create(spec("h", 1)).await.unwrap();
+    let options = Options {
+        waiting_bytes_max: 10_000,
+        ..world.options()
+    };
+    let remote = connect(options).await.unwrap();
+    let partition = remote.partition("h", 0).unwrap();
+    // Many times the limit, but never much of it at once, and most of them in a batch with others.
+    for round in 0..100 {
+        let pending: Vec<_> = (0..20)
+            .map(|_| partition.append_records(&[value("x")]))
+            .collect();
+        for appended in pending {
+            let refused = appended.await.err();
+            assert_eq!(refused, None, "round {round}");
+        }
+    }
 }
 
 #[tokio::test]

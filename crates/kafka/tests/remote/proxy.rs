@@ -36,6 +36,11 @@ impl Head {
         answer.encode(&mut frame, self.version).unwrap();
         Act::Say(frame.into())
     }
+
+    /// The same with a body that need not be one.
+    pub fn say_raw(&self, body: &[u8]) -> Act {
+        Act::Say([&self.correlation.to_be_bytes()[..], body].concat().into())
+    }
 }
 
 /// What is done to a request.

@@ -42,6 +42,8 @@ struct Entry {
     content: Content,
     transaction: Option<String>,
     callers: Callers,
+    /// What it counts for while it waits.
+    bytes: usize,
 }
 
 /// Who waits for a batch, each with the number of its first record.
@@ -51,15 +53,6 @@ type Caller = oneshot::Sender<Result<Appended, AppendError>>;
 enum Content {
     Batch(Batch),
     Records(Builder),
-}
-
-impl Entry {
-    fn size(&self) -> usize {
-        match &self.content {
-            Content::Batch(batch) => batch.size(),
-            Content::Records(records) => records.size(),
-        }
-    }
 }
 
 impl Appender {
@@ -87,6 +80,7 @@ impl Appender {
                 content: Content::Batch(batch),
                 transaction,
                 callers: vec![(0, caller)],
+                bytes,
             });
         })
     }
@@ -115,10 +109,12 @@ impl Appender {
             if let Some(Entry {
                 content: Content::Records(shared),
                 callers,
+                bytes: counted,
                 ..
             }) = queue.waiting.back_mut()
                 && shared.size() + bytes <= max
             {
+                *counted += bytes;
                 callers.push((shared.count(), caller));
                 push_all(shared, records);
                 return;
@@ -127,6 +123,7 @@ impl Appender {
                 content: Content::Records(alone),
                 transaction: None,
                 callers: vec![(0, caller)],
+                bytes,
             });
         })
     }
@@ -155,7 +152,7 @@ impl Appender {
             queue.bytes += bytes;
             push(&mut queue, caller);
             if !std::mem::replace(&mut queue.driven, true) {
-                tokio::spawn(Arc::clone(self).drive());
+                self.cluster.runtime.spawn(Arc::clone(self).drive());
             }
         }
         Box::pin(async move {

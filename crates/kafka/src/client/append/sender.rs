@@ -95,7 +95,7 @@ impl Sender {
             && (self.flight.is_empty() || self.may_follow(entry))
             && let Some(entry) = queue.waiting.pop_front()
         {
-            queue.bytes -= queue.bytes.min(entry.size());
+            queue.bytes -= entry.bytes;
             let batch = match entry.content {
                 Content::Batch(batch) => Ok(batch),
                 Content::Records(mut records) => records.seal(&Seal::default()),
@@ -201,7 +201,8 @@ impl Sender {
         self.retry = None;
         let header = first.batch.header();
         self.know(header.producer());
-        let end = Offset(answer.base_offset + i64::from(header.count()));
+        let at = |delta: i32| Offset(answer.base_offset.saturating_add(i64::from(delta)));
+        let end = at(header.count());
         let start = Offset(answer.log_start_offset.max(0));
         let time = match answer.log_append_time_ms {
             -1 => header.max_timestamp(),
@@ -217,7 +218,7 @@ impl Sender {
         });
         for (delta, caller) in first.callers {
             let appended = Appended {
-                offset: Offset(answer.base_offset + i64::from(delta)),
+                offset: at(delta),
                 time,
                 start,
                 repeated: false,

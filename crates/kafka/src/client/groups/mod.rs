@@ -253,8 +253,13 @@ impl Groups for Remote {
         let remote = self.clone();
         Box::pin(async move {
             let to = To::Coordinator(Key::Group(group.clone()));
-            let described = remote.described(to, vec![group_id(&group)]).await;
-            described.ok()?.pop()
+            match remote.described(to, vec![group_id(&group)]).await {
+                Ok(mut described) => described.pop(),
+                Err(failure) => {
+                    tracing::warn!(group, %failure, "nobody tells of a group");
+                    None
+                }
+            }
         })
     }
 
