@@ -268,16 +268,11 @@ async fn a_job_reads_the_partitions_by_which_its_hub_grows() {
     let mut rows = numbers(&client.rows("out", 5).await);
     rows.sort();
     assert_eq!(rows, [0, 2, 4, 20, 40]);
-    let seen = client
-        .until("GET /api/jobs/double", |job| job["state"] == "running")
-        .await;
+    // A row may be out before it is counted. Counts go on.
+    let counted = |job: &Value| job["events"] == 5 && job["rows"] == 5 && job["state"] == "running";
+    let seen = client.until("GET /api/jobs/double", counted).await;
     let partitions = seen["inputs"][0]["partitions"].as_array();
     assert_eq!(partitions.map(Vec::len), Some(3), "{seen}");
-    assert_eq!(
-        (&seen["events"], &seen["rows"]),
-        (&json!(5), &json!(5)),
-        "counts go on"
-    );
     node.stop().await;
 }
 
