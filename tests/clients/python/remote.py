@@ -67,6 +67,15 @@ def positions(admin):
     return {stored.partition: stored.offset for stored in found.topic_partitions}
 
 
+def quiet(instance):
+    """How much it has handled, once nothing of it is on its way to us any more."""
+    count = -1
+    while count != len(instance.handled):
+        count = len(instance.handled)
+        time.sleep(2)
+    return count
+
+
 def partition(event):
     return int(event.split("/")[1].split("@")[0])
 
@@ -91,7 +100,7 @@ def main():
         until("both instances have events", shared)
         mark = ends()
         until("both have stored how far they are", lambda: positions(admin) == mark)
-        before = len(one.handled)
+        before = quiet(one)
         sending = threading.Thread(target=lambda: [send() for _ in range(3)])
         sending.start()
         two.process.kill()
