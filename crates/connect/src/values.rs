@@ -29,6 +29,8 @@ enum How {
         decoder: Box<Decoder>,
         batch: Batch,
         lines: Vec<u8>,
+        /// Every value is one line of a file, and an array in it no list of events.
+        of_file: bool,
     },
     Other {
         /// `None` for tables.
@@ -60,7 +62,11 @@ impl Values {
             })),
             CutKind::Table => None,
         };
-        Values::of(format, options)
+        let mut values = Values::of(format, options);
+        if let How::Json { of_file, .. } = &mut values.how {
+            *of_file = true;
+        }
+        values
     }
 
     /// Without a format they are tables.
@@ -77,6 +83,7 @@ impl Values {
                     decoder: Box::new(decoder),
                     batch,
                     lines: Vec::new(),
+                    of_file: false,
                 }
             }
             format => How::Other {
@@ -97,7 +104,7 @@ impl Values {
     /// Takes a value. Its events and complaints are known by `number` instead of a line; numbers grow.
     pub fn push(&mut self, value: &[u8], number: u64) {
         match &mut self.how {
-            How::Json { lines, .. } => match is_one_line(value) {
+            How::Json { lines, of_file, .. } => match *of_file || is_one_line(value) {
                 true => {
                     lines.extend_from_slice(value);
                     lines.push(b'\n');
@@ -124,6 +131,7 @@ impl Values {
                 decoder,
                 batch,
                 lines,
+                ..
             } => {
                 decoder.decode(lines, 1, batch);
                 lines.clear();

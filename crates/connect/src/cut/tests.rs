@@ -90,7 +90,7 @@ fn same(name: &str, bytes: &[u8]) {
 // proves S3
 #[test]
 fn whatever_the_format_a_file_in_cuts_holds_the_same_events() {
-    let lines = b"\xef\xbb\xbf{\"a\":1}\n\n{\"a\":\r\n  {\"a\":[2]}\r\n7\n{\"a\":3}";
+    let lines = b"\xef\xbb\xbf{\"a\":1}\n\n{\"a\":\r\n  {\"a\":[2]}\r\n7\n[{\"a\":9}]\n{\"a\":3}";
     let table = b"\n\xc3\xa4,b\n1,2\n\n\"x\n,\"\"y\",3\n1\n4,5\"\n\"a\"b,2\n6,7";
     let array = b"[{\"a\":1},\n{\"a\":{\"b\":2}}, 7, {\"a\":3}]";
     for (name, bytes) in [
@@ -193,6 +193,27 @@ fn record() -> impl Strategy<Value = String> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    /// Whatever lies in a file, it is cut without harm, and what is good in it comes out as it does from the whole.
+    #[test]
+    fn any_bytes_have_the_events_of_the_whole(
+        bytes in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(&b"{}[]\",:\r\n\\ 1a"[..])], 0..60),
+        name in prop::sample::select(vec!["x.jsonl", "x.csv", "x.jsonl.gz", "x.csv.gz", "x.avro"]),
+        is_packed in any::<bool>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        match is_packed && name.ends_with(".gz") {
+            true => write(&path, &packed(&bytes)),
+            false => write(&path, &bytes),
+        }
+        let (rows, bad, _) = in_cuts(&path, 0, true);
+        let (expected, expected_bad) = as_a_whole(&path);
+        prop_assert_eq!(rows, expected);
+        // A header alone is no value, so what is wrong with it shows with the first record.
+        prop_assert!(bad == 0 || expected_bad > 0);
+        prop_assert!(bad > 0 || expected_bad == 0 || name.contains("csv"));
+    }
 
     /// However often somebody looks while it is written, the records are those of the whole file.
     #[test]
