@@ -101,11 +101,25 @@ impl Node {
         }
     }
 
-    /// Ready when the node has all of them on its disk. After an error some may be there.
+    /// Each where its key says. Ready when the node has all of them on its disk; after an error some may be there.
     pub async fn send(&mut self, hub: &str, batch: Bytes) -> Result<(), NodeError> {
-        let path = format!("/hubs/{hub}/messages");
+        self.post(&format!("/hubs/{hub}/messages"), batch).await
+    }
+
+    /// The same, all of them in one partition.
+    pub async fn send_to(
+        &mut self,
+        hub: &str,
+        partition: u32,
+        batch: Bytes,
+    ) -> Result<(), NodeError> {
+        let path = format!("/hubs/{hub}/partitions/{partition}/messages");
+        self.post(&path, batch).await
+    }
+
+    async fn post(&mut self, path: &str, batch: Bytes) -> Result<(), NodeError> {
         let kind = [("content-type", "application/cloudevents-batch+json")];
-        let reply = self.client.call(Method::POST, &path, &kind, batch).await?;
+        let reply = self.client.call(Method::POST, path, &kind, batch).await?;
         match reply.is_success() {
             true => Ok(()),
             false => Err(refused(reply)),

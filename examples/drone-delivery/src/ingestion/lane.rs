@@ -3,8 +3,8 @@
 //! A lane leads to one hub. Requests write their events into the batch that is being gathered and wait for it as a whole,
 //! so a request costs no memory of its own and a batch tells all of its requests at once. A few carriers, each with a
 //! connection to the node, take turns at the batches. One leaves when enough has gathered, or a while after the one
-//! before: every append is a sync of several partitions, and small ones cost the node more than the requests do. Enough
-//! is a fixed number, or as many as are under way, so that batches grow when the node is slow. A request that comes
+//! before: every append is a sync of each partition that it goes to, and small ones cost the node more than the requests
+//! do. Enough is a fixed number, or as many as are under way, so that batches grow when the node is slow. A request that comes
 //! alone goes at once.
 //!
 //! A batch that failed is sent again for a while: what the node took the first time is then there twice, under the
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Interval, MissedTickBehavior};
 
-use crate::node::{Batch, Node};
+use crate::node::{Batch, Node, NodeError};
 
 /// What waits for a carrier; beyond that callers are told to come again.
 const WAITING_MAX: usize = 32_768;
@@ -30,7 +30,7 @@ const BATCH_BYTES_MAX: usize = 400 << 10;
 const ENOUGH: usize = 128;
 const PACE: Duration = Duration::from_millis(5);
 /// Batches that are under way at the same time.
-const CARRIERS: usize = 4;
+const CARRIERS: u32 = 4;
 /// How often a batch is sent, and the pause between.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -47,6 +47,15 @@ pub enum Refusal {
 
 /// What became of a batch; nothing while it is under way.
 type Outcome = Option<Result<(), Refusal>>;
+
+/// Which partition an event goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placing {
+    /// That of its key, so that events of a delivery stay in order.
+    ByKey,
+    /// That of its batch, where a delivery has one event only: a batch then costs one sync and not one for each partition.
+    ByBatch,
+}
 
 pub struct Lane {
     shared: Arc<Shared>,
@@ -83,10 +92,17 @@ struct Gathering {
 
 impl Lane {
     /// To a hub of the node at `address`, which is host and port.
-    pub fn open(address: &str, hub: &'static str) -> Lane {
+    pub fn open(address: &str, hub: &'static str, placing: Placing) -> Lane {
         let shared = Arc::new(Shared::new(hub));
-        for _ in 0..CARRIERS {
-            tokio::spawn(shared.clone().carry(Node::new(address, TIMEOUT)));
+        for number in 0..CARRIERS {
+            let carrier = Carrier {
+                node: Node::new(address, TIMEOUT),
+                hub,
+                number,
+                placing,
+                partition: None,
+            };
+            tokio::spawn(shared.clone().carry(carrier));
         }
         Lane { shared }
     }
@@ -140,11 +156,11 @@ impl Shared {
         Ok(outcome)
     }
 
-    async fn carry(self: Arc<Self>, mut node: Node) {
+    async fn carry(self: Arc<Self>, mut carrier: Carrier) {
         loop {
             let Gathering { events, outcome } = self.next().await;
             let count = events.len();
-            outcome.send_replace(Some(send(&mut node, self.hub, events.text()).await));
+            outcome.send_replace(Some(carrier.carry(events.text()).await));
             self.gathered.lock().under_way -= count;
             self.came.notify_one();
         }
@@ -181,15 +197,39 @@ impl Gathering {
     }
 }
 
-async fn send(node: &mut Node, hub: &str, batch: Bytes) -> Result<(), Refusal> {
-    let mut tries = 1;
-    loop {
-        match node.send(hub, batch.clone()).await {
-            Ok(()) => return Ok(()),
-            Err(error) if tries == TRIES => return Err(Refusal::Node(error.to_string())),
-            Err(_) => tokio::time::sleep(PAUSE).await,
+/// Takes one batch after the other to the node.
+struct Carrier {
+    node: Node,
+    hub: &'static str,
+    number: u32,
+    placing: Placing,
+    /// Where its batches go, once it has asked how many there are.
+    partition: Option<u32>,
+}
+
+impl Carrier {
+    async fn carry(&mut self, batch: Bytes) -> Result<(), Refusal> {
+        let mut tries = 1;
+        loop {
+            match self.send(batch.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(error) if tries == TRIES => return Err(Refusal::Node(error.to_string())),
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+            tries += 1;
         }
-        tries += 1;
+    }
+
+    async fn send(&mut self, batch: Bytes) -> Result<(), NodeError> {
+        if self.placing == Placing::ByKey {
+            return self.node.send(self.hub, batch).await;
+        }
+        let partition = match self.partition {
+            Some(partition) => partition,
+            None => self.number % self.node.partitions(self.hub).await?.max(1),
+        };
+        self.partition = Some(partition);
+        self.node.send_to(self.hub, partition, batch).await
     }
 }
 

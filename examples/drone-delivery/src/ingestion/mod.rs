@@ -22,7 +22,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use self::lane::{Lane, Refusal};
+use self::lane::{Lane, Placing, Refusal};
 pub use self::request::{DeliveryRequest, PackageInfo, Reschedule};
 use crate::http::{Answer, Request, Service};
 use crate::model::is_id;
@@ -44,9 +44,9 @@ impl Lanes {
     /// To the node at `address`, which is host and port.
     pub fn open(address: &str) -> Lanes {
         Lanes {
-            requests: Lane::open(address, REQUESTS),
-            reschedules: Lane::open(address, RESCHEDULES),
-            cancellations: Lane::open(address, CANCELLATIONS),
+            requests: Lane::open(address, REQUESTS, Placing::ByBatch),
+            reschedules: Lane::open(address, RESCHEDULES, Placing::ByKey),
+            cancellations: Lane::open(address, CANCELLATIONS, Placing::ByKey),
         }
     }
 }

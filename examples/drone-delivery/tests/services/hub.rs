@@ -71,9 +71,10 @@ impl FakeNode {
 impl Service for FakeNode {
     async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
-            (&Method::POST, ["hubs", hub, "messages"]) => {
-                self.take(hub, request.json().unwrap_or_default()).await
-            }
+            (
+                &Method::POST,
+                ["hubs", hub, "messages"] | ["hubs", hub, "partitions", "0", "messages"],
+            ) => self.take(hub, request.json().unwrap_or_default()).await,
             (&Method::GET, ["hubs", hub, "partitions", "0", "messages"]) => {
                 let from = request.parameter("from").and_then(|from| from.parse().ok());
                 self.page(hub, from.unwrap_or(0))
