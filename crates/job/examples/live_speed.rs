@@ -18,7 +18,9 @@ use highwater_env::random::Random;
 use highwater_env::{Clock, RealClock, RealDisk, usage};
 use highwater_flow::retry::Policy;
 use highwater_job::config::{JobFile, Start};
-use highwater_job::live::{AtEnd, DiskCheckpoints, Endpoints, Options, Site, Which, start};
+use highwater_job::live::{
+    AtEnd, DiskCheckpoints, EndpointRequest, Endpoints, JobContext, Options, start,
+};
 use highwater_job::{Job, Options as FileOptions, Outputs, run};
 use highwater_log::batch::{Builder, NewRecord, Seal};
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
@@ -68,7 +70,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn live(query: &str, log: &MemoryLog, folder: &Path, events: usize) -> f64 {
     let job = Arc::new(load(query, "hub = \"toll\"", folder));
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-    let site = Site {
+    let site = JobContext {
         log: Arc::new(log.clone()),
         clock: clock.clone(),
         checkpoints: Arc::new(DiskCheckpoints::new(Arc::new(RealDisk), folder)),
@@ -170,7 +172,7 @@ async fn fill(traffic: &[String]) -> MemoryLog {
 struct Nowhere;
 
 impl Endpoints for Nowhere {
-    fn open(&self, _: &Which<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
+    fn open(&self, _: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
         Ok(Box::new(Nowhere))
     }
 }

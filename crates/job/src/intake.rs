@@ -1,7 +1,7 @@
 //! From decoded events to events that can be put in order: the columns that the query reads, and the times and keys that
 //! events go by.
 //!
-//! Where the bytes came from makes no difference here beyond what a [`Place`] says of it.
+//! Where the bytes came from makes no difference here beyond what a [`BlockOrigin`] says of it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::report::TroubleKind;
 use crate::witness::origin;
 
 /// Where a block of events was read.
-pub(crate) struct Place<'a> {
+pub(crate) struct BlockOrigin<'a> {
     /// The number of this file or partition among all that the job reads; the upper bits of origins.
     pub number: usize,
     /// What file metadata shows.
@@ -31,7 +31,7 @@ pub(crate) struct Place<'a> {
 
 /// Which decoded column serves what.
 struct Columns {
-    reads: Vec<Serve>,
+    reads: Vec<ColumnSource>,
     arrival: Option<usize>,
     partition: Option<usize>,
     /// The event as it is, for dead letters.
@@ -39,7 +39,7 @@ struct Columns {
 }
 
 /// An event that has no time to go by.
-pub(crate) struct Lost<'a> {
+pub(crate) struct UntimedEvent<'a> {
     pub kind: TroubleKind,
     pub arrival: Option<Instant>,
     /// Its place among the decoded events.
@@ -49,7 +49,7 @@ pub(crate) struct Lost<'a> {
 }
 
 #[derive(Clone, Copy)]
-enum Serve {
+enum ColumnSource {
     Decoded(usize),
     /// The whole event with what a hub adds to it.
     Marked(usize),
@@ -81,22 +81,22 @@ impl Columns {
                 Read::Path(path) | Read::TimePath(path)
                     if input.hub && metadata(path).is_some() =>
                 {
-                    metadata(path).unwrap_or(Serve::Nothing)
+                    metadata(path).unwrap_or(ColumnSource::Nothing)
                 }
-                Read::Path(path) => Serve::Decoded(want(Field::Path(path.clone()))),
-                Read::TimePath(path) => Serve::Decoded(want(Field::Time(path.clone()))),
-                Read::Whole if input.hub => Serve::Marked(want(Field::Whole)),
-                Read::Whole => Serve::Decoded(want(Field::Whole)),
-                Read::Arrival => Serve::Arrival,
-                Read::Partition => Serve::Partition,
-                Read::FileName => Serve::FileName,
-                Read::FileTime => Serve::FileTime,
+                Read::Path(path) => ColumnSource::Decoded(want(Field::Path(path.clone()))),
+                Read::TimePath(path) => ColumnSource::Decoded(want(Field::Time(path.clone()))),
+                Read::Whole if input.hub => ColumnSource::Marked(want(Field::Whole)),
+                Read::Whole => ColumnSource::Decoded(want(Field::Whole)),
+                Read::Arrival => ColumnSource::Arrival,
+                Read::Partition => ColumnSource::Partition,
+                Read::FileName => ColumnSource::FileName,
+                Read::FileTime => ColumnSource::FileTime,
                 Read::Metadata(path) => match path.as_slice() {
-                    [only] if only.eq_ignore_ascii_case("EventId") => Serve::EventId,
+                    [only] if only.eq_ignore_ascii_case("EventId") => ColumnSource::EventId,
                     [adapter, of] if input.hub && adapter.eq_ignore_ascii_case("EventHub") => {
                         hub_metadata(of)
                     }
-                    _ => Serve::Nothing,
+                    _ => ColumnSource::Nothing,
                 },
             })
             .collect();
@@ -122,17 +122,19 @@ impl Columns {
 }
 
 /// What a hub adds to every event. It beats a field of the same name, as Stream Analytics has it.
-fn metadata(path: &[String]) -> Option<Serve> {
+fn metadata(path: &[String]) -> Option<ColumnSource> {
     let [only] = path else { return None };
     metadata_of(only)
 }
 
-fn metadata_of(field: &str) -> Option<Serve> {
+fn metadata_of(field: &str) -> Option<ColumnSource> {
     let is = |name: &str| field.eq_ignore_ascii_case(name);
     match is("PartitionId") {
-        true => Some(Serve::Partition),
+        true => Some(ColumnSource::Partition),
         // When an event was processed must not show in a result; the nearest that can be repeated is its arrival.
-        false if is("EventEnqueuedUtcTime") || is("EventProcessedUtcTime") => Some(Serve::Arrival),
+        false if is("EventEnqueuedUtcTime") || is("EventProcessedUtcTime") => {
+            Some(ColumnSource::Arrival)
+        }
         false => None,
     }
 }
@@ -165,12 +167,12 @@ fn marked(events: &Column, arrivals: Option<&[Instant]>, partition: &Value) -> C
     Column::Dynamic(Arc::new((0..events.len()).map(record).collect()))
 }
 
-fn hub_metadata(name: &str) -> Serve {
+fn hub_metadata(name: &str) -> ColumnSource {
     match &name.to_ascii_lowercase()[..] {
-        "offset" => Serve::Offset,
-        "sequencenumber" => Serve::SequenceNumber,
-        "eventprocessedutctime" => Serve::Arrival,
-        _ => Serve::Nothing,
+        "offset" => ColumnSource::Offset,
+        "sequencenumber" => ColumnSource::SequenceNumber,
+        "eventprocessedutctime" => ColumnSource::Arrival,
+        _ => ColumnSource::Nothing,
     }
 }
 
@@ -226,9 +228,9 @@ impl Intake {
     pub fn timed(
         &mut self,
         decoded: Events,
-        place: &Place<'_>,
+        place: &BlockOrigin<'_>,
         arrivals: Option<Vec<Instant>>,
-        lose: &mut dyn FnMut(Lost<'_>),
+        lose: &mut dyn FnMut(UntimedEvent<'_>),
     ) -> TimedEvents {
         let rows = decoded.rows;
         let mut troubles = RowTroubles::new(rows);
@@ -278,7 +280,7 @@ impl Intake {
                 let arrivals = events.arrivals.as_ref();
                 let arrival = arrivals.filter(|_| kind != TroubleKind::Arrival);
                 let arrival = arrival.map(|arrivals| arrivals[row]);
-                lose(Lost {
+                lose(UntimedEvent {
                     kind,
                     arrival,
                     row,
@@ -320,41 +322,46 @@ impl Intake {
             .collect()
     }
 
-    fn chunk(&self, decoded: &Events, arrivals: Option<&[Instant]>, place: &Place<'_>) -> Chunk {
+    fn chunk(
+        &self,
+        decoded: &Events,
+        arrivals: Option<&[Instant]>,
+        place: &BlockOrigin<'_>,
+    ) -> Chunk {
         let rows = decoded.rows;
         let same = |value: ValueRef<'_>| Column::repeat(value, rows);
         let columns = self.columns.reads.iter().map(|serve| match serve {
-            Serve::Decoded(column) => decoded.columns[*column].clone(),
-            Serve::Marked(column) => {
+            ColumnSource::Decoded(column) => decoded.columns[*column].clone(),
+            ColumnSource::Marked(column) => {
                 let events = &decoded.columns[*column];
                 marked(events, arrivals, place.partition.1)
             }
-            Serve::Arrival => match arrivals {
+            ColumnSource::Arrival => match arrivals {
                 Some(arrivals) => times_column(arrivals),
                 None => same(ValueRef::Time(place.modified)),
             },
-            Serve::Partition => match self.columns.partition {
+            ColumnSource::Partition => match self.columns.partition {
                 Some(column) => decoded.columns[column].clone(),
                 None => same(place.partition.1.view()),
             },
-            Serve::FileName => same(ValueRef::Text(place.name)),
-            Serve::FileTime => same(ValueRef::Time(place.modified)),
-            Serve::Offset => {
+            ColumnSource::FileName => same(ValueRef::Text(place.name)),
+            ColumnSource::FileTime => same(ValueRef::Time(place.modified)),
+            ColumnSource::Offset => {
                 let mut offsets = ColumnBuilder::with_capacity(rows);
                 let lines = decoded.lines.iter();
                 lines.for_each(|line| offsets.push_text(&line.to_string()));
                 offsets.finish()
             }
-            Serve::SequenceNumber => {
+            ColumnSource::SequenceNumber => {
                 Column::from_ints(decoded.lines.iter().map(|line| *line as i64).collect())
             }
-            Serve::Nothing => Column::Null(rows),
-            Serve::EventId => self.event_ids(&decoded.lines, place),
+            ColumnSource::Nothing => Column::Null(rows),
+            ColumnSource::EventId => self.event_ids(&decoded.lines, place),
         });
         Chunk::new(vec![0; rows].into(), columns.collect())
     }
 
-    fn event_ids(&self, lines: &[u64], place: &Place<'_>) -> Column {
+    fn event_ids(&self, lines: &[u64], place: &BlockOrigin<'_>) -> Column {
         let mut ids = ColumnBuilder::with_capacity(lines.len());
         let partition = place.partition.0 as u64;
         let mut before = (0, 0);
@@ -381,7 +388,7 @@ impl Intake {
             })
             .collect();
         for (serve, column) in self.columns.reads.iter().zip(&mut chunk.columns) {
-            if let Serve::Arrival = serve {
+            if let ColumnSource::Arrival = serve {
                 *column = times_column(&arrivals);
             }
         }

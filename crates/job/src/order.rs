@@ -1,6 +1,6 @@
 //! Puts a partition's chunks into event-time order.
 //!
-//! `highwater-time` decides which event comes out when, and knows events only by number; [`Held`] keeps the chunks that
+//! `highwater-time` decides which event comes out when, and knows events only by number; [`PendingChunks`] keeps the chunks that
 //! the numbers stand for. This is where the two meet, and where rows get the lanes and marks of substreams.
 
 use highwater_engine::codec::{Reader, RestoreError, Writer};
@@ -10,23 +10,23 @@ use highwater_time::{
     LaneReleased, Policy, Released, Substreams, Timeline, Witness,
 };
 
-use crate::held::{Held, HeldCopy};
-use crate::told::Told;
+use crate::pending_chunks::{PendingChunks, PendingChunksSnapshot};
+use crate::substream_key::SubstreamKeyColumn;
 
 pub(crate) struct Orderer {
     time: Time,
-    held: Held,
+    held: PendingChunks,
     /// What the state was made with and does not hold itself.
     rules: (Policy, Clock, Duration),
 }
 
 /// The state of an [`Orderer`] at one moment, not yet written down.
-pub(crate) struct OrdererCopy {
+pub(crate) struct OrdererSnapshot {
     time: Vec<u8>,
-    held: HeldCopy,
+    held: PendingChunksSnapshot,
 }
 
-impl OrdererCopy {
+impl OrdererSnapshot {
     pub fn write(&self, out: &mut Writer) {
         out.blob(&self.time);
         self.held.write(out);
@@ -41,7 +41,7 @@ enum Time {
     PerKey {
         substreams: Box<Substreams>,
         released: LaneReleased,
-        told: Told,
+        told: SubstreamKeyColumn,
     },
 }
 
@@ -63,13 +63,18 @@ impl Orderer {
                 timeline,
                 released: Released::default(),
             },
-            held: Held::new(width, false),
+            held: PendingChunks::new(width, false),
             rules: (policy, clock, Duration::ZERO),
         }
     }
 
     /// `linger`: how long operators may keep state for a key after its last event.
-    pub fn per_key(policy: Policy, linger: Duration, told: Told, width: usize) -> Orderer {
+    pub fn per_key(
+        policy: Policy,
+        linger: Duration,
+        told: SubstreamKeyColumn,
+        width: usize,
+    ) -> Orderer {
         let substreams = Box::new(Substreams::new(policy, linger));
         let time = Time::PerKey {
             substreams,
@@ -78,7 +83,7 @@ impl Orderer {
         };
         Orderer {
             time,
-            held: Held::new(width, true),
+            held: PendingChunks::new(width, true),
             rules: (policy, Clock::Application, linger),
         }
     }
@@ -102,7 +107,7 @@ impl Orderer {
     }
 
     /// The state at this moment.
-    pub fn copy(&self) -> OrdererCopy {
+    pub fn copy(&self) -> OrdererSnapshot {
         let mut time = Vec::new();
         let held = match &self.time {
             Time::One { timeline, .. } => {
@@ -114,10 +119,10 @@ impl Orderer {
                 self.held.copy(&[])
             }
         };
-        OrdererCopy { time, held }
+        OrdererSnapshot { time, held }
     }
 
-    /// Reads what [`OrdererCopy::write`] wrote.
+    /// Reads what [`OrdererSnapshot::write`] wrote.
     pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         let mut state = from.blob()?;
         let (policy, clock, linger) = self.rules;
@@ -283,7 +288,7 @@ impl Witness for Dropped<'_> {
 }
 
 /// Gives the chunks just released their keys, their lanes and the marks between their rows.
-fn attach_lanes(items: &mut [Item], released: &LaneReleased, told: &Told) {
+fn attach_lanes(items: &mut [Item], released: &LaneReleased, told: &SubstreamKeyColumn) {
     let (mut row, mut mark) = (0, 0);
     let count = items.len();
     for (index, item) in items.iter_mut().enumerate() {

@@ -21,7 +21,7 @@ pub(crate) struct InputPlan {
     pub arrival: Option<String>,
     /// Payload column with the partition.
     pub partition: Option<String>,
-    pub how: HowToRead,
+    pub how: InputFormat,
     /// It is read from hubs, which know more of an event than files do.
     pub hub: bool,
     /// Events that are lost are kept as dead letters.
@@ -46,7 +46,7 @@ impl InputPlan {
             linger: lookback(&job.plan),
             arrival: declared.arrival.clone(),
             partition: declared.partition.clone(),
-            how: HowToRead {
+            how: InputFormat {
                 format: declared.format,
                 compression: declared.compression,
                 level: job.file.compatibility,
@@ -63,14 +63,14 @@ impl InputPlan {
 
 /// How the events of an input are written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HowToRead {
+pub(crate) struct InputFormat {
     pub format: Option<Format>,
     pub compression: Compression,
     pub level: Level,
     pub declared: Option<Vec<(String, Type)>>,
 }
 
-impl HowToRead {
+impl InputFormat {
     pub fn open(
         &self,
         path: &Path,

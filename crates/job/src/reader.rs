@@ -13,9 +13,9 @@ use highwater_time::Instant;
 use crate::account::Account;
 use crate::dead::DeadLetter;
 use crate::events::TimedEvents;
-use crate::intake::{Intake, Place};
-use crate::lane::{Delivery, Lane};
-use crate::plan::{HowToRead, InputPlan, PartitionId};
+use crate::intake::{BlockOrigin, Intake};
+use crate::partition_pipeline::{Delivery, PartitionPipeline};
+use crate::plan::{InputFormat, InputPlan, PartitionId};
 use crate::report::{InputReport, TroubleKind};
 use crate::witness::Witness;
 
@@ -25,7 +25,7 @@ pub(crate) struct FileReader {
     modified: Instant,
     source: Box<dyn Source>,
     intake: Intake,
-    lanes: Vec<Lane>,
+    lanes: Vec<PartitionPipeline>,
     /// What the partition column holds for each lane.
     keys: Vec<Vec<u8>>,
     account: Account,
@@ -50,7 +50,7 @@ impl FileReader {
         let keys = partitions.iter().map(key).collect();
         let lanes = partitions
             .into_iter()
-            .map(|id| Lane::new(&input, physical, id, witness))
+            .map(|id| PartitionPipeline::new(&input, physical, id, witness))
             .collect();
         let (intake, fields) = Intake::new(input, witness);
         let input = intake.input();
@@ -154,7 +154,7 @@ impl FileReader {
         account.remember(&decoded, intake.whole(&decoded));
         let file = account.file().clone();
         let first = &self.lanes[0].id;
-        let place = Place {
+        let place = BlockOrigin {
             number: self.number,
             name: &file,
             modified: self.modified,
@@ -212,7 +212,7 @@ impl FileReader {
 pub(crate) fn discover_partitions(
     path: &Path,
     column: &str,
-    how: &HowToRead,
+    how: &InputFormat,
 ) -> Result<Vec<Value>, ReadError> {
     let fields = vec![Field::Path(vec![column.to_string()])];
     let mut source = how.open(path, fields, false)?;

@@ -31,7 +31,7 @@ use highwater_time::{Duration, Instant};
 
 use crate::config::{FilesError, Input};
 use crate::load::Job;
-use crate::plan::HowToRead;
+use crate::plan::InputFormat;
 use crate::report::{InputReport, Trouble, TroubleKind};
 pub(crate) use copies::Copies;
 pub(crate) use force::{InForce, Seen};
@@ -133,7 +133,7 @@ fn load(
     level: Level,
     (since, copy): (Since<'_>, Option<&Chunk>),
 ) -> Result<(ReferenceTable, InputReport), ReferenceError> {
-    let how = HowToRead {
+    let how = InputFormat {
         format: input.format,
         compression: input.compression,
         level,
@@ -366,7 +366,7 @@ impl Parts {
 
 fn read_file(
     path: &Path,
-    how: &HowToRead,
+    how: &InputFormat,
     reads: &[Read],
     parts: &mut Parts,
     report: &mut InputReport,

@@ -17,10 +17,10 @@ use highwater_time::Instant;
 use crate::account::shown_file;
 use crate::config::{Input, OnError};
 use crate::dead::{Cause, DeadLetter};
-use crate::lane::Delivery;
 use crate::load::{Job, LoadError};
 use crate::outputs::Outputs;
-use crate::plan::{HowToRead, InputPlan, PartitionId};
+use crate::partition_pipeline::Delivery;
+use crate::plan::{InputFormat, InputPlan, PartitionId};
 use crate::reader::{FileReader, discover_partitions};
 use crate::reference::{self, ReferenceError};
 use crate::report::{InputReport, Report};
@@ -37,7 +37,7 @@ pub struct Options<'a> {
     pub threads: usize,
     /// Keep the fate of every event. Costs memory in proportion to the input.
     pub witness: bool,
-    /// Told the bytes read so far.
+    /// SubstreamKeyColumn the bytes read so far.
     pub progress: Option<&'a mut dyn FnMut(u64)>,
 }
 
@@ -273,7 +273,7 @@ fn open(job: &Job, physical: &Physical, witness: bool) -> Result<Opened, RunErro
 /// The partitions that each file holds: the file itself, or the values of its partition column.
 fn partitions_of(
     input: &Input,
-    how: &HowToRead,
+    how: &InputFormat,
     files: &[PathBuf],
 ) -> Result<Vec<Vec<PartitionId>>, RunError> {
     let Some(column) = &input.partition else {

@@ -11,91 +11,95 @@ use highwater_time::{Combined, Instant};
 use tokio::sync::mpsc;
 
 use super::StartError;
-use super::combine::{Combiner, Event, Facts};
-use super::destination::{Destination, Shape, ToOutput, shapes};
-use super::pace::Pace;
-use super::pieces::Opener;
-use super::places::{Places, Source};
-use super::saved::Saved;
-use super::siding::Siding;
-use super::status::{Board, InputStatus, OutputStatus, PartitionStatus};
-use super::stream::{Stream, Wants};
+use super::batch_decoder::BatchDecoder;
+use super::checkpoint::Checkpoint;
+use super::combiner::{Combiner, CombinerEvent, StreamFacts};
+use super::destination::{Destination, OutputMessage, OutputSchema, output_schemas};
+use super::partitions::{InputPartition, PartitionSet};
+use super::read_permits::ReadPermits;
+use super::side_output::SideOutput;
+use super::status::{InputStatus, OutputStatus, PartitionStatus, StatusHandle};
+use super::stream::{SideOutputOptions, Stream};
 use crate::account::shown_file;
 use crate::config::OnError;
 use crate::intake::Intake;
-use crate::lane::Lane;
 use crate::load::Job;
+use crate::partition_pipeline::PartitionPipeline;
 use crate::plan::{InputPlan, PartitionId};
 
 /// How many chunks of rows may wait in front of an output.
 const WAITING_MAX: usize = 16;
 
 /// A job that is about to run.
-pub(super) struct Built {
+pub(super) struct JobParts {
     pub streams: Vec<Stream>,
     pub combiner: Combiner,
-    pub events: mpsc::UnboundedReceiver<Event>,
+    pub events: mpsc::UnboundedReceiver<CombinerEvent>,
     /// In the order of the job's outputs.
-    pub outputs: Vec<(Shape, mpsc::Receiver<ToOutput>)>,
+    pub outputs: Vec<(OutputSchema, mpsc::Receiver<OutputMessage>)>,
 }
 
 /// The outputs of a job: those of the query, then those that take letters.
 struct Layout {
-    shapes: Vec<Shape>,
+    output_schemas: Vec<OutputSchema>,
     dead: Option<usize>,
     late: Option<usize>,
 }
 
 fn layout(job: &Job) -> Layout {
-    let mut shapes = shapes(&job.plan);
+    let mut output_schemas = output_schemas(&job.plan);
     let mut add = |name: &str| {
-        shapes.push(Shape::of_letters(name));
-        shapes.len() - 1
+        output_schemas.push(OutputSchema::of_letters(name));
+        output_schemas.len() - 1
     };
     let dead = job.file.dead_letter.as_ref();
     let dead = dead.filter(|_| job.file.on_error == OnError::DeadLetter);
     Layout {
         dead: dead.map(|name| add(name)),
         late: job.file.live.late.as_ref().map(|name| add(name)),
-        shapes,
+        output_schemas,
     }
 }
 
 pub(super) fn build(
     job: &Job,
     physical: &Physical,
-    places: &Places,
+    partitions: &PartitionSet,
     (since, clock): (Instant, Arc<dyn Clock>),
-    board: &Board,
-) -> Result<Built, StartError> {
-    let Layout { shapes, dead, late } = layout(job);
+    board: &StatusHandle,
+) -> Result<JobParts, StartError> {
+    let Layout {
+        output_schemas,
+        dead,
+        late,
+    } = layout(job);
     let query_name = shown_file(&job.query_name, &job.file.folder);
-    let wants = Wants {
+    let wants = SideOutputOptions {
         dead_letters: dead.is_some(),
         late: late.is_some(),
         query: Arc::new((query_name, job.query.clone())),
     };
-    let streams = places.all.iter().enumerate();
+    let streams = partitions.all.iter().enumerate();
     let streams = streams.map(|source| stream(job, physical, source, &wants));
     let streams = streams.collect::<Result<Vec<Stream>, StartError>>()?;
-    let mut shared = physical.shared(&places.per_input);
+    let mut shared = physical.shared(&partitions.per_input);
     if wants.dead_letters {
         shared.pipeline.errors.keep_all();
     }
     let mut statements = vec![(0, 0); job.plan.outputs.len()];
-    for (destination, shape) in shapes.iter().enumerate() {
+    for (destination, shape) in output_schemas.iter().enumerate() {
         for (port, statement) in shape.statements().enumerate() {
             statements[statement] = (destination, port);
         }
     }
     let (mut destinations, mut outputs) = (Vec::new(), Vec::new());
-    for (index, shape) in shapes.into_iter().enumerate() {
+    for (index, shape) in output_schemas.into_iter().enumerate() {
         let (to, inbox) = mpsc::channel(WAITING_MAX);
         destinations.push(Destination::new((index, &shape), since, to, board.clone()));
         outputs.push((shape, inbox));
     }
     let count = streams.len();
-    let named = places.all.iter().map(|source| {
+    let named = partitions.all.iter().map(|source| {
         let input = job.plan.inputs[source.input].name.clone();
         (input, source.place.clone())
     });
@@ -104,21 +108,21 @@ pub(super) fn build(
         shared,
         destinations,
         statements,
-        dead: dead.map(|dead| (dead, Siding::new(count, true))),
-        late: late.map(|late| (late, Siding::new(count, false))),
+        dead: dead.map(|dead| (dead, SideOutput::new(count, true))),
+        late: late.map(|late| (late, SideOutput::new(count, false))),
         clock: Combined::new(count),
-        facts: Facts {
+        facts: StreamFacts {
             streams: named.collect(),
             wants,
             timer: clock,
         },
-        pace: Pace::new(count),
+        pace: ReadPermits::new(count),
         workers: Vec::new(),
         events,
         board: board.clone(),
         errors_before: 0,
     };
-    Ok(Built {
+    Ok(JobParts {
         streams,
         combiner,
         events: heard,
@@ -129,8 +133,8 @@ pub(super) fn build(
 fn stream(
     job: &Job,
     physical: &Physical,
-    (number, source): (usize, &Source),
-    wants: &Wants,
+    (number, source): (usize, &InputPartition),
+    wants: &SideOutputOptions,
 ) -> Result<Stream, StartError> {
     let (mut input, _) = InputPlan::of(job, source.input);
     input.keeps_whole = wants.dead_letters || wants.late;
@@ -138,14 +142,14 @@ fn stream(
         number: source.number,
         shown: Value::Int(source.number as i64),
     };
-    let lane = Lane::new(&input, physical, id, false);
+    let lane = PartitionPipeline::new(&input, physical, id, false);
     let (how, name) = (input.how.clone(), input.plan.name.clone());
     let (is_hub, folder) = (input.hub, input.folder.clone());
     let (intake, fields) = Intake::new(input, false);
     let options = how.options(fields, wants.dead_letters);
     let opener = match is_hub {
-        true => Opener::new(Values::new(options).ok_or(StartError::Format(name))?),
-        false => Opener::of_files(options, folder),
+        true => BatchDecoder::new(Values::new(options).ok_or(StartError::Format(name))?),
+        false => BatchDecoder::of_files(options, folder),
     };
     Ok(Stream::new(
         (number, source.place.clone()),
@@ -154,9 +158,9 @@ fn stream(
     ))
 }
 
-impl Built {
+impl JobParts {
     /// As a checkpoint left it.
-    pub fn restore(&mut self, saved: &Saved) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, saved: &Checkpoint) -> Result<(), RestoreError> {
         if saved.streams.len() != self.streams.len() || saved.outputs.len() != self.outputs.len() {
             return Err(RestoreError("it has other streams or outputs"));
         }
@@ -171,8 +175,8 @@ impl Built {
     pub fn grow(
         &mut self,
         (job, physical): (&Job, &Physical),
-        places: &mut Places,
-        new: &[Source],
+        partitions: &mut PartitionSet,
+        new: &[InputPartition],
     ) -> Result<bool, StartError> {
         for source in new {
             let input = source.input;
@@ -183,11 +187,11 @@ impl Built {
             if !self.combiner.add_stream(input, named, passed) {
                 return Ok(false);
             }
-            places.add(source.clone());
-            let added = places
+            partitions.add(source.clone());
+            let added = partitions
                 .all
                 .last()
-                .map(|source| (places.all.len() - 1, source));
+                .map(|source| (partitions.all.len() - 1, source));
             let Some(added) = added else { continue };
             let wants = self.combiner.facts.wants.clone();
             let mut stream = stream(job, physical, added, &wants)?;
@@ -201,9 +205,9 @@ impl Built {
     }
 
     /// Shows what there is on the board, and goes on with what was counted there.
-    pub fn lay_out(&mut self, job: &Job, places: &Places, board: &Board) {
+    pub fn lay_out(&mut self, job: &Job, partitions: &PartitionSet, board: &StatusHandle) {
         let inputs = job.plan.inputs.iter().enumerate().map(|(index, input)| {
-            let mine = places.all.iter().filter(|source| source.input == index);
+            let mine = partitions.all.iter().filter(|source| source.input == index);
             InputStatus {
                 name: input.name.clone(),
                 partitions: mine
@@ -215,7 +219,7 @@ impl Built {
             name: shape.output.clone(),
             ..OutputStatus::default()
         });
-        let streams = places.all.iter();
+        let streams = partitions.all.iter();
         let streams = streams.map(|source| (source.input, source.number));
         board.lay_out(inputs.collect(), outputs.collect(), streams.collect());
         for stream in &mut self.streams {

@@ -9,7 +9,7 @@ use highwater_env::Disk;
 use highwater_log::{Log, Transactions};
 use highwater_queue::Queues;
 
-use super::{Endpoints, Which};
+use super::{EndpointRequest, Endpoints};
 use crate::config::{Output, Sink};
 
 /// Opens what job files declare; an output that is not declared goes to standard output.
@@ -20,7 +20,7 @@ pub struct DeclaredEndpoints {
 }
 
 impl Endpoints for DeclaredEndpoints {
-    fn open(&self, which: &Which<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
+    fn open(&self, which: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
         let mut spec = which.declared.map_or(OutputSpec::Stdout, spec_of);
         // Rows that others refused are numbered apart, so they are an output of their own.
         let output = match which.refused_by {

@@ -13,11 +13,11 @@ use highwater_query::plan::{Name, Plan};
 use highwater_time::Instant;
 use tokio::sync::mpsc;
 
-use super::status::Board;
+use super::status::StatusHandle;
 use crate::outputs::names;
 
 /// What an output is told, in order.
-pub(super) enum ToOutput {
+pub(super) enum OutputMessage {
     Rows(Rows),
     /// Every row before this time has been handed over.
     Advance(Instant),
@@ -27,32 +27,32 @@ pub(super) enum ToOutput {
 
 /// The output is gone, and with it the job.
 #[derive(Debug)]
-pub(super) struct Gone;
+pub(super) struct OutputClosed;
 
 /// What the rows of an output look like, and which statements make them.
-pub(super) struct Shape {
+pub(super) struct OutputSchema {
     pub output: String,
     /// The names of the columns.
     pub names: Vec<Name>,
-    /// Places in `Plan::outputs`, with what makes records of their rows where that is needed.
+    /// PartitionSet in `Plan::outputs`, with what makes records of their rows where that is needed.
     statements: Vec<(usize, Option<RowNames>)>,
 }
 
 /// The outputs of a plan in the order in which the query names them.
-pub(super) fn shapes(plan: &Plan) -> Vec<Shape> {
-    let mut shapes: Vec<Shape> = Vec::new();
+pub(super) fn output_schemas(plan: &Plan) -> Vec<OutputSchema> {
+    let mut output_schemas: Vec<OutputSchema> = Vec::new();
     for (statement, output) in plan.outputs.iter().enumerate() {
-        let same = |shape: &&mut Shape| shape.output.eq_ignore_ascii_case(&output.name);
-        match shapes.iter_mut().find(same) {
+        let same = |shape: &&mut OutputSchema| shape.output.eq_ignore_ascii_case(&output.name);
+        match output_schemas.iter_mut().find(same) {
             Some(shape) => shape.statements.push((statement, None)),
-            None => shapes.push(Shape {
+            None => output_schemas.push(OutputSchema {
                 output: output.name.clone(),
                 names: names(plan, output.from),
                 statements: vec![(statement, None)],
             }),
         }
     }
-    for shape in &mut shapes {
+    for shape in &mut output_schemas {
         let of = |statement: usize| names(plan, plan.outputs[statement].from);
         if shape
             .statements
@@ -66,13 +66,13 @@ pub(super) fn shapes(plan: &Plan) -> Vec<Shape> {
             *records = Some(RowNames::new(of(*statement)));
         }
     }
-    shapes
+    output_schemas
 }
 
-impl Shape {
+impl OutputSchema {
     /// For rows that no statement makes.
-    pub fn of_letters(output: &str) -> Shape {
-        Shape {
+    pub fn of_letters(output: &str) -> OutputSchema {
+        OutputSchema {
             output: output.to_owned(),
             names: vec![Name::Spread],
             statements: Vec::new(),
@@ -93,16 +93,16 @@ pub(super) struct Destination {
     next: u64,
     /// Rows before this time are not handed over.
     since: Instant,
-    to: mpsc::Sender<ToOutput>,
-    board: Board,
+    to: mpsc::Sender<OutputMessage>,
+    board: StatusHandle,
 }
 
 impl Destination {
     pub fn new(
-        (index, shape): (usize, &Shape),
+        (index, shape): (usize, &OutputSchema),
         since: Instant,
-        to: mpsc::Sender<ToOutput>,
-        board: Board,
+        to: mpsc::Sender<OutputMessage>,
+        board: StatusHandle,
     ) -> Destination {
         Destination {
             index,
@@ -124,7 +124,7 @@ impl Destination {
     }
 
     /// Takes an item of one of its statements.
-    pub fn take(&mut self, port: usize, item: Item) -> Result<(), Gone> {
+    pub fn take(&mut self, port: usize, item: Item) -> Result<(), OutputClosed> {
         let item = match (item, &self.records[port]) {
             (Item::Rows(chunk), Some(names)) => {
                 let rows = Column::Dynamic(Arc::new(names.records(&chunk)));
@@ -147,7 +147,7 @@ impl Destination {
     }
 
     /// Numbers rows and hands them over.
-    pub fn hand_over(&mut self, chunk: Chunk) -> Result<(), Gone> {
+    pub fn hand_over(&mut self, chunk: Chunk) -> Result<(), OutputClosed> {
         let mut chunk = match chunk.times.iter().all(|time| *time >= self.since.ticks()) {
             true => chunk,
             false => {
@@ -167,16 +167,16 @@ impl Destination {
         };
         self.next += count;
         let next = self.next;
-        self.board.output(self.index, |status| {
+        self.board.update_output(self.index, |status| {
             status.rows += count;
             status.waiting += count;
             status.next = next;
         });
-        self.tell(ToOutput::Rows(rows))
+        self.tell(OutputMessage::Rows(rows))
     }
 
-    pub fn tell(&self, what: ToOutput) -> Result<(), Gone> {
-        self.to.blocking_send(what).map_err(|_| Gone)
+    pub fn tell(&self, what: OutputMessage) -> Result<(), OutputClosed> {
+        self.to.blocking_send(what).map_err(|_| OutputClosed)
     }
 
     pub fn snapshot(&self, out: &mut Writer) {

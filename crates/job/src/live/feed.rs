@@ -13,8 +13,8 @@ use highwater_log::{AppendError, Bounds, Fetched, Isolation, Offset, Partition, 
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::growth::Watch;
-use super::status::Board;
-use super::worker::Work;
+use super::status::StatusHandle;
+use super::worker::WorkItem;
 
 pub(super) struct Feed {
     pub stream: usize,
@@ -28,9 +28,9 @@ pub(super) struct Feed {
     /// How long a partition must have been silent before it is said to be; never, if not at all.
     pub silence: Option<Duration>,
     pub permits: Arc<Semaphore>,
-    pub to: mpsc::UnboundedSender<Work>,
+    pub to: mpsc::UnboundedSender<WorkItem>,
     pub clock: Arc<dyn Clock>,
-    pub board: Board,
+    pub board: StatusHandle,
     pub stop: watch::Receiver<bool>,
 }
 
@@ -54,7 +54,7 @@ impl Feed {
                 && self.next >= until
             {
                 let stream = self.stream;
-                return self.send(Work::End { stream, time_ends });
+                return self.send(WorkItem::End { stream, time_ends });
             }
             // A permit is given back by whoever has worked off what was read with it.
             let permits = self.permits.clone();
@@ -67,7 +67,7 @@ impl Feed {
                 if !drained {
                     drained = true;
                     let stream = self.stream;
-                    self.send(Work::Drained { stream })?;
+                    self.send(WorkItem::Drained { stream })?;
                 }
                 self.wait(fetched.bounds).await?;
             };
@@ -76,7 +76,7 @@ impl Feed {
             self.next = end_of(&fetched).map_err(|error| self.named(&error))?;
             self.note_backlog(fetched.bounds);
             let stream = self.stream;
-            self.send(Work::Fetched { stream, fetched })?;
+            self.send(WorkItem::Fetched { stream, fetched })?;
         }
     }
 
@@ -89,14 +89,14 @@ impl Feed {
         let Some(fetched) = through.map_err(|reason| self.named(&reason))? else {
             // Others need not wait for it.
             let stream = self.stream;
-            self.send(Work::Drained { stream })?;
+            self.send(WorkItem::Drained { stream })?;
             match growth.wait().await {}
         };
         self.growth = Some(growth);
         Ok(fetched)
     }
 
-    fn send(&self, work: Work) -> Result<(), String> {
+    fn send(&self, work: WorkItem) -> Result<(), String> {
         self.to.send(work).map_err(|_| "the job has ended".into())
     }
 
@@ -107,7 +107,7 @@ impl Feed {
     fn note_backlog(&self, bounds: Bounds) {
         let backlog = (bounds.end.0 - self.next.0).max(0) as u64;
         self.board
-            .partition(self.stream, |status| status.backlog = backlog);
+            .update_partition(self.stream, |status| status.backlog = backlog);
     }
 
     async fn fetch(&mut self) -> Result<Fetched, String> {
@@ -118,7 +118,7 @@ impl Feed {
             match read.await {
                 Ok(fetched) => return Ok(fetched),
                 Err(ReadError::OutOfRange { asked, start, .. }) if asked < start => {
-                    self.board.say(format!(
+                    self.board.log(format!(
                         "`{}`: events {asked} to {start} are no longer kept and were not read",
                         self.partition.place()
                     ));
@@ -128,7 +128,7 @@ impl Feed {
                     return Err(self.named(&error));
                 }
                 Err(error @ (ReadError::Damaged { .. } | ReadError::Storage { .. })) => {
-                    self.board.say(self.named(&error));
+                    self.board.log(self.named(&error));
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -172,7 +172,7 @@ impl Feed {
             Ok(_) => Ok(()),
             Err(error @ AppendError::Deleted(_)) => Err(self.named(&error)),
             Err(error) => {
-                self.board.say(format!("time stands still: {error}"));
+                self.board.log(format!("time stands still: {error}"));
                 tokio::time::sleep(PAUSE).await;
                 Ok(())
             }

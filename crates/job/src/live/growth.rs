@@ -14,9 +14,9 @@ use highwater_log::{EnqueueTime, Fetched, HubName, Isolation, Log, Offset, Parti
 use highwater_time::Instant;
 use tokio::sync::Notify;
 
-use super::Site;
-use super::places::{Places, Source};
-use super::status::Board;
+use super::JobContext;
+use super::partitions::{InputPartition, PartitionSet};
+use super::status::StatusHandle;
 use crate::load::Job;
 
 /// Whether the query lets partitions of that input be taken up while it runs.
@@ -33,15 +33,15 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    pub fn new(job: &Job, site: &Site, places: &Places) -> Growth {
+    pub fn new(job: &Job, context: &JobContext, partitions: &PartitionSet) -> Growth {
         // A hub that files are brought to has one partition.
         let own = |input: usize| {
             let declared = job.file.input(&job.plan.inputs[input].name);
             declared.is_none_or(|declared| !declared.is_followed())
         };
-        let hubs = places.hubs().into_iter();
+        let hubs = partitions.hubs().into_iter();
         Growth {
-            log: site.log.clone(),
+            log: context.log.clone(),
             hubs: hubs.filter(|(_, input, _)| own(*input)).collect(),
             noticed: Arc::default(),
         }
@@ -56,7 +56,12 @@ impl Growth {
     }
 
     /// For who reads a partition as a stream of the job, whose latest arrival is `arrived`.
-    pub fn of(&self, source: &Source, (stream, arrived): (usize, Instant), board: &Board) -> Watch {
+    pub fn of(
+        &self,
+        source: &InputPartition,
+        (stream, arrived): (usize, Instant),
+        board: &StatusHandle,
+    ) -> Watch {
         let hubs = self.hubs.iter().filter(|(_, of, _)| *of == source.input);
         Watch {
             growth: Growth {
@@ -103,7 +108,7 @@ pub(super) struct Watch {
     end: Offset,
     /// Nothing from here on is worked off before new partitions are taken up.
     hold: Option<Offset>,
-    board: Board,
+    board: StatusHandle,
 }
 
 impl Watch {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::run::{Command, Over};
+use super::run::{Command, RunEnd};
 use super::start::{Prepared, prepare};
-use super::status::{Board, JobState, JobStatus};
-use super::{Options, Site};
+use super::status::{JobState, JobStatus, StatusHandle};
+use super::{JobContext, Options};
 use crate::config::Start;
 use crate::load::Job;
 
 /// A job that was started. Dropping it ends the job at once, as a crash would.
 pub struct Handle {
-    board: Board,
+    board: StatusHandle,
     commands: mpsc::Sender<Command>,
     /// True, or gone, when the job is over.
     over: watch::Receiver<bool>,
@@ -66,15 +66,15 @@ impl Drop for Handle {
 }
 
 /// Starts a job. Must be called on a runtime of tokio.
-pub fn start(job: Arc<Job>, site: Site, options: Options) -> Handle {
-    let board = Board::new(&job.file.name, site.clock.clone());
+pub fn start(job: Arc<Job>, context: JobContext, options: Options) -> Handle {
+    let board = StatusHandle::new(&job.file.name, context.clock.clone());
     let (commands, inbox) = mpsc::channel(8);
     let (is_over, over) = watch::channel(false);
     let noted = board.clone();
     let task = tokio::spawn(async move {
-        let state = run(job, site, options, &noted, inbox).await;
+        let state = run(job, context, options, &noted, inbox).await;
         if let JobState::Failed { reason } = &state {
-            noted.say(format!("failed: {reason}"));
+            noted.log(format!("failed: {reason}"));
         }
         noted.set_state(state);
         // Nobody need be there to hear it.
@@ -90,35 +90,35 @@ pub fn start(job: Arc<Job>, site: Site, options: Options) -> Handle {
 
 async fn run(
     job: Arc<Job>,
-    site: Site,
+    context: JobContext,
     mut options: Options,
-    board: &Board,
+    board: &StatusHandle,
     mut inbox: mpsc::Receiver<Command>,
 ) -> JobState {
     let mut take_up = false;
     loop {
-        match run_once((&job, &site, &options), take_up, board, &mut inbox).await {
-            Over::State(state) => return state,
-            Over::Again { take_up: other } => take_up = other,
+        match run_once((&job, &context, &options), take_up, board, &mut inbox).await {
+            RunEnd::State(state) => return state,
+            RunEnd::Again { take_up: other } => take_up = other,
         }
         options.start = Some(Start::Resume);
     }
 }
 
 async fn run_once(
-    (job, site, options): (&Arc<Job>, &Site, &Options),
+    (job, context, options): (&Arc<Job>, &JobContext, &Options),
     take_up: bool,
-    board: &Board,
+    board: &StatusHandle,
     inbox: &mut mpsc::Receiver<Command>,
-) -> Over {
+) -> RunEnd {
     // Preparing may take long, where an output does not answer; it can be stopped meanwhile.
     let mut writing = None;
-    let around = (job.clone(), site.clone(), options.clone());
+    let around = (job.clone(), context.clone(), options.clone());
     let prepared = tokio::select! {
         prepared = prepare(around, take_up, board, &mut writing) => Some(prepared),
         () = told_to_end(inbox) => None,
     };
-    Over::State(match (prepared, writing) {
+    RunEnd::State(match (prepared, writing) {
         (Some(Ok(Prepared::Live(live))), _) => return live.watch(inbox).await,
         (Some(Ok(Prepared::HasEnded)), _) => JobState::Finished,
         (Some(Err(error)), _) => JobState::Failed {

@@ -8,39 +8,39 @@
 //! ```
 //!
 //! Feeds and outputs are tasks, because they wait; workers and the combiner are threads, because they compute. What is
-//! under way is bounded by permits to read (`pace.rs`), so a slow output slows its own job and nothing else.
+//! under way is bounded by permits to read (`read_permits.rs`), so a slow output slows its own job and nothing else.
 //!
 //! The rows of an output are a function of what lies in the partitions, the passing of time included: where a partition
 //! was silent, the log says so in the partition itself (`feed.rs`). Rows are numbered in that order, so after a restart from
-//! a checkpoint (`saved.rs`) the same numbers come with the same rows, and an endpoint knows what it has.
+//! a checkpoint (`checkpoint.rs`) the same numbers come with the same rows, and an endpoint knows what it has.
 //!
 //! Numbers count within an *epoch*. A start that does not go on from a checkpoint begins a new one, and a checkpoint is
 //! saved before its first row is handed over, so that no number is ever given to two rows.
 
+mod batch_decoder;
 mod build;
-mod combine;
+mod checkpoint;
+mod checkpoint_builder;
+mod checkpoint_store;
+mod combiner;
 mod declared;
 mod destination;
 mod feed;
 mod files;
+mod fingerprint;
 mod growth;
 mod handle;
-mod keeper;
-mod letter;
 mod output;
-mod pace;
-mod pieces;
-mod places;
-mod print;
+mod partitions;
+mod read_permits;
+mod reference_tables;
 mod refresh;
 mod run;
-mod saved;
-mod siding;
+mod side_output;
+mod side_row;
 mod start;
 mod status;
-mod store;
 mod stream;
-mod tables;
 mod worker;
 
 use std::sync::Arc;
@@ -57,18 +57,18 @@ use crate::config::{Output, Start};
 use crate::load::Job;
 use crate::reference::ReferenceError;
 
+pub use checkpoint::CheckpointError;
+pub use checkpoint_store::{Checkpoints, DiskCheckpoints, MemoryCheckpoints};
 pub use declared::DeclaredEndpoints;
 pub use files::{FollowError, forget_files};
 pub use handle::{Handle, start};
-pub use saved::SavedError;
 pub use status::{
     CheckpointStatus, InputStatus, JobState, JobStatus, LogLine, OutputStatus, PartitionStatus,
 };
-pub use store::{Checkpoints, DiskCheckpoints, MemoryCheckpoints};
 
 /// What a job finds around it.
 #[derive(Clone)]
-pub struct Site {
+pub struct JobContext {
     pub log: Arc<dyn Log>,
     pub clock: Arc<dyn Clock>,
     /// Of this job alone.
@@ -79,12 +79,12 @@ pub struct Site {
 /// Opens what rows are handed to.
 pub trait Endpoints: Send + Sync {
     /// Nothing need be connected before it is asked to resume.
-    fn open(&self, which: &Which<'_>) -> Result<Box<dyn Endpoint>, EndpointError>;
+    fn open(&self, which: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError>;
 }
 
 /// An output, or a part of one that is numbered on its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Which<'a> {
+pub struct EndpointRequest<'a> {
     pub job: &'a str,
     pub output: &'a str,
     /// Set for dead letters of rows that another output has refused: the name of that output.

@@ -10,8 +10,8 @@ use highwater_env::random::Random;
 use highwater_flow::retry::{Policy, Retry};
 use tokio::sync::mpsc;
 
-use super::destination::ToOutput;
-use super::status::Board;
+use super::destination::OutputMessage;
+use super::status::StatusHandle;
 use crate::config::OnFailure;
 
 pub(super) struct Output {
@@ -25,20 +25,20 @@ pub(super) struct Output {
     pub on_failure: OnFailure,
     pub retry: Policy,
     pub random: Random,
-    pub board: Board,
-    pub marks: mpsc::UnboundedSender<(usize, u64, Mark)>,
+    pub board: StatusHandle,
+    pub marks: mpsc::UnboundedSender<(usize, u64, EndpointStates)>,
 }
 
 /// What an output needs to know after a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct EndpointStates {
     pub own: Vec<u8>,
     pub dead: Option<Vec<u8>>,
 }
 
 impl Output {
     /// Finds out what is already there.
-    pub async fn resume(&mut self, mark: Option<&Mark>) {
+    pub async fn resume(&mut self, mark: Option<&EndpointStates>) {
         let own = mark.map(|mark| &mark.own[..]);
         let mut tries = Tries::default();
         while let Err(error) = self.endpoint.resume(own).await {
@@ -57,23 +57,23 @@ impl Output {
     }
 
     /// Runs until nothing more will come.
-    pub async fn run(mut self, mut inbox: mpsc::Receiver<ToOutput>) {
+    pub async fn run(mut self, mut inbox: mpsc::Receiver<OutputMessage>) {
         while let Some(message) = inbox.recv().await {
             match message {
-                ToOutput::Rows(rows) => {
+                OutputMessage::Rows(rows) => {
                     let count = rows.chunk.rows() as u64;
                     self.write(rows).await;
                     self.board
-                        .output(self.index, |status| status.waiting -= count);
+                        .update_output(self.index, |status| status.waiting -= count);
                 }
-                ToOutput::Advance(watermark) => {
+                OutputMessage::Advance(watermark) => {
                     let mut tries = Tries::default();
                     while let Err(error) = self.endpoint.advance(watermark).await {
                         self.pause(&mut tries, &error).await;
                     }
                     self.well(&tries);
                 }
-                ToOutput::Settle(checkpoint) => {
+                OutputMessage::Settle(checkpoint) => {
                     let mark = self.settle().await;
                     if self.marks.send((self.index, checkpoint, mark)).is_err() {
                         return;
@@ -84,7 +84,7 @@ impl Output {
     }
 
     /// Makes sure that nothing taken so far can be lost.
-    pub async fn settle(&mut self) -> Mark {
+    pub async fn settle(&mut self) -> EndpointStates {
         let mut tries = Tries::default();
         let own = loop {
             match self.endpoint.settle().await {
@@ -102,7 +102,7 @@ impl Output {
             }
         };
         self.well(&tries);
-        Mark { own, dead }
+        EndpointStates { own, dead }
     }
 
     async fn write(&mut self, rows: Rows) {
@@ -161,9 +161,9 @@ impl Output {
             Retry::GiveUp(_) => Duration::ZERO,
         };
         if tries.failed == 1 {
-            self.board.say(format!("output \"{}\": {error}", self.name));
+            self.board.log(format!("output \"{}\": {error}", self.name));
         }
-        self.board.output(self.index, |status| {
+        self.board.update_output(self.index, |status| {
             status.retries += 1;
             status.trouble = Some(error.to_string());
         });
@@ -174,9 +174,9 @@ impl Output {
     fn well(&self, tries: &Tries) {
         if tries.failed > 0 {
             self.board
-                .output(self.index, |status| status.trouble = None);
+                .update_output(self.index, |status| status.trouble = None);
             self.board
-                .say(format!("output \"{}\" is well again", self.name));
+                .log(format!("output \"{}\" is well again", self.name));
         }
     }
 
@@ -184,8 +184,8 @@ impl Output {
     async fn give_up(&mut self, rows: &Rows, reason: &str) {
         let count = rows.chunk.rows();
         self.board
-            .output(self.index, |status| status.dropped += count as u64);
-        self.board.say(format!(
+            .update_output(self.index, |status| status.dropped += count as u64);
+        self.board.log(format!(
             "output \"{}\": {count} rows from number {} on were given up: {reason}",
             self.name, rows.first
         ));
@@ -209,7 +209,7 @@ impl Output {
                 ("Type", Value::Text("OutputError".into())),
                 ("Output", Value::Text(self.name.as_str().into())),
                 ("Number", Value::Int((rows.first + row as u64) as i64)),
-                ("Message", Value::Text(reason.into())),
+                ("CombinerMessage", Value::Text(reason.into())),
                 ("Row", Value::Text(json.into())),
             ];
             let fields = fields.map(|(name, value)| (name.into(), value));

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::status::Board;
+use super::status::StatusHandle;
 use crate::load::Job;
 use crate::reference::{ReferenceError, Seen};
 
-pub(super) struct Refresh {
+pub(super) struct ReferenceRefresh {
     job: Arc<Job>,
     /// What the job goes by.
     known: Seen,
@@ -22,9 +22,9 @@ pub(super) struct Refresh {
     trouble: Option<String>,
 }
 
-impl Refresh {
+impl ReferenceRefresh {
     /// Looks at once, because something may have come while the job was down, and then as often as its inputs say.
-    pub fn new(job: Arc<Job>, known: Seen, now: Duration) -> Refresh {
+    pub fn new(job: Arc<Job>, known: Seen, now: Duration) -> ReferenceRefresh {
         let inputs = job.file.inputs.iter();
         let every = inputs.filter_map(|input| input.refresh).min();
         let every = every.map(|every| {
@@ -32,7 +32,7 @@ impl Refresh {
             Duration::from_micros(micros).max(Duration::from_millis(10))
         });
         let due = (!job.plan.references.is_empty()).then_some(now);
-        Refresh {
+        ReferenceRefresh {
             job,
             known,
             every,
@@ -53,7 +53,7 @@ impl Refresh {
     }
 
     /// Ready when a look is done; true if there is something else.
-    pub async fn looked(&mut self, board: &Board) -> bool {
+    pub async fn looked(&mut self, board: &StatusHandle) -> bool {
         let Some(looking) = &mut self.looking else {
             return std::future::pending().await;
         };
@@ -67,7 +67,7 @@ impl Refresh {
             Ok(Err(error)) => {
                 let trouble = format!("reference data cannot be looked for: {error}");
                 if self.trouble.as_ref() != Some(&trouble) {
-                    board.say(trouble.clone());
+                    board.log(trouble.clone());
                     self.trouble = Some(trouble);
                 }
                 false

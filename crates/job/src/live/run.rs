@@ -9,19 +9,19 @@ use highwater_log::Isolation;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::build::Built;
-use super::combine::{Cut, Event, Message};
+use super::build::JobParts;
+use super::checkpoint_builder::CheckpointBuilder;
+use super::combiner::{CombinerEvent, CombinerMessage, JobSnapshot};
 use super::feed::Feed;
 use super::files::Follower;
 use super::growth::{Growth, can_grow};
-use super::keeper::Keeper;
-use super::output::{Mark, Output};
-use super::places::Places;
-use super::refresh::Refresh;
+use super::output::{EndpointStates, Output};
+use super::partitions::PartitionSet;
+use super::refresh::ReferenceRefresh;
 use super::start::MarksHeard;
-use super::status::{Board, JobState};
+use super::status::{JobState, StatusHandle};
 use super::worker::Worker;
-use super::{AtEnd, Options, Site, StartError};
+use super::{AtEnd, JobContext, Options, StartError};
 use crate::load::Job;
 use crate::reference::Seen;
 
@@ -32,7 +32,7 @@ pub(super) enum Command {
 }
 
 /// How a run came to its end.
-pub(super) enum Over {
+pub(super) enum RunEnd {
     State(JobState),
     /// It is to go on at once from its last checkpoint; with other reference data, if that has been saved just now.
     Again {
@@ -41,10 +41,10 @@ pub(super) enum Over {
 }
 
 /// A job that runs.
-pub(super) struct Live {
-    site: Site,
-    keeper: Arc<Keeper>,
-    board: Board,
+pub(super) struct RunningJob {
+    context: JobContext,
+    keeper: Arc<CheckpointBuilder>,
+    board: StatusHandle,
     /// Of the last checkpoint that was begun.
     number: u64,
     every: Duration,
@@ -55,55 +55,55 @@ pub(super) struct Live {
     growth: Growth,
     /// There are partitions that are not read, and can be.
     has_grown: bool,
-    combiner: Stopper,
+    combiner: StopOnDrop,
     stop: watch::Sender<bool>,
     feeds: JoinSet<Result<(), String>>,
-    /// Held for their end: outputs stop when this is dropped.
+    /// PendingChunks for their end: outputs stop when this is dropped.
     outputs: JoinSet<()>,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedReceiver<CombinerEvent>,
     marks: MarksHeard,
-    under_way: Option<UnderWay>,
+    under_way: Option<PendingCheckpoint>,
     /// The last checkpoint that was saved, and when.
     saved: u64,
     saved_at: Duration,
-    refresh: Refresh,
+    refresh: ReferenceRefresh,
     /// There is other reference data.
     is_outdated: bool,
 }
 
 /// Tells the combiner to stop, whichever way the job ends.
-struct Stopper(mpsc::UnboundedSender<Message>);
+struct StopOnDrop(mpsc::UnboundedSender<CombinerMessage>);
 
-impl Drop for Stopper {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         // It may have stopped by itself.
-        let _ = self.0.send(Message::Stop);
+        let _ = self.0.send(CombinerMessage::Stop);
     }
 }
 
 /// A checkpoint that is not saved yet.
-struct UnderWay {
+struct PendingCheckpoint {
     number: u64,
-    cut: Option<Box<Cut>>,
-    marks: Vec<Option<Mark>>,
+    cut: Option<Box<JobSnapshot>>,
+    marks: Vec<Option<EndpointStates>>,
     writing: Option<JoinHandle<std::io::Result<usize>>>,
     answers: Vec<oneshot::Sender<Result<u64, String>>>,
     pause: Duration,
 }
 
-impl Live {
+impl RunningJob {
     pub fn launch(
-        (job, site, options): (Arc<Job>, Site, Options),
-        (built, outputs, marks): (Built, Vec<Output>, MarksHeard),
-        places: Places,
-        (keeper, number, known): (Keeper, u64, Seen),
-        board: &Board,
-    ) -> Result<Live, StartError> {
-        let Built {
+        (job, context, options): (Arc<Job>, JobContext, Options),
+        (built, outputs, marks): (JobParts, Vec<Output>, MarksHeard),
+        partitions: PartitionSet,
+        (keeper, number, known): (CheckpointBuilder, u64, Seen),
+        board: &StatusHandle,
+    ) -> Result<RunningJob, StartError> {
+        let JobParts {
             mut streams,
             mut combiner,
             events,
-            outputs: shapes,
+            outputs: output_schemas,
         } = built;
         let (to_combiner, inbox) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
@@ -111,10 +111,10 @@ impl Live {
         let channels = (0..workers).map(|_| mpsc::unbounded_channel());
         let (senders, receivers): (Vec<_>, Vec<_>) = channels.unzip();
         combiner.workers = senders.clone();
-        let growth = Growth::new(&job, &site, &places);
+        let growth = Growth::new(&job, &context, &partitions);
         let mut feeds = JoinSet::new();
         let (mut readers, mut targets) = (Vec::new(), Vec::new());
-        for (stream, source) in streams.iter_mut().zip(&places.all) {
+        for (stream, source) in streams.iter_mut().zip(&partitions.all) {
             let end = source.partition.bounds().visible(Isolation::Committed);
             let until = options
                 .until_end
@@ -134,7 +134,7 @@ impl Live {
                 silence: until.is_none().then_some(options.silence),
                 permits: combiner.pace.permits(stream.number),
                 to: senders[stream.number % workers].clone(),
-                clock: site.clock.clone(),
+                clock: context.clock.clone(),
                 board: board.clone(),
                 stop: stopped.clone(),
             };
@@ -146,7 +146,9 @@ impl Live {
             feeds.spawn(feed.run());
         }
         if options.until_end.is_none() {
-            for follower in Follower::all((&job, &site, &options), &places, (board, &stopped)) {
+            for follower in
+                Follower::all((&job, &context, &options), &partitions, (board, &stopped))
+            {
                 feeds.spawn(follower.run());
             }
         }
@@ -158,14 +160,14 @@ impl Live {
             let worker = Worker {
                 number,
                 streams,
-                timer: site.clock.clone(),
+                timer: context.clock.clone(),
                 out: to_combiner.clone(),
             };
             spawn("highwater-worker", move || worker.run(inbox))?;
         }
         spawn("highwater-combiner", move || combiner.run(inbox))?;
         let mut tasks = JoinSet::new();
-        for (output, (_, inbox)) in outputs.into_iter().zip(shapes) {
+        for (output, (_, inbox)) in outputs.into_iter().zip(output_schemas) {
             tasks.spawn(output.run(inbox));
         }
         board.set_state(JobState::Running);
@@ -173,13 +175,13 @@ impl Live {
             let ticks = job.file.live.checkpoint_every.ticks();
             Duration::from_micros(u64::try_from(ticks / 10).unwrap_or_default())
         });
-        Ok(Live {
+        Ok(RunningJob {
             saved: number,
-            refresh: Refresh::new(job.clone(), known, site.clock.elapsed()),
+            refresh: ReferenceRefresh::new(job.clone(), known, context.clock.elapsed()),
             job,
             is_outdated: false,
-            saved_at: site.clock.elapsed(),
-            site,
+            saved_at: context.clock.elapsed(),
+            context,
             keeper: Arc::new(keeper),
             board: board.clone(),
             number,
@@ -188,7 +190,7 @@ impl Live {
             until_end: options.until_end,
             growth,
             has_grown: false,
-            combiner: Stopper(to_combiner),
+            combiner: StopOnDrop(to_combiner),
             stop,
             feeds,
             outputs: tasks,
@@ -199,7 +201,7 @@ impl Live {
     }
 
     /// Until the job is over; says how it ended.
-    pub async fn watch(mut self, commands: &mut mpsc::Receiver<Command>) -> Over {
+    pub async fn watch(mut self, commands: &mut mpsc::Receiver<Command>) -> RunEnd {
         loop {
             let has_news = self.is_outdated || self.has_grown;
             if has_news && self.until_end.is_none() && self.is_well() {
@@ -212,18 +214,18 @@ impl Live {
                         None
                     }
                     Some(Command::Stop) | None => {
-                        return Over::State(self.finish(JobState::Stopped).await);
+                        return RunEnd::State(self.finish(JobState::Stopped).await);
                     }
-                    Some(Command::Kill) => return Over::State(self.kill().await),
+                    Some(Command::Kill) => return RunEnd::State(self.kill().await),
                 },
                 step = self.step() => step,
             };
             match step {
                 None => {}
                 Some(JobState::Finished) => {
-                    return Over::State(self.finish(JobState::Finished).await);
+                    return RunEnd::State(self.finish(JobState::Finished).await);
                 }
-                Some(over) => return Over::State(over),
+                Some(over) => return RunEnd::State(over),
             }
         }
     }
@@ -234,9 +236,9 @@ impl Live {
         let tick = (self.every / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         tokio::select! {
             event = self.events.recv() => match event {
-                Some(Event::Cut(cut)) => self.take_cut(cut),
-                Some(Event::Ended) => return Some(JobState::Finished),
-                Some(Event::Failed(reason)) => return failed(reason),
+                Some(CombinerEvent::JobSnapshot(cut)) => self.take_cut(cut),
+                Some(CombinerEvent::Ended) => return Some(JobState::Finished),
+                Some(CombinerEvent::Failed(reason)) => return failed(reason),
                 None => return failed("its threads ended unexpectedly".into()),
             },
             Some((output, number, mark)) = self.marks.recv() => self.take_mark(output, number, mark),
@@ -254,9 +256,9 @@ impl Live {
             },
             () = tokio::time::sleep(tick) => {
                 self.look_for_partitions();
-                self.refresh.look_if_due(self.site.clock.elapsed());
+                self.refresh.look_if_due(self.context.clock.elapsed());
                 let due = self.saved_at + self.every;
-                if self.under_way.is_none() && self.site.clock.elapsed() >= due {
+                if self.under_way.is_none() && self.context.clock.elapsed() >= due {
                     self.begin_checkpoint(None);
                 }
             }
@@ -289,7 +291,7 @@ impl Live {
         }
         self.has_grown = grown;
         let alarm = (!alarms.is_empty()).then(|| alarms.join("; "));
-        self.board.alarm("partitions", alarm);
+        self.board.set_alarm("partitions", alarm);
     }
 
     fn begin_checkpoint(&mut self, answer: Option<oneshot::Sender<Result<u64, String>>>) {
@@ -299,7 +301,7 @@ impl Live {
             return;
         }
         self.number += 1;
-        self.under_way = Some(UnderWay {
+        self.under_way = Some(PendingCheckpoint {
             number: self.number,
             cut: None,
             marks: vec![None; self.keeper.names.len()],
@@ -308,10 +310,13 @@ impl Live {
             pause: Duration::ZERO,
         });
         // If the combiner is gone, that shows as the end of its events.
-        let _ = self.combiner.0.send(Message::Checkpoint(self.number));
+        let _ = self
+            .combiner
+            .0
+            .send(CombinerMessage::Checkpoint(self.number));
     }
 
-    fn take_cut(&mut self, cut: Box<Cut>) {
+    fn take_cut(&mut self, cut: Box<JobSnapshot>) {
         if let Some(under_way) = &mut self.under_way {
             under_way.pause = cut.pause;
             under_way.cut = Some(cut);
@@ -319,7 +324,7 @@ impl Live {
         self.write_if_complete();
     }
 
-    fn take_mark(&mut self, output: usize, number: u64, mark: Mark) {
+    fn take_mark(&mut self, output: usize, number: u64, mark: EndpointStates) {
         if let Some(under_way) = &mut self.under_way
             && under_way.number == number
         {
@@ -340,7 +345,7 @@ impl Live {
             return;
         };
         let marks = std::mem::take(&mut under_way.marks);
-        let (keeper, store) = (self.keeper.clone(), self.site.checkpoints.clone());
+        let (keeper, store) = (self.keeper.clone(), self.context.checkpoints.clone());
         let number = under_way.number;
         under_way.writing = Some(tokio::task::spawn_blocking(move || {
             let bytes = keeper.saved(&cut, marks).encode();
@@ -352,13 +357,13 @@ impl Live {
         let Some(under_way) = self.under_way.take() else {
             return;
         };
-        self.saved_at = self.site.clock.elapsed();
+        self.saved_at = self.context.clock.elapsed();
         let at = self.board.now();
         let trouble = written.as_ref().err().map(|error| error.to_string());
         if trouble.is_none() {
             self.saved = under_way.number;
         }
-        self.board.change(|status| {
+        self.board.update(|status| {
             let checkpoint = &mut status.checkpoint;
             checkpoint.trouble = trouble.clone();
             if let Ok(bytes) = written {
@@ -370,7 +375,7 @@ impl Live {
         });
         if let Some(trouble) = &trouble {
             self.board
-                .say(format!("a checkpoint could not be saved: {trouble}"));
+                .log(format!("a checkpoint could not be saved: {trouble}"));
         }
         for answer in under_way.answers {
             let result = trouble.clone().map_or(Ok(under_way.number), Err);
@@ -400,20 +405,20 @@ impl Live {
             Ok(Some(over)) => over,
             Err(_) => {
                 self.board
-                    .say("an output did not take what was under way; it will be handed over again");
+                    .log("an output did not take what was under way; it will be handed over again");
                 state
             }
         }
     }
 
     /// Saves the state and ends, to go on at once with other reference data or more partitions.
-    async fn pause(mut self) -> Over {
+    async fn pause(mut self) -> RunEnd {
         self.board.set_state(JobState::Starting);
         if self.is_outdated {
-            self.board.say("there is other reference data");
+            self.board.log("there is other reference data");
         }
         if self.has_grown {
-            self.board.say("there are more partitions");
+            self.board.log("there are more partitions");
         }
         let _ = self.stop.send(true);
         let patience = self.patience;
@@ -421,11 +426,11 @@ impl Live {
         self.feeds.shutdown().await;
         self.outputs.shutdown().await;
         match settled {
-            Ok(Some(over)) => Over::State(over),
-            Ok(None) => Over::Again {
+            Ok(Some(over)) => RunEnd::State(over),
+            Ok(None) => RunEnd::Again {
                 take_up: self.saved == self.number,
             },
-            Err(_) => Over::Again { take_up: false },
+            Err(_) => RunEnd::Again { take_up: false },
         }
     }
 
@@ -434,7 +439,7 @@ impl Live {
         if self.until_end.is_none() {
             while let Some(ended) = self.feeds.join_next().await {
                 if let Ok(Err(reason)) = ended {
-                    self.board.say(reason);
+                    self.board.log(reason);
                 }
             }
         }
@@ -463,7 +468,9 @@ impl Live {
 }
 
 /// Ready when the checkpoint under way has been written, if one is.
-fn written(under_way: &mut Option<UnderWay>) -> impl Future<Output = std::io::Result<usize>> {
+fn written(
+    under_way: &mut Option<PendingCheckpoint>,
+) -> impl Future<Output = std::io::Result<usize>> {
     let writing = under_way
         .as_mut()
         .and_then(|under_way| under_way.writing.as_mut());

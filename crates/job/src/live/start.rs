@@ -11,18 +11,18 @@ use highwater_time::{Instant, TICKS_PER_MILLI};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
-use super::build::{Built, build};
+use super::build::{JobParts, build};
+use super::checkpoint::Checkpoint;
+use super::checkpoint_builder::CheckpointBuilder;
 use super::files::make_hubs;
+use super::fingerprint::Fingerprint;
 use super::growth::can_grow;
-use super::keeper::Keeper;
-use super::output::{Mark, Output};
-use super::places::{Places, Source};
-use super::print::Fingerprint;
-use super::run::Live;
-use super::saved::Saved;
-use super::status::Board;
-use super::tables::{Before, Tables};
-use super::{Options, Site, StartError, Which};
+use super::output::{EndpointStates, Output};
+use super::partitions::{InputPartition, PartitionSet};
+use super::reference_tables::{CheckpointedReferences, ReferenceTables};
+use super::run::RunningJob;
+use super::status::StatusHandle;
+use super::{EndpointRequest, JobContext, Options, StartError};
 use crate::config::{OnFailure, Start};
 use crate::load::Job;
 
@@ -34,12 +34,12 @@ struct Begin {
 }
 
 enum From {
-    Checkpoint(Box<Saved>),
+    Checkpoint(Box<Checkpoint>),
     Positions(Vec<Offset>),
 }
 
 pub(super) enum Prepared {
-    Live(Box<Live>),
+    Live(Box<RunningJob>),
     /// It ended before, and has nothing to go on with.
     HasEnded,
 }
@@ -47,55 +47,61 @@ pub(super) enum Prepared {
 /// `take_up` is for a job that has just been saved, and may go on with reference data and partitions that are new. `writing` is where to
 /// find the checkpoint that is being written, should somebody lose patience meanwhile.
 pub(super) async fn prepare(
-    (job, site, options): (Arc<Job>, Site, Options),
+    (job, context, options): (Arc<Job>, JobContext, Options),
     take_up: bool,
-    board: &Board,
+    board: &StatusHandle,
     writing: &mut Option<JoinHandle<std::io::Result<()>>>,
 ) -> Result<Prepared, StartError> {
     if options.until_end.is_none() {
-        make_hubs(&job, &*site.log).await?;
+        make_hubs(&job, &*context.log).await?;
     }
-    let all = Places::find(&job, &*site.log)?;
-    let (mut number, saved) = latest(&site, board).await?;
+    let all = PartitionSet::find(&job, &*context.log)?;
+    let (mut number, saved) = latest(&context, board).await?;
     let (known, new) = known_and_new(&job, &all, saved.as_ref());
     let fingerprint = Fingerprint::of(&job, &known);
     let mut begin = begin((&job, &all, &options), (number, saved), &fingerprint, board).await?;
-    let mut places = match &begin.from {
+    let mut partitions = match &begin.from {
         From::Checkpoint(_) => known,
         From::Positions(_) => all,
     };
-    let mut fingerprint = Fingerprint::of(&job, &places);
-    let mut tables = find_tables(&job, &begin, take_up, &site, board).await?;
+    let mut fingerprint = Fingerprint::of(&job, &partitions);
+    let mut tables = find_tables(&job, &begin, take_up, &context, board).await?;
     if let (true, From::Checkpoint(saved)) = (tables.is_new, &mut begin.from) {
         let next = number.map_or(0, |number| number + 1);
-        match save_tables(&site, next, &mut tables, saved, writing).await {
+        match save_tables(&context, next, &mut tables, saved, writing).await {
             Ok(()) => number = Some(next),
             Err(error) => {
                 // What no checkpoint knows of must not show in a row.
-                board.change(|status| status.checkpoint.trouble = Some(error.to_string()));
-                tables = find_tables(&job, &begin, false, &site, board).await?;
+                board.update(|status| status.checkpoint.trouble = Some(error.to_string()));
+                tables = find_tables(&job, &begin, false, &context, board).await?;
             }
         }
     }
-    keep_tables(&site, number.map_or(0, |number| number + 1), &mut tables).await?;
+    keep_tables(&context, number.map_or(0, |number| number + 1), &mut tables).await?;
     let loaded = tables.loaded.physical.as_ref();
     let physical = loaded.unwrap_or(&job.physical);
-    let (mut built, mut begin) = assemble((&job, physical, &places), begin, &site, board).await?;
+    let (mut built, mut begin) =
+        assemble((&job, physical, &partitions), begin, &context, board).await?;
     if let (true, From::Checkpoint(saved)) = (take_up && !new.is_empty(), &begin.from) {
         let next = number.map_or(0, |number| number + 1);
-        let wider = widen((&job, physical, &places), (saved, &new), &site, board)?;
+        let wider = widen(
+            (&job, physical, &partitions),
+            (saved, &new),
+            &context,
+            board,
+        )?;
         if let Some((grown, among, saved)) = wider
-            && taken_up(save(&site, next, &saved, writing).await, &new, board)
+            && taken_up(save(&context, next, &saved, writing).await, &new, board)
         {
-            (number, built, places) = (Some(next), grown, among);
+            (number, built, partitions) = (Some(next), grown, among);
             fingerprint = saved.fingerprint.clone();
             begin.from = From::Checkpoint(Box::new(saved));
         }
     }
-    built.lay_out(&job, &places, board);
+    built.lay_out(&job, &partitions, board);
     let (to_marks, heard) = mpsc::unbounded_channel();
     let epoch = begin.epoch;
-    let mut outputs = open_outputs(&job, &site, &options, board, (&built, epoch), &to_marks)?;
+    let mut outputs = open_outputs(&job, &context, &options, board, (&built, epoch), &to_marks)?;
     let marks = match &begin.from {
         From::Checkpoint(saved) => saved
             .outputs
@@ -110,7 +116,7 @@ pub(super) async fn prepare(
     if matches!(&begin.from, From::Checkpoint(saved) if saved.ended) {
         return Ok(Prepared::HasEnded);
     }
-    let keeper = Keeper {
+    let keeper = CheckpointBuilder {
         fingerprint,
         epoch: begin.epoch,
         since: begin.since,
@@ -129,13 +135,13 @@ pub(super) async fn prepare(
             marks.push(Some(output.settle().await));
         }
         let first = keeper.first(&built, marks);
-        save(&site, epoch, &first, writing).await?;
+        save(&context, epoch, &first, writing).await?;
     }
     let number = number.unwrap_or(0).max(begin.epoch);
-    let live = Live::launch(
-        (job, site, options),
+    let live = RunningJob::launch(
+        (job, context, options),
         (built, outputs, heard),
-        places,
+        partitions,
         (keeper, number, tables.known),
         board,
     )?;
@@ -144,7 +150,11 @@ pub(super) async fn prepare(
 
 /// The partitions that a checkpoint knows, and those by which hubs have grown since. Where more has changed, or the query does not
 /// let partitions be taken up, all are as good as known: the job begins anew with them.
-fn known_and_new(job: &Job, all: &Places, saved: Option<&Saved>) -> (Places, Vec<Source>) {
+fn known_and_new(
+    job: &Job,
+    all: &PartitionSet,
+    saved: Option<&Checkpoint>,
+) -> (PartitionSet, Vec<InputPartition>) {
     let words = saved.and_then(|saved| saved.fingerprint.partitions());
     let split = words.and_then(|words| all.known_and_new(words));
     let split = split.filter(|(_, new)| new.iter().all(|source| can_grow(job, source.input)));
@@ -152,12 +162,12 @@ fn known_and_new(job: &Job, all: &Places, saved: Option<&Saved>) -> (Places, Vec
 }
 
 /// Says that partitions are read from now on, or why not.
-fn taken_up(saved: Result<(), StartError>, new: &[Source], board: &Board) -> bool {
+fn taken_up(saved: Result<(), StartError>, new: &[InputPartition], board: &StatusHandle) -> bool {
     match &saved {
         Ok(()) => new.iter().for_each(|source| {
-            board.say(format!("`{}` is read from now on", source.place));
+            board.log(format!("`{}` is read from now on", source.place));
         }),
-        Err(error) => board.change(|status| status.checkpoint.trouble = Some(error.to_string())),
+        Err(error) => board.update(|status| status.checkpoint.trouble = Some(error.to_string())),
     }
     saved.is_ok()
 }
@@ -165,19 +175,19 @@ fn taken_up(saved: Result<(), StartError>, new: &[Source], board: &Board) -> boo
 /// The job of a checkpoint with the partitions by which its hubs have grown, and the checkpoint that says so: no row is made of
 /// them before it is saved, so that every replay takes them up at the same point. `None` if the query cannot have them.
 fn widen(
-    (job, physical, places): (&Job, &Physical, &Places),
-    (saved, new): (&Saved, &[Source]),
-    site: &Site,
-    board: &Board,
-) -> Result<Option<(Built, Places, Saved)>, StartError> {
-    let since = (saved.since, site.clock.clone());
-    let mut built = build(job, physical, places, since, board)?;
-    let mut among = places.clone();
+    (job, physical, partitions): (&Job, &Physical, &PartitionSet),
+    (saved, new): (&Checkpoint, &[InputPartition]),
+    context: &JobContext,
+    board: &StatusHandle,
+) -> Result<Option<(JobParts, PartitionSet, Checkpoint)>, StartError> {
+    let since = (saved.since, context.clock.clone());
+    let mut built = build(job, physical, partitions, since, board)?;
+    let mut among = partitions.clone();
     if built.restore(saved).is_err() || !built.grow((job, physical), &mut among, new)? {
         return Ok(None);
     }
     let (streams, shared) = built.written();
-    let saved = Saved {
+    let saved = Checkpoint {
         fingerprint: Fingerprint::of(job, &among),
         streams,
         shared,
@@ -188,12 +198,12 @@ fn widen(
 
 /// Writes a checkpoint where that may block.
 async fn save(
-    site: &Site,
+    context: &JobContext,
     number: u64,
-    saved: &Saved,
+    saved: &Checkpoint,
     writing: &mut Option<JoinHandle<std::io::Result<()>>>,
 ) -> Result<(), StartError> {
-    let (store, bytes) = (site.checkpoints.clone(), saved.encode());
+    let (store, bytes) = (context.checkpoints.clone(), saved.encode());
     let write = tokio::task::spawn_blocking(move || store.write(number, &bytes));
     let written = writing.insert(write).await;
     *writing = None;
@@ -204,47 +214,52 @@ async fn find_tables(
     job: &Arc<Job>,
     begin: &Begin,
     take_up: bool,
-    site: &Site,
-    board: &Board,
-) -> Result<Tables, StartError> {
+    context: &JobContext,
+    board: &StatusHandle,
+) -> Result<ReferenceTables, StartError> {
     let before = match &begin.from {
-        From::Checkpoint(saved) => Some(Before {
+        From::Checkpoint(saved) => Some(CheckpointedReferences {
             force: saved.references.clone(),
             reached: saved.reached,
             kept: saved.tables,
         }),
         From::Positions(_) => None,
     };
-    let (job, store, noted) = (job.clone(), site.checkpoints.clone(), board.clone());
-    let found = aside(move || Tables::find(&job, before, take_up, (&*store, &noted))).await?;
+    let (job, store, noted) = (job.clone(), context.checkpoints.clone(), board.clone());
+    let found =
+        aside(move || ReferenceTables::find(&job, before, take_up, (&*store, &noted))).await?;
     Ok(found?)
 }
 
 /// Saves a checkpoint that goes by other reference data from now on.
 async fn save_tables(
-    site: &Site,
+    context: &JobContext,
     number: u64,
-    tables: &mut Tables,
-    saved: &mut Saved,
+    tables: &mut ReferenceTables,
+    saved: &mut Checkpoint,
     writing: &mut Option<JoinHandle<std::io::Result<()>>>,
 ) -> Result<(), StartError> {
-    keep_tables(site, number, tables).await?;
-    let next = Saved {
+    keep_tables(context, number, tables).await?;
+    let next = Checkpoint {
         references: tables.force.clone(),
         tables: tables.kept,
         ..saved.clone()
     };
-    save(site, number, &next, writing).await?;
+    save(context, number, &next, writing).await?;
     *saved = next;
     Ok(())
 }
 
 /// Keeps tables that no checkpoint names yet, for the checkpoint of that number.
-async fn keep_tables(site: &Site, number: u64, tables: &mut Tables) -> Result<(), StartError> {
+async fn keep_tables(
+    context: &JobContext,
+    number: u64,
+    tables: &mut ReferenceTables,
+) -> Result<(), StartError> {
     let Some(bytes) = tables.to_keep() else {
         return Ok(());
     };
-    let (store, in_use) = (site.checkpoints.clone(), tables.before);
+    let (store, in_use) = (context.checkpoints.clone(), tables.before);
     let kept = aside(move || store.write_tables(number, &bytes, in_use)).await?;
     kept.map_err(StartError::Checkpoints)?;
     tables.kept = Some(number);
@@ -252,19 +267,24 @@ async fn keep_tables(site: &Site, number: u64, tables: &mut Tables) -> Result<()
 }
 
 /// The number of the latest checkpoint, and the latest that is whole.
-async fn latest(site: &Site, board: &Board) -> Result<(Option<u64>, Option<Saved>), StartError> {
-    let (store, noted) = (site.checkpoints.clone(), board.clone());
+async fn latest(
+    context: &JobContext,
+    board: &StatusHandle,
+) -> Result<(Option<u64>, Option<Checkpoint>), StartError> {
+    let (store, noted) = (context.checkpoints.clone(), board.clone());
     let read = aside(move || {
         let numbers = store.list()?;
         for number in numbers.iter().rev() {
             let read = store.read(*number).map_err(|error| error.to_string());
-            match read.and_then(|bytes| Saved::decode(&bytes).map_err(|error| error.to_string())) {
+            match read
+                .and_then(|bytes| Checkpoint::decode(&bytes).map_err(|error| error.to_string()))
+            {
                 Ok(saved) => return Ok((numbers.last().copied(), Some(saved))),
                 Err(reason) => {
                     store.distrust(*number);
                     let trouble = format!("checkpoint {number} cannot be used: {reason}");
-                    noted.say(format!("{trouble}; the one before is tried"));
-                    noted.change(|status| status.checkpoint.trouble = Some(trouble));
+                    noted.log(format!("{trouble}; the one before is tried"));
+                    noted.update(|status| status.checkpoint.trouble = Some(trouble));
                 }
             }
         }
@@ -285,10 +305,10 @@ fn failed(error: JoinError) -> StartError {
 }
 
 async fn begin(
-    (job, places, options): (&Job, &Places, &Options),
-    (number, saved): (Option<u64>, Option<Saved>),
+    (job, partitions, options): (&Job, &PartitionSet, &Options),
+    (number, saved): (Option<u64>, Option<Checkpoint>),
     fingerprint: &Fingerprint,
-    board: &Board,
+    board: &StatusHandle,
 ) -> Result<Begin, StartError> {
     let epoch = number.map_or(0, |number| number + 1);
     let fresh = |since, positions| Begin {
@@ -307,14 +327,14 @@ async fn begin(
     let wanted = options.start.or(first).unwrap_or_default();
     let since = match (wanted, saved) {
         (Start::Beginning, _) => {
-            board.say("starts with the first events that are kept");
-            return Ok(fresh(Instant::BEFORE_ALL, places.starts()));
+            board.log("starts with the first events that are kept");
+            return Ok(fresh(Instant::BEFORE_ALL, partitions.starts()));
         }
         (Start::At(time), _) => time,
         (Start::Now, _) | (Start::Resume, None) => now(board),
         (Start::Resume, Some(saved)) => match saved.fingerprint.difference(fingerprint) {
             None => {
-                board.say("goes on from its last checkpoint");
+                board.log("goes on from its last checkpoint");
                 return Ok(Begin {
                     epoch: saved.epoch,
                     since: saved.since,
@@ -322,7 +342,7 @@ async fn begin(
                 });
             }
             Some(change) => {
-                board.say(format!(
+                board.log(format!(
                     "cannot go on from its last checkpoint, because {change}; \
                      the state is built anew by reading back"
                 ));
@@ -331,27 +351,35 @@ async fn begin(
         },
     };
     if since == Instant::BEFORE_ALL {
-        return Ok(fresh(since, places.starts()));
+        return Ok(fresh(since, partitions.starts()));
     }
-    board.say(format!("starts with rows of {since}"));
-    let positions = places.positions_for(since, job).await?;
+    board.log(format!("starts with rows of {since}"));
+    let positions = partitions.positions_for(since, job).await?;
     Ok(fresh(since, positions))
 }
 
 /// To the millisecond, like everything that a log says about time.
-fn now(board: &Board) -> Instant {
+fn now(board: &StatusHandle) -> Instant {
     let ticks = board.now().ticks();
     Instant::from_ticks(ticks - ticks.rem_euclid(TICKS_PER_MILLI))
 }
 
 /// Builds the job as its beginning asks. State that turns out to be unfit is built anew.
 async fn assemble(
-    (job, physical, places): (&Job, &Physical, &Places),
+    (job, physical, partitions): (&Job, &Physical, &PartitionSet),
     begin: Begin,
-    site: &Site,
-    board: &Board,
-) -> Result<(Built, Begin), StartError> {
-    let new = |since| build(job, physical, places, (since, site.clock.clone()), board);
+    context: &JobContext,
+    board: &StatusHandle,
+) -> Result<(JobParts, Begin), StartError> {
+    let new = |since| {
+        build(
+            job,
+            physical,
+            partitions,
+            (since, context.clock.clone()),
+            board,
+        )
+    };
     let mut built = new(begin.since)?;
     let (since, reason) = match &begin.from {
         From::Positions(positions) => {
@@ -363,59 +391,59 @@ async fn assemble(
             Err(reason) => (saved.watermark.max(saved.since), reason),
         },
     };
-    board.say(format!(
+    board.log(format!(
         "cannot go on from its last checkpoint: {reason}; the state is built anew by reading back"
     ));
     let positions = match since {
-        Instant::BEFORE_ALL => places.starts(),
-        since => places.positions_for(since, job).await?,
+        Instant::BEFORE_ALL => partitions.starts(),
+        since => partitions.positions_for(since, job).await?,
     };
     let mut built = new(since)?;
     built.begin(&positions);
     let begin = Begin {
         // Later than any that has been, because every epoch begins with a checkpoint of its number.
-        epoch: begin.epoch.max(latest_number(site).await?) + 1,
+        epoch: begin.epoch.max(latest_number(context).await?) + 1,
         since,
         from: From::Positions(positions),
     };
     Ok((built, begin))
 }
 
-async fn latest_number(site: &Site) -> Result<u64, StartError> {
-    let store = site.checkpoints.clone();
+async fn latest_number(context: &JobContext) -> Result<u64, StartError> {
+    let store = context.checkpoints.clone();
     let listed = aside(move || store.list()).await?;
     let listed = listed.map_err(StartError::Checkpoints)?;
     Ok(listed.last().copied().unwrap_or(0))
 }
 
 /// Where outputs say what they have made sure of.
-type Marks = mpsc::UnboundedSender<(usize, u64, Mark)>;
-pub(super) type MarksHeard = mpsc::UnboundedReceiver<(usize, u64, Mark)>;
+type Marks = mpsc::UnboundedSender<(usize, u64, EndpointStates)>;
+pub(super) type MarksHeard = mpsc::UnboundedReceiver<(usize, u64, EndpointStates)>;
 
 fn open_outputs(
     job: &Job,
-    site: &Site,
+    context: &JobContext,
     options: &Options,
-    board: &Board,
-    (built, epoch): (&Built, u64),
+    board: &StatusHandle,
+    (built, epoch): (&JobParts, u64),
     marks: &Marks,
 ) -> Result<Vec<Output>, StartError> {
     let declared = |name: &str| {
         let mut outputs = job.file.outputs.iter();
         outputs.find(|output| output.name.eq_ignore_ascii_case(name))
     };
-    let open = |which: Which<'_>| {
-        let opened = site.endpoints.open(&which);
+    let open = |which: EndpointRequest<'_>| {
+        let opened = context.endpoints.open(&which);
         opened.map_err(|error| StartError::Output {
             output: which.output.to_owned(),
             error,
         })
     };
     let spread = [Name::Spread];
-    let shapes = built.outputs.iter().map(|(shape, _)| shape).enumerate();
-    shapes
+    let output_schemas = built.outputs.iter().map(|(shape, _)| shape).enumerate();
+    output_schemas
         .map(|(index, shape)| {
-            let which = Which {
+            let which = EndpointRequest {
                 job: &job.file.name,
                 output: &shape.output,
                 refused_by: None,
@@ -430,7 +458,7 @@ fn open_outputs(
             let dead = job.file.dead_letter.as_deref();
             let dead = dead.filter(|_| on_failure == OnFailure::DeadLetter);
             let dead = dead.map(|output| {
-                open(Which {
+                open(EndpointRequest {
                     output,
                     refused_by: Some(&shape.output),
                     names: &spread,

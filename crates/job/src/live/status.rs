@@ -43,7 +43,7 @@ pub enum JobState {
         of: u64,
     },
     Running,
-    /// Told to stop, and saving its state.
+    /// SubstreamKeyColumn to stop, and saving its state.
     Stopping,
     Stopped,
     /// It read what it was told to read.
@@ -164,7 +164,7 @@ impl PartitionStatus {
 
 /// Where everybody notes what happens.
 #[derive(Clone)]
-pub(super) struct Board {
+pub(super) struct StatusHandle {
     clock: Arc<dyn Clock>,
     inner: Arc<Mutex<Inner>>,
 }
@@ -180,8 +180,8 @@ struct Inner {
     log: VecDeque<LogLine>,
 }
 
-impl Board {
-    pub fn new(name: &str, clock: Arc<dyn Clock>) -> Board {
+impl StatusHandle {
+    pub fn new(name: &str, clock: Arc<dyn Clock>) -> StatusHandle {
         let status = JobStatus {
             name: name.to_owned(),
             state: JobState::Starting,
@@ -194,7 +194,7 @@ impl Board {
             checkpoint: CheckpointStatus::default(),
             log: Vec::new(),
         };
-        Board {
+        StatusHandle {
             clock,
             inner: Arc::new(Mutex::new(Inner {
                 status,
@@ -262,7 +262,7 @@ impl Board {
         }
     }
 
-    pub fn say(&self, text: impl Into<String>) {
+    pub fn log(&self, text: impl Into<String>) {
         let line = LogLine {
             time: self.now(),
             text: text.into(),
@@ -275,7 +275,7 @@ impl Board {
     }
 
     /// Says what is wrong, or that nothing is any more. What is new is in the log as well.
-    pub fn alarm(&self, who: &str, what: Option<String>) {
+    pub fn set_alarm(&self, who: &str, what: Option<String>) {
         let mut inner = self.lock();
         let before = match &what {
             Some(what) => inner.alarms.insert(who.to_owned(), what.clone()),
@@ -283,25 +283,25 @@ impl Board {
         };
         drop(inner);
         if let Some(what) = what.filter(|what| before.as_ref() != Some(what)) {
-            self.say(what);
+            self.log(what);
         }
     }
 
-    pub fn change(&self, how: impl FnOnce(&mut JobStatus)) {
+    pub fn update(&self, how: impl FnOnce(&mut JobStatus)) {
         how(&mut self.lock().status);
     }
 
     pub fn set_state(&self, state: JobState) {
-        self.change(|status| status.state = state);
+        self.update(|status| status.state = state);
     }
 
-    pub fn partition(&self, stream: usize, how: impl FnOnce(&mut PartitionStatus)) {
+    pub fn update_partition(&self, stream: usize, how: impl FnOnce(&mut PartitionStatus)) {
         let mut inner = self.lock();
         let (input, partition) = inner.streams[stream];
         how(&mut inner.status.inputs[input].partitions[partition]);
     }
 
-    pub fn output(&self, output: usize, how: impl FnOnce(&mut OutputStatus)) {
+    pub fn update_output(&self, output: usize, how: impl FnOnce(&mut OutputStatus)) {
         how(&mut self.lock().status.outputs[output]);
     }
 

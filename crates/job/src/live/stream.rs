@@ -8,11 +8,11 @@ use highwater_log::batch::Broken;
 use highwater_log::{Fetched, Offset, Place};
 use highwater_time::Instant;
 
-use super::letter::{Letter, Spot};
-use super::pieces::{File, Opener, Piece};
+use super::batch_decoder::{BatchDecoder, DecodedItem, File};
+use super::side_row::{EventLocation, SideRow};
 use super::status::PartitionStatus;
 use crate::intake::{self, Intake};
-use crate::lane::{Delivery, Lane, LaneCopy};
+use crate::partition_pipeline::{Delivery, PartitionPipeline, PartitionSnapshot};
 use crate::report::TroubleKind;
 use crate::witness::origin_line;
 
@@ -21,24 +21,24 @@ pub(super) struct Stream {
     pub number: usize,
     pub input: usize,
     place: Place,
-    opener: Opener,
+    opener: BatchDecoder,
     intake: Intake,
-    lane: Lane,
+    lane: PartitionPipeline,
     /// Everything before this has been taken.
     next: Offset,
     /// Nothing from here on is taken.
     until: Option<Offset>,
     /// The latest arrival of an event, or of word that there was none.
     arrived: Instant,
-    wants: Wants,
+    wants: SideOutputOptions,
     status: PartitionStatus,
     /// Rows that failed in earlier runs of this start.
     errors_before: u64,
 }
 
-/// Which rows besides results somebody asked for.
+/// EndpointRequest rows besides results somebody asked for.
 #[derive(Clone)]
-pub(super) struct Wants {
+pub(super) struct SideOutputOptions {
     pub dead_letters: bool,
     pub late: bool,
     /// What the query is called, and its text.
@@ -46,29 +46,29 @@ pub(super) struct Wants {
 }
 
 /// What came of something that a stream took.
-pub(super) struct Handed {
+pub(super) struct StreamOutput {
     pub stream: usize,
     pub input: usize,
     pub deliveries: Vec<Delivery>,
     /// Dead letters of events, in order of arrival.
-    pub lost: Vec<Letter>,
+    pub lost: Vec<SideRow>,
     /// Dead letters of rows, in no order.
-    pub failed: Vec<Letter>,
+    pub failed: Vec<SideRow>,
     /// Late events, in order of arrival.
-    pub late: Vec<Letter>,
+    pub late: Vec<SideRow>,
     pub arrived: Instant,
     pub watermark: Instant,
     pub status: PartitionStatus,
 }
 
 /// The state of a stream at one moment, not yet written down.
-pub(super) struct StreamCopy {
+pub(super) struct StreamSnapshot {
     pub next: Offset,
     pub arrived: Instant,
-    lane: LaneCopy,
+    lane: PartitionSnapshot,
 }
 
-impl StreamCopy {
+impl StreamSnapshot {
     /// As checkpoints have it: where to read on, and the state.
     pub fn written(&self) -> (Offset, Vec<u8>) {
         let mut state = Writer::default();
@@ -86,8 +86,8 @@ impl StreamCopy {
 impl Stream {
     pub fn new(
         (number, place): (usize, Place),
-        (opener, intake, lane): (Opener, Intake, Lane),
-        wants: Wants,
+        (opener, intake, lane): (BatchDecoder, Intake, PartitionPipeline),
+        wants: SideOutputOptions,
     ) -> Stream {
         Stream {
             number,
@@ -146,15 +146,15 @@ impl Stream {
         self.next
     }
 
-    pub fn copy(&self) -> StreamCopy {
-        StreamCopy {
+    pub fn copy(&self) -> StreamSnapshot {
+        StreamSnapshot {
             next: self.next,
             arrived: self.arrived,
             lane: self.lane.copy(),
         }
     }
 
-    /// Reads what [`StreamCopy::write`] wrote.
+    /// Reads what [`StreamSnapshot::write`] wrote.
     pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         self.next = Offset(from.i64()?);
         self.arrived = Instant::from_ticks(from.i64()?);
@@ -162,7 +162,7 @@ impl Stream {
     }
 
     /// Works off what was fetched from where the last ended.
-    pub fn take(&mut self, fetched: &Fetched) -> Result<Handed, Broken> {
+    pub fn take(&mut self, fetched: &Fetched) -> Result<StreamOutput, Broken> {
         let mut handed = self.nothing();
         let mut pieces = Vec::new();
         let range = (self.next, self.until);
@@ -171,11 +171,11 @@ impl Stream {
             .open(fetched, range, &mut |piece| pieces.push(piece))?;
         for piece in pieces {
             match piece {
-                Piece::Silence(arrival) => {
+                DecodedItem::Punctuation(arrival) => {
                     self.arrived = self.arrived.max(arrival);
                     self.lane.punctuate(arrival, &mut handed.deliveries);
                 }
-                Piece::Events {
+                DecodedItem::Events {
                     events,
                     arrivals,
                     bad_arrivals,
@@ -191,7 +191,7 @@ impl Stream {
                         self.status.lost(kind, &bad.reason, (name, bad.line));
                         if self.wants.dead_letters {
                             let spot = spot(&self.intake, (&self.place, name), bad.line);
-                            handed.lost.push(Letter::of_bad_event(&spot, arrival, bad));
+                            handed.lost.push(SideRow::of_bad_event(&spot, arrival, bad));
                         }
                     }
                     self.take_events(events, arrivals, file, &mut handed);
@@ -205,7 +205,7 @@ impl Stream {
     }
 
     /// Time ends: no event will follow.
-    pub fn end(&mut self) -> Handed {
+    pub fn end(&mut self) -> StreamOutput {
         let mut handed = self.nothing();
         self.arrived = Instant::AFTER_ALL;
         self.lane.end(&mut handed.deliveries);
@@ -217,7 +217,7 @@ impl Stream {
         events: highwater_connect::Events,
         arrivals: Vec<Instant>,
         file: Option<&File>,
-        handed: &mut Handed,
+        handed: &mut StreamOutput,
     ) {
         if events.rows == 0 {
             return;
@@ -227,7 +227,7 @@ impl Stream {
         let id = &self.lane.id;
         let name = self.intake.input().plan.name.clone();
         let of_file = file.map(|file| &file.name[..]);
-        let place = intake::Place {
+        let place = intake::BlockOrigin {
             number: self.number,
             name: of_file.unwrap_or_default(),
             modified: file.map_or(Instant::BEFORE_ALL, |file| file.modified),
@@ -241,14 +241,14 @@ impl Stream {
                     let event = whole
                         .as_ref()
                         .map_or(ValueRef::Null, |whole| whole.get(lost.row));
-                    let spot = Spot {
+                    let spot = EventLocation {
                         input: &name,
                         place: own,
                         file: of_file,
                         offset: lost.line,
                     };
                     let letter =
-                        Letter::of_event(&spot, (lost.kind, arrival), lost.reason, as_text(event));
+                        SideRow::of_event(&spot, (lost.kind, arrival), lost.reason, as_text(event));
                     handed.lost.push(letter);
                 }
             });
@@ -266,12 +266,12 @@ impl Stream {
             let arrival = fate.arrival.unwrap_or(self.arrived);
             handed
                 .late
-                .push(Letter::of_fate(&spot, &fate, arrival, as_text(event)));
+                .push(SideRow::of_fate(&spot, &fate, arrival, as_text(event)));
         }
     }
 
-    fn nothing(&self) -> Handed {
-        Handed {
+    fn nothing(&self) -> StreamOutput {
+        StreamOutput {
             stream: self.number,
             input: self.input,
             deliveries: Vec::new(),
@@ -284,14 +284,14 @@ impl Stream {
         }
     }
 
-    fn handed(&mut self, mut handed: Handed) -> Handed {
+    fn handed(&mut self, mut handed: StreamOutput) -> StreamOutput {
         for error in self.lane.pipeline.errors.take_kept() {
             let offset = error.origin.map(origin_line);
             let spot = offset.map(|offset| spot(&self.intake, (&self.place, None), offset));
             let query = (&self.wants.query.0[..], &self.wants.query.1[..]);
             handed
                 .failed
-                .push(Letter::of_row(&error, query, spot.as_ref()));
+                .push(SideRow::of_row(&error, query, spot.as_ref()));
         }
         // Events that cannot be read and those that have no time were found one kind after the other.
         handed.lost.sort_by_key(|letter| letter.offset);
@@ -311,8 +311,8 @@ fn spot<'a>(
     intake: &'a Intake,
     (place, file): (&'a Place, Option<&'a str>),
     offset: u64,
-) -> Spot<'a> {
-    Spot {
+) -> EventLocation<'a> {
+    EventLocation {
         input: &intake.input().plan.name,
         place,
         file,

@@ -6,10 +6,10 @@ use highwater_env::Clock;
 use highwater_log::Fetched;
 use tokio::sync::mpsc;
 
-use super::combine::Message;
+use super::combiner::CombinerMessage;
 use super::stream::Stream;
 
-pub(super) enum Work {
+pub(super) enum WorkItem {
     Fetched {
         stream: usize,
         fetched: Fetched,
@@ -31,7 +31,7 @@ pub(super) struct Worker {
     pub number: usize,
     pub streams: Vec<Stream>,
     pub timer: Arc<dyn Clock>,
-    pub out: mpsc::UnboundedSender<Message>,
+    pub out: mpsc::UnboundedSender<CombinerMessage>,
 }
 
 impl Drop for Worker {
@@ -39,14 +39,14 @@ impl Drop for Worker {
         if std::thread::panicking() {
             let reason = "a thread that works off partitions ended unexpectedly".to_owned();
             // Whoever is not there any more need not be told.
-            let _ = self.out.send(Message::Failed(reason));
+            let _ = self.out.send(CombinerMessage::Failed(reason));
         }
     }
 }
 
 impl Worker {
     /// Works until nobody can send work any more, or nobody wants it.
-    pub fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Work>) {
+    pub fn run(mut self, mut inbox: mpsc::UnboundedReceiver<WorkItem>) {
         while let Some(work) = inbox.blocking_recv() {
             let done = self.work(work).into_iter();
             if done
@@ -58,35 +58,35 @@ impl Worker {
         }
     }
 
-    fn work(&mut self, work: Work) -> Vec<Message> {
+    fn work(&mut self, work: WorkItem) -> Vec<CombinerMessage> {
         let worker = self.number;
         match work {
-            Work::Fetched { stream, fetched } => match self.stream(stream).take(&fetched) {
-                Ok(handed) => vec![Message::Handed {
+            WorkItem::Fetched { stream, fetched } => match self.stream(stream).take(&fetched) {
+                Ok(handed) => vec![CombinerMessage::StreamOutput {
                     worker,
                     handed: Box::new(handed),
                 }],
-                Err(broken) => vec![Message::Failed(format!(
+                Err(broken) => vec![CombinerMessage::Failed(format!(
                     "what was read of a partition is no sequence of batches: {broken}"
                 ))],
             },
-            Work::Drained { stream } => vec![Message::Drained { worker, stream }],
-            Work::End { stream, time_ends } => {
+            WorkItem::Drained { stream } => vec![CombinerMessage::Drained { worker, stream }],
+            WorkItem::End { stream, time_ends } => {
                 let mut messages = Vec::new();
                 if time_ends {
                     let handed = Box::new(self.stream(stream).end());
-                    messages.push(Message::Handed { worker, handed });
+                    messages.push(CombinerMessage::StreamOutput { worker, handed });
                 }
-                messages.push(Message::Ended { worker, stream });
+                messages.push(CombinerMessage::Ended { worker, stream });
                 messages
             }
-            Work::Copy => {
+            WorkItem::Copy => {
                 let began = self.timer.elapsed();
                 let copies = self.streams.iter();
                 let copies = copies
                     .map(|stream| (stream.number, stream.copy()))
                     .collect();
-                vec![Message::Copied {
+                vec![CombinerMessage::Copied {
                     worker,
                     copies,
                     took: self.timer.elapsed() - began,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use highwater_connect::json::JsonWriter;
 use highwater_connect::{Endpoint, EndpointError, Rows, Underway};
 use highwater_env::random::Random;
-use highwater_job::live::{Endpoints, Which};
+use highwater_job::live::{EndpointRequest, Endpoints};
 use highwater_time::Instant;
 use tokio::sync::watch;
 
@@ -139,12 +139,12 @@ impl Recorder {
 }
 
 impl Endpoints for Recorder {
-    fn open(&self, which: &Which<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
-        let refused_by = which.refused_by.map(str::to_owned);
+    fn open(&self, request: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
+        let refused_by = request.refused_by.map(str::to_owned);
         Ok(Box::new(Recording {
             recorder: self.clone(),
-            key: (which.output.to_owned(), refused_by, which.epoch),
-            writer: JsonWriter::new(which.names.to_vec()),
+            key: (request.output.to_owned(), refused_by, request.epoch),
+            writer: JsonWriter::new(request.names.to_vec()),
             next: None,
         }))
     }

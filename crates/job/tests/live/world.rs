@@ -9,7 +9,7 @@ use highwater_env::{Clock, SimClock, SimDisk};
 use highwater_flow::retry::{Delay, Policy};
 use highwater_job::Job;
 use highwater_job::config::{JobFile, Start};
-use highwater_job::live::{AtEnd, DiskCheckpoints, Handle, Options, Site, start};
+use highwater_job::live::{AtEnd, DiskCheckpoints, Handle, JobContext, Options, start};
 use highwater_log::batch::NewRecord;
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog, Offset};
 use highwater_time::Instant;
@@ -86,8 +86,8 @@ impl World {
         }
     }
 
-    pub fn site(&self) -> Site {
-        Site {
+    pub fn site(&self) -> JobContext {
+        JobContext {
             log: Arc::new(self.log.clone()),
             clock: self.clock.clone(),
             checkpoints: Arc::new(self.checkpoints()),

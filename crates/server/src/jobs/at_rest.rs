@@ -11,7 +11,7 @@ use highwater_hub::{Hub, OpenError};
 use highwater_job::Job;
 use highwater_job::config::Start;
 use highwater_job::live::{
-    self, AtEnd, DeclaredEndpoints, FollowError, JobStatus, MemoryCheckpoints, Options, Site,
+    self, AtEnd, DeclaredEndpoints, FollowError, JobContext, JobStatus, MemoryCheckpoints, Options,
 };
 use highwater_log::Log;
 
@@ -52,7 +52,7 @@ pub async fn run_at_rest(
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     };
     let log: Arc<dyn Log> = Arc::new(hub.clone());
-    let site = Site {
+    let site = JobContext {
         log,
         clock,
         checkpoints: Arc::new(MemoryCheckpoints::default()),

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use highwater_env::{Clock, RealDisk};
 use highwater_job::config::{JobFile, Start};
 use highwater_job::live::{
-    self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, FollowError, Handle, JobStatus, Site,
+    self, Checkpoints, DeclaredEndpoints, DiskCheckpoints, FollowError, Handle, JobContext,
+    JobStatus,
 };
 use highwater_job::{Job, LoadError};
 use highwater_log::{HubName, Log, Transactions};
@@ -335,7 +336,7 @@ impl Jobs {
             _ if has_run => Some(Start::Resume),
             _ => None,
         };
-        let site = Site {
+        let site = JobContext {
             log: around.log.clone(),
             clock: around.clock.clone(),
             checkpoints: Arc::new(checkpoints),

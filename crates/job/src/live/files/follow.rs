@@ -79,7 +79,7 @@ impl Follower {
     fn alarm(&self, reason: Option<String>) {
         let input = &self.input.name;
         let alarm = reason.map(|reason| format!("files of input \"{input}\": {reason}"));
-        self.board.alarm(&format!("files of {input}"), alarm);
+        self.board.set_alarm(&format!("files of {input}"), alarm);
     }
 
     /// Takes what there is to take of a file.
@@ -105,7 +105,7 @@ impl Follower {
                 false if !grows && !file.is_still => return Ok(()),
                 false => {
                     let name = file.name;
-                    self.board.say(format!(
+                    self.board.log(format!(
                         "{name} is another file than the one of that name that was read; it is read from its start"
                     ));
                     ledger.correct(file.name, fresh);
@@ -197,7 +197,7 @@ impl Follower {
             .map_err(Failure::Ends)?;
         if !matches!(now, Ok(Some(now)) if now == file.stamp) {
             let name = file.name;
-            self.board.say(format!(
+            self.board.log(format!(
                 "{name} was changed or removed while it was read, and events may be missing: put files in place by renaming them"
             ));
         }
@@ -253,7 +253,7 @@ impl Follower {
         loop {
             let mut next = Offset(0);
             self.board
-                .partition(self.stream, |status| next = status.next);
+                .update_partition(self.stream, |status| next = status.next);
             ahead.pass(next);
             if ahead.bytes < AHEAD_BYTES_MAX {
                 return;
@@ -274,7 +274,7 @@ impl Follower {
             let left = self.left(&name, ledger.get(&name), seen);
             let since = *memory.gone.entry(name.clone()).or_insert_with(|| {
                 if left > 0 {
-                    self.board.say(format!(
+                    self.board.log(format!(
                         "{name} is gone, and not all of it had been read: {left} bytes or more are missing"
                     ));
                 }

@@ -26,9 +26,9 @@ use highwater_env::Clock;
 use highwater_log::{AdminError, Cleanup, HubName, HubSettings, HubSpec, Log, Partition};
 use tokio::sync::watch;
 
-use super::places::{Places, Source};
-use super::status::Board;
-use super::{Options, Site, StartError};
+use super::partitions::{InputPartition, PartitionSet};
+use super::status::StatusHandle;
+use super::{JobContext, Options, StartError};
 use crate::config::{Input, JobFile};
 use crate::load::Job;
 pub(super) use mark::Mark;
@@ -44,19 +44,19 @@ pub(super) struct Follower {
     /// Between two looks.
     pub every: Duration,
     pub clock: Arc<dyn Clock>,
-    pub board: Board,
+    pub board: StatusHandle,
     pub stop: watch::Receiver<bool>,
 }
 
 impl Follower {
     /// One for each input that is followed.
     pub fn all(
-        (job, site, options): (&Job, &Site, &Options),
-        places: &Places,
-        (board, stop): (&Board, &watch::Receiver<bool>),
+        (job, site, options): (&Job, &JobContext, &Options),
+        places: &PartitionSet,
+        (board, stop): (&StatusHandle, &watch::Receiver<bool>),
     ) -> Vec<Follower> {
         let sources = places.all.iter().enumerate();
-        let follower = |(stream, source): (usize, &Source)| {
+        let follower = |(stream, source): (usize, &InputPartition)| {
             let name = &job.plan.inputs[source.input].name;
             let input = job.file.input(name).filter(|input| input.is_followed())?;
             let positions = hub_name(POSITIONS, &job.file.name, &input.name);

@@ -6,7 +6,7 @@ use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_env::disk;
 use highwater_query::explain;
 
-use super::places::Places;
+use super::partitions::PartitionSet;
 use crate::load::Job;
 
 const PARTITIONS: &str = "list of partitions";
@@ -16,7 +16,7 @@ const PARTITIONS: &str = "list of partitions";
 pub(super) struct Fingerprint(Vec<(String, String)>);
 
 impl Fingerprint {
-    pub fn of(job: &Job, places: &Places) -> Fingerprint {
+    pub fn of(job: &Job, partitions: &PartitionSet) -> Fingerprint {
         let reading = job.file.inputs.iter().map(|input| {
             format!(
                 "{}: {:?}, {:?}\n",
@@ -41,7 +41,7 @@ impl Fingerprint {
                 "list of functions or one of them",
                 functions.collect::<Vec<_>>().join(", "),
             ),
-            (PARTITIONS, places.in_words()),
+            (PARTITIONS, partitions.description()),
             (
                 "place for dead letters or late events",
                 format!("{:?} {:?}", job.file.dead_letter, job.file.live.late),
@@ -62,7 +62,7 @@ impl Fingerprint {
         Fingerprint(owned.collect())
     }
 
-    /// The partitions, as [`Places::in_words`] says them.
+    /// The partitions, as [`PartitionSet::description`] says them.
     pub fn partitions(&self) -> Option<&str> {
         let mut words = self.0.iter();
         let found = words.find(|(title, _)| title == PARTITIONS);

@@ -5,16 +5,16 @@ use std::time::Duration;
 use highwater_engine::codec::Writer;
 use highwater_time::Instant;
 
-use super::build::Built;
-use super::combine::Cut;
-use super::output::Mark;
-use super::print::Fingerprint;
-use super::saved::{Saved, SavedOutput};
-use super::stream::StreamCopy;
+use super::build::JobParts;
+use super::checkpoint::{Checkpoint, OutputCheckpoint};
+use super::combiner::JobSnapshot;
+use super::fingerprint::Fingerprint;
+use super::output::EndpointStates;
+use super::stream::StreamSnapshot;
 use crate::reference::InForce;
 
 /// What is the same in all checkpoints of a run.
-pub(super) struct Keeper {
+pub(super) struct CheckpointBuilder {
     pub fingerprint: Fingerprint,
     pub epoch: u64,
     pub since: Instant,
@@ -25,12 +25,12 @@ pub(super) struct Keeper {
     pub tables: Option<u64>,
 }
 
-impl Keeper {
-    /// Before anything was read.
-    pub fn first(&self, built: &Built, marks: Vec<Option<Mark>>) -> Saved {
+impl CheckpointBuilder {
+    /// CheckpointedReferences anything was read.
+    pub fn first(&self, built: &JobParts, marks: Vec<Option<EndpointStates>>) -> Checkpoint {
         let mut shared = Writer::default();
         built.combiner.snapshot(&mut shared);
-        let cut = Cut {
+        let cut = JobSnapshot {
             streams: built.streams.iter().map(|stream| stream.copy()).collect(),
             shared: shared.bytes,
             next: vec![0; self.names.len()],
@@ -41,18 +41,18 @@ impl Keeper {
         self.saved(&cut, marks)
     }
 
-    pub fn saved(&self, cut: &Cut, marks: Vec<Option<Mark>>) -> Saved {
+    pub fn saved(&self, cut: &JobSnapshot, marks: Vec<Option<EndpointStates>>) -> Checkpoint {
         let outputs = self.names.iter().zip(&cut.next).zip(marks);
-        Saved {
+        Checkpoint {
             fingerprint: self.fingerprint.clone(),
             epoch: self.epoch,
             since: self.since,
             watermark: cut.watermark,
             ended: cut.watermark == Instant::AFTER_ALL,
-            streams: cut.streams.iter().map(StreamCopy::written).collect(),
+            streams: cut.streams.iter().map(StreamSnapshot::written).collect(),
             shared: cut.shared.clone(),
             outputs: outputs
-                .map(|((name, next), mark)| SavedOutput {
+                .map(|((name, next), mark)| OutputCheckpoint {
                     name: name.clone(),
                     next: *next,
                     mark,

@@ -15,7 +15,7 @@ use crate::report::TroubleKind;
 
 /// A row and the time that it is ordered by.
 #[derive(Clone, Debug)]
-pub(super) struct Letter {
+pub(super) struct SideRow {
     pub time: Instant,
     /// What letters of one partition and time are ordered by: the offset of the event.
     pub offset: u64,
@@ -23,7 +23,7 @@ pub(super) struct Letter {
 }
 
 /// Where an event lies.
-pub(super) struct Spot<'a> {
+pub(super) struct EventLocation<'a> {
     pub input: &'a str,
     pub place: &'a Place,
     /// What it was taken from, where that is known.
@@ -31,7 +31,7 @@ pub(super) struct Spot<'a> {
     pub offset: u64,
 }
 
-impl Spot<'_> {
+impl EventLocation<'_> {
     fn fields(&self) -> Vec<(&'static str, Value)> {
         let mut fields = vec![
             ("Source", text(self.input)),
@@ -44,44 +44,53 @@ impl Spot<'_> {
     }
 }
 
-impl Letter {
+impl SideRow {
     /// Of an event that never got as far as a time policy.
     pub fn of_event(
-        spot: &Spot<'_>,
+        spot: &EventLocation<'_>,
         (kind, arrival): (TroubleKind, Instant),
         reason: &str,
         event: Value,
-    ) -> Letter {
+    ) -> SideRow {
         let mut fields = data_error((kind.name(), kind.code()), reason);
         fields.extend(spot.fields());
         fields.extend([
             ("Event", event),
             ("EventEnqueuedUtcTime", Value::Time(arrival)),
         ]);
-        Letter::new(arrival, spot.offset, fields)
+        SideRow::new(arrival, spot.offset, fields)
     }
 
-    pub fn of_bad_event(spot: &Spot<'_>, arrival: Instant, bad: &BadEvent) -> Letter {
+    pub fn of_bad_event(spot: &EventLocation<'_>, arrival: Instant, bad: &BadEvent) -> SideRow {
         let kind = TroubleKind::of(bad.kind, false);
-        Letter::of_event(spot, (kind, arrival), &bad.reason, text(&bad.text))
+        SideRow::of_event(spot, (kind, arrival), &bad.reason, text(&bad.text))
     }
 
     /// Of a row that the query failed on; `spot` is that of the event that it was made of, where that is known.
-    pub fn of_row(error: &DataError, query: (&str, &str), spot: Option<&Spot<'_>>) -> Letter {
+    pub fn of_row(
+        error: &DataError,
+        query: (&str, &str),
+        spot: Option<&EventLocation<'_>>,
+    ) -> SideRow {
         let (line, column) = line_and_column(query.1, error.span.start as usize);
         let mut fields = data_error(("QueryRuntimeError", "RuntimeError"), &error.reason);
-        fields.extend(spot.into_iter().flat_map(Spot::fields));
+        fields.extend(spot.into_iter().flat_map(EventLocation::fields));
         fields.extend([
             ("Time", Value::Time(error.time)),
             ("Query", text(query.0)),
             ("Line", Value::Int(line as i64)),
             ("Column", Value::Int(column as i64)),
         ]);
-        Letter::new(error.time, spot.map_or(0, |spot| spot.offset), fields)
+        SideRow::new(error.time, spot.map_or(0, |spot| spot.offset), fields)
     }
 
     /// Of an event that a policy moved or dropped.
-    pub fn of_fate(spot: &Spot<'_>, fate: &Fate, arrival: Instant, event: Value) -> Letter {
+    pub fn of_fate(
+        spot: &EventLocation<'_>,
+        fate: &Fate,
+        arrival: Instant,
+        event: Value,
+    ) -> SideRow {
         let mut fields = spot.fields();
         fields.extend([
             ("Event", event),
@@ -91,12 +100,12 @@ impl Letter {
             ("Watermark", time(fate.met)),
             ("Timestamp", fate.timestamp.map_or(Value::Null, Value::Time)),
         ]);
-        Letter::new(arrival, spot.offset, fields)
+        SideRow::new(arrival, spot.offset, fields)
     }
 
-    fn new(time: Instant, offset: u64, fields: Vec<(&'static str, Value)>) -> Letter {
+    fn new(time: Instant, offset: u64, fields: Vec<(&'static str, Value)>) -> SideRow {
         let fields = fields.into_iter().map(|(name, value)| (name.into(), value));
-        Letter {
+        SideRow {
             time,
             offset,
             row: Value::Record(Arc::new(Record::from_fields(fields.collect()))),
@@ -116,8 +125,8 @@ impl Letter {
         out.value(self.row.view());
     }
 
-    pub fn read(from: &mut Reader<'_>) -> Result<Letter, RestoreError> {
-        Ok(Letter {
+    pub fn read(from: &mut Reader<'_>) -> Result<SideRow, RestoreError> {
+        Ok(SideRow {
             time: Instant::from_ticks(from.i64()?),
             offset: from.u64()?,
             row: from.value()?,

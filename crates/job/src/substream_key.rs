@@ -8,17 +8,17 @@ use highwater_engine::{Chunk, Column, eval};
 use highwater_query::plan::{self, ExprKind};
 use highwater_time::KeyList;
 
-pub(crate) struct Told {
+pub(crate) struct SubstreamKeyColumn {
     column: Option<usize>,
 }
 
-impl Told {
-    pub fn new(input: &plan::Input) -> Told {
+impl SubstreamKeyColumn {
+    pub fn new(input: &plan::Input) -> SubstreamKeyColumn {
         let column = match input.substream.first().map(|key| &key.kind) {
             Some(ExprKind::Column(column)) if input.carried[*column] => Some(*column),
             _ => None,
         };
-        Told { column }
+        SubstreamKeyColumn { column }
     }
 
     /// Whether there is such a column.
@@ -71,7 +71,7 @@ mod tests {
             out_of_order: Duration::from_secs(5),
             ..Policy::default()
         };
-        let told = Told { column: Some(0) };
+        let told = SubstreamKeyColumn { column: Some(0) };
         Orderer::per_key(policy, Duration::ZERO, told, 2)
     }
 

@@ -10,15 +10,15 @@ use super::StartError;
 use crate::load::Job;
 
 #[derive(Clone)]
-pub(super) struct Places {
+pub(super) struct PartitionSet {
     /// In the order in which they were taken up.
-    pub all: Vec<Source>,
+    pub all: Vec<InputPartition>,
     /// Per input of the plan, how many of them.
     pub per_input: Vec<usize>,
 }
 
 #[derive(Clone)]
-pub(super) struct Source {
+pub(super) struct InputPartition {
     pub input: usize,
     /// Its place among the partitions of its input.
     pub number: usize,
@@ -27,9 +27,9 @@ pub(super) struct Source {
     pub partition: Arc<dyn Partition>,
 }
 
-impl Places {
-    pub fn find(job: &Job, log: &dyn Log) -> Result<Places, StartError> {
-        let mut places = Places {
+impl PartitionSet {
+    pub fn find(job: &Job, log: &dyn Log) -> Result<PartitionSet, StartError> {
+        let mut partitions = PartitionSet {
             all: Vec::new(),
             per_input: Vec::new(),
         };
@@ -41,7 +41,7 @@ impl Places {
             if hubs.is_empty() {
                 return Err(StartError::NotAHub(planned.name.clone()));
             }
-            let before = places.all.len();
+            let before = partitions.all.len();
             for name in hubs {
                 let missing = || StartError::NoHub {
                     input: planned.name.clone(),
@@ -49,52 +49,52 @@ impl Places {
                 };
                 let hub = log.hub(name).ok_or_else(missing)?;
                 for number in 0..hub.partitions {
-                    places.all.push(Source {
+                    partitions.all.push(InputPartition {
                         input,
-                        number: places.all.len() - before,
+                        number: partitions.all.len() - before,
                         hub: hub.id,
                         place: hub.place(number),
                         partition: log.partition(name, number).ok_or_else(missing)?,
                     });
                 }
             }
-            let count = places.all.len() - before;
+            let count = partitions.all.len() - before;
             job.physical.check_partitions(input, count > 1)?;
-            places.per_input.push(count);
+            partitions.per_input.push(count);
         }
-        Ok(places)
+        Ok(partitions)
     }
 
     /// A hub that was deleted and made again is another one.
-    pub fn in_words(&self) -> String {
-        self.all.iter().map(Source::in_words).collect()
+    pub fn description(&self) -> String {
+        self.all.iter().map(InputPartition::description).collect()
     }
 
     /// Those that a checkpoint knows, in its order, and those by which hubs have grown since. `None` if more has changed.
-    pub fn known_and_new(&self, words: &str) -> Option<(Places, Vec<Source>)> {
-        let mut places = Places {
+    pub fn known_and_new(&self, words: &str) -> Option<(PartitionSet, Vec<InputPartition>)> {
+        let mut partitions = PartitionSet {
             all: Vec::new(),
             per_input: vec![0; self.per_input.len()],
         };
         for line in words.lines() {
             let mut found = self.all.iter();
-            let source = found.find(|source| source.in_words().trim_end() == line)?;
-            places.add(source.clone());
+            let source = found.find(|source| source.description().trim_end() == line)?;
+            partitions.add(source.clone());
         }
-        let is_known = |source: &Source| {
-            let mut known = places.all.iter();
+        let is_known = |source: &InputPartition| {
+            let mut known = partitions.all.iter();
             known.any(|known| (known.input, &known.place) == (source.input, &source.place))
         };
-        let grew = |source: &Source| {
-            let mut known = places.all.iter();
+        let grew = |source: &InputPartition| {
+            let mut known = partitions.all.iter();
             known.any(|known| (known.input, known.hub) == (source.input, source.hub))
         };
-        let new: Vec<Source> = self.all.iter().filter(|s| !is_known(s)).cloned().collect();
-        new.iter().all(grew).then_some((places, new))
+        let new: Vec<InputPartition> = self.all.iter().filter(|s| !is_known(s)).cloned().collect();
+        new.iter().all(grew).then_some((partitions, new))
     }
 
     /// Takes one behind the others of its input.
-    pub fn add(&mut self, mut source: Source) {
+    pub fn add(&mut self, mut source: InputPartition) {
         source.number = self.per_input[source.input];
         self.per_input[source.input] += 1;
         self.all.push(source);
@@ -144,8 +144,8 @@ impl Places {
     }
 }
 
-impl Source {
-    fn in_words(&self) -> String {
+impl InputPartition {
+    fn description(&self) -> String {
         format!("{} {} {}\n", self.input, self.place, self.hub)
     }
 }

@@ -2,12 +2,12 @@
 
 use highwater_time::Instant;
 
-use super::status::Board;
-use super::store::Checkpoints;
+use super::checkpoint_store::Checkpoints;
+use super::status::StatusHandle;
 use crate::load::Job;
 use crate::reference::{Copies, InForce, ReferenceError, References, Seen, load_in_force};
 
-pub(super) struct Tables {
+pub(super) struct ReferenceTables {
     pub loaded: References,
     pub force: InForce,
     /// What was seen of it, so that something else is known for such.
@@ -21,38 +21,40 @@ pub(super) struct Tables {
 }
 
 /// What a checkpoint says of reference data, and how far events had come.
-pub(super) struct Before {
+pub(super) struct CheckpointedReferences {
     pub force: InForce,
     pub reached: Instant,
     pub kept: Option<u64>,
 }
 
-impl Tables {
+impl ReferenceTables {
     /// Reads them, which may block. Only right after a checkpoint may anything be taken up that is new.
     pub fn find(
         job: &Job,
-        before: Option<Before>,
+        before: Option<CheckpointedReferences>,
         take_up: bool,
-        (store, board): (&dyn Checkpoints, &Board),
-    ) -> Result<Tables, ReferenceError> {
+        (store, board): (&dyn Checkpoints, &StatusHandle),
+    ) -> Result<ReferenceTables, ReferenceError> {
         let known = Seen::look(job)?;
         let Some(mut before) = before else {
-            return Tables::load(job, InForce::first(&known), known, &Copies::default());
+            return ReferenceTables::load(job, InForce::first(&known), known, &Copies::default());
         };
         before.force.mend(&known);
         let copies = copies(before.kept, store, board);
         let mut next = before.force.clone();
         let said = next.take_up(&known, before.reached);
-        let there = Tables::load(job, next.clone(), known.clone(), &Copies::default());
-        let is_other = |there: &Tables| {
+        let there = ReferenceTables::load(job, next.clone(), known.clone(), &Copies::default());
+        let is_other = |there: &ReferenceTables| {
             let tables = &there.loaded.copies;
             !copies.is_empty() && tables.encode() != copies.encode()
         };
         let kept = before.kept.filter(|_| !copies.is_empty());
         match there {
-            Ok(there) if next == before.force && !is_other(&there) => Ok(Tables { kept, ..there }),
+            Ok(there) if next == before.force && !is_other(&there) => {
+                Ok(ReferenceTables { kept, ..there })
+            }
             Ok(mut there) if take_up => {
-                said.iter().for_each(|line| board.say(line));
+                said.iter().for_each(|line| board.log(line));
                 there.is_new = true;
                 there.before = before.kept;
                 there.kept = kept.filter(|_| !is_other(&there));
@@ -60,13 +62,13 @@ impl Tables {
             }
             Ok(_) => {
                 // It will be found when the job runs, and is taken up then.
-                let tables = Tables::load(job, before.force, Seen::default(), &copies)?;
-                Ok(Tables { kept, ..tables })
+                let tables = ReferenceTables::load(job, before.force, Seen::default(), &copies)?;
+                Ok(ReferenceTables { kept, ..tables })
             }
             Err(error) => {
-                let tables = Tables::load(job, before.force, known, &copies)?;
-                board.say(format!("reference data is not taken up: {error}"));
-                Ok(Tables { kept, ..tables })
+                let tables = ReferenceTables::load(job, before.force, known, &copies)?;
+                board.log(format!("reference data is not taken up: {error}"));
+                Ok(ReferenceTables { kept, ..tables })
             }
         }
     }
@@ -76,8 +78,8 @@ impl Tables {
         force: InForce,
         known: Seen,
         copies: &Copies,
-    ) -> Result<Tables, ReferenceError> {
-        Ok(Tables {
+    ) -> Result<ReferenceTables, ReferenceError> {
+        Ok(ReferenceTables {
             loaded: load_in_force(job, &force, copies)?,
             force,
             known,
@@ -95,14 +97,14 @@ impl Tables {
 }
 
 /// What was kept of tables without times; nothing if that cannot be read, and then the files count.
-fn copies(kept: Option<u64>, store: &dyn Checkpoints, board: &Board) -> Copies {
+fn copies(kept: Option<u64>, store: &dyn Checkpoints, board: &StatusHandle) -> Copies {
     let Some(number) = kept else {
         return Copies::default();
     };
     let read = store.read_tables(number).map_err(|error| error.to_string());
     let copies = read.and_then(|bytes| Copies::decode(&bytes).map_err(|error| error.to_string()));
     copies.unwrap_or_else(|reason| {
-        board.say(format!(
+        board.log(format!(
             "what was kept of reference data cannot be used: {reason}; rows since the last checkpoint are made with the files \
              as they are now"
         ));

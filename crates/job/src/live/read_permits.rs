@@ -12,11 +12,11 @@ use tokio::sync::Semaphore;
 /// How many fetches of a stream may be under way.
 pub(super) const PERMITS: usize = 4;
 
-pub(super) struct Pace {
-    streams: Vec<Pacer>,
+pub(super) struct ReadPermits {
+    streams: Vec<StreamPermits>,
 }
 
-struct Pacer {
+struct StreamPermits {
     permits: Arc<Semaphore>,
     /// Permits that have come back and are withheld.
     withheld: usize,
@@ -25,9 +25,9 @@ struct Pacer {
     drained: bool,
 }
 
-impl Pace {
-    pub fn new(streams: usize) -> Pace {
-        let mut pace = Pace {
+impl ReadPermits {
+    pub fn new(streams: usize) -> ReadPermits {
+        let mut pace = ReadPermits {
             streams: Vec::new(),
         };
         (0..streams).for_each(|_| pace.add_stream());
@@ -35,7 +35,7 @@ impl Pace {
     }
 
     pub fn add_stream(&mut self) {
-        self.streams.push(Pacer {
+        self.streams.push(StreamPermits {
             permits: Arc::new(Semaphore::new(PERMITS)),
             withheld: 0,
             reached: Instant::BEFORE_ALL,
@@ -89,7 +89,7 @@ mod tests {
         Instant::from_unix_millis(seconds * 1000)
     }
 
-    fn take(pace: &Pace, stream: usize) -> bool {
+    fn take(pace: &ReadPermits, stream: usize) -> bool {
         let permits = pace.permits(stream);
         let taken = permits.try_acquire();
         taken.map(|permit| permit.forget()).is_ok()
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_ahead_waits_for_those_that_have_something_to_read() {
-        let mut pace = Pace::new(2);
+        let mut pace = ReadPermits::new(2);
         while take(&pace, 0) {}
         while take(&pace, 1) {}
         pace.worked(0, at(60));

@@ -9,9 +9,9 @@ use highwater_engine::{Chunk, Item, Physical, Pipeline};
 use highwater_time::{Clock, Counts, Fate, Instant, Keys};
 
 use crate::events::TimedEvents;
-use crate::order::{Fates, Incoming, Orderer, OrdererCopy};
+use crate::order::{Fates, Incoming, Orderer, OrdererSnapshot};
 use crate::plan::{InputPlan, PartitionId};
-use crate::told::Told;
+use crate::substream_key::SubstreamKeyColumn;
 use crate::witness::{EventFate, Witness};
 
 /// An item on its way to `Shared::entry(input, exit, partition)`.
@@ -23,19 +23,19 @@ pub(crate) struct Delivery {
 }
 
 /// The state of a lane at one moment, not yet written down.
-pub(crate) struct LaneCopy {
-    orderer: OrdererCopy,
+pub(crate) struct PartitionSnapshot {
+    orderer: OrdererSnapshot,
     pipeline: Vec<u8>,
 }
 
-impl LaneCopy {
+impl PartitionSnapshot {
     pub fn write(&self, out: &mut Writer) {
         self.orderer.write(out);
         out.blob(&self.pipeline);
     }
 }
 
-pub(crate) struct Lane {
+pub(crate) struct PartitionPipeline {
     pub id: PartitionId,
     orderer: Orderer,
     pub pipeline: Pipeline,
@@ -45,8 +45,13 @@ pub(crate) struct Lane {
     items: Vec<Item>,
 }
 
-impl Lane {
-    pub fn new(input: &InputPlan, physical: &Physical, id: PartitionId, witness: bool) -> Lane {
+impl PartitionPipeline {
+    pub fn new(
+        input: &InputPlan,
+        physical: &Physical,
+        id: PartitionId,
+        witness: bool,
+    ) -> PartitionPipeline {
         let mut pipeline = physical.local(input.index);
         if witness {
             pipeline.trace_windows();
@@ -54,7 +59,7 @@ impl Lane {
         if input.dead_letters {
             pipeline.errors.keep_all();
         }
-        Lane {
+        PartitionPipeline {
             id,
             orderer: orderer(input),
             pipeline,
@@ -144,16 +149,16 @@ impl Lane {
     }
 
     /// The state at this moment.
-    pub fn copy(&self) -> LaneCopy {
+    pub fn copy(&self) -> PartitionSnapshot {
         let mut pipeline = Writer::default();
         self.pipeline.snapshot(&mut pipeline);
-        LaneCopy {
+        PartitionSnapshot {
             orderer: self.orderer.copy(),
             pipeline: pipeline.bytes,
         }
     }
 
-    /// Reads what [`LaneCopy::write`] wrote.
+    /// Reads what [`PartitionSnapshot::write`] wrote.
     pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         self.orderer.restore(from)?;
         let mut state = Reader::new(from.blob()?);
@@ -189,7 +194,7 @@ impl Lane {
 fn orderer(input: &InputPlan) -> Orderer {
     let width = input.plan.reads.len();
     if !input.plan.substream.is_empty() {
-        let told = Told::new(&input.plan);
+        let told = SubstreamKeyColumn::new(&input.plan);
         return Orderer::per_key(input.policy, input.linger, told, width);
     }
     let clock = if input.plan.timestamp.is_some() {

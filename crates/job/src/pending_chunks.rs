@@ -21,8 +21,8 @@ use highwater_time::{Instant, LaneReleased};
 /// A chunk is thinned when it has this many times as many rows as wait.
 const THIN: usize = 4;
 
-pub(crate) struct Held {
-    chunks: VecDeque<HeldChunk>,
+pub(crate) struct PendingChunks {
+    chunks: VecDeque<PendingChunk>,
     /// The number of the next event.
     next: u64,
     /// How many columns chunks have.
@@ -33,11 +33,11 @@ pub(crate) struct Held {
     places: Vec<(u32, u32)>,
 }
 
-struct HeldChunk {
+struct PendingChunk {
     /// The numbers that are looked for here.
     numbers: Range<u64>,
     /// The number of each row, where rows are missing; without it they follow one another.
-    listed: Option<Listed>,
+    listed: Option<NumberIndex>,
     chunk: Chunk,
     /// How many of its events have yet to leave.
     waiting: usize,
@@ -45,10 +45,10 @@ struct HeldChunk {
     waits: Vec<u64>,
 }
 
-impl Held {
+impl PendingChunks {
     /// For chunks of that many columns; `thinned` for events that may leave long after their neighbours.
-    pub fn new(width: usize, thinned: bool) -> Held {
-        Held {
+    pub fn new(width: usize, thinned: bool) -> PendingChunks {
+        PendingChunks {
             chunks: VecDeque::new(),
             next: 0,
             width,
@@ -81,7 +81,7 @@ impl Held {
         if waiting == 0 {
             return;
         }
-        let mut held = HeldChunk::new(first..self.next, None, chunk, self.thinned);
+        let mut held = PendingChunk::new(first..self.next, None, chunk, self.thinned);
         held.waiting = waiting;
         for &number in dropped {
             held.clear((number - first) as usize);
@@ -194,12 +194,12 @@ impl Held {
         }
         let mut old = std::mem::take(&mut self.chunks);
         for group in groups {
-            let mut members: Vec<HeldChunk> = old.drain(..group.chunks).collect();
+            let mut members: Vec<PendingChunk> = old.drain(..group.chunks).collect();
             let merged = match members.pop() {
                 Some(only) if !group.rewrite => Some(only),
                 last => {
                     members.extend(last);
-                    HeldChunk::merged(&members)
+                    PendingChunk::merged(&members)
                 }
             };
             self.chunks.extend(merged);
@@ -230,7 +230,7 @@ impl Held {
 }
 
 /// What is held at one moment. Chunks are shared and not copied, so taking one is quick however much waits.
-pub(crate) struct HeldCopy {
+pub(crate) struct PendingChunksSnapshot {
     next: u64,
     width: usize,
     bare: usize,
@@ -238,9 +238,9 @@ pub(crate) struct HeldCopy {
     parts: Vec<(Chunk, Vec<(u64, u32)>)>,
 }
 
-impl Held {
+impl PendingChunks {
     /// `waiting` names the events that wait, ascending; not needed where chunks are thinned.
-    pub fn copy(&self, waiting: &[u64]) -> HeldCopy {
+    pub fn copy(&self, waiting: &[u64]) -> PendingChunksSnapshot {
         let mut waiting = waiting;
         let parts = self.chunks.iter().map(|held| {
             let rows: Vec<(u64, u32)> = match self.thinned {
@@ -259,7 +259,7 @@ impl Held {
             debug_assert_eq!(rows.len(), held.waiting, "what waits is known");
             (held.chunk.clone(), rows)
         });
-        HeldCopy {
+        PendingChunksSnapshot {
             next: self.next,
             width: self.width,
             bare: self.bare,
@@ -267,7 +267,7 @@ impl Held {
         }
     }
 
-    /// Reads what [`HeldCopy::write`] wrote.
+    /// Reads what [`PendingChunksSnapshot::write`] wrote.
     pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
         self.next = from.u64()?;
         self.bare = from.u64()? as usize;
@@ -284,7 +284,7 @@ impl Held {
         Ok(())
     }
 
-    fn restore_chunk(&self, from: &mut Reader<'_>) -> Result<HeldChunk, RestoreError> {
+    fn restore_chunk(&self, from: &mut Reader<'_>) -> Result<PendingChunk, RestoreError> {
         let rows = from.count()?;
         let known = from.u8()? != 0;
         let (mut numbers, mut origins) = (Vec::with_capacity(rows), Vec::new());
@@ -310,12 +310,12 @@ impl Held {
         let mut chunk = Chunk::new(vec![0; rows].into(), columns);
         chunk.origins = known.then(|| origins.into());
         let range = *first..last + 1;
-        let listed = Listed::new(numbers, &range);
-        Ok(HeldChunk::new(range, Some(listed), chunk, self.thinned))
+        let listed = NumberIndex::new(numbers, &range);
+        Ok(PendingChunk::new(range, Some(listed), chunk, self.thinned))
     }
 }
 
-impl HeldCopy {
+impl PendingChunksSnapshot {
     pub fn write(&self, out: &mut Writer) {
         out.u64(self.next);
         out.u64(self.bare as u64);
@@ -353,20 +353,20 @@ impl Group {
 }
 
 /// Ascending numbers with gaps, cut into stretches of a few each, so that one is found by a look or two at memory.
-struct Listed {
+struct NumberIndex {
     numbers: Vec<u64>,
     /// The first row of each stretch of `1 << shift` numbers.
     starts: Vec<u32>,
     shift: u32,
 }
 
-impl Listed {
+impl NumberIndex {
     /// How many numbers a stretch has, about.
     const STRETCH: u64 = 4;
 
-    fn new(numbers: Vec<u64>, range: &Range<u64>) -> Listed {
+    fn new(numbers: Vec<u64>, range: &Range<u64>) -> NumberIndex {
         let gap = (range.end - range.start) / (numbers.len() as u64).max(1);
-        let shift = (gap * Listed::STRETCH).max(1).ilog2();
+        let shift = (gap * NumberIndex::STRETCH).max(1).ilog2();
         let stretches = ((range.end - range.start) >> shift) as usize + 2;
         let mut starts = Vec::with_capacity(stretches);
         for (row, number) in numbers.iter().enumerate() {
@@ -374,7 +374,7 @@ impl Listed {
             starts.resize(starts.len().max(stretch + 1), row as u32);
         }
         starts.resize(stretches, numbers.len() as u32);
-        Listed {
+        NumberIndex {
             numbers,
             starts,
             shift,
@@ -392,14 +392,19 @@ impl Listed {
     }
 }
 
-impl HeldChunk {
-    fn new(numbers: Range<u64>, listed: Option<Listed>, chunk: Chunk, thinned: bool) -> HeldChunk {
+impl PendingChunk {
+    fn new(
+        numbers: Range<u64>,
+        listed: Option<NumberIndex>,
+        chunk: Chunk,
+        thinned: bool,
+    ) -> PendingChunk {
         let words = if thinned {
             chunk.rows().div_ceil(64)
         } else {
             0
         };
-        HeldChunk {
+        PendingChunk {
             numbers,
             listed,
             waiting: chunk.rows(),
@@ -409,7 +414,7 @@ impl HeldChunk {
     }
 
     /// The events that wait in several chunks, as one.
-    fn merged(parts: &[HeldChunk]) -> Option<HeldChunk> {
+    fn merged(parts: &[PendingChunk]) -> Option<PendingChunk> {
         let (first, last) = (parts.first()?, parts.last()?);
         let (mut places, mut listed) = (Vec::new(), Vec::new());
         for (part, held) in parts.iter().enumerate() {
@@ -421,8 +426,8 @@ impl HeldChunk {
         let chunks: Vec<&Chunk> = parts.iter().map(|held| &held.chunk).collect();
         let chunk = Chunk::interleave(&chunks, &places);
         let numbers = first.numbers.start..last.numbers.end;
-        let listed = Listed::new(listed, &numbers);
-        Some(HeldChunk::new(numbers, Some(listed), chunk, true))
+        let listed = NumberIndex::new(listed, &numbers);
+        Some(PendingChunk::new(numbers, Some(listed), chunk, true))
     }
 
     /// Where an event lies that waits and has a number before the end of this chunk's; `None` if nothing is kept of it.
@@ -530,13 +535,13 @@ mod tests {
         numbers.iter().copied().map(Some).collect()
     }
 
-    fn rows_kept(held: &Held) -> usize {
+    fn rows_kept(held: &PendingChunks) -> usize {
         held.chunks.iter().map(|held| held.chunk.rows()).sum()
     }
 
     #[test]
     fn one_event_in_a_thousand_that_stays_takes_the_room_of_those_that_stay() {
-        let mut held = Held::new(1, true);
+        let mut held = PendingChunks::new(1, true);
         for block in 0..2_000 {
             let first = held.next();
             held.add(chunk(first, 1_000), 1_000, &[]);
@@ -566,7 +571,7 @@ mod tests {
                 (0..200usize, 0..4u64, any::<u64>(), 0..120usize, prop::bool::weighted(0.2)), 1..40),
             thinned: bool, bare_each in 1..5u64,
         ) {
-            let mut held = Held::new(1, thinned);
+            let mut held = PendingChunks::new(1, thinned);
             let mut waiting: Vec<u64> = Vec::new();
             let mut bare_numbers = std::collections::BTreeSet::new();
             for (rows, drop, seed, leave, restart) in steps {
@@ -597,7 +602,7 @@ mod tests {
                     waiting.sort_unstable();
                     let mut bytes = Writer::default();
                     held.copy(&waiting).write(&mut bytes);
-                    held = Held::new(1, thinned);
+                    held = PendingChunks::new(1, thinned);
                     held.restore(&mut Reader::new(&bytes.bytes)).unwrap();
                 }
                 if thinned {

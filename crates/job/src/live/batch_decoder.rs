@@ -17,7 +17,7 @@ const UNPACKED_BYTES_MAX: usize = 64 << 20;
 /// About how much is decoded at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
-pub(super) enum Piece {
+pub(super) enum DecodedItem {
     /// Events, known by their offsets, and when each arrived.
     Events {
         events: Events,
@@ -28,7 +28,7 @@ pub(super) enum Piece {
         file: Option<Arc<File>>,
     },
     /// Nothing else had arrived up to this time.
-    Silence(Instant),
+    Punctuation(Instant),
 }
 
 /// A file whose events were brought to a hub.
@@ -48,7 +48,7 @@ struct Marked {
     file: Option<Arc<File>>,
 }
 
-pub(super) struct Opener {
+pub(super) struct BatchDecoder {
     unpacker: Unpacker,
     values: Values,
     marked: Option<Marked>,
@@ -57,9 +57,9 @@ pub(super) struct Opener {
     arrived: Vec<(u64, Instant)>,
 }
 
-impl Opener {
-    pub fn new(values: Values) -> Opener {
-        Opener {
+impl BatchDecoder {
+    pub fn new(values: Values) -> BatchDecoder {
+        BatchDecoder {
             unpacker: Unpacker::new(UNPACKED_BYTES_MAX),
             values,
             marked: None,
@@ -69,17 +69,17 @@ impl Opener {
     }
 
     /// For a hub that files are brought to; they are shown without the folder.
-    pub fn of_files(options: SourceOptions, folder: PathBuf) -> Opener {
+    pub fn of_files(options: SourceOptions, folder: PathBuf) -> BatchDecoder {
         let kind = CutKind::Json;
         let values = Values::of_cuts(kind, options.clone());
-        Opener {
+        BatchDecoder {
             marked: Some(Marked {
                 options,
                 folder,
                 kind,
                 file: None,
             }),
-            ..Opener::new(values)
+            ..BatchDecoder::new(values)
         }
     }
 
@@ -88,7 +88,7 @@ impl Opener {
         &mut self,
         fetched: &Fetched,
         (from, until): (Offset, Option<Offset>),
-        each: &mut dyn FnMut(Piece),
+        each: &mut dyn FnMut(DecodedItem),
     ) -> Result<Offset, Broken> {
         let mut skip = Skip::new(&fetched.aborted);
         let mut next = from;
@@ -101,7 +101,7 @@ impl Opener {
                 next = batch.header.next_offset().max(next);
                 if batch.is_punctuation() && batch.header.base_offset() >= from {
                     self.hand_over(each);
-                    each(Piece::Silence(arrival(&batch)));
+                    each(DecodedItem::Punctuation(arrival(&batch)));
                 } else if !skip.passes_over(&batch.header) {
                     self.gather(&batch, from, each);
                 }
@@ -111,7 +111,7 @@ impl Opener {
         Ok(next)
     }
 
-    fn gather(&mut self, batch: &Stored<'_>, from: Offset, each: &mut dyn FnMut(Piece)) {
+    fn gather(&mut self, batch: &Stored<'_>, from: Offset, each: &mut dyn FnMut(DecodedItem)) {
         let last = batch.header.last_offset().0 as u64;
         self.arrived.push((last, arrival(batch)));
         // Taken out for the time being, so that a full block can be handed over in between.
@@ -164,13 +164,13 @@ impl Opener {
         }));
     }
 
-    fn hand_over(&mut self, each: &mut dyn FnMut(Piece)) {
+    fn hand_over(&mut self, each: &mut dyn FnMut(DecodedItem)) {
         let mut events = self.values.finish();
         events.bad.append(&mut self.bad);
         events.bad.sort_by_key(|bad| bad.line);
         if events.rows + events.bad.len() > 0 {
             let bad = events.bad.iter().map(|bad| bad.line);
-            each(Piece::Events {
+            each(DecodedItem::Events {
                 arrivals: self.arrivals(events.lines.iter().copied()),
                 bad_arrivals: self.arrivals(bad),
                 file: self.marked.as_ref().and_then(|marked| marked.file.clone()),

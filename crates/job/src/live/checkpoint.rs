@@ -6,8 +6,8 @@ use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_log::Offset;
 use highwater_time::Instant;
 
-use super::output::Mark;
-use super::print::Fingerprint;
+use super::fingerprint::Fingerprint;
+use super::output::EndpointStates;
 use crate::reference::InForce;
 
 const MAGIC: [u8; 8] = *b"HWCHECKP";
@@ -16,7 +16,7 @@ const VERSION: u32 = 3;
 const HEADER_LEN: usize = 28;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Saved {
+pub(super) struct Checkpoint {
     /// What the state belongs to.
     pub fingerprint: Fingerprint,
     /// The number of the checkpoint with which this numbering of rows began.
@@ -30,7 +30,7 @@ pub(super) struct Saved {
     /// Where each stream reads on, and its state.
     pub streams: Vec<(Offset, Vec<u8>)>,
     pub shared: Vec<u8>,
-    pub outputs: Vec<SavedOutput>,
+    pub outputs: Vec<OutputCheckpoint>,
     /// No event that was worked off is later than this.
     pub reached: Instant,
     pub references: InForce,
@@ -39,16 +39,16 @@ pub(super) struct Saved {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SavedOutput {
+pub(super) struct OutputCheckpoint {
     pub name: String,
     /// The number of the next row.
     pub next: u64,
-    pub mark: Option<Mark>,
+    pub mark: Option<EndpointStates>,
 }
 
 /// Why bytes are no checkpoint.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum SavedError {
+pub enum CheckpointError {
     #[error("it has {0} bytes, which is not even a header")]
     Short(usize),
     #[error("it does not start like a checkpoint")]
@@ -63,7 +63,7 @@ pub enum SavedError {
     Contents(#[from] RestoreError),
 }
 
-impl Saved {
+impl Checkpoint {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer {
             bytes: vec![0; HEADER_LEN],
@@ -92,9 +92,9 @@ impl Saved {
         seal(out.bytes)
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Saved, SavedError> {
+    pub fn decode(bytes: &[u8]) -> Result<Checkpoint, CheckpointError> {
         let mut from = Reader::new(opened(bytes)?);
-        let saved = Saved {
+        let saved = Checkpoint {
             fingerprint: Fingerprint::read(&mut from)?,
             epoch: from.u64()?,
             since: Instant::from_ticks(from.i64()?),
@@ -106,7 +106,7 @@ impl Saved {
             shared: from.blob()?.to_vec(),
             outputs: (0..from.count()?)
                 .map(|_| {
-                    Ok(SavedOutput {
+                    Ok(OutputCheckpoint {
                         name: String::from_utf8_lossy(from.blob()?).into_owned(),
                         next: from.u64()?,
                         mark: read_mark(&mut from)?,
@@ -127,7 +127,7 @@ impl Saved {
     }
 }
 
-fn write_mark(mark: Option<&Mark>, out: &mut Writer) {
+fn write_mark(mark: Option<&EndpointStates>, out: &mut Writer) {
     let Some(mark) = mark else {
         return out.u8(0);
     };
@@ -138,12 +138,12 @@ fn write_mark(mark: Option<&Mark>, out: &mut Writer) {
     }
 }
 
-fn read_mark(from: &mut Reader<'_>) -> Result<Option<Mark>, RestoreError> {
+fn read_mark(from: &mut Reader<'_>) -> Result<Option<EndpointStates>, RestoreError> {
     let kind = from.u8()?;
     if kind == 0 {
         return Ok(None);
     }
-    Ok(Some(Mark {
+    Ok(Some(EndpointStates {
         own: from.blob()?.to_vec(),
         dead: match kind {
             1 => None,
@@ -166,10 +166,10 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// The contents, if the header agrees with them.
-fn opened(bytes: &[u8]) -> Result<&[u8], SavedError> {
+fn opened(bytes: &[u8]) -> Result<&[u8], CheckpointError> {
     let mut header: &[u8] = bytes
         .get(..HEADER_LEN)
-        .ok_or(SavedError::Short(bytes.len()))?;
+        .ok_or(CheckpointError::Short(bytes.len()))?;
     let contents = &bytes[HEADER_LEN..];
     let mut take = |count: usize| {
         let (taken, rest) = header.split_at(count);
@@ -183,24 +183,24 @@ fn opened(bytes: &[u8]) -> Result<&[u8], SavedError> {
             .fold(0, |n, byte| n << 8 | u64::from(*byte))
     };
     if take(8) != MAGIC {
-        return Err(SavedError::Magic);
+        return Err(CheckpointError::Magic);
     }
     let version = number(take(4)) as u32;
     let (expected, sum) = (number(take(8)), number(take(4)) as u32);
     let header_sum = number(take(4)) as u32;
     if header_sum != crc32c::crc32c(&bytes[..24]) {
-        return Err(SavedError::Checksum);
+        return Err(CheckpointError::Checksum);
     }
     if version != VERSION {
-        return Err(SavedError::Version(version));
+        return Err(CheckpointError::Version(version));
     }
     let found = contents.len() as u64;
     if expected != found {
-        return Err(SavedError::Length { expected, found });
+        return Err(CheckpointError::Length { expected, found });
     }
     match crc32c::crc32c(contents) == sum {
         true => Ok(contents),
-        false => Err(SavedError::Checksum),
+        false => Err(CheckpointError::Checksum),
     }
 }
 
@@ -208,17 +208,17 @@ fn opened(bytes: &[u8]) -> Result<&[u8], SavedError> {
 mod tests {
     use super::*;
 
-    fn saved() -> Saved {
-        let output = |name: &str, mark| SavedOutput {
+    fn saved() -> Checkpoint {
+        let output = |name: &str, mark| OutputCheckpoint {
             name: name.to_owned(),
             next: 17,
             mark,
         };
-        let mark = |dead| Mark {
+        let mark = |dead| EndpointStates {
             own: vec![1, 2, 3],
             dead,
         };
-        Saved {
+        Checkpoint {
             fingerprint: Fingerprint::of_words(&[("query", "select"), ("plan", "")]),
             epoch: 7,
             since: Instant::from_ticks(5),
@@ -241,7 +241,7 @@ mod tests {
     fn what_was_saved_is_read_back() {
         let bytes = saved().encode();
         assert_eq!(&bytes[..12], b"HWCHECKP\x03\0\0\0");
-        assert_eq!(Saved::decode(&bytes), Ok(saved()));
+        assert_eq!(Checkpoint::decode(&bytes), Ok(saved()));
     }
 
     #[test]
@@ -250,10 +250,10 @@ mod tests {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << (at % 8);
-            Saved::decode(&damaged).unwrap_err();
-            Saved::decode(&bytes[..at]).unwrap_err();
+            Checkpoint::decode(&damaged).unwrap_err();
+            Checkpoint::decode(&bytes[..at]).unwrap_err();
         }
-        Saved::decode(&[&bytes[..], &[0]].concat()).unwrap_err();
+        Checkpoint::decode(&[&bytes[..], &[0]].concat()).unwrap_err();
     }
 
     #[test]
@@ -262,6 +262,6 @@ mod tests {
         bytes[8] = 4;
         let sum = crc32c::crc32c(&bytes[..24]);
         bytes[24..28].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Saved::decode(&bytes), Err(SavedError::Version(4)));
+        assert_eq!(Checkpoint::decode(&bytes), Err(CheckpointError::Version(4)));
     }
 }

@@ -16,19 +16,19 @@ use highwater_log::Place;
 use highwater_time::{Combined, Instant};
 use tokio::sync::mpsc;
 
-use super::destination::{Destination, Gone, ToOutput};
-use super::letter::{Letter, Spot};
-use super::pace::Pace;
-use super::siding::Siding;
-use super::status::Board;
-use super::stream::{Handed, StreamCopy, Wants};
-use super::worker::Work;
+use super::destination::{Destination, OutputClosed, OutputMessage};
+use super::read_permits::ReadPermits;
+use super::side_output::SideOutput;
+use super::side_row::{EventLocation, SideRow};
+use super::status::StatusHandle;
+use super::stream::{SideOutputOptions, StreamOutput, StreamSnapshot};
+use super::worker::WorkItem;
 use crate::witness::{origin_file, origin_line};
 
-pub(super) enum Message {
-    Handed {
+pub(super) enum CombinerMessage {
+    StreamOutput {
         worker: usize,
-        handed: Box<Handed>,
+        handed: Box<StreamOutput>,
     },
     /// The stream has read all there was.
     Drained {
@@ -43,7 +43,7 @@ pub(super) enum Message {
     /// The worker has copied its streams.
     Copied {
         worker: usize,
-        copies: Vec<(usize, StreamCopy)>,
+        copies: Vec<(usize, StreamSnapshot)>,
         /// How long that took.
         took: Duration,
     },
@@ -54,21 +54,23 @@ pub(super) enum Message {
     Stop,
 }
 
-impl Message {
+impl CombinerMessage {
     fn worker(&self) -> Option<usize> {
         match self {
-            Message::Handed { worker, .. }
-            | Message::Drained { worker, .. }
-            | Message::Ended { worker, .. }
-            | Message::Copied { worker, .. } => Some(*worker),
-            Message::Checkpoint(_) | Message::Failed(_) | Message::Stop => None,
+            CombinerMessage::StreamOutput { worker, .. }
+            | CombinerMessage::Drained { worker, .. }
+            | CombinerMessage::Ended { worker, .. }
+            | CombinerMessage::Copied { worker, .. } => Some(*worker),
+            CombinerMessage::Checkpoint(_) | CombinerMessage::Failed(_) | CombinerMessage::Stop => {
+                None
+            }
         }
     }
 }
 
 /// The state of the whole job at one moment.
-pub(super) struct Cut {
-    pub streams: Vec<StreamCopy>,
+pub(super) struct JobSnapshot {
+    pub streams: Vec<StreamSnapshot>,
     pub shared: Vec<u8>,
     /// Per output, the number of the next row.
     pub next: Vec<u64>,
@@ -80,8 +82,8 @@ pub(super) struct Cut {
 }
 
 /// What becomes known to whoever runs the job.
-pub(super) enum Event {
-    Cut(Box<Cut>),
+pub(super) enum CombinerEvent {
+    JobSnapshot(Box<JobSnapshot>),
     /// Every stream has come to its end.
     Ended,
     Failed(String),
@@ -93,22 +95,22 @@ pub(super) struct Combiner {
     pub destinations: Vec<Destination>,
     /// Per statement, its destination and its place among the statements of that.
     pub statements: Vec<(usize, usize)>,
-    /// Which destination takes letters, and those that wait.
-    pub dead: Option<(usize, Siding)>,
-    pub late: Option<(usize, Siding)>,
+    /// EndpointRequest destination takes letters, and those that wait.
+    pub dead: Option<(usize, SideOutput)>,
+    pub late: Option<(usize, SideOutput)>,
     pub clock: Combined,
-    pub facts: Facts,
-    pub pace: Pace,
-    pub workers: Vec<mpsc::UnboundedSender<Work>>,
-    pub events: mpsc::UnboundedSender<Event>,
-    pub board: Board,
+    pub facts: StreamFacts,
+    pub pace: ReadPermits,
+    pub workers: Vec<mpsc::UnboundedSender<WorkItem>>,
+    pub events: mpsc::UnboundedSender<CombinerEvent>,
+    pub board: StatusHandle,
     /// Rows that failed in earlier runs of this start.
     pub errors_before: u64,
 }
 
 /// What letters and checkpoints need to know.
-pub(super) struct Facts {
-    pub wants: Wants,
+pub(super) struct StreamFacts {
+    pub wants: SideOutputOptions,
     /// Per stream, the name of its input and its place.
     pub streams: Vec<(String, Place)>,
     pub timer: Arc<dyn Clock>,
@@ -118,16 +120,16 @@ pub(super) struct Facts {
 struct Alignment {
     number: u64,
     copied: Vec<bool>,
-    copies: Vec<Option<StreamCopy>>,
+    copies: Vec<Option<StreamSnapshot>>,
     /// What workers handed over behind the barrier.
-    later: Vec<Message>,
+    later: Vec<CombinerMessage>,
     /// The longest that a worker took to copy its streams.
     took: Duration,
 }
 
 impl Combiner {
     /// Works until it is told to stop or an output is gone.
-    pub fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Message>) {
+    pub fn run(mut self, mut inbox: mpsc::UnboundedReceiver<CombinerMessage>) {
         let mut alignment: Option<Alignment> = None;
         let mut open = self.facts.streams.len();
         while let Some(message) = inbox.blocking_recv() {
@@ -141,29 +143,29 @@ impl Combiner {
             }
             match self.take(message, &mut alignment, &mut open) {
                 Ok(true) => {}
-                Ok(false) | Err(Gone) => return,
+                Ok(false) | Err(OutputClosed) => return,
             }
         }
     }
 
     fn take(
         &mut self,
-        message: Message,
+        message: CombinerMessage,
         alignment: &mut Option<Alignment>,
         open: &mut usize,
-    ) -> Result<bool, Gone> {
+    ) -> Result<bool, OutputClosed> {
         match message {
-            Message::Handed { handed, .. } => self.combine(*handed)?,
-            Message::Drained { stream, .. } => self.pace.drained(stream),
-            Message::Ended { stream, .. } => {
+            CombinerMessage::StreamOutput { handed, .. } => self.combine(*handed)?,
+            CombinerMessage::Drained { stream, .. } => self.pace.drained(stream),
+            CombinerMessage::Ended { stream, .. } => {
                 self.pace.drained(stream);
                 *open -= 1;
                 if *open == 0 {
-                    self.tell(Event::Ended);
+                    self.tell(CombinerEvent::Ended);
                 }
             }
-            Message::Checkpoint(number) => *alignment = Some(self.raise_barrier(number)),
-            Message::Copied {
+            CombinerMessage::Checkpoint(number) => *alignment = Some(self.raise_barrier(number)),
+            CombinerMessage::Copied {
                 worker,
                 copies,
                 took,
@@ -188,13 +190,13 @@ impl Combiner {
                     }
                 }
             }
-            Message::Failed(reason) => self.tell(Event::Failed(reason)),
-            Message::Stop => return Ok(false),
+            CombinerMessage::Failed(reason) => self.tell(CombinerEvent::Failed(reason)),
+            CombinerMessage::Stop => return Ok(false),
         }
         Ok(true)
     }
 
-    fn tell(&self, event: Event) {
+    fn tell(&self, event: CombinerEvent) {
         // Nobody listens once the job is given up.
         let _ = self.events.send(event);
     }
@@ -202,7 +204,7 @@ impl Combiner {
     fn raise_barrier(&self, number: u64) -> Alignment {
         for worker in &self.workers {
             // A worker that is gone takes the job with it, which shows elsewhere.
-            let _ = worker.send(Work::Copy);
+            let _ = worker.send(WorkItem::Copy);
         }
         Alignment {
             number,
@@ -213,14 +215,14 @@ impl Combiner {
         }
     }
 
-    fn cut(&mut self, alignment: Alignment) -> Result<(), Gone> {
+    fn cut(&mut self, alignment: Alignment) -> Result<(), OutputClosed> {
         let began = self.facts.timer.elapsed();
         let mut shared = Writer::default();
         self.snapshot(&mut shared);
-        let streams: Vec<StreamCopy> = alignment.copies.into_iter().flatten().collect();
+        let streams: Vec<StreamSnapshot> = alignment.copies.into_iter().flatten().collect();
         let times = streams.iter().map(|stream| stream.arrived);
         let reached = times.chain(self.clock.members().iter().copied()).max();
-        let cut = Cut {
+        let cut = JobSnapshot {
             streams,
             shared: shared.bytes,
             next: self.destinations.iter().map(Destination::next).collect(),
@@ -228,13 +230,13 @@ impl Combiner {
             reached: reached.unwrap_or(Instant::BEFORE_ALL),
             pause: alignment.took + (self.facts.timer.elapsed() - began),
         };
-        self.tell(Event::Cut(Box::new(cut)));
+        self.tell(CombinerEvent::JobSnapshot(Box::new(cut)));
         let mut destinations = self.destinations.iter();
-        let settle = ToOutput::Settle;
+        let settle = OutputMessage::Settle;
         destinations.try_for_each(|destination| destination.tell(settle(alignment.number)))
     }
 
-    fn combine(&mut self, handed: Handed) -> Result<(), Gone> {
+    fn combine(&mut self, handed: StreamOutput) -> Result<(), OutputClosed> {
         let mut exits = Vec::new();
         for delivery in handed.deliveries {
             let entry = self
@@ -249,18 +251,18 @@ impl Combiner {
         let risen = self.clock.advance(handed.stream, handed.watermark);
         let failed = self.failed_rows();
         let everywhere = self.clock.watermark();
-        if let Some((destination, siding)) = &mut self.dead {
-            let mut chunks = siding.take_events(handed.stream, handed.lost, handed.arrived);
+        if let Some((destination, side_output)) = &mut self.dead {
+            let mut chunks = side_output.take_events(handed.stream, handed.lost, handed.arrived);
             let stream = Some(handed.stream);
-            chunks.extend(siding.take_rows(stream, handed.failed, handed.watermark));
-            chunks.extend(siding.take_rows(None, failed, everywhere));
+            chunks.extend(side_output.take_rows(stream, handed.failed, handed.watermark));
+            chunks.extend(side_output.take_rows(None, failed, everywhere));
             let destination = &mut self.destinations[*destination];
             chunks
                 .into_iter()
                 .try_for_each(|chunk| destination.hand_over(chunk))?;
         }
-        if let Some((destination, siding)) = &mut self.late {
-            let chunks = siding.take_events(handed.stream, handed.late, handed.arrived);
+        if let Some((destination, side_output)) = &mut self.late {
+            let chunks = side_output.take_events(handed.stream, handed.late, handed.arrived);
             let destination = &mut self.destinations[*destination];
             chunks
                 .into_iter()
@@ -268,16 +270,16 @@ impl Combiner {
         }
         if let Some(watermark) = risen {
             for destination in &self.destinations {
-                destination.tell(ToOutput::Advance(watermark))?;
+                destination.tell(OutputMessage::Advance(watermark))?;
             }
         }
         let errors = self.errors_before + self.shared.pipeline.errors.count;
-        self.board.partition(handed.stream, |status| {
+        self.board.update_partition(handed.stream, |status| {
             let backlog = status.backlog;
             *status = handed.status;
             status.backlog = backlog;
         });
-        self.board.change(|status| {
+        self.board.update(|status| {
             status.watermark = everywhere;
             status.runtime_errors = errors;
         });
@@ -286,12 +288,12 @@ impl Combiner {
     }
 
     /// The rows that failed in the shared part of the query.
-    fn failed_rows(&mut self) -> Vec<Letter> {
+    fn failed_rows(&mut self) -> Vec<SideRow> {
         let failed = self.shared.pipeline.errors.take_kept();
         let letter = |error: &DataError| {
             let spot = error.origin.and_then(|origin| {
                 let (input, place) = self.facts.streams.get(origin_file(origin))?;
-                Some(Spot {
+                Some(EventLocation {
                     input,
                     place,
                     file: None,
@@ -299,7 +301,7 @@ impl Combiner {
                 })
             });
             let (name, text) = &*self.facts.wants.query;
-            Letter::of_row(error, (name, text), spot.as_ref())
+            SideRow::of_row(error, (name, text), spot.as_ref())
         };
         failed.iter().map(letter).collect()
     }
@@ -312,8 +314,8 @@ impl Combiner {
         let stream = self.clock.add(reached);
         self.pace.add_stream();
         self.pace.worked_before(stream, reached);
-        let sidings = self.dead.iter_mut().chain(&mut self.late);
-        sidings.for_each(|(_, siding)| siding.add_stream());
+        let side_outputs = self.dead.iter_mut().chain(&mut self.late);
+        side_outputs.for_each(|(_, side_output)| side_output.add_stream());
         self.facts.streams.push(named);
         true
     }
@@ -328,8 +330,8 @@ impl Combiner {
         self.destinations
             .iter()
             .for_each(|destination| destination.snapshot(out));
-        let sidings = self.dead.iter().chain(&self.late);
-        sidings.for_each(|(_, siding)| siding.snapshot(out));
+        let side_outputs = self.dead.iter().chain(&self.late);
+        side_outputs.for_each(|(_, side_output)| side_output.snapshot(out));
     }
 
     pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
@@ -344,8 +346,8 @@ impl Combiner {
         for destination in &mut self.destinations {
             destination.restore(from)?;
         }
-        for (_, siding) in self.dead.iter_mut().chain(&mut self.late) {
-            siding.restore(from)?;
+        for (_, side_output) in self.dead.iter_mut().chain(&mut self.late) {
+            side_output.restore(from)?;
         }
         match from.is_done() {
             true => Ok(()),

@@ -10,24 +10,24 @@ use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator, Value};
 use highwater_time::Instant;
 
-use super::letter::Letter;
+use super::side_row::SideRow;
 
-pub(super) struct Siding {
+pub(super) struct SideOutput {
     merge: Merge,
     /// Of the shared part of the query and then of each stream: letters of rows that wait to be sorted. `None` where it
     /// takes no letters of rows.
-    unsorted: Option<Vec<Vec<Letter>>>,
+    unsorted: Option<Vec<Vec<SideRow>>>,
 }
 
-impl Siding {
+impl SideOutput {
     /// `rows`: it takes letters of rows, too.
-    pub fn new(streams: usize, rows: bool) -> Siding {
-        let mut siding = Siding {
+    pub fn new(streams: usize, rows: bool) -> SideOutput {
+        let mut side_output = SideOutput {
             merge: Merge::new(usize::from(rows)),
             unsorted: rows.then(|| vec![Vec::new()]),
         };
-        (0..streams).for_each(|_| siding.add_stream());
-        siding
+        (0..streams).for_each(|_| side_output.add_stream());
+        side_output
     }
 
     /// A stream behind the others. Its letters wait for theirs, and theirs for its own, from now on.
@@ -43,7 +43,7 @@ impl Siding {
     pub fn take_events(
         &mut self,
         stream: usize,
-        letters: Vec<Letter>,
+        letters: Vec<SideRow>,
         arrived: Instant,
     ) -> Vec<Chunk> {
         let port = match self.unsorted {
@@ -57,7 +57,7 @@ impl Siding {
     pub fn take_rows(
         &mut self,
         stream: Option<usize>,
-        letters: Vec<Letter>,
+        letters: Vec<SideRow>,
         watermark: Instant,
     ) -> Vec<Chunk> {
         let place = stream.map_or(0, |stream| stream + 1);
@@ -70,11 +70,11 @@ impl Siding {
             .into_iter()
             .partition(|letter| letter.time < watermark);
         *unsorted = rest;
-        due.sort_by_cached_key(Letter::order);
+        due.sort_by_cached_key(SideRow::order);
         self.push(2 * place, due, watermark)
     }
 
-    fn push(&mut self, port: usize, letters: Vec<Letter>, passed: Instant) -> Vec<Chunk> {
+    fn push(&mut self, port: usize, letters: Vec<SideRow>, passed: Instant) -> Vec<Chunk> {
         let mut items = Vec::new();
         let mut errors = DataErrors::default();
         let mut context = Context {
@@ -113,7 +113,7 @@ impl Siding {
         for letters in self.unsorted.iter_mut().flatten() {
             let count = from.count()?;
             *letters = (0..count)
-                .map(|_| Letter::read(from))
+                .map(|_| SideRow::read(from))
                 .collect::<Result<_, _>>()?;
         }
         Ok(())
