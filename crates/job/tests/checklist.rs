@@ -71,7 +71,7 @@ fn every_row_of_the_checklist_has_a_proof_that_is_there() {
 fn every_rule_of_compiling_has_a_query_that_is_rejected_by_it() {
     let text = disk::read_to_string(root().join("cases/CHECKLIST.md")).unwrap();
     let rows = table(&text, "## Compile-time rules");
-    assert!(rows.len() >= 16, "saql.md 12.1 has 16 lines");
+    assert!(rows.len() >= 16, "language.md 12.1 has 16 lines");
     assert_eq!(wrong(&rows), [] as [String; 0]);
     let rejected = |row: &Vec<String>| {
         quoted(row.last().unwrap())

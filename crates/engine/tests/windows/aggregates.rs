@@ -1,4 +1,4 @@
-//! The aggregates that keep more than a number, over every window, against the rules of saql.md section 5.
+//! The aggregates that keep more than a number, over every window, against the rules of language.md section 5.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! The rules of saql.md, sections 4 and 5, applied to all events at once.
+//! The rules of language.md, sections 4 and 5, applied to all events at once.
 
 use std::collections::BTreeSet;
 
