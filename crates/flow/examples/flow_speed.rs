@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use highwater_env::{RealClock, usage};
 use highwater_flow::{
-    Delivery, Event, Failure, InMemory, OnPartition, Options, Order, Sink, Source, Stage, run,
+    DeadLetterPartition, Delivery, Event, Failure, MemoryPositions, Options, Order,
+    PartitionSource, Sink, Stage, run,
 };
 use highwater_log::batch::NewRecord;
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog, Offset, Partition};
@@ -34,7 +35,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dead = log.partition("dead", 0).ok_or("it was just made")?;
     fill(&*tolls).await?;
 
-    let source = || Source::new(Arc::clone(&tolls), Offset(0)).until(Offset(EVENTS as i64));
+    let source =
+        || PartitionSource::new(Arc::clone(&tolls), Offset(0)).until(Offset(EVENTS as i64));
     println!("{:>24} {:>12}", "", "CPU seconds");
     measure("read", source(), &dead).await?;
     let kept = source()
@@ -79,9 +81,9 @@ async fn measure(
     stage: impl Stage,
     dead: &Arc<dyn Partition>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let dead_letters = Arc::new(OnPartition(Arc::clone(dead)));
+    let dead_letters = Arc::new(DeadLetterPartition(Arc::clone(dead)));
     let sink = Sink::new(
-        Arc::new(InMemory::default()),
+        Arc::new(MemoryPositions::default()),
         dead_letters,
         Arc::new(RealClock::new()),
     );

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use highwater_env::random::Random;
 use highwater_env::{RealClock, RealDisk};
+use highwater_flow::CheckpointInterval;
 use highwater_flow::circuit::Rule;
 use highwater_flow::retry::{Delay, Policy};
-use highwater_flow::track::Cadence;
 use highwater_flow::{
-    Activity, Assignment, Breaker, Delivery, Event, Failure, Filter, Member, OnPartition, Options,
-    Order, Processor, Start, Timing,
+    Assignment, Breaker, DeadLetterFilter, DeadLetterPartition, Delivery, Event, Failure,
+    GroupMember, GroupTimeouts, Options, Order, Processor, ProcessorStats, StartPosition,
 };
 use highwater_hub::{Hub, groups};
 use highwater_log::batch::NewRecord;
@@ -72,19 +72,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let positions = Arc::new(service.handle());
     tokio::spawn(service.run(std::future::pending()));
-    let letters = OnPartition(log.partition("billing.dead", 0).ok_or("it was just made")?);
-    let activity = Arc::new(Activity::default());
+    let letters = DeadLetterPartition(log.partition("billing.dead", 0).ok_or("it was just made")?);
+    let stats = Arc::new(ProcessorStats::default());
     let processor = Processor {
-        member: Member {
+        member: GroupMember {
             log,
             groups: positions,
             hub: HubName::new("orders")?,
             group: "billing".into(),
             client: "example".into(),
             assignment: Assignment::Shared { instance: None },
-            timing: Timing::default(),
+            timeouts: GroupTimeouts::default(),
         },
-        start: Start::Earliest,
+        start: StartPosition::Earliest,
         share: None,
         check: None,
         batch: None,
@@ -98,14 +98,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             circuit: Some(Breaker::alone(Rule::default(), clock.clone())),
             ..Options::default()
         },
-        cadence: Cadence::default(),
+        checkpoint_interval: CheckpointInterval::default(),
         dead_letters: Arc::new(letters.clone()),
         clock,
         restart: Policy {
             tries_max: None,
             ..Policy::default()
         },
-        activity: activity.clone(),
+        stats: stats.clone(),
     };
     let handler = Arc::new(async |deliveries: Vec<Delivery<Event>>| {
         for delivery in deliveries {
@@ -120,21 +120,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(())
     });
     let end = {
-        let activity = activity.clone();
+        let stats = stats.clone();
         async move {
             use std::sync::atomic::Ordering::Relaxed;
-            while activity.handled.load(Relaxed) + activity.dead.load(Relaxed) < 4 {
+            while stats.handled.load(Relaxed) + stats.dead.load(Relaxed) < 4 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
     };
     processor.run(handler, end).await;
-    for filed in letters
-        .find(&Filter::default(), Offset(0), 10)
+    for stored in letters
+        .find(&DeadLetterFilter::default(), Offset(0), 10)
         .await?
         .letters
     {
-        let letter = filed.letter;
+        let letter = stored.letter;
         println!(
             "dead letter {}: {}",
             letter.event.id(),

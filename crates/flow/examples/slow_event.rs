@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use highwater_env::{Clock, RealClock};
 use highwater_flow::{
-    Delivery, Event, Failure, InMemory, OnPartition, Options, Sink, Source, Stage, run,
+    DeadLetterPartition, Delivery, Event, Failure, MemoryPositions, Options, PartitionSource, Sink,
+    Stage, run,
 };
 use highwater_log::batch::NewRecord;
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog, Offset, Partition};
@@ -59,7 +60,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     orders.append_records(&records).await?;
 
-    let source = || Source::new(Arc::clone(&orders), Offset(0)).until(Offset(EVENTS));
+    let source = || PartitionSource::new(Arc::clone(&orders), Offset(0)).until(Offset(EVENTS));
     let options = || Options {
         concurrency: PLACES,
         ..Options::default()
@@ -102,8 +103,12 @@ async fn measure(
     dead: &Arc<dyn Partition>,
 ) -> Result<f64, Box<dyn std::error::Error>> {
     let clock = Arc::new(RealClock::new());
-    let dead_letters = Arc::new(OnPartition(Arc::clone(dead)));
-    let sink = Sink::new(Arc::new(InMemory::default()), dead_letters, clock.clone());
+    let dead_letters = Arc::new(DeadLetterPartition(Arc::clone(dead)));
+    let sink = Sink::new(
+        Arc::new(MemoryPositions::default()),
+        dead_letters,
+        clock.clone(),
+    );
     let started = clock.elapsed();
     run(stage, sink, pending()).await?;
     Ok((clock.elapsed() - started).as_secs_f64())

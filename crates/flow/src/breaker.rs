@@ -11,7 +11,7 @@
 //!    taken for an outage: it opens the circuit and is held.
 //! 2. While the circuit is not closed, no event is set aside because it failed. It is held, and its
 //!    tries begin anew when the circuit is closed.
-//! 3. Held events are the probes, each in its turn (see `circuit/line.rs`), and the first ones that succeed
+//! 3. Held events are the probes, each in its turn (see `circuit/probe_queue.rs`), and the first ones that succeed
 //!    close the circuit. An event that has failed as a probe [`Breaker::PROBES_MAX`] times is a dead letter
 //!    after all: otherwise bad events, as many as may be under way, would keep the circuit open for
 //!    ever. Since all of them take turns, no outage sets anything aside before it has lasted for that
@@ -25,7 +25,9 @@ use highwater_env::Clock;
 use highwater_log::EnqueueTime;
 use tokio::sync::{Notify, watch};
 
-use crate::circuit::{Change, Circuit, CircuitEvent, Gate, Line, Rule, Tally, Ticket};
+use crate::circuit::{
+    Circuit, CircuitEvent, CircuitState, OutcomeCounts, ProbeQueue, ProbeTicket, Rule, Transition,
+};
 
 /// A circuit in use. Clones are the same one.
 #[derive(Clone)]
@@ -35,68 +37,68 @@ struct Shared {
     clock: Arc<dyn Clock>,
     poison_max: u32,
     /// Set where the circuit is kept on a log: wakes whoever writes there.
-    untold: Option<Notify>,
+    unwritten: Option<Notify>,
     state: Mutex<State>,
     /// Changes whenever somebody who waits may go on.
-    turns: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
 }
 
 struct State {
     circuit: Circuit,
     /// Those who try whether the trouble is over, or wait to.
-    line: Line,
+    probe_queue: ProbeQueue,
     /// Events that have used up their tries since the last success.
     in_a_row: u32,
     /// What the log is still to be told.
-    untold: Untold,
+    unwritten: UnwrittenOutcomes,
     /// What it was told and has not said yet.
-    told: Tally,
+    unconfirmed: OutcomeCounts,
     /// It is to open, and the log has not said so yet.
-    awaiting: bool,
+    opening: bool,
 }
 
 /// What a circuit on a log has not been told.
 #[derive(Default)]
-pub(crate) struct Untold {
-    pub tally: Tally,
+pub(crate) struct UnwrittenOutcomes {
+    pub tally: OutcomeCounts,
     pub tripped: Option<String>,
 }
 
-impl Untold {
+impl UnwrittenOutcomes {
     pub fn is_empty(&self) -> bool {
-        self.tally == Tally::default() && self.tripped.is_none()
+        self.tally == OutcomeCounts::default() && self.tripped.is_none()
     }
 }
 
 /// The right to make one delivery. Dropped without a word, as when the process is stopped, it says
 /// nothing about the handler.
 #[must_use]
-pub struct Pass {
+pub struct Permit {
     breaker: Breaker,
     probe: bool,
 }
 
 /// A place in the line, until its holder has entered or does not want to any more.
-struct Place<'a> {
+struct QueuedProbe<'a> {
     breaker: &'a Breaker,
-    ticket: Ticket,
+    ticket: ProbeTicket,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuedProbe<'_> {
     fn drop(&mut self) {
-        let gave_up = self.breaker.state().line.leave(self.ticket);
-        if gave_up {
+        let was_waiting = self.breaker.lock().probe_queue.leave(self.ticket);
+        if was_waiting {
             // It may be the turn of another.
-            self.breaker.0.turns.send_modify(|turns| *turns += 1);
+            self.breaker.0.changes.send_modify(|changes| *changes += 1);
         }
     }
 }
 
 /// What becomes of an event that has used up its tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum OnExhausted {
     /// It is bad: set it aside.
-    Dead,
+    DeadLetter,
     /// Nothing works: keep it, and ask to deliver it again.
     Hold,
 }
@@ -123,178 +125,183 @@ impl Breaker {
         Breaker::new(rule, poison_max, clock, Some(Notify::new()))
     }
 
-    fn new(rule: Rule, poison_max: u32, clock: Arc<dyn Clock>, untold: Option<Notify>) -> Breaker {
+    fn new(
+        rule: Rule,
+        poison_max: u32,
+        clock: Arc<dyn Clock>,
+        unwritten: Option<Notify>,
+    ) -> Breaker {
         Breaker(Arc::new(Shared {
             clock,
             poison_max,
-            untold,
+            unwritten,
             state: Mutex::new(State {
                 circuit: Circuit::new(rule),
-                line: Line::default(),
+                probe_queue: ProbeQueue::default(),
                 in_a_row: 0,
-                untold: Untold::default(),
-                told: Tally::default(),
-                awaiting: false,
+                unwritten: UnwrittenOutcomes::default(),
+                unconfirmed: OutcomeCounts::default(),
+                opening: false,
             }),
-            turns: watch::Sender::new(0),
+            changes: watch::Sender::new(0),
         }))
     }
 
     /// Ready when a delivery may be made.
-    pub async fn enter(&self) -> Pass {
-        self.enter_after(0).await
+    pub async fn acquire(&self) -> Permit {
+        self.acquire_after(0).await
     }
 
     /// The same for an event that has failed so many probes: it is the turn of those who have failed fewer.
-    pub async fn enter_after(&self, probes: u32) -> Pass {
+    pub async fn acquire_after(&self, probes: u32) -> Permit {
         if self.is_closed() {
             return self.pass(false);
         }
-        let place = Place {
+        let queued = QueuedProbe {
             breaker: self,
-            ticket: self.state().line.join(probes),
+            ticket: self.lock().probe_queue.join(probes),
         };
         loop {
-            let mut turns = self.0.turns.subscribe();
-            let wait = match self.try_enter(place.ticket) {
+            let mut changes = self.0.changes.subscribe();
+            let wait = match self.try_enter(queued.ticket) {
                 Ok(pass) => return pass,
                 Err(wait) => wait,
             };
             // The sender is in `self`, so the wait ends with a turn or with its time.
-            let _ = tokio::time::timeout(wait.unwrap_or(Duration::MAX), turns.changed()).await;
+            let _ = tokio::time::timeout(wait.unwrap_or(Duration::MAX), changes.changed()).await;
         }
     }
 
     fn is_closed(&self) -> bool {
         let now = self.now();
-        let state = self.state();
-        !state.awaiting && state.circuit.gate(now) == Gate::Closed
+        let state = self.lock();
+        !state.opening && state.circuit.state(now) == CircuitState::Closed
     }
 
     /// A pass, or how long to wait at most.
-    fn try_enter(&self, ticket: Ticket) -> Result<Pass, Option<Duration>> {
+    fn try_enter(&self, ticket: ProbeTicket) -> Result<Permit, Option<Duration>> {
         let now = self.now();
-        let mut state = self.state();
-        if state.awaiting {
+        let mut state = self.lock();
+        if state.opening {
             return Err(None);
         }
-        match state.circuit.gate(now) {
-            Gate::Closed => {
-                state.line.leave(ticket);
+        match state.circuit.state(now) {
+            CircuitState::Closed => {
+                state.probe_queue.leave(ticket);
                 Ok(self.pass(false))
             }
-            Gate::HalfOpen { probes } => match state.line.begin(ticket, probes) {
+            CircuitState::HalfOpen { probes } => match state.probe_queue.begin(ticket, probes) {
                 true => Ok(self.pass(true)),
                 false => Err(None),
             },
-            Gate::Open { until, .. } => {
+            CircuitState::Open { until, .. } => {
                 let wait_ms = until.map(|until| until.0.saturating_sub(now.0).max(1));
                 Err(wait_ms.map(|ms| Duration::from_millis(ms as u64)))
             }
         }
     }
 
-    fn pass(&self, probe: bool) -> Pass {
+    fn pass(&self, probe: bool) -> Permit {
         let breaker = self.clone();
-        Pass { breaker, probe }
+        Permit { breaker, probe }
     }
 
     /// What becomes of an event that has used up its tries.
-    pub fn fate(&self) -> Fate {
+    pub fn on_exhausted(&self) -> OnExhausted {
         let now = self.now();
-        let mut state = self.state();
-        if state.awaiting || state.circuit.gate(now) != Gate::Closed {
-            return Fate::Hold;
+        let mut state = self.lock();
+        if state.opening || state.circuit.state(now) != CircuitState::Closed {
+            return OnExhausted::Hold;
         }
         if state.in_a_row < self.0.poison_max {
             state.in_a_row += 1;
-            return Fate::Dead;
+            return OnExhausted::DeadLetter;
         }
         let count = self.0.poison_max.saturating_add(1);
         let why = format!("{count} events in a row used up their tries, and none succeeded");
-        match &self.0.untold {
+        match &self.0.unwritten {
             None => {
                 let change = state.circuit.apply(now, &CircuitEvent::Tripped { why });
-                self.turned(state, change);
+                self.transitioned(state, change);
             }
             Some(notify) => {
-                state.untold.tripped = Some(why);
-                state.awaiting = true;
+                state.unwritten.tripped = Some(why);
+                state.opening = true;
                 notify.notify_one();
             }
         }
-        Fate::Hold
+        OnExhausted::Hold
     }
 
     /// Where the circuit stands.
-    pub fn gate(&self) -> Gate {
+    pub fn state(&self) -> CircuitState {
         let now = self.now();
-        self.state().circuit.gate(now)
+        self.lock().circuit.state(now)
     }
 
     pub fn rule(&self) -> Rule {
-        self.state().circuit.rule().clone()
+        self.lock().circuit.rule().clone()
     }
 
     /// Takes in what happened, as from a log.
-    pub fn apply(&self, at: EnqueueTime, event: &CircuitEvent) -> Option<Change> {
-        let mut state = self.state();
+    pub fn apply(&self, at: EnqueueTime, event: &CircuitEvent) -> Option<Transition> {
+        let mut state = self.lock();
         let change = state.circuit.apply(at, event);
-        state.told = Tally::default();
-        if state.untold.is_empty() {
-            state.awaiting = false;
+        state.unconfirmed = OutcomeCounts::default();
+        if state.unwritten.is_empty() {
+            state.opening = false;
         }
-        self.turned(state, change.clone());
+        self.transitioned(state, change.clone());
         change
     }
 
-    fn turned(&self, mut state: MutexGuard<'_, State>, change: Option<Change>) {
-        if change == Some(Change::Closed) {
+    fn transitioned(&self, mut state: MutexGuard<'_, State>, change: Option<Transition>) {
+        if change == Some(Transition::Closed) {
             state.in_a_row = 0;
         }
         drop(state);
-        self.0.turns.send_modify(|turns| *turns += 1);
+        self.0.changes.send_modify(|changes| *changes += 1);
     }
 
-    fn tell(&self, ok: bool, probe: bool) {
+    fn record_outcome(&self, ok: bool, probe: bool) {
         let now = self.now();
-        let mut state = self.state();
+        let mut state = self.lock();
         if ok {
             state.in_a_row = 0;
         }
-        let tally = Tally {
+        let tally = OutcomeCounts {
             ok: u32::from(ok),
             failed: u32::from(!ok),
         };
-        let Some(notify) = &self.0.untold else {
+        let Some(notify) = &self.0.unwritten else {
             let change = state.circuit.apply(now, &CircuitEvent::Outcomes(tally));
             if change.is_some() {
-                self.turned(state, change);
+                self.transitioned(state, change);
             }
             return;
         };
         // While all goes well there is nothing to tell, unless the rule looks at shares.
-        let healthy = state.circuit.gate(now) == Gate::Closed && !state.awaiting;
+        let healthy = state.circuit.state(now) == CircuitState::Closed && !state.opening;
         if ok && healthy && state.circuit.rule().share.is_none() {
             return;
         }
-        state.untold.tally.add(tally);
-        state.awaiting |= !ok && (probe || state.will_open(now));
+        state.unwritten.tally.add(tally);
+        state.opening |= !ok && (probe || state.will_open(now));
         notify.notify_one();
     }
 
     /// What the log is to be told, which is then up to the caller.
-    pub(crate) fn take_untold(&self) -> Untold {
-        let mut state = self.state();
-        let untold = std::mem::take(&mut state.untold);
-        state.told.add(untold.tally);
-        untold
+    pub(crate) fn take_unwritten(&self) -> UnwrittenOutcomes {
+        let mut state = self.lock();
+        let unwritten = std::mem::take(&mut state.unwritten);
+        state.unconfirmed.add(unwritten.tally);
+        unwritten
     }
 
     /// Ready when there may be something to tell.
-    pub(crate) async fn has_news(&self) {
-        match &self.0.untold {
-            Some(untold) => untold.notified().await,
+    pub(crate) async fn has_unwritten(&self) {
+        match &self.0.unwritten {
+            Some(unwritten) => unwritten.notified().await,
             None => std::future::pending().await,
         }
     }
@@ -303,7 +310,7 @@ impl Breaker {
         EnqueueTime((self.0.clock.unix_nanos() / 1_000_000) as i64)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -311,42 +318,42 @@ impl Breaker {
 impl State {
     /// Whether the circuit opens once the log says what it was told, or is to be told.
     fn will_open(&self, now: EnqueueTime) -> bool {
-        let mut tally = self.told;
-        tally.add(self.untold.tally);
+        let mut tally = self.unconfirmed;
+        tally.add(self.unwritten.tally);
         let change = self
             .circuit
             .clone()
             .apply(now, &CircuitEvent::Outcomes(tally));
-        matches!(change, Some(Change::Opened { .. }))
+        matches!(change, Some(Transition::Opened { .. }))
     }
 }
 
 impl fmt::Debug for Breaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.gate())
+        write!(f, "{:?}", self.state())
     }
 }
 
-impl Pass {
+impl Permit {
     /// True for one of the few that try whether the trouble is over.
     pub fn is_probe(&self) -> bool {
         self.probe
     }
 
     pub fn succeeded(self) {
-        self.breaker.tell(true, self.probe);
+        self.breaker.record_outcome(true, self.probe);
     }
 
     pub fn failed(self) {
-        self.breaker.tell(false, self.probe);
+        self.breaker.record_outcome(false, self.probe);
     }
 }
 
-impl Drop for Pass {
+impl Drop for Permit {
     fn drop(&mut self) {
         if self.probe {
-            self.breaker.state().line.end();
-            self.breaker.0.turns.send_modify(|turns| *turns += 1);
+            self.breaker.lock().probe_queue.end();
+            self.breaker.0.changes.send_modify(|changes| *changes += 1);
         }
     }
 }

@@ -19,16 +19,16 @@ use highwater_log::{AppendError, EnqueueTime, Isolation, Offset, Partition};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::breaker::{Breaker, Untold};
-use crate::circuit::{Change, CircuitEvent, Gate, Rule, SLOTS};
+use crate::breaker::{Breaker, UnwrittenOutcomes};
+use crate::circuit::{CircuitEvent, CircuitState, Rule, SLOTS, Transition};
 use crate::scan::scan;
 use crate::source::SourceError;
 
 /// How long outcomes are gathered.
-const GATHER: Duration = Duration::from_millis(50);
+const WRITE_DELAY: Duration = Duration::from_millis(50);
 
 /// Between two attempts to write or read what could not be.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How much may be of no use before it is trimmed.
 const TRIM_MIN: i64 = 10_000;
@@ -54,7 +54,7 @@ struct Entry {
     opening: Option<Opening>,
     notified: bool,
     /// The records it is the sum of, or the first of them.
-    needs: VecDeque<(EnqueueTime, Offset)>,
+    required: VecDeque<(EnqueueTime, Offset)>,
 }
 
 /// A circuit that has left the state of being closed, and has not come back to it since.
@@ -69,15 +69,15 @@ pub struct Opening {
 
 /// How a circuit stands.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct CircuitStatus {
     pub name: String,
-    pub gate: Gate,
+    pub state: CircuitState,
     pub rule: Rule,
     pub opening: Option<Opening>,
 }
 
 /// What a record says.
-enum Line {
+enum CircuitRecord {
     Event(CircuitEvent),
     Notified(Offset),
 }
@@ -110,7 +110,7 @@ impl Circuits {
 
     /// Reads everything there is. Openings that nobody was told of come out of the receiver.
     pub async fn load(&self) -> Result<(), SourceError> {
-        self.read_on(false).await?;
+        self.read_to_end(false).await?;
         for entry in self.circuits().values() {
             if let Some(opening) = entry.opening.clone().filter(|_| !entry.notified) {
                 // When there is no room, the next start tells.
@@ -120,25 +120,23 @@ impl Circuits {
         Ok(())
     }
 
-    pub fn list(&self) -> Vec<Standing> {
+    pub fn list(&self) -> Vec<CircuitStatus> {
         let circuits = self.circuits();
-        let standing = |(name, entry): (&String, &Entry)| Standing {
+        let status = |(name, entry): (&String, &Entry)| CircuitStatus {
             name: name.clone(),
-            gate: entry.breaker.gate(),
+            state: entry.breaker.state(),
             rule: entry.breaker.rule(),
             opening: entry.opening.clone(),
         };
-        circuits.iter().map(standing).collect()
+        circuits.iter().map(status).collect()
     }
 
-    pub fn get(&self, name: &str) -> Option<Standing> {
-        self.list()
-            .into_iter()
-            .find(|standing| standing.name == name)
+    pub fn get(&self, name: &str) -> Option<CircuitStatus> {
+        self.list().into_iter().find(|status| status.name == name)
     }
 
     /// Writes what somebody has decided. Ready when it counts here too.
-    pub async fn tell(&self, name: &str, event: &CircuitEvent) -> Result<(), AppendError> {
+    pub async fn append_event(&self, name: &str, event: &CircuitEvent) -> Result<(), AppendError> {
         let offset = self.append(name, &event.to_string()).await?;
         let mut read = self.0.read.subscribe();
         // The sender is in `self`.
@@ -160,14 +158,14 @@ impl Circuits {
             tasks.spawn(async move { circuits.write(&name, &breaker).await });
         }
         let reader = self.clone();
-        tasks.spawn(async move { reader.follow().await });
+        tasks.spawn(async move { reader.follow_log().await });
         shutdown.await;
         tasks.shutdown().await;
-        let untold: Vec<_> = (self.circuits().iter())
-            .map(|(name, entry)| (name.clone(), entry.breaker.take_untold()))
+        let unwritten: Vec<_> = (self.circuits().iter())
+            .map(|(name, entry)| (name.clone(), entry.breaker.take_unwritten()))
             .collect();
-        for (name, untold) in untold {
-            for line in lines(untold) {
+        for (name, unwritten) in unwritten {
+            for line in records(unwritten) {
                 if let Err(error) = self.append(&name, &line).await {
                     tracing::warn!(circuit = name, %error, "the last outcomes were not written");
                 }
@@ -177,44 +175,47 @@ impl Circuits {
 
     async fn write(&self, name: &str, breaker: &Breaker) {
         loop {
-            breaker.has_news().await;
-            tokio::time::sleep(GATHER).await;
-            for line in lines(breaker.take_untold()) {
+            breaker.has_unwritten().await;
+            tokio::time::sleep(WRITE_DELAY).await;
+            for line in records(breaker.take_unwritten()) {
                 while let Err(error) = self.append(name, &line).await {
                     tracing::warn!(circuit = name, %error, "it could not be written what happened");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
         }
     }
 
-    async fn follow(&self) {
+    async fn follow_log(&self) {
         loop {
             let next = *self.0.read.borrow();
             self.0.partition.wait_past(next, Isolation::Committed).await;
-            if let Err(error) = self.read_on(true).await {
+            if let Err(error) = self.read_to_end(true).await {
                 tracing::warn!(%error, "circuits cannot be read");
             }
             if *self.0.read.borrow() == next {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             self.trim().await;
         }
     }
 
-    async fn read_on(&self, live: bool) -> Result<(), SourceError> {
+    async fn read_to_end(&self, live: bool) -> Result<(), SourceError> {
         let from = *self.0.read.borrow();
-        let next = scan(&*self.0.partition, from, |record| self.take(record, live)).await?;
+        let next = scan(&*self.0.partition, from, |record| {
+            self.apply_record(record, live)
+        })
+        .await?;
         self.0.read.send_replace(next);
         Ok(())
     }
 
-    fn take(&self, record: &Record<'_>, live: bool) {
+    fn apply_record(&self, record: &Record<'_>, live: bool) {
         let text = |bytes: Option<_>| std::str::from_utf8(bytes.unwrap_or_default()).ok();
         let (Some(name), Some(line)) = (text(record.key), text(record.value)) else {
             return;
         };
-        let Some(line) = Line::read(line) else {
+        let Some(line) = CircuitRecord::read(line) else {
             tracing::warn!(circuit = name, line, offset = %record.offset, "this is no event of a circuit");
             return;
         };
@@ -222,7 +223,7 @@ impl Circuits {
         // One that nobody uses now is kept for those who may again.
         let unused = || Entry::new(Rule::default(), Breaker::POISON_MAX, &self.0.clock);
         let entry = circuits.entry(name.to_owned()).or_insert_with(unused);
-        let opened = entry.take(name, record, line);
+        let opened = entry.apply_record(name, record, line);
         if let Some(opening) = opened.filter(|_| live) {
             let _ = self.0.openings.try_send(opening);
         }
@@ -231,16 +232,16 @@ impl Circuits {
     async fn trim(&self) {
         let read = *self.0.read.borrow();
         let now = EnqueueTime((self.0.clock.unix_nanos() / 1_000_000) as i64);
-        let needs = self
+        let required = self
             .circuits()
             .values_mut()
-            .filter_map(|entry| entry.first(now))
+            .filter_map(|entry| entry.first_required(now))
             .min();
-        let needs = needs.unwrap_or(read);
-        if needs.0 - self.0.partition.bounds().start.0 < TRIM_MIN {
+        let required = required.unwrap_or(read);
+        if required.0 - self.0.partition.bounds().start.0 < TRIM_MIN {
             return;
         }
-        if let Err(error) = self.0.partition.trim(needs).await {
+        if let Err(error) = self.0.partition.trim(required).await {
             tracing::warn!(%error, "old events of circuits could not be removed");
         }
     }
@@ -262,21 +263,21 @@ impl Circuits {
     }
 }
 
-fn lines(untold: Untold) -> impl Iterator<Item = String> {
-    let tally = (untold.tally != Default::default()).then_some(untold.tally);
+fn records(unwritten: UnwrittenOutcomes) -> impl Iterator<Item = String> {
+    let tally = (unwritten.tally != Default::default()).then_some(unwritten.tally);
     let outcomes = tally.map(CircuitEvent::Outcomes);
-    let tripped = untold.tripped.map(|why| CircuitEvent::Tripped { why });
+    let tripped = unwritten.tripped.map(|why| CircuitEvent::Tripped { why });
     outcomes
         .into_iter()
         .chain(tripped)
         .map(|event| event.to_string())
 }
 
-impl Line {
-    fn read(text: &str) -> Option<Line> {
+impl CircuitRecord {
+    fn read(text: &str) -> Option<CircuitRecord> {
         match text.strip_prefix("notified ") {
-            Some(offset) => Some(Line::Notified(Offset(offset.parse().ok()?))),
-            None => text.parse().ok().map(Line::Event),
+            Some(offset) => Some(CircuitRecord::Notified(Offset(offset.parse().ok()?))),
+            None => text.parse().ok().map(CircuitRecord::Event),
         }
     }
 }
@@ -287,16 +288,21 @@ impl Entry {
             breaker: Breaker::on_log(rule, poison_max, Arc::clone(clock)),
             opening: None,
             notified: false,
-            needs: VecDeque::new(),
+            required: VecDeque::new(),
         }
     }
 
     /// Takes in a record; answers with the opening if this was one.
-    fn take(&mut self, name: &str, record: &Record<'_>, line: Line) -> Option<Opening> {
+    fn apply_record(
+        &mut self,
+        name: &str,
+        record: &Record<'_>,
+        line: CircuitRecord,
+    ) -> Option<Opening> {
         let (at, offset) = (EnqueueTime(record.timestamp), record.offset);
         let event = match line {
-            Line::Event(event) => event,
-            Line::Notified(of) => {
+            CircuitRecord::Event(event) => event,
+            CircuitRecord::Notified(of) => {
                 let current = self
                     .opening
                     .as_ref()
@@ -306,11 +312,11 @@ impl Entry {
             }
         };
         let closed = self.opening.is_none();
-        if closed || self.needs.is_empty() {
-            self.needs.push_back((at, offset));
+        if closed || self.required.is_empty() {
+            self.required.push_back((at, offset));
         }
         match self.breaker.apply(at, &event) {
-            Some(Change::Opened { why }) if closed => {
+            Some(Transition::Opened { why }) if closed => {
                 let opening = Opening {
                     circuit: name.to_owned(),
                     offset,
@@ -320,9 +326,9 @@ impl Entry {
                 self.opening = Some(opening.clone());
                 return Some(opening);
             }
-            Some(Change::Closed) => {
+            Some(Transition::Closed) => {
                 (self.opening, self.notified) = (None, false);
-                self.needs.clear();
+                self.required.clear();
             }
             _ if closed => self.forget(at),
             _ => {}
@@ -336,17 +342,21 @@ impl Entry {
         // A window forgets by slots, so it may reach back a little further.
         let reach = window + 2 * window.div_ceil(u128::from(SLOTS));
         let reach = i64::try_from(reach).unwrap_or(i64::MAX);
-        let first = now.0.saturating_sub(reach);
-        while self.needs.front().is_some_and(|(at, _)| at.0 < first) {
-            self.needs.pop_front();
+        let first_required = now.0.saturating_sub(reach);
+        while self
+            .required
+            .front()
+            .is_some_and(|(at, _)| at.0 < first_required)
+        {
+            self.required.pop_front();
         }
     }
 
     /// The first record it needs.
-    fn first(&mut self, now: EnqueueTime) -> Option<Offset> {
+    fn first_required(&mut self, now: EnqueueTime) -> Option<Offset> {
         if self.opening.is_none() {
             self.forget(now);
         }
-        self.needs.front().map(|(_, offset)| *offset)
+        self.required.front().map(|(_, offset)| *offset)
     }
 }

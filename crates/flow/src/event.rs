@@ -15,12 +15,12 @@ use highwater_log::{HubName, Offset, Place};
 /// A record on a log. Clones are cheap and share the bytes of the whole batch.
 #[derive(Clone)]
 pub struct Event {
-    batch: Arc<Decoded>,
+    batch: Arc<DecodedBatch>,
     index: usize,
 }
 
 /// The records of one batch.
-pub(crate) struct Decoded {
+pub(crate) struct DecodedBatch {
     place: Place,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
@@ -138,9 +138,9 @@ impl fmt::Debug for Event {
     }
 }
 
-impl Decoded {
-    pub fn new(place: Place) -> Decoded {
-        Decoded {
+impl DecodedBatch {
+    pub fn new(place: Place) -> DecodedBatch {
+        DecodedBatch {
             place,
             bytes: Vec::new(),
             entries: Vec::new(),
@@ -176,7 +176,7 @@ impl Decoded {
         value: Option<&[u8]>,
         headers: &[(&str, Option<&[u8]>)],
     ) -> Event {
-        let mut decoded = Decoded::new(id.place);
+        let mut decoded = DecodedBatch::new(id.place);
         let key = key.map(|key| decoded.put(key));
         let value = value.map(|value| decoded.put(value));
         for (name, value) in headers {

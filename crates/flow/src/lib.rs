@@ -1,7 +1,7 @@
 //! Reliable handling of what is on a log: nothing skipped, nothing lost silently, and no bad event or
 //! slow neighbour in the way of the others.
 //!
-//! A pipeline begins with a [`Source`] over a partition, goes through stages ([`Stage`]) and ends in
+//! A pipeline begins with a [`PartitionSource`] over a partition, goes through stages ([`Stage`]) and ends in
 //! [`run`], which stores checkpoints. Stages are asked for work and ask the one before, so a slow end
 //! slows the beginning and no buffer grows. A checkpoint never passes an event that is not finished:
 //! handled, filtered out, or set aside as a dead letter with its reasons. After a crash the next run
@@ -11,7 +11,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use highwater_env::RealClock;
-//! use highwater_flow::{Failure, InMemory, OnPartition, Options, Order, Sink, Source, Stage, run};
+//! use highwater_flow::{Failure, MemoryPositions, DeadLetterPartition, Options, Order, Sink, PartitionSource, Stage, run};
 //! use highwater_log::batch::NewRecord;
 //! use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog, Offset};
 //!
@@ -30,7 +30,7 @@
 //! }
 //!
 //! let in_order = Options { order: Order::Key, ..Options::default() };
-//! let pipeline = Source::new(tolls, Offset(0))
+//! let pipeline = PartitionSource::new(tolls, Offset(0))
 //!     .until(Offset(4))
 //!     .try_map(|event| String::from_utf8_lossy(event.value().unwrap_or_default()).parse::<u32>())
 //!     .filter(|cents| *cents > 0)
@@ -40,8 +40,8 @@
 //!         Ok::<_, Failure>(())
 //!     });
 //!
-//! let positions = Arc::new(InMemory::default());
-//! let sink = Sink::new(positions, Arc::new(OnPartition(dead.clone())), Arc::new(RealClock::new()));
+//! let positions = Arc::new(MemoryPositions::default());
+//! let sink = Sink::new(positions, Arc::new(DeadLetterPartition(dead.clone())), Arc::new(RealClock::new()));
 //! let summary = run(pipeline, sink, std::future::pending()).await?;
 //!
 //! assert_eq!((summary.handled, summary.filtered, summary.dead), (2, 1, 1));
@@ -60,35 +60,37 @@
 //! machines that can be used alone. This crate knows nothing of what a handler does, nor of SQL, HTTP
 //! or the hub.
 
-mod attempt;
-mod batches;
+mod batch_stage;
 mod breaker;
 pub mod circuit;
 mod circuits;
-mod dead;
+mod dead_letter;
 mod event;
 mod group;
-mod handle;
-mod letters;
+mod handle_stage;
+mod offset_tracker;
 mod positions;
 mod processor;
 pub mod retry;
+mod retry_context;
 mod run;
 mod scan;
 mod source;
 mod stage;
-pub mod track;
 
-pub use attempt::Failure;
-pub use breaker::{Breaker, Fate, Pass};
-pub use circuits::{Circuits, Opening, Standing};
-pub use dead::{Attempt, DeadLetter, DeadLetters, OnPartition};
+pub use breaker::{Breaker, OnExhausted, Permit};
+pub use circuits::{CircuitStatus, Circuits, Opening};
+pub use dead_letter::{
+    DeadLetter, DeadLetterFilter, DeadLetterPage, DeadLetterPartition, DeadLetterSink,
+    FailedAttempt, ReplayOutcome, StoredDeadLetter,
+};
 pub use event::{Delivery, Event, EventId, EventIdError};
-pub use group::{Assignment, Member, Owned, Timing, ordinal};
-pub use handle::{Options, Order};
-pub use letters::{Filed, Filter, Found, Replayed};
-pub use positions::{InGroup, InMemory, Positions};
-pub use processor::{Activity, Check, Handler, Processor, Start};
-pub use run::{RunError, Sink, Summary, run};
-pub use source::{Source, SourceError};
-pub use stage::{Item, Line, Polled, Stage, Step};
+pub use group::{AssignedPartition, Assignment, GroupMember, GroupTimeouts, ordinal};
+pub use handle_stage::{Options, Order};
+pub use offset_tracker::CheckpointInterval;
+pub use positions::{GroupPositions, MemoryPositions, PositionStore};
+pub use processor::{EventCheck, Handler, Processor, ProcessorStats, StartPosition};
+pub use retry_context::Failure;
+pub use run::{RunError, RunSummary, Sink, run};
+pub use source::{PartitionSource, SourceError};
+pub use stage::{Item, PipelineContext, Stage, StageOutput, StagePoll};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use highwater_log::{Commit, GroupError, Groups, Membership, Offset, Pending, Place, StoredOffset};
 
-pub trait Positions: Send + Sync {
+pub trait PositionStore: Send + Sync {
     /// Where to go on reading, if anything was stored.
     fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>>;
 
@@ -16,12 +16,12 @@ pub trait Positions: Send + Sync {
 
 /// The positions of a consumer group.
 #[derive(Clone)]
-pub struct InGroup {
+pub struct GroupPositions {
     pub groups: Arc<dyn Groups>,
     pub member: Membership,
 }
 
-impl Positions for InGroup {
+impl PositionStore for GroupPositions {
     fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
         let places = Some(vec![place.clone()]);
         let committed = (self.groups).committed(self.member.group.clone(), places, true);
@@ -47,9 +47,9 @@ impl Positions for InGroup {
 
 /// Positions to test with, which last as long as the process. Clones are the same positions.
 #[derive(Clone, Debug, Default)]
-pub struct InMemory(Arc<Mutex<BTreeMap<Place, Offset>>>);
+pub struct MemoryPositions(Arc<Mutex<BTreeMap<Place, Offset>>>);
 
-impl Positions for InMemory {
+impl PositionStore for MemoryPositions {
     fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
         let positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Box::pin(ready(Ok(positions.get(place).copied())))

@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use highwater_env::Clock;
 use highwater_log::{Offset, Pending, Place};
 
-use crate::attempt::Pacing;
-use crate::dead::{DeadLetter, DeadLetters};
-use crate::group::{Member, Owned};
-use crate::handle::Options;
-use crate::positions::Positions;
+use crate::CheckpointInterval;
+use crate::dead_letter::{DeadLetter, DeadLetterSink};
+use crate::group::{AssignedPartition, GroupMember};
+use crate::handle_stage::Options;
+use crate::positions::PositionStore;
+use crate::retry_context::Pacing;
 use crate::run::{RunError, Sink, run};
-use crate::source::{Source, SourceError};
+use crate::source::{PartitionSource, SourceError};
 use crate::stage::Stage;
-use crate::track::Cadence;
 use crate::{Delivery, Event, Failure, retry};
 
 /// Whoever is given events. Any function from deliveries to a result is one.
@@ -39,38 +39,38 @@ where
 
 /// Where a group begins that has no position yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
+pub enum StartPosition {
     #[default]
     Earliest,
     Latest,
 }
 
 /// Says why an event cannot be decoded.
-pub type Check = fn(&Event) -> Result<(), String>;
+pub type EventCheck = fn(&Event) -> Result<(), String>;
 
 /// What is done with the events of a hub.
 #[derive(Clone)]
 pub struct Processor {
-    pub member: Member,
-    pub start: Start,
+    pub member: GroupMember,
+    pub start: StartPosition,
     /// One share of every partition instead of all of it: which, and of how many.
     pub share: Option<(u32, u32)>,
     /// An event that does not pass is a dead letter.
-    pub check: Option<Check>,
+    pub check: Option<EventCheck>,
     /// Up to so many events in one call, one call after another; `None`: single ones.
     pub batch: Option<usize>,
     pub options: Options,
-    pub cadence: Cadence,
-    pub dead_letters: Arc<dyn DeadLetters>,
+    pub checkpoint_interval: CheckpointInterval,
+    pub dead_letters: Arc<dyn DeadLetterSink>,
     pub clock: Arc<dyn Clock>,
     /// How soon a pipeline that failed is started again.
     pub restart: retry::Policy,
-    pub activity: Arc<Activity>,
+    pub stats: Arc<ProcessorStats>,
 }
 
 /// What a processor is doing and has done since it was started.
 #[derive(Debug, Default)]
-pub struct Activity {
+pub struct ProcessorStats {
     /// Calls of the handler.
     pub deliveries: AtomicU64,
     /// Those of them that failed.
@@ -83,7 +83,7 @@ pub struct Activity {
     places: Mutex<BTreeMap<Place, Option<String>>>,
 }
 
-impl Activity {
+impl ProcessorStats {
     /// The partitions that are worked on, each with the reason why it is at rest, if it is.
     pub fn places(&self) -> BTreeMap<Place, Option<String>> {
         self.places
@@ -114,7 +114,7 @@ impl Processor {
     pub async fn run(self, handler: Arc<dyn Handler>, shutdown: impl Future<Output = ()>) {
         let processor = Arc::new(self);
         let member = processor.member.clone();
-        let work = |owned: Owned| {
+        let work = |owned: AssignedPartition| {
             let (processor, handler) = (Arc::clone(&processor), Arc::clone(&handler));
             async move { processor.work(&owned, &handler).await }
         };
@@ -122,13 +122,13 @@ impl Processor {
     }
 
     /// Works on one partition until it is told to stop.
-    async fn work(&self, owned: &Owned, handler: &Arc<dyn Handler>) {
+    async fn work(&self, owned: &AssignedPartition, handler: &Arc<dyn Handler>) {
         let place = &owned.place;
         let seed = self.options.seed ^ u64::from(place.partition);
         let mut pacing = Pacing::new(&self.restart, &*self.clock, seed);
         loop {
-            self.activity.note(place, None);
-            let before = self.activity.handled.load(Ordering::Relaxed);
+            self.stats.note(place, None);
+            let before = self.stats.handled.load(Ordering::Relaxed);
             let error = match self.pipeline(owned, handler).await {
                 Ok(()) => break,
                 // It is somebody else's now, or was never ours; the group says so too.
@@ -138,12 +138,12 @@ impl Processor {
                 }
                 Err(error) => error,
             };
-            if self.activity.handled.load(Ordering::Relaxed) > before {
+            if self.stats.handled.load(Ordering::Relaxed) > before {
                 pacing.restart();
             }
             tracing::warn!(%place, %error, "the work on a partition failed and is begun again");
-            self.activity.note(place, Some(error.to_string()));
-            add(&self.activity.restarts, 1);
+            self.stats.note(place, Some(error.to_string()));
+            add(&self.stats.restarts, 1);
             let Some(delay) = pacing.next(None) else {
                 break;
             };
@@ -152,10 +152,14 @@ impl Processor {
                 () = tokio::time::sleep(delay) => {}
             }
         }
-        self.activity.forget(place);
+        self.stats.forget(place);
     }
 
-    async fn pipeline(&self, owned: &Owned, handler: &Arc<dyn Handler>) -> Result<(), RunError> {
+    async fn pipeline(
+        &self,
+        owned: &AssignedPartition,
+        handler: &Arc<dyn Handler>,
+    ) -> Result<(), RunError> {
         let place = &owned.place;
         let Some(partition) = self
             .member
@@ -174,26 +178,26 @@ impl Processor {
         let start = match (last, self.start) {
             // What retention has removed cannot be had any more.
             (Some(last), _) => last.max(bounds.start),
-            (None, Start::Earliest) => bounds.start,
-            (None, Start::Latest) => bounds.end,
+            (None, StartPosition::Earliest) => bounds.start,
+            (None, StartPosition::Latest) => bounds.end,
         };
         if let Some(last) = last.filter(|last| *last < bounds.start) {
             tracing::warn!(%place, from = %last, to = %bounds.start, "events were removed by retention before they were handled");
         }
         self.keep(owned, last, start).await?;
         let sink = Sink {
-            cadence: self.cadence,
+            checkpoint_interval: self.checkpoint_interval,
             seed: self.options.seed,
             ..Sink::new(
                 Arc::new(owned.positions.clone()),
-                Arc::new(Counted(
+                Arc::new(CountedDeadLetters(
                     Arc::clone(&self.dead_letters),
-                    Arc::clone(&self.activity),
+                    Arc::clone(&self.stats),
                 )),
                 Arc::clone(&self.clock),
             )
         };
-        let source = Source::new(partition, start);
+        let source = PartitionSource::new(partition, start);
         let (share, check) = (self.share.unwrap_or((0, 1)), self.check);
         let checked = source
             .share(share.0, share.1)
@@ -220,11 +224,11 @@ impl Processor {
     /// the end would be further on.
     async fn keep(
         &self,
-        owned: &Owned,
+        owned: &AssignedPartition,
         last: Option<Offset>,
         start: Offset,
     ) -> Result<(), RunError> {
-        if last.is_some() || self.start == Start::Earliest {
+        if last.is_some() || self.start == StartPosition::Earliest {
             return Ok(());
         }
         let stored = owned.positions.store(&owned.place, start);
@@ -235,11 +239,11 @@ impl Processor {
         &self,
         handler: &Arc<dyn Handler>,
     ) -> impl Fn(Vec<Delivery<Event>>) -> Pending<Result<(), Failure>> + Send + Sync + 'static {
-        let (handler, activity) = (Arc::clone(handler), Arc::clone(&self.activity));
+        let (handler, stats) = (Arc::clone(handler), Arc::clone(&self.stats));
         move |deliveries| {
             let count = deliveries.len() as u64;
             let outcome = handler.handle(deliveries);
-            let delivery = Underway::new(Arc::clone(&activity), count);
+            let delivery = HandlerCall::new(Arc::clone(&stats), count);
             Box::pin(async move {
                 let outcome = outcome.await;
                 delivery.ended(outcome.is_ok());
@@ -250,17 +254,17 @@ impl Processor {
 }
 
 /// One call of a handler, to be counted however it ends: one that is cut off has failed too.
-struct Underway {
-    activity: Arc<Activity>,
+struct HandlerCall {
+    stats: Arc<ProcessorStats>,
     count: u64,
     ok: bool,
 }
 
-impl Underway {
-    fn new(activity: Arc<Activity>, count: u64) -> Underway {
-        add(&activity.deliveries, 1);
-        Underway {
-            activity,
+impl HandlerCall {
+    fn new(stats: Arc<ProcessorStats>, count: u64) -> HandlerCall {
+        add(&stats.deliveries, 1);
+        HandlerCall {
+            stats,
             count,
             ok: false,
         }
@@ -271,23 +275,23 @@ impl Underway {
     }
 }
 
-impl Drop for Underway {
+impl Drop for HandlerCall {
     fn drop(&mut self) {
         match self.ok {
-            true => add(&self.activity.handled, self.count),
-            false => add(&self.activity.failures, 1),
+            true => add(&self.stats.handled, self.count),
+            false => add(&self.stats.failures, 1),
         }
     }
 }
 
-struct Counted(Arc<dyn DeadLetters>, Arc<Activity>);
+struct CountedDeadLetters(Arc<dyn DeadLetterSink>, Arc<ProcessorStats>);
 
-impl DeadLetters for Counted {
+impl DeadLetterSink for CountedDeadLetters {
     fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
-        let (put, activity) = (self.0.put(letter), Arc::clone(&self.1));
+        let (put, stats) = (self.0.put(letter), Arc::clone(&self.1));
         Box::pin(async move {
             put.await?;
-            add(&activity.dead, 1);
+            add(&stats.dead, 1);
             Ok(())
         })
     }

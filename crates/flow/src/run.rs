@@ -15,13 +15,15 @@ use highwater_log::{GroupError, Offset, Pending, Place};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::attempt::Pacing;
-use crate::dead::{DeadLetter, DeadLetters};
-use crate::positions::Positions;
+use crate::dead_letter::{DeadLetter, DeadLetterSink};
+use crate::offset_tracker::{
+    CheckpointInterval, CheckpointPosition, CheckpointSchedule, OffsetTracker, Ticket,
+};
+use crate::positions::PositionStore;
 use crate::retry;
+use crate::retry_context::Pacing;
 use crate::source::SourceError;
-use crate::stage::{Line, Stage, Step};
-use crate::track::{Cadence, Point, Schedule, Ticket, Track};
+use crate::stage::{PipelineContext, Stage, StageOutput};
 
 /// How many items are taken before the loop looks at anything else.
 const STEPS_MAX: usize = 128;
@@ -29,13 +31,13 @@ const STEPS_MAX: usize = 128;
 /// What the end of a pipeline needs.
 #[derive(Clone)]
 pub struct Sink {
-    pub positions: Arc<dyn Positions>,
-    pub cadence: Cadence,
+    pub positions: Arc<dyn PositionStore>,
+    pub checkpoint_interval: CheckpointInterval,
     /// How many events may be begun from the checkpoint on, finished ones included.
     pub window_max: usize,
-    pub dead_letters: Arc<dyn DeadLetters>,
+    pub dead_letters: Arc<dyn DeadLetterSink>,
     /// Dead letters that are put away at once.
-    pub letters_max: usize,
+    pub dead_letters_max: usize,
     /// For dead letters and the last checkpoint; after that the run fails.
     pub retry: retry::Policy,
     pub clock: Arc<dyn Clock>,
@@ -45,16 +47,16 @@ pub struct Sink {
 
 impl Sink {
     pub fn new(
-        positions: Arc<dyn Positions>,
-        dead_letters: Arc<dyn DeadLetters>,
+        positions: Arc<dyn PositionStore>,
+        dead_letters: Arc<dyn DeadLetterSink>,
         clock: Arc<dyn Clock>,
     ) -> Sink {
         Sink {
             positions,
-            cadence: Cadence::default(),
+            checkpoint_interval: CheckpointInterval::default(),
             window_max: 10_000,
             dead_letters,
-            letters_max: 16,
+            dead_letters_max: 16,
             retry: retry::Policy::default(),
             clock,
             seed: 0,
@@ -64,7 +66,7 @@ impl Sink {
 
 /// What a run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct RunSummary {
     /// Events that went through every stage.
     pub handled: u64,
     /// Events that a filter took out.
@@ -92,65 +94,65 @@ pub async fn run<S: Stage>(
     stage: S,
     sink: Sink,
     shutdown: impl Future<Output = ()>,
-) -> Result<Summary, RunError> {
+) -> Result<RunSummary, RunError> {
     let (place, start) = stage.origin();
-    let line = Line {
-        track: Track::new(start, sink.window_max),
+    let context = PipelineContext {
+        tracker: OffsetTracker::new(start, sink.window_max),
         clock: Arc::clone(&sink.clock),
         stopping: watch::Sender::new(false),
         failed: None,
     };
-    let end = End {
+    let end = PipelineRun {
         place: place.clone(),
-        schedule: Schedule::new(sink.cadence, line.track.point()),
-        line,
+        schedule: CheckpointSchedule::new(sink.checkpoint_interval, context.tracker.point()),
+        context,
         sink: Arc::new(sink),
         letters: JoinSet::new(),
         storing: None,
-        summary: Summary::default(),
+        summary: RunSummary::default(),
     };
     end.run(stage, shutdown).await
 }
 
-struct End {
+struct PipelineRun {
     place: Place,
-    line: Line,
+    context: PipelineContext,
     sink: Arc<Sink>,
-    schedule: Schedule,
+    schedule: CheckpointSchedule,
     letters: JoinSet<Result<Ticket, RunError>>,
     storing: Option<Storing>,
-    summary: Summary,
+    summary: RunSummary,
 }
 
 /// A checkpoint that is being written.
 struct Storing {
-    point: Point,
+    point: CheckpointPosition,
     begun: Duration,
     done: Pending<Result<(), GroupError>>,
 }
 
-impl End {
+impl PipelineRun {
     async fn run<S: Stage>(
         mut self,
         mut stage: S,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<Summary, RunError> {
+    ) -> Result<RunSummary, RunError> {
         let mut shutdown = pin!(shutdown);
         let mut steps = Vec::with_capacity(STEPS_MAX);
         let mut ended = false;
         while !ended || !self.letters.is_empty() {
             let pause = self.begin_checkpoint();
-            let pulls = !ended && self.letters.len() < self.sink.letters_max.max(1);
+            let pulls = !ended && self.letters.len() < self.sink.dead_letters_max.max(1);
             tokio::select! {
                 biased;
-                () = &mut shutdown, if !self.line.is_stopping() => {
-                    self.line.stopping.send_replace(true);
+                () = &mut shutdown, if !self.context.is_stopping() => {
+                    self.context.stopping.send_replace(true);
                 }
                 stored = stored(&mut self.storing) => self.checkpoint_ended(stored)?,
                 Some(put) = self.letters.join_next() => {
-                    self.line.track.finish(joined(put)?);
+                    self.context.tracker.finish(join_result(put)?);
                 }
-                more = poll_fn(|cx| pull(&mut stage, &mut self.line, &mut steps, cx)), if pulls => {
+                more = poll_fn(|cx| pull(&mut stage, &mut self.context, &mut steps, cx)), if pulls => {
                     ended = !more;
                     steps.drain(..).for_each(|step| self.take(step));
                 }
@@ -160,17 +162,17 @@ impl End {
         self.finish().await
     }
 
-    fn take<T>(&mut self, step: Step<T>) {
+    fn take<T>(&mut self, step: StageOutput<T>) {
         match step {
-            Step::Go(item) => {
+            StageOutput::Item(item) => {
                 self.summary.handled += 1;
-                self.line.track.finish(item.ticket);
+                self.context.tracker.finish(item.ticket);
             }
-            Step::Done(ticket) => {
+            StageOutput::Done(ticket) => {
                 self.summary.filtered += 1;
-                self.line.track.finish(ticket);
+                self.context.tracker.finish(ticket);
             }
-            Step::Dead(item) => {
+            StageOutput::Dead(item) => {
                 self.summary.dead += 1;
                 let (event, attempts) = (item.event, item.value);
                 let letter = DeadLetter {
@@ -178,7 +180,7 @@ impl End {
                     attempts,
                     replays: 0,
                 };
-                let put = put_away(Arc::clone(&self.sink), letter, item.ticket);
+                let put = store_dead_letter(Arc::clone(&self.sink), letter, item.ticket);
                 self.letters.spawn(put);
             }
         }
@@ -190,7 +192,7 @@ impl End {
         if self.storing.is_some() {
             return None;
         }
-        let (now, point) = (self.sink.clock.elapsed(), self.line.track.point());
+        let (now, point) = (self.sink.clock.elapsed(), self.context.tracker.point());
         let due = self.schedule.due(now, point)?;
         if due > now {
             return Some(due - now);
@@ -213,21 +215,21 @@ impl End {
     }
 
     /// Stores the last checkpoint, and says how it all ended.
-    async fn finish(mut self) -> Result<Summary, RunError> {
+    async fn finish(mut self) -> Result<RunSummary, RunError> {
         if self.storing.is_some() {
             let stored = stored(&mut self.storing).await;
             self.checkpoint_ended(stored)?;
         }
-        let next = self.line.track.done();
+        let next = self.context.tracker.done();
         let (sink, place) = (&self.sink, &self.place);
-        if self.schedule.is_behind(self.line.track.point()) {
+        if self.schedule.is_behind(self.context.tracker.point()) {
             let store = || sink.positions.store(place, next);
-            let stored = patiently(sink, next.0 as u64, store, is_final).await;
+            let stored = with_retries(sink, next.0 as u64, store, is_final).await;
             stored.map_err(RunError::Position)?;
         }
-        match self.line.failed {
+        match self.context.failed {
             Some(error) => Err(error.into()),
-            None => Ok(Summary {
+            None => Ok(RunSummary {
                 next,
                 ..self.summary
             }),
@@ -236,7 +238,7 @@ impl End {
 }
 
 struct Stored {
-    point: Point,
+    point: CheckpointPosition,
     begun: Duration,
     result: Result<(), GroupError>,
 }
@@ -259,14 +261,14 @@ async fn stored(storing: &mut Option<Storing>) -> Stored {
 /// Takes what is ready, up to so many; false when there will be nothing more.
 fn pull<S: Stage>(
     stage: &mut S,
-    line: &mut Line,
-    steps: &mut Vec<Step<S::Out>>,
+    context: &mut PipelineContext,
+    steps: &mut Vec<StageOutput<S::Out>>,
     cx: &mut Context<'_>,
 ) -> Poll<bool> {
     while steps.len() < STEPS_MAX {
-        match stage.poll_next(line, cx) {
+        match stage.poll_next(context, cx) {
             Poll::Ready(Some(step)) => {
-                let is_letter = matches!(step, Step::Dead(_));
+                let is_letter = matches!(step, StageOutput::Dead(_));
                 steps.push(step);
                 if is_letter {
                     break;
@@ -280,9 +282,13 @@ fn pull<S: Stage>(
     Poll::Ready(true)
 }
 
-async fn put_away(sink: Arc<Sink>, letter: DeadLetter, ticket: Ticket) -> Result<Ticket, RunError> {
+async fn store_dead_letter(
+    sink: Arc<Sink>,
+    letter: DeadLetter,
+    ticket: Ticket,
+) -> Result<Ticket, RunError> {
     let salt = letter.event.offset().0 as u64;
-    let put = patiently(&sink, salt, || sink.dead_letters.put(&letter), |_| false).await;
+    let put = with_retries(&sink, salt, || sink.dead_letters.put(&letter), |_| false).await;
     let event = || letter.event.id().to_string();
     put.map(|()| ticket).map_err(|reason| RunError::DeadLetter {
         event: event(),
@@ -291,7 +297,7 @@ async fn put_away(sink: Arc<Sink>, letter: DeadLetter, ticket: Ticket) -> Result
 }
 
 /// Tries what only storage can refuse.
-async fn patiently<E>(
+async fn with_retries<E>(
     sink: &Sink,
     salt: u64,
     mut attempt: impl FnMut() -> Pending<Result<(), E>>,
@@ -324,7 +330,7 @@ pub(crate) fn is_final(error: &GroupError) -> bool {
     )
 }
 
-fn joined<T>(result: Result<T, tokio::task::JoinError>) -> T {
+fn join_result<T>(result: Result<T, tokio::task::JoinError>) -> T {
     result.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         Err(_) => unreachable!("nobody ends our tasks"),

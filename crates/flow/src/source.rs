@@ -15,9 +15,9 @@ use highwater_log::batch::{Batches, Broken, Skip, Stored, Unpacker};
 use highwater_log::{Fetched, Isolation, Offset, Partition, Pending, Place, ReadError};
 
 use crate::Event;
-use crate::dead::Attempt;
-use crate::event::Decoded;
-use crate::stage::{Item, Line, Polled, Stage, Step};
+use crate::dead_letter::FailedAttempt;
+use crate::event::DecodedBatch;
+use crate::stage::{Item, PipelineContext, Stage, StageOutput, StagePoll};
 
 /// What a batch may unpack to. More than any batch of a hub, so only a bomb meets it.
 pub(crate) const UNPACKED_BYTES_MAX: usize = 64 << 20;
@@ -26,7 +26,7 @@ pub(crate) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 /// stopped.
 const PAUSE: Duration = Duration::from_millis(200);
 
-pub struct Source {
+pub struct PartitionSource {
     partition: Arc<dyn Partition>,
     start: Offset,
     until: Option<Offset>,
@@ -78,10 +78,10 @@ impl Unit {
     }
 }
 
-impl Source {
+impl PartitionSource {
     /// Reads from `start` on and waits at the end for more.
-    pub fn new(partition: Arc<dyn Partition>, start: Offset) -> Source {
-        Source {
+    pub fn new(partition: Arc<dyn Partition>, start: Offset) -> PartitionSource {
+        PartitionSource {
             partition,
             start,
             until: None,
@@ -96,16 +96,16 @@ impl Source {
     }
 
     /// Ends before `offset` instead of waiting for more.
-    pub fn until(self, offset: Offset) -> Source {
-        Source {
+    pub fn until(self, offset: Offset) -> PartitionSource {
+        PartitionSource {
             until: Some(offset),
             ..self
         }
     }
 
     /// About how much is read at once.
-    pub fn fetch_bytes_max(self, bytes: usize) -> Source {
-        Source {
+    pub fn fetch_bytes_max(self, bytes: usize) -> PartitionSource {
+        PartitionSource {
             fetch_bytes_max: bytes,
             ..self
         }
@@ -167,7 +167,7 @@ impl Source {
             broken,
         })?;
         if !self.skip.passes_over(&batch.header) {
-            let decoded = Decoded::new(self.partition.place().clone());
+            let decoded = DecodedBatch::new(self.partition.place().clone());
             units(
                 decoded,
                 &batch,
@@ -185,20 +185,20 @@ impl Source {
         Ok(true)
     }
 
-    fn begin(&mut self, line: &mut Line) -> Option<Step<Event>> {
+    fn begin(&mut self, context: &mut PipelineContext) -> Option<StageOutput<Event>> {
         loop {
             match self.units.front()? {
-                Unit::Gap(next) => line.track.pass(*next),
+                Unit::Gap(next) => context.tracker.pass(*next),
                 Unit::Event(event) | Unit::Broken { event, .. } => {
-                    let ticket = line.track.begin(event.offset())?;
+                    let ticket = context.tracker.begin(event.offset())?;
                     return match self.units.pop_front()? {
                         Unit::Broken { event, reason } => {
-                            let attempts = vec![Attempt::undated(reason)];
-                            Some(Step::Dead(Item::new(ticket, event, attempts)))
+                            let attempts = vec![FailedAttempt::undated(reason)];
+                            Some(StageOutput::Dead(Item::new(ticket, event, attempts)))
                         }
                         Unit::Event(event) => {
                             let value = event.clone();
-                            Some(Step::Go(Item::new(ticket, event, value)))
+                            Some(StageOutput::Item(Item::new(ticket, event, value)))
                         }
                         Unit::Gap(_) => None,
                     };
@@ -211,7 +211,7 @@ impl Source {
 
 /// The events of a batch from `from` on, as far as they can be read.
 fn units(
-    mut decoded: Decoded,
+    mut decoded: DecodedBatch,
     batch: &Stored<'_>,
     unpacker: &mut Unpacker,
     from: Offset,
@@ -244,15 +244,19 @@ fn units(
     into.extend(decoded.events().map(Unit::Event));
 }
 
-impl Stage for Source {
+impl Stage for PartitionSource {
     type Out = Event;
 
-    fn poll_next(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Polled<Event> {
+    fn poll_next(
+        &mut self,
+        context: &mut PipelineContext,
+        cx: &mut Context<'_>,
+    ) -> StagePoll<Event> {
         loop {
-            if line.is_stopping() || line.failed.is_some() {
+            if context.is_stopping() || context.failed.is_some() {
                 return Poll::Ready(None);
             }
-            if let Some(step) = self.begin(line) {
+            if let Some(step) = self.begin(context) {
                 return Poll::Ready(Some(step));
             }
             if !self.units.is_empty() {
@@ -267,7 +271,7 @@ impl Stage for Source {
                 Ok(false) => ready!(self.poll_fetch(cx)),
                 Err(error) => Err(error),
             };
-            line.failed = more.err();
+            context.failed = more.err();
         }
     }
 

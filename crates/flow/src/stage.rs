@@ -15,11 +15,11 @@ use highwater_env::Clock;
 use highwater_log::{Offset, Place, member_for_key};
 use tokio::sync::watch;
 
-use crate::batches::Batches;
-use crate::dead::Attempt;
-use crate::handle::{Handle, Options};
+use crate::batch_stage::BatchStage;
+use crate::dead_letter::FailedAttempt;
+use crate::handle_stage::{HandleStage, Options};
+use crate::offset_tracker::{OffsetTracker, Ticket};
 use crate::source::SourceError;
-use crate::track::{Ticket, Track};
 use crate::{Delivery, Event, Failure};
 
 /// A value on its way through the pipeline, and the event it was made from.
@@ -38,18 +38,18 @@ pub(crate) enum Key {
 }
 
 /// What a stage hands on.
-pub enum Step<T> {
+pub enum StageOutput<T> {
     /// To be worked on further.
-    Go(Item<T>),
+    Item(Item<T>),
     /// Failed for good, for these reasons. Stages hand it on as it is.
-    Dead(Item<Vec<Attempt>>),
+    Dead(Item<Vec<FailedAttempt>>),
     /// Needs nothing more. Stages hand it on as it is.
     Done(Ticket),
 }
 
 /// What the stages of a running pipeline share.
-pub struct Line {
-    pub(crate) track: Track,
+pub struct PipelineContext {
+    pub(crate) tracker: OffsetTracker,
     pub(crate) clock: Arc<dyn Clock>,
     /// The source is to end, and whoever waits is to give up waiting.
     pub(crate) stopping: watch::Sender<bool>,
@@ -63,7 +63,11 @@ pub trait Stage: Send + Sized {
 
     /// The next item, in whatever order the stage has promised. Keeps no state in the caller, so it
     /// does not matter how often it is asked. After `None` there is nothing more.
-    fn poll_next(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Polled<Self::Out>;
+    fn poll_next(
+        &mut self,
+        context: &mut PipelineContext,
+        cx: &mut Context<'_>,
+    ) -> StagePoll<Self::Out>;
 
     /// What is read, and from where on.
     fn origin(&self) -> (&Place, Offset);
@@ -75,7 +79,7 @@ pub trait Stage: Send + Sized {
         F: FnMut(Self::Out) -> U + Send,
     {
         let mut change = change;
-        Each {
+        MapStage {
             from: self,
             change: move |item: Item<Self::Out>| item.go(&mut change),
         }
@@ -89,7 +93,7 @@ pub trait Stage: Send + Sized {
         F: FnMut(Self::Out) -> Result<U, E> + Send,
     {
         let mut change = change;
-        Each {
+        MapStage {
             from: self,
             change: move |item: Item<Self::Out>| item.try_go(&mut change),
         }
@@ -101,11 +105,11 @@ pub trait Stage: Send + Sized {
         F: FnMut(&Self::Out) -> bool + Send,
     {
         let mut keep = keep;
-        Each {
+        MapStage {
             from: self,
             change: move |item: Item<Self::Out>| match keep(&item.value) {
-                true => Step::Go(item),
-                false => Step::Done(item.ticket),
+                true => StageOutput::Item(item),
+                false => StageOutput::Done(item.ticket),
             },
         }
     }
@@ -117,11 +121,11 @@ pub trait Stage: Send + Sized {
         F: FnMut(&Self::Out) -> Option<Bytes> + Send,
     {
         let mut key = key;
-        Each {
+        MapStage {
             from: self,
             change: move |item: Item<Self::Out>| {
                 let key = Key::By(key(&item.value));
-                Step::Go(Item { key, ..item })
+                StageOutput::Item(Item { key, ..item })
             },
         }
     }
@@ -131,7 +135,7 @@ pub trait Stage: Send + Sized {
     /// Events without a key are dealt out by their offset.
     fn share(self, index: u32, of: u32) -> impl Stage<Out = Self::Out> {
         assert!(index < of, "shares are counted from 0");
-        Each {
+        MapStage {
             from: self,
             change: move |item: Item<Self::Out>| {
                 let share = match item.event.key() {
@@ -140,8 +144,8 @@ pub trait Stage: Send + Sized {
                     None => (item.event.offset().0 % i64::from(of)) as u32,
                 };
                 match share == index {
-                    true => Step::Go(item),
-                    false => Step::Done(item.ticket),
+                    true => StageOutput::Item(item),
+                    false => StageOutput::Done(item.ticket),
                 }
             },
         }
@@ -155,7 +159,7 @@ pub trait Stage: Send + Sized {
         F: Fn(Delivery<Self::Out>) -> W + Send + Sync + 'static,
         W: Future<Output = Result<U, Failure>> + Send + 'static,
     {
-        Handle::new(self, options, handler)
+        HandleStage::new(self, options, handler)
     }
 
     /// Calls `handler` with up to `count_max` values at once, one batch after another. A batch that
@@ -170,11 +174,11 @@ pub trait Stage: Send + Sized {
         F: Fn(Vec<Delivery<Self::Out>>) -> W + Send + Sync + 'static,
         W: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        Batches::new(self, count_max, options, handler)
+        BatchStage::new(self, count_max, options, handler)
     }
 }
 
-pub type Polled<T> = Poll<Option<Step<T>>>;
+pub type StagePoll<T> = Poll<Option<StageOutput<T>>>;
 
 impl<T> Item<T> {
     pub(crate) fn new(ticket: Ticket, event: Event, value: T) -> Item<T> {
@@ -202,21 +206,21 @@ impl<T> Item<T> {
         item.swap(change(value)).0
     }
 
-    pub(crate) fn go<U>(self, change: impl FnOnce(T) -> U) -> Step<U> {
-        Step::Go(self.map(change))
+    pub(crate) fn go<U>(self, change: impl FnOnce(T) -> U) -> StageOutput<U> {
+        StageOutput::Item(self.map(change))
     }
 
     /// The end of an item: what became of it, or why nothing did.
-    pub(crate) fn ended<U>(self, outcome: Result<U, Vec<Attempt>>) -> Step<U> {
+    pub(crate) fn ended<U>(self, outcome: Result<U, Vec<FailedAttempt>>) -> StageOutput<U> {
         match outcome {
-            Ok(value) => Step::Go(self.swap(value).0),
-            Err(attempts) => Step::Dead(self.swap(attempts).0),
+            Ok(value) => StageOutput::Item(self.swap(value).0),
+            Err(attempts) => StageOutput::Dead(self.swap(attempts).0),
         }
     }
 
-    fn try_go<U, E: fmt::Display>(self, change: impl FnOnce(T) -> Result<U, E>) -> Step<U> {
+    fn try_go<U, E: fmt::Display>(self, change: impl FnOnce(T) -> Result<U, E>) -> StageOutput<U> {
         let (item, value) = self.swap(());
-        item.ended(change(value).map_err(|error| vec![Attempt::undated(error)]))
+        item.ended(change(value).map_err(|error| vec![FailedAttempt::undated(error)]))
     }
 
     /// The key that order goes by, to be kept.
@@ -228,32 +232,32 @@ impl<T> Item<T> {
     }
 }
 
-impl Line {
+impl PipelineContext {
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
 }
 
 /// A stage that decides about each item at once.
-struct Each<S, F> {
+struct MapStage<S, F> {
     from: S,
     change: F,
 }
 
-impl<S, U, F> Stage for Each<S, F>
+impl<S, U, F> Stage for MapStage<S, F>
 where
     S: Stage,
     U: Send + Sync + 'static,
-    F: FnMut(Item<S::Out>) -> Step<U> + Send,
+    F: FnMut(Item<S::Out>) -> StageOutput<U> + Send,
 {
     type Out = U;
 
-    fn poll_next(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Polled<U> {
-        self.from.poll_next(line, cx).map(|next| {
+    fn poll_next(&mut self, context: &mut PipelineContext, cx: &mut Context<'_>) -> StagePoll<U> {
+        self.from.poll_next(context, cx).map(|next| {
             next.map(|step| match step {
-                Step::Go(item) => (self.change)(item),
-                Step::Dead(item) => Step::Dead(item),
-                Step::Done(ticket) => Step::Done(ticket),
+                StageOutput::Item(item) => (self.change)(item),
+                StageOutput::Dead(item) => StageOutput::Dead(item),
+                StageOutput::Done(ticket) => StageOutput::Done(ticket),
             })
         })
     }

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::RealClock;
+use highwater_flow::CheckpointInterval;
 use highwater_flow::retry::Policy;
-use highwater_flow::track::Cadence;
 use highwater_flow::{
-    Activity, Assignment, Delivery, Event, Failure, Member, OnPartition, Options, Order, Processor,
-    Start, Timing,
+    Assignment, DeadLetterPartition, Delivery, Event, Failure, GroupMember, GroupTimeouts, Options,
+    Order, Processor, ProcessorStats, StartPosition,
 };
 use highwater_kafka::client::{self, Login, Remote};
 use highwater_log::batch::NewRecord;
@@ -100,20 +100,20 @@ async fn handle(remote: Remote, hub: &str, group: &str) -> Result<(), Box<dyn Er
     make(&remote, &dead, 1).await?;
     let letters = remote.partition(&dead, 0).ok_or("it was just made")?;
     let processor = Processor {
-        member: Member {
+        member: GroupMember {
             log: Arc::new(remote.clone()),
             groups: Arc::new(remote.clone()),
             hub: HubName::new(hub)?,
             group: group.into(),
             client: "example".into(),
             assignment: Assignment::Shared { instance: None },
-            timing: Timing {
+            timeouts: GroupTimeouts {
                 session: Duration::from_secs(6),
                 heartbeat: Duration::from_secs(1),
-                ..Timing::default()
+                ..GroupTimeouts::default()
             },
         },
-        start: Start::Earliest,
+        start: StartPosition::Earliest,
         share: None,
         check: None,
         batch: None,
@@ -121,17 +121,17 @@ async fn handle(remote: Remote, hub: &str, group: &str) -> Result<(), Box<dyn Er
             order: Order::Key,
             ..Options::default()
         },
-        cadence: Cadence {
+        checkpoint_interval: CheckpointInterval {
             events: 100,
             period: Duration::from_secs(1),
         },
-        dead_letters: Arc::new(OnPartition(letters)),
+        dead_letters: Arc::new(DeadLetterPartition(letters)),
         clock: Arc::new(RealClock::new()),
         restart: Policy {
             tries_max: None,
             ..Policy::default()
         },
-        activity: Arc::new(Activity::default()),
+        stats: Arc::new(ProcessorStats::default()),
     };
     let handler = Arc::new(async |deliveries: Vec<Delivery<Event>>| {
         for delivery in deliveries {

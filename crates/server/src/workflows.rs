@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::Clock;
-use highwater_flow::InGroup;
+use highwater_flow::GroupPositions;
 use highwater_log::{Groups, Log, Membership};
 use highwater_workflow::call::Functions;
 use highwater_workflow::expr::Template;
@@ -70,7 +70,7 @@ impl Workflow {
                 member: String::new(),
                 instance: None,
             };
-            let positions = Arc::new(InGroup { groups, member });
+            let positions = Arc::new(GroupPositions { groups, member });
             let intake = Intake {
                 log: Arc::clone(log),
                 dead: Intake::dead_letters(&**log, &name).await?,

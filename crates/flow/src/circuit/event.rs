@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Tally;
+use super::OutcomeCounts;
 
 /// One thing that happened. Its text is `outcomes OK FAILED`, `tripped WHY`, `opened WHY` or `closed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CircuitEvent {
     /// Deliveries ended.
-    Outcomes(Tally),
+    Outcomes(OutcomeCounts),
     /// Somebody saw an outage that counting does not show. Opens it as outcomes do.
     Tripped { why: String },
     /// Somebody opened it by hand.
@@ -49,10 +49,10 @@ impl FromStr for CircuitEvent {
     }
 }
 
-fn tally(text: &str) -> Option<Tally> {
+fn tally(text: &str) -> Option<OutcomeCounts> {
     let (ok, failed) = text.split_once(' ')?;
     let (ok, failed) = (ok.parse().ok()?, failed.parse().ok()?);
-    Some(Tally { ok, failed })
+    Some(OutcomeCounts { ok, failed })
 }
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn events_are_lines_that_people_can_read() {
-        let tally = Tally { ok: 3, failed: 5 };
+        let tally = OutcomeCounts { ok: 3, failed: 5 };
         assert_eq!(CircuitEvent::Outcomes(tally).to_string(), "outcomes 3 5");
         let why = "release of the billing service".into();
         let opened = CircuitEvent::Opened { why };
@@ -90,7 +90,7 @@ mod tests {
     proptest! {
         #[test]
         fn reading_undoes_writing(ok: u32, failed: u32, why: String) {
-            let tally = Tally { ok, failed };
+            let tally = OutcomeCounts { ok, failed };
             let (tripped, opened) = (
                 CircuitEvent::Tripped { why: why.clone() },
                 CircuitEvent::Opened { why },

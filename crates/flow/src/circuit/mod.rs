@@ -10,9 +10,9 @@
 //! grow with them: the window is kept in [`SLOTS`] slots, and an outcome is forgotten with its slot.
 
 mod event;
-mod line;
 #[cfg(test)]
 mod model;
+mod probe_queue;
 mod window;
 
 use std::time::Duration;
@@ -20,9 +20,9 @@ use std::time::Duration;
 use highwater_log::EnqueueTime;
 
 pub use event::{CircuitEvent, CircuitEventError};
-pub(crate) use line::{Line, Ticket};
+pub(crate) use probe_queue::{ProbeQueue, ProbeTicket};
 use window::Window;
-pub use window::{SLOTS, Tally};
+pub use window::{OutcomeCounts, SLOTS};
 
 /// When a circuit opens and how it closes. The default opens at more than 100 failures in 30 s and
 /// tries again by itself after another 30 s.
@@ -33,7 +33,7 @@ pub struct Rule {
     /// More failures than this open the circuit.
     pub failures_max: u32,
     /// If given, failures open the circuit only where they are also a large enough share.
-    pub share: Option<Share>,
+    pub share: Option<FailureShare>,
     /// How long it stays open before it tries by itself; `None` waits to be closed by hand.
     pub open_for: Option<Duration>,
     /// How many deliveries each instance may have under way while the circuit is half-open.
@@ -44,7 +44,7 @@ pub struct Rule {
 
 /// A share of all outcomes that is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct FailureShare {
     /// Failures per hundred outcomes, or more.
     pub percent: u8,
     /// With fewer outcomes than this a share says nothing.
@@ -70,11 +70,11 @@ pub struct Circuit {
     rule: Rule,
     /// Of the last event. Time does not go back.
     at: EnqueueTime,
-    state: State,
+    state: Phase,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum Phase {
     Closed(Window),
     Open {
         until: Option<EnqueueTime>,
@@ -87,7 +87,7 @@ enum State {
 
 /// What a circuit says to someone who wants to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gate {
+pub enum CircuitState {
     /// Deliver.
     Closed,
     /// Deliver if no more than this many are under way.
@@ -101,14 +101,14 @@ pub enum Gate {
 
 /// A turn that somebody should hear of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum Transition {
     Opened { why: String },
     Closed,
 }
 
 impl Circuit {
     pub fn new(rule: Rule) -> Circuit {
-        let state = State::Closed(Window::new(rule.window));
+        let state = Phase::Closed(Window::new(rule.window));
         Circuit {
             rule,
             at: EnqueueTime(i64::MIN),
@@ -117,13 +117,15 @@ impl Circuit {
     }
 
     /// Asks at a time, which changes nothing.
-    pub fn gate(&self, now: EnqueueTime) -> Gate {
+    pub fn state(&self, now: EnqueueTime) -> CircuitState {
         let probes = self.rule.probes.max(1);
         match &self.state {
-            State::Closed(_) => Gate::Closed,
-            State::HalfOpen { .. } => Gate::HalfOpen { probes },
-            State::Open { until, .. } if is_over(*until, now) => Gate::HalfOpen { probes },
-            State::Open { until, why } => Gate::Open {
+            Phase::Closed(_) => CircuitState::Closed,
+            Phase::HalfOpen { .. } => CircuitState::HalfOpen { probes },
+            Phase::Open { until, .. } if has_passed(*until, now) => {
+                CircuitState::HalfOpen { probes }
+            }
+            Phase::Open { until, why } => CircuitState::Open {
                 until: *until,
                 why: why.clone(),
             },
@@ -136,47 +138,47 @@ impl Circuit {
 
     /// Takes in what happened. Outcomes that come while it is open are of deliveries from before,
     /// and say nothing new.
-    pub fn apply(&mut self, at: EnqueueTime, event: &CircuitEvent) -> Option<Change> {
+    pub fn apply(&mut self, at: EnqueueTime, event: &CircuitEvent) -> Option<Transition> {
         self.at = self.at.max(at);
-        if matches!(&self.state, State::Open { until, .. } if is_over(*until, self.at)) {
-            self.state = State::HalfOpen { successes: 0 };
+        if matches!(&self.state, Phase::Open { until, .. } if has_passed(*until, self.at)) {
+            self.state = Phase::HalfOpen { successes: 0 };
         }
         match event {
-            CircuitEvent::Outcomes(tally) => self.take_outcomes(*tally),
+            CircuitEvent::Outcomes(tally) => self.apply_outcomes(*tally),
             CircuitEvent::Tripped { why } => match self.state {
-                State::Open { .. } => None,
-                _ => self.open_for_a_while(why.clone()),
+                Phase::Open { .. } => None,
+                _ => self.open_until_probe(why.clone()),
             },
             CircuitEvent::Opened { why } => self.open(None, why.clone()),
             CircuitEvent::Closed => self.close(),
         }
     }
 
-    fn take_outcomes(&mut self, tally: Tally) -> Option<Change> {
+    fn apply_outcomes(&mut self, tally: OutcomeCounts) -> Option<Transition> {
         match &mut self.state {
-            State::Open { .. } => None,
-            State::HalfOpen { .. } if tally.failed > 0 => self.open_for_a_while(format!(
+            Phase::Open { .. } => None,
+            Phase::HalfOpen { .. } if tally.failed > 0 => self.open_until_probe(format!(
                 "{} of the deliveries that tried it failed",
                 tally.failed
             )),
-            State::HalfOpen { successes } => {
+            Phase::HalfOpen { successes } => {
                 *successes += u64::from(tally.ok);
                 match *successes >= u64::from(self.rule.successes.max(1)) {
                     true => self.close(),
                     false => None,
                 }
             }
-            State::Closed(window) => {
+            Phase::Closed(window) => {
                 let (ok, failed) = window.add(self.at, tally);
-                match self.rule.is_broken(ok, failed) {
-                    true => self.open_for_a_while(self.rule.complaint(ok, failed)),
+                match self.rule.is_exceeded(ok, failed) {
+                    true => self.open_until_probe(self.rule.reason(ok, failed)),
                     false => None,
                 }
             }
         }
     }
 
-    fn open_for_a_while(&mut self, why: String) -> Option<Change> {
+    fn open_until_probe(&mut self, why: String) -> Option<Transition> {
         let until = self.rule.open_for.map(|wait| {
             let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
             EnqueueTime(self.at.0.saturating_add(wait_ms))
@@ -184,23 +186,23 @@ impl Circuit {
         self.open(until, why)
     }
 
-    fn open(&mut self, until: Option<EnqueueTime>, why: String) -> Option<Change> {
-        let told = Change::Opened { why: why.clone() };
-        let was_open = matches!(self.state, State::Open { .. });
-        self.state = State::Open { until, why };
-        (!was_open).then_some(told)
+    fn open(&mut self, until: Option<EnqueueTime>, why: String) -> Option<Transition> {
+        let transition = Transition::Opened { why: why.clone() };
+        let was_open = matches!(self.state, Phase::Open { .. });
+        self.state = Phase::Open { until, why };
+        (!was_open).then_some(transition)
     }
 
-    fn close(&mut self) -> Option<Change> {
-        let was_closed = matches!(self.state, State::Closed(_));
-        self.state = State::Closed(Window::new(self.rule.window));
-        (!was_closed).then_some(Change::Closed)
+    fn close(&mut self) -> Option<Transition> {
+        let was_closed = matches!(self.state, Phase::Closed(_));
+        self.state = Phase::Closed(Window::new(self.rule.window));
+        (!was_closed).then_some(Transition::Closed)
     }
 }
 
 impl Rule {
     /// Successes are only told of where the rule looks at them.
-    fn complaint(&self, ok: u64, failed: u64) -> String {
+    fn reason(&self, ok: u64, failed: u64) -> String {
         let of = match self.share {
             Some(_) => format!(" of {}", ok + failed),
             None => String::new(),
@@ -208,7 +210,7 @@ impl Rule {
         format!("{failed}{of} deliveries failed within {:?}", self.window)
     }
 
-    fn is_broken(&self, ok: u64, failed: u64) -> bool {
+    fn is_exceeded(&self, ok: u64, failed: u64) -> bool {
         let share_reached = self.share.is_none_or(|share| {
             let all = ok + failed;
             all >= u64::from(share.outcomes_min)
@@ -218,7 +220,7 @@ impl Rule {
     }
 }
 
-fn is_over(until: Option<EnqueueTime>, now: EnqueueTime) -> bool {
+fn has_passed(until: Option<EnqueueTime>, now: EnqueueTime) -> bool {
     until.is_some_and(|until| until <= now)
 }
 
@@ -227,7 +229,7 @@ mod tests {
     use super::*;
 
     fn outcomes(ok: u32, failed: u32) -> CircuitEvent {
-        CircuitEvent::Outcomes(Tally { ok, failed })
+        CircuitEvent::Outcomes(OutcomeCounts { ok, failed })
     }
 
     fn at(seconds: i64) -> EnqueueTime {
@@ -246,12 +248,12 @@ mod tests {
         let mut circuit = Circuit::new(Rule::default());
         assert_eq!(circuit.apply(at(0), &outcomes(5, 60)), None);
         assert_eq!(circuit.apply(at(20), &outcomes(5, 40)), None);
-        assert_eq!(circuit.gate(at(20)), Gate::Closed);
+        assert_eq!(circuit.state(at(20)), CircuitState::Closed);
         let why = "101 deliveries failed within 30s".to_string();
         let change = circuit.apply(at(21), &outcomes(0, 1));
-        assert_eq!(change, Some(Change::Opened { why: why.clone() }));
+        assert_eq!(change, Some(Transition::Opened { why: why.clone() }));
         let until = Some(at(51));
-        assert_eq!(circuit.gate(at(50)), Gate::Open { until, why });
+        assert_eq!(circuit.state(at(50)), CircuitState::Open { until, why });
     }
 
     #[test]
@@ -259,16 +261,19 @@ mod tests {
         let mut circuit = Circuit::new(Rule::default());
         circuit.apply(at(0), &outcomes(0, 100));
         assert_eq!(circuit.apply(at(31), &outcomes(0, 100)), None);
-        assert_eq!(circuit.gate(at(31)), Gate::Closed);
+        assert_eq!(circuit.state(at(31)), CircuitState::Closed);
     }
 
     #[test]
     fn probes_that_succeed_close_it() {
         let mut circuit = opened(0);
-        assert_eq!(circuit.gate(at(30)), Gate::HalfOpen { probes: 3 });
+        assert_eq!(circuit.state(at(30)), CircuitState::HalfOpen { probes: 3 });
         assert_eq!(circuit.apply(at(30), &outcomes(2, 0)), None);
-        assert_eq!(circuit.gate(at(31)), Gate::HalfOpen { probes: 3 });
-        assert_eq!(circuit.apply(at(31), &outcomes(1, 0)), Some(Change::Closed));
+        assert_eq!(circuit.state(at(31)), CircuitState::HalfOpen { probes: 3 });
+        assert_eq!(
+            circuit.apply(at(31), &outcomes(1, 0)),
+            Some(Transition::Closed)
+        );
         assert_eq!(
             circuit.apply(at(32), &outcomes(0, 100)),
             None,
@@ -281,15 +286,17 @@ mod tests {
         let mut circuit = opened(0);
         circuit.apply(at(30), &outcomes(2, 0));
         assert!(circuit.apply(at(31), &outcomes(5, 1)).is_some());
-        assert!(matches!(circuit.gate(at(60)), Gate::Open { until, .. } if until == Some(at(61))));
+        assert!(
+            matches!(circuit.state(at(60)), CircuitState::Open { until, .. } if until == Some(at(61)))
+        );
     }
 
     #[test]
     fn what_comes_in_while_it_is_open_is_old_news() {
         let mut circuit = opened(0);
-        let before = circuit.gate(at(1));
+        let before = circuit.state(at(1));
         assert_eq!(circuit.apply(at(1), &outcomes(1000, 1000)), None);
-        assert_eq!(circuit.gate(at(1)), before);
+        assert_eq!(circuit.state(at(1)), before);
     }
 
     #[test]
@@ -297,15 +304,18 @@ mod tests {
         let mut circuit = Circuit::new(Rule::default());
         let why = "maintenance".to_string();
         let opened = circuit.apply(at(0), &CircuitEvent::Opened { why: why.clone() });
-        assert_eq!(opened, Some(Change::Opened { why: why.clone() }));
-        assert_eq!(circuit.gate(at(1_000_000)), Gate::Open { until: None, why });
+        assert_eq!(opened, Some(Transition::Opened { why: why.clone() }));
+        assert_eq!(
+            circuit.state(at(1_000_000)),
+            CircuitState::Open { until: None, why }
+        );
         let closed = circuit.apply(at(1_000_000), &CircuitEvent::Closed);
-        assert_eq!(closed, Some(Change::Closed));
+        assert_eq!(closed, Some(Transition::Closed));
     }
 
     #[test]
     fn many_failures_among_many_more_successes_are_no_outage_to_a_rule_with_a_share() {
-        let share = Share {
+        let share = FailureShare {
             percent: 50,
             outcomes_min: 20,
         };

@@ -20,7 +20,7 @@ enum Mode {
 }
 
 impl Naive {
-    fn gate(&self, now: i64) -> &'static str {
+    fn state(&self, now: i64) -> &'static str {
         match self.mode {
             Mode::Closed => "closed",
             Mode::Open(until) if until.is_none_or(|until| now < until) => "open",
@@ -29,7 +29,7 @@ impl Naive {
     }
 
     fn outcome(&mut self, now: i64, ok: bool) {
-        if matches!(self.mode, Mode::Open(_)) && self.gate(now) == "half-open" {
+        if matches!(self.mode, Mode::Open(_)) && self.state(now) == "half-open" {
             self.mode = Mode::HalfOpen(0);
         }
         let open_for = self.rule.open_for.map(|wait| now + wait.as_millis() as i64);
@@ -52,7 +52,7 @@ impl Naive {
     }
 
     fn trip(&mut self, now: i64) {
-        if self.gate(now) != "open" {
+        if self.state(now) != "open" {
             self.mode = Mode::Open(self.rule.open_for.map(|wait| now + wait.as_millis() as i64));
         }
     }
@@ -100,7 +100,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn rules() -> impl Strategy<Value = Rule> {
-    let share = (0..=100u8, 0..10u32).prop_map(|(percent, outcomes_min)| Share {
+    let share = (0..=100u8, 0..10u32).prop_map(|(percent, outcomes_min)| FailureShare {
         percent,
         outcomes_min,
     });
@@ -118,11 +118,11 @@ fn rules() -> impl Strategy<Value = Rule> {
     )
 }
 
-fn name(gate: Gate) -> &'static str {
-    match gate {
-        Gate::Closed => "closed",
-        Gate::HalfOpen { .. } => "half-open",
-        Gate::Open { .. } => "open",
+fn name(state: CircuitState) -> &'static str {
+    match state {
+        CircuitState::Closed => "closed",
+        CircuitState::HalfOpen { .. } => "half-open",
+        CircuitState::Open { .. } => "open",
     }
 }
 
@@ -137,13 +137,13 @@ proptest! {
             let event = match step {
                 Step::Pass(ms) => {
                     now += ms;
-                    prop_assert_eq!(name(circuit.gate(EnqueueTime(now))), naive.gate(now));
+                    prop_assert_eq!(name(circuit.state(EnqueueTime(now))), naive.state(now));
                     continue;
                 }
                 Step::Outcome(ok) => {
                     naive.outcome(now, ok);
                     let (ok, failed) = (u32::from(ok), u32::from(!ok));
-                    CircuitEvent::Outcomes(Tally { ok, failed })
+                    CircuitEvent::Outcomes(OutcomeCounts { ok, failed })
                 }
                 Step::Trip => {
                     naive.trip(now);
@@ -158,13 +158,13 @@ proptest! {
                     CircuitEvent::Closed
                 }
             };
-            let before = name(circuit.gate(EnqueueTime(now)));
+            let before = name(circuit.state(EnqueueTime(now)));
             let change = circuit.apply(EnqueueTime(now), &event);
-            let after = name(circuit.gate(EnqueueTime(now)));
-            prop_assert_eq!(after, naive.gate(now));
+            let after = name(circuit.state(EnqueueTime(now)));
+            prop_assert_eq!(after, naive.state(now));
             match change {
-                Some(Change::Opened { .. }) => prop_assert_ne!(before, "open"),
-                Some(Change::Closed) => prop_assert!(before != "closed" && after == "closed"),
+                Some(Transition::Opened { .. }) => prop_assert_ne!(before, "open"),
+                Some(Transition::Closed) => prop_assert!(before != "closed" && after == "closed"),
                 None => prop_assert!(before == after || before == "open"),
             }
             written.push((EnqueueTime(now), event.to_string()));

@@ -10,14 +10,14 @@ pub const SLOTS: u32 = 64;
 
 /// So many deliveries went well, and so many did not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct OutcomeCounts {
     pub ok: u32,
     pub failed: u32,
 }
 
-impl Tally {
+impl OutcomeCounts {
     /// Counts further deliveries.
-    pub fn add(&mut self, other: Tally) {
+    pub fn add(&mut self, other: OutcomeCounts) {
         self.ok = self.ok.saturating_add(other.ok);
         self.failed = self.failed.saturating_add(other.failed);
     }
@@ -45,7 +45,7 @@ impl Window {
 
     /// Counts outcomes at a time that is not before the last one; answers with what the window then
     /// holds.
-    pub fn add(&mut self, at: EnqueueTime, tally: Tally) -> (u64, u64) {
+    pub fn add(&mut self, at: EnqueueTime, tally: OutcomeCounts) -> (u64, u64) {
         let slot = at.0.div_euclid(self.slot_ms);
         self.forget_before(slot.saturating_sub(i64::from(SLOTS)));
         let (ok, failed) = (u64::from(tally.ok), u64::from(tally.failed));

@@ -1,6 +1,6 @@
 //! A share of a hub's partitions, by agreement or by number, and the work that goes with it.
 //!
-//! [`Member`] joins a consumer group: within a group one instance owns a partition, and when instances
+//! [`GroupMember`] joins a consumer group: within a group one instance owns a partition, and when instances
 //! come, go or crash, the partitions are dealt out anew. Kafka clients may be in the same group. Work on
 //! partitions that are to be given up is told to stop and waited for before the next round is joined,
 //! so that its last checkpoint is stored while it still may be.
@@ -17,7 +17,7 @@ use highwater_log::{
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::positions::InGroup;
+use crate::positions::GroupPositions;
 
 /// Which partitions of a hub an instance reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn ordinal(instance: &str) -> Option<u32> {
 
 /// How a group is kept together.
 #[derive(Clone, Debug)]
-pub struct Timing {
+pub struct GroupTimeouts {
     /// A member that is not heard of for this long is gone.
     pub session: Duration,
     pub heartbeat: Duration,
@@ -48,9 +48,9 @@ pub struct Timing {
     pub pause: Duration,
 }
 
-impl Default for Timing {
-    fn default() -> Timing {
-        Timing {
+impl Default for GroupTimeouts {
+    fn default() -> GroupTimeouts {
+        GroupTimeouts {
             session: Duration::from_secs(10),
             heartbeat: Duration::from_secs(3),
             rebalance: Duration::from_secs(60),
@@ -61,7 +61,7 @@ impl Default for Timing {
 
 /// One instance that reads a hub.
 #[derive(Clone)]
-pub struct Member {
+pub struct GroupMember {
     pub log: Arc<dyn Log>,
     pub groups: Arc<dyn Groups>,
     pub hub: HubName,
@@ -69,17 +69,17 @@ pub struct Member {
     /// For people who look at the group.
     pub client: String,
     pub assignment: Assignment,
-    pub timing: Timing,
+    pub timeouts: GroupTimeouts,
 }
 
 /// A partition to work on, and where its positions are kept.
-pub struct Owned {
+pub struct AssignedPartition {
     pub place: Place,
-    pub positions: InGroup,
+    pub positions: GroupPositions,
     stop: watch::Receiver<bool>,
 }
 
-impl Owned {
+impl AssignedPartition {
     /// Ready when the work is to stop.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stop = self.stop.clone();
@@ -90,42 +90,42 @@ impl Owned {
 }
 
 /// What a member has in one generation of its group.
-struct Round {
+struct Generation {
     membership: Membership,
     places: Vec<Place>,
     /// Of the hub when they were dealt out.
     partitions: u32,
 }
 
-impl Member {
+impl GroupMember {
     /// Does `work` on every partition that is this instance's, until `shutdown` is ready and all work
     /// has stopped.
     pub async fn run<F, W>(self, work: F, shutdown: impl Future<Output = ()>)
     where
-        F: Fn(Owned) -> W,
+        F: Fn(AssignedPartition) -> W,
         W: Future<Output = ()> + Send + 'static,
     {
         let mut shutdown = std::pin::pin!(shutdown);
         match self.assignment.clone() {
             Assignment::Numbered { ordinal, of } => {
-                self.work_alone(ordinal, of, &work, shutdown).await;
+                self.run_by_ordinal(ordinal, of, &work, shutdown).await;
             }
             Assignment::Shared { .. } => {
                 let mut member = String::new();
-                while !self.work_once(&mut member, &work, &mut shutdown).await {}
+                while !self.run_generation(&mut member, &work, &mut shutdown).await {}
                 self.leave(member).await;
             }
         }
     }
 
-    async fn work_alone<F, W>(
+    async fn run_by_ordinal<F, W>(
         &self,
         ordinal: u32,
         of: Option<u32>,
         work: &F,
         mut shutdown: impl Future<Output = ()> + Unpin,
     ) where
-        F: Fn(Owned) -> W,
+        F: Fn(AssignedPartition) -> W,
         W: Future<Output = ()> + Send + 'static,
     {
         let membership = Membership {
@@ -138,76 +138,81 @@ impl Member {
             Some(of) => partition % of.max(1) == ordinal,
             None => *partition == ordinal,
         };
-        let mut works = Works::default();
+        let mut tasks = PartitionTasks::default();
         let mut known = 0;
         loop {
             let partitions = self.partitions();
             for partition in (known..partitions).filter(mine) {
                 let hub = self.hub.clone();
-                self.begin(&mut works, &membership, Place { hub, partition }, work);
+                self.begin(&mut tasks, &membership, Place { hub, partition }, work);
             }
             known = partitions.max(known);
             // Looks for partitions that were added.
             tokio::select! {
-                () = &mut shutdown => return works.stop(self.timing.rebalance).await,
-                () = tokio::time::sleep(self.timing.heartbeat) => {}
+                () = &mut shutdown => return tasks.stop(self.timeouts.rebalance).await,
+                () = tokio::time::sleep(self.timeouts.heartbeat) => {}
             }
         }
     }
 
     /// One generation of the group; true when it is over for good.
-    async fn work_once<F, W>(
+    async fn run_generation<F, W>(
         &self,
         member: &mut String,
         work: &F,
         mut shutdown: impl Future<Output = ()> + Unpin,
     ) -> bool
     where
-        F: Fn(Owned) -> W,
+        F: Fn(AssignedPartition) -> W,
         W: Future<Output = ()> + Send + 'static,
     {
-        let round = tokio::select! {
+        let generation = tokio::select! {
             () = &mut shutdown => return true,
-            round = self.join(member) => round,
+            generation = self.join(member) => generation,
         };
-        let round = match round {
-            Ok(round) => round,
+        let generation = match generation {
+            Ok(generation) => generation,
             Err(error) => {
                 tracing::debug!(group = self.group, %error, "joining again");
                 tokio::select! {
                     () = &mut shutdown => return true,
-                    () = tokio::time::sleep(self.timing.pause) => return false,
+                    () = tokio::time::sleep(self.timeouts.pause) => return false,
                 }
             }
         };
-        let mut works = Works::default();
-        for place in round.places {
-            self.begin(&mut works, &round.membership, place, work);
+        let mut tasks = PartitionTasks::default();
+        for place in generation.places {
+            self.begin(&mut tasks, &generation.membership, place, work);
         }
         let over = tokio::select! {
             () = &mut shutdown => true,
-            error = self.stay(&round.membership, round.partitions) => {
+            error = self.stay(&generation.membership, generation.partitions) => {
                 if matches!(error, Some(GroupError::UnknownMember(_))) {
                     member.clear();
                 }
                 false
             }
         };
-        works.stop(self.timing.rebalance).await;
+        tasks.stop(self.timeouts.rebalance).await;
         over
     }
 
-    fn begin<F, W>(&self, works: &mut Works, membership: &Membership, place: Place, work: &F)
-    where
-        F: Fn(Owned) -> W,
+    fn begin<F, W>(
+        &self,
+        tasks: &mut PartitionTasks,
+        membership: &Membership,
+        place: Place,
+        work: &F,
+    ) where
+        F: Fn(AssignedPartition) -> W,
         W: Future<Output = ()> + Send + 'static,
     {
-        let positions = InGroup {
+        let positions = GroupPositions {
             groups: Arc::clone(&self.groups),
             member: membership.clone(),
         };
-        let stop = works.stop.subscribe();
-        works.tasks.spawn(work(Owned {
+        let stop = tasks.stop.subscribe();
+        tasks.set.spawn(work(AssignedPartition {
             place,
             positions,
             stop,
@@ -215,7 +220,7 @@ impl Member {
     }
 
     /// Joins the group and learns what it is to read. A newcomer is told its name first.
-    async fn join(&self, member: &mut String) -> Result<Round, GroupError> {
+    async fn join(&self, member: &mut String) -> Result<Generation, GroupError> {
         let joined = match self.groups.join(self.request(member)).await {
             Err(GroupError::MemberIdRequired { member: name }) => {
                 *member = name;
@@ -249,7 +254,7 @@ impl Member {
             assignments,
         });
         let places = protocol::read_assignment(&synced.await?.assignment);
-        Ok(Round {
+        Ok(Generation {
             membership,
             places: places
                 .into_iter()
@@ -266,8 +271,8 @@ impl Member {
             instance: self.instance(),
             client_id: self.client.clone(),
             client_host: String::new(),
-            session_timeout: self.timing.session,
-            rebalance_timeout: self.timing.rebalance,
+            session_timeout: self.timeouts.session,
+            rebalance_timeout: self.timeouts.rebalance,
             protocol_type: "consumer".into(),
             protocols: vec![("range".into(), protocol::subscription([&self.hub]))],
             expects_member_id: true,
@@ -277,7 +282,7 @@ impl Member {
     /// Ready when the group is to be joined again: because it says so, or because the hub has grown.
     async fn stay(&self, membership: &Membership, partitions: u32) -> Option<GroupError> {
         loop {
-            tokio::time::sleep(self.timing.heartbeat).await;
+            tokio::time::sleep(self.timeouts.heartbeat).await;
             match self.groups.heartbeat(membership.clone()).await {
                 Err(GroupError::Loading | GroupError::Storage(_)) => {}
                 Err(error) => return Some(error),
@@ -314,27 +319,27 @@ impl Member {
 }
 
 /// The work on the partitions of one generation.
-struct Works {
-    tasks: JoinSet<()>,
+struct PartitionTasks {
+    set: JoinSet<()>,
     stop: watch::Sender<bool>,
 }
 
-impl Default for Works {
-    fn default() -> Works {
-        Works {
-            tasks: JoinSet::new(),
+impl Default for PartitionTasks {
+    fn default() -> PartitionTasks {
+        PartitionTasks {
+            set: JoinSet::new(),
             stop: watch::Sender::new(false),
         }
     }
 }
 
-impl Works {
+impl PartitionTasks {
     /// Tells all work to stop and waits for it, so long. What takes longer is cut off, which loses
     /// nothing: it is done again.
     async fn stop(mut self, patience: Duration) {
         self.stop.send_replace(true);
         let ended: Pending<()> =
-            Box::pin(async move { while self.tasks.join_next().await.is_some() {} });
+            Box::pin(async move { while self.set.join_next().await.is_some() {} });
         let _ = tokio::time::timeout(patience, ended).await;
     }
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use crate::common::{Letters, TokioClock, append, number, partition, paused};
 use bytes::Bytes;
 use highwater_env::Clock;
-use highwater_flow::circuit::{CircuitEvent, Gate, Rule};
+use highwater_flow::circuit::{CircuitEvent, CircuitState, Rule};
 use highwater_flow::{
-    Breaker, Delivery, Event, Failure, InMemory, Options, Order, Sink, Source, Stage, Summary, run,
+    Breaker, Delivery, Event, Failure, MemoryPositions, Options, Order, PartitionSource,
+    RunSummary, Sink, Stage, run,
 };
 use highwater_log::{EnqueueTime, Offset};
 use tokio::time::{Instant, sleep, timeout};
@@ -25,7 +26,7 @@ fn seconds(seconds: u64) -> Duration {
 type Diary = Arc<Mutex<Vec<usize>>>;
 
 struct Ran {
-    summary: Summary,
+    summary: RunSummary,
     handled: Vec<usize>,
     dead: Vec<usize>,
     circuit: Breaker,
@@ -47,14 +48,14 @@ async fn ran(
     let (diary, letters) = (Diary::default(), Arc::new(Letters::default()));
     let (fails, noted) = (Arc::new(fails), Arc::clone(&diary));
     let (time, gate) = (clock.clone(), circuit.clone());
-    let handled = Source::new(source, Offset(0))
+    let handled = PartitionSource::new(source, Offset(0))
         .until(Offset(EVENTS as i64))
         .handle(options, move |delivery: Delivery<Event>| {
             let at = number(&delivery.value);
             let (fails, noted) = (Arc::clone(&fails), Arc::clone(&noted));
             let (time, gate) = (time.clone(), gate.clone());
             async move {
-                assert!(!matches!(gate.gate(), Gate::Open { .. }), "{at}");
+                assert!(!matches!(gate.state(), CircuitState::Open { .. }), "{at}");
                 sleep(Duration::from_millis(10)).await;
                 if fails(at, time.elapsed()) {
                     return Err(Failure::transient("busy"));
@@ -63,7 +64,7 @@ async fn ran(
                 Ok(())
             }
         });
-    let sink = Sink::new(Arc::new(InMemory::default()), letters.clone(), clock);
+    let sink = Sink::new(Arc::new(MemoryPositions::default()), letters.clone(), clock);
     let summary = run(handled, sink, pending()).await.unwrap();
     let dead = letters
         .kept
@@ -94,7 +95,7 @@ fn one_bad_event_is_set_aside_and_the_stream_goes_on() {
         for options in [strict(), Options::default()] {
             let ran = ran(options, |at, _| at == 7).await;
             assert_eq!((ran.summary.handled, ran.dead), (199, vec![7]));
-            assert_eq!(ran.circuit.gate(), Gate::Closed);
+            assert_eq!(ran.circuit.state(), CircuitState::Closed);
         }
     });
 }
@@ -148,8 +149,8 @@ fn a_bad_event_at_the_head_does_not_keep_the_circuit_open_for_ever() {
         .await;
         assert_eq!(ran.dead, [50, 51, 52, 53]);
         assert_eq!(
-            (ran.summary.handled, ran.circuit.gate()),
-            (196, Gate::Closed)
+            (ran.summary.handled, ran.circuit.state()),
+            (196, CircuitState::Closed)
         );
     });
 }
@@ -169,7 +170,7 @@ fn a_stop_does_not_wait_for_an_open_circuit_or_a_delay_and_nothing_is_lost() {
             };
             let opened = circuit.clone();
             let now = EnqueueTime(clock.elapsed().as_millis() as i64);
-            let handled = Source::new(source.clone(), Offset(0)).handle(
+            let handled = PartitionSource::new(source.clone(), Offset(0)).handle(
                 options,
                 move |delivery: Delivery<Event>| {
                     let at = number(&delivery.value);
@@ -186,7 +187,7 @@ fn a_stop_does_not_wait_for_an_open_circuit_or_a_delay_and_nothing_is_lost() {
                 },
             );
             let sink = Sink::new(
-                Arc::new(InMemory::default()),
+                Arc::new(MemoryPositions::default()),
                 Arc::new(Letters::default()),
                 clock.clone(),
             );
@@ -212,7 +213,7 @@ fn handlers_that_share_a_circuit_stop_together() {
                     circuit: Some(circuit),
                     ..Options::default()
                 };
-                let handled = Source::new(source, Offset(0)).handle(options, move |_| {
+                let handled = PartitionSource::new(source, Offset(0)).handle(options, move |_| {
                     calls.fetch_add(1, Ordering::Relaxed);
                     async move {
                         sleep(seconds(1)).await;
@@ -223,7 +224,7 @@ fn handlers_that_share_a_circuit_stop_together() {
                     }
                 });
                 let sink = Sink::new(
-                    Arc::new(InMemory::default()),
+                    Arc::new(MemoryPositions::default()),
                     Arc::new(Letters::default()),
                     clock,
                 );
@@ -231,7 +232,7 @@ fn handlers_that_share_a_circuit_stop_together() {
             }
         };
         let running = [tokio::spawn(reader(true)), tokio::spawn(reader(false))];
-        while !matches!(circuit.gate(), Gate::Open { .. }) {
+        while !matches!(circuit.state(), CircuitState::Open { .. }) {
             sleep(Duration::from_millis(100)).await;
         }
         sleep(seconds(2)).await;
@@ -254,7 +255,7 @@ fn order_goes_by_what_key_by_says() {
             order: Order::Key,
             ..Options::default()
         };
-        let handled = Source::new(source, Offset(0))
+        let handled = PartitionSource::new(source, Offset(0))
             .until(Offset(60))
             .key_by(|event| Some(Bytes::from(vec![number(event) as u8 % 3])))
             .handle(options, move |delivery: Delivery<Event>| {
@@ -266,7 +267,7 @@ fn order_goes_by_what_key_by_says() {
                 }
             });
         let sink = Sink::new(
-            Arc::new(InMemory::default()),
+            Arc::new(MemoryPositions::default()),
             Arc::new(Letters::default()),
             TokioClock::start(),
         );
@@ -295,12 +296,12 @@ fn the_shares_of_a_partition_are_disjoint_and_whole_and_keep_keys_together() {
         for share in 0..3u32 {
             let seen = Diary::default();
             let noted = Arc::clone(&seen);
-            let read = Source::new(source.clone(), Offset(0))
+            let read = PartitionSource::new(source.clone(), Offset(0))
                 .until(Offset(90))
                 .share(share, 3)
                 .map(move |event| noted.lock().unwrap().push(number(&event)));
             let sink = Sink::new(
-                Arc::new(InMemory::default()),
+                Arc::new(MemoryPositions::default()),
                 Arc::new(Letters::default()),
                 TokioClock::start(),
             );

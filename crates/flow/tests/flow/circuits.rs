@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::common::{TokioClock, paused};
 use highwater_env::Clock;
-use highwater_flow::circuit::{CircuitEvent, Gate, Rule};
-use highwater_flow::{Breaker, Circuits, Fate, Opening};
+use highwater_flow::circuit::{CircuitEvent, CircuitState, Rule};
+use highwater_flow::{Breaker, Circuits, OnExhausted, Opening};
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog, Offset, Partition};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -36,7 +36,7 @@ impl Instance {
 
     async fn deliver(&self, times: u32, ok: bool) {
         for _ in 0..times {
-            let pass = self.breaker.enter().await;
+            let pass = self.breaker.acquire().await;
             match ok {
                 true => pass.succeeded(),
                 false => pass.failed(),
@@ -45,7 +45,7 @@ impl Instance {
     }
 
     fn is_open(&self) -> bool {
-        matches!(self.breaker.gate(), Gate::Open { .. })
+        matches!(self.breaker.state(), CircuitState::Open { .. })
     }
 }
 
@@ -80,7 +80,7 @@ fn failures_seen_by_several_instances_open_the_circuit_of_all() {
         let opening = a.openings.recv().await.unwrap();
         assert_eq!(opening.why, "101 deliveries failed within 30s");
         assert!(
-            timeout(seconds(20), a.breaker.enter()).await.is_err(),
+            timeout(seconds(20), a.breaker.acquire()).await.is_err(),
             "nothing is delivered"
         );
         let end = board.bounds().end;
@@ -88,8 +88,8 @@ fn failures_seen_by_several_instances_open_the_circuit_of_all() {
         a.deliver(3, true).await;
         sleep(seconds(1)).await;
         assert_eq!(
-            (a.breaker.gate(), b.breaker.gate()),
-            (Gate::Closed, Gate::Closed)
+            (a.breaker.state(), b.breaker.state()),
+            (CircuitState::Closed, CircuitState::Closed)
         );
         a.deliver(1000, true).await;
         sleep(seconds(1)).await;
@@ -108,12 +108,19 @@ fn a_circuit_is_as_it_was_after_a_restart_and_an_opening_is_told_once() {
         let mut first = Instance::start(&board, &clock).await;
         let why = "maintenance".to_owned();
         let opened = CircuitEvent::Opened { why: why.clone() };
-        first.circuits.tell("billing", &opened).await.unwrap();
+        first
+            .circuits
+            .append_event("billing", &opened)
+            .await
+            .unwrap();
         assert!(first.is_open(), "it counts when it is answered");
         let opening = first.openings.recv().await.unwrap();
 
         let mut second = Instance::start(&board, &clock).await;
-        assert_eq!(second.breaker.gate(), Gate::Open { until: None, why });
+        assert_eq!(
+            second.breaker.state(),
+            CircuitState::Open { until: None, why }
+        );
         assert_eq!(
             second.openings.try_recv().unwrap(),
             opening,
@@ -125,7 +132,7 @@ fn a_circuit_is_as_it_was_after_a_restart_and_an_opening_is_told_once() {
 
         third
             .circuits
-            .tell("billing", &CircuitEvent::Closed)
+            .append_event("billing", &CircuitEvent::Closed)
             .await
             .unwrap();
         sleep(seconds(1)).await;
@@ -147,7 +154,7 @@ fn probes_that_fail_do_not_open_it_anew() {
             sleep(seconds(31)).await;
             a.deliver(1, false).await;
             assert!(
-                timeout(seconds(10), a.breaker.enter()).await.is_err(),
+                timeout(seconds(10), a.breaker.acquire()).await.is_err(),
                 "one probe, and no more"
             );
         }
@@ -163,9 +170,9 @@ fn nothing_is_delivered_while_the_log_is_being_told_of_too_many_failures() {
         let a = Instance::start(&board(&clock).await, &clock).await;
         a.deliver(101, false).await;
         assert!(!a.is_open(), "the log has not been told yet");
-        assert_eq!(a.breaker.fate(), Fate::Hold);
+        assert_eq!(a.breaker.on_exhausted(), OnExhausted::Hold);
         assert!(
-            timeout(seconds(20), a.breaker.enter()).await.is_err(),
+            timeout(seconds(20), a.breaker.acquire()).await.is_err(),
             "but nothing is delivered"
         );
         assert!(a.is_open());
@@ -177,14 +184,20 @@ fn an_outage_without_a_count_waits_for_the_log_to_say_so() {
     paused(async {
         let clock = TokioClock::start();
         let a = Instance::start(&board(&clock).await, &clock).await;
-        let fates: Vec<_> = (0..5).map(|_| a.breaker.fate()).collect();
+        let fates: Vec<_> = (0..5).map(|_| a.breaker.on_exhausted()).collect();
         assert_eq!(
             fates,
-            [Fate::Dead, Fate::Dead, Fate::Dead, Fate::Hold, Fate::Hold]
+            [
+                OnExhausted::DeadLetter,
+                OnExhausted::DeadLetter,
+                OnExhausted::DeadLetter,
+                OnExhausted::Hold,
+                OnExhausted::Hold
+            ]
         );
         assert!(!a.is_open(), "the log has not been told yet");
         assert!(
-            timeout(seconds(20), a.breaker.enter()).await.is_err(),
+            timeout(seconds(20), a.breaker.acquire()).await.is_err(),
             "but nothing is delivered"
         );
         assert!(a.is_open());
@@ -207,6 +220,6 @@ fn what_no_circuit_needs_is_trimmed_and_what_one_needs_is_not() {
         sleep(seconds(1)).await;
         assert!(a.is_open(), "29 of the last 30 s, and 72 more");
         let again = Instance::start(&board, &clock).await;
-        assert_eq!(again.breaker.gate(), a.breaker.gate());
+        assert_eq!(again.breaker.state(), a.breaker.state());
     });
 }

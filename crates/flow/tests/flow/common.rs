@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use highwater_env::Clock;
-use highwater_flow::{DeadLetter, DeadLetters, Event, Positions};
+use highwater_flow::{DeadLetter, DeadLetterSink, Event, PositionStore};
 use highwater_log::batch::NewRecord;
 use highwater_log::{
     GroupError, HubName, HubSettings, HubSpec, Log, MemoryLog, Offset, Partition, Pending, Place,
@@ -78,7 +78,7 @@ pub struct Letters {
     pub refusals: Mutex<u32>,
 }
 
-impl DeadLetters for Letters {
+impl DeadLetterSink for Letters {
     fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
         let mut refusals = self.refusals.lock().unwrap();
         if *refusals > 0 {
@@ -90,7 +90,7 @@ impl DeadLetters for Letters {
     }
 }
 
-type Check = Box<dyn Fn(Offset) + Send + Sync>;
+type EventCheck = Box<dyn Fn(Offset) + Send + Sync>;
 
 /// Keeps a position; every third store fails and each takes a while.
 pub struct Slow {
@@ -99,7 +99,7 @@ pub struct Slow {
     pub calls: Mutex<u32>,
     pub fails: bool,
     /// Called with every position that is to be stored.
-    pub check: Check,
+    pub check: EventCheck,
 }
 
 impl Slow {
@@ -114,7 +114,7 @@ impl Slow {
     }
 }
 
-impl Positions for Slow {
+impl PositionStore for Slow {
     fn last(&self, _: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
         let last = self.stored.lock().unwrap().last().copied();
         Box::pin(async move { Ok(last) })

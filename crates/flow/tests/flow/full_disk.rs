@@ -9,11 +9,11 @@ use crate::common::{TokioClock, append};
 use highwater_env::disk::Faults;
 use highwater_env::random::Random;
 use highwater_env::{Disk, SimDisk};
+use highwater_flow::CheckpointInterval;
 use highwater_flow::retry::{Delay, Policy};
-use highwater_flow::track::Cadence;
 use highwater_flow::{
-    Activity, Assignment, Delivery, Event, Failure, Handler, Member, OnPartition, Options,
-    Processor, Start, Timing,
+    Assignment, DeadLetterPartition, Delivery, Event, Failure, GroupMember, GroupTimeouts, Handler,
+    Options, Processor, ProcessorStats, StartPosition,
 };
 use highwater_hub::{Hub, groups};
 use highwater_log::{
@@ -81,7 +81,7 @@ impl Node {
             ..Policy::default()
         };
         let processor = Processor {
-            member: Member {
+            member: GroupMember {
                 log: self.hub.clone(),
                 groups: Arc::clone(&self.groups),
                 hub: HubName::new("tolls").unwrap(),
@@ -92,21 +92,21 @@ impl Node {
                     ordinal: 0,
                     of: None,
                 },
-                timing: Timing::default(),
+                timeouts: GroupTimeouts::default(),
             },
-            start: Start::Earliest,
+            start: StartPosition::Earliest,
             share: None,
             check: None,
             batch: None,
             options: Options::default(),
-            cadence: Cadence {
+            checkpoint_interval: CheckpointInterval {
                 events: 1,
-                ..Cadence::default()
+                ..CheckpointInterval::default()
             },
-            dead_letters: Arc::new(OnPartition(self.partition("dead"))),
+            dead_letters: Arc::new(DeadLetterPartition(self.partition("dead"))),
             clock: self.clock.clone(),
             restart: quickly,
-            activity: Arc::new(Activity::default()),
+            stats: Arc::new(ProcessorStats::default()),
         };
         self.tasks
             .spawn(processor.run(handler, std::future::pending()));

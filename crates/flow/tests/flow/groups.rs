@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::common::{Letters, TokioClock, append, partition, paused};
 use crate::fake::OnlyPositions;
-use highwater_flow::track::Cadence;
-use highwater_flow::{InGroup, Positions, RunError, Sink, Source, run};
+use highwater_flow::CheckpointInterval;
+use highwater_flow::{GroupPositions, PartitionSource, PositionStore, RunError, Sink, run};
 use highwater_log::{GroupError, Membership, Offset};
 
-fn sink(groups: &Arc<OnlyPositions>, generation: i32) -> (InGroup, Sink) {
-    let positions = InGroup {
+fn sink(groups: &Arc<OnlyPositions>, generation: i32) -> (GroupPositions, Sink) {
+    let positions = GroupPositions {
         groups: Arc::clone(groups) as _,
         member: Membership {
             group: "readers".into(),
@@ -32,7 +32,7 @@ fn a_run_begins_where_the_group_has_come_to() {
         for (until, handled) in [(2, 2), (5, 3)] {
             let (positions, sink) = sink(&groups, 3);
             let last = positions.last(partition.place()).await.unwrap();
-            let source = Source::new(Arc::clone(&partition), last.unwrap_or_default());
+            let source = PartitionSource::new(Arc::clone(&partition), last.unwrap_or_default());
             let summary = run(source.until(Offset(until)), sink, pending()).await;
             assert_eq!(summary.unwrap().handled, handled);
             let last = positions.last(partition.place()).await.unwrap();
@@ -47,12 +47,20 @@ fn a_member_that_has_lost_its_partition_stops() {
         let (partition, groups) = (partition().await, Arc::default());
         append(&partition, &[None; 5]).await;
         let (_, sink) = sink(&groups, 2);
-        let cadence = Cadence {
+        let checkpoint_interval = CheckpointInterval {
             events: 1,
-            ..Cadence::default()
+            ..CheckpointInterval::default()
         };
-        let source = Source::new(partition, Offset(0));
-        let ended = run(source, Sink { cadence, ..sink }, pending()).await;
+        let source = PartitionSource::new(partition, Offset(0));
+        let ended = run(
+            source,
+            Sink {
+                checkpoint_interval,
+                ..sink
+            },
+            pending(),
+        )
+        .await;
         let (asked, current) = (2, 3);
         let lost = GroupError::IllegalGeneration { asked, current };
         assert_eq!(ended, Err(RunError::Position(lost)));

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{Letters, Slow, TokioClock, append, number, partition, paused};
-use highwater_flow::circuit::{Gate, Rule};
+use highwater_flow::CheckpointInterval;
+use highwater_flow::circuit::{CircuitState, Rule};
 use highwater_flow::retry::{Delay, Policy};
-use highwater_flow::track::Cadence;
 use highwater_flow::{
-    Breaker, DeadLetter, DeadLetters, Delivery, Event, Failure, Options, Order, Positions,
-    RunError, Sink, Source, Stage, Summary, run,
+    Breaker, DeadLetter, DeadLetterSink, Delivery, Event, Failure, Options, Order, PartitionSource,
+    PositionStore, RunError, RunSummary, Sink, Stage, run,
 };
 use highwater_log::{Offset, Partition, Pending};
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ struct World {
     concurrency: usize,
     waiting_max: usize,
     window_max: usize,
-    cadence: Cadence,
+    checkpoint_interval: CheckpointInterval,
     /// In batches of so many instead.
     batches: Option<usize>,
     /// Milliseconds after which a run is cut off, one run after another; the last goes to the end.
@@ -73,11 +73,11 @@ impl Drop for Running {
     }
 }
 
-fn enter(ledger: &Shared, world: &World, delivery: &Delivery<Event>) -> Running {
+fn begin_call(ledger: &Shared, world: &World, delivery: &Delivery<Event>) -> Running {
     let at = number(&delivery.value);
     let key = world.events[at].0;
     let mut entered = ledger.lock().unwrap();
-    if let Some(Gate::Open { .. }) = entered.circuit.as_ref().map(Breaker::gate) {
+    if let Some(CircuitState::Open { .. }) = entered.circuit.as_ref().map(Breaker::state) {
         let told = format!("{at} was delivered while the circuit was open");
         entered.violations.push(told);
     }
@@ -119,7 +119,7 @@ async fn behave(behaviour: &Behaviour, attempt: u32) -> Result<(), Failure> {
 
 struct Noted(Shared, Letters);
 
-impl DeadLetters for Noted {
+impl DeadLetterSink for Noted {
     fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
         let (ledger, at) = (Arc::clone(&self.0), number(&letter.event));
         let put = self.1.put(letter);
@@ -142,10 +142,10 @@ async fn live(
     partition: &Arc<dyn Partition>,
     positions: &Arc<Slow>,
     crash_ms: Option<u64>,
-) -> Option<Result<Summary, RunError>> {
+) -> Option<Result<RunSummary, RunError>> {
     let start = positions.last(partition.place()).await.unwrap();
     let end = Offset(world.events.len() as i64);
-    let source = Source::new(Arc::clone(partition), start.unwrap_or_default())
+    let source = PartitionSource::new(Arc::clone(partition), start.unwrap_or_default())
         .until(end)
         .fetch_bytes_max(200);
     let letters = Letters {
@@ -165,9 +165,9 @@ async fn live(
     });
     ledger.lock().unwrap().circuit = circuit.clone();
     let sink = Sink {
-        cadence: world.cadence,
+        checkpoint_interval: world.checkpoint_interval,
         window_max: world.window_max,
-        letters_max: 2,
+        dead_letters_max: 2,
         ..Sink::new(Arc::clone(positions) as _, dead_letters, clock)
     };
     let options = Options {
@@ -191,7 +191,7 @@ async fn live(
                 let handled = source.handle(options, move |delivery| {
                     let (seen, script) = (Arc::clone(&seen), Arc::clone(&script));
                     async move {
-                        let _running = enter(&seen, &script, &delivery);
+                        let _running = begin_call(&seen, &script, &delivery);
                         let at = number(&delivery.value);
                         behave(&script.events[at].1, delivery.attempt).await?;
                         let mut ledger = seen.lock().unwrap();
@@ -214,7 +214,7 @@ async fn live(
                 let handled = source.handle_batches(count_max, options, move |deliveries| {
                     let (seen, script) = (Arc::clone(&seen), Arc::clone(&script));
                     async move {
-                        let running = deliveries.iter().map(|one| enter(&seen, &script, one));
+                        let running = deliveries.iter().map(|one| begin_call(&seen, &script, one));
                         let running: Vec<_> = running.collect();
                         for delivery in &deliveries {
                             let at = number(&delivery.value);
@@ -323,7 +323,7 @@ fn worlds() -> impl Strategy<Value = World> {
                     concurrency,
                     waiting_max,
                     window_max,
-                    cadence: Cadence {
+                    checkpoint_interval: CheckpointInterval {
                         events: every,
                         period: Duration::from_millis(period_ms),
                     },
@@ -350,8 +350,8 @@ fn keep_quiet() {
     ONCE.call_once(|| {
         let told = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            let said = panic.payload().downcast_ref::<&str>();
-            if said != Some(&"as it was told to") {
+            let panic_text = panic.payload().downcast_ref::<&str>();
+            if panic_text != Some(&"as it was told to") {
                 told(panic);
             }
         }));

@@ -4,10 +4,10 @@
 mod circuit;
 mod circuits;
 mod common;
+mod dead_letters;
 mod fake;
 mod full_disk;
 mod groups;
 mod law;
-mod letters;
 mod pipeline;
 mod processor;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{Letters, Slow, TokioClock, append, number, partition, paused};
+use highwater_flow::CheckpointInterval;
 use highwater_flow::retry::{Delay, Policy};
-use highwater_flow::track::Cadence;
 use highwater_flow::{
-    Delivery, Event, Failure, InMemory, OnPartition, Options, Order, Positions, RunError, Sink,
-    Source, SourceError, Stage, run,
+    DeadLetterPartition, Delivery, Event, Failure, MemoryPositions, Options, Order,
+    PartitionSource, PositionStore, RunError, Sink, SourceError, Stage, run,
 };
 use highwater_log::batch::{Batch, Batches, Builder, NewRecord, Seal, Unpacker};
 use highwater_log::{Isolation, Marker, Offset, Partition, Producer};
@@ -21,7 +21,11 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 fn sink(letters: Arc<Letters>) -> Sink {
-    Sink::new(Arc::new(InMemory::default()), letters, TokioClock::start())
+    Sink::new(
+        Arc::new(MemoryPositions::default()),
+        letters,
+        TokioClock::start(),
+    )
 }
 
 async fn filled(count: usize) -> Arc<dyn Partition> {
@@ -30,9 +34,9 @@ async fn filled(count: usize) -> Arc<dyn Partition> {
     partition
 }
 
-fn source(partition: &Arc<dyn Partition>) -> Source {
+fn source(partition: &Arc<dyn Partition>) -> PartitionSource {
     let end = partition.bounds().end;
-    Source::new(Arc::clone(partition), Offset(0)).until(end)
+    PartitionSource::new(Arc::clone(partition), Offset(0)).until(end)
 }
 
 /// How long 1,000 events of a second each take, one of which takes 90 s, ten at a time.
@@ -126,13 +130,13 @@ fn nothing_waits_for_a_checkpoint_that_is_being_written() {
         let handled = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&handled);
         let positions = Arc::new(Slow::new(seconds(1000), |_| {}));
-        let cadence = Cadence {
+        let checkpoint_interval = CheckpointInterval {
             events: 1,
             period: seconds(1),
         };
         let sink = Sink {
             positions: Arc::clone(&positions) as _,
-            cadence,
+            checkpoint_interval,
             ..sink(Arc::default())
         };
         let pipeline = source(&partition).map(move |_| count.fetch_add(1, Ordering::Relaxed));
@@ -184,7 +188,7 @@ fn what_cannot_be_decoded_is_a_dead_letter_as_it_came_and_with_the_reason() {
             1 => Err("a toll must not be 1"),
             toll => Ok(toll),
         });
-        let dead_letters = Arc::new(OnPartition(Arc::clone(&dead)));
+        let dead_letters = Arc::new(DeadLetterPartition(Arc::clone(&dead)));
         let sink = Sink {
             dead_letters,
             ..sink(Arc::default())
@@ -310,7 +314,7 @@ fn aborted_transactions_are_passed_over() {
 fn a_source_waits_for_more_until_it_is_told_to_stop() {
     paused(async {
         let partition = filled(3).await;
-        let source = Source::new(Arc::clone(&partition), Offset(1));
+        let source = PartitionSource::new(Arc::clone(&partition), Offset(1));
         let running = tokio::spawn(run(source, sink(Arc::default()), sleep(seconds(10))));
         sleep(seconds(5)).await;
         append(&partition, &[None; 4]).await;
@@ -345,10 +349,10 @@ fn without_a_place_for_dead_letters_the_run_ends_before_the_event() {
             refusals: Mutex::new(u32::MAX),
             ..Letters::default()
         };
-        let positions = InMemory::default();
+        let positions = MemoryPositions::default();
         let sink = Sink {
             positions: Arc::new(positions.clone()),
-            cadence: Cadence {
+            checkpoint_interval: CheckpointInterval {
                 events: 1,
                 period: seconds(1),
             },
@@ -371,7 +375,7 @@ fn a_source_that_cannot_read_says_why_after_what_it_had_is_done() {
     paused(async {
         let partition = filled(3).await;
         partition.trim(Offset(2)).await.unwrap();
-        let source = Source::new(partition, Offset(0));
+        let source = PartitionSource::new(partition, Offset(0));
         let error = run(source, sink(Arc::default()), pending())
             .await
             .unwrap_err();

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::common::{Letters, TokioClock, append, paused};
 use highwater_env::random::Random;
+use highwater_flow::CheckpointInterval;
 use highwater_flow::retry::Policy;
-use highwater_flow::track::Cadence;
 use highwater_flow::{
-    Activity, Assignment, Delivery, Event, Failure, Handler, Member, Options, Processor, Start,
-    Timing, ordinal,
+    Assignment, Delivery, Event, Failure, GroupMember, GroupTimeouts, Handler, Options, Processor,
+    ProcessorStats, StartPosition, ordinal,
 };
 use highwater_hub::groups;
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
@@ -66,16 +66,16 @@ impl World {
 
     fn processor(&self, assignment: Assignment) -> Processor {
         Processor {
-            member: Member {
+            member: GroupMember {
                 log: self.log.clone(),
                 groups: Arc::new(self.groups.clone()),
                 hub: HubName::new("tolls").unwrap(),
                 group: "readers".into(),
                 client: "test".into(),
                 assignment,
-                timing: Timing::default(),
+                timeouts: GroupTimeouts::default(),
             },
-            start: Start::Earliest,
+            start: StartPosition::Earliest,
             share: None,
             check: None,
             batch: None,
@@ -83,9 +83,9 @@ impl World {
                 concurrency: 1,
                 ..Options::default()
             },
-            cadence: Cadence {
+            checkpoint_interval: CheckpointInterval {
                 events: 1,
-                ..Cadence::default()
+                ..CheckpointInterval::default()
             },
             dead_letters: Arc::new(Letters::default()),
             clock: self.clock.clone(),
@@ -93,7 +93,7 @@ impl World {
                 tries_max: None,
                 ..Policy::default()
             },
-            activity: Arc::new(Activity::default()),
+            stats: Arc::new(ProcessorStats::default()),
         }
     }
 
@@ -160,13 +160,13 @@ fn instances_share_the_partitions_and_hand_them_over_in_order() {
         let world = World::new().await;
         world.fill(100).await;
         let a = world.processor(shared());
-        let activity = Arc::clone(&a.activity);
+        let stats = Arc::clone(&a.stats);
         let (a, stop_a) = world.start("a", a);
         sleep(Duration::from_secs(20)).await;
-        assert_eq!(activity.places().len(), 4, "alone it has everything");
+        assert_eq!(stats.places().len(), 4, "alone it has everything");
         let (b, stop_b) = world.start("b", world.processor(shared()));
         sleep(Duration::from_secs(20)).await;
-        assert_eq!(activity.places().len(), 2);
+        assert_eq!(stats.places().len(), 2);
         assert_eq!(world.readers(), ["a", "b"].into());
         stop_a.send_replace(true);
         a.await.unwrap();
@@ -248,7 +248,7 @@ fn a_group_that_begins_at_the_end_is_given_what_comes_then() {
         let world = World::new().await;
         world.fill(3).await;
         let processor = Processor {
-            start: Start::Latest,
+            start: StartPosition::Latest,
             ..world.processor(shared())
         };
         let (first, _stop) = world.start("a", processor.clone());

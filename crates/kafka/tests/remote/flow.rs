@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use highwater_env::RealClock;
+use highwater_flow::CheckpointInterval;
 use highwater_flow::retry::{Delay, Policy};
-use highwater_flow::track::Cadence;
 use highwater_flow::{
-    Activity, Assignment, Delivery, Event, Failure, Filter, Member, OnPartition, Options, Order,
-    Processor, Start, Timing,
+    Assignment, DeadLetterFilter, DeadLetterPartition, Delivery, Event, Failure, GroupMember,
+    GroupTimeouts, Options, Order, Processor, ProcessorStats, StartPosition,
 };
 use highwater_kafka::client::Remote;
 use highwater_log::{Groups, Log, Offset};
@@ -24,22 +24,22 @@ const PARTITIONS: u32 = 6;
 /// How often each event was handled, by partition and offset.
 type Handled = Arc<Mutex<BTreeMap<(u32, i64), usize>>>;
 
-fn processor(remote: &Remote, start: Start) -> Processor {
-    let letters = OnPartition(remote.partition("dead", 0).unwrap());
+fn processor(remote: &Remote, start: StartPosition) -> Processor {
+    let letters = DeadLetterPartition(remote.partition("dead", 0).unwrap());
     let soon = Policy {
         delay: Delay::Fixed(Duration::from_millis(20)),
         tries_max: Some(2),
         ..Policy::default()
     };
     Processor {
-        member: Member {
+        member: GroupMember {
             log: Arc::new(remote.clone()),
             groups: Arc::new(remote.clone()),
             hub: name("orders"),
             group: "billing".into(),
             client: "test".into(),
             assignment: Assignment::Shared { instance: None },
-            timing: Timing {
+            timeouts: GroupTimeouts {
                 session: Duration::from_secs(3),
                 heartbeat: Duration::from_millis(200),
                 rebalance: Duration::from_secs(20),
@@ -55,9 +55,9 @@ fn processor(remote: &Remote, start: Start) -> Processor {
             retry: soon.clone(),
             ..Options::default()
         },
-        cadence: Cadence {
+        checkpoint_interval: CheckpointInterval {
             events: 10,
-            ..Cadence::default()
+            ..CheckpointInterval::default()
         },
         dead_letters: Arc::new(letters),
         clock: Arc::new(RealClock::new()),
@@ -65,7 +65,7 @@ fn processor(remote: &Remote, start: Start) -> Processor {
             tries_max: None,
             ..soon
         },
-        activity: Arc::new(Activity::default()),
+        stats: Arc::new(ProcessorStats::default()),
     }
 }
 
@@ -73,11 +73,11 @@ fn processor(remote: &Remote, start: Start) -> Processor {
 async fn instance(
     world: &World,
     handled: &Handled,
-    start: Start,
-) -> (Arc<Activity>, JoinHandle<()>) {
+    start: StartPosition,
+) -> (Arc<ProcessorStats>, JoinHandle<()>) {
     let remote = world.remote().await;
     let processor = processor(&remote, start);
-    let (activity, handled) = (Arc::clone(&processor.activity), Arc::clone(handled));
+    let (activity, handled) = (Arc::clone(&processor.stats), Arc::clone(handled));
     let handler = Arc::new(move |deliveries: Vec<Delivery<Event>>| {
         let handled = Arc::clone(&handled);
         async move {
@@ -116,7 +116,7 @@ async fn produce(world: &World, count: usize) {
     }
 }
 
-fn owned(activity: &Activity) -> usize {
+fn owned(activity: &ProcessorStats) -> usize {
     activity.places().len()
 }
 
@@ -127,9 +127,9 @@ async fn instances_share_a_hub_and_take_over_from_one_that_dies() {
     world.log.create(spec("dead", 1)).await.unwrap();
     produce(&world, 120).await;
     let handled = Handled::default();
-    let (a, _a) = instance(&world, &handled, Start::Earliest).await;
-    let (b, task) = instance(&world, &handled, Start::Earliest).await;
-    let (c, _c) = instance(&world, &handled, Start::Earliest).await;
+    let (a, _a) = instance(&world, &handled, StartPosition::Earliest).await;
+    let (b, task) = instance(&world, &handled, StartPosition::Earliest).await;
+    let (c, _c) = instance(&world, &handled, StartPosition::Earliest).await;
     until("each has two partitions", || {
         [&a, &b, &c].map(|who| owned(who)) == [2; 3]
     })
@@ -189,15 +189,15 @@ async fn instances_share_a_hub_and_take_over_from_one_that_dies() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(committed, ends);
-    let letters = OnPartition(looker.partition("dead", 0).unwrap());
+    let letters = DeadLetterPartition(looker.partition("dead", 0).unwrap());
     let found = letters
-        .find(&Filter::default(), Offset(0), 10)
+        .find(&DeadLetterFilter::default(), Offset(0), 10)
         .await
         .unwrap();
     let dead: Vec<_> = found
         .letters
         .iter()
-        .map(|filed| filed.letter.event.id().to_string())
+        .map(|stored| stored.letter.event.id().to_string())
         .collect();
     // Once, or again if its owner had no time to store that it was.
     assert!(
@@ -213,7 +213,7 @@ async fn a_group_that_begins_at_the_end_asks_where_that_is() {
     world.log.create(spec("dead", 1)).await.unwrap();
     produce(&world, 60).await;
     let handled = Handled::default();
-    let (activity, _task) = instance(&world, &handled, Start::Latest).await;
+    let (activity, _task) = instance(&world, &handled, StartPosition::Latest).await;
     until("all partitions are worked on", || {
         owned(&activity) == PARTITIONS as usize
     })

@@ -14,8 +14,8 @@ use std::time::Duration;
 use highwater_env::Clock;
 use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::{
-    DeadLetter, DeadLetters, Delivery, Event, Failure, Options, Positions, RunError, Sink, Source,
-    Stage, run,
+    DeadLetter, DeadLetterSink, Delivery, Event, Failure, Options, PartitionSource, PositionStore,
+    RunError, Sink, Stage, run,
 };
 use highwater_log::{GroupError, Log, Offset, Partition, Pending, Place};
 use tokio::sync::watch;
@@ -108,7 +108,8 @@ async fn feed_partition(
         let into = into.clone();
         move |events: Vec<Delivery<Event>>| take(into.clone(), events)
     };
-    let pipeline = Source::new(partition, start).handle_batches(COUNT_MAX, for_ever(), handler);
+    let pipeline =
+        PartitionSource::new(partition, start).handle_batches(COUNT_MAX, for_ever(), handler);
     let sink = Sink::new(into.clone(), into, clock);
     run(pipeline, sink, stop).await.map(drop)
 }
@@ -175,7 +176,7 @@ fn content(event: &Event) -> Content {
 /// A queue as the keeper of positions and as the place for what cannot be read.
 struct Into(Queue);
 
-impl Positions for Into {
+impl PositionStore for Into {
     fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
         let (queue, hub, partition) = (self.0.clone(), place.hub.to_string(), place.partition);
         Box::pin(async move {
@@ -198,7 +199,7 @@ fn unstored(error: &Error) -> GroupError {
     GroupError::Storage(error.to_string())
 }
 
-impl DeadLetters for Into {
+impl DeadLetterSink for Into {
     fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
         let event = &letter.event;
         let place = event.place().clone();

@@ -19,8 +19,8 @@ use highwater_env::random::Random;
 use highwater_env::{Clock, disk};
 use highwater_flow::retry::{Delay, Policy};
 use highwater_flow::{
-    Activity, Breaker, Circuits, Delivery, Event, Failure, Handler, Member, OnPartition, Options,
-    Processor, Timing,
+    Breaker, Circuits, DeadLetterPartition, Delivery, Event, Failure, GroupMember, GroupTimeouts,
+    Handler, Options, Processor, ProcessorStats,
 };
 use highwater_log::{AdminError, Cleanup, Groups, HubName, HubSettings, HubSpec, Log, Pending};
 use hyper::Uri;
@@ -61,9 +61,9 @@ struct Tasks {
 /// One processor as it runs.
 pub struct Entry {
     pub spec: Spec,
-    pub activity: Arc<Activity>,
+    pub activity: Arc<ProcessorStats>,
     pub circuit: Breaker,
-    pub letters: OnPartition,
+    pub letters: DeadLetterPartition,
     handler: Arc<dyn Handler>,
 }
 
@@ -220,7 +220,7 @@ impl Entry {
         Ok(Entry {
             activity: Arc::default(),
             circuit: circuits.circuit(&spec.name, spec.rule.clone(), spec.poison_max),
-            letters: OnPartition(dead),
+            letters: DeadLetterPartition(dead),
             handler,
             spec,
         })
@@ -229,14 +229,14 @@ impl Entry {
     fn processor(&self, parts: &Parts) -> Processor {
         let spec = &self.spec;
         Processor {
-            member: Member {
+            member: GroupMember {
                 log: Arc::clone(&parts.log),
                 groups: Arc::clone(&parts.groups),
                 hub: spec.hub.clone(),
                 group: spec.group.clone(),
                 client: format!("processor {}", spec.name),
                 assignment: spec.assignment.clone(),
-                timing: Timing::default(),
+                timeouts: GroupTimeouts::default(),
             },
             start: spec.start,
             share: spec.share,
@@ -249,7 +249,7 @@ impl Entry {
                 timeout: spec.options.timeout.filter(|_| spec.transient.timeout),
                 ..spec.options.clone()
             },
-            cadence: spec.cadence,
+            checkpoint_interval: spec.checkpoint_interval,
             dead_letters: Arc::new(self.letters.clone()),
             clock: Arc::clone(&parts.clock),
             restart: Policy {
@@ -260,7 +260,7 @@ impl Entry {
                 tries_max: None,
                 ..Policy::default()
             },
-            activity: Arc::clone(&self.activity),
+            stats: Arc::clone(&self.activity),
         }
     }
 

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use highwater_flow::CheckpointInterval;
 use highwater_flow::circuit::Rule;
-use highwater_flow::track::Cadence;
-use highwater_flow::{Assignment, Options, Start};
+use highwater_flow::{Assignment, Options, StartPosition};
 use highwater_log::HubName;
 
 /// A hub that feeds a handler.
@@ -14,14 +14,14 @@ pub struct Spec {
     pub name: String,
     pub hub: HubName,
     pub group: String,
-    pub start: Start,
+    pub start: StartPosition,
     pub handler: HandlerSpec,
     /// Events in one call.
     pub batch: u32,
     pub only_json: bool,
     pub options: Options,
     pub transient: Transient,
-    pub cadence: Cadence,
+    pub checkpoint_interval: CheckpointInterval,
     pub rule: Rule,
     pub poison_max: u32,
     pub assignment: Assignment,

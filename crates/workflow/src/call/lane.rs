@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use highwater_env::Clock;
-use highwater_flow::circuit::{Change, Circuit, CircuitEvent, Gate, Tally};
+use highwater_flow::circuit::{Circuit, CircuitEvent, CircuitState, OutcomeCounts, Transition};
 use highwater_log::EnqueueTime;
 use hyper::header::HeaderValue;
 use tokio::sync::Notify;
@@ -162,11 +162,11 @@ impl Lane {
         let gate = state
             .circuit
             .as_ref()
-            .map_or(Gate::Closed, |circuit| circuit.gate(now));
+            .map_or(CircuitState::Closed, |circuit| circuit.state(now));
         let may = match gate {
-            Gate::Closed => true,
-            Gate::HalfOpen { probes } => state.under_way < probes,
-            Gate::Open { until, .. } => {
+            CircuitState::Closed => true,
+            CircuitState::HalfOpen { probes } => state.under_way < probes,
+            CircuitState::Open { until, .. } => {
                 state.idle += 1;
                 let wait = until.map_or(i64::MAX, |until| until.0 - now.0);
                 return Next::Wait(Duration::from_millis(wait.clamp(1, 60_000) as u64));
@@ -176,7 +176,7 @@ impl Lane {
             Some(job) => {
                 state.under_way += 1;
                 // Whoever was called for two calls at once is one only.
-                if !state.waiting.is_empty() && gate == Gate::Closed {
+                if !state.waiting.is_empty() && gate == CircuitState::Closed {
                     self.call_for_help(state);
                 }
                 Next::Job(Box::new(job))
@@ -255,7 +255,7 @@ impl Lane {
     fn count(&self, result: &Result<Answer, CallError>) {
         let failed =
             matches!(result, Err(error) if matches!(error.kind, CallErrorKind::Transient { .. }));
-        let tally = Tally {
+        let tally = OutcomeCounts {
             ok: u32::from(!failed),
             failed: u32::from(failed),
         };
@@ -265,14 +265,14 @@ impl Lane {
         let was_closed = match &mut state.circuit {
             None => return,
             Some(circuit) => {
-                let was_closed = circuit.gate(now) == Gate::Closed;
+                let was_closed = circuit.state(now) == CircuitState::Closed;
                 let change = circuit.apply(now, &CircuitEvent::Outcomes(tally));
                 let service = &self.service.name;
                 match change {
-                    Some(Change::Opened { why }) => {
+                    Some(Transition::Opened { why }) => {
                         tracing::warn!(service, why, "calls to a service wait: its circuit opened");
                     }
-                    Some(Change::Closed) => {
+                    Some(Transition::Closed) => {
                         tracing::info!(service, "calls to a service go on: its circuit closed");
                     }
                     None => {}

@@ -143,7 +143,7 @@ impl Breaker {
         circuit::Rule {
             window: self.window,
             failures_max: self.failures,
-            share: Some(circuit::Share {
+            share: Some(circuit::FailureShare {
                 percent: self.percent,
                 outcomes_min: self.failures,
             }),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_flow::{
-    DeadLetters, Delivery, Event, Failure, OnPartition, Options, Order, Positions, Sink, Source,
-    Stage, retry, run,
+    DeadLetterPartition, DeadLetterSink, Delivery, Event, Failure, Options, Order, PartitionSource,
+    PositionStore, Sink, Stage, retry, run,
 };
 use highwater_log::{Log, Offset, Partition};
 
@@ -23,8 +23,8 @@ pub struct Intake {
     pub hub: String,
     /// Which id a record's instance has; none: its key, or where it stands if it has none.
     pub id: Option<Template>,
-    pub positions: Arc<dyn Positions>,
-    pub dead: Arc<dyn DeadLetters>,
+    pub positions: Arc<dyn PositionStore>,
+    pub dead: Arc<dyn DeadLetterSink>,
     pub clock: Arc<dyn Clock>,
     /// Records of a partition that are being accepted at once.
     pub concurrency: usize,
@@ -38,8 +38,10 @@ impl Intake {
     pub async fn dead_letters(
         log: &dyn Log,
         name: &str,
-    ) -> Result<Arc<dyn DeadLetters>, JournalError> {
-        Ok(Arc::new(OnPartition(Hubs::rejected(log, name).await?)))
+    ) -> Result<Arc<dyn DeadLetterSink>, JournalError> {
+        Ok(Arc::new(DeadLetterPartition(
+            Hubs::rejected(log, name).await?,
+        )))
     }
 
     /// Runs until told to stop.
@@ -94,11 +96,13 @@ impl Intake {
             ..Options::default()
         };
         let intake = Arc::clone(self);
-        let pipeline =
-            Source::new(partition, from).handle(options, move |delivery: Delivery<Event>| {
+        let pipeline = PartitionSource::new(partition, from).handle(
+            options,
+            move |delivery: Delivery<Event>| {
                 let (intake, handle) = (Arc::clone(&intake), handle.clone());
                 async move { intake.accept(&handle, &delivery.event).await }
-            });
+            },
+        );
         let (positions, dead) = (Arc::clone(&self.positions), Arc::clone(&self.dead));
         let sink = Sink::new(positions, dead, Arc::clone(&self.clock));
         let ended = run(pipeline, sink, std::future::pending()).await;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use highwater_env::RealClock;
-use highwater_flow::{InMemory, Positions};
+use highwater_flow::{MemoryPositions, PositionStore};
 use highwater_log::batch::NewRecord;
 use highwater_log::{HubName, HubSettings, HubSpec, Offset, Place};
 use highwater_workflow::call::{CallError, Functions};
@@ -246,7 +246,7 @@ async fn every_record_of_a_hub_starts_one_instance() {
         };
         partition.append_records(&[record]).await.unwrap();
     }
-    let positions = Arc::new(InMemory::default());
+    let positions = Arc::new(MemoryPositions::default());
     let clock = Arc::new(RealClock::new());
     let options = Options::default();
     let opened = Service::open(

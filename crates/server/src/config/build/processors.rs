@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use highwater_flow::circuit::{Rule, Share};
+use highwater_flow::CheckpointInterval;
+use highwater_flow::circuit::{FailureShare, Rule};
 use highwater_flow::retry::{Delay, Policy};
-use highwater_flow::track::Cadence;
-use highwater_flow::{Assignment, Options, Order, Start, ordinal};
+use highwater_flow::{Assignment, Options, Order, StartPosition, ordinal};
 use highwater_log::HubName;
 
 use super::Build;
@@ -46,15 +46,15 @@ impl Build<'_> {
         Some(Spec {
             group: group_of(group, share),
             start: match self.settings.text(&at("start")) {
-                Some("latest") => Start::Latest,
-                _ => Start::Earliest,
+                Some("latest") => StartPosition::Latest,
+                _ => StartPosition::Earliest,
             },
             handler: self.handler(table, &name)?,
             batch: self.count(&at("batch")),
             only_json: self.settings.text(&at("format")) == Some("json"),
             options: self.options(&at("")),
             transient: Transient::new(self.settings.list(&at("transient")).unwrap_or_default()),
-            cadence: Cadence {
+            checkpoint_interval: CheckpointInterval {
                 events: self.count(&at("checkpoint.events")).into(),
                 period: self.time(&at("checkpoint.period")),
             },
@@ -139,7 +139,7 @@ impl Build<'_> {
         Rule {
             window: self.time(&at("window")).max(Duration::from_millis(1)),
             failures_max: self.count(&at("failures")),
-            share: (percent > 0).then_some(Share {
+            share: (percent > 0).then_some(FailureShare {
                 percent,
                 outcomes_min: OUTCOMES_MIN,
             }),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::atomic::AtomicU64;
 
-use highwater_flow::Activity;
+use highwater_flow::ProcessorStats;
 use highwater_kafka::MetricsSnapshot;
 use highwater_log::Log;
 use highwater_queue::{Counts, Queues, Totals};
@@ -192,7 +192,7 @@ fn kafka_side(page: &mut Page, kafka: &MetricsSnapshot) {
     page.one(&KAFKA_LOGINS_REFUSED, kafka.logins_refused);
 }
 
-type FromActivity = fn(&Activity) -> &AtomicU64;
+type FromActivity = fn(&ProcessorStats) -> &AtomicU64;
 
 async fn processors(page: &mut Page, app: &App, running: &Processors) {
     let entries = running.entries();

@@ -1,7 +1,7 @@
 //! Circuits: how they stand, opened and closed by hand.
 
-use highwater_flow::Standing;
-use highwater_flow::circuit::{CircuitEvent, Gate};
+use highwater_flow::CircuitStatus;
+use highwater_flow::circuit::{CircuitEvent, CircuitState};
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use serde::Deserialize;
@@ -21,9 +21,9 @@ pub fn list(processors: &Processors) -> Reply {
 }
 
 pub fn describe(processors: &Processors, name: &str) -> Result<Reply, Error> {
-    let standing = processors.circuits().get(name);
-    let standing = standing.ok_or_else(|| none(name))?;
-    Ok(reply::json(StatusCode::OK, &facts(&standing)))
+    let status = processors.circuits().get(name);
+    let status = status.ok_or_else(|| none(name))?;
+    Ok(reply::json(StatusCode::OK, &facts(&status)))
 }
 
 #[derive(Deserialize, Default)]
@@ -59,7 +59,7 @@ pub async fn change(
         },
         _ => CircuitEvent::Closed,
     };
-    processors.circuits().tell(name, &event).await?;
+    processors.circuits().append_event(name, &event).await?;
     describe(processors, name)
 }
 
@@ -76,26 +76,26 @@ fn none(name: &str) -> Error {
     Error::new(Code::NotFound, message, "GET /api/circuits lists them")
 }
 
-pub fn word(gate: &Gate) -> &'static str {
-    match gate {
-        Gate::Closed => "closed",
-        Gate::HalfOpen { .. } => "half-open",
-        Gate::Open { .. } => "open",
+pub fn word(state: &CircuitState) -> &'static str {
+    match state {
+        CircuitState::Closed => "closed",
+        CircuitState::HalfOpen { .. } => "half-open",
+        CircuitState::Open { .. } => "open",
     }
 }
 
-fn facts(standing: &Standing) -> Value {
-    let until = match &standing.gate {
-        Gate::Open { until, .. } => until.map(time_text),
+fn facts(status: &CircuitStatus) -> Value {
+    let until = match &status.state {
+        CircuitState::Open { until, .. } => until.map(time_text),
         _ => None,
     };
-    let opening = standing.opening.as_ref();
-    let rule = &standing.rule;
+    let opening = status.opening.as_ref();
+    let rule = &status.rule;
     json!({
-        "name": standing.name, "state": word(&standing.gate), "until": until,
+        "name": status.name, "state": word(&status.state), "until": until,
         "since": opening.map(|opening| time_text(opening.at)),
-        "why": match &standing.gate {
-            Gate::Open { why, .. } => Some(why),
+        "why": match &status.state {
+            CircuitState::Open { why, .. } => Some(why),
             _ => opening.map(|opening| &opening.why),
         },
         "rule": {

@@ -1,7 +1,7 @@
 //! Dead letters: listed, shown, replayed and purged.
 
-use highwater_flow::circuit::Gate;
-use highwater_flow::{Attempt, Filed, Filter, Replayed};
+use highwater_flow::circuit::CircuitState;
+use highwater_flow::{DeadLetterFilter, FailedAttempt, ReplayOutcome, StoredDeadLetter};
 use highwater_log::{EnqueueTime, Offset};
 use highwater_time::Instant;
 use hyper::StatusCode;
@@ -74,8 +74,8 @@ impl Wanted {
         })
     }
 
-    fn filter(&self) -> Result<Filter, Error> {
-        Ok(Filter {
+    fn filter(&self) -> Result<DeadLetterFilter, Error> {
+        Ok(DeadLetterFilter {
             id: match &self.id {
                 None => None,
                 Some(id) => Some(id.parse().map_err(|error| {
@@ -156,7 +156,7 @@ pub async fn show(entry: &Entry, id: &str) -> Result<Reply, Error> {
         .find(&wanted.filter()?, Offset(0), 1)
         .await
         .map_err(unreadable)?;
-    let Some(filed) = found.letters.pop() else {
+    let Some(stored) = found.letters.pop() else {
         let message = format!("`{id}` is no dead letter of `{}`", entry.spec.name);
         return Err(Error::new(
             Code::NotFound,
@@ -164,10 +164,10 @@ pub async fn show(entry: &Entry, id: &str) -> Result<Reply, Error> {
             "it may have been replayed or purged",
         ));
     };
-    let mut facts = brief(&filed);
-    let attempts: Vec<Value> = filed.letter.attempts.iter().map(attempt).collect();
+    let mut facts = brief(&stored);
+    let attempts: Vec<Value> = stored.letter.attempts.iter().map(attempt).collect();
     facts["attempts"] = attempts.into();
-    facts["event"] = event_json(&filed.letter.event);
+    facts["event"] = event_json(&stored.letter.event);
     Ok(reply::json(StatusCode::OK, &facts))
 }
 
@@ -179,7 +179,7 @@ pub async fn replay(
     body: Incoming,
 ) -> Result<Reply, Error> {
     let wanted = Wanted::from_body(app, body).await?;
-    let filter = Filter {
+    let filter = DeadLetterFilter {
         replays_max: (!wanted.force).then_some(entry.spec.replays_max.saturating_sub(1)),
         ..wanted.filter()?
     };
@@ -192,8 +192,8 @@ pub async fn replay(
     if wanted.dry_run {
         return Ok(done.told("would_replay"));
     }
-    for filed in found.letters {
-        if entry.circuit.gate() != Gate::Closed {
+    for stored in found.letters {
+        if entry.circuit.state() != CircuitState::Closed {
             let message = format!(
                 "deliveries to `{}` have stopped, so nothing more is replayed",
                 entry.spec.name
@@ -203,15 +203,15 @@ pub async fn replay(
             error.more = Some(Box::new(done.json("handled")));
             return Err(error);
         }
-        let id = filed.letter.event.id().to_string();
+        let id = stored.letter.event.id().to_string();
         let clock = &**processors.clock();
         let replayed = entry
             .letters
-            .replay(filed, clock, |delivery| entry.deliver(delivery))
+            .replay(stored, clock, |delivery| entry.deliver(delivery))
             .await;
         match replayed.map_err(unwritten)? {
-            Replayed::Handled => done.count += 1,
-            Replayed::Failed(reason) => done.failed.push(json!({"id": id, "reason": reason})),
+            ReplayOutcome::Handled => done.count += 1,
+            ReplayOutcome::Failed(reason) => done.failed.push(json!({"id": id, "reason": reason})),
         }
     }
     Ok(done.told("handled"))
@@ -228,10 +228,10 @@ pub async fn purge(app: &App, entry: &Entry, body: Incoming) -> Result<Reply, Er
     if wanted.dry_run {
         return Ok(done.told("would_purge"));
     }
-    for filed in found.letters {
+    for stored in found.letters {
         entry
             .letters
-            .remove(&filed.letter.event.id())
+            .remove(&stored.letter.event.id())
             .await
             .map_err(unwritten)?;
         done.count += 1;
@@ -250,11 +250,11 @@ struct Done {
 }
 
 impl Done {
-    fn new(letters: &[Filed], more: bool) -> Done {
+    fn new(letters: &[StoredDeadLetter], more: bool) -> Done {
         Done {
             ids: letters
                 .iter()
-                .map(|filed| filed.letter.event.id().to_string())
+                .map(|stored| stored.letter.event.id().to_string())
                 .collect(),
             count: 0,
             failed: Vec::new(),
@@ -277,12 +277,12 @@ impl Done {
     }
 }
 
-fn brief(filed: &Filed) -> Value {
-    let letter = &filed.letter;
+fn brief(stored: &StoredDeadLetter) -> Value {
+    let letter = &stored.letter;
     let last = letter.attempts.last();
     json!({
-        "id": letter.event.id().to_string(), "offset": filed.offset.0,
-        "dead": time_text(EnqueueTime(filed.dead_ms)),
+        "id": letter.event.id().to_string(), "offset": stored.offset.0,
+        "dead": time_text(EnqueueTime(stored.dead_ms)),
         "enqueued": time_text(EnqueueTime(letter.event.timestamp())),
         "key": letter.event.key().map(String::from_utf8_lossy),
         "tries": last.map(|attempt| attempt.number), "reason": last.map(|attempt| &attempt.reason),
@@ -290,7 +290,7 @@ fn brief(filed: &Filed) -> Value {
     })
 }
 
-fn attempt(attempt: &Attempt) -> Value {
+fn attempt(attempt: &FailedAttempt) -> Value {
     json!({
         "number": attempt.number, "reason": attempt.reason,
         "at": attempt.at_ms.map(|ms| time_text(EnqueueTime(ms))),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_flow::Assignment;
-use highwater_flow::circuit::Gate;
+use highwater_flow::circuit::CircuitState;
 use highwater_log::{Place, StoredOffset};
 use hyper::body::Incoming;
 use hyper::{Method, StatusCode};
@@ -150,7 +150,7 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
     let facts = json!({
         "name": spec.name, "hub": spec.hub.as_str(), "group": spec.group,
         "handler": handler, "target": target, "dead": spec.dead.as_str(),
-        "circuit": circuits::word(&entry.circuit.gate()),
+        "circuit": circuits::word(&entry.circuit.state()),
         "instance": match spec.assignment {
             Assignment::Numbered { ordinal, .. } => Some(ordinal),
             Assignment::Shared { .. } => None,
@@ -210,5 +210,5 @@ pub(super) async fn positions(app: &App, entry: &Entry) -> Result<Vec<Position>,
 
 /// 1 while nothing is delivered, for the metrics.
 pub(super) fn is_open(entry: &Entry) -> u64 {
-    u64::from(matches!(entry.circuit.gate(), Gate::Open { .. }))
+    u64::from(matches!(entry.circuit.state(), CircuitState::Open { .. }))
 }

@@ -13,10 +13,10 @@ use super::some;
 pub async fn resume(app: &App, method: &Method, token: &str) -> Result<Reply, Error> {
     let processors = some(app)?;
     let link = processors.signer().verify(token, app.now_seconds());
-    let standing = link
+    let status = link
         .as_ref()
         .and_then(|link| processors.circuits().get(&link.circuit));
-    let opening = standing.and_then(|standing| standing.opening);
+    let opening = status.and_then(|status| status.opening);
     let current = link
         .zip(opening)
         .filter(|(link, opening)| opening.offset == link.opening);
@@ -28,7 +28,7 @@ pub async fn resume(app: &App, method: &Method, token: &str) -> Result<Reply, Er
     if method == Method::POST {
         processors
             .circuits()
-            .tell(&link.circuit, &CircuitEvent::Closed)
+            .append_event(&link.circuit, &CircuitEvent::Closed)
             .await?;
         let text = format!("<p>Deliveries to <b>{name}</b> go on.</p>");
         return Ok(page(StatusCode::OK, "Resumed", &text));

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use highwater_log::{Offset, Place};
 use tokio::task::JoinSet;
 
-use crate::attempt::Trying;
-use crate::stage::{Item, Line, Polled, Stage, Step};
+use crate::retry_context::RetryContext;
+use crate::stage::{Item, PipelineContext, Stage, StageOutput, StagePoll};
 use crate::{Breaker, Delivery, Failure, retry};
 
 /// How a handler is called.
@@ -62,17 +62,17 @@ impl Default for Options {
     }
 }
 
-pub(crate) struct Handle<S: Stage, U, F> {
+pub(crate) struct HandleStage<S: Stage, U, F> {
     from: S,
     handler: Arc<F>,
     options: Arc<Options>,
-    tasks: JoinSet<(Turn, Option<Step<U>>)>,
-    turns: Turns<S::Out, U>,
+    tasks: JoinSet<(OrderSlot, Option<StageOutput<U>>)>,
+    order: OrderState<S::Out, U>,
     ended: bool,
 }
 
 /// Which event a task was for, as far as the order must know.
-enum Turn {
+enum OrderSlot {
     Any,
     /// The how-manieth.
     Number(u64),
@@ -80,30 +80,30 @@ enum Turn {
 }
 
 /// What has to wait for others.
-struct Turns<T, U> {
+struct OrderState<T, U> {
     /// The number of the first of `leaving`.
     first: u64,
     /// In the order in which they leave; `None` while under way.
-    leaving: VecDeque<Option<Step<U>>>,
+    leaving: VecDeque<Option<StageOutput<U>>>,
     /// Of every key that is under way, those that wait for it.
     keys: BTreeMap<Bytes, VecDeque<Item<T>>>,
     waiting: usize,
 }
 
-impl<S, U, F, W> Handle<S, U, F>
+impl<S, U, F, W> HandleStage<S, U, F>
 where
     S: Stage,
     U: Send + Sync + 'static,
     F: Fn(Delivery<S::Out>) -> W + Send + Sync + 'static,
     W: Future<Output = Result<U, Failure>> + Send + 'static,
 {
-    pub fn new(from: S, options: Options, handler: F) -> Handle<S, U, F> {
-        Handle {
+    pub fn new(from: S, options: Options, handler: F) -> HandleStage<S, U, F> {
+        HandleStage {
             from,
             handler: Arc::new(handler),
             options: Arc::new(options),
             tasks: JoinSet::new(),
-            turns: Turns {
+            order: OrderState {
                 first: 0,
                 leaving: VecDeque::new(),
                 keys: BTreeMap::new(),
@@ -114,70 +114,75 @@ where
     }
 
     fn has_room(&self) -> bool {
-        let held = self.tasks.len().max(self.turns.leaving.len());
+        let held = self.tasks.len().max(self.order.leaving.len());
         held < self.options.concurrency.max(1)
-            && self.turns.waiting < self.options.waiting_max.max(1)
+            && self.order.waiting < self.options.waiting_max.max(1)
     }
 
     /// Begins the event, or lets it wait. At a stop it is left behind, because one before it may have
     /// been.
-    fn take(&mut self, item: Item<S::Out>, line: &Line) {
-        if line.is_stopping() {
+    fn take(&mut self, item: Item<S::Out>, context: &PipelineContext) {
+        if context.is_stopping() {
             return;
         }
-        let turn = match self.options.order {
-            Order::None => Turn::Any,
-            Order::Output => Turn::Number(self.turns.number()),
+        let slot = match self.options.order {
+            Order::None => OrderSlot::Any,
+            Order::Output => OrderSlot::Number(self.order.number()),
             Order::Key => match item.order_key() {
-                None => Turn::Any,
-                Some(key) => match self.turns.keys.get_mut(&key) {
+                None => OrderSlot::Any,
+                Some(key) => match self.order.keys.get_mut(&key) {
                     Some(queue) => {
                         queue.push_back(item);
-                        self.turns.waiting += 1;
+                        self.order.waiting += 1;
                         return;
                     }
                     None => {
-                        self.turns.keys.insert(key.clone(), VecDeque::new());
-                        Turn::Key(key)
+                        self.order.keys.insert(key.clone(), VecDeque::new());
+                        OrderSlot::Key(key)
                     }
                 },
             },
         };
-        self.start(turn, item, line);
+        self.start(slot, item, context);
     }
 
-    fn start(&mut self, turn: Turn, item: Item<S::Out>, line: &Line) {
-        let trying = Trying::new(&self.options, line);
+    fn start(&mut self, slot: OrderSlot, item: Item<S::Out>, context: &PipelineContext) {
+        let retries = RetryContext::new(&self.options, context);
         let handler = Arc::clone(&self.handler);
         self.tasks
-            .spawn(async move { (turn, deliver(trying, handler, item).await) });
+            .spawn(async move { (slot, deliver(retries, handler, item).await) });
     }
 
     /// Takes back what a task has done, which is nothing if it was stopped; answers with what may
     /// leave at once.
-    fn finished(&mut self, turn: Turn, step: Option<Step<U>>, line: &Line) -> Option<Step<U>> {
+    fn finished(
+        &mut self,
+        slot: OrderSlot,
+        step: Option<StageOutput<U>>,
+        context: &PipelineContext,
+    ) -> Option<StageOutput<U>> {
         let Some(step) = step else {
-            self.turns.leave_behind(turn);
+            self.order.leave_behind(slot);
             return None;
         };
-        match turn {
-            Turn::Any => Some(step),
-            Turn::Number(number) => {
+        match slot {
+            OrderSlot::Any => Some(step),
+            OrderSlot::Number(number) => {
                 // Not there if one before it was left behind.
-                let place = (number - self.turns.first) as usize;
-                if let Some(leaving) = self.turns.leaving.get_mut(place) {
+                let place = (number - self.order.first) as usize;
+                if let Some(leaving) = self.order.leaving.get_mut(place) {
                     *leaving = Some(step);
                 }
                 None
             }
-            Turn::Key(key) => {
-                let next = match line.is_stopping() {
+            OrderSlot::Key(key) => {
+                let next = match context.is_stopping() {
                     true => None,
-                    false => self.turns.after(&key),
+                    false => self.order.after(&key),
                 };
                 match next {
-                    Some(item) => self.start(Turn::Key(key), item, line),
-                    None => self.turns.leave_behind(Turn::Key(key)),
+                    Some(item) => self.start(OrderSlot::Key(key), item, context),
+                    None => self.order.leave_behind(OrderSlot::Key(key)),
                 }
                 Some(step)
             }
@@ -185,18 +190,18 @@ where
     }
 
     fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.turns.leaving.is_empty()
+        self.tasks.is_empty() && self.order.leaving.is_empty()
     }
 }
 
-impl<T, U> Turns<T, U> {
+impl<T, U> OrderState<T, U> {
     fn number(&mut self) -> u64 {
         self.leaving.push_back(None);
         self.first + self.leaving.len() as u64 - 1
     }
 
     /// The next event whose turn to leave has come.
-    fn leave(&mut self) -> Option<Step<U>> {
+    fn leave(&mut self) -> Option<StageOutput<U>> {
         let step = self.leaving.front_mut()?.take()?;
         self.leaving.pop_front();
         self.first += 1;
@@ -204,14 +209,14 @@ impl<T, U> Turns<T, U> {
     }
 
     /// Gives up what must not be done because something before it was not.
-    fn leave_behind(&mut self, turn: Turn) {
-        match turn {
-            Turn::Any => {}
-            Turn::Number(number) => {
+    fn leave_behind(&mut self, slot: OrderSlot) {
+        match slot {
+            OrderSlot::Any => {}
+            OrderSlot::Number(number) => {
                 let place = (number - self.first) as usize;
                 self.leaving.truncate(place);
             }
-            Turn::Key(key) => {
+            OrderSlot::Key(key) => {
                 let queue = self.keys.remove(&key).unwrap_or_default();
                 self.waiting -= queue.len();
             }
@@ -226,7 +231,11 @@ impl<T, U> Turns<T, U> {
     }
 }
 
-async fn deliver<T, U, F, W>(mut trying: Trying, handler: Arc<F>, item: Item<T>) -> Option<Step<U>>
+async fn deliver<T, U, F, W>(
+    mut retries: RetryContext,
+    handler: Arc<F>,
+    item: Item<T>,
+) -> Option<StageOutput<U>>
 where
     F: Fn(Delivery<T>) -> W,
     W: Future<Output = Result<U, Failure>>,
@@ -239,12 +248,12 @@ where
         attempt,
     };
     let salt = item.event.offset().0 as u64;
-    let outcome = trying.persist(salt, |attempt| handler(delivery(attempt)));
+    let outcome = retries.run(salt, |attempt| handler(delivery(attempt)));
     let outcome = outcome.await?;
     Some(item.ended(outcome))
 }
 
-impl<S, U, F, W> Stage for Handle<S, U, F>
+impl<S, U, F, W> Stage for HandleStage<S, U, F>
 where
     S: Stage,
     U: Send + Sync + 'static,
@@ -253,14 +262,15 @@ where
 {
     type Out = U;
 
-    fn poll_next(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Polled<U> {
+    fn poll_next(&mut self, context: &mut PipelineContext, cx: &mut Context<'_>) -> StagePoll<U> {
         loop {
-            if let Some(step) = self.turns.leave() {
+            if let Some(step) = self.order.leave() {
                 return Poll::Ready(Some(step));
             }
             if let Poll::Ready(Some(joined)) = self.tasks.poll_join_next(cx) {
-                let (turn, step) = joined.expect("panics are caught, and nobody ends our tasks");
-                match self.finished(turn, step, line) {
+                let (slot, step) =
+                    joined.expect("panics are catch_panic, and nobody ends our tasks");
+                match self.finished(slot, step, context) {
                     Some(step) => return Poll::Ready(Some(step)),
                     None => continue,
                 }
@@ -271,11 +281,13 @@ where
                     false => Poll::Pending,
                 };
             }
-            match self.from.poll_next(line, cx) {
-                Poll::Ready(Some(Step::Go(item))) => self.take(item, line),
-                Poll::Ready(Some(Step::Dead(item))) => return Poll::Ready(Some(Step::Dead(item))),
-                Poll::Ready(Some(Step::Done(ticket))) => {
-                    return Poll::Ready(Some(Step::Done(ticket)));
+            match self.from.poll_next(context, cx) {
+                Poll::Ready(Some(StageOutput::Item(item))) => self.take(item, context),
+                Poll::Ready(Some(StageOutput::Dead(item))) => {
+                    return Poll::Ready(Some(StageOutput::Dead(item)));
+                }
+                Poll::Ready(Some(StageOutput::Done(ticket))) => {
+                    return Poll::Ready(Some(StageOutput::Done(ticket)));
                 }
                 Poll::Ready(None) => self.ended = true,
                 Poll::Pending => return Poll::Pending,

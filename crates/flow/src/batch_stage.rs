@@ -9,12 +9,12 @@ use std::task::{Context, Poll};
 use highwater_log::{Offset, Place};
 use tokio::task::JoinSet;
 
-use crate::attempt::Trying;
-use crate::handle::Options;
-use crate::stage::{Item, Line, Polled, Stage, Step};
+use crate::handle_stage::Options;
+use crate::retry_context::RetryContext;
+use crate::stage::{Item, PipelineContext, Stage, StageOutput, StagePoll};
 use crate::{Delivery, Failure};
 
-pub(crate) struct Batches<S: Stage, F> {
+pub(crate) struct BatchStage<S: Stage, F> {
     from: S,
     count_max: usize,
     handler: Arc<F>,
@@ -22,19 +22,19 @@ pub(crate) struct Batches<S: Stage, F> {
     /// What the next call is made with.
     gathered: Vec<Item<Arc<S::Out>>>,
     /// The call under way, of which there is one at most.
-    task: JoinSet<Vec<Step<()>>>,
-    leaving: VecDeque<Step<()>>,
+    task: JoinSet<Vec<StageOutput<()>>>,
+    leaving: VecDeque<StageOutput<()>>,
     ended: bool,
 }
 
-impl<S, F, W> Batches<S, F>
+impl<S, F, W> BatchStage<S, F>
 where
     S: Stage,
     F: Fn(Vec<Delivery<S::Out>>) -> W + Send + Sync + 'static,
     W: Future<Output = Result<(), Failure>> + Send + 'static,
 {
-    pub fn new(from: S, count_max: usize, options: Options, handler: F) -> Batches<S, F> {
-        Batches {
+    pub fn new(from: S, count_max: usize, options: Options, handler: F) -> BatchStage<S, F> {
+        BatchStage {
             from,
             count_max: count_max.max(1),
             handler: Arc::new(handler),
@@ -46,32 +46,32 @@ where
         }
     }
 
-    fn start(&mut self, line: &Line) {
-        let trying = Trying::new(&self.options, line);
+    fn start(&mut self, context: &PipelineContext) {
+        let retries = RetryContext::new(&self.options, context);
         let handler = Arc::clone(&self.handler);
         let items = std::mem::take(&mut self.gathered);
-        self.task.spawn(deliver(trying, handler, items));
+        self.task.spawn(deliver(retries, handler, items));
     }
 }
 
 /// What became of the items, as far as the pipeline was not stopped before.
 async fn deliver<T, F, W>(
-    mut trying: Trying,
+    mut retries: RetryContext,
     handler: Arc<F>,
     items: Vec<Item<Arc<T>>>,
-) -> Vec<Step<()>>
+) -> Vec<StageOutput<()>>
 where
     F: Fn(Vec<Delivery<T>>) -> W,
     W: Future<Output = Result<(), Failure>>,
 {
-    let Some(all) = call(&mut trying, &*handler, &items).await else {
+    let Some(all) = call(&mut retries, &*handler, &items).await else {
         return Vec::new();
     };
     let mut steps = Vec::with_capacity(items.len());
     let alone = items.len() == 1;
     for item in items {
         let outcome = match &all {
-            Err(_) if !alone => call(&mut trying, &*handler, std::slice::from_ref(&item)).await,
+            Err(_) if !alone => call(&mut retries, &*handler, std::slice::from_ref(&item)).await,
             all => Some(all.clone()),
         };
         let Some(outcome) = outcome else {
@@ -83,10 +83,10 @@ where
 }
 
 async fn call<T, F, W>(
-    trying: &mut Trying,
+    retries: &mut RetryContext,
     handler: &F,
     items: &[Item<Arc<T>>],
-) -> Option<Result<(), Vec<crate::Attempt>>>
+) -> Option<Result<(), Vec<crate::FailedAttempt>>>
 where
     F: Fn(Vec<Delivery<T>>) -> W,
     W: Future<Output = Result<(), Failure>>,
@@ -100,12 +100,12 @@ where
         items.iter().map(delivery).collect()
     };
     let salt = items.first().map_or(0, |item| item.event.offset().0 as u64);
-    trying
-        .persist(salt, |attempt| handler(deliveries(attempt)))
+    retries
+        .run(salt, |attempt| handler(deliveries(attempt)))
         .await
 }
 
-impl<S, F, W> Stage for Batches<S, F>
+impl<S, F, W> Stage for BatchStage<S, F>
 where
     S: Stage,
     F: Fn(Vec<Delivery<S::Out>>) -> W + Send + Sync + 'static,
@@ -113,13 +113,13 @@ where
 {
     type Out = ();
 
-    fn poll_next(&mut self, line: &mut Line, cx: &mut Context<'_>) -> Polled<()> {
+    fn poll_next(&mut self, context: &mut PipelineContext, cx: &mut Context<'_>) -> StagePoll<()> {
         loop {
             if let Some(step) = self.leaving.pop_front() {
                 return Poll::Ready(Some(step));
             }
             if let Poll::Ready(Some(done)) = self.task.poll_join_next(cx) {
-                let done = done.expect("panics are caught, and nobody ends our tasks");
+                let done = done.expect("panics are catch_panic, and nobody ends our tasks");
                 self.leaving.extend(done);
                 continue;
             }
@@ -128,26 +128,28 @@ where
             }
             let more = match self.ended || self.gathered.len() >= self.count_max {
                 true => Poll::Ready(None),
-                false => self.from.poll_next(line, cx),
+                false => self.from.poll_next(context, cx),
             };
             match more {
-                Poll::Ready(Some(Step::Go(item))) => {
+                Poll::Ready(Some(StageOutput::Item(item))) => {
                     self.gathered.push(item.map(Arc::new));
                     continue;
                 }
-                Poll::Ready(Some(Step::Dead(item))) => return Poll::Ready(Some(Step::Dead(item))),
-                Poll::Ready(Some(Step::Done(ticket))) => {
-                    return Poll::Ready(Some(Step::Done(ticket)));
+                Poll::Ready(Some(StageOutput::Dead(item))) => {
+                    return Poll::Ready(Some(StageOutput::Dead(item)));
+                }
+                Poll::Ready(Some(StageOutput::Done(ticket))) => {
+                    return Poll::Ready(Some(StageOutput::Done(ticket)));
                 }
                 Poll::Ready(None) => self.ended |= self.gathered.len() < self.count_max,
                 Poll::Pending => {}
             }
-            if line.is_stopping() {
+            if context.is_stopping() {
                 // One before them may have been left behind, and so are they.
                 self.gathered.clear();
             }
             match (self.gathered.is_empty(), self.ended) {
-                (false, _) => self.start(line),
+                (false, _) => self.start(context),
                 (true, true) => return Poll::Ready(None),
                 (true, false) => return Poll::Pending,
             }

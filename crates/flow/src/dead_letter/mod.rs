@@ -1,5 +1,7 @@
 //! Dead letters: events that failed for good, set aside with the reasons before they are passed.
 
+mod find;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -7,8 +9,10 @@ use std::sync::Arc;
 use highwater_log::batch::{NewRecord, Record};
 use highwater_log::{Partition, Pending};
 
-use crate::event::Decoded;
+use crate::event::DecodedBatch;
 use crate::{Event, EventId};
+
+pub use find::{DeadLetterFilter, DeadLetterPage, ReplayOutcome, StoredDeadLetter};
 
 /// A reason is cut after this many characters.
 const REASON_CHARS_MAX: usize = 1000;
@@ -21,14 +25,14 @@ const ATTEMPTS_MAX: usize = 16;
 pub struct DeadLetter {
     pub event: Event,
     /// The first and the last ones, if there were many.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<FailedAttempt>,
     /// How often it has been given to the handler again since.
     pub replays: u32,
 }
 
 /// One attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub struct FailedAttempt {
     /// From 1.
     pub number: u32,
     /// Milliseconds since 1970, or `None` where nothing was attempted because the event could not be
@@ -38,22 +42,22 @@ pub struct Attempt {
 }
 
 /// Where dead letters go.
-pub trait DeadLetters: Send + Sync {
+pub trait DeadLetterSink: Send + Sync {
     /// Ready when the letter would survive a crash, or with the reason why it would not.
     fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>>;
 }
 
-impl Attempt {
-    pub(crate) fn undated(reason: impl fmt::Display) -> Attempt {
-        Attempt {
+impl FailedAttempt {
+    pub(crate) fn undated(reason: impl fmt::Display) -> FailedAttempt {
+        FailedAttempt {
             number: 1,
             at_ms: None,
             reason: shortened(reason),
         }
     }
 
-    pub(crate) fn new(number: u32, at_ms: i64, reason: impl fmt::Display) -> Attempt {
-        Attempt {
+    pub(crate) fn new(number: u32, at_ms: i64, reason: impl fmt::Display) -> FailedAttempt {
+        FailedAttempt {
             at_ms: Some(at_ms),
             number,
             reason: shortened(reason),
@@ -61,7 +65,7 @@ impl Attempt {
     }
 
     /// Notes one more attempt among those before it.
-    pub(crate) fn note(self, attempts: &mut Vec<Attempt>) {
+    pub(crate) fn note(self, attempts: &mut Vec<FailedAttempt>) {
         if attempts.len() == ATTEMPTS_MAX {
             attempts.remove(1);
         }
@@ -77,7 +81,7 @@ fn shortened(reason: impl fmt::Display) -> String {
     reason
 }
 
-impl fmt::Display for Attempt {
+impl fmt::Display for FailedAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.at_ms {
             Some(at_ms) => write!(f, "{} {at_ms} {}", self.number, self.reason),
@@ -86,17 +90,17 @@ impl fmt::Display for Attempt {
     }
 }
 
-impl FromStr for Attempt {
+impl FromStr for FailedAttempt {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Attempt, ()> {
+    fn from_str(text: &str) -> Result<FailedAttempt, ()> {
         let (number, rest) = text.split_once(' ').ok_or(())?;
         let (at, reason) = rest.split_once(' ').ok_or(())?;
         let at_ms = match at {
             "-" => None,
             at => Some(at.parse().map_err(|_| ())?),
         };
-        Ok(Attempt {
+        Ok(FailedAttempt {
             number: number.parse().map_err(|_| ())?,
             at_ms,
             reason: reason.into(),
@@ -111,20 +115,24 @@ const MARK: &str = "highwater-letter";
 /// value the value, and its headers are those of the event and then ours, which say what is known of
 /// it (docs/formats/dead-letters.md). A record without a value takes a letter away.
 #[derive(Clone)]
-pub struct OnPartition(pub Arc<dyn Partition>);
+pub struct DeadLetterPartition(pub Arc<dyn Partition>);
 
-impl DeadLetters for OnPartition {
+impl DeadLetterSink for DeadLetterPartition {
     fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
         self.append(letter)
     }
 }
 
-impl OnPartition {
+impl DeadLetterPartition {
     fn append(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
         let event = &letter.event;
         let (id, enqueued) = (event.id().to_string(), event.timestamp().to_string());
         let replays = letter.replays.to_string();
-        let attempts: Vec<String> = letter.attempts.iter().map(Attempt::to_string).collect();
+        let attempts: Vec<String> = letter
+            .attempts
+            .iter()
+            .map(FailedAttempt::to_string)
+            .collect();
         let mut headers: Vec<_> = event.headers().collect();
         headers.push((MARK, Some(b"1")));
         headers.push(("highwater-enqueued", Some(enqueued.as_bytes())));
@@ -164,17 +172,17 @@ impl OnPartition {
 }
 
 /// What a record of a dead-letter hub says.
-pub(crate) enum Word {
+pub(crate) enum DeadLetterRecord {
     Letter(DeadLetter),
     /// This letter is gone.
-    Gone(EventId),
+    Removed(EventId),
 }
 
 /// `None` for a record that is not ours.
-pub(crate) fn read(record: &Record<'_>) -> Option<Word> {
+pub(crate) fn read(record: &Record<'_>) -> Option<DeadLetterRecord> {
     let id: EventId = std::str::from_utf8(record.key?).ok()?.parse().ok()?;
     let Some(value) = record.value else {
-        return Some(Word::Gone(id));
+        return Some(DeadLetterRecord::Removed(id));
     };
     let headers: Vec<_> = record.headers.collect();
     let mark = headers.iter().rposition(|(name, _)| name == MARK)?;
@@ -195,8 +203,8 @@ pub(crate) fn read(record: &Record<'_>) -> Option<Word> {
     let is_null = ours.iter().any(|(name, _)| name == "highwater-null");
     let attempts = values("highwater-attempt");
     let attempts = attempts.filter_map(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    Some(Word::Letter(DeadLetter {
-        event: Decoded::one(
+    Some(DeadLetterRecord::Letter(DeadLetter {
+        event: DecodedBatch::one(
             id,
             text("highwater-enqueued")?.parse().ok()?,
             values("highwater-key").next(),

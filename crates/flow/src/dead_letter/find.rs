@@ -6,14 +6,16 @@ use std::sync::Arc;
 use highwater_env::Clock;
 use highwater_log::Offset;
 
-use crate::dead::{Attempt, DeadLetter, DeadLetters, OnPartition, Word, read};
+use crate::dead_letter::{
+    DeadLetter, DeadLetterPartition, DeadLetterRecord, DeadLetterSink, FailedAttempt, read,
+};
 use crate::scan::scan;
 use crate::source::SourceError;
 use crate::{Delivery, Event, EventId, Failure};
 
 /// Which letters are meant. One that names nothing means all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct DeadLetterFilter {
     pub id: Option<EventId>,
     /// Set aside at this time or later, in milliseconds since 1970.
     pub from_ms: Option<i64>,
@@ -28,7 +30,7 @@ pub struct Filter {
 
 /// A letter and where it is.
 #[derive(Clone, Debug)]
-pub struct Filed {
+pub struct StoredDeadLetter {
     pub letter: DeadLetter,
     pub offset: Offset,
     /// When it was set aside, in milliseconds since 1970.
@@ -37,31 +39,31 @@ pub struct Filed {
 
 /// Letters that fit, and whether there are more.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
-    pub letters: Vec<Filed>,
+pub struct DeadLetterPage {
+    pub letters: Vec<StoredDeadLetter>,
     pub more: bool,
 }
 
 /// What became of a letter that was replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Replayed {
+pub enum ReplayOutcome {
     /// It is no dead letter any more.
     Handled,
     /// It is one still, with one more attempt and one more replay to its name.
     Failed(String),
 }
 
-impl Filter {
-    fn fits(&self, filed: &Filed) -> bool {
-        let letter = &filed.letter;
+impl DeadLetterFilter {
+    fn fits(&self, stored: &StoredDeadLetter) -> bool {
+        let letter = &stored.letter;
         let says = |text: &str| {
             let text = text.to_lowercase();
             let mut attempts = letter.attempts.iter();
             attempts.any(|attempt| attempt.reason.to_lowercase().contains(&text))
         };
         self.id.as_ref().is_none_or(|id| *id == letter.event.id())
-            && self.from_ms.is_none_or(|from| filed.dead_ms >= from)
-            && self.until_ms.is_none_or(|until| filed.dead_ms < until)
+            && self.from_ms.is_none_or(|from| stored.dead_ms >= from)
+            && self.until_ms.is_none_or(|until| stored.dead_ms < until)
             && self.reason.as_deref().is_none_or(says)
             && self
                 .key
@@ -71,31 +73,31 @@ impl Filter {
     }
 }
 
-impl OnPartition {
+impl DeadLetterPartition {
     /// Up to `max` letters that fit, the oldest first, from `from` on.
     pub async fn find(
         &self,
-        filter: &Filter,
+        filter: &DeadLetterFilter,
         from: Offset,
         max: usize,
-    ) -> Result<Found, SourceError> {
-        let last = self.last_words().await?;
-        let mut found = Found::default();
+    ) -> Result<DeadLetterPage, SourceError> {
+        let last = self.latest_offsets().await?;
+        let mut found = DeadLetterPage::default();
         scan(&*self.0, from, |record| {
-            let Some(Word::Letter(letter)) = read(record) else {
+            let Some(DeadLetterRecord::Letter(letter)) = read(record) else {
                 return;
             };
-            let filed = Filed {
+            let stored = StoredDeadLetter {
                 letter,
                 offset: record.offset,
                 dead_ms: record.timestamp,
             };
-            let current = last.get(&filed.letter.event.id()) == Some(&record.offset);
-            if !current || !filter.fits(&filed) {
+            let current = last.get(&stored.letter.event.id()) == Some(&record.offset);
+            if !current || !filter.fits(&stored) {
                 return;
             }
             match found.letters.len() < max {
-                true => found.letters.push(filed),
+                true => found.letters.push(stored),
                 false => found.more = true,
             }
         })
@@ -105,15 +107,19 @@ impl OnPartition {
 
     /// How many letters there are.
     pub async fn count(&self) -> Result<usize, SourceError> {
-        Ok(self.last_words().await?.len())
+        Ok(self.latest_offsets().await?.len())
     }
 
     /// Of every event that has a letter, where the last one is.
-    async fn last_words(&self) -> Result<BTreeMap<EventId, Offset>, SourceError> {
+    async fn latest_offsets(&self) -> Result<BTreeMap<EventId, Offset>, SourceError> {
         let mut last = BTreeMap::new();
         scan(&*self.0, Offset(0), |record| match read(record) {
-            Some(Word::Letter(letter)) => drop(last.insert(letter.event.id(), record.offset)),
-            Some(Word::Gone(id)) => drop(last.remove(&id)),
+            Some(DeadLetterRecord::Letter(letter)) => {
+                last.insert(letter.event.id(), record.offset);
+            }
+            Some(DeadLetterRecord::Removed(id)) => {
+                last.remove(&id);
+            }
             None => {}
         })
         .await?;
@@ -124,14 +130,14 @@ impl OnPartition {
     /// taken it, so a crash in between leaves it where it is.
     pub async fn replay<W>(
         &self,
-        filed: Filed,
+        stored: StoredDeadLetter,
         clock: &dyn Clock,
         handler: impl FnOnce(Delivery<Event>) -> W,
-    ) -> Result<Replayed, String>
+    ) -> Result<ReplayOutcome, String>
     where
         W: Future<Output = Result<(), Failure>>,
     {
-        let mut letter = filed.letter;
+        let mut letter = stored.letter;
         let number = letter.attempts.last().map_or(1, |last| last.number + 1);
         let at_ms = (clock.unix_nanos() / 1_000_000) as i64;
         let outcome = handler(Delivery {
@@ -141,12 +147,12 @@ impl OnPartition {
         });
         let Err(failure) = outcome.await else {
             self.remove(&letter.event.id()).await?;
-            return Ok(Replayed::Handled);
+            return Ok(ReplayOutcome::Handled);
         };
         letter.replays += 1;
-        let attempt = Attempt::new(number, at_ms, failure.reason());
+        let attempt = FailedAttempt::new(number, at_ms, failure.reason());
         attempt.note(&mut letter.attempts);
         self.put(&letter).await?;
-        Ok(Replayed::Failed(failure.reason().into()))
+        Ok(ReplayOutcome::Failed(failure.reason().into()))
     }
 }

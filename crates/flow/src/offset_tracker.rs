@@ -1,7 +1,7 @@
 //! How far everything is done, when events are begun in order and finished in any.
 //!
 //! A checkpoint is a promise that nothing before it is needed any more, so it may not pass an event
-//! that is still under way, however many after it are done. [`Track`] keeps the events between that
+//! that is still under way, however many after it are done. [`OffsetTracker`] keeps the events between that
 //! point and the last one begun. There is room for so many of them and no more: an event that takes
 //! for ever stops the reading, not the memory.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use highwater_log::Offset;
 
 #[derive(Debug)]
-pub struct Track {
+pub struct OffsetTracker {
     done: Offset,
     /// How many events are before `done`, counted from the start.
     passed: u64,
@@ -33,10 +33,10 @@ struct Slot {
 #[must_use]
 pub struct Ticket(u64);
 
-impl Track {
+impl OffsetTracker {
     /// Begins at an offset with everything before it done.
-    pub fn new(start: Offset, window_max: usize) -> Track {
-        Track {
+    pub fn new(start: Offset, window_max: usize) -> OffsetTracker {
+        OffsetTracker {
             done: start,
             passed: 0,
             window: VecDeque::new(),
@@ -49,13 +49,9 @@ impl Track {
         self.done
     }
 
-    /// How many events have been passed by [`done`](Track::done) since the start.
-    pub fn passed(&self) -> u64 {
-        self.passed
-    }
-
-    /// Events that were begun and not passed yet, finished ones among them.
-    pub fn open(&self) -> usize {
+    /// Events begun and not yet passed, finished ones included.
+    #[cfg(test)]
+    fn open(&self) -> usize {
         self.window.len()
     }
 
@@ -108,14 +104,14 @@ impl Track {
 /// When a checkpoint is due: after so many events or so long after the first of them, whichever
 /// comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cadence {
+pub struct CheckpointInterval {
     pub events: u64,
     pub period: Duration,
 }
 
-impl Default for Cadence {
-    fn default() -> Cadence {
-        Cadence {
+impl Default for CheckpointInterval {
+    fn default() -> CheckpointInterval {
+        CheckpointInterval {
             events: 1000,
             period: Duration::from_secs(5),
         }
@@ -124,9 +120,9 @@ impl Default for Cadence {
 
 /// Which checkpoint was stored, and when the next is to be.
 #[derive(Debug)]
-pub struct Schedule {
-    cadence: Cadence,
-    stored: Point,
+pub struct CheckpointSchedule {
+    checkpoint_interval: CheckpointInterval,
+    stored: CheckpointPosition,
     /// When something was first seen to be done that is not stored.
     since: Option<Duration>,
     /// Storage gets a rest after a failure.
@@ -135,26 +131,29 @@ pub struct Schedule {
 
 /// A point that a checkpoint can be at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Point {
+pub struct CheckpointPosition {
     pub offset: Offset,
-    /// [`Track::passed`] at that point.
+    /// Events passed up to that point.
     pub passed: u64,
 }
 
-impl Track {
-    pub fn point(&self) -> Point {
-        Point {
+impl OffsetTracker {
+    pub fn point(&self) -> CheckpointPosition {
+        CheckpointPosition {
             offset: self.done,
             passed: self.passed,
         }
     }
 }
 
-impl Schedule {
+impl CheckpointSchedule {
     /// Begins with `stored` being on record.
-    pub fn new(cadence: Cadence, stored: Point) -> Schedule {
-        Schedule {
-            cadence,
+    pub fn new(
+        checkpoint_interval: CheckpointInterval,
+        stored: CheckpointPosition,
+    ) -> CheckpointSchedule {
+        CheckpointSchedule {
+            checkpoint_interval,
             stored,
             since: None,
             not_before: Duration::ZERO,
@@ -163,21 +162,21 @@ impl Schedule {
 
     /// When to ask again, given how far everything is done at `now`: `now` or before means that a
     /// checkpoint is due; `None` that there is nothing to store.
-    pub fn due(&mut self, now: Duration, done: Point) -> Option<Duration> {
+    pub fn due(&mut self, now: Duration, done: CheckpointPosition) -> Option<Duration> {
         if !self.is_behind(done) {
             self.since = None;
             return None;
         }
         let since = *self.since.get_or_insert(now);
-        let due = match done.passed - self.stored.passed >= self.cadence.events.max(1) {
+        let due = match done.passed - self.stored.passed >= self.checkpoint_interval.events.max(1) {
             true => now,
-            false => since.saturating_add(self.cadence.period),
+            false => since.saturating_add(self.checkpoint_interval.period),
         };
         Some(due.max(self.not_before))
     }
 
     /// Notes that a checkpoint was stored, having been begun at `begun`.
-    pub fn stored(&mut self, point: Point, begun: Duration) {
+    pub fn stored(&mut self, point: CheckpointPosition, begun: Duration) {
         assert!(
             point.offset >= self.stored.offset,
             "a checkpoint goes forward"
@@ -190,11 +189,11 @@ impl Schedule {
     /// Notes that one was not stored. The next is due a period after `now`, however many events
     /// that is.
     pub fn failed(&mut self, now: Duration) {
-        self.not_before = now.saturating_add(self.cadence.period);
+        self.not_before = now.saturating_add(self.checkpoint_interval.period);
     }
 
     /// True if something is done that is not stored.
-    pub fn is_behind(&self, done: Point) -> bool {
+    pub fn is_behind(&self, done: CheckpointPosition) -> bool {
         done.offset > self.stored.offset
     }
 }
@@ -208,7 +207,7 @@ mod tests {
     // proves C2
     #[test]
     fn the_checkpoint_waits_for_the_slowest_event() {
-        let mut track = Track::new(Offset(10), 8);
+        let mut track = OffsetTracker::new(Offset(10), 8);
         let slow = track.begin(Offset(10)).unwrap();
         let fast = track.begin(Offset(11)).unwrap();
         track.finish(fast);
@@ -219,19 +218,19 @@ mod tests {
 
     #[test]
     fn offsets_without_events_are_passed_with_the_event_before_them() {
-        let mut track = Track::new(Offset(0), 8);
+        let mut track = OffsetTracker::new(Offset(0), 8);
         track.pass(Offset(3));
         assert_eq!(track.done(), Offset(3));
         let event = track.begin(Offset(5)).unwrap();
         track.pass(Offset(9));
         assert_eq!(track.done(), Offset(3));
         track.finish(event);
-        assert_eq!((track.done(), track.passed()), (Offset(9), 1));
+        assert_eq!((track.done(), track.passed), (Offset(9), 1));
     }
 
     #[test]
     fn there_is_room_for_so_many_and_no_more() {
-        let mut track = Track::new(Offset(0), 2);
+        let mut track = OffsetTracker::new(Offset(0), 2);
         let first = track.begin(Offset(0)).unwrap();
         let second = track.begin(Offset(1)).unwrap();
         track.finish(second);
@@ -247,15 +246,15 @@ mod tests {
     #[test]
     fn a_checkpoint_is_due_after_so_many_events_or_so_long() {
         let s = Duration::from_secs;
-        let point = |passed: u64| Point {
+        let point = |passed: u64| CheckpointPosition {
             offset: Offset(passed as i64),
             passed,
         };
-        let cadence = Cadence {
+        let checkpoint_interval = CheckpointInterval {
             events: 10,
             period: s(5),
         };
-        let mut schedule = Schedule::new(cadence, point(0));
+        let mut schedule = CheckpointSchedule::new(checkpoint_interval, point(0));
         assert_eq!(schedule.due(s(1), point(0)), None);
         assert_eq!(schedule.due(s(2), point(3)), Some(s(7)));
         assert_eq!(schedule.due(s(3), point(9)), Some(s(7)));
@@ -274,7 +273,7 @@ mod tests {
             window_max in 1..20usize,
             steps in prop::collection::vec((any::<bool>(), 0..3i64, any::<prop::sample::Index>()), 0..300),
         ) {
-            let mut track = Track::new(Offset(0), window_max);
+            let mut track = OffsetTracker::new(Offset(0), window_max);
             let mut under_way = Vec::new();
             let mut unfinished = BTreeSet::new();
             let mut next = 0;

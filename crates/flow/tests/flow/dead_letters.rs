@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use crate::common::{TokioClock, append, number, partition, paused};
 use highwater_flow::{
-    Delivery, Event, Failure, Filter, InMemory, OnPartition, Options, Replayed, Sink, Source,
-    Stage, run,
+    DeadLetterFilter, DeadLetterPartition, Delivery, Event, Failure, MemoryPositions, Options,
+    PartitionSource, ReplayOutcome, Sink, Stage, run,
 };
 use highwater_log::Offset;
 use highwater_log::batch::NewRecord;
 
 /// Every event but those below 3 is refused, with its number in the reason.
-async fn refused(count: usize) -> OnPartition {
+async fn refused(count: usize) -> DeadLetterPartition {
     let (source, dead) = (partition().await, partition().await);
     append(&source, &vec![Some(7); count]).await;
-    let letters = OnPartition(dead);
-    let handled = Source::new(source, Offset(0))
+    let letters = DeadLetterPartition(dead);
+    let handled = PartitionSource::new(source, Offset(0))
         .until(Offset(count as i64))
         .handle(
             Options::default(),
@@ -24,18 +24,18 @@ async fn refused(count: usize) -> OnPartition {
                 n => Err(Failure::permanent(format!("Nonsense {n}"))),
             },
         );
-    let positions = Arc::new(InMemory::default());
+    let positions = Arc::new(MemoryPositions::default());
     let sink = Sink::new(positions, Arc::new(letters.clone()), TokioClock::start());
     run(handled, sink, std::future::pending()).await.unwrap();
     letters
 }
 
-async fn numbers(letters: &OnPartition, filter: &Filter) -> Vec<usize> {
+async fn numbers(letters: &DeadLetterPartition, filter: &DeadLetterFilter) -> Vec<usize> {
     let found = letters.find(filter, Offset(0), 100).await.unwrap();
     let mut numbers: Vec<_> = found
         .letters
         .iter()
-        .map(|filed| number(&filed.letter.event))
+        .map(|stored| number(&stored.letter.event))
         .collect();
     numbers.sort();
     numbers
@@ -45,11 +45,11 @@ async fn numbers(letters: &OnPartition, filter: &Filter) -> Vec<usize> {
 fn letters_are_found_by_what_is_known_of_them() {
     paused(async {
         let letters = refused(8).await;
-        let all = Filter::default();
+        let all = DeadLetterFilter::default();
         assert_eq!(numbers(&letters, &all).await, [3, 4, 5, 6, 7]);
-        let by = |reason: &str| Filter {
+        let by = |reason: &str| DeadLetterFilter {
             reason: Some(reason.into()),
-            ..Filter::default()
+            ..DeadLetterFilter::default()
         };
         assert_eq!(numbers(&letters, &by("nonsense 5")).await, [5]);
         assert_eq!(numbers(&letters, &by("sense")).await, [3, 4, 5, 6, 7]);
@@ -57,9 +57,9 @@ fn letters_are_found_by_what_is_known_of_them() {
         assert_eq!(
             numbers(
                 &letters,
-                &Filter {
+                &DeadLetterFilter {
                     id,
-                    ..Filter::default()
+                    ..DeadLetterFilter::default()
                 }
             )
             .await,
@@ -69,9 +69,9 @@ fn letters_are_found_by_what_is_known_of_them() {
         assert_eq!(
             numbers(
                 &letters,
-                &Filter {
+                &DeadLetterFilter {
                     key,
-                    ..Filter::default()
+                    ..DeadLetterFilter::default()
                 }
             )
             .await,
@@ -81,9 +81,9 @@ fn letters_are_found_by_what_is_known_of_them() {
         assert_eq!(
             numbers(
                 &letters,
-                &Filter {
+                &DeadLetterFilter {
                     until_ms,
-                    ..Filter::default()
+                    ..DeadLetterFilter::default()
                 }
             )
             .await,
@@ -105,7 +105,7 @@ fn a_letter_holds_the_event_as_it_was_and_what_became_of_it() {
     paused(async {
         let letters = refused(4).await;
         let found = letters
-            .find(&Filter::default(), Offset(0), 9)
+            .find(&DeadLetterFilter::default(), Offset(0), 9)
             .await
             .unwrap();
         let letter = &found.letters[0].letter;
@@ -137,18 +137,18 @@ fn an_event_without_a_value_and_with_headers_like_ours_comes_back_as_it_was() {
             }])
             .await
             .unwrap();
-        let refused = Source::new(source, Offset(0))
+        let refused = PartitionSource::new(source, Offset(0))
             .until(Offset(1))
             .try_map(|_| Err::<(), _>("no"));
-        let letters = OnPartition(dead);
+        let letters = DeadLetterPartition(dead);
         let sink = Sink::new(
-            Arc::new(InMemory::default()),
+            Arc::new(MemoryPositions::default()),
             Arc::new(letters.clone()),
             TokioClock::start(),
         );
         run(refused, sink, std::future::pending()).await.unwrap();
         let found = letters
-            .find(&Filter::default(), Offset(0), 9)
+            .find(&DeadLetterFilter::default(), Offset(0), 9)
             .await
             .unwrap();
         let event = &found.letters[0].letter.event;
@@ -162,11 +162,11 @@ fn a_replay_ends_a_letter_or_counts() {
     paused(async {
         let (letters, clock) = (refused(5).await, TokioClock::start());
         let found = letters
-            .find(&Filter::default(), Offset(0), 9)
+            .find(&DeadLetterFilter::default(), Offset(0), 9)
             .await
             .unwrap();
-        for filed in found.letters {
-            let replayed = letters.replay(filed, &*clock, async |delivery| {
+        for stored in found.letters {
+            let replayed = letters.replay(stored, &*clock, async |delivery| {
                 assert_eq!(delivery.attempt, 2);
                 match number(&delivery.event) {
                     3 => Ok(()),
@@ -176,7 +176,7 @@ fn a_replay_ends_a_letter_or_counts() {
             replayed.await.unwrap();
         }
         let found = letters
-            .find(&Filter::default(), Offset(0), 9)
+            .find(&DeadLetterFilter::default(), Offset(0), 9)
             .await
             .unwrap();
         assert_eq!(found.letters.len(), 1);
@@ -191,9 +191,9 @@ fn a_replay_ends_a_letter_or_counts() {
             (1, vec!["Nonsense 4", "still not"])
         );
         let replays_max = Some(0);
-        let fresh = Filter {
+        let fresh = DeadLetterFilter {
             replays_max,
-            ..Filter::default()
+            ..DeadLetterFilter::default()
         };
         assert_eq!(numbers(&letters, &fresh).await, [0; 0], "a loop ends");
         let again = letters
@@ -201,7 +201,7 @@ fn a_replay_ends_a_letter_or_counts() {
             .await;
         assert_eq!(
             (again, letters.count().await),
-            (Ok(Replayed::Handled), Ok(0))
+            (Ok(ReplayOutcome::Handled), Ok(0))
         );
     });
 }
@@ -211,6 +211,6 @@ fn a_purged_letter_is_gone() {
     paused(async {
         let letters = refused(5).await;
         letters.remove(&"tolls/0@3".parse().unwrap()).await.unwrap();
-        assert_eq!(numbers(&letters, &Filter::default()).await, [4]);
+        assert_eq!(numbers(&letters, &DeadLetterFilter::default()).await, [4]);
     });
 }

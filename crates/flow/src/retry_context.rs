@@ -13,11 +13,11 @@ use highwater_env::Clock;
 use highwater_env::random::Random;
 use tokio::sync::watch;
 
-use crate::breaker::{Breaker, Fate, Pass};
-use crate::dead::Attempt;
-use crate::handle::Options;
+use crate::breaker::{Breaker, OnExhausted, Permit};
+use crate::dead_letter::FailedAttempt;
+use crate::handle_stage::Options;
 use crate::retry::{Policy, Retry};
-use crate::stage::Line;
+use crate::stage::PipelineContext;
 
 /// Why an attempt failed, and whether another may go better.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,29 +64,29 @@ impl Failure {
 
 /// What trying needs to know.
 #[derive(Clone)]
-pub(crate) struct Trying {
+pub(crate) struct RetryContext {
     pub options: Arc<Options>,
     pub clock: Arc<dyn Clock>,
     pub stopping: watch::Receiver<bool>,
 }
 
-impl Trying {
-    pub fn new(options: &Arc<Options>, line: &Line) -> Trying {
-        Trying {
+impl RetryContext {
+    pub fn new(options: &Arc<Options>, context: &PipelineContext) -> RetryContext {
+        RetryContext {
             options: Arc::clone(options),
-            clock: Arc::clone(&line.clock),
-            stopping: line.stopping.subscribe(),
+            clock: Arc::clone(&context.clock),
+            stopping: context.stopping.subscribe(),
         }
     }
 
     /// Makes an attempt after another, each with its number from 1, until one succeeds or the event is
     /// given up. `salt` makes the random part of delays differ between events. `None` if the pipeline
     /// is stopped meanwhile; an attempt that was begun is then waited for.
-    pub async fn persist<U, W>(
+    pub async fn run<U, W>(
         &mut self,
         salt: u64,
         mut attempt: impl FnMut(u32) -> W,
-    ) -> Option<Result<U, Vec<Attempt>>>
+    ) -> Option<Result<U, Vec<FailedAttempt>>>
     where
         W: Future<Output = Result<U, Failure>>,
     {
@@ -96,22 +96,22 @@ impl Trying {
         let (mut attempts, mut number, mut probes) = (Vec::new(), 0u32, 0u32);
         loop {
             let pass = match &options.circuit {
-                Some(circuit) => Some(self.unless_stopped(circuit.enter_after(probes)).await?),
+                Some(circuit) => Some(self.unless_stopped(circuit.acquire_after(probes)).await?),
                 None => None,
             };
             number = number.saturating_add(1);
             let at_ms = (clock.unix_nanos() / 1_000_000) as i64;
             // The call itself is inside, because it may panic as well as what it returns.
-            let failure = match self.bounded(async { attempt(number).await }).await {
+            let failure = match self.with_timeout(async { attempt(number).await }).await {
                 Ok(value) => {
-                    pass.into_iter().for_each(Pass::succeeded);
+                    pass.into_iter().for_each(Permit::succeeded);
                     return Some(Ok(value));
                 }
                 Err(failure) => failure,
             };
-            Attempt::new(number, at_ms, &failure.reason).note(&mut attempts);
-            let probe = pass.as_ref().is_some_and(Pass::is_probe);
-            pass.into_iter().for_each(Pass::failed);
+            FailedAttempt::new(number, at_ms, &failure.reason).note(&mut attempts);
+            let probe = pass.as_ref().is_some_and(Permit::is_probe);
+            pass.into_iter().for_each(Permit::failed);
             if probe {
                 probes += 1;
                 if probes == Breaker::PROBES_MAX {
@@ -126,7 +126,9 @@ impl Trying {
             };
             match (delay, &options.circuit) {
                 (Some(delay), _) => self.unless_stopped(tokio::time::sleep(delay)).await?,
-                (None, Some(circuit)) if circuit.fate() == Fate::Hold => pacing.restart(),
+                (None, Some(circuit)) if circuit.on_exhausted() == OnExhausted::Hold => {
+                    pacing.restart()
+                }
                 (None, _) => return Some(Err(attempts)),
             }
         }
@@ -140,11 +142,11 @@ impl Trying {
         }
     }
 
-    async fn bounded<U>(
+    async fn with_timeout<U>(
         &self,
         attempt: impl Future<Output = Result<U, Failure>>,
     ) -> Result<U, Failure> {
-        let attempt = caught(attempt);
+        let attempt = catch_panic(attempt);
         let Some(timeout) = self.options.timeout else {
             return attempt.await;
         };
@@ -194,16 +196,16 @@ impl<'a> Pacing<'a> {
 }
 
 /// A panic of a handler is a failure of its event and of no other.
-async fn caught<U>(attempt: impl Future<Output = Result<U, Failure>>) -> Result<U, Failure> {
+async fn catch_panic<U>(attempt: impl Future<Output = Result<U, Failure>>) -> Result<U, Failure> {
     let mut attempt = pin!(attempt);
     poll_fn(|cx| {
         let polled = catch_unwind(AssertUnwindSafe(|| attempt.as_mut().poll(cx)));
-        polled.unwrap_or_else(|panic| Poll::Ready(Err(Failure::permanent(said(&*panic)))))
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(Failure::permanent(panic_text(&*panic)))))
     })
     .await
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
     format!(
