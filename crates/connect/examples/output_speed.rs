@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use highwater_connect::json::JsonWriter;
 use highwater_connect::{
-    CsvFormat, EndpointError, FilesOutput, HubOutput, OutputContext, OutputFormat, OutputSpec,
-    Rows, open_output,
+    CsvFormat, EndpointError, FilesOutput, HubOutput, OutputContext, OutputFormat, OutputSettings,
+    Rows,
 };
 use highwater_engine::{Chunk, Column, ColumnBuilder, Value};
 use highwater_env::random::Random;
@@ -39,28 +39,25 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{:>24} {:>12.2}", "JSON alone", cpu() - before);
 
-    let hub = |key: Option<&str>| {
-        OutputSpec::Hub(HubOutput {
-            hub: "out".into(),
-            key: key.map(Into::into),
-        })
+    let hub = |key: Option<&str>| HubOutput {
+        hub: "out".into(),
+        key: key.map(Into::into),
     };
     measure("hub", hub(None), &given).await?;
     measure("hub, key", hub(Some("Device")), &given).await?;
-    let files = |format| OutputSpec::Files(FilesOutput::new("/out", format));
+    let files = |format| FilesOutput::new("/out", format);
     measure("files, JSON lines", files(OutputFormat::JsonLines), &given).await?;
     let csv = OutputFormat::Csv(CsvFormat::default());
     measure("files, CSV", files(csv), &given).await?;
     measure("files, Parquet", files(OutputFormat::Parquet), &given).await?;
     let mut by_device = FilesOutput::new("/out", OutputFormat::JsonLines);
     by_device.folders = "{date}/{hour}/device={Device}".into();
-    let by_device = OutputSpec::Files(by_device);
     measure("files, folder a device", by_device, &given).await
 }
 
 async fn measure(
     name: &str,
-    spec: OutputSpec,
+    output: impl OutputSettings,
     given: &[Rows],
 ) -> Result<(), Box<dyn std::error::Error>> {
     let disk = Arc::new(SimDisk::new(1));
@@ -97,14 +94,9 @@ async fn measure(
         settings,
     })
     .await?;
-    let context = OutputContext {
-        job: "speed".into(),
-        output: "out".into(),
-        hubs: Some((log, handle)),
-        queues: None,
-        disk,
-    };
-    let mut endpoint = open_output(&spec, names(), &context)?;
+    let mut context = OutputContext::new("speed", "out", disk);
+    context.hubs = Some((log, handle));
+    let mut endpoint = output.open(names(), &context)?;
     while let Err(EndpointError::Unavailable { .. }) = endpoint.resume(None).await {
         tokio::task::yield_now().await;
     }

@@ -42,8 +42,9 @@ pub use cut::{Cut, CutKind, Cutter, Cutting};
 #[cfg(feature = "postgres")]
 pub use endpoint::PostgresOutput;
 pub use endpoint::{
-    Endpoint, EndpointError, FilesOutput, HubOutput, Memory, MemoryEndpoint, OutputContext,
-    OutputSpec, QueueOutput, Rows, Underway, WebhookOutput, open_output,
+    Endpoint, EndpointError, FilesOutput, HubOutput, Memory, MemoryEndpoint, OUTPUT_KINDS,
+    OutputContext, OutputKind, OutputSettings, QueueOutput, Rows, SettingsReader, StdoutOutput,
+    Underway, WebhookOutput,
 };
 pub use lines::{Block, LineOptions, LineReader, ReadError, SourceNote};
 pub use rows::RowNames;

@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use highwater_connect::{
-    Endpoint, EndpointError, HubOutput, OutputContext, OutputSpec, Rows, open_output,
-};
+use highwater_connect::{Endpoint, EndpointError, HubOutput, OutputContext, OutputSettings, Rows};
 use highwater_engine::{Chunk, Column};
 use highwater_env::disk::Faults;
 use highwater_env::random::Random;
@@ -57,22 +55,17 @@ impl Node {
     }
 
     fn endpoint(&self) -> Box<dyn Endpoint> {
-        let output = OutputSpec::Hub(HubOutput {
+        let output = HubOutput {
             hub: "out".into(),
             key: Some("Device".into()),
-        });
-        let context = OutputContext {
-            job: "job".into(),
-            output: "out".into(),
-            hubs: Some((
-                Arc::clone(&self.hub) as Arc<dyn Log>,
-                Arc::clone(&self.transactions),
-            )),
-            queues: None,
-            disk: Arc::new(SimDisk::new(0)),
         };
+        let mut context = OutputContext::new("job", "out", Arc::new(SimDisk::new(0)));
+        context.hubs = Some((
+            Arc::clone(&self.hub) as Arc<dyn Log>,
+            Arc::clone(&self.transactions),
+        ));
         let names = ["Device", "Number"].map(|name| Name::Field(name.into()));
-        open_output(&output, names.into(), &context).unwrap()
+        output.open(names.into(), &context).unwrap()
     }
 
     /// The values of each partition.

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use highwater_connect::{
-    Endpoint, EndpointError, OutputContext, OutputSpec, PostgresOutput, Rows, open_output,
+    Endpoint, EndpointError, OutputContext, OutputSettings, PostgresOutput, Rows,
 };
 use highwater_engine::{Chunk, Column, ColumnBuilder, Record, Value};
 use highwater_env::RealDisk;
@@ -61,19 +61,12 @@ fn endpoint(table: &str, key: &[&str], names: &[&str]) -> Box<dyn Endpoint> {
 }
 
 fn open(output: PostgresOutput, names: &[&str]) -> Box<dyn Endpoint> {
-    let context = OutputContext {
-        job: "test".into(),
-        output: output.table.clone(),
-        hubs: None,
-        queues: None,
-        disk: Arc::new(RealDisk),
-    };
+    let context = OutputContext::new("test", &output.table, Arc::new(RealDisk));
     let names = names.iter().map(|name| match *name {
         "*" => Name::Spread,
         name => Name::Field(name.into()),
     });
-    let spec = OutputSpec::Postgres(output);
-    open_output(&spec, names.collect(), &context).unwrap()
+    output.open(names.collect(), &context).unwrap()
 }
 
 fn rows(first: u64, rows: &[Vec<Value>]) -> Rows {

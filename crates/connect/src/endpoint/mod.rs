@@ -20,7 +20,7 @@ mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queue;
-mod spec;
+mod registry;
 mod stdout;
 #[cfg(test)]
 mod testing;
@@ -32,8 +32,15 @@ pub use memory::{Memory, MemoryEndpoint};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOutput;
 pub use queue::QueueOutput;
-pub use spec::{OutputContext, OutputSpec, open_output};
+pub use registry::{OUTPUT_KINDS, OutputContext, OutputKind, OutputSettings, SettingsReader};
+pub use stdout::StdoutOutput;
 pub use webhook::WebhookOutput;
+
+#[cfg(not(feature = "postgres"))]
+mod postgres {
+    pub(super) const KIND: super::OutputKind =
+        super::OutputKind::not_built_in("postgres", "postgres");
+}
 
 /// Something that takes numbered rows.
 ///

@@ -5,11 +5,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use highwater_query::plan::Name;
 
 use super::mark::{self, Kind};
-use super::{Endpoint, EndpointError, Rows, Underway};
+use super::{Endpoint, EndpointError, OutputContext, OutputSettings, Rows, Underway};
 use crate::json::JsonWriter;
 use crate::sink::{Sink, SinkError, StdoutSink};
 
-pub(super) struct StdoutEndpoint {
+/// Standard output, as lines of JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct StdoutOutput;
+
+impl OutputSettings for StdoutOutput {
+    fn open(
+        &self,
+        names: Vec<Name>,
+        _: &OutputContext,
+    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+        Ok(Box::new(StdoutEndpoint::over(names, StdoutSink::new())))
+    }
+}
+
+struct StdoutEndpoint {
     writer: JsonWriter,
     /// Written to where it may block.
     sink: Arc<Mutex<dyn Sink>>,
@@ -17,10 +31,6 @@ pub(super) struct StdoutEndpoint {
 }
 
 impl StdoutEndpoint {
-    pub fn new(names: Vec<Name>) -> StdoutEndpoint {
-        StdoutEndpoint::over(names, StdoutSink::new())
-    }
-
     fn over(names: Vec<Name>, sink: impl Sink + 'static) -> StdoutEndpoint {
         StdoutEndpoint {
             writer: JsonWriter::new(names),

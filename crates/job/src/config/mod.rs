@@ -18,8 +18,9 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat, OutputSpec};
+use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat, OutputSettings};
 use highwater_env::disk;
 use highwater_time::{Duration, Policy};
 use toml::de::DeTable;
@@ -30,7 +31,7 @@ use reader::{Reader, Section};
 pub(crate) use sections::is_delimiter;
 
 /// A whole job file, checked. Paths are as written until [`JobFile::resolve`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct JobFile {
     /// The folder's name where the file gives none.
     pub name: String,
@@ -96,7 +97,7 @@ pub struct Function {
     pub path: PathBuf,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Output {
     pub name: String,
     pub sink: Sink,
@@ -104,12 +105,12 @@ pub struct Output {
     pub on_failure: OnFailure,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Sink {
     File(PathBuf),
     Stdout,
     /// Something that only a live job writes to, such as a hub or a database.
-    Live(OutputSpec),
+    Live(Arc<dyn OutputSettings>),
 }
 
 /// What becomes of an event that cannot be read or computed with.
@@ -173,12 +174,8 @@ impl JobFile {
             function.path = folder.join(&function.path);
         }
         for output in &mut self.outputs {
-            match &mut output.sink {
-                Sink::File(path) => *path = folder.join(&*path),
-                Sink::Live(OutputSpec::Files(files)) if !files.location.contains("://") => {
-                    files.location = folder.join(&files.location).display().to_string();
-                }
-                Sink::Live(_) | Sink::Stdout => {}
+            if let Sink::File(path) = &mut output.sink {
+                *path = folder.join(&*path);
             }
         }
         self

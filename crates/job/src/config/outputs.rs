@@ -1,131 +1,184 @@
-//! Outputs that only a live job writes to.
+//! The `[outputs.*]` tables. Kinds that only a live job writes to are read by `connect`, which lists them in
+//! [`OUTPUT_KINDS`]; this module gives them their keys.
 
-use highwater_connect::{
-    FilesOutput, HubOutput, OutputFormat, OutputSpec, PostgresOutput, QueueOutput, WebhookOutput,
-};
+use std::sync::Arc;
+
+use highwater_connect::{OUTPUT_KINDS, OutputFormat, OutputKind, OutputSettings, SettingsReader};
 use highwater_time::Duration;
 use toml::de::DeValue;
 
+use super::live;
 use super::reader::{Reader, Section};
+use super::sections::{COMMA, read_csv};
+use super::{Output, Sink};
 
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Kind {
-    Hub,
-    Files,
-    Postgres,
-    Webhook,
-    Queue,
+#[derive(Clone, Copy)]
+enum OutputType {
+    File,
+    Stdout,
+    Live(&'static OutputKind),
 }
 
-pub(super) fn read(
-    reader: &mut Reader,
-    section: &Section,
-    kind: Kind,
-    format: impl FnOnce(&mut Reader) -> OutputFormat,
-) -> Option<OutputSpec> {
-    let known: &[&str] = match kind {
-        Kind::Hub => &["hub", "key"],
-        Kind::Files => &[
-            "path",
-            "folders",
-            "format",
-            "delimiter",
-            "header",
-            "every",
-            "rows_max",
-            "options",
-        ],
-        Kind::Postgres => &["connection", "table", "key", "timeout", "ca"],
-        Kind::Webhook => &["url", "headers", "lines", "rows_max", "timeout"],
-        Kind::Queue => &["queue", "session"],
+const FILE_KEYS: &[&str] = &[
+    "type",
+    "path",
+    "format",
+    "delimiter",
+    "header",
+    "on_failure",
+];
+const FORMATS: &[(&str, OutputFormat)] = &[
+    ("jsonl", OutputFormat::JsonLines),
+    ("json", OutputFormat::JsonArray),
+    ("csv", OutputFormat::Csv(COMMA)),
+    ("parquet", OutputFormat::Parquet),
+];
+const TYPES_LATER: &[&str] = &["kafka"];
+
+pub(super) fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
+    let kind = match section.has("type") {
+        true => reader.choice(section, "type", &types(), TYPES_LATER)?,
+        false => OutputType::File,
     };
-    let known: Vec<&str> = ["type", "on_failure"]
-        .iter()
-        .chain(known)
-        .copied()
-        .collect();
-    reader.known_keys(section, &known);
-    Some(match kind {
-        Kind::Hub => OutputSpec::Hub(HubOutput {
-            hub: needed(reader, section, "hub", "alerts")?,
-            key: reader.text(section, "key", "plate"),
-        }),
-        Kind::Files => {
-            let path = needed(reader, section, "path", "out/alerts")?;
-            let mut files = FilesOutput::new(path, format(reader));
-            files.folders = reader
-                .text(section, "folders", "{date}/{hour}")
-                .unwrap_or_default();
-            if let Some(every) = reader.duration_or_off(section, "every") {
-                files.every = every;
-            }
-            files.rows_max = reader.number(section, "rows_max").unwrap_or(files.rows_max);
-            files.options = pairs(reader, section, "options", "region = \"eu-central-1\"");
-            OutputSpec::Files(files)
+    let on_failure = live::read_on_failure(reader, section);
+    let (sink, format) = match kind {
+        OutputType::Live(kind) => {
+            let settings = read_settings(reader, section, kind)?;
+            (Sink::Live(settings), OutputFormat::JsonLines)
         }
-        Kind::Postgres => {
-            let connection = needed(
-                reader,
-                section,
-                "connection",
-                "postgres://user@host/database",
-            )?;
-            let table = needed(reader, section, "table", "alerts")?;
-            let mut postgres = PostgresOutput::new(connection, table);
-            postgres.key = reader.texts(section, "key", "plate").unwrap_or_default();
-            postgres.timeout = timeout(reader, section).unwrap_or(postgres.timeout);
-            postgres.ca = reader.text(section, "ca", "-----BEGIN CERTIFICATE-----");
-            OutputSpec::Postgres(postgres)
-        }
-        Kind::Webhook => {
-            let url = needed(reader, section, "url", "https://example.com/alerts")?;
-            let mut webhook = WebhookOutput::new(url);
-            webhook.headers = pairs(reader, section, "headers", "authorization = \"Bearer ..\"");
-            webhook.lines = reader.boolean(section, "lines").unwrap_or(false);
-            let rows_max = reader.number(section, "rows_max");
-            webhook.rows_max = rows_max.map_or(webhook.rows_max, |rows| rows as usize);
-            webhook.timeout = timeout(reader, section).unwrap_or(webhook.timeout);
-            OutputSpec::Webhook(webhook)
-        }
-        Kind::Queue => OutputSpec::Queue(QueueOutput {
-            queue: needed(reader, section, "queue", "orders")?,
-            session: reader.text(section, "session", "plate"),
-        }),
+        OutputType::File => read_file(reader, section)?,
+        OutputType::Stdout => read_stdout(reader, section),
+    };
+    Some(Output {
+        name: section.leaf().to_owned(),
+        sink,
+        format,
+        on_failure,
     })
 }
 
-fn needed(reader: &mut Reader, section: &Section, key: &str, example: &str) -> Option<String> {
-    if !section.has(key) {
-        reader.missing(section, key, &format!("{key} = \"{example}\""));
+fn types() -> Vec<(&'static str, OutputType)> {
+    let live = OUTPUT_KINDS
+        .iter()
+        .map(|kind| (kind.name, OutputType::Live(kind)));
+    let mut types = vec![("file", OutputType::File), ("stdout", OutputType::Stdout)];
+    types.extend(live);
+    types
+}
+
+fn read_file(reader: &mut Reader, section: &Section) -> Option<(Sink, OutputFormat)> {
+    reader.known_keys(section, FILE_KEYS);
+    let path = reader.path(section, "path", "out/Alerts.jsonl");
+    if !section.has("path") {
+        let example = "path = \"out/Alerts.jsonl\", or type = \"stdout\"";
+        reader.missing(section, "path", example);
     }
-    reader.text(section, key, example)
+    let path = path?;
+    let format = read_format(reader, section, OutputFormat::of_name(&path));
+    Some((Sink::File(path), format))
 }
 
-fn timeout(reader: &mut Reader, section: &Section) -> Option<std::time::Duration> {
-    let timeout = reader.duration(section, "timeout")?;
-    let positive = timeout.max(Duration::from_millis(1));
-    Some(std::time::Duration::from_micros(
-        positive.ticks().unsigned_abs() / 10,
-    ))
+fn read_stdout(reader: &mut Reader, section: &Section) -> (Sink, OutputFormat) {
+    reader.known_keys(section, FILE_KEYS);
+    reader.useless(
+        section,
+        "path",
+        "an output of type \"stdout\" writes to no file",
+    );
+    let format = read_format(reader, section, OutputFormat::JsonLines);
+    if format == OutputFormat::Parquet {
+        reader.useless(
+            section,
+            "format",
+            "Parquet is written to files only; give the output a path",
+        );
+    }
+    (Sink::Stdout, format)
 }
 
-/// A table of texts.
-fn pairs(
+fn read_format(reader: &mut Reader, section: &Section, default: OutputFormat) -> OutputFormat {
+    let format = reader.choice(section, "format", FORMATS, &[]);
+    let format = format.unwrap_or(default);
+    let csv = read_csv(reader, section, matches!(format, OutputFormat::Csv(_)));
+    match (format, csv) {
+        (OutputFormat::Csv(_), Some(csv)) => OutputFormat::Csv(csv),
+        (format, _) => format,
+    }
+}
+
+fn read_settings(
     reader: &mut Reader,
     section: &Section,
-    key: &str,
-    example: &str,
-) -> Vec<(String, String)> {
-    let Some(table) = reader.section(section, key) else {
-        return Vec::new();
-    };
-    let entries: Vec<_> = table.entries().collect();
-    let mut pairs = Vec::new();
-    for entry in entries {
-        match entry.value() {
-            DeValue::String(text) => pairs.push((entry.name().to_owned(), text.to_string())),
-            _ => reader.wrong_type(&entry, "a string", example),
-        }
+    kind: &OutputKind,
+) -> Option<Arc<dyn OutputSettings>> {
+    if let Some(feature) = kind.missing_feature
+        && let Some(entry) = section.entry("type")
+    {
+        let message = format!("outputs of type \"{}\" are not built in", kind.name);
+        let label = format!("build highwater-cli with the feature \"{feature}\"");
+        reader.mistake(entry.key_span(), &message, &section.path("type"), &label);
+        return None;
     }
-    pairs
+    let mut keys = vec!["type", "on_failure"];
+    keys.extend(kind.keys);
+    reader.known_keys(section, &keys);
+    (kind.read)(&mut OutputTable { reader, section })
+}
+
+/// One `[outputs.*]` table, as `connect` reads it.
+struct OutputTable<'a, 's, 't> {
+    reader: &'a mut Reader<'s>,
+    section: &'a Section<'t>,
+}
+
+impl SettingsReader for OutputTable<'_, '_, '_> {
+    fn text(&mut self, key: &str, example: &str) -> Option<String> {
+        self.reader.text(self.section, key, example)
+    }
+
+    fn required_text(&mut self, key: &str, example: &str) -> Option<String> {
+        if !self.section.has(key) {
+            let example = format!("{key} = \"{example}\"");
+            self.reader.missing(self.section, key, &example);
+        }
+        self.text(key, example)
+    }
+
+    fn texts(&mut self, key: &str, example: &str) -> Option<Vec<String>> {
+        self.reader.texts(self.section, key, example)
+    }
+
+    fn pairs(&mut self, key: &str, example: &str) -> Vec<(String, String)> {
+        let Some(table) = self.reader.section(self.section, key) else {
+            return Vec::new();
+        };
+        let mut pairs = Vec::new();
+        for entry in table.entries() {
+            match entry.value() {
+                DeValue::String(text) => pairs.push((entry.name().to_owned(), text.to_string())),
+                _ => self.reader.wrong_type(&entry, "a string", example),
+            }
+        }
+        pairs
+    }
+
+    fn boolean(&mut self, key: &str) -> Option<bool> {
+        self.reader.boolean(self.section, key)
+    }
+
+    fn number(&mut self, key: &str) -> Option<u64> {
+        self.reader.number(self.section, key)
+    }
+
+    fn duration(&mut self, key: &str) -> Option<Duration> {
+        self.reader.duration(self.section, key)
+    }
+
+    fn duration_or_off(&mut self, key: &str) -> Option<Option<Duration>> {
+        self.reader.duration_or_off(self.section, key)
+    }
+
+    fn format(&mut self) -> OutputFormat {
+        read_format(self.reader, self.section, OutputFormat::JsonLines)
+    }
 }

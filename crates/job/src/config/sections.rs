@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use super::live;
 use super::outputs;
 use super::reader::{Reader, Section};
-use super::{Expect, Function, Input, JobFile, OnError, Order, Output, QuerySource, Sink};
+use super::{Expect, Function, Input, JobFile, OnError, Order, Output, QuerySource};
 use crate::reference;
 
 const TOP_KEYS: &[&str] = &[
@@ -54,7 +54,7 @@ pub(super) fn read_job(reader: &mut Reader, top: &Section, file_name: &str) -> O
     let outputs = reader.named(top, "outputs", "Alerts");
     let outputs: Vec<_> = outputs
         .iter()
-        .filter_map(|s| read_output(reader, s))
+        .filter_map(|s| outputs::read_output(reader, s))
         .collect();
     let functions = reader.named(top, "functions", "toCelsius");
     let functions: Vec<_> = functions
@@ -286,7 +286,7 @@ fn read_format(
     }
 }
 
-const COMMA: CsvFormat = CsvFormat {
+pub(super) const COMMA: CsvFormat = CsvFormat {
     delimiter: b',',
     header: true,
 };
@@ -306,7 +306,7 @@ const COMPRESSIONS: &[(&str, Compression)] = &[
 ];
 
 /// How CSV is written, where anything is said about that.
-fn read_csv(reader: &mut Reader, section: &Section, is_csv: bool) -> Option<CsvFormat> {
+pub(super) fn read_csv(reader: &mut Reader, section: &Section, is_csv: bool) -> Option<CsvFormat> {
     let mut csv = COMMA;
     if !section.has("delimiter") && !section.has("header") {
         return None;
@@ -333,38 +333,6 @@ fn read_csv(reader: &mut Reader, section: &Section, is_csv: bool) -> Option<CsvF
 pub(crate) fn is_delimiter(text: &str) -> bool {
     matches!(text.as_bytes(), [byte] if byte.is_ascii() && !b"\"\r\n".contains(byte))
 }
-
-#[derive(Clone, Copy, PartialEq)]
-enum SinkType {
-    File,
-    Stdout,
-    Live(outputs::Kind),
-}
-
-const OUTPUT_KEYS: &[&str] = &[
-    "type",
-    "path",
-    "format",
-    "delimiter",
-    "header",
-    "on_failure",
-];
-const OUTPUT_FORMATS: &[(&str, OutputFormat)] = &[
-    ("jsonl", OutputFormat::JsonLines),
-    ("json", OutputFormat::JsonArray),
-    ("csv", OutputFormat::Csv(COMMA)),
-    ("parquet", OutputFormat::Parquet),
-];
-const OUTPUT_TYPES: &[(&str, SinkType)] = &[
-    ("file", SinkType::File),
-    ("stdout", SinkType::Stdout),
-    ("hub", SinkType::Live(outputs::Kind::Hub)),
-    ("files", SinkType::Live(outputs::Kind::Files)),
-    ("postgres", SinkType::Live(outputs::Kind::Postgres)),
-    ("webhook", SinkType::Live(outputs::Kind::Webhook)),
-    ("queue", SinkType::Live(outputs::Kind::Queue)),
-];
-const OUTPUT_TYPES_LATER: &[&str] = &["kafka"];
 
 fn read_function(reader: &mut Reader, section: &Section) -> Option<Function> {
     if let Some(endpoint) = section.entry("endpoint") {
@@ -398,72 +366,6 @@ fn read_function(reader: &mut Reader, section: &Section) -> Option<Function> {
         name: section.leaf().to_owned(),
         path: path?,
     })
-}
-
-fn read_output(reader: &mut Reader, section: &Section) -> Option<Output> {
-    let kind = match section.has("type") {
-        true => reader.choice(section, "type", OUTPUT_TYPES, OUTPUT_TYPES_LATER)?,
-        false => SinkType::File,
-    };
-    let on_failure = live::read_on_failure(reader, section);
-    if let SinkType::Live(kind) = kind {
-        let format =
-            |reader: &mut Reader| read_output_format(reader, section, OutputFormat::JsonLines);
-        let spec = outputs::read(reader, section, kind, format)?;
-        return Some(Output {
-            name: section.leaf().to_owned(),
-            sink: Sink::Live(spec),
-            format: OutputFormat::JsonLines,
-            on_failure,
-        });
-    }
-    reader.known_keys(section, OUTPUT_KEYS);
-    let path = reader.path(section, "path", "out/Alerts.jsonl");
-    let sink = match kind {
-        SinkType::Live(_) => unreachable!("read above"),
-        SinkType::Stdout => {
-            reader.useless(
-                section,
-                "path",
-                "an output of type \"stdout\" writes to no file",
-            );
-            Sink::Stdout
-        }
-        SinkType::File if section.has("path") => Sink::File(path?),
-        SinkType::File => {
-            let example = "path = \"out/Alerts.jsonl\", or type = \"stdout\"";
-            reader.missing(section, "path", example);
-            return None;
-        }
-    };
-    let named = match &sink {
-        Sink::File(path) => OutputFormat::of_name(path),
-        Sink::Stdout | Sink::Live(_) => OutputFormat::JsonLines,
-    };
-    let format = read_output_format(reader, section, named);
-    if sink == Sink::Stdout && format == OutputFormat::Parquet {
-        reader.useless(
-            section,
-            "format",
-            "Parquet is written to files only; give the output a path",
-        );
-    }
-    Some(Output {
-        name: section.leaf().to_owned(),
-        sink,
-        format,
-        on_failure,
-    })
-}
-
-fn read_output_format(reader: &mut Reader, section: &Section, named: OutputFormat) -> OutputFormat {
-    let format = reader.choice(section, "format", OUTPUT_FORMATS, &[]);
-    let format = format.unwrap_or(named);
-    let csv = read_csv(reader, section, matches!(format, OutputFormat::Csv(_)));
-    match (format, csv) {
-        (OutputFormat::Csv(_), Some(csv)) => OutputFormat::Csv(csv),
-        (format, _) => format,
-    }
 }
 
 const ON_ERROR: &[(&str, OnError)] = &[

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use highwater_time::{Action, Duration, Instant};
 
 use super::*;
-use highwater_connect::HubOutput;
 
 fn parse(text: &str) -> JobFile {
     JobFile::parse(text, "job.toml").unwrap_or_else(|e| panic!("{e}"))
@@ -94,11 +93,10 @@ error = ""
         [PathBuf::from("a.jsonl"), PathBuf::from("b.jsonl")]
     );
     assert!(job.inputs[1].reference);
-    assert_eq!(
-        job.outputs[0].sink,
-        Sink::File(PathBuf::from("out/alerts.jsonl"))
+    assert!(
+        matches!(&job.outputs[0].sink, Sink::File(path) if path == Path::new("out/alerts.jsonl"))
     );
-    assert_eq!(job.outputs[1].sink, Sink::Stdout);
+    assert!(matches!(job.outputs[1].sink, Sink::Stdout));
     assert_eq!(job.on_error, OnError::Stop);
     assert_eq!(
         job.expect,
@@ -157,10 +155,7 @@ fn paths_are_taken_from_the_folder_of_the_job_file() {
         job.inputs[0].paths,
         [PathBuf::from("/jobs/one/a"), PathBuf::from("/abs/b")]
     );
-    assert_eq!(
-        job.outputs[0].sink,
-        Sink::File(PathBuf::from("/jobs/one/o"))
-    );
+    assert!(matches!(&job.outputs[0].sink, Sink::File(path) if path == Path::new("/jobs/one/o")));
 }
 
 #[test]
@@ -631,16 +626,17 @@ output = "Late"
     assert!(matches!(job.inputs[0].format, Some(Format::Csv(csv)) if csv.delimiter == b';'));
     assert_eq!(job.inputs[1].hubs, ["exit"]);
     assert_eq!(job.outputs[0].on_failure, OnFailure::DeadLetter);
-    let Sink::Live(OutputSpec::Postgres(postgres)) = &job.outputs[0].sink else {
-        panic!("{:?}", job.outputs[0]);
-    };
-    assert_eq!(postgres.table, "alerts");
-    assert_eq!(postgres.key, ["plate", "at"]);
-    let hub = HubOutput {
-        hub: "late".to_owned(),
-        key: None,
-    };
-    assert_eq!(job.outputs[1].sink, Sink::Live(OutputSpec::Hub(hub)));
+    let sinks = job
+        .outputs
+        .iter()
+        .map(|output| format!("{:?}", output.sink));
+    assert_eq!(
+        sinks.collect::<Vec<_>>(),
+        [
+            r#"Live(PostgresOutput { table: "alerts", key: ["plate", "at"], .. })"#,
+            r#"Live(HubOutput { hub: "late", key: None })"#,
+        ]
+    );
 }
 
 #[test]

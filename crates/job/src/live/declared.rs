@@ -1,9 +1,9 @@
-//! Outputs as the job file declares them.
+//! Opens the outputs that a job file declares.
 
 use std::sync::Arc;
 
 use highwater_connect::{
-    Endpoint, EndpointError, FilesOutput, OutputContext, OutputSpec, open_output,
+    Endpoint, EndpointError, FilesOutput, OutputContext, OutputSettings, StdoutOutput,
 };
 use highwater_env::Disk;
 use highwater_log::{Log, Transactions};
@@ -12,7 +12,7 @@ use highwater_queue::Queues;
 use super::{EndpointRequest, Endpoints};
 use crate::config::{Output, Sink};
 
-/// Opens what job files declare; an output that is not declared goes to standard output.
+/// Opens the endpoints that job files declare. An output that the file does not declare goes to standard output.
 pub struct DeclaredEndpoints {
     pub hubs: Option<(Arc<dyn Log>, Arc<dyn Transactions>)>,
     pub queues: Option<Queues>,
@@ -20,38 +20,29 @@ pub struct DeclaredEndpoints {
 }
 
 impl Endpoints for DeclaredEndpoints {
-    fn open(&self, which: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
-        let mut spec = which.declared.map_or(OutputSpec::Stdout, spec_of);
-        // Rows that others refused are numbered apart, so they are an output of their own.
-        let output = match which.refused_by {
-            None => which.output.to_owned(),
-            Some(other) => format!("{}-of-{other}", which.output),
-        };
-        if let OutputSpec::Files(files) = &mut spec {
-            files.epoch = which.epoch;
-            if let Some(other) = which.refused_by {
-                files.location = format!("{}/refused-by-{other}", files.location);
-            }
-        }
+    fn open(&self, request: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError> {
         let context = OutputContext {
-            job: which.job.to_owned(),
-            output,
+            job: request.job.to_owned(),
+            output: request.output.to_owned(),
+            refused_by: request.refused_by.map(str::to_owned),
+            epoch: request.epoch,
+            folder: request.folder.to_owned(),
             hubs: self.hubs.clone(),
             queues: self.queues.clone(),
             disk: self.disk.clone(),
         };
-        open_output(&spec, which.names.to_vec(), &context)
+        let settings = request
+            .declared
+            .map_or(Arc::new(StdoutOutput) as _, settings);
+        settings.open(request.names.to_vec(), &context)
     }
 }
 
-/// A path is a folder where it is written to for ever.
-fn spec_of(output: &Output) -> OutputSpec {
+/// A live job writes to a folder where a job over files writes to one file.
+fn settings(output: &Output) -> Arc<dyn OutputSettings> {
     match &output.sink {
-        Sink::Live(spec) => spec.clone(),
-        Sink::Stdout => OutputSpec::Stdout,
-        Sink::File(path) => {
-            let location = path.display().to_string();
-            OutputSpec::Files(FilesOutput::new(location, output.format))
-        }
+        Sink::Live(settings) => Arc::clone(settings),
+        Sink::Stdout => Arc::new(StdoutOutput),
+        Sink::File(path) => Arc::new(FilesOutput::new(path.display().to_string(), output.format)),
     }
 }

@@ -43,6 +43,7 @@ mod status;
 mod stream;
 mod worker;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,14 +79,16 @@ pub struct JobContext {
 
 /// Opens what rows are handed to.
 pub trait Endpoints: Send + Sync {
-    /// Nothing need be connected before it is asked to resume.
-    fn open(&self, which: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError>;
+    /// Connects to nothing before the endpoint is resumed.
+    fn open(&self, request: &EndpointRequest<'_>) -> Result<Box<dyn Endpoint>, EndpointError>;
 }
 
 /// An output, or a part of one that is numbered on its own.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointRequest<'a> {
     pub job: &'a str,
+    /// The folder of the job file, where relative paths start.
+    pub folder: &'a Path,
     pub output: &'a str,
     /// Set for dead letters of rows that another output has refused: the name of that output.
     pub refused_by: Option<&'a str>,

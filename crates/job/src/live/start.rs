@@ -432,10 +432,10 @@ fn open_outputs(
         let mut outputs = job.file.outputs.iter();
         outputs.find(|output| output.name.eq_ignore_ascii_case(name))
     };
-    let open = |which: EndpointRequest<'_>| {
-        let opened = context.endpoints.open(&which);
+    let open = |request: EndpointRequest<'_>| {
+        let opened = context.endpoints.open(&request);
         opened.map_err(|error| StartError::Output {
-            output: which.output.to_owned(),
+            output: request.output.to_owned(),
             error,
         })
     };
@@ -443,15 +443,16 @@ fn open_outputs(
     let output_schemas = built.outputs.iter().map(|(shape, _)| shape).enumerate();
     output_schemas
         .map(|(index, shape)| {
-            let which = EndpointRequest {
+            let request = EndpointRequest {
                 job: &job.file.name,
+                folder: &job.file.folder,
                 output: &shape.output,
                 refused_by: None,
                 epoch,
                 names: &shape.names,
                 declared: declared(&shape.output),
             };
-            let on_failure = which
+            let on_failure = request
                 .declared
                 .map(|output| output.on_failure)
                 .unwrap_or_default();
@@ -463,13 +464,13 @@ fn open_outputs(
                     refused_by: Some(&shape.output),
                     names: &spread,
                     declared: declared(output),
-                    ..which
+                    ..request
                 })
             });
             Ok(Output {
                 index,
                 name: shape.output.clone(),
-                endpoint: open(which)?,
+                endpoint: open(request)?,
                 dead: dead.transpose()?,
                 names: RowNames::new(shape.names.clone()),
                 on_failure,

@@ -16,16 +16,14 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_env::Disk;
 use highwater_query::plan::Name;
 use highwater_time::{Duration, Instant};
 
 use super::mark::{self, Kind};
-use super::{Endpoint, EndpointError, Rows, Underway};
+use super::{Endpoint, EndpointError, OutputContext, OutputKind, OutputSettings, Rows, Underway};
 use crate::rows::RowNames;
 use crate::writer::OutputFormat;
 use body::Encoder;
@@ -48,9 +46,40 @@ pub struct FilesOutput {
     /// What an object store must know, such as `region`; beside what it finds in the environment. May be secret, and is
     /// never shown.
     pub options: Vec<(String, String)>,
-    /// Raised when a job starts from the beginning: the numbers of its rows begin again, and its files must not meet
-    /// those of before.
-    pub epoch: u64,
+}
+
+pub(super) const KIND: OutputKind = OutputKind {
+    name: "files",
+    keys: &[
+        "path",
+        "folders",
+        "format",
+        "delimiter",
+        "header",
+        "every",
+        "rows_max",
+        "options",
+    ],
+    read: |from| {
+        let location = from.required_text("path", "out/alerts")?;
+        let mut output = FilesOutput::new(location, from.format());
+        output.folders = from.text("folders", "{date}/{hour}").unwrap_or_default();
+        output.every = from.duration_or_off("every").unwrap_or(output.every);
+        output.rows_max = from.number("rows_max").unwrap_or(output.rows_max);
+        output.options = from.pairs("options", "region = \"eu-central-1\"");
+        Some(Arc::new(output))
+    },
+    missing_feature: None,
+};
+
+impl OutputSettings for FilesOutput {
+    fn open(
+        &self,
+        names: Vec<Name>,
+        context: &OutputContext,
+    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+        Ok(Box::new(FilesEndpoint::open(self, names, context)?))
+    }
 }
 
 impl FilesOutput {
@@ -72,7 +101,6 @@ impl FilesOutput {
             rows_max: FilesOutput::ROWS_MAX,
             every: Some(FilesOutput::EVERY),
             options: Vec::new(),
-            epoch: 0,
         }
     }
 
@@ -101,6 +129,7 @@ pub(super) struct FilesEndpoint {
     template: Template,
     limits: Limits,
     format: OutputFormat,
+    /// That of the job. Part of the names of files, because rows of different epochs have the same numbers.
     epoch: u64,
     names: Vec<Name>,
     store: Box<dyn Store>,
@@ -115,13 +144,22 @@ impl FilesEndpoint {
     pub fn open(
         output: &FilesOutput,
         names: Vec<Name>,
-        disk: Arc<dyn Disk>,
+        context: &OutputContext,
     ) -> Result<FilesEndpoint, EndpointError> {
-        let store: Box<dyn Store> = match output.location.split_once("://") {
-            None => Box::new(Folder::new(disk, PathBuf::from(&output.location))),
-            Some((scheme, _)) => object_store(scheme, output)?,
+        let location = match &context.refused_by {
+            None => output.location.clone(),
+            Some(other) => format!("{}/refused-by-{other}", output.location),
         };
-        FilesEndpoint::over(output, output.limits(), names, store)
+        let store: Box<dyn Store> = match location.split_once("://") {
+            None => {
+                let folder = context.folder.join(location);
+                Box::new(Folder::new(Arc::clone(&context.disk), folder))
+            }
+            Some((scheme, _)) => object_store(scheme, &location, &output.options)?,
+        };
+        let mut endpoint = FilesEndpoint::over(output, output.limits(), names, store)?;
+        endpoint.epoch = context.epoch;
+        Ok(endpoint)
     }
 
     fn over(
@@ -147,7 +185,7 @@ impl FilesEndpoint {
             template,
             limits,
             format: output.format,
-            epoch: output.epoch,
+            epoch: 0,
             names,
             store,
             complete: VecDeque::new(),
@@ -234,12 +272,20 @@ fn path(file: &Complete, epoch: u64, extension: &str) -> String {
 }
 
 #[cfg(feature = "object-store")]
-fn object_store(scheme: &str, output: &FilesOutput) -> Result<Box<dyn Store>, EndpointError> {
-    remote::open(scheme, &output.location, &output.options)
+fn object_store(
+    scheme: &str,
+    url: &str,
+    options: &[(String, String)],
+) -> Result<Box<dyn Store>, EndpointError> {
+    remote::open(scheme, url, options)
 }
 
 #[cfg(not(feature = "object-store"))]
-fn object_store(scheme: &str, _: &FilesOutput) -> Result<Box<dyn Store>, EndpointError> {
+fn object_store(
+    scheme: &str,
+    _: &str,
+    _: &[(String, String)],
+) -> Result<Box<dyn Store>, EndpointError> {
     Err(EndpointError::unfit(format!(
         "this build of Highwater was made without `{scheme}://`"
     )))

@@ -1,10 +1,10 @@
 //! The same files, whatever happens on the way: to a disk that loses power and runs full, and to an object store.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use futures_util::TryStreamExt;
-use highwater_env::disk::{Access, Faults};
+use highwater_env::disk::{Access, Disk, Faults};
 use highwater_env::{RealDisk, SimDisk};
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -207,12 +207,10 @@ fn a_file_of_somebody_else_is_not_replaced() {
     let disk = SimDisk::new(1);
     let output = output(OutputFormat::JsonLines, "");
     let write_as = |epoch: u64, text: &str| {
-        let output = FilesOutput {
-            epoch,
-            ..output.clone()
-        };
         block_on(async {
-            let mut endpoint = endpoint(&output, below(&disk));
+            let mut endpoint =
+                FilesEndpoint::over(&output, small(&output), names(), below(&disk)).unwrap();
+            endpoint.epoch = epoch;
             endpoint.resume(None).await.unwrap();
             endpoint.write(&rows(0, &[row(0, text)])).await.unwrap();
             endpoint.advance(Instant::AFTER_ALL).await
@@ -264,9 +262,9 @@ fn a_file_on_a_real_disk_holds_what_the_writer_of_its_format_makes() {
         let mut output = FilesOutput::new(location.display().to_string(), format);
         output.folders = "{date}/x".into();
         output.every = None;
-        let disk = Arc::new(RealDisk);
+        let context = OutputContext::new("job", "out", Arc::new(RealDisk));
         block_on(async {
-            let mut endpoint = FilesEndpoint::open(&output, names(), disk).unwrap();
+            let mut endpoint = output.open(names(), &context).unwrap();
             endpoint.resume(None).await.unwrap();
             endpoint.write(&given).await.unwrap();
             endpoint.advance(Instant::AFTER_ALL).await.unwrap();

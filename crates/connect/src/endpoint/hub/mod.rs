@@ -27,7 +27,7 @@ use highwater_log::{
 };
 use highwater_query::plan::Name;
 
-use super::{Endpoint, EndpointError, Rows, Underway};
+use super::{Endpoint, EndpointError, OutputContext, OutputKind, OutputSettings, Rows, Underway};
 use channel::Channel;
 use mark::Mark;
 use records::Records;
@@ -47,6 +47,32 @@ pub struct HubOutput {
     pub hub: String,
     /// The column whose value is the key of the record.
     pub key: Option<String>,
+}
+
+pub(super) const KIND: OutputKind = OutputKind {
+    name: "hub",
+    keys: &["hub", "key"],
+    read: |from| {
+        Some(Arc::new(HubOutput {
+            hub: from.required_text("hub", "alerts")?,
+            key: from.text("key", "plate"),
+        }))
+    },
+    missing_feature: None,
+};
+
+impl OutputSettings for HubOutput {
+    fn open(
+        &self,
+        names: Vec<Name>,
+        context: &OutputContext,
+    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+        let (log, transactions) = context.hubs.clone().ok_or_else(|| {
+            EndpointError::unfit("there are no hubs here: run the job with `highwater up`")
+        })?;
+        let endpoint = HubEndpoint::open(self, context.id(), names, log, transactions)?;
+        Ok(Box::new(endpoint))
+    }
 }
 
 pub(super) struct HubEndpoint {

@@ -14,12 +14,13 @@ mod refuse;
 mod table;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_query::plan::Name;
 
 use super::mark::{self, Kind};
-use super::{Endpoint, EndpointError, Rows, Underway};
+use super::{Endpoint, EndpointError, OutputContext, OutputKind, OutputSettings, Rows, Underway};
 use crate::rows::RowNames;
 use connection::Session;
 use copy::Lines;
@@ -52,10 +53,41 @@ impl PostgresOutput {
     }
 }
 
+pub(super) const KIND: OutputKind = OutputKind {
+    name: "postgres",
+    keys: &["connection", "table", "key", "timeout", "ca"],
+    read: |from| {
+        let connection = from.required_text("connection", "postgres://user@host/database")?;
+        let table = from.required_text("table", "alerts")?;
+        let mut output = PostgresOutput::new(connection, table);
+        output.key = from.texts("key", "plate").unwrap_or_default();
+        output.timeout = from.timeout().unwrap_or(output.timeout);
+        output.ca = from.text("ca", "-----BEGIN CERTIFICATE-----");
+        Some(Arc::new(output))
+    },
+    missing_feature: None,
+};
+
+impl OutputSettings for PostgresOutput {
+    fn open(
+        &self,
+        names: Vec<Name>,
+        context: &OutputContext,
+    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+        Ok(Box::new(PostgresEndpoint::new(
+            self.clone(),
+            context.job.clone(),
+            context.output_name(),
+            names,
+        )))
+    }
+}
+
 impl fmt::Debug for PostgresOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOutput")
             .field("table", &self.table)
+            .field("key", &self.key)
             .finish_non_exhaustive()
     }
 }

@@ -7,13 +7,15 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use highwater_engine::eval;
 use highwater_query::plan::Name;
 use highwater_queue::{Content, Error, ID_BYTES_MAX, NewMessage, Queue, Queues, Refusal};
 
 use super::mark::{self, Kind};
-use super::{Endpoint, EndpointError, Rows, Underway};
+use super::{Endpoint, EndpointError, OutputContext, OutputKind, OutputSettings, Rows, Underway};
 use crate::json::JsonWriter;
 use crate::rows::RowNames;
 
@@ -23,6 +25,32 @@ pub struct QueueOutput {
     pub queue: String,
     /// The column whose value is the session of a message.
     pub session: Option<String>,
+}
+
+pub(super) const KIND: OutputKind = OutputKind {
+    name: "queue",
+    keys: &["queue", "session"],
+    read: |from| {
+        Some(Arc::new(QueueOutput {
+            queue: from.required_text("queue", "orders")?,
+            session: from.text("session", "plate"),
+        }))
+    },
+    missing_feature: None,
+};
+
+impl OutputSettings for QueueOutput {
+    fn open(
+        &self,
+        names: Vec<Name>,
+        context: &OutputContext,
+    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+        let queues = context.queues.clone().ok_or_else(|| {
+            EndpointError::unfit("there are no queues here: run the job with `highwater up`")
+        })?;
+        let endpoint = QueueEndpoint::open(self, context.id(), names, queues)?;
+        Ok(Box::new(endpoint))
+    }
 }
 
 /// What goes to the queue at once: rows, and bytes unless a single row is longer.

@@ -11,6 +11,7 @@
 mod tests;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTE
 use hyper::{Method, Request, Response, StatusCode, Uri};
 
 use super::mark::{self, Kind};
-use super::{Endpoint, EndpointError, Rows, Underway};
+use super::{Endpoint, EndpointError, OutputContext, OutputKind, OutputSettings, Rows, Underway};
 use crate::http::{self, HttpError};
 use crate::json::JsonWriter;
 
@@ -51,6 +52,33 @@ impl WebhookOutput {
             timeout: Duration::from_secs(30),
             ca: None,
         }
+    }
+}
+
+pub(super) const KIND: OutputKind = OutputKind {
+    name: "webhook",
+    keys: &["url", "headers", "lines", "rows_max", "timeout"],
+    read: |from| {
+        let mut output =
+            WebhookOutput::new(from.required_text("url", "https://example.com/alerts")?);
+        output.headers = from.pairs("headers", "authorization = \"Bearer ..\"");
+        output.lines = from.boolean("lines").unwrap_or(output.lines);
+        let rows_max = from.number("rows_max");
+        output.rows_max = rows_max.map_or(output.rows_max, |rows| rows as usize);
+        output.timeout = from.timeout().unwrap_or(output.timeout);
+        Some(Arc::new(output))
+    },
+    missing_feature: None,
+};
+
+impl OutputSettings for WebhookOutput {
+    fn open(
+        &self,
+        names: Vec<Name>,
+        context: &OutputContext,
+    ) -> Result<Box<dyn Endpoint>, EndpointError> {
+        let endpoint = WebhookEndpoint::open(self, context.id(), names)?;
+        Ok(Box::new(endpoint))
     }
 }
 

@@ -1,0 +1,163 @@
+//! The kinds of outputs: what a job file may declare as `type`, and how each is read and opened.
+//!
+//! An endpoint is one module with a `KIND`: its name, its keys, and a function that reads them into
+//! [`OutputSettings`], which open the endpoint. [`OUTPUT_KINDS`] lists the modules; nothing else in the workspace
+//! enumerates them.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use highwater_env::Disk;
+use highwater_log::{Log, Transactions};
+use highwater_query::plan::Name;
+use highwater_queue::Queues;
+use highwater_time::Duration;
+
+use super::{Endpoint, EndpointError, files, hub, postgres, queue, webhook};
+use crate::writer::OutputFormat;
+
+/// Every kind of output that a job file may declare.
+pub static OUTPUT_KINDS: &[OutputKind] = &[
+    hub::KIND,
+    files::KIND,
+    postgres::KIND,
+    webhook::KIND,
+    queue::KIND,
+];
+
+/// One kind of output.
+#[derive(Debug)]
+pub struct OutputKind {
+    /// The value of `type` in a job file.
+    pub name: &'static str,
+    /// The keys it has, beside `type` and `on_failure`.
+    pub keys: &'static [&'static str],
+    /// Reads the keys. `None` if a required key is absent or wrong, which the reader has reported.
+    pub read: fn(&mut dyn SettingsReader) -> Option<Arc<dyn OutputSettings>>,
+    /// The Cargo feature that this build lacks, if the kind is not built in.
+    pub missing_feature: Option<&'static str>,
+}
+
+impl OutputKind {
+    /// A kind that this build knows by name only.
+    #[cfg(not(feature = "postgres"))]
+    pub(super) const fn not_built_in(name: &'static str, feature: &'static str) -> OutputKind {
+        OutputKind {
+            name,
+            keys: &[],
+            read: |_| None,
+            missing_feature: Some(feature),
+        }
+    }
+}
+
+/// The keys of one output in a job file.
+///
+/// A method returns `None` both for an absent key and for a wrong value; the reader reports the latter with its
+/// position, and a job file with a report never becomes a job.
+pub trait SettingsReader {
+    /// A text that is not empty. `example` is shown when the value is wrong.
+    fn text(&mut self, key: &str, example: &str) -> Option<String>;
+    /// A text whose absence is an error.
+    fn required_text(&mut self, key: &str, example: &str) -> Option<String>;
+    /// One text or a list of texts.
+    fn texts(&mut self, key: &str, example: &str) -> Option<Vec<String>>;
+    /// A table of texts.
+    fn pairs(&mut self, key: &str, example: &str) -> Vec<(String, String)>;
+    fn boolean(&mut self, key: &str) -> Option<bool>;
+    /// A whole number from 1 on.
+    fn number(&mut self, key: &str) -> Option<u64>;
+    fn duration(&mut self, key: &str) -> Option<Duration>;
+    /// `Some(None)` for `"off"`.
+    fn duration_or_off(&mut self, key: &str) -> Option<Option<Duration>>;
+    /// The keys `format`, `delimiter` and `header`.
+    fn format(&mut self) -> OutputFormat;
+}
+
+impl dyn SettingsReader + '_ {
+    /// The key `timeout`, of at least a millisecond.
+    pub(super) fn timeout(&mut self) -> Option<std::time::Duration> {
+        let timeout = self.duration("timeout")?.max(Duration::from_millis(1));
+        let micros = timeout.ticks().unsigned_abs() / 10;
+        Some(std::time::Duration::from_micros(micros))
+    }
+}
+
+/// The settings of one output, as its job file declares them.
+pub trait OutputSettings: fmt::Debug + Send + Sync {
+    /// Opens the output for rows whose columns have these names. Connects to nothing before [`Endpoint::resume`].
+    fn open(
+        &self,
+        names: Vec<Name>,
+        context: &OutputContext,
+    ) -> Result<Box<dyn Endpoint>, EndpointError>;
+}
+
+/// The job that an output belongs to, and what the process offers to endpoints.
+#[derive(Clone)]
+pub struct OutputContext {
+    /// Together with `output` the identity of the output: a job must keep it, and no two may share it.
+    pub job: String,
+    pub output: String,
+    /// Set for dead letters: the output that refused the rows. They are numbered apart, as an output of their own.
+    pub refused_by: Option<String>,
+    /// Raised when the job starts from the beginning, where the row numbers begin again.
+    pub epoch: u64,
+    /// Relative paths start here: the folder of the job file.
+    pub folder: PathBuf,
+    /// `None` where the process has no hubs.
+    pub hubs: Option<(Arc<dyn Log>, Arc<dyn Transactions>)>,
+    /// `None` where the process has no queues.
+    pub queues: Option<Queues>,
+    pub disk: Arc<dyn Disk>,
+}
+
+impl OutputContext {
+    /// A context without hubs and queues.
+    pub fn new(job: &str, output: &str, disk: Arc<dyn Disk>) -> OutputContext {
+        OutputContext {
+            job: job.to_owned(),
+            output: output.to_owned(),
+            refused_by: None,
+            epoch: 0,
+            folder: PathBuf::new(),
+            hubs: None,
+            queues: None,
+            disk,
+        }
+    }
+
+    /// The output, with the one that refused its rows.
+    pub(super) fn output_name(&self) -> String {
+        match &self.refused_by {
+            None => self.output.clone(),
+            Some(other) => format!("{}-of-{other}", self.output),
+        }
+    }
+
+    /// `job/output`
+    pub(super) fn id(&self) -> String {
+        format!("{}/{}", self.job, self.output_name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_and_every_key_is_documented() {
+        let page = include_str!("../../../../docs/outputs.md");
+        let mut kinds = OUTPUT_KINDS.iter();
+        let sections: Vec<&str> = page.split("\n## ").collect();
+        assert!(kinds.all(|kind| {
+            let title = format!("`{}`", kind.name);
+            let section = sections.iter().find(|section| section.contains(&title));
+            let section = section.unwrap_or_else(|| panic!("no section for {title}"));
+            kind.keys
+                .iter()
+                .all(|key| section.contains(&format!("`{key}`")) || panic!("{title}: `{key}`"))
+        }));
+    }
+}
