@@ -3,8 +3,7 @@
 use std::io::{Write, stdout};
 use std::path::PathBuf;
 
-use highwater_job::cases;
-use highwater_job::golden;
+use highwater_devtools::golden::{discover, run_case};
 use serde_json::json;
 
 use crate::exit::{BadRequest, Ending};
@@ -24,7 +23,7 @@ impl Test {
         if let Some(missing) = self.folders.iter().find(|folder| !folder.is_dir()) {
             return Err(BadRequest(format!("{} is not a folder", missing.display())).into());
         }
-        let found = golden::discover(&self.folders);
+        let found = discover(&self.folders);
         if found.is_empty() {
             return Err(BadRequest(
                 "no golden case found; a case is a folder with a job.toml and an expected/ folder \
@@ -35,7 +34,7 @@ impl Test {
         }
         let mut failed = 0;
         for case in &found {
-            let outcome = cases::check(case, 1);
+            let outcome = run_case(case, 1);
             failed += usize::from(outcome.is_err());
             self.show(&case.name, outcome.err().map(|failure| failure.0))?;
         }

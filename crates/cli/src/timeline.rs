@@ -3,9 +3,10 @@
 use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 
+use highwater_devtools::job_picture;
+use highwater_devtools::picture::{Picture, Terminal, svg};
 use highwater_env::disk;
-use highwater_job::picture::{Picture, Terminal, svg};
-use highwater_job::{Job, picture, why};
+use highwater_job::{Job, why};
 use serde_json::json;
 
 use crate::JobArgument;
@@ -72,7 +73,7 @@ pub fn draw(job: &Job, input: Option<&str>) -> anyhow::Result<Picture> {
         return Err(BadRequest(text).into());
     }
     let outcome = why::witness(job)?;
-    picture(job, &outcome, input).ok_or_else(|| {
+    job_picture(job, &outcome, input).ok_or_else(|| {
         BadRequest("there is nothing to draw: the input has no events".into()).into()
     })
 }
@@ -97,7 +98,7 @@ fn as_json(drawing: &Picture) -> serde_json::Value {
         let steps = line
             .steps
             .iter()
-            .map(|(at, mark)| json!([at.to_string(), mark.to_string()]));
+            .map(|step| json!([step.arrival.to_string(), step.watermark.to_string()]));
         json!({"lane": line.lane, "steps": steps.collect::<Vec<_>>()})
     });
     json!({"points": points.collect::<Vec<_>>(), "watermarks": lines.collect::<Vec<_>>()})

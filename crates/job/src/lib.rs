@@ -1,12 +1,10 @@
 //! A job: a query with its inputs, its time policy and its outputs, driven as one loop.
 
 mod account;
-pub mod cases;
 pub mod config;
 mod data_errors;
 mod dead;
 mod events;
-pub mod golden;
 mod intake;
 pub mod live;
 mod load;
@@ -14,16 +12,13 @@ mod order;
 mod outputs;
 mod partition_pipeline;
 mod pending_chunks;
-pub mod picture;
 mod plan;
-mod project;
+pub mod project;
 mod reader;
 mod reference;
 mod report;
 mod run;
 mod substream_key;
-mod timeline;
-pub mod tollbooth;
 pub mod why;
 mod witness;
 
@@ -35,5 +30,4 @@ pub use report::{
     InputReport, OutputReport, Report, Trouble, TroubleKind, TroubleSum, Troubles, short_time,
 };
 pub use run::{Options, Outcome, ReadFile, RunError, run};
-pub use timeline::picture;
 pub use witness::{EventFate, LostEvent, Witness, origin_file, origin_line};

@@ -19,21 +19,21 @@ use crate::config::{Function, Input, JobFile, Live, OnError, QuerySource, is_del
 use crate::load::LoadError;
 
 pub(crate) const PROJECT_FILE: &str = "asaproj.json";
-pub(crate) const TEST_FILE: &str = "testConfig.json";
+pub const TEST_FILE: &str = "testConfig.json";
 
 /// As unlimited as a bound on lateness needs to be.
 const UNLIMITED: Duration = Duration::from_days(36_500);
 
 /// A case of a test configuration.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TestCase {
+pub struct TestCase {
     pub name: String,
     pub inputs: Vec<Input>,
     pub expected: Vec<ExpectedOutput>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ExpectedOutput {
+pub struct ExpectedOutput {
     pub output: String,
     pub file: PathBuf,
     /// Otherwise whatever comes is fine.
@@ -247,7 +247,7 @@ fn csv_format(form: &Json) -> CsvFormat {
 }
 
 /// The cases of a test configuration, without their project.
-pub(crate) fn test_cases(file: &Path) -> Result<Vec<TestCase>, LoadError> {
+pub fn test_cases(file: &Path) -> Result<Vec<TestCase>, LoadError> {
     let config = read_json(file)?;
     let folder = file.parent().unwrap_or(Path::new(""));
     let list = |from: &Json, key: &str| {
@@ -280,7 +280,7 @@ pub(crate) fn test_cases(file: &Path) -> Result<Vec<TestCase>, LoadError> {
 }
 
 /// The job of a test case: that of its project, with the case's own inputs.
-pub(crate) fn test_job(file: &Path, case: &TestCase) -> Result<JobFile, LoadError> {
+pub fn test_job(file: &Path, case: &TestCase) -> Result<JobFile, LoadError> {
     let config = read_json(file)?;
     let project = project_of(file, text(&config, "Script")).ok_or_else(|| {
         wrong(

@@ -10,8 +10,7 @@ use std::path::Path;
 
 use highwater_connect::{Format, Level};
 use highwater_job::config::JobFile;
-use highwater_job::golden::discover;
-use highwater_job::{Job, LoadError, Options, Outputs, Report, TroubleKind, cases, run};
+use highwater_job::{Job, LoadError, Options, Outputs, Report, TroubleKind, run};
 use highwater_time::{Action, Duration};
 
 fn write(folder: &Path, name: &str, text: impl AsRef<[u8]>) {
@@ -35,23 +34,6 @@ fn run_in(folder: &Path, threads: usize) -> Report {
         Ok(outcome) => outcome.report,
         Err(error) => panic!("{error}"),
     }
-}
-
-// proves S3
-#[test]
-fn the_golden_cases_of_formats_hold() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases/formats");
-    let found = discover(&[folder]);
-    assert!(found.len() >= 10, "{found:?}");
-    let mut failed = Vec::new();
-    for case in &found {
-        for threads in [1, 2] {
-            if let Err(failure) = cases::check(case, threads) {
-                failed.push(format!("{} ({threads}): {}", case.name, failure.0));
-            }
-        }
-    }
-    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
 // proves S3

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use highwater_devtools::tollbooth;
 use highwater_env::{Clock, RealClock};
-use highwater_job::{Job, Options, Outputs, run, tollbooth};
+use highwater_job::{Job, Options, Outputs, run};
 use highwater_server::config::Sources;
 use highwater_server::node::Node;
 use highwater_time::Instant;

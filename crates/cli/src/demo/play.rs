@@ -1,8 +1,8 @@
 //! Sends made-up traffic to a hub as it would come, and notes when the hub took each event in.
 
 use bytes::Bytes;
+use highwater_devtools::tollbooth::Passage;
 use highwater_env::Clock;
-use highwater_job::tollbooth::Passage;
 use highwater_time::Instant;
 use hyper::Method;
 

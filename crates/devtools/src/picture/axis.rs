@@ -20,7 +20,7 @@ pub(super) struct Tick {
 
 impl Axis {
     /// The range of the values with a little air around it.
-    pub fn around(lo: Instant, hi: Instant) -> Axis {
+    pub(super) fn around(lo: Instant, hi: Instant) -> Axis {
         let (lo, hi) = (clamped(lo), clamped(hi));
         let air = ((hi - lo) / 16).max(if hi == lo { TICKS_PER_SECOND } else { 1 });
         let end = Instant::CALENDAR_END.ticks();
@@ -30,25 +30,25 @@ impl Axis {
         }
     }
 
-    pub fn lo(&self) -> Instant {
+    pub(super) fn lo(&self) -> Instant {
         Instant::from_ticks(self.lo)
     }
 
-    pub fn hi(&self) -> Instant {
+    pub(super) fn hi(&self) -> Instant {
         Instant::from_ticks(self.hi)
     }
 
-    pub fn contains(&self, at: Instant) -> bool {
+    pub(super) fn contains(&self, at: Instant) -> bool {
         (self.lo..=self.hi).contains(&at.ticks())
     }
 
     /// 0 at the low end, 1 at the high end, and beyond them outside.
-    pub fn fraction(&self, at: Instant) -> f64 {
+    pub(super) fn fraction(&self, at: Instant) -> f64 {
         (at.ticks() as f64 - self.lo as f64) / (self.hi as f64 - self.lo as f64)
     }
 
     /// Round places, at most so many.
-    pub fn ticks(&self, at_most: usize) -> Vec<Tick> {
+    pub(super) fn ticks(&self, at_most: usize) -> Vec<Tick> {
         let step = self.step(at_most.max(1) as i64);
         let first = self.lo.div_euclid(step) + i64::from(self.lo.rem_euclid(step) != 0);
         (first..)
@@ -93,7 +93,7 @@ impl Axis {
     }
 
     /// The day that the labels leave out.
-    pub fn day(&self) -> String {
+    pub(super) fn day(&self) -> String {
         let first = slice(&self.lo().to_string(), 0, 10);
         if self.is_one_day() {
             first

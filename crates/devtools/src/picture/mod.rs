@@ -57,8 +57,23 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatermarkLine {
     pub lane: Option<String>,
-    /// An arrival, and the watermark that it left behind. Arrivals and watermarks never go back.
-    pub steps: Vec<(Instant, Instant)>,
+    /// In order; neither arrivals nor watermarks go back.
+    pub steps: Vec<WatermarkStep>,
+}
+
+impl WatermarkLine {
+    /// The steps without the ends of time, which have no position on an axis.
+    fn drawable_steps(&self) -> impl Iterator<Item = &WatermarkStep> {
+        let steps = self.steps.iter();
+        steps.filter(|step| step.arrival.is_in_calendar() && step.watermark.is_in_calendar())
+    }
+}
+
+/// The watermark after an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatermarkStep {
+    pub arrival: Instant,
+    pub watermark: Instant,
 }
 
 /// What became of an event, as far as the eye is concerned.

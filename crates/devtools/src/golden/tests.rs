@@ -1,7 +1,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use highwater_job::config::Order;
+
+use super::compare::{Mismatch, compare, compare_outputs};
 use super::*;
 
 fn any(expected: &str, actual: &str) -> Result<(), Mismatch> {

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use highwater_devtools::golden::discover;
 use highwater_env::disk;
-use highwater_job::golden::discover;
 
 const ROWS: usize = 238;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use crate::project::{TEST_FILE, test_cases};
+use highwater_job::project::{TEST_FILE, test_cases};
 
 /// A folder with a job and what it must give.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -36,19 +36,19 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    pub fn new(width: usize, height: usize) -> Grid {
+    pub(super) fn new(width: usize, height: usize) -> Grid {
         Grid {
             width,
             cells: vec![(' ', Style::Plain); width * height],
         }
     }
 
-    pub fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.width
     }
 
     /// Outside the sheet nothing happens.
-    pub fn set(&mut self, column: usize, row: usize, mark: char, style: Style) {
+    pub(super) fn set(&mut self, column: usize, row: usize, mark: char, style: Style) {
         if let Some(cell) = self.cell(column, row) {
             *cell = (mark, style);
         }
@@ -62,14 +62,20 @@ impl Grid {
     }
 
     /// Writes a text, cut off at the right end. Control characters do not reach the terminal.
-    pub fn text(&mut self, column: usize, row: usize, text: &str, style: Style) {
+    pub(super) fn text(&mut self, column: usize, row: usize, text: &str, style: Style) {
         for (column, c) in (column..self.width).zip(text.chars()) {
             self.set(column, row, if c.is_control() { ' ' } else { c }, style);
         }
     }
 
     /// Writes a text only where it covers nothing but blanks and dots.
-    pub fn text_if_free(&mut self, column: usize, row: usize, text: &str, style: Style) -> bool {
+    pub(super) fn text_if_free(
+        &mut self,
+        column: usize,
+        row: usize,
+        text: &str,
+        style: Style,
+    ) -> bool {
         let mut columns = column..column + text.chars().count();
         let free = columns.all(|column| {
             self.cell(column, row)
@@ -81,7 +87,7 @@ impl Grid {
         free
     }
 
-    pub fn render(&self, colour: bool) -> String {
+    pub(super) fn render(&self, colour: bool) -> String {
         let mut out = String::new();
         for row in self.cells.chunks(self.width) {
             let end = row

@@ -24,7 +24,11 @@ pub(super) struct Marks<'a> {
 }
 
 impl<'a> Marks<'a> {
-    pub fn new(picture: &'a Picture, sheet: &'a Sheet, points: &'a [&'a Point]) -> Marks<'a> {
+    pub(super) fn new(
+        picture: &'a Picture,
+        sheet: &'a Sheet,
+        points: &'a [&'a Point],
+    ) -> Marks<'a> {
         let radius = match points.len() {
             n if n <= LABELLED_MAX => 5.0,
             n if n <= EXPLAINED_MAX => 3.6,
@@ -39,7 +43,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    pub fn draw(&self, out: &mut String) {
+    pub(super) fn draw(&self, out: &mut String) {
         self.sheet.open_clip(out);
         if let [only] = self.picture.watermarks.as_slice() {
             self.settled(out, only);
@@ -77,8 +81,8 @@ impl<'a> Marks<'a> {
     fn stairs(&self, watermark: &WatermarkLine) -> Vec<Place> {
         let right = self.sheet.plot.x + self.sheet.plot.width;
         let mut corners: Vec<Place> = Vec::new();
-        for (arrival, mark) in drawable(watermark) {
-            let (x, y) = (self.sheet.x(arrival), self.sheet.y(mark));
+        for step in watermark.drawable_steps() {
+            let (x, y) = (self.sheet.x(step.arrival), self.sheet.y(step.watermark));
             let Some(&(last_x, last_y)) = corners.last() else {
                 corners.extend([(x, self.sheet.bottom()), (x, y)]);
                 continue;
@@ -198,7 +202,7 @@ impl<'a> Marks<'a> {
     }
 
     /// What each watermark is called, and the height at which it ends.
-    pub fn watermark_names(&self) -> Vec<LineName> {
+    pub(super) fn watermark_names(&self) -> Vec<LineName> {
         if self.picture.watermarks.len() > LANES_TOLD_APART {
             return Vec::new();
         }
@@ -242,12 +246,6 @@ impl<'a> Marks<'a> {
             }
         }
     }
-}
-
-/// Steps without the ends of time, which are not on the page.
-fn drawable(watermark: &WatermarkLine) -> impl Iterator<Item = (Instant, Instant)> {
-    let steps = watermark.steps.iter().copied();
-    steps.filter(|(arrival, mark)| arrival.is_in_calendar() && mark.is_in_calendar())
 }
 
 fn explanation(point: &Point) -> String {

@@ -1,9 +1,13 @@
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
+use highwater_job::config::JobFile;
 use highwater_time::{Arrivals, Clock, Duration, Events, Fate, Instant, Policy, Timeline};
 
 use super::*;
-use crate::config::JobFile;
 use crate::tollbooth;
+
+fn step(arrival: Instant, watermark: Instant) -> WatermarkStep {
+    WatermarkStep { arrival, watermark }
+}
 
 fn at(clock: &str) -> Instant {
     let text = format!("2026-01-01T{clock}:00Z");
@@ -75,7 +79,7 @@ fn worked_example(variant: Variant) -> Picture {
         );
         lines[lane]
             .steps
-            .push((arrival, timelines[lane].watermark()));
+            .push(step(arrival, timelines[lane].watermark()));
         let mut point = Point::new(&fates[0], arrival);
         point.label = Some(format!("{} {device}", i + 1));
         point.lane = lanes[lane].map(str::to_owned);
@@ -280,7 +284,7 @@ fn toll_booth(events: usize) -> Picture {
             },
             &mut fates,
         );
-        steps.push((arrived, timeline.watermark()));
+        steps.push(step(arrived, timeline.watermark()));
         points.push(Point::new(&fates[0], arrived));
     }
     Picture {
@@ -317,7 +321,7 @@ fn on_time(second: i64) -> Point {
 }
 
 fn picture_of(points: Vec<Point>) -> Picture {
-    let steps = points.iter().map(|p| (p.arrival, p.arrival)).collect();
+    let steps = points.iter().map(|p| step(p.arrival, p.arrival)).collect();
     Picture {
         title: "test".to_owned(),
         subtitle: None,
@@ -421,7 +425,7 @@ fn an_empty_picture_and_the_ends_of_time_can_be_drawn() {
     let ends = [Instant::BEFORE_ALL, Instant::AFTER_ALL];
     picture.watermarks[0]
         .steps
-        .extend(ends.map(|end| (at("12:01"), end)));
+        .extend(ends.map(|end| step(at("12:01"), end)));
     picture.points.extend(ends.map(|end| Point {
         event_time: end,
         ..on_time(1)
@@ -446,7 +450,7 @@ proptest::proptest! {
         let steps = steps.into_iter().map(|(a, m)| {
             arrival = arrival + Duration::from_secs(a);
             mark = mark + Duration::from_secs(m);
-            (arrival, mark)
+            step(arrival, mark)
         });
         picture.watermarks[0].steps = steps.collect();
         let drawing = svg(&picture);

@@ -52,11 +52,11 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    pub fn x(&self, arrival: Instant) -> f64 {
+    pub(super) fn x(&self, arrival: Instant) -> f64 {
         self.plot.x + self.frame.arrival.fraction(arrival) * self.plot.width
     }
 
-    pub fn y(&self, event: Instant) -> f64 {
+    pub(super) fn y(&self, event: Instant) -> f64 {
         self.plot.y + (1.0 - self.frame.event.fraction(event)) * self.plot.height
     }
 
@@ -64,12 +64,12 @@ impl Sheet {
         self.plot.x + self.plot.width
     }
 
-    pub fn bottom(&self) -> f64 {
+    pub(super) fn bottom(&self) -> f64 {
         self.plot.y + self.plot.height
     }
 
     /// Opens an element that cuts off what leaves the plot. Coordinates stay those of the page.
-    pub fn open_clip(&self, out: &mut String) {
+    pub(super) fn open_clip(&self, out: &mut String) {
         let Rect {
             x,
             y,
@@ -137,7 +137,7 @@ impl Sheet {
     }
 
     /// The two ends of `event = arrival + shift` within the plot, if it passes through it.
-    pub fn guide_line(&self, shift: i64) -> Option<(Place, Place)> {
+    pub(super) fn guide_line(&self, shift: i64) -> Option<(Place, Place)> {
         let shift = Duration::from_ticks(shift);
         let (arrival, event) = (&self.frame.arrival, &self.frame.event);
         let from = arrival.lo().max(event.lo() - shift);

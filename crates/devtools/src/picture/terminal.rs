@@ -247,10 +247,8 @@ impl Plot {
     /// The row of the watermark in each column; none before its first step.
     fn heights(&self, line: &WatermarkLine) -> Vec<Option<usize>> {
         let mut heights = vec![None; self.width];
-        for (arrival, mark) in &line.steps {
-            if arrival.is_in_calendar() && mark.is_in_calendar() {
-                heights[self.column(*arrival) - self.left] = Some(self.row(*mark));
-            }
+        for step in line.drawable_steps() {
+            heights[self.column(step.arrival) - self.left] = Some(self.row(step.watermark));
         }
         let mut last: Option<usize> = None;
         for height in &mut heights {

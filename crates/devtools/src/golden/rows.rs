@@ -5,7 +5,7 @@ use std::fmt;
 use highwater_time::Instant;
 use serde_json::{Map, Number, Value};
 
-use super::Problem;
+use super::compare::Problem;
 
 /// Relative: one part in a billion.
 const TOLERANCE: f64 = 1e-9;
@@ -48,7 +48,7 @@ pub(super) fn parse_rows(text: &str, expected: bool, problems: &mut Vec<Problem>
 
 /// A place in a row where two rows differ.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
+pub(super) struct Difference {
     /// The column, and the way down into it: `device.tags[2]`.
     pub column: String,
     /// None if the column is not expected at all.

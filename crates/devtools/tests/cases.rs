@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use highwater_job::cases::check;
-use highwater_job::golden::discover;
+use highwater_devtools::golden::{discover, run_case};
 use libtest_mimic::{Arguments, Trial};
 
 fn main() {
@@ -14,7 +13,7 @@ fn main() {
         [1, 2].map(|threads| {
             let case = case.clone();
             Trial::test(format!("{} ({threads})", case.name), move || {
-                check(&case, threads).map_err(|failure| failure.0.into())
+                run_case(&case, threads).map_err(|failure| failure.0.into())
             })
         })
     });

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use highwater_job::{EventFate, Job, Outcome, origin_file, origin_line};
 use highwater_time::Instant;
 
-use crate::load::Job;
-use crate::picture::{Picture, Point, WatermarkLine};
-use crate::run::Outcome;
-use crate::witness::{EventFate, origin_file, origin_line};
+use crate::picture::{Picture, Point, WatermarkLine, WatermarkStep};
 
 /// Draws one input of the job; the first one that has events if `input` is `None`.
-pub fn picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<Picture> {
+pub fn job_picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<Picture> {
     let witness = outcome.witness.as_ref()?;
     let input_of = |event: &EventFate| outcome.files[origin_file(event.origin)].input;
     let chosen = match input {
@@ -33,7 +31,7 @@ pub fn picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<Pict
         events.sort_by_key(|event| (event.fate.arrival, event.origin));
     }
     let mut points = Vec::with_capacity(events.len());
-    let mut lines: BTreeMap<Option<String>, Vec<(Instant, Instant)>> = BTreeMap::new();
+    let mut lines: BTreeMap<Option<String>, Vec<WatermarkStep>> = BTreeMap::new();
     for event in events {
         latest = latest.max(event.fate.arrival.unwrap_or(event.fate.event_time));
         let lane = match (&event.key, several) {
@@ -46,10 +44,10 @@ pub fn picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<Pict
         point.lane = lane.clone();
         points.push(point);
         if event.fate.watermark > Instant::BEFORE_ALL {
-            lines
-                .entry(lane)
-                .or_default()
-                .push((latest, event.fate.watermark));
+            lines.entry(lane).or_default().push(WatermarkStep {
+                arrival: latest,
+                watermark: event.fate.watermark,
+            });
         }
     }
     Some(Picture {

@@ -19,15 +19,18 @@ pub(super) struct Frame {
 impl Frame {
     /// Room for everything that was kept. An event that strays much further than that (a clock that
     /// is years off) would shrink the rest to a line; it is drawn at the edge instead.
-    pub fn of(picture: &Picture) -> Frame {
+    pub(super) fn of(picture: &Picture) -> Frame {
         let (points, lines) = (&picture.points, &picture.watermarks);
         let steps = || lines.iter().flat_map(|line| &line.steps);
-        let arrivals = points.iter().map(|p| p.arrival).chain(steps().map(|s| s.0));
+        let arrivals = points
+            .iter()
+            .map(|p| p.arrival)
+            .chain(steps().map(|s| s.arrival));
         let (left, right) = range(arrivals).unwrap_or(ORIGIN);
         let kept = points
             .iter()
             .filter_map(|p| p.assigned)
-            .chain(steps().map(|s| s.1));
+            .chain(steps().map(|s| s.watermark));
         let all = || points.iter().map(|p| p.event_time);
         let (low, high) = range(kept).or_else(|| range(all())).unwrap_or(ORIGIN);
         let reach = (high - low).max(right - left);
@@ -39,7 +42,7 @@ impl Frame {
         }
     }
 
-    pub fn shows(&self, point: &Point) -> bool {
+    pub(super) fn shows(&self, point: &Point) -> bool {
         self.event.contains(point.event_time) && self.event.contains(point.landed())
     }
 }

@@ -1,4 +1,4 @@
-//! Golden cases: whether a job's rows are the rows that were expected, and how they differ if not.
+//! Compares the rows of a job with the expected rows and says how they differ.
 //!
 //! Rows are JSON lines. Numbers are equal within one part in a billion, because a sum may be folded
 //! by another engine in another order; two date-times are equal if they are the same instant,
@@ -6,23 +6,17 @@
 //! a NULL. This tolerance makes equality intransitive, so rows that may come in any order have to be
 //! *matched*, which `matching` does.
 
-mod cases;
-mod matching;
-mod rows;
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use crate::config::Order;
-pub use cases::{CaseDir, discover};
-pub use rows::Difference;
-use rows::{Row, differences, parse_rows};
+use highwater_job::config::Order;
+
+use super::matching;
+use super::rows::{Difference, Row, differences, parse_rows};
 
 /// Rows that were to come and rows that came, where these are not the same.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mismatch {
+pub(super) struct Mismatch {
     /// How many rows were expected.
     pub expected: usize,
     /// How many rows came.
@@ -33,13 +27,13 @@ pub struct Mismatch {
 
 /// The outputs of a case that are not as expected, by name; never empty.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CaseMismatch {
+pub(super) struct CaseMismatch {
     pub outputs: BTreeMap<String, Mismatch>,
 }
 
 /// One thing that is wrong with an output. Lines are counted from 1.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Problem {
+pub(super) enum Problem {
     /// A line of the expected or of the actual rows is not a JSON object.
     NotARow {
         expected: bool,
@@ -66,7 +60,7 @@ pub enum Problem {
 }
 
 /// Compares the rows of one output.
-pub fn compare(expected: &str, actual: &str, order: Order) -> Result<(), Mismatch> {
+pub(super) fn compare(expected: &str, actual: &str, order: Order) -> Result<(), Mismatch> {
     let mut problems = Vec::new();
     let expected = parse_rows(expected, true, &mut problems);
     let actual = parse_rows(actual, false, &mut problems);
@@ -81,7 +75,7 @@ pub fn compare(expected: &str, actual: &str, order: Order) -> Result<(), Mismatc
 
 /// Compares all outputs of a case, by name in any case of letters, as in queries. `actual` has an
 /// entry for every output that the job has, even if no row came.
-pub fn compare_outputs(
+pub(super) fn compare_outputs(
     expected: &BTreeMap<String, String>,
     actual: &BTreeMap<String, String>,
     order: Order,

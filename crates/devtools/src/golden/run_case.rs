@@ -1,26 +1,24 @@
-//! Golden cases: a folder with a job, its inputs and what must come out.
+//! Runs one golden case.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use highwater_env::disk;
+use highwater_job::config::{JobFile, Order};
+use highwater_job::{Job, Options, Outputs, project, run};
 use serde_json::Value as Json;
 
-use crate::config::{JobFile, Order};
-use crate::golden::{self, CaseDir};
-use crate::load::Job;
-use crate::outputs::Outputs;
-use crate::project;
-use crate::run::{Options, run};
+use super::compare::compare_outputs;
+use super::discover::CaseDir;
 
 /// Why a case failed, as text for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseFailure(pub String);
 
 /// Runs one case.
-pub fn check(case: &CaseDir, threads: usize) -> Result<(), CaseFailure> {
+pub fn run_case(case: &CaseDir, threads: usize) -> Result<(), CaseFailure> {
     if let Some(test) = case.test {
-        return check_test(&case.test_file(), test, threads);
+        return run_test_case(&case.test_file(), test, threads);
     }
     let file = JobFile::load(&case.dir).map_err(fail)?;
     let expect = file.expect.clone().unwrap_or_default();
@@ -44,11 +42,11 @@ pub fn check(case: &CaseDir, threads: usize) -> Result<(), CaseFailure> {
         same_text(&name, &expected, &text)?;
     }
     let expected = case.expected().map_err(fail)?;
-    golden::compare_outputs(&expected, &actual, expect.order).map_err(fail)
+    compare_outputs(&expected, &actual, expect.order).map_err(fail)
 }
 
 /// Runs one case of a Stream Analytics project's test configuration.
-fn check_test(file: &Path, test: usize, threads: usize) -> Result<(), CaseFailure> {
+fn run_test_case(file: &Path, test: usize, threads: usize) -> Result<(), CaseFailure> {
     let cases = project::test_cases(file).map_err(fail)?;
     let Some(case) = cases.get(test) else {
         return Err(fail(format!("{} has no such case", file.display())));
@@ -64,7 +62,7 @@ fn check_test(file: &Path, test: usize, threads: usize) -> Result<(), CaseFailur
             actual.retain(|name, _| !name.eq_ignore_ascii_case(&output.output));
         }
     }
-    golden::compare_outputs(&expected, &actual, Order::Any).map_err(fail)
+    compare_outputs(&expected, &actual, Order::Any).map_err(fail)
 }
 
 /// A file of expected rows as lines: it may hold an array, or objects with space between them.

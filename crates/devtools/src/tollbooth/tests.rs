@@ -5,7 +5,7 @@ use highwater_time::{Arrivals, Clock, Events, Fate, Timeline};
 use serde_json::Value;
 
 use super::*;
-use crate::config::{JobFile, QuerySource};
+use highwater_job::config::{JobFile, QuerySource};
 
 fn rows(events: usize, seed: u64) -> Vec<Value> {
     let mut out = Vec::new();

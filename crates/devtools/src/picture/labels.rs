@@ -13,7 +13,7 @@ pub(super) struct Rect {
 }
 
 impl Rect {
-    pub fn centred(x: f64, y: f64, width: f64, height: f64) -> Rect {
+    pub(super) fn centred(x: f64, y: f64, width: f64, height: f64) -> Rect {
         Rect {
             x: x - width / 2.0,
             y: y - height / 2.0,
@@ -30,7 +30,7 @@ impl Rect {
     }
 
     /// The area that both cover.
-    pub fn overlap(&self, other: &Rect) -> f64 {
+    pub(super) fn overlap(&self, other: &Rect) -> f64 {
         let width = (self.x + self.width).min(other.x + other.width) - self.x.max(other.x);
         let height = (self.y + self.height).min(other.y + other.height) - self.y.max(other.y);
         width.max(0.0) * height.max(0.0)
@@ -67,7 +67,7 @@ const PLACES: [(f64, f64); 8] = [
 ];
 
 impl Room {
-    pub fn new(bounds: Rect) -> Room {
+    pub(super) fn new(bounds: Rect) -> Room {
         Room {
             bounds,
             taken: Vec::new(),
@@ -75,16 +75,16 @@ impl Room {
         }
     }
 
-    pub fn take(&mut self, rect: Rect) {
+    pub(super) fn take(&mut self, rect: Rect) {
         self.taken.push(rect);
     }
 
-    pub fn line(&mut self, rect: Rect) {
+    pub(super) fn line(&mut self, rect: Rect) {
         self.lines.push(rect);
     }
 
     /// The best free box of this size beside the point, which it then takes.
-    pub fn place(&mut self, point: Rect, width: f64, height: f64) -> Option<Rect> {
+    pub(super) fn place(&mut self, point: Rect, width: f64, height: f64) -> Option<Rect> {
         let (x, y) = (point.x + point.width / 2.0, point.y + point.height / 2.0);
         let gap = point.width / 2.0 + 2.0;
         let beside = |(dx, dy): (f64, f64)| {
