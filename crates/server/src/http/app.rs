@@ -15,8 +15,8 @@ use super::auth::Caller;
 use super::budget::Budget;
 use super::error::{Code, Error};
 use super::metrics::Metrics;
+use super::round_robin::RoundRobin;
 use super::send::Destination;
-use super::spread::Spread;
 use crate::jobs::Jobs;
 use crate::keys::{Keys, Right};
 use crate::processors::Processors;
@@ -29,7 +29,7 @@ pub struct App {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) budget: Arc<Budget>,
     pub(super) metrics: Metrics,
-    pub(super) spread: Spread,
+    pub(super) round_robin: RoundRobin,
     stopping: watch::Sender<bool>,
     auto_create: Option<u32>,
     backend: OnceLock<Backend>,
@@ -91,7 +91,7 @@ impl App {
         Arc::new(App {
             budget: Budget::new(options.in_flight_bytes_max),
             metrics: Metrics::default(),
-            spread: Spread::default(),
+            round_robin: RoundRobin::default(),
             stopping: watch::Sender::new(false),
             backend: OnceLock::new(),
             progress: Progress::default(),

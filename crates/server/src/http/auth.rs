@@ -12,7 +12,9 @@ use crate::keys::{Key, Right, sas};
 /// Who is asking.
 #[derive(Clone, Copy, Debug)]
 pub enum Caller<'a> {
-    /// A node without keys trusts whoever reaches it.
+    /// The caller of a public operation, who has no rights.
+    Anonymous,
+    /// A node without keys trusts everyone who can connect.
     Anybody,
     Holder(&'a Key),
 }
@@ -20,8 +22,17 @@ pub enum Caller<'a> {
 impl Caller<'_> {
     pub fn may(&self, right: Right, hub: Option<&str>) -> bool {
         match self {
+            Caller::Anonymous => false,
             Caller::Anybody => true,
             Caller::Holder(key) => key.may(right, hub),
+        }
+    }
+
+    /// The right over at least one hub.
+    pub(super) fn must_somewhere(&self, right: Right) -> Result<(), Error> {
+        match self {
+            Caller::Holder(key) if key.rights.has(right) => Ok(()),
+            _ => self.must(right, None),
         }
     }
 

@@ -9,14 +9,14 @@ use super::app::App;
 use super::budget::Permit;
 use super::error::{Code, Error};
 
-/// The body and the part of the budget it occupies, to be held until the request is answered.
-pub async fn read(app: &App, body: Incoming) -> Result<(Bytes, Permit), Error> {
+/// The body and its part of the budget, to hold until the request is answered.
+pub(super) async fn read(app: &App, body: &mut Incoming) -> Result<(Bytes, Permit), Error> {
     let reading = tokio::time::timeout(app.options.body_timeout, collect(app, body));
     reading.await.unwrap_or_else(|_| {
         Err(Error::new(
             Code::Timeout,
             format!(
-                "the body did not come within {:?}",
+                "the body did not arrive within {:?}",
                 app.options.body_timeout
             ),
             "send it faster, or in smaller pieces",
@@ -24,7 +24,7 @@ pub async fn read(app: &App, body: Incoming) -> Result<(Bytes, Permit), Error> {
     })
 }
 
-async fn collect(app: &App, mut body: Incoming) -> Result<(Bytes, Permit), Error> {
+async fn collect(app: &App, body: &mut Incoming) -> Result<(Bytes, Permit), Error> {
     let max = app.options.body_bytes_max;
     let announced = body.size_hint().exact();
     let announced = announced.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -34,7 +34,7 @@ async fn collect(app: &App, mut body: Incoming) -> Result<(Bytes, Permit), Error
     let mut permit = app.budget.take(announced.unwrap_or(0))?;
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
-    while let Some(piece) = next(&mut body).await? {
+    while let Some(piece) = next(body).await? {
         let length = first.len() + joined.len() + piece.len();
         if length > max {
             return Err(too_large(max));
@@ -62,7 +62,7 @@ async fn collect(app: &App, mut body: Incoming) -> Result<(Bytes, Permit), Error
     ))
 }
 
-/// The next piece of data; trailers are passed over.
+/// The next piece of data; trailers are skipped.
 async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Error> {
     loop {
         let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;

@@ -1,4 +1,4 @@
-//! Consumer groups: how far they have come, and forgetting them.
+//! Consumer groups: listed, described with their lag, deleted.
 
 use std::sync::Arc;
 
@@ -7,12 +7,14 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use super::app::App;
+use super::dispatch::ApiRequest;
 use super::error::Error;
 use super::read::ISOLATION;
 use super::reply::{self, Reply};
+use crate::text::percent_decode;
 
-pub async fn list(app: &App) -> Result<Reply, Error> {
-    let groups = match &app.backend()?.groups {
+pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let groups = match &request.app.backend()?.groups {
         Some(groups) => groups.list().await,
         None => Vec::new(),
     };
@@ -20,12 +22,15 @@ pub async fn list(app: &App) -> Result<Reply, Error> {
     Ok(reply::json(StatusCode::OK, &json!({"groups": groups})))
 }
 
-/// A group with its stored positions and how far they are behind.
-pub async fn describe(app: &App, name: &str) -> Result<Reply, Error> {
-    let groups = some(app)?;
-    let info = groups.describe(name.to_owned()).await;
+/// A group with its stored positions and their lag.
+pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let app = request.app;
+    let [name] = request.variables();
+    let name = percent_decode(name);
+    let groups = groups(app)?;
+    let info = groups.describe(name.to_string()).await;
     let info = info.ok_or(GroupError::NotFound)?;
-    let stored = groups.committed(name.to_owned(), None, false).await?;
+    let stored = groups.committed(name.into_owned(), None, false).await?;
     let log = app.log()?;
     let position = |(place, stored): (Place, Option<StoredOffset>)| {
         let offset = stored?.offset;
@@ -43,14 +48,16 @@ pub async fn describe(app: &App, name: &str) -> Result<Reply, Error> {
     Ok(reply::json(StatusCode::OK, &facts))
 }
 
-/// Removes a group that nobody is in, and its positions.
-pub async fn delete(app: &App, name: &str) -> Result<Reply, Error> {
-    some(app)?.delete(name.to_owned()).await?;
+/// Deletes a group without members, and its positions.
+pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name] = request.variables();
+    let name = percent_decode(name).into_owned();
+    groups(request.app)?.delete(name).await?;
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// A log without groups knows none.
-fn some(app: &App) -> Result<&Arc<dyn Groups>, GroupError> {
+/// The groups of the log; a log without groups has none.
+fn groups(app: &App) -> Result<&Arc<dyn Groups>, GroupError> {
     let backend = app.backend().map_err(|_| GroupError::Loading)?;
     backend.groups.as_ref().ok_or(GroupError::NotFound)
 }

@@ -1,58 +1,21 @@
-//! Jobs over HTTP: hand over, start, stop, look.
+//! Jobs over HTTP: deployed, started, stopped, described.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use highwater_job::live::{InputStatus, JobState, JobStatus, OutputStatus, PartitionStatus};
 use highwater_time::{Counts, Instant};
-use hyper::body::Incoming;
-use hyper::http::request;
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::app::App;
-use super::auth::Caller;
-use super::body;
+use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
 use crate::jobs::{Files, JobError, Jobs, Seen};
-use crate::keys::Right;
 use crate::text::percent_decode;
 
-/// Whatever is below `/api/jobs`; `None` is for nobody.
-pub async fn route(
-    app: &Arc<App>,
-    caller: &Caller<'_>,
-    parts: &[&str],
-    head: &request::Parts,
-    body: Incoming,
-) -> Option<Result<Reply, Error>> {
-    let is = |method: Method| head.method == method;
-    let right = match head.method {
-        Method::GET => Right::Listen,
-        _ => Right::Manage,
-    };
-    if let Err(refused) = caller.must(right, None) {
-        return Some(Err(refused));
-    }
-    let jobs = match some(app) {
-        Ok(jobs) => jobs,
-        Err(error) => return Some(Err(error)),
-    };
-    let answer = match parts {
-        ["api", _] if is(Method::GET) => Ok(list(jobs)),
-        ["api", _, name] if is(Method::GET) => describe(jobs, name),
-        ["api", _, name] if is(Method::PUT) => put(app, jobs, name, body).await,
-        ["api", _, name] if is(Method::DELETE) => delete(jobs, name).await,
-        ["api", _, name, "logs"] if is(Method::GET) => logs(jobs, name),
-        ["api", _, name, "start"] if is(Method::POST) => start(app, jobs, name, body).await,
-        ["api", _, name, "stop"] if is(Method::POST) => stop(jobs, name).await,
-        _ => return None,
-    };
-    Some(answer)
-}
-
-fn some(app: &App) -> Result<&Jobs, Error> {
+fn jobs(app: &App) -> Result<&Jobs, Error> {
     let jobs = app.backend()?.jobs.as_ref();
     jobs.ok_or_else(|| {
         let hint = "run it with highwater up";
@@ -60,18 +23,26 @@ fn some(app: &App) -> Result<&Jobs, Error> {
     })
 }
 
-fn list(jobs: &Jobs) -> Reply {
-    let jobs: Vec<Value> = jobs.list().iter().map(brief).collect();
-    reply::json(StatusCode::OK, &json!({"jobs": jobs}))
+pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let jobs: Vec<Value> = jobs(request.app)?.list().iter().map(brief).collect();
+    Ok(reply::json(StatusCode::OK, &json!({"jobs": jobs})))
 }
 
-fn describe(jobs: &Jobs, name: &str) -> Result<Reply, Error> {
-    let seen = jobs.see(&percent_decode(name))?;
+/// The jobs of the node, and the name in the path.
+fn jobs_and_name<'a>(request: &ApiRequest<'a>) -> Result<(&'a Jobs, Cow<'a, str>), Error> {
+    let [name] = request.variables();
+    Ok((jobs(request.app)?, percent_decode(name)))
+}
+
+pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let (jobs, name) = jobs_and_name(&request)?;
+    let seen = jobs.see(&name)?;
     Ok(reply::json(StatusCode::OK, &whole(&seen)))
 }
 
-fn logs(jobs: &Jobs, name: &str) -> Result<Reply, Error> {
-    let seen = jobs.see(&percent_decode(name))?;
+pub(super) async fn logs(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let (jobs, name) = jobs_and_name(&request)?;
+    let seen = jobs.see(&name)?;
     let lines: Vec<Value> = seen
         .status
         .iter()
@@ -88,15 +59,12 @@ struct NewJob {
     start: Option<String>,
 }
 
-async fn put(app: &App, jobs: &Jobs, name: &str, incoming: Incoming) -> Result<Reply, Error> {
-    let (body, _permit) = body::read(app, incoming).await?;
-    let new: NewJob = serde_json::from_slice(&body).map_err(|error| {
-        let hint = "send {\"files\":{\"job.toml\":\"..\",\"query.saql\":\"..\"}}, or use highwater job start";
-        Error::bad(format!("the job cannot be read: {error}"), hint)
-    })?;
-    let seen = jobs
-        .put(&percent_decode(name), new.files, new.start)
-        .await?;
+pub(super) async fn put(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let (jobs, name) = jobs_and_name(&request)?;
+    let example =
+        "{\"files\":{\"job.toml\":\"..\",\"query.saql\":\"..\"}}; highwater job start sends it";
+    let new: NewJob = request.read_json(example).await?;
+    let seen = jobs.put(&name, new.files, new.start).await?;
     Ok(reply::json(StatusCode::OK, &whole(&seen)))
 }
 
@@ -106,26 +74,23 @@ struct StartAt {
     start: Option<String>,
 }
 
-async fn start(app: &App, jobs: &Jobs, name: &str, incoming: Incoming) -> Result<Reply, Error> {
-    let (body, _permit) = body::read(app, incoming).await?;
-    let at: StartAt = match body.is_empty() {
-        true => StartAt::default(),
-        false => serde_json::from_slice(&body).map_err(|error| {
-            let hint = "send nothing, or {\"start\":\"2026-01-01T00:00:00Z\"}";
-            Error::bad(format!("the body cannot be read: {error}"), hint)
-        })?,
-    };
-    let seen = jobs.start(&percent_decode(name), at.start).await?;
+pub(super) async fn start(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let (jobs, name) = jobs_and_name(&request)?;
+    let example = "{\"start\":\"2026-01-01T00:00:00Z\"}, or no body";
+    let at: StartAt = request.read_optional_json(example).await?;
+    let seen = jobs.start(&name, at.start).await?;
     Ok(reply::json(StatusCode::OK, &whole(&seen)))
 }
 
-async fn stop(jobs: &Jobs, name: &str) -> Result<Reply, Error> {
-    let seen = jobs.stop(&percent_decode(name)).await?;
+pub(super) async fn stop(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let (jobs, name) = jobs_and_name(&request)?;
+    let seen = jobs.stop(&name).await?;
     Ok(reply::json(StatusCode::OK, &whole(&seen)))
 }
 
-async fn delete(jobs: &Jobs, name: &str) -> Result<Reply, Error> {
-    jobs.delete(&percent_decode(name)).await?;
+pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let (jobs, name) = jobs_and_name(&request)?;
+    jobs.delete(&name).await?;
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -171,8 +136,8 @@ fn whole(seen: &Seen) -> Value {
     facts
 }
 
-/// What a job does, in one word.
-pub fn state_name(seen: &Seen) -> &'static str {
+/// The state of a job as the API names it.
+pub(super) fn state_name(seen: &Seen) -> &'static str {
     match (
         &seen.trouble,
         seen.status.as_ref().map(|status| &status.state),

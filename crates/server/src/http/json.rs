@@ -15,7 +15,7 @@ use crate::text::write_time;
 /// front where it is not the one that was asked for.
 pub fn write_record(out: &mut Vec<u8>, hub: Option<&str>, partition: u32, record: &Record<'_>) {
     let time = EnqueueTime(record.timestamp);
-    write_where(out, hub, partition, record.offset, time);
+    write_position(out, hub, partition, record.offset, time);
     if let Some(key) = record.key {
         write_named(out, b"key", key);
     }
@@ -43,7 +43,7 @@ pub fn write_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
 
 /// `{"hub":"h","partition":1,"offset":42,"enqueued":".."`, so that more can follow. Names of hubs need
 /// no escaping.
-pub fn write_where(
+pub fn write_position(
     out: &mut Vec<u8>,
     hub: Option<&str>,
     partition: u32,

@@ -1,34 +1,35 @@
-//! The HTTP side of a node: events in, events out, hubs managed.
+//! The HTTP API of a node.
 //!
-//! Requests are matched in one place (`route.rs`) over plain hyper. There is no framework between the
-//! socket and the append, because one event a request is the shape that most senders have, and what
-//! a request costs is what fifty thousand a second cost. HTTP/1.1 only: the protocol of curl and
-//! of every device, with one small parser to trust.
+//! `operations/` is the table of all operations; `dispatch.rs` finds the operation of a request, checks the right of the
+//! caller and calls the handler, over plain hyper. There is no framework between the socket and the append, because most
+//! senders post one event a request, and a node takes fifty thousand of them a second. HTTP/1.1 only: the protocol of
+//! curl and of every device, with one small parser to trust.
 //!
-//! Nothing is buffered without a bound: bodies are counted against `in_flight_bytes_max` from their
-//! first byte to their answer, connections and headers are limited, and a head or body that
-//! dawdles is cut off.
+//! Nothing is buffered without a bound: bodies count against `in_flight_bytes_max` from their first byte to their answer,
+//! connections and headers are limited, and slow heads and bodies time out.
 
-mod admin;
 mod app;
 mod auth;
 mod body;
 mod budget;
 mod decode;
+mod dispatch;
 mod error;
 mod groups;
+mod hubs;
 mod jobs;
 pub(crate) mod json;
 mod metrics;
+mod node;
 mod openapi;
-mod processing;
+mod operations;
+mod processors;
 mod queues;
 mod read;
 mod reply;
-mod route;
+mod round_robin;
 mod send;
 mod serve;
-mod spread;
 mod sse;
 mod workflows;
 
@@ -37,9 +38,9 @@ use std::time::Duration;
 
 use crate::config::TlsFiles;
 
-pub(crate) use admin::PARTITIONS_DEFAULT;
 pub use app::{App, Backend, Progress};
 pub use error::{Code, Error};
+pub(crate) use hubs::PARTITIONS_DEFAULT;
 pub use serve::{Server, ServerError};
 
 /// How the HTTP side listens and what it allows. docs/config.md has the defaults.

@@ -9,50 +9,51 @@ use hyper::header::ACCEPT;
 use hyper::{HeaderMap, StatusCode};
 
 use super::app::App;
+use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::json::write_record;
 use super::reply::{self, Payload, Reply};
-use super::send::{Destination, Spot, no_partition};
+use super::send::{Destination, MemberPartition, no_partition};
 use super::{decode, sse};
 use crate::text::{parameter, time_text};
 
-/// What an HTTP reader sees.
+/// The isolation of HTTP readers.
 pub const ISOLATION: Isolation = Isolation::Committed;
 
 const EVENTS_DEFAULT: usize = 100;
 const EVENTS_MAX: usize = 10_000;
 
-/// Where to start.
+/// Where a read starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum StartPosition {
     Earliest,
     Latest,
     Offset(Offset),
     Time(EnqueueTime),
 }
 
-impl From {
-    pub fn read(query: Option<&str>, otherwise: From) -> Result<From, Error> {
+impl StartPosition {
+    pub fn read(query: Option<&str>, otherwise: StartPosition) -> Result<StartPosition, Error> {
         match parameter(query, "from") {
-            Some(text) => From::parse(&text),
+            Some(text) => StartPosition::parse(&text),
             None => Ok(otherwise),
         }
     }
 
-    pub fn parse(text: &str) -> Result<From, Error> {
+    pub fn parse(text: &str) -> Result<StartPosition, Error> {
         match text {
-            "earliest" => return Ok(From::Earliest),
-            "latest" => return Ok(From::Latest),
+            "earliest" => return Ok(StartPosition::Earliest),
+            "latest" => return Ok(StartPosition::Latest),
             _ => {}
         }
         let offset = text.parse::<u32>().map(i64::from).or_else(|_| text.parse());
         if let Ok(offset) = offset {
-            return Ok(From::Offset(Offset(offset)));
+            return Ok(StartPosition::Offset(Offset(offset)));
         }
         match Instant::parse_iso(text.as_bytes()) {
-            Some(instant) => Ok(From::Time(EnqueueTime(instant.to_unix_millis()))),
+            Some(instant) => Ok(StartPosition::Time(EnqueueTime(instant.to_unix_millis()))),
             None => Err(Error::bad(
-                format!("`{text}` is no place in a partition"),
+                format!("`{text}` is no position in a partition"),
                 "use earliest, latest, an offset or a time such as 2026-01-01T00:00:00Z",
             )),
         }
@@ -62,10 +63,10 @@ impl From {
     pub async fn offset(self, partition: &dyn Partition) -> Result<Offset, Error> {
         let bounds = partition.bounds();
         match self {
-            From::Earliest => Ok(bounds.start),
-            From::Latest => Ok(bounds.visible(ISOLATION)),
-            From::Offset(offset) => Ok(offset),
-            From::Time(time) => {
+            StartPosition::Earliest => Ok(bounds.start),
+            StartPosition::Latest => Ok(bounds.visible(ISOLATION)),
+            StartPosition::Offset(offset) => Ok(offset),
+            StartPosition::Time(time) => {
                 let found = partition.find(time).await?;
                 Ok(found.map_or(bounds.visible(ISOLATION), |(offset, _)| offset))
             }
@@ -73,13 +74,10 @@ impl From {
     }
 }
 
-/// All partitions of a hub, or of all hubs that share a name, live.
-pub fn all(
-    app: &Arc<App>,
-    hub: &str,
-    query: Option<&str>,
-    headers: &HeaderMap,
-) -> Result<Reply, Error> {
+/// All partitions of a hub, or of all members of a sharded hub, live.
+pub(super) async fn all_partitions(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let (app, headers) = (request.app, &request.head.headers);
+    let [hub] = request.variables();
     let from = app.destination(hub)?;
     if !wants_stream(headers) {
         return Err(Error::new(
@@ -88,27 +86,23 @@ pub fn all(
             "send Accept: text/event-stream, or read /hubs/NAME/partitions/0/messages",
         ));
     }
-    sse::stream(app, &from, from.spots(), query, headers)
+    sse::stream(app, &from, from.partitions(), request.query(), headers)
 }
 
-pub async fn one(
-    app: &Arc<App>,
-    hub: &str,
-    id: &str,
-    query: Option<&str>,
-    headers: &HeaderMap,
-) -> Result<Reply, Error> {
+pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let (app, query, headers) = (request.app, request.query(), &request.head.headers);
+    let [hub, id] = request.variables();
     let hub = app.hub(hub)?;
     let partition = numbered(app, &hub, id)?;
     let number = partition.place().partition;
     if wants_stream(headers) {
         let (member, partition) = (0, number);
-        let spots = vec![Spot { member, partition }];
-        return sse::stream(app, &Destination::Hub(hub), spots, query, headers);
+        let partitions = vec![MemberPartition { member, partition }];
+        return sse::stream(app, &Destination::Hub(hub), partitions, query, headers);
     }
     let most = count(query, "max", EVENTS_DEFAULT as u64)?.min(EVENTS_MAX as u64) as usize;
-    let wait = wait(query, app.options.wait_max)?;
-    let mut from = From::read(query, From::Earliest)?
+    let wait = request.wait()?;
+    let mut from = StartPosition::read(query, StartPosition::Earliest)?
         .offset(&*partition)
         .await?;
     let mut page = Page::new(number);
@@ -116,7 +110,7 @@ pub async fn one(
     from = page.fill(app, &*partition, from, most).await?;
     let mut waited = std::pin::pin!(tokio::time::sleep(wait));
     while page.count == 0 && !wait.is_zero() {
-        // Whoever waits holds nothing.
+        // A waiting request holds no part of the budget.
         drop(permit);
         let woken = tokio::select! {
             () = partition.wait_past(from, ISOLATION) => true,
@@ -128,7 +122,7 @@ pub async fn one(
         if woken {
             from = page.fill(app, &*partition, from, most).await?;
         }
-        // What came may be nothing to show, such as a punctuation.
+        // The new records may not be visible, such as a punctuation.
         if from == before {
             break;
         }
@@ -137,7 +131,7 @@ pub async fn one(
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }
 
-/// The partition that a path names.
+/// The partition in a path.
 pub fn numbered(app: &App, hub: &HubInfo, id: &str) -> Result<Arc<dyn Partition>, Error> {
     let hint = "partitions are numbered from 0";
     let number = id
@@ -247,19 +241,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_is_a_word_an_offset_or_a_time() {
-        let read = |text: &str| From::read(Some(&format!("from={text}")), From::Latest).ok();
-        assert_eq!(read("earliest"), Some(From::Earliest));
-        assert_eq!(read("42"), Some(From::Offset(Offset(42))));
+    fn a_position_is_a_word_an_offset_or_a_time() {
+        let read = |text: &str| {
+            StartPosition::read(Some(&format!("from={text}")), StartPosition::Latest).ok()
+        };
+        assert_eq!(read("earliest"), Some(StartPosition::Earliest));
+        assert_eq!(read("42"), Some(StartPosition::Offset(Offset(42))));
         let time = EnqueueTime(1_767_225_600_000);
-        assert_eq!(read("2026-01-01T00:00:00Z"), Some(From::Time(time)));
-        assert_eq!(read("2026-01-01T00%3A00%3A00Z"), Some(From::Time(time)));
+        assert_eq!(
+            read("2026-01-01T00:00:00Z"),
+            Some(StartPosition::Time(time))
+        );
+        assert_eq!(
+            read("2026-01-01T00%3A00%3A00Z"),
+            Some(StartPosition::Time(time))
+        );
         assert_eq!(read("yesterday"), None);
-        assert_eq!(From::read(None, From::Latest), Ok(From::Latest));
+        assert_eq!(
+            StartPosition::read(None, StartPosition::Latest),
+            Ok(StartPosition::Latest)
+        );
     }
 
     #[test]
-    fn a_wait_has_a_longest() {
+    fn a_wait_is_capped() {
         let max = Duration::from_secs(60);
         assert_eq!(wait(Some("wait=2s"), max), Ok(Duration::from_secs(2)));
         assert_eq!(wait(Some("wait=2"), max), Ok(Duration::from_secs(2)));

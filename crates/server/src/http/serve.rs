@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 
 use super::app::App;
-use super::route;
+use super::dispatch;
 use crate::tls;
 
 /// What hyper may keep of a connection before a request is understood.
@@ -148,7 +148,7 @@ async fn connection(
         let app = app.clone();
         service_fn(move |request| {
             let app = app.clone();
-            async move { Ok::<_, std::convert::Infallible>(route::answer(app, request).await) }
+            async move { Ok::<_, std::convert::Infallible>(dispatch::answer(app, request).await) }
         })
     };
     let serving = http1::Builder::new()

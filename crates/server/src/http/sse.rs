@@ -20,9 +20,9 @@ use super::app::App;
 use super::decode;
 use super::error::Error;
 use super::json::write_record;
-use super::read::{From, ISOLATION};
+use super::read::{ISOLATION, StartPosition};
 use super::reply::{self, Payload, Reply};
-use super::send::{Destination, Spot};
+use super::send::{Destination, MemberPartition};
 
 /// What one read takes. A slow client holds one of these, and connections are limited, so streams need
 /// no share of the budget that requests live on.
@@ -34,27 +34,27 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub fn stream(
     app: &Arc<App>,
     from: &Destination,
-    spots: Vec<Spot>,
+    partitions: Vec<MemberPartition>,
     query: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<Reply, Error> {
-    let start = From::read(query, From::Latest)?;
+    let start = StartPosition::read(query, StartPosition::Latest)?;
     let resume = resume(headers)?;
-    let mut cursors = Vec::with_capacity(spots.len());
-    for spot in spots {
-        let partition = from.partition(app, spot)?;
-        let hub = from.told(spot).map(str::to_owned);
-        let number = spot.partition;
+    let mut cursors = Vec::with_capacity(partitions.len());
+    for partition in partitions {
+        let handle = from.handle(app, partition)?;
+        let hub = from.member_name(partition).map(str::to_owned);
+        let number = partition.partition;
         let label = match &hub {
             Some(hub) => format!("{hub}/{number}"),
             None => number.to_string(),
         };
         let resumed = resume.iter().find(|(of, _)| *of == label);
         cursors.push(Cursor {
-            start: resumed.map_or(start, |(_, offset)| From::Offset(*offset)),
+            start: resumed.map_or(start, |(_, offset)| StartPosition::Offset(*offset)),
             label,
             hub,
-            partition,
+            partition: handle,
             next: None,
         });
     }
@@ -104,7 +104,7 @@ struct Cursor {
     /// Where the stream reads several.
     hub: Option<String>,
     partition: Arc<dyn Partition>,
-    start: From,
+    start: StartPosition,
     /// `None` until the start has been looked up.
     next: Option<Offset>,
 }

@@ -1,12 +1,13 @@
 //! The HTTP side as clients meet it: over a socket, byte by byte, with a log in memory behind it.
+#![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 
 mod access;
 mod admin;
-mod described;
 mod faulty;
 mod groups;
 mod limits;
 mod node;
+mod operations;
 mod queues;
 mod read;
 mod send;

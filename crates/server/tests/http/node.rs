@@ -109,17 +109,12 @@ impl Answer {
 
 impl Node {
     pub async fn connect(&self) -> Wire {
-        Wire {
-            stream: TcpStream::connect(self.address).await.unwrap(),
-            read: Vec::new(),
-        }
+        Wire::connect(self.address).await
     }
 
     /// One request on a connection of its own. `headers` are lines.
     pub async fn call(&self, line: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Answer {
-        let mut wire = self.connect().await;
-        wire.send(&request(line, headers, body.as_ref())).await;
-        wire.answer().await
+        call(self.address, line, headers, body).await
     }
 
     pub async fn get(&self, path: &str) -> Answer {
@@ -149,6 +144,18 @@ impl Node {
     }
 }
 
+/// One request on a connection of its own. `headers` are lines.
+pub async fn call(
+    address: SocketAddr,
+    line: &str,
+    headers: &[&str],
+    body: impl AsRef<[u8]>,
+) -> Answer {
+    let mut wire = Wire::connect(address).await;
+    wire.send(&request(line, headers, body.as_ref())).await;
+    wire.answer().await
+}
+
 pub fn request(line: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{line} HTTP/1.1\r\n");
     if !headers.iter().any(|header| header.starts_with("host:")) {
@@ -173,6 +180,13 @@ pub struct Wire {
 }
 
 impl Wire {
+    async fn connect(address: SocketAddr) -> Wire {
+        Wire {
+            stream: TcpStream::connect(address).await.unwrap(),
+            read: Vec::new(),
+        }
+    }
+
     pub async fn send(&mut self, bytes: &[u8]) {
         // The server may have closed already, having said why.
         let _ = self.stream.write_all(bytes).await;

@@ -17,7 +17,7 @@ use hyper::header::HeaderValue;
 use super::families::*;
 use super::{BUCKETS_MICROS, Metrics, get};
 use crate::http::app::{App, Backend};
-use crate::http::processing;
+use crate::http::processors;
 use crate::http::reply::{self, Payload, Reply};
 use crate::processors::{Entry, Processors};
 use crate::workflows::Workflows;
@@ -210,13 +210,18 @@ async fn processors(page: &mut Page, app: &App, running: &Processors) {
     let mut behind = Vec::new();
     for entry in entries {
         // While groups are being loaded nobody can say.
-        if let Ok(positions) = processing::positions(app, entry).await {
-            let sum: i64 = positions.iter().map(processing::Position::behind).sum();
+        if let Ok(positions) = processors::positions(app, entry).await {
+            let sum: i64 = positions.iter().map(processors::Position::behind).sum();
             behind.push((&entry.spec.name, sum as u64));
         }
     }
     page.each(&PROCESSOR_BEHIND, behind);
-    let open = |entry: &Entry| (entry.spec.name.clone(), processing::is_open(entry));
+    let open = |entry: &Entry| {
+        (
+            entry.spec.name.clone(),
+            u64::from(processors::is_open(entry)),
+        )
+    };
     page.each(&PROCESSOR_OPEN, entries.iter().map(open));
 }
 

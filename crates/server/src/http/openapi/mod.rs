@@ -1,148 +1,17 @@
-//! The API described: one table of operations, from which the OpenAPI document, the page at `/api/docs` and the list of
-//! known paths are made, so that none of the three can lag behind the others.
-//!
-//! A part of the API adds its operations beside the others in [`AREAS`] and its types to a file of schemas.
+//! The OpenAPI document and its page, made of the table of operations.
 
-mod hubs;
-mod jobs;
-mod node;
 mod page;
-mod processing;
-mod queues;
-mod workflows;
 
 use std::sync::OnceLock;
 
-use hyper::Method;
 use serde_json::{Map, Value, json};
 
-pub use page::page;
+use super::operations::{AREAS, Access, Operation, RequestBody, Response, operations};
 
-/// One thing that can be asked for.
-pub struct Operation {
-    pub method: &'static str,
-    /// With its variables in braces.
-    pub path: &'static str,
-    pub about: &'static str,
-    pub needs: Needs,
-    pub parameters: &'static [Parameter],
-    pub body: Option<Body>,
-    /// The answer when all is well; everything else is an error.
-    pub answer: Answer,
-}
-
-/// Which right a key must have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
-    Nothing,
-    Send,
-    Listen,
-    Manage,
-}
-
-/// Of the query or the head.
-pub struct Parameter {
-    pub place: &'static str,
-    pub name: &'static str,
-    pub about: &'static str,
-    /// A JSON schema.
-    pub schema: &'static str,
-}
-
-pub struct Body {
-    /// Whether it may not be left out.
-    pub required: bool,
-    pub types: &'static [&'static str],
-    /// A JSON schema.
-    pub schema: &'static str,
-}
-
-pub struct Answer {
-    pub status: u16,
-    pub about: &'static str,
-    /// Content type and JSON schema.
-    pub content: Option<(&'static str, &'static str)>,
-}
-
-/// Operations that belong together, and the types they name.
-struct Area {
-    name: &'static str,
-    operations: &'static [Operation],
-    schemas: &'static str,
-}
-
-const AREAS: &[Area] = &[
-    Area {
-        name: "Events",
-        operations: hubs::EVENTS,
-        schemas: hubs::SCHEMAS,
-    },
-    Area {
-        name: "Hubs",
-        operations: hubs::HUBS,
-        schemas: "{}",
-    },
-    Area {
-        name: "Groups",
-        operations: hubs::GROUPS,
-        schemas: "{}",
-    },
-    Area {
-        name: "Jobs",
-        operations: jobs::JOBS,
-        schemas: jobs::SCHEMAS,
-    },
-    Area {
-        name: "Workflows",
-        operations: workflows::WORKFLOWS,
-        schemas: workflows::SCHEMAS,
-    },
-    Area {
-        name: "Messages",
-        operations: queues::MESSAGES,
-        schemas: queues::SCHEMAS,
-    },
-    Area {
-        name: "Queues",
-        operations: queues::QUEUES,
-        schemas: "{}",
-    },
-    Area {
-        name: "Processors",
-        operations: processing::PROCESSING,
-        schemas: "{}",
-    },
-    Area {
-        name: "Node",
-        operations: node::NODE,
-        schemas: node::SCHEMAS,
-    },
-];
-
-/// Whether a path is one of ours, whatever the method.
-pub fn is_known(parts: &[&str]) -> bool {
-    operations().any(|(_, operation)| matches(operation.path, parts))
-}
-
-/// Whether there is something for this method at a path.
-pub fn takes(method: &Method, parts: &[&str]) -> bool {
-    let mut all = operations();
-    all.any(|(_, operation)| operation.method == method.as_str() && matches(operation.path, parts))
-}
-
-fn operations() -> impl Iterator<Item = (&'static Area, &'static Operation)> {
-    let each = |area: &'static Area| area.operations.iter().map(move |o| (area, o));
-    AREAS.iter().flat_map(each)
-}
-
-fn matches(path: &str, parts: &[&str]) -> bool {
-    let wanted = path.trim_start_matches('/').split('/');
-    let fits = |(wanted, part): (&str, &&str)| wanted.starts_with('{') || wanted == *part;
-    wanted.clone().count() == parts.len() && wanted.zip(parts).all(fits)
-}
+pub(super) use page::page;
 
 /// The OpenAPI document, as it is served.
-pub fn document() -> &'static [u8] {
+pub(super) fn document() -> &'static [u8] {
     static DOCUMENT: OnceLock<Vec<u8>> = OnceLock::new();
     DOCUMENT.get_or_init(|| serde_json::to_vec(&describe()).unwrap_or_default())
 }
@@ -152,11 +21,11 @@ fn describe() -> Value {
     let mut schemas = Map::new();
     for (area, operation) in operations() {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
-        path[operation.method.to_lowercase()] = operation.describe(area.name);
+        path[operation.method.as_str().to_lowercase()] = operation.describe(area.name);
     }
     for area in AREAS {
-        if let Value::Object(of_area) = schema(area.schemas) {
-            schemas.extend(of_area);
+        if let Value::Object(types) = schema(area.schemas) {
+            schemas.extend(types);
         }
     }
     let tags: Vec<Value> = AREAS.iter().map(|a| json!({"name": a.name})).collect();
@@ -183,13 +52,13 @@ impl Operation {
     fn describe(&self, area: &str) -> Value {
         let mut described = json!({
             "tags": [area],
-            "summary": self.about,
+            "summary": self.summary,
             "operationId": self.id(),
-            "parameters": self.parameters(),
+            "parameters": self.all_parameters(),
             "responses": {
-                self.answer.status.to_string(): self.answer.describe(),
+                self.response.status.to_string(): self.response.describe(),
                 "default": {
-                    "description": "It was not done; the body says why, and how to mend it.",
+                    "description": "An error; the body has the reason and a hint.",
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
                 },
             },
@@ -197,9 +66,12 @@ impl Operation {
         if let Some(body) = &self.body {
             described["requestBody"] = body.describe();
         }
-        if let Some(right) = self.needs.right() {
-            described["description"] = format!("Needs the right to {right}.").into();
+        if let Access::Key(right, scope) = self.access {
+            let (right, over) = (right.name(), scope.describe());
+            described["description"] = format!("Needs the right to {right} {over}.").into();
             described["security"] = json!([{"basic": []}, {"bearer": []}]);
+            described["x-right"] = right.into();
+            described["x-scope"] = scope.name().into();
         }
         described
     }
@@ -209,10 +81,10 @@ impl Operation {
         let plain = |c: char| if c.is_alphanumeric() { c } else { '_' };
         let path = self.path.replace(['{', '}'], "");
         let id: String = path.chars().map(plain).collect();
-        format!("{}{id}", self.method.to_lowercase())
+        format!("{}{id}", self.method.as_str().to_lowercase())
     }
 
-    fn parameters(&self) -> Vec<Value> {
+    fn all_parameters(&self) -> Vec<Value> {
         let names = self.path.split('/').filter_map(|part| {
             let name = part.strip_prefix('{')?.strip_suffix('}')?;
             let schema = match name {
@@ -224,44 +96,34 @@ impl Operation {
         });
         let others = self.parameters.iter().map(|parameter| {
             json!({
-                "name": parameter.name, "in": parameter.place,
-                "description": parameter.about, "schema": schema(parameter.schema),
+                "name": parameter.name, "in": parameter.location,
+                "description": parameter.description, "schema": schema(parameter.schema),
             })
         });
         names.chain(others).collect()
     }
 }
 
-impl Needs {
-    fn right(self) -> Option<&'static str> {
-        match self {
-            Needs::Nothing => None,
-            Needs::Send => Some("send"),
-            Needs::Listen => Some("listen"),
-            Needs::Manage => Some("manage"),
-        }
-    }
-}
-
-impl Body {
+impl RequestBody {
     fn describe(&self) -> Value {
         let each = |kind: &&str| (kind.to_string(), json!({"schema": schema(self.schema)}));
-        let content: Map<String, Value> = self.types.iter().map(each).collect();
+        let content: Map<String, Value> = self.content_types.iter().map(each).collect();
         json!({"required": self.required, "content": content})
     }
 }
 
-impl Answer {
+impl Response {
     fn describe(&self) -> Value {
-        let mut described = json!({"description": self.about});
-        if let Some((kind, text)) = self.content {
-            described["content"] = json!({kind: {"schema": schema(text)}});
+        let mut described = json!({"description": self.description});
+        if let Some(content) = self.content {
+            let described_schema = json!({"schema": schema(content.schema)});
+            described["content"] = json!({content.content_type: described_schema});
         }
         described
     }
 }
 
-/// Texts of ours; the tests read every one of them.
+/// A schema of the table. The tests parse every one of them.
 fn schema(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
@@ -271,12 +133,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_schema_can_be_read_and_every_name_in_it_is_there() {
+    fn every_schema_parses_and_its_references_resolve() {
         let texts = operations().flat_map(|(area, operation)| {
             let parameters = operation.parameters.iter().map(|p| p.schema);
             let body = operation.body.as_ref().map(|body| body.schema);
-            let answer = operation.answer.content.map(|(_, schema)| schema);
-            parameters.chain(body).chain(answer).chain([area.schemas])
+            let response = operation.response.content.map(|content| content.schema);
+            parameters.chain(body).chain(response).chain([area.schemas])
         });
         for text in texts {
             serde_json::from_str::<Value>(text).unwrap_or_else(|error| panic!("{error}: {text}"));
@@ -294,7 +156,7 @@ mod tests {
 
     #[test]
     fn no_two_areas_use_one_name_for_their_types() {
-        let types = |area: &Area| {
+        let types = |area: &super::super::operations::Area| {
             schema(area.schemas)
                 .as_object()
                 .map_or(0, |types| types.len())
@@ -314,13 +176,5 @@ mod tests {
         let all = ids.len();
         ids.dedup();
         assert_eq!(ids.len(), all);
-    }
-
-    #[test]
-    fn variables_of_a_path_fit_anything_else_fits_itself() {
-        assert!(is_known(&["api", "hubs"]));
-        assert!(is_known(&["hubs", "x", "partitions", "7", "messages"]));
-        assert!(!is_known(&["api", "hubs", "x", "y"]));
-        assert!(!is_known(&["nothing"]));
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-use super::{AREAS, Operation};
+use crate::http::operations::{AREAS, Access, Operation, WaitLimit};
 
 const HEAD: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Highwater API</title>\
 <meta name=viewport content=\"width=device-width\"><style>\
@@ -17,7 +17,7 @@ details,h2{border-color:#2b3947}}</style>\
 <h1>The HTTP API</h1><p>Also as <a href=/api/openapi.json>OpenAPI</a>, for programs.";
 
 /// The page at `/api/docs`.
-pub fn page() -> &'static str {
+pub(in crate::http) fn page() -> &'static str {
     static PAGE: OnceLock<String> = OnceLock::new();
     PAGE.get_or_init(|| {
         let mut page = HEAD.to_owned();
@@ -40,24 +40,37 @@ fn show(operation: &Operation, page: &mut String) {
         "<details><summary><b>{}</b> <code>{}</code> {}</summary><table>",
         operation.method,
         operation.path,
-        escaped(operation.about)
+        escaped(operation.summary)
     );
     let mut row = |name: &str, value: &str| {
         let _ = write!(page, "<tr><td>{name}<td>{}", escaped(value));
     };
-    row("needs", operation.needs.right().unwrap_or("nothing"));
+    match operation.access {
+        Access::Public => row("needs", "no key"),
+        Access::Key(right, scope) => {
+            let right = format!("the right to {} {}", right.name(), scope.describe());
+            row("needs", &right);
+        }
+    }
     for parameter in operation.parameters {
-        let name = format!("{} <code>{}</code>", parameter.place, parameter.name);
-        row(&name, &format!("{} {}", parameter.about, parameter.schema));
+        let name = format!("{} <code>{}</code>", parameter.location, parameter.name);
+        let about = format!("{} {}", parameter.description, parameter.schema);
+        row(&name, &about);
     }
     if let Some(body) = &operation.body {
-        row("body", &body.types.join(", "));
+        row("body", &body.content_types.join(", "));
         row("", body.schema);
+        row("limits", "http.body_bytes_max, http.body_timeout");
     }
-    let answer = &operation.answer;
-    row(&answer.status.to_string(), answer.about);
-    if let Some((kind, schema)) = answer.content {
-        row(kind, schema);
+    match operation.wait {
+        WaitLimit::None => {}
+        WaitLimit::LongPoll => row("waits", "up to http.wait_max"),
+        WaitLimit::Stream => row("waits", "until either side closes the stream"),
+    }
+    let response = &operation.response;
+    row(&response.status.to_string(), response.description);
+    if let Some(content) = response.content {
+        row(content.content_type, content.schema);
     }
     page.push_str("</table></details>");
 }

@@ -1,17 +1,15 @@
-//! Queues: what there is, made, changed and described.
+//! Queues: listed, created, changed, described and deleted.
 
 use std::time::Duration;
 
 use highwater_queue::{CreateError, Queue, Settings, Stats};
 use hyper::StatusCode;
-use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::send::duration;
-use super::{queue, queues, read_json};
-use crate::http::app::App;
-use crate::http::auth::Caller;
+use super::{queue, queues};
+use crate::http::dispatch::ApiRequest;
 use crate::http::error::{Code, Error};
 use crate::http::reply::{self, Reply};
 use crate::keys::Right;
@@ -19,7 +17,8 @@ use crate::keys::Right;
 const EXAMPLE: &str = "{\"name\":\"orders\",\"lock\":\"60s\",\"deliveries_max\":10}";
 
 /// The queues that the caller may listen to or manage.
-pub async fn list(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
+pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let ApiRequest { app, caller, .. } = request;
     let mut facts = Vec::new();
     for queue in queues(app)?.list() {
         let name = Some(queue.name());
@@ -30,12 +29,13 @@ pub async fn list(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
     Ok(reply::json(StatusCode::OK, &json!({"queues": facts})))
 }
 
-pub async fn describe(queue: &Queue) -> Result<Reply, Error> {
-    let stats = queue.stats().await?;
-    Ok(reply::json(
-        StatusCode::OK,
-        &queue_facts(queue.name(), &stats),
-    ))
+pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    reply(StatusCode::OK, &queue(&request)?).await
+}
+
+async fn reply(status: StatusCode, queue: &Queue) -> Result<Reply, Error> {
+    let facts = queue_facts(queue.name(), &queue.stats().await?);
+    Ok(reply::json(status, &facts))
 }
 
 fn queue_facts(name: &str, stats: &Stats) -> Value {
@@ -62,10 +62,10 @@ fn queue_facts(name: &str, stats: &Stats) -> Value {
     })
 }
 
-/// What a queue is asked to be, or to become: what is left out has its default, or stays.
+/// The settings of a queue to create or to change. A missing field has its default, or stays.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct QueueRequest {
     name: Option<String>,
     lock: Option<String>,
     deliveries_max: Option<u32>,
@@ -79,7 +79,7 @@ struct Wanted {
     message_bytes_max: Option<u32>,
 }
 
-impl Wanted {
+impl QueueRequest {
     fn settings(&self, now: Settings) -> Result<Settings, Error> {
         let time = |text: &str| Ok::<_, Error>(Duration::from_millis(duration(text)? as u64));
         let or_none = |text: &Option<String>, none: &str, now| match text.as_deref() {
@@ -100,30 +100,34 @@ impl Wanted {
     }
 }
 
-pub async fn create(app: &App, caller: &Caller<'_>, incoming: Incoming) -> Result<Reply, Error> {
-    let wanted: Wanted = read_json(app, incoming, EXAMPLE).await?;
+pub(in crate::http) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let wanted: QueueRequest = request.read_json(EXAMPLE).await?;
     let Some(name) = &wanted.name else {
         let hint = format!("such as {EXAMPLE}");
         return Err(Error::bad("a queue needs a name", hint));
     };
-    caller.must(Right::Manage, Some(name))?;
+    request.authorise(name)?;
     let settings = wanted.settings(Settings::default())?;
-    let queue = queues(app)?.create(name, settings).await?;
-    let stats = queue.stats().await?;
-    let facts = queue_facts(queue.name(), &stats);
-    Ok(reply::json(StatusCode::CREATED, &facts))
+    let queue = queues(request.app)?.create(name, settings).await?;
+    reply(StatusCode::CREATED, &queue).await
 }
 
-pub async fn change(app: &App, name: &str, incoming: Incoming) -> Result<Reply, Error> {
-    let wanted: Wanted = read_json(app, incoming, "{\"lock\":\"30s\"}").await?;
-    let queue = queue(app, name)?;
+pub(in crate::http) async fn change(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let wanted: QueueRequest = request.read_json("{\"lock\":\"30s\"}").await?;
+    let queue = queue(&request)?;
     if wanted.name.is_some() {
         let hint = "leave the name out, or make a new queue";
         return Err(Error::bad("a queue keeps its name", hint));
     }
     let settings = wanted.settings(queue.stats().await?.settings)?;
-    queues(app)?.change(name, settings).await?;
-    describe(&queue).await
+    queues(request.app)?.change(queue.name(), settings).await?;
+    reply(StatusCode::OK, &queue).await
+}
+
+pub(in crate::http) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name] = request.variables();
+    queues(request.app)?.delete(name).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
 impl From<CreateError> for Error {

@@ -1,49 +1,45 @@
-//! Messages out, and a look at them.
+//! Messages received and peeked at.
 
-use std::time::Duration;
-
-use highwater_queue::{Done, Exchange, Mode, Most, Part, Queue, Receive, SessionLock};
+use highwater_queue::{Done, Exchange, Mode, Most, Part, Receive, SessionLock};
 use hyper::StatusCode;
-use hyper::body::{Body, Incoming};
 use serde::Deserialize;
 
-use super::json;
-use super::read_json;
 use super::send::Sequences;
 use super::settle::{Outcomes, tokens};
+use super::{json, queue};
 use crate::http::app::App;
+use crate::http::dispatch::ApiRequest;
 use crate::http::error::Error;
-use crate::http::read::{count, wait};
+use crate::http::read::count;
 use crate::http::reply::{self, Payload, Reply};
 use crate::text::parameter;
 
 const MESSAGES_MAX: u64 = 10_000;
 const PEEK_DEFAULT: u64 = 100;
 
-/// What a receiver that comes for more hands in.
+/// Tokens that a receiver settles in the same request.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct HandedIn {
+struct Settlements {
     complete: Vec<String>,
     abandon: Vec<String>,
 }
 
-impl HandedIn {
-    async fn read(app: &App, body: Incoming) -> Result<HandedIn, Error> {
-        match body.is_end_stream() {
-            true => Ok(HandedIn::default()),
-            false => read_json(app, body, "{\"complete\":[\"1-9c41d07f\"]}").await,
+impl Settlements {
+    async fn read(request: &mut ApiRequest<'_>) -> Result<Settlements, Error> {
+        match request.has_body() {
+            false => Ok(Settlements::default()),
+            true => request.read_json("{\"complete\":[\"1-9c41d07f\"]}").await,
         }
     }
 }
 
-pub async fn receive(
-    app: &App,
-    queue: &Queue,
+pub(in crate::http) async fn receive(
+    mut request: ApiRequest<'_>,
     part: Part,
-    query: Option<&str>,
-    body: Incoming,
 ) -> Result<Reply, Error> {
+    let (app, query) = (request.app, request.query());
+    let queue = queue(&request)?;
     let receive = Receive {
         part,
         most: Most {
@@ -51,16 +47,16 @@ pub async fn receive(
             bytes: app.options.read_bytes_max,
         },
         mode: mode(query)?,
-        wait: wait(query, app.options.wait_max)?,
+        wait: request.wait()?,
         session: session(query)?,
     };
-    let given = HandedIn::read(app, body).await?;
+    let given = Settlements::read(&mut request).await?;
     let done = Done {
         complete: tokens(&given.complete),
         abandon: tokens(&given.abandon),
     };
-    // Whoever waits holds nothing; what is received is counted when it is there. A stop of the node ends the
-    // wait and not the request, because what was handed in counts.
+    // A waiting receiver holds no part of the budget; received messages are counted when they are there. A stop of the
+    // node ends the wait and not the request, because the settlements count.
     let mut exchange = std::pin::pin!(queue.exchange(done, receive));
     let exchange = tokio::select! {
         biased;
@@ -70,10 +66,10 @@ pub async fn receive(
             exchange.await?
         }
     };
-    told(app, &given, exchange)
+    exchanged(app, &given, exchange)
 }
 
-fn told(app: &App, given: &HandedIn, exchange: Exchange) -> Result<Reply, Error> {
+fn exchanged(app: &App, given: &Settlements, exchange: Exchange) -> Result<Reply, Error> {
     let Exchange { settled, received } = exchange;
     if settled.is_empty() {
         return answer(app, json::deliveries(&received?, None));
@@ -90,33 +86,27 @@ fn told(app: &App, given: &HandedIn, exchange: Exchange) -> Result<Reply, Error>
     }
 }
 
-pub async fn deferred(
-    app: &App,
-    queue: &Queue,
+pub(in crate::http) async fn deferred(
+    mut request: ApiRequest<'_>,
     part: Part,
-    query: Option<&str>,
-    body: Incoming,
 ) -> Result<Reply, Error> {
-    let (mode, session) = (mode(query)?, session(query)?);
-    let seqs = Sequences::read(app, body).await?;
+    let queue = queue(&request)?;
+    let (mode, session) = (mode(request.query())?, session(request.query())?);
+    let seqs = Sequences::read(&mut request).await?;
     let got = queue.receive_deferred(part, seqs, mode, session).await?;
-    answer(app, json::deliveries(&got, None))
+    answer(request.app, json::deliveries(&got, None))
 }
 
-pub async fn peek(
-    app: &App,
-    queue: &Queue,
-    part: Part,
-    query: Option<&str>,
-) -> Result<Reply, Error> {
+pub(in crate::http) async fn peek(request: ApiRequest<'_>, part: Part) -> Result<Reply, Error> {
+    let (queue, query) = (queue(&request)?, request.query());
     let from = count(query, "from", 1)?;
     let max = count(query, "max", PEEK_DEFAULT)?.min(MESSAGES_MAX) as usize;
     let peeked = queue.peek(part, from, max).await?;
-    answer(app, json::peeked(&peeked))
+    answer(request.app, json::peeked(&peeked))
 }
 
 fn answer(app: &App, body: Vec<u8>) -> Result<Reply, Error> {
-    // A message that was handed out must be told of, so this is counted and never refused.
+    // A delivered message must reach its receiver, so its bytes are counted but never refused.
     let payload = match app.budget.take(body.len()) {
         Ok(permit) => Payload::whole(body).holding(permit),
         Err(_) => Payload::whole(body),
@@ -151,7 +141,7 @@ fn session(query: Option<&str>) -> Result<Option<SessionLock>, Error> {
     }
 }
 
-pub fn session_lock(session: String, token: &str) -> Result<SessionLock, Error> {
+pub(super) fn session_lock(session: String, token: &str) -> Result<SessionLock, Error> {
     let number = u64::from_str_radix(token, 16);
     let number = number.map_err(|_| Error::from(highwater_queue::Refusal::SessionLost))?;
     Ok(SessionLock {
@@ -159,9 +149,4 @@ pub fn session_lock(session: String, token: &str) -> Result<SessionLock, Error> 
         number,
         until_ms: 0,
     })
-}
-
-/// How long `wait` may be, for requests that wait for something else.
-pub fn waiting(app: &App, query: Option<&str>) -> Result<Duration, Error> {
-    wait(query, app.options.wait_max)
 }

@@ -1,34 +1,27 @@
-//! Messages in: one a request, as it is, or many as JSON.
+//! Messages sent: one a request, as it is, or a batch as JSON.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use highwater_queue::{Content, NewMessage, Queue, Sent};
+use highwater_queue::{Content, NewMessage, Sent};
 use highwater_time::Instant;
-use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
-use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::read_json;
-use crate::http::app::App;
-use crate::http::body;
+use super::queue;
+use crate::http::dispatch::{ApiRequest, parse_json};
 use crate::http::error::Error;
 use crate::http::reply::{self, Reply};
 
 const PROPERTY: &str = "x-property-";
 
-/// The body is the message; what else it is, the head says.
-pub async fn one(
-    app: &App,
-    queue: &Queue,
-    head: &Parts,
-    incoming: Incoming,
-) -> Result<Reply, Error> {
-    let headers = &head.headers;
+/// The body is the message; headers have its properties.
+pub(in crate::http) async fn one(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let queue = queue(&request)?;
+    let headers = &request.head.headers;
     let content = Content {
         id: text(headers, "x-message-id")?,
         session: text(headers, "x-session-id")?,
@@ -43,18 +36,18 @@ pub async fn one(
         scheduled_ms: scheduled.as_deref().map(instant).transpose()?,
         time_to_live_ms: lives.as_deref().map(duration).transpose()?,
     };
-    let (body, _permit) = body::read(app, incoming).await?;
-    // It may lie in the queue for long, and must not keep the buffer around it.
+    let (body, _permit) = request.read_body().await?;
+    // The message may stay in the queue for long, and a slice would keep the whole network buffer.
     message.content.body = Bytes::copy_from_slice(&body);
     let sent = queue.send(vec![message]).await?;
-    let placed = sent.first().map(Placed::from);
-    Ok(reply::json(StatusCode::CREATED, &placed))
+    let receipt = sent.first().map(Receipt::from);
+    Ok(reply::json(StatusCode::CREATED, &receipt))
 }
 
 /// A message in a batch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted<'a> {
+struct BatchMessage<'a> {
     #[serde(borrow)]
     body: Option<&'a RawValue>,
     body_base64: Option<String>,
@@ -67,46 +60,45 @@ struct Wanted<'a> {
     time_to_live: Option<String>,
 }
 
-/// All of them or none.
-pub async fn batch(app: &App, queue: &Queue, incoming: Incoming) -> Result<Reply, Error> {
-    let (body, _permit) = body::read(app, incoming).await?;
-    let wanted: Vec<Wanted<'_>> = serde_json::from_slice(&body).map_err(|error| {
-        let hint = "such as [{\"body\":{\"order\":1}},{\"body_base64\":\"AAE=\",\"id\":\"2\"}]";
-        Error::bad(format!("the messages cannot be read: {error}"), hint)
-    })?;
-    let messages: Result<Vec<_>, _> = wanted.into_iter().map(Wanted::message).collect();
+/// Sends all messages or none.
+pub(in crate::http) async fn batch(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let queue = queue(&request)?;
+    let (body, _permit) = request.read_body().await?;
+    let example = "[{\"body\":{\"order\":1}},{\"body_base64\":\"AAE=\",\"id\":\"2\"}]";
+    let batch: Vec<BatchMessage<'_>> = parse_json(&body, example)?;
+    let messages: Result<Vec<_>, _> = batch.into_iter().map(BatchMessage::message).collect();
     let sent = queue.send(messages?).await?;
-    let all = AllPlaced {
+    let all = BatchReceipt {
         count: sent.len(),
-        messages: sent.iter().map(Placed::from).collect(),
+        messages: sent.iter().map(Receipt::from).collect(),
     };
     Ok(reply::json(StatusCode::CREATED, &all))
 }
 
 #[derive(Serialize)]
-struct AllPlaced {
+struct BatchReceipt {
     count: usize,
-    messages: Vec<Placed>,
+    messages: Vec<Receipt>,
 }
 
-/// What became of a message.
+/// The sequence number of a sent message, and whether it is a duplicate.
 #[derive(Serialize)]
-struct Placed {
+struct Receipt {
     sequence: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate: Option<bool>,
 }
 
-impl From<&Sent> for Placed {
-    fn from(sent: &Sent) -> Placed {
-        Placed {
+impl From<&Sent> for Receipt {
+    fn from(sent: &Sent) -> Receipt {
+        Receipt {
             sequence: sent.seq,
             duplicate: sent.duplicate.then_some(true),
         }
     }
 }
 
-impl Wanted<'_> {
+impl BatchMessage<'_> {
     fn message(self) -> Result<NewMessage, Error> {
         let (body, kind) = match (self.body, self.body_base64) {
             (Some(value), None) => {
@@ -139,8 +131,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Values that are no texts are written as JSON.
-pub fn texts(properties: Map<String, Value>) -> Vec<(String, String)> {
+/// Properties as texts; other values are written as JSON.
+pub(super) fn texts(properties: Map<String, Value>) -> Vec<(String, String)> {
     let text = |value| match value {
         Value::String(text) => text,
         other => other.to_string(),
@@ -183,7 +175,7 @@ fn instant(text: &str) -> Result<i64, Error> {
 }
 
 /// Milliseconds of `90s` or `7d`.
-pub fn duration(text: &str) -> Result<i64, Error> {
+pub(in crate::http) fn duration(text: &str) -> Result<i64, Error> {
     let wrong = || Error::bad(format!("`{text}` is no time"), "such as 90s, 12h or 7d");
     let time = highwater_time::Duration::parse(text).map_err(|_| wrong())?;
     Some(time.ticks() / 10_000)
@@ -191,16 +183,16 @@ pub fn duration(text: &str) -> Result<i64, Error> {
         .ok_or_else(wrong)
 }
 
-/// Numbers of messages in a body.
+/// Sequence numbers in a body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sequences {
-    pub sequences: Vec<u64>,
+pub(super) struct Sequences {
+    sequences: Vec<u64>,
 }
 
 impl Sequences {
-    pub async fn read(app: &App, incoming: Incoming) -> Result<Vec<u64>, Error> {
-        let wanted: Sequences = read_json(app, incoming, "{\"sequences\":[7,8]}").await?;
-        Ok(wanted.sequences)
+    pub(super) async fn read(request: &mut ApiRequest<'_>) -> Result<Vec<u64>, Error> {
+        let body: Sequences = request.read_json("{\"sequences\":[7,8]}").await?;
+        Ok(body.sequences)
     }
 }

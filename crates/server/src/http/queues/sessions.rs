@@ -1,79 +1,86 @@
-//! Sessions: accepted, kept, given back, and the state that is left with them.
+//! Sessions: accepted, renewed, released, and their state.
 
 use highwater_log::EnqueueTime;
-use highwater_queue::{Accepted, Queue, SessionLock};
+use highwater_queue::{Accepted, SessionLock};
 use hyper::StatusCode;
-use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::read_json;
-use super::receive::{session_lock, waiting};
-use crate::http::app::App;
+use super::queue;
+use super::receive::session_lock;
+use crate::http::dispatch::ApiRequest;
 use crate::http::error::Error;
 use crate::http::reply::{self, Reply};
 use crate::text::{parameter, time_text};
 
-pub fn is_known(what: &str) -> bool {
-    matches!(what, "accept" | "renew" | "release" | "state")
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Held {
+struct LockedSession {
     session: String,
     token: String,
-    /// Any JSON; `null` takes it away, and without it the state is only told.
-    #[serde(default, deserialize_with = "given")]
+    /// Any JSON; `null` removes the state, and without the field the state is only read.
+    #[serde(default, deserialize_with = "present")]
     state: Option<Box<RawValue>>,
 }
 
-fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
+/// A field that is there, `null` included.
+fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(from).map(Some)
 }
 
-pub async fn act(
-    app: &App,
-    queue: &Queue,
-    what: &str,
-    query: Option<&str>,
-    body: Incoming,
-) -> Result<Reply, Error> {
-    if what == "accept" {
-        return accept(app, queue, query).await;
+impl LockedSession {
+    async fn read(request: &mut ApiRequest<'_>) -> Result<LockedSession, Error> {
+        let example = "{\"session\":\"customer-7\",\"token\":\"1f\"}";
+        request.read_json(example).await
     }
-    let example = "{\"session\":\"customer-7\",\"token\":\"1f\"}";
-    let held: Held = read_json(app, body, example).await?;
-    let lock = session_lock(held.session, &held.token)?;
-    match (what, held.state) {
-        ("renew", _) => {
-            let lock = queue.renew_session(lock).await?;
-            Ok(reply::json(StatusCode::OK, &facts(&lock)))
-        }
-        ("release", _) => {
-            queue.free_session(lock).await?;
-            Ok(reply::empty(StatusCode::NO_CONTENT))
-        }
-        (_, Some(state)) => {
+
+    fn lock(self) -> Result<SessionLock, Error> {
+        session_lock(self.session, &self.token)
+    }
+}
+
+pub(in crate::http) async fn renew(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let queue = queue(&request)?;
+    let lock = LockedSession::read(&mut request).await?.lock()?;
+    let lock = queue.renew_session(lock).await?;
+    Ok(reply::json(StatusCode::OK, &facts(&lock)))
+}
+
+pub(in crate::http) async fn release(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let queue = queue(&request)?;
+    let lock = LockedSession::read(&mut request).await?.lock()?;
+    queue.free_session(lock).await?;
+    Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Sets the state if the body has one, else answers with it.
+pub(in crate::http) async fn state(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let queue = queue(&request)?;
+    let mut session = LockedSession::read(&mut request).await?;
+    let state = session.state.take();
+    let lock = session.lock()?;
+    match state {
+        Some(state) => {
             let state = Some(state.get()).filter(|state| *state != "null");
             let state = state.map(|state| bytes::Bytes::copy_from_slice(state.as_bytes()));
             queue.set_session_state(lock, state).await?;
             Ok(reply::empty(StatusCode::NO_CONTENT))
         }
-        (_, None) => {
+        None => {
             let state = queue.session_state(lock).await?;
             Ok(reply::json(StatusCode::OK, &json!({"state": value(state)})))
         }
     }
 }
 
-async fn accept(app: &App, queue: &Queue, query: Option<&str>) -> Result<Reply, Error> {
-    let session = parameter(query, "session").map(std::borrow::Cow::into_owned);
-    let wait = waiting(app, query)?;
+pub(in crate::http) async fn accept(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let queue = queue(&request)?;
+    let session = parameter(request.query(), "session").map(std::borrow::Cow::into_owned);
+    let wait = request.wait()?;
     let accepted = tokio::select! {
         accepted = queue.accept(session, wait) => accepted?,
-        () = app.stopped() => None,
+        () = request.app.stopped() => None,
     };
     let Some(Accepted { lock, state }) = accepted else {
         return Ok(reply::empty(StatusCode::NO_CONTENT));

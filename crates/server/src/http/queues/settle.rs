@@ -1,21 +1,21 @@
-//! What is done with messages that were received, and with those that nobody wants.
+//! Received messages settled; scheduled ones cancelled; dead letters resubmitted; queues purged.
 
 use highwater_log::EnqueueTime;
-use highwater_queue::{Part, Properties, Queue, Refusal, Token};
+use highwater_queue::{Part, Properties, Refusal, Token};
 use hyper::StatusCode;
-use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::read_json;
+use super::queue;
 use super::send::{Sequences, texts};
-use crate::http::app::App;
+use crate::http::dispatch::ApiRequest;
 use crate::http::error::Error;
 use crate::http::reply::{self, Reply};
 use crate::text::time_text;
 
+/// How received messages are settled.
 #[derive(Clone, Copy)]
-pub enum Settle {
+pub(in crate::http) enum Settle {
     Complete,
     Abandon,
     Defer,
@@ -25,7 +25,7 @@ pub enum Settle {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct SettleRequest {
     tokens: Vec<String>,
     properties: Option<Map<String, Value>>,
     #[serde(default)]
@@ -34,40 +34,32 @@ struct Wanted {
     description: String,
 }
 
-impl Settle {
-    pub fn named(word: &str) -> Option<Settle> {
-        match word {
-            "complete" => Some(Settle::Complete),
-            "abandon" => Some(Settle::Abandon),
-            "defer" => Some(Settle::Defer),
-            "dead-letter" => Some(Settle::DeadLetter),
-            "renew" => Some(Settle::Renew),
-            _ => None,
+pub(in crate::http) async fn settle(
+    mut request: ApiRequest<'_>,
+    settle: Settle,
+) -> Result<Reply, Error> {
+    let queue = queue(&request)?;
+    let example = "{\"tokens\":[\"1-9c41d07f\"]}";
+    let body: SettleRequest = request.read_json(example).await?;
+    let given = body.tokens;
+    let tokens = tokens(&given);
+    let properties: Option<Properties> = body.properties.map(texts);
+    let settled = match settle {
+        Settle::Complete => queue.complete(tokens).await?,
+        Settle::Abandon => queue.abandon(tokens, properties).await?,
+        Settle::Defer => queue.defer(tokens, properties).await?,
+        Settle::DeadLetter => {
+            let (reason, description) = (body.reason, body.description);
+            let dead = queue.dead_letter(tokens, reason, description, properties);
+            dead.await?
         }
-    }
-
-    pub async fn act(self, app: &App, queue: &Queue, body: Incoming) -> Result<Reply, Error> {
-        let wanted: Wanted = read_json(app, body, "{\"tokens\":[\"1-9c41d07f\"]}").await?;
-        let given = wanted.tokens;
-        let tokens = tokens(&given);
-        let properties: Option<Properties> = wanted.properties.map(texts);
-        let settled = match self {
-            Settle::Complete => queue.complete(tokens).await?,
-            Settle::Abandon => queue.abandon(tokens, properties).await?,
-            Settle::Defer => queue.defer(tokens, properties).await?,
-            Settle::DeadLetter => {
-                let (reason, description) = (wanted.reason, wanted.description);
-                let dead = queue.dead_letter(tokens, reason, description, properties);
-                dead.await?
-            }
-            Settle::Renew => return renewed(queue.renew(tokens).await?, &given),
-        };
-        answer(settled, &given, Vec::new())
-    }
+        Settle::Renew => return renewed(queue.renew(tokens).await?, &given),
+    };
+    answer(settled, &given, Vec::new())
 }
 
-/// A text that is no token fits no lock, and those are numbered from 1.
-pub fn tokens(texts: &[String]) -> Vec<Token> {
+/// Parses tokens. A text that is no token becomes one that no lock has: locks are numbered from 1.
+pub(super) fn tokens(texts: &[String]) -> Vec<Token> {
     const NO_LOCK: Token = Token { seq: 0, number: 0 };
     let tokens = texts.iter().map(|text| text.parse().unwrap_or(NO_LOCK));
     tokens.collect()
@@ -84,8 +76,7 @@ fn renewed(renewed: Vec<Result<i64, Refusal>>, given: &[String]) -> Result<Reply
     answer(settled.collect(), given, locks)
 }
 
-/// How many it went well with, and what became of the others. Where it went well with none, that is
-/// an error.
+/// How many messages were settled, and why the others were not. An error if none was.
 fn answer(
     settled: Vec<Result<(), Refusal>>,
     given: &[impl Serialize],
@@ -107,15 +98,15 @@ fn answer(
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-/// What is told of messages that were to be settled.
+/// The outcomes of settling messages.
 #[derive(Serialize)]
-pub struct Outcomes {
-    pub settled: usize,
-    pub failed: Vec<Value>,
+pub(super) struct Outcomes {
+    pub(super) settled: usize,
+    pub(super) failed: Vec<Value>,
 }
 
 impl Outcomes {
-    pub fn of<'a, G: Serialize + 'a>(
+    pub(super) fn of<'a, G: Serialize + 'a>(
         settled: &[Result<(), Refusal>],
         given: impl IntoIterator<Item = &'a G>,
     ) -> Outcomes {
@@ -133,19 +124,21 @@ impl Outcomes {
     }
 }
 
-/// Scheduled messages that are not to be.
-pub async fn cancel(app: &App, queue: &Queue, body: Incoming) -> Result<Reply, Error> {
-    let seqs = Sequences::read(app, body).await?;
+/// Cancels scheduled messages.
+pub(in crate::http) async fn cancel(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let queue = queue(&request)?;
+    let seqs = Sequences::read(&mut request).await?;
     answer(queue.cancel(seqs.clone()).await?, &seqs, Vec::new())
 }
 
-/// Dead letters that are to be tried again.
-pub async fn resubmit(app: &App, queue: &Queue, body: Incoming) -> Result<Reply, Error> {
-    let seqs = Sequences::read(app, body).await?;
+/// Sends dead letters to their queue again.
+pub(in crate::http) async fn resubmit(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let queue = queue(&request)?;
+    let seqs = Sequences::read(&mut request).await?;
     answer(queue.resubmit(seqs.clone()).await?, &seqs, Vec::new())
 }
 
-pub async fn purge(queue: &Queue, part: Part) -> Result<Reply, Error> {
-    let count = queue.purge(part).await?;
+pub(in crate::http) async fn purge(request: ApiRequest<'_>, part: Part) -> Result<Reply, Error> {
+    let count = queue(&request)?.purge(part).await?;
     Ok(reply::json(StatusCode::OK, &json!({"removed": count})))
 }

@@ -1,7 +1,7 @@
-//! Where a name leads: to a hub, or to several that share its events.
+//! The destination of a name: a hub, or the member hubs of a sharded one.
 //!
-//! Of several hubs an event's key picks one, and within it the partition that it would have if the hub
-//! had been asked for by its own name. So a key stays in one partition, whichever way it is sent.
+//! An event's key chooses a member, and in it the partition that the key has when the member is named directly. So a key
+//! stays in one partition by either name.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::Target;
 use crate::http::app::App;
 use crate::http::error::{Code, Error};
 
-pub enum Destination {
+pub(in crate::http) enum Destination {
     Hub(Arc<HubInfo>),
     /// At least one, in the order of the settings.
     Sharded(Vec<Arc<HubInfo>>),
@@ -19,10 +19,10 @@ pub enum Destination {
 
 /// A partition of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
-    /// Which of the hubs.
-    pub member: usize,
-    pub partition: u32,
+pub(in crate::http) struct MemberPartition {
+    /// The index of the member hub.
+    pub(in crate::http) member: usize,
+    pub(in crate::http) partition: u32,
 }
 
 impl Destination {
@@ -33,83 +33,92 @@ impl Destination {
         }
     }
 
-    /// The name of the hub, for those who did not ask for it by name.
-    pub fn told(&self, spot: Spot) -> Option<&str> {
+    /// The name of the member hub; `None` for a hub that is not sharded.
+    pub(in crate::http) fn member_name(&self, partition: MemberPartition) -> Option<&str> {
         match self {
             Destination::Hub(_) => None,
-            Destination::Sharded(hubs) => Some(hubs[spot.member].name.as_str()),
+            Destination::Sharded(hubs) => Some(hubs[partition.member].name.as_str()),
         }
     }
 
-    /// Every partition there is.
-    pub fn spots(&self) -> Vec<Spot> {
+    /// All partitions.
+    pub(in crate::http) fn partitions(&self) -> Vec<MemberPartition> {
         let hubs = self.hubs().iter().enumerate();
-        let spots = hubs.flat_map(|(member, hub)| {
-            (0..hub.partitions).map(move |partition| Spot { member, partition })
+        let partitions = hubs.flat_map(|(member, hub)| {
+            (0..hub.partitions).map(move |partition| MemberPartition { member, partition })
         });
-        spots.collect()
+        partitions.collect()
     }
 
-    pub fn partition(&self, app: &App, spot: Spot) -> Result<Arc<dyn Partition>, Error> {
-        let hub = &self.hubs()[spot.member];
-        let found = app.log()?.partition(hub.name.as_str(), spot.partition);
+    pub(in crate::http) fn handle(
+        &self,
+        app: &App,
+        partition: MemberPartition,
+    ) -> Result<Arc<dyn Partition>, Error> {
+        let hub = &self.hubs()[partition.member];
+        let found = app.log()?.partition(hub.name.as_str(), partition.partition);
         found.ok_or_else(|| Error::no_hub(hub.name.as_str()))
     }
 
-    /// Where an event with this key goes, or one without.
-    pub fn spot(&self, app: &App, target: &Target<'_>, key: Option<&[u8]>) -> Result<Spot, Error> {
+    /// The partition of an event with this key, or of one without.
+    pub(in crate::http) fn partition_for(
+        &self,
+        app: &App,
+        target: &Target<'_>,
+        key: Option<&[u8]>,
+    ) -> Result<MemberPartition, Error> {
         match (target, key) {
             (Target::Partition(partition), _) => self.chosen(*partition),
-            (_, Some(key)) => Ok(self.spot_for_key(key)),
+            (_, Some(key)) => Ok(self.keyed(key)),
             (_, None) => {
                 let now = app.clock.elapsed().as_millis() as u64;
                 let partitions = self.hubs().iter().map(|hub| hub.partitions).sum();
                 let first = self.hubs()[0].id;
-                Ok(self.counted(app.spread.next(first, partitions, now)))
+                Ok(self.counted(app.round_robin.next(first, partitions, now)))
             }
         }
     }
 
-    fn chosen(&self, partition: u32) -> Result<Spot, Error> {
+    fn chosen(&self, partition: u32) -> Result<MemberPartition, Error> {
         match self {
-            Destination::Hub(hub) if partition < hub.partitions => Ok(Spot {
+            Destination::Hub(hub) if partition < hub.partitions => Ok(MemberPartition {
                 member: 0,
                 partition,
             }),
             Destination::Hub(hub) => Err(no_partition(hub, partition)),
             Destination::Sharded(_) => Err(Error::bad(
-                "the name leads to several hubs, which have partitions of their own",
-                "send without a partition, or to one of the hubs by its name",
+                "a sharded hub has no partitions of its own",
+                "send without a partition, or to one of its members",
             )),
         }
     }
 
-    fn spot_for_key(&self, key: &[u8]) -> Spot {
+    fn keyed(&self, key: &[u8]) -> MemberPartition {
         let member = match self {
             Destination::Hub(_) => 0,
             Destination::Sharded(hubs) => member_for_key(key, hubs.len() as u32) as usize,
         };
-        Spot {
+        MemberPartition {
             member,
             partition: partition_for_key(key, self.hubs()[member].partitions),
         }
     }
 
-    /// The partition with this number, counted over all hubs.
-    fn counted(&self, mut number: u32) -> Spot {
+    /// The partition with this number, counted over all members.
+    fn counted(&self, mut number: u32) -> MemberPartition {
         let mut member = 0;
         while number >= self.hubs()[member].partitions {
             number -= self.hubs()[member].partitions;
             member += 1;
         }
-        Spot {
+        MemberPartition {
             member,
             partition: number,
         }
     }
 }
 
-pub fn no_partition(hub: &HubInfo, number: u32) -> Error {
+pub(in crate::http) fn no_partition(hub: &HubInfo, number: u32) -> Error {
     let message = format!("hub `{}` has no partition {number}", hub.name);
     let last = hub.partitions - 1;
     Error::new(

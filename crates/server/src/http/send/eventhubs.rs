@@ -1,5 +1,5 @@
-//! What the REST interface of Event Hubs does differently: the key in `BrokerProperties`, properties
-//! in headers, a batch form of its own, and answers without a body.
+//! The REST interface of Event Hubs: the key in `BrokerProperties`, properties in headers, a batch form of its own, and
+//! answers without a body.
 
 use std::borrow::Cow;
 
@@ -9,44 +9,46 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{Event, own_key};
+use super::{Event, request_key};
 use crate::http::error::{Code, Error};
 use crate::http::reply::{self, Reply};
 
-/// Whose form a request has.
+/// The API that a path belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Own,
+pub(in crate::http) enum Dialect {
+    Highwater,
     EventHubs,
 }
 
-impl Way {
+impl Dialect {
     /// The key that the request gives all its events.
-    pub fn key(self, head: &Parts) -> Result<Option<Cow<'_, str>>, Error> {
+    pub(super) fn key(self, head: &Parts) -> Result<Option<Cow<'_, str>>, Error> {
         match head.headers.get("brokerproperties") {
-            None => own_key(head),
+            None => request_key(head),
             Some(value) => {
-                let broker: Broker = serde_json::from_slice(value.as_bytes()).map_err(|error| {
-                    Error::bad(
-                        format!("BrokerProperties is not JSON: {error}"),
-                        "such as {\"PartitionKey\":\"k\"}",
-                    )
-                })?;
+                let broker: BrokerProperties =
+                    serde_json::from_slice(value.as_bytes()).map_err(|error| {
+                        Error::bad(
+                            format!("BrokerProperties is not JSON: {error}"),
+                            "such as {\"PartitionKey\":\"k\"}",
+                        )
+                    })?;
                 Ok(broker.partition_key.map(Cow::Owned))
             }
         }
     }
 
-    pub fn done(self, own: impl FnOnce() -> Reply) -> Reply {
+    /// The answer for stored events; Event Hubs has none beyond the status.
+    pub(super) fn stored(self, reply: impl FnOnce() -> Reply) -> Reply {
         match self {
-            Way::Own => own(),
-            Way::EventHubs => reply::empty(StatusCode::CREATED),
+            Dialect::Highwater => reply(),
+            Dialect::EventHubs => reply::empty(StatusCode::CREATED),
         }
     }
 }
 
 #[derive(Deserialize, Default)]
-struct Broker {
+struct BrokerProperties {
     #[serde(rename = "PartitionKey")]
     partition_key: Option<String>,
 }
@@ -58,11 +60,11 @@ struct Element<'a> {
     #[serde(rename = "UserProperties", default)]
     properties: Map<String, Value>,
     #[serde(rename = "BrokerProperties", default)]
-    broker: Broker,
+    broker: BrokerProperties,
 }
 
 /// `[{"Body":"text","UserProperties":{..},"BrokerProperties":{"PartitionKey":".."}}]`
-pub fn batch(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
+pub(super) fn batch(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
     let elements: Vec<Element<'_>> = serde_json::from_slice(body).map_err(|error| {
         let hint = "nothing was stored: send [{\"Body\":\"..\"},..]";
         Error::new(
@@ -74,7 +76,7 @@ pub fn batch(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
     elements.into_iter().map(event).collect()
 }
 
-/// A body that is a text is the text; any other JSON stays as it was sent.
+/// A body that is a JSON string loses its quotes; other JSON stays as it was sent.
 fn event(element: Element<'_>) -> Result<Event<'_>, Error> {
     let raw = element.body.get();
     let value = match raw.starts_with('"') {
@@ -104,7 +106,7 @@ fn event(element: Element<'_>) -> Result<Event<'_>, Error> {
     })
 }
 
-/// Headers that belong to HTTP and the way here, not to the event.
+/// Headers of HTTP and of proxies, which are not properties of the event.
 const NOT_PROPERTIES: [&str; 17] = [
     "accept",
     "accept-encoding",
@@ -126,7 +128,7 @@ const NOT_PROPERTIES: [&str; 17] = [
 ];
 
 /// The sender's own headers.
-pub fn properties(headers: &HeaderMap) -> Vec<(&str, Option<&[u8]>)> {
+pub(super) fn properties(headers: &HeaderMap) -> Vec<(&str, Option<&[u8]>)> {
     let own = |name: &str| {
         !NOT_PROPERTIES.contains(&name)
             && !["x-forwarded-", "sec-", "proxy-"]

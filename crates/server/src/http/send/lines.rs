@@ -1,4 +1,4 @@
-//! JSON lines and JSON arrays: every line or element is an event, kept byte for byte.
+//! JSON lines and JSON arrays: each line or element is an event, stored byte for byte.
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use super::Event;
 use crate::http::error::{Code, Error};
 
-/// One event a line; blank lines are passed over.
-pub fn lines(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
+/// One event a line; blank lines are skipped.
+pub(super) fn lines(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
     let mut events = Vec::new();
     for (number, line) in body.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
@@ -28,7 +28,7 @@ pub fn lines(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
 }
 
 /// One event an element.
-pub fn array(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
+pub(super) fn array(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
     let elements: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
         let message = format!("the body is not a JSON array: {error}");
         let hint = "nothing was stored: mend it, or send it with another content type as one event";

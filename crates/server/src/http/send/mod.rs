@@ -1,8 +1,7 @@
-//! Events in: finds out what form a body has, picks partitions, appends and answers.
+//! Posted events: detects the form of the body, chooses partitions, appends and answers.
 //!
-//! The answer comes when the events are durable. Events of one request for one partition are stored
-//! together or not at all; a request whose events have several keys may reach several partitions,
-//! and then says which of them took theirs.
+//! The answer follows the durable append. Events of one request for one partition are stored together or not at all;
+//! events with several keys may go to several partitions, and then the answer says which partitions stored theirs.
 
 mod batch;
 mod cloudevents;
@@ -16,32 +15,41 @@ use std::borrow::Cow;
 
 use highwater_log::Appended;
 use highwater_log::batch::NewRecord;
-use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
 
 use super::app::App;
-use super::body;
+use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
-use super::json::write_where;
+use super::json::write_position;
 use super::reply::{self, Reply};
-use crate::text::parameter;
+use crate::text::{parameter, percent_decode};
 
-pub use destination::{Destination, Spot, no_partition};
-pub use eventhubs::Way;
+pub(super) use destination::{Destination, MemberPartition, no_partition};
+pub(super) use eventhubs::Dialect;
 
-/// Where the request itself wants its events to go.
+/// What the path of a request says about the partition of its events.
+#[derive(Clone, Copy)]
+pub(super) enum PathTarget {
+    Any,
+    /// The second variable is the number of the partition.
+    Partition,
+    /// The second variable is the key.
+    Publisher,
+}
+
+/// The partition that a request chooses for its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target<'a> {
-    /// By the key of each event, else wherever.
+pub(super) enum Target<'a> {
+    /// By the key of each event, else round-robin.
     Any,
     Key(Cow<'a, str>),
     Partition(u32),
 }
 
 impl Target<'_> {
-    pub fn partition(id: &str) -> Result<Target<'static>, Error> {
+    fn partition(id: &str) -> Result<Target<'static>, Error> {
         let number = id.parse().map_err(|_| {
             Error::bad(
                 format!("`{id}` is no partition"),
@@ -54,65 +62,80 @@ impl Target<'_> {
 
 /// An event as a request holds it, mostly borrowed from the body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event<'a> {
-    pub key: Option<Cow<'a, str>>,
-    pub value: Cow<'a, [u8]>,
-    pub headers: Vec<(Cow<'a, str>, Cow<'a, [u8]>)>,
+pub(super) struct Event<'a> {
+    key: Option<Cow<'a, str>>,
+    value: Cow<'a, [u8]>,
+    headers: Vec<(Cow<'a, str>, Cow<'a, [u8]>)>,
 }
 
-/// The header of the key of a request's events.
-pub const KEY_HEADER: &str = "x-partition-key";
+/// The header with the key of the events.
+pub(super) const KEY_HEADER: &str = "x-partition-key";
 
-pub async fn send(
-    app: &App,
-    to: &Destination,
-    target: Target<'_>,
-    way: Way,
-    head: &Parts,
-    incoming: Incoming,
+/// Appends the events in the body to the hub in the path.
+pub(super) async fn send(
+    mut request: ApiRequest<'_>,
+    dialect: Dialect,
+    target: PathTarget,
 ) -> Result<Reply, Error> {
+    let (app, head) = (request.app, request.head);
     let target = match target {
-        Target::Any => way.key(head)?.map_or(Target::Any, Target::Key),
-        given => given,
+        PathTarget::Any => None,
+        PathTarget::Partition => {
+            let [_, id] = request.variables();
+            Some(Target::partition(id)?)
+        }
+        PathTarget::Publisher => {
+            let [_, name] = request.variables();
+            Some(Target::Key(percent_decode(name)))
+        }
     };
-    let (body, _permit) = body::read(app, incoming).await?;
+    let hub = request.variables.first().unwrap_or_default();
+    let to = app.destination_to_send(hub, &request.caller).await?;
+    let target = match target {
+        Some(target) => target,
+        None => dialect.key(head)?.map_or(Target::Any, Target::Key),
+    };
+    let (body, _permit) = request.read_body().await?;
+    let appender = Appender {
+        app,
+        to: &to,
+        target: &target,
+        dialect,
+    };
     match form(&head.headers, &body) {
-        Form::One(kind) => {
-            let kind = kind.map(|kind| ("content-type", Some(kind)));
-            match way {
-                Way::Own => one(app, to, &target, way, &body, kind.as_slice()).await,
-                Way::EventHubs => {
+        Form::One(content_type) => {
+            let content_type = content_type.map(|kind| ("content-type", Some(kind)));
+            match dialect {
+                Dialect::Highwater => appender.one(&body, content_type.as_slice()).await,
+                Dialect::EventHubs => {
                     let properties = eventhubs::properties(&head.headers);
-                    let headers: Vec<_> = kind.into_iter().chain(properties).collect();
-                    one(app, to, &target, way, &body, &headers).await
+                    let headers: Vec<_> = content_type.into_iter().chain(properties).collect();
+                    appender.one(&body, &headers).await
                 }
             }
         }
         Form::CloudEvent => {
             let event = cloudevents::binary(&head.headers, &body)?;
-            several(app, to, &target, way, vec![event], true).await
+            appender.several(vec![event], true).await
         }
         Form::CloudEventObject => {
             let event = cloudevents::structured(&body)?;
-            several(app, to, &target, way, vec![event], true).await
+            appender.several(vec![event], true).await
         }
         Form::CloudEventArray => {
             let events = cloudevents::batched(&body)?;
-            several(app, to, &target, way, events, false).await
+            appender.several(events, false).await
         }
-        Form::Lines => several(app, to, &target, way, lines::lines(&body)?, false).await,
-        Form::Array => several(app, to, &target, way, lines::array(&body)?, false).await,
-        Form::EventHubsArray => {
-            let events = eventhubs::batch(&body)?;
-            several(app, to, &target, way, events, false).await
-        }
+        Form::Lines => appender.several(lines::lines(&body)?, false).await,
+        Form::Array => appender.several(lines::array(&body)?, false).await,
+        Form::EventHubsArray => appender.several(eventhubs::batch(&body)?, false).await,
     }
 }
 
-/// What a body holds.
+/// The form of a body.
 #[derive(Debug, PartialEq, Eq)]
 enum Form<'a> {
-    /// One event, with its content type if it says something.
+    /// One event, with its content type if it means one.
     One(Option<&'a [u8]>),
     Lines,
     Array,
@@ -145,60 +168,64 @@ fn form<'a>(headers: &'a HeaderMap, body: &[u8]) -> Form<'a> {
     } else if is("application/json") && body.trim_ascii_start().starts_with(b"[") {
         Form::Array
     } else {
-        // What curl says when it was told nothing.
+        // curl sends this by default.
         let meant = !is("application/x-www-form-urlencoded");
         Form::One(kind.filter(|_| meant))
     }
 }
 
-/// The common case, and the one that has to be cheap.
-async fn one(
-    app: &App,
-    to: &Destination,
-    target: &Target<'_>,
-    way: Way,
-    value: &[u8],
-    headers: &[(&str, Option<&[u8]>)],
-) -> Result<Reply, Error> {
-    check_size(app, value.len())?;
-    let key = match target {
-        Target::Key(key) => Some(key.as_bytes()),
-        _ => None,
-    };
-    let spot = to.spot(app, target, key)?;
-    let record = NewRecord {
-        key,
-        value: Some(value),
-        headers,
-    };
-    let partition = to.partition(app, spot)?;
-    let appended = partition.append_records(&[record]).await?;
-    app.metrics.stored(1, value.len());
-    Ok(way.done(|| placed(to, spot, &appended)))
+/// Where the events of a request go, and how it is answered.
+struct Appender<'a> {
+    app: &'a App,
+    to: &'a Destination,
+    target: &'a Target<'a>,
+    dialect: Dialect,
 }
 
-async fn several(
-    app: &App,
-    to: &Destination,
-    target: &Target<'_>,
-    way: Way,
-    events: Vec<Event<'_>>,
-    single: bool,
-) -> Result<Reply, Error> {
-    if events.is_empty() {
-        let hint = "send at least one event";
-        return Err(Error::new(Code::BadEvent, "the body holds no event", hint));
+impl Appender<'_> {
+    /// One event: the common case, and the one that has to be cheap.
+    async fn one(&self, value: &[u8], headers: &[(&str, Option<&[u8]>)]) -> Result<Reply, Error> {
+        let Appender {
+            app, to, target, ..
+        } = *self;
+        check_size(app, value.len())?;
+        let key = match target {
+            Target::Key(key) => Some(key.as_bytes()),
+            _ => None,
+        };
+        let partition = to.partition_for(app, target, key)?;
+        let record = NewRecord {
+            key,
+            value: Some(value),
+            headers,
+        };
+        let handle = to.handle(app, partition)?;
+        let appended = handle.append_records(&[record]).await?;
+        app.metrics.stored(1, value.len());
+        let reply = || stored_one(to, partition, &appended);
+        Ok(self.dialect.stored(reply))
     }
-    for event in &events {
-        check_size(app, event.value.len())?;
+
+    /// `single`: the answer is that of one event.
+    async fn several(&self, events: Vec<Event<'_>>, single: bool) -> Result<Reply, Error> {
+        let Appender {
+            app, to, target, ..
+        } = *self;
+        if events.is_empty() {
+            let hint = "send at least one event";
+            return Err(Error::new(Code::BadEvent, "the body holds no event", hint));
+        }
+        for event in &events {
+            check_size(app, event.value.len())?;
+        }
+        let appends = batch::append(app, to, target, &events).await?;
+        let bytes = events.iter().map(|event| event.value.len()).sum();
+        app.metrics.stored(events.len(), bytes);
+        Ok(self.dialect.stored(|| match &appends[..] {
+            [only] if single => stored_one(to, only.partition, &only.appended),
+            all => batch::summary(to, events.len(), all),
+        }))
     }
-    let done = batch::append(app, to, target, &events).await?;
-    let bytes = events.iter().map(|event| event.value.len()).sum();
-    app.metrics.stored(events.len(), bytes);
-    Ok(way.done(|| match &done[..] {
-        [only] if single => placed(to, only.spot, &only.appended),
-        all => batch::summary(to, events.len(), all),
-    }))
 }
 
 fn check_size(app: &App, bytes: usize) -> Result<(), Error> {
@@ -214,21 +241,27 @@ fn check_size(app: &App, bytes: usize) -> Result<(), Error> {
 }
 
 /// `{"partition":1,"offset":42,"enqueued":"2026-11-15T12:11:04.123Z"}`
-fn placed(to: &Destination, spot: Spot, appended: &Appended) -> Reply {
+fn stored_one(to: &Destination, partition: MemberPartition, appended: &Appended) -> Reply {
     let mut out = Vec::with_capacity(96);
-    write_placed(&mut out, to, spot, appended);
+    write_stored(&mut out, to, partition, appended);
     out.push(b'}');
     reply::json_bytes(StatusCode::CREATED, out)
 }
 
 /// Without the closing brace, so that more can follow.
-fn write_placed(out: &mut Vec<u8>, to: &Destination, spot: Spot, appended: &Appended) {
-    let hub = to.told(spot);
-    write_where(out, hub, spot.partition, appended.offset, appended.time);
+fn write_stored(
+    out: &mut Vec<u8>,
+    to: &Destination,
+    partition: MemberPartition,
+    appended: &Appended,
+) {
+    let hub = to.member_name(partition);
+    let number = partition.partition;
+    write_position(out, hub, number, appended.offset, appended.time);
 }
 
-/// The key that a request of our own form gives all its events.
-fn own_key(head: &Parts) -> Result<Option<Cow<'_, str>>, Error> {
+/// The key that a request gives all its events.
+fn request_key(head: &Parts) -> Result<Option<Cow<'_, str>>, Error> {
     if let Some(value) = head.headers.get(KEY_HEADER) {
         let text = std::str::from_utf8(value.as_bytes());
         let wrong = |_| Error::bad(format!("{KEY_HEADER} is not UTF-8"), "send UTF-8");

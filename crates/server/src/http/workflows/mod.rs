@@ -1,74 +1,25 @@
-//! Workflows over HTTP: start, look, decide; and the desk for supervisors elsewhere.
+//! Workflows over HTTP: instances started, described and decided on, and failed ones lent to supervisors elsewhere.
 
-mod desk;
-
-use std::sync::Arc;
+pub(super) mod failed_instances;
 
 use highwater_workflow::{
     Decision, Handle, JournalError, ListFilter, Refused, StartError, Started, Supervision,
 };
-use hyper::body::Incoming;
-use hyper::http::request;
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::app::App;
-use super::auth::Caller;
-use super::body;
+use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
-use crate::keys::Right;
 use crate::text::{parameter, percent_decode};
 
-/// How many instances are listed unless asked otherwise, and at most.
-const LIMIT: usize = 100;
+/// The instances of one answer.
+const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: usize = 10_000;
 
-/// Whatever is below `/workflows` and `/api/workflows`; `None` is for nobody.
-pub async fn route(
-    app: &Arc<App>,
-    caller: &Caller<'_>,
-    parts: &[&str],
-    head: &request::Parts,
-    body: Incoming,
-) -> Option<Result<Reply, Error>> {
-    let is = |method: Method| head.method == method;
-    let answer = match parts {
-        ["workflows", name, id] if is(Method::PUT) => start(app, caller, name, id, body).await,
-        ["workflows", name, id] | ["api", _, name, id] if is(Method::GET) => {
-            show(app, caller, name, id).await
-        }
-        ["api", _] if is(Method::GET) => list_workflows(app, caller),
-        ["api", _, name] if is(Method::GET) => list(app, caller, name, head.uri.query()).await,
-        [
-            "api",
-            _,
-            name,
-            id,
-            verb @ ("cancel" | "retry" | "skip" | "resolve"),
-        ] if is(Method::POST) => decide(app, caller, (name, id), verb, body).await,
-        [
-            "api",
-            _,
-            name,
-            "failed",
-            partition,
-            verb @ ("claim" | "report" | "return"),
-        ] if is(Method::POST) => desk::answer(app, caller, (name, partition), verb, body).await,
-        _ => return None,
-    };
-    Some(answer)
-}
-
-/// A key that is limited to hubs must name the workflow's own.
-fn find<'a>(
-    app: &'a App,
-    caller: &Caller<'_>,
-    right: Right,
-    name: &str,
-) -> Result<&'a Handle, Error> {
-    caller.must(right, Some(&format!("__workflow.{name}")))?;
+fn workflow<'a>(app: &'a App, name: &str) -> Result<&'a Handle, Error> {
     app.backend()?.workflows.find(name).ok_or_else(|| {
         let hint = format!("add [workflows.{name}] with file = \"{name}.toml\" to the settings");
         Error::new(
@@ -79,15 +30,10 @@ fn find<'a>(
     })
 }
 
-async fn start(
-    app: &App,
-    caller: &Caller<'_>,
-    name: &str,
-    id: &str,
-    body: Incoming,
-) -> Result<Reply, Error> {
-    let workflow = find(app, caller, Right::Send, name)?;
-    let (input, _permit) = body::read(app, body).await?;
+pub(super) async fn start(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name, id] = request.variables();
+    let workflow = workflow(request.app, name)?;
+    let (input, _permit) = request.read_body().await?;
     if serde_json::from_slice::<serde::de::IgnoredAny>(&input).is_err() {
         return Err(Error::bad(
             "the input is not JSON",
@@ -103,8 +49,9 @@ async fn start(
     Ok(reply::json(status, &facts))
 }
 
-async fn show(app: &App, caller: &Caller<'_>, name: &str, id: &str) -> Result<Reply, Error> {
-    let workflow = find(app, caller, Right::Listen, name)?;
+pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name, id] = request.variables();
+    let workflow = workflow(request.app, name)?;
     let id = percent_decode(id);
     match workflow.show(&id).await? {
         Some(view) => Ok(reply::json(StatusCode::OK, &view)),
@@ -112,8 +59,7 @@ async fn show(app: &App, caller: &Caller<'_>, name: &str, id: &str) -> Result<Re
     }
 }
 
-fn list_workflows(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
-    caller.must(Right::Listen, None)?;
+pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let facts = |workflow: &Handle| {
         json!({
             "name": workflow.name(), "version": workflow.version().to_string(),
@@ -125,24 +71,21 @@ fn list_workflows(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
             },
         })
     };
-    let workflows: Vec<Value> = app.backend()?.workflows.iter().map(facts).collect();
+    let workflows = request.app.backend()?.workflows.iter();
+    let workflows: Vec<Value> = workflows.map(facts).collect();
     Ok(reply::json(
         StatusCode::OK,
         &json!({"workflows": workflows}),
     ))
 }
 
-async fn list(
-    app: &App,
-    caller: &Caller<'_>,
-    name: &str,
-    query: Option<&str>,
-) -> Result<Reply, Error> {
-    let workflow = find(app, caller, Right::Listen, name)?;
+pub(super) async fn list_instances(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name] = request.variables();
+    let (workflow, query) = (workflow(request.app, name)?, request.query());
     let states = parameter(query, "state").unwrap_or_default();
     let states = states.split(',').filter(|state| !state.is_empty());
     let limit = match parameter(query, "limit") {
-        None => LIMIT,
+        None => LIMIT_DEFAULT,
         Some(text) => text
             .parse()
             .ok()
@@ -165,39 +108,24 @@ async fn list(
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct DecisionRequest {
     #[serde(default)]
     note: String,
     #[serde(default)]
     step: String,
 }
 
-async fn decide(
-    app: &App,
-    caller: &Caller<'_>,
-    (name, id): (&str, &str),
-    verb: &str,
-    body: Incoming,
+/// Carries out the decision that `decision` makes of the note and the step in the body.
+pub(super) async fn decide(
+    mut request: ApiRequest<'_>,
+    decision: fn(String, String) -> Decision,
 ) -> Result<Reply, Error> {
-    let workflow = find(app, caller, Right::Manage, name)?;
-    let (bytes, _permit) = body::read(app, body).await?;
-    let asked = match bytes.trim_ascii() {
-        [] => Asked::default(),
-        bytes => serde_json::from_slice(bytes).map_err(|error| {
-            Error::bad(
-                error.to_string(),
-                "send {\"note\":\"why\"}, and {\"step\":..} to skip",
-            )
-        })?,
-    };
-    let Asked { note, step } = asked;
+    let [name, id] = request.variables();
+    let workflow = workflow(request.app, name)?;
+    let example = "{\"note\":\"why\"}, and {\"step\":\"pay\"} to skip one";
+    let DecisionRequest { note, step } = request.read_optional_json(example).await?;
     let note = note.chars().take(NOTE_CHARS_MAX).collect();
-    let decision = match verb {
-        "cancel" => Decision::Cancel { note },
-        "retry" => Decision::Retry { note },
-        "skip" => Decision::Skip { step, note },
-        _ => Decision::Resolve { note },
-    };
+    let decision = decision(note, step);
     let id = percent_decode(id);
     match workflow.decide(&id, decision).await {
         Ok(view) => Ok(reply::json(StatusCode::OK, &view)),
@@ -209,7 +137,7 @@ async fn decide(
     }
 }
 
-/// Of a note no more than this is kept.
+/// Longer notes are cut.
 const NOTE_CHARS_MAX: usize = 1000;
 
 fn no_instance(name: &str, id: &str) -> Error {
@@ -220,7 +148,7 @@ fn no_instance(name: &str, id: &str) -> Error {
 
 fn conflict(id: &str, why: &str) -> Error {
     let hint =
-        "what is running can be cancelled; what is parked can be retried, skipped or resolved";
+        "a running instance can be cancelled; a parked one can be retried, skipped or resolved";
     Error::new(Code::Conflict, format!("`{id}`: {why}"), hint)
 }
 

@@ -1,8 +1,8 @@
-//! Processors over HTTP: how they are, their circuits and their dead letters.
+//! Processors over HTTP, with their circuits and dead letters.
 
-mod circuits;
-mod letters;
-mod resume;
+pub(super) mod circuits;
+pub(super) mod dead_letters;
+pub(super) mod resume;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,91 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use highwater_flow::Assignment;
 use highwater_flow::circuit::CircuitState;
 use highwater_log::{Place, StoredOffset};
-use hyper::body::Incoming;
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use super::app::App;
-use super::auth::Caller;
+use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::read::ISOLATION;
 use super::reply::{self, Reply};
-use crate::keys::Right;
 use crate::processors::{Entry, HandlerSpec, Processors};
 use crate::text::percent_decode;
 
-pub use resume::resume;
-
-/// Whether a path below `/api` is for us, whatever the method.
-pub fn is_known(parts: &[&str]) -> bool {
-    matches!(
-        parts,
-        ["api", "processors" | "circuits" | "dead-letters"]
-            | ["api", "processors" | "circuits" | "dead-letters", _]
-            | ["api", "circuits", _, "open" | "close"]
-            | ["api", "dead-letters", _, _]
-    )
-}
-
-pub async fn route(
-    app: &App,
-    caller: &Caller<'_>,
-    method: &Method,
-    parts: &[&str],
-    query: Option<&str>,
-    body: Incoming,
-) -> Result<Reply, Error> {
-    let processors = some(app)?;
-    let (get, post) = (method == Method::GET, method == Method::POST);
-    let [_, what, rest @ ..] = parts else {
-        return Err(refused(method));
-    };
-    let name = rest
-        .first()
-        .map(|name| percent_decode(name))
-        .unwrap_or_default();
-    if get && *what != "dead-letters" {
-        caller.must(Right::Listen, None)?;
-    }
-    match (*what, rest) {
-        ("processors", []) if get => list(app, processors).await,
-        ("processors", [_]) if get => describe(app, named(processors, &name)?).await,
-        ("circuits", []) if get => Ok(circuits::list(processors)),
-        ("circuits", [_]) if get => circuits::describe(processors, &name),
-        ("circuits", [_, action @ ("open" | "close")]) if post => {
-            caller.must(Right::Manage, None)?;
-            circuits::change(app, processors, &name, action, body).await
-        }
-        ("dead-letters", []) if get => {
-            caller.must(Right::Listen, None)?;
-            letters::count(processors).await
-        }
-        ("dead-letters", [_, rest @ ..]) => {
-            let entry = named(processors, &name)?;
-            let right = if get { Right::Listen } else { Right::Manage };
-            caller.must(right, Some(entry.spec.dead.as_str()))?;
-            match rest {
-                [] if get => letters::list(entry, query).await,
-                [id] if get => letters::show(entry, &percent_decode(id)).await,
-                ["replay"] if post => letters::replay(app, processors, entry, body).await,
-                ["purge"] if post => letters::purge(app, entry, body).await,
-                _ => Err(refused(method)),
-            }
-        }
-        _ => Err(refused(method)),
-    }
-}
-
-fn refused(method: &Method) -> Error {
-    let message = format!("this does not take {method}");
-    Error::new(
-        Code::MethodNotAllowed,
-        message,
-        "docs/processing.md lists what there is",
-    )
-}
-
-pub(super) fn some(app: &App) -> Result<&Arc<Processors>, Error> {
+fn processors(app: &App) -> Result<&Arc<Processors>, Error> {
     let none = || {
         Error::new(
             Code::NotFound,
@@ -105,33 +32,37 @@ pub(super) fn some(app: &App) -> Result<&Arc<Processors>, Error> {
     app.backend()?.processors.as_ref().ok_or_else(none)
 }
 
-fn named<'a>(processors: &'a Processors, name: &str) -> Result<&'a Entry, Error> {
+/// The processor in the path.
+fn entry<'a>(request: &ApiRequest<'a>, name: &str) -> Result<&'a Entry, Error> {
+    let processors = processors(request.app)?;
+    let name = percent_decode(name);
     let message = || format!("there is no processor `{name}`");
     let none = || Error::new(Code::NotFound, message(), "GET /api/processors lists them");
-    processors.entry(name).ok_or_else(none)
+    processors.entry(&name).ok_or_else(none)
 }
 
-async fn list(app: &App, processors: &Processors) -> Result<Reply, Error> {
+pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let mut all = Vec::new();
-    for entry in processors.entries() {
-        all.push(facts(app, entry).await?.0);
+    for entry in processors(request.app)?.entries() {
+        all.push(facts(request.app, entry).await?.0);
     }
     Ok(reply::json(StatusCode::OK, &json!({"processors": all})))
 }
 
-async fn describe(app: &App, entry: &Entry) -> Result<Reply, Error> {
-    let (mut facts, places) = facts(app, entry).await?;
-    facts["partitions"] = places.into();
+pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name] = request.variables();
+    let (mut facts, partitions) = facts(request.app, entry(&request, name)?).await?;
+    facts["partitions"] = partitions.into();
     Ok(reply::json(StatusCode::OK, &facts))
 }
 
-/// What is known of a processor, and of the partitions of its hub.
+/// The facts of a processor, and of each partition of its hub.
 async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
     let (spec, activity) = (&entry.spec, &entry.activity);
     let positions = positions(app, entry).await?;
     let here = activity.places();
     let trouble = |place: &Place| here.get(place).cloned().flatten();
-    let places: Vec<Value> = positions
+    let partitions: Vec<Value> = positions
         .iter()
         .map(|position| {
             json!({
@@ -150,7 +81,7 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
     let facts = json!({
         "name": spec.name, "hub": spec.hub.as_str(), "group": spec.group,
         "handler": handler, "target": target, "dead": spec.dead.as_str(),
-        "circuit": circuits::word(&entry.circuit.state()),
+        "circuit": circuits::state_name(&entry.circuit.state()),
         "instance": match spec.assignment {
             Assignment::Numbered { ordinal, .. } => Some(ordinal),
             Assignment::Shared { .. } => None,
@@ -161,10 +92,10 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
         "restarts": count(&activity.restarts),
         "trouble": here.values().flatten().next(),
     });
-    Ok((facts, places))
+    Ok((facts, partitions))
 }
 
-/// How far a processor has come with one partition.
+/// The stored position of a processor in one partition.
 pub(super) struct Position {
     pub place: Place,
     offset: Option<i64>,
@@ -208,7 +139,7 @@ pub(super) async fn positions(app: &App, entry: &Entry) -> Result<Vec<Position>,
     Ok(stored.into_iter().filter_map(position).collect())
 }
 
-/// 1 while nothing is delivered, for the metrics.
-pub(super) fn is_open(entry: &Entry) -> u64 {
-    u64::from(matches!(entry.circuit.state(), CircuitState::Open { .. }))
+/// Whether the circuit stops deliveries.
+pub(super) fn is_open(entry: &Entry) -> bool {
+    matches!(entry.circuit.state(), CircuitState::Open { .. })
 }

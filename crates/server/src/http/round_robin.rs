@@ -1,8 +1,7 @@
-//! Which partition an event without a key goes to.
+//! The partition of an event without a key.
 //!
-//! Partitions take turns, so every one gets its share; but when events come faster than one a
-//! millisecond, a turn lasts for up to [`TURN_EVENTS`] of them, so that they share a write and a sync
-//! instead of waking every partition.
+//! Partitions take turns, so all get the same share. When events arrive faster than one a millisecond, a turn lasts for
+//! up to [`TURN_EVENTS`] of them, so that they share a write and a sync instead of waking every partition.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,11 +15,11 @@ const SLOTS: usize = 16;
 /// Each slot: the millisecond of the last event (24 bits), events in this turn (8), turns (32). Two
 /// events that meet may count as one, which moves the share of a partition by next to nothing.
 #[derive(Debug, Default)]
-pub struct Spread {
+pub struct RoundRobin {
     slots: [AtomicU64; SLOTS],
 }
 
-impl Spread {
+impl RoundRobin {
     /// One of `partitions`, which are of this hub, or of this and others that share a name.
     pub fn next(&self, hub: HubId, partitions: u32, now_ms: u64) -> u32 {
         let slot = &self.slots[usize::from(hub.0[15]) % SLOTS];
@@ -41,10 +40,10 @@ mod tests {
     use super::*;
 
     fn shares(step_ms: impl Fn(u64) -> u64) -> [u32; 4] {
-        let spread = Spread::default();
+        let round_robin = RoundRobin::default();
         let mut shares = [0; 4];
         for event in 0..4096 {
-            shares[spread.next(HubId([7; 16]), 4, step_ms(event)) as usize] += 1;
+            shares[round_robin.next(HubId([7; 16]), 4, step_ms(event)) as usize] += 1;
         }
         shares
     }

@@ -1,46 +1,45 @@
-//! Dead letters: listed, shown, replayed and purged.
+//! Dead letters: counted, listed, described, replayed and purged.
 
 use highwater_flow::circuit::CircuitState;
-use highwater_flow::{DeadLetterFilter, FailedAttempt, ReplayOutcome, StoredDeadLetter};
+use highwater_flow::{FailedAttempt, StoredDeadLetter, DeadLetterFilter, ReplayOutcome};
 use highwater_log::{EnqueueTime, Offset};
 use highwater_time::Instant;
 use hyper::StatusCode;
-use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::app::App;
-use super::super::body;
-use super::super::error::{Code, Error};
-use super::super::reply::{self, Reply};
-use crate::processors::{Entry, Processors, event_json};
-use crate::text::{parameter, time_text};
+use super::{entry, processors};
+use crate::http::dispatch::ApiRequest;
+use crate::http::error::{Code, Error};
+use crate::http::reply::{self, Reply};
+use crate::processors::event_json;
+use crate::text::{parameter, percent_decode, time_text};
 
-/// Letters in one answer, or worked on in one request.
+/// Dead letters of one request.
 const COUNT_DEFAULT: usize = 100;
 const COUNT_MAX: usize = 1000;
 
-/// Which letters, and what to do with them.
+/// Which dead letters a request is for, and how it treats them.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct Selection {
     id: Option<String>,
     from: Option<String>,
     until: Option<String>,
     reason: Option<String>,
     key: Option<String>,
-    /// Goes on behind this offset of the dead-letter hub.
+    /// Continues after this offset of the dead-letter hub.
     after: Option<i64>,
     max: Option<usize>,
     #[serde(default)]
     dry_run: bool,
-    /// Also those that have been replayed as often as they may be.
+    /// Includes those that reached `replays_max`.
     #[serde(default)]
     force: bool,
 }
 
-impl Wanted {
-    fn from_query(query: Option<&str>) -> Result<Wanted, Error> {
+impl Selection {
+    fn from_query(query: Option<&str>) -> Result<Selection, Error> {
         let text = |name| parameter(query, name).map(|text| text.into_owned());
         let number = |name: &str| match text_of(query, name) {
             None => Ok(None),
@@ -51,7 +50,7 @@ impl Wanted {
                 )
             }),
         };
-        Ok(Wanted {
+        Ok(Selection {
             id: text("id"),
             from: text("from"),
             until: text("until"),
@@ -59,19 +58,14 @@ impl Wanted {
             key: text("key"),
             after: number("after")?,
             max: number("max")?.map(|max| max.clamp(1, COUNT_MAX as i64) as usize),
-            ..Wanted::default()
+            ..Selection::default()
         })
     }
 
-    async fn from_body(app: &App, body: Incoming) -> Result<Wanted, Error> {
-        let (body, _permit) = body::read(app, body).await?;
-        if body.is_empty() {
-            return Ok(Wanted::default());
-        }
-        serde_json::from_slice(&body).map_err(|error| {
-            let hint = "such as {\"reason\":\"timeout\",\"dry_run\":true}";
-            Error::bad(format!("the body cannot be read: {error}"), hint)
-        })
+    async fn from_body(request: &mut ApiRequest<'_>) -> Result<Selection, Error> {
+        request
+            .read_optional_json("{\"reason\":\"timeout\",\"dry_run\":true}")
+            .await
     }
 
     fn filter(&self) -> Result<DeadLetterFilter, Error> {
@@ -116,9 +110,9 @@ fn time(text: Option<&str>) -> Result<Option<i64>, Error> {
     })
 }
 
-pub async fn count(processors: &Processors) -> Result<Reply, Error> {
+pub(in crate::http) async fn count(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let mut counts = Vec::new();
-    for entry in processors.entries() {
+    for entry in processors(request.app)?.entries() {
         let count = entry.letters.count().await.map_err(unreadable)?;
         let (name, hub) = (&entry.spec.name, entry.spec.dead.as_str());
         counts.push(json!({"processor": name, "hub": hub, "letters": count}));
@@ -129,11 +123,13 @@ pub async fn count(processors: &Processors) -> Result<Reply, Error> {
     ))
 }
 
-pub async fn list(entry: &Entry, query: Option<&str>) -> Result<Reply, Error> {
-    let wanted = Wanted::from_query(query)?;
+pub(in crate::http) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name] = request.variables();
+    let entry = entry(&request, name)?;
+    let selection = Selection::from_query(request.query())?;
     let found = entry
         .letters
-        .find(&wanted.filter()?, wanted.after(), wanted.max())
+        .find(&selection.filter()?, selection.after(), selection.max())
         .await;
     let found = found.map_err(unreadable)?;
     let letters: Vec<Value> = found.letters.iter().map(brief).collect();
@@ -146,14 +142,16 @@ pub async fn list(entry: &Entry, query: Option<&str>) -> Result<Reply, Error> {
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-pub async fn show(entry: &Entry, id: &str) -> Result<Reply, Error> {
-    let wanted = Wanted {
-        id: Some(id.to_owned()),
-        ..Wanted::default()
+pub(in crate::http) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name, id] = request.variables();
+    let (entry, id) = (entry(&request, name)?, percent_decode(id));
+    let selection = Selection {
+        id: Some(id.to_string()),
+        ..Selection::default()
     };
     let mut found = entry
         .letters
-        .find(&wanted.filter()?, Offset(0), 1)
+        .find(&selection.filter()?, Offset(0), 1)
         .await
         .map_err(unreadable)?;
     let Some(stored) = found.letters.pop() else {
@@ -171,62 +169,61 @@ pub async fn show(entry: &Entry, id: &str) -> Result<Reply, Error> {
     Ok(reply::json(StatusCode::OK, &facts))
 }
 
-/// Gives letters to the handler once more, one after another. One that fails is a dead letter still.
-pub async fn replay(
-    app: &App,
-    processors: &Processors,
-    entry: &Entry,
-    body: Incoming,
-) -> Result<Reply, Error> {
-    let wanted = Wanted::from_body(app, body).await?;
+/// Delivers dead letters to the handler again, one after another. One that fails stays a dead letter.
+pub(in crate::http) async fn replay(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name] = request.variables();
+    let entry = entry(&request, name)?;
+    let clock = processors(request.app)?.clock();
+    let selection = Selection::from_body(&mut request).await?;
     let filter = DeadLetterFilter {
-        replays_max: (!wanted.force).then_some(entry.spec.replays_max.saturating_sub(1)),
-        ..wanted.filter()?
+        replays_max: (!selection.force).then_some(entry.spec.replays_max.saturating_sub(1)),
+        ..selection.filter()?
     };
     let found = entry
         .letters
-        .find(&filter, wanted.after(), wanted.max())
+        .find(&filter, selection.after(), selection.max())
         .await
         .map_err(unreadable)?;
-    let mut done = Done::new(&found.letters, found.more);
-    if wanted.dry_run {
-        return Ok(done.told("would_replay"));
+    let mut outcome = Outcome::new(&found.letters, found.more);
+    if selection.dry_run {
+        return Ok(outcome.reply("would_replay"));
     }
     for stored in found.letters {
         if entry.circuit.state() != CircuitState::Closed {
             let message = format!(
-                "deliveries to `{}` have stopped, so nothing more is replayed",
+                "deliveries to `{}` have stopped, so the replay stops here",
                 entry.spec.name
             );
             let hint = format!("highwater circuit close {} resumes them", entry.spec.name);
             let mut error = Error::new(Code::Conflict, message, hint);
-            error.more = Some(Box::new(done.json("handled")));
+            error.more = Some(Box::new(outcome.json("handled")));
             return Err(error);
         }
         let id = stored.letter.event.id().to_string();
-        let clock = &**processors.clock();
         let replayed = entry
             .letters
-            .replay(stored, clock, |delivery| entry.deliver(delivery))
+            .replay(stored, &**clock, |delivery| entry.deliver(delivery))
             .await;
         match replayed.map_err(unwritten)? {
-            ReplayOutcome::Handled => done.count += 1,
-            ReplayOutcome::Failed(reason) => done.failed.push(json!({"id": id, "reason": reason})),
+            ReplayOutcome::Handled => outcome.count += 1,
+            ReplayOutcome::Failed(reason) => outcome.failed.push(json!({"id": id, "reason": reason})),
         }
     }
-    Ok(done.told("handled"))
+    Ok(outcome.reply("handled"))
 }
 
-pub async fn purge(app: &App, entry: &Entry, body: Incoming) -> Result<Reply, Error> {
-    let wanted = Wanted::from_body(app, body).await?;
+pub(in crate::http) async fn purge(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name] = request.variables();
+    let entry = entry(&request, name)?;
+    let selection = Selection::from_body(&mut request).await?;
     let found = entry
         .letters
-        .find(&wanted.filter()?, wanted.after(), wanted.max())
+        .find(&selection.filter()?, selection.after(), selection.max())
         .await;
     let found = found.map_err(unreadable)?;
-    let mut done = Done::new(&found.letters, found.more);
-    if wanted.dry_run {
-        return Ok(done.told("would_purge"));
+    let mut outcome = Outcome::new(&found.letters, found.more);
+    if selection.dry_run {
+        return Ok(outcome.reply("would_purge"));
     }
     for stored in found.letters {
         entry
@@ -234,24 +231,24 @@ pub async fn purge(app: &App, entry: &Entry, body: Incoming) -> Result<Reply, Er
             .remove(&stored.letter.event.id())
             .await
             .map_err(unwritten)?;
-        done.count += 1;
+        outcome.count += 1;
     }
-    Ok(done.told("purged"))
+    Ok(outcome.reply("purged"))
 }
 
-/// What a request did.
-struct Done {
+/// The outcome of a request.
+struct Outcome {
     ids: Vec<String>,
     count: usize,
     failed: Vec<Value>,
     more: bool,
-    /// Where the next request goes on.
+    /// The offset after which the next request continues.
     next: Option<i64>,
 }
 
-impl Done {
-    fn new(letters: &[StoredDeadLetter], more: bool) -> Done {
-        Done {
+impl Outcome {
+    fn new(letters: &[StoredDeadLetter], more: bool) -> Outcome {
+        Outcome {
             ids: letters
                 .iter()
                 .map(|stored| stored.letter.event.id().to_string())
@@ -272,7 +269,7 @@ impl Done {
         body
     }
 
-    fn told(&self, word: &str) -> Reply {
+    fn reply(&self, word: &str) -> Reply {
         reply::json(StatusCode::OK, &self.json(word))
     }
 }

@@ -1,39 +1,28 @@
-//! Hubs: what there is, made, changed and removed.
+//! Hubs: listed, created, changed and deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_log::{AdminError, Bounds, Cleanup, HubInfo, HubName, HubSettings, HubSpec, Offset};
+use highwater_log::{
+    AdminError, Bounds, Cleanup, HubInfo, HubName, HubSettings, HubSpec, Offset, Partition,
+};
 use hyper::StatusCode;
-use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::app::{App, Backend};
-use super::auth::Caller;
-use super::body;
+use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
-use super::read::{From, numbered};
+use super::read::{StartPosition, numbered};
 use super::reply::{self, Reply};
 use crate::keys::Right;
 use crate::sharded::Sharded;
 use crate::text::time_text;
 
-pub fn ready(app: &App) -> Result<Reply, Error> {
-    let status = app.backend()?.hub.as_ref().map(|hub| hub.status());
-    let partitions = status.iter().flat_map(|status| &status.partitions);
-    // Anybody may ask, so why they have stopped is not told here.
-    let stopped: Vec<String> = partitions
-        .filter(|partition| partition.stopped.is_some())
-        .map(|partition| partition.place.to_string())
-        .collect();
-    let body = json!({"ready": true, "stopped": stopped});
-    Ok(reply::json(StatusCode::OK, &body))
-}
-
 /// The hubs that the caller may listen to or manage.
-pub fn list(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
-    let seen = |hub: &Arc<HubInfo>| {
+pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let ApiRequest { app, caller, .. } = request;
+    let visible = |hub: &Arc<HubInfo>| {
         let name = Some(hub.name.as_str());
         !hub.name.is_internal()
             && (caller.may(Right::Listen, name) || caller.may(Right::Manage, name))
@@ -42,7 +31,7 @@ pub fn list(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
         .log()?
         .hubs()
         .iter()
-        .filter(|hub| seen(hub))
+        .filter(|hub| visible(hub))
         .map(|hub| facts(hub))
         .collect();
     let sharded = app.backend()?.sharded.iter();
@@ -54,7 +43,9 @@ pub fn list(app: &App, caller: &Caller<'_>) -> Result<Reply, Error> {
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-pub fn describe(app: &App, name: &str) -> Result<Reply, Error> {
+pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let app = request.app;
+    let [name] = request.variables();
     if let Some(sharded) = app.sharded(name)? {
         return Ok(reply::json(StatusCode::OK, &sharded.facts()));
     }
@@ -63,24 +54,24 @@ pub fn describe(app: &App, name: &str) -> Result<Reply, Error> {
     let on_disk = disk.as_ref().map(|disk| disk.status_of(name));
     let on_disk = on_disk.unwrap_or_default();
     let mut facts = facts(&hub);
-    let places: Vec<Value> = (0..hub.partitions)
+    let partitions: Vec<Value> = (0..hub.partitions)
         .filter_map(|number| log.partition(name, number))
         .enumerate()
         .map(|(number, partition)| {
-            let mut place = place_facts(number, &partition.bounds());
+            let mut facts = partition_facts(number, &partition.bounds());
             if let Some(status) = on_disk.get(number) {
-                place["segments"] = status.segments.into();
-                place["waiting_bytes"] = status.waiting_bytes.into();
-                place["stopped"] = status.stopped.clone().into();
+                facts["segments"] = status.segments.into();
+                facts["waiting_bytes"] = status.waiting_bytes.into();
+                facts["stopped"] = status.stopped.clone().into();
             }
-            place
+            facts
         })
         .collect();
-    facts["places"] = places.into();
+    facts["places"] = partitions.into();
     Ok(reply::json(StatusCode::OK, &facts))
 }
 
-fn place_facts(number: usize, bounds: &Bounds) -> Value {
+fn partition_facts(number: usize, bounds: &Bounds) -> Value {
     json!({
         "partition": number, "start": bounds.start.0, "end": bounds.end.0,
         "stable": bounds.stable.0, "bytes": bounds.bytes,
@@ -105,38 +96,30 @@ fn facts(hub: &HubInfo) -> Value {
     })
 }
 
-/// What a hub is asked to be, or to become: what is left out has its default, or stays.
+/// The settings of a hub to create or to change. A missing field has its default, or stays.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct HubRequest {
     name: Option<String>,
     partitions: Option<u32>,
     cleanup: Option<String>,
     /// `"7d"`, or `"forever"`.
     retention: Option<String>,
-    /// `null` is without limit.
-    #[serde(default, deserialize_with = "given")]
+    /// `null`: no limit.
+    #[serde(default, deserialize_with = "nullable")]
     retention_bytes: Option<Option<u64>>,
     batch_bytes_max: Option<u32>,
 }
 
-/// Tells a `null` from nothing at all.
-fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+/// Tells `null` from a missing field.
+fn nullable<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 
-/// Of a hub that is made without saying how many.
-pub const PARTITIONS_DEFAULT: u32 = 4;
+/// The partitions of a hub that is created without a number of them.
+pub(crate) const PARTITIONS_DEFAULT: u32 = 4;
 
-impl Wanted {
-    async fn read(app: &App, incoming: Incoming, example: &str) -> Result<Wanted, Error> {
-        let (body, _permit) = body::read(app, incoming).await?;
-        serde_json::from_slice(&body).map_err(|error| {
-            let hint = format!("such as {example}");
-            Error::bad(format!("the hub cannot be read: {error}"), hint)
-        })
-    }
-
+impl HubRequest {
     fn settings(&self, now: HubSettings) -> Result<HubSettings, Error> {
         let cleanup = match self.cleanup.as_deref() {
             None => now.cleanup,
@@ -159,14 +142,14 @@ impl Wanted {
     }
 }
 
-pub async fn create(app: &App, caller: &Caller<'_>, incoming: Incoming) -> Result<Reply, Error> {
+pub(super) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let example = "{\"name\":\"telemetry\",\"partitions\":4,\"retention\":\"7d\"}";
-    let wanted = Wanted::read(app, incoming, example).await?;
+    let wanted: HubRequest = request.read_json(example).await?;
     let Some(name) = &wanted.name else {
         let hint = format!("such as {example}");
         return Err(Error::bad("a hub needs a name", hint));
     };
-    caller.must(Right::Manage, Some(name))?;
+    request.authorise(name)?;
     let name = HubName::new(name)?;
     if name.is_internal() {
         let message = format!("`{name}` begins with `__`, which is for hubs of the node itself");
@@ -177,14 +160,17 @@ pub async fn create(app: &App, caller: &Caller<'_>, incoming: Incoming) -> Resul
         partitions: wanted.partitions.unwrap_or(PARTITIONS_DEFAULT),
         settings: wanted.settings(HubSettings::default())?,
     };
-    let hub = app.log()?.create(spec).await?;
+    let hub = request.app.log()?.create(spec).await?;
     Ok(reply::json(StatusCode::CREATED, &facts(&hub)))
 }
 
-/// Changes what the body names. Whether the partitions can be is looked at first, so that a request
-/// is refused before anything is changed.
-pub async fn change(app: &App, name: &str, incoming: Incoming) -> Result<Reply, Error> {
-    let wanted = Wanted::read(app, incoming, "{\"partitions\":8,\"retention\":\"1d\"}").await?;
+/// Changes the fields in the body. Checks the number of partitions first, so that a refused request changes nothing.
+pub(super) async fn change(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let wanted: HubRequest = request
+        .read_json("{\"partitions\":8,\"retention\":\"1d\"}")
+        .await?;
+    let app = request.app;
+    let [name] = request.variables();
     let mut hub = client_hub(app, name)?;
     if wanted.name.is_some() {
         let hint = "leave the name out, or make a new hub";
@@ -211,7 +197,6 @@ pub async fn change(app: &App, name: &str, incoming: Incoming) -> Result<Reply, 
     Ok(reply::json(StatusCode::OK, &facts(&hub)))
 }
 
-/// Up to where a partition is to be forgotten.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Trim {
@@ -226,18 +211,14 @@ enum Before {
     Text(String),
 }
 
-/// Forgets the beginning of a partition, for good.
-pub async fn trim(app: &App, name: &str, id: &str, incoming: Incoming) -> Result<Reply, Error> {
-    let (body, _permit) = body::read(app, incoming).await?;
-    let wanted: Trim = serde_json::from_slice(&body).map_err(|error| {
-        let hint = "such as {\"before\":1000} or {\"before\":\"2026-01-01T00:00:00Z\"}";
-        Error::bad(format!("the body cannot be read: {error}"), hint)
-    })?;
-    let hub = client_hub(app, name)?;
-    let partition = numbered(app, &hub, id)?;
+/// Deletes the beginning of a partition.
+pub(super) async fn trim(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let example = "{\"before\":1000} or {\"before\":\"2026-01-01T00:00:00Z\"}";
+    let wanted: Trim = request.read_json(example).await?;
+    let partition = client_partition(&request)?;
     let before = match wanted.before {
-        Before::Offset(offset) => From::Offset(Offset(offset)),
-        Before::Text(text) => From::parse(&text)?,
+        Before::Offset(offset) => StartPosition::Offset(Offset(offset)),
+        Before::Text(text) => StartPosition::parse(&text)?,
     };
     let before = before.offset(&*partition).await?;
     let start = partition.trim(before).await?;
@@ -245,10 +226,9 @@ pub async fn trim(app: &App, name: &str, id: &str, incoming: Incoming) -> Result
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-/// Says in a partition that nothing came up to now, unless something does at this very moment.
-pub async fn punctuate(app: &App, name: &str, id: &str) -> Result<Reply, Error> {
-    let hub = client_hub(app, name)?;
-    let partition = numbered(app, &hub, id)?;
+/// Writes a punctuation: nothing arrived in the partition up to now. Does nothing if an event arrives meanwhile.
+pub(super) async fn punctuate(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let partition = client_partition(&request)?;
     let end = partition.bounds().end;
     let appended = partition.punctuate(end).await?;
     let body = json!({
@@ -279,10 +259,18 @@ fn retention(text: &str) -> Result<Option<Duration>, Error> {
         .ok_or_else(wrong)
 }
 
-pub async fn delete(app: &App, name: &str) -> Result<Reply, Error> {
-    let hub = client_hub(app, name)?;
-    app.log()?.delete(&hub.name).await?;
+pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let [name] = request.variables();
+    let hub = client_hub(request.app, name)?;
+    request.app.log()?.delete(&hub.name).await?;
     Ok(reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The partition in the path, of a hub that clients may change.
+fn client_partition(request: &ApiRequest<'_>) -> Result<Arc<dyn Partition>, Error> {
+    let [name, id] = request.variables();
+    let hub = client_hub(request.app, name)?;
+    numbered(request.app, &hub, id)
 }
 
 /// A hub that clients may change.

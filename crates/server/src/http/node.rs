@@ -1,0 +1,37 @@
+//! The node itself: health, metrics, the description of the API.
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use super::dispatch::ApiRequest;
+use super::error::Error;
+use super::reply::{self, Reply};
+use super::{metrics as metric_page, openapi};
+
+pub(super) async fn health(_: ApiRequest<'_>) -> Result<Reply, Error> {
+    Ok(reply::empty(StatusCode::OK))
+}
+
+pub(super) async fn ready(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let status = request.app.backend()?.hub.as_ref().map(|hub| hub.status());
+    let partitions = status.iter().flat_map(|status| &status.partitions);
+    // This needs no key, so it does not say why partitions have stopped.
+    let stopped: Vec<String> = partitions
+        .filter(|partition| partition.stopped.is_some())
+        .map(|partition| partition.place.to_string())
+        .collect();
+    let body = json!({"ready": true, "stopped": stopped});
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+pub(super) async fn metrics(request: ApiRequest<'_>) -> Result<Reply, Error> {
+    Ok(metric_page::page(request.app).await)
+}
+
+pub(super) async fn openapi_document(_: ApiRequest<'_>) -> Result<Reply, Error> {
+    Ok(reply::json_bytes(StatusCode::OK, openapi::document()))
+}
+
+pub(super) async fn openapi_page(_: ApiRequest<'_>) -> Result<Reply, Error> {
+    Ok(reply::html(openapi::page()))
+}

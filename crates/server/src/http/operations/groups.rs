@@ -1,0 +1,42 @@
+//! Consumer groups.
+
+use super::{Access, Area, Operation, Scope, answer, delete, empty, get, handler, schema_of};
+use crate::http::groups;
+use crate::keys::Right;
+
+pub(super) const AREA: Area = Area {
+    name: "Groups",
+    operations: OPERATIONS,
+    schemas: "{}",
+};
+
+const LISTEN: Access = Access::Key(Right::Listen, Scope::Node);
+
+const OPERATIONS: &[Operation] = &[
+    get(
+        "/api/groups",
+        "List the consumer groups",
+        LISTEN,
+        handler!(groups::list),
+    )
+    .answers(answer(
+        200,
+        "Each group with its state and members.",
+        r##"{"type":"object","required":["groups"],"properties":{
+            "groups":{"type":"array","items":{"$ref":"#/components/schemas/Group"}}}}"##,
+    )),
+    get(
+        "/api/groups/{group}",
+        "Describe a group, its positions and their lag",
+        LISTEN,
+        handler!(groups::describe),
+    )
+    .answers(answer(200, "The group.", schema_of!("Group"))),
+    delete(
+        "/api/groups/{group}",
+        "Delete a group without members, and its positions",
+        Access::Key(Right::Manage, Scope::Node),
+        handler!(groups::delete),
+    )
+    .answers(empty(204, "The group is deleted.")),
+];

@@ -1,0 +1,318 @@
+//! The table of HTTP operations: everything the API offers, declared once.
+//!
+//! Routes (`routes.rs`), authorisation (`access.rs`), dispatch (`dispatch.rs`) and the OpenAPI document and page (`openapi/`)
+//! all read [`AREAS`], so an operation is routed, guarded and described or does not exist.
+//!
+//! To add an operation, declare it in the file of its area and write its handler, an
+//! `async fn(ApiRequest<'_>) -> Result<Reply, Error>`.
+
+mod access;
+mod events;
+mod groups;
+mod hubs;
+mod jobs;
+mod messages;
+mod node;
+mod processors;
+mod queues;
+mod routes;
+mod workflows;
+
+use std::pin::Pin;
+
+use hyper::Method;
+
+use super::dispatch::ApiRequest;
+use super::error::Error;
+use super::reply::Reply;
+use super::send::{Dialect, PathTarget};
+
+pub(super) use access::{Access, Scope};
+pub(super) use routes::{NoRoute, ROUTES, Route, Variables};
+
+/// One operation of the API.
+pub(super) struct Operation {
+    pub(super) method: Method,
+    /// With variables in braces. A variable stands for a whole segment.
+    pub(super) path: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) access: Access,
+    /// Of the query and the headers; those of the path follow from `path`.
+    pub(super) parameters: &'static [Parameter],
+    /// `None`: the body is not read. A declared body is read up to `http.body_bytes_max` within `http.body_timeout`.
+    pub(super) body: Option<RequestBody>,
+    pub(super) wait: WaitLimit,
+    /// The answer on success; every other answer is an error.
+    pub(super) response: Response,
+    pub(super) handler: Handler,
+}
+
+/// How long a request may wait for data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum WaitLimit {
+    /// It does not wait.
+    None,
+    /// As long as its parameter `wait` says, up to `http.wait_max`.
+    LongPoll,
+    /// Until either side closes the stream.
+    Stream,
+}
+
+/// A parameter of the query or the headers.
+pub(super) struct Parameter {
+    /// `query` or `header`.
+    pub(super) location: &'static str,
+    pub(super) name: &'static str,
+    pub(super) description: &'static str,
+    /// A JSON schema.
+    pub(super) schema: &'static str,
+}
+
+pub(super) struct RequestBody {
+    pub(super) required: bool,
+    pub(super) content_types: &'static [&'static str],
+    /// A JSON schema.
+    pub(super) schema: &'static str,
+}
+
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) description: &'static str,
+    pub(super) content: Option<Content>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Content {
+    pub(super) content_type: &'static str,
+    /// A JSON schema.
+    pub(super) schema: &'static str,
+}
+
+/// The function behind an operation.
+pub(super) enum Handler {
+    /// Appends the posted events to a hub. Most requests of a node are of this kind, and dispatch awaits it in place: no
+    /// future is boxed.
+    Append(Dialect, PathTarget),
+    Boxed(for<'a> fn(ApiRequest<'a>) -> BoxedReply<'a>),
+}
+
+pub(super) type BoxedReply<'a> = Pin<Box<dyn Future<Output = Result<Reply, Error>> + Send + 'a>>;
+
+/// The [`Handler`] that calls an async function with the request, and with further arguments if there are any.
+macro_rules! handler {
+    ($function:path $(, $argument:expr)*) => {
+        $crate::http::operations::Handler::Boxed(|request| {
+            Box::pin($function(request $(, $argument)*))
+        })
+    };
+}
+use handler;
+
+/// Operations that belong together, and the types in their schemas.
+pub(super) struct Area {
+    pub(super) name: &'static str,
+    pub(super) operations: &'static [Operation],
+    /// A JSON object of schemas by name.
+    pub(super) schemas: &'static str,
+}
+
+pub(super) const AREAS: &[Area] = &[
+    events::AREA,
+    hubs::AREA,
+    groups::AREA,
+    jobs::AREA,
+    workflows::AREA,
+    messages::AREA,
+    queues::AREA,
+    processors::AREA,
+    node::AREA,
+];
+
+/// Every operation with its area.
+pub(super) fn operations() -> impl Iterator<Item = (&'static Area, &'static Operation)> {
+    let each = |area: &'static Area| area.operations.iter().map(move |o| (area, o));
+    AREAS.iter().flat_map(each)
+}
+
+const fn operation(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    access: Access,
+    handler: Handler,
+) -> Operation {
+    Operation {
+        method,
+        path,
+        summary,
+        access,
+        parameters: &[],
+        body: None,
+        wait: WaitLimit::None,
+        response: OBJECT,
+        handler,
+    }
+}
+
+const fn get(
+    path: &'static str,
+    summary: &'static str,
+    access: Access,
+    handler: Handler,
+) -> Operation {
+    operation(Method::GET, path, summary, access, handler)
+}
+
+const fn post(
+    path: &'static str,
+    summary: &'static str,
+    access: Access,
+    handler: Handler,
+) -> Operation {
+    operation(Method::POST, path, summary, access, handler)
+}
+
+const fn put(
+    path: &'static str,
+    summary: &'static str,
+    access: Access,
+    handler: Handler,
+) -> Operation {
+    operation(Method::PUT, path, summary, access, handler)
+}
+
+const fn patch(
+    path: &'static str,
+    summary: &'static str,
+    access: Access,
+    handler: Handler,
+) -> Operation {
+    operation(Method::PATCH, path, summary, access, handler)
+}
+
+const fn delete(
+    path: &'static str,
+    summary: &'static str,
+    access: Access,
+    handler: Handler,
+) -> Operation {
+    operation(Method::DELETE, path, summary, access, handler)
+}
+
+impl Operation {
+    const fn takes(mut self, body: RequestBody) -> Operation {
+        self.body = Some(body);
+        self
+    }
+
+    const fn parameters(mut self, parameters: &'static [Parameter]) -> Operation {
+        self.parameters = parameters;
+        self
+    }
+
+    const fn waits(mut self, limit: WaitLimit) -> Operation {
+        self.wait = limit;
+        self
+    }
+
+    /// The answer on success; without it, [`OBJECT`].
+    const fn answers(mut self, response: Response) -> Operation {
+        self.response = response;
+        self
+    }
+}
+
+const JSON: &str = "application/json";
+const TEXT: &str = r#"{"type":"string"}"#;
+
+const WAIT: Parameter = query(
+    "wait",
+    "How long to wait for data when there is none",
+    r#"{"type":"string","pattern":"^[0-9]{1,3}ms$","examples":["100ms"]}"#,
+);
+
+const OBJECT: Response = answer(200, "Done.", r#"{"type":"object"}"#);
+
+/// Content that is a type of the schemas of an area.
+macro_rules! schema_of {
+    ($name:literal) => {
+        concat!(r##"{"$ref":"#/components/schemas/"##, $name, "\"}")
+    };
+}
+use schema_of;
+
+/// A JSON answer.
+const fn answer(status: u16, description: &'static str, schema: &'static str) -> Response {
+    typed(status, description, JSON, schema)
+}
+
+const fn typed(
+    status: u16,
+    description: &'static str,
+    content_type: &'static str,
+    schema: &'static str,
+) -> Response {
+    let content = Some(Content {
+        content_type,
+        schema,
+    });
+    Response {
+        status,
+        description,
+        content,
+    }
+}
+
+/// An answer without a body.
+const fn empty(status: u16, description: &'static str) -> Response {
+    Response {
+        status,
+        description,
+        content: None,
+    }
+}
+
+/// A JSON body that may not be left out.
+const fn json(schema: &'static str) -> RequestBody {
+    RequestBody {
+        required: true,
+        content_types: &[JSON],
+        schema,
+    }
+}
+
+const fn query(name: &'static str, description: &'static str, schema: &'static str) -> Parameter {
+    Parameter {
+        location: "query",
+        name,
+        description,
+        schema,
+    }
+}
+
+const fn header(name: &'static str, description: &'static str, schema: &'static str) -> Parameter {
+    Parameter {
+        location: "header",
+        name,
+        description,
+        schema,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_poll_and_its_parameter_are_declared_together() {
+        for (_, operation) in operations() {
+            let wait = operation.parameters.iter().any(|p| p.name == "wait");
+            assert_eq!(
+                wait,
+                operation.wait == WaitLimit::LongPoll,
+                "{}",
+                operation.path
+            );
+        }
+    }
+}

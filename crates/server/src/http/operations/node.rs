@@ -1,0 +1,65 @@
+//! The node itself.
+
+use super::{Access, Area, Operation, Scope, TEXT, answer, empty, get, handler, typed};
+use crate::http::node;
+use crate::keys::Right;
+
+pub(super) const AREA: Area = Area {
+    name: "Node",
+    operations: OPERATIONS,
+    schemas: SCHEMAS,
+};
+
+const OPERATIONS: &[Operation] = &[
+    get(
+        "/healthz",
+        "Whether the process is alive",
+        Access::Public,
+        handler!(node::health),
+    )
+    .answers(empty(200, "It is.")),
+    get(
+        "/readyz",
+        "Whether the node serves events, and its progress in recovering the log",
+        Access::Public,
+        handler!(node::ready),
+    )
+    .answers(answer(
+        200,
+        "The node serves events.",
+        r#"{"type":"object"}"#,
+    )),
+    get(
+        "/metrics",
+        "Metrics in Prometheus' text format",
+        Access::Key(Right::Listen, Scope::Node),
+        handler!(node::metrics),
+    )
+    .answers(typed(200, "A line for each sample.", "text/plain", TEXT)),
+    get(
+        "/api/openapi.json",
+        "This description",
+        Access::Public,
+        handler!(node::openapi_document),
+    )
+    .answers(answer(200, "An OpenAPI document.", r#"{"type":"object"}"#)),
+    get(
+        "/api/docs",
+        "This description as a page for browsers",
+        Access::Public,
+        handler!(node::openapi_page),
+    )
+    .answers(typed(200, "A page.", "text/html", TEXT)),
+];
+
+const SCHEMAS: &str = r#"{
+  "Error": {
+    "type": "object",
+    "required": ["code", "message", "hint"],
+    "properties": {
+      "code": {"type": "string", "description": "stable, for programs"},
+      "message": {"type": "string", "description": "what is wrong"},
+      "hint": {"type": "string", "description": "what to do about it"}
+    }
+  }
+}"#;

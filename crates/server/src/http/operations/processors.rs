@@ -1,0 +1,154 @@
+//! Processors, their circuits and their dead letters.
+
+use super::{
+    Access, Area, Operation, Parameter, RequestBody, Response, Scope, TEXT, answer, get, handler,
+    json, post, query, typed,
+};
+use crate::http::processors::{self, circuits, dead_letters, resume};
+use crate::keys::Right;
+
+pub(super) const AREA: Area = Area {
+    name: "Processors",
+    operations: OPERATIONS,
+    schemas: "{}",
+};
+
+const LISTEN: Access = Access::Key(Right::Listen, Scope::Node);
+const MANAGE: Access = Access::Key(Right::Manage, Scope::Node);
+const READ_DEAD_LETTERS: Access = Access::Key(Right::Listen, Scope::DeadLetters);
+const MANAGE_DEAD_LETTERS: Access = Access::Key(Right::Manage, Scope::DeadLetters);
+
+const REASON: RequestBody = json(
+    r#"{"type":"object","additionalProperties":false,"properties":{"why":{"type":"string"}}}"#,
+);
+
+const SELECTION: RequestBody = json(
+    r#"{"type":"object","description":"which dead letters: docs/processing.md has the filters"}"#,
+);
+
+const FILTERS: &[Parameter] = &[
+    query(
+        "reason",
+        "Dead letters whose last error contains this text",
+        TEXT,
+    ),
+    query("key", "Dead letters whose event has this key", TEXT),
+    query(
+        "max",
+        "The most dead letters to answer with",
+        r#"{"type":"integer","minimum":1}"#,
+    ),
+];
+
+const fn object(description: &'static str) -> Response {
+    answer(200, description, r#"{"type":"object"}"#)
+}
+
+const OPERATIONS: &[Operation] = &[
+    get(
+        "/api/processors",
+        "List the processors and their progress",
+        LISTEN,
+        handler!(processors::list),
+    )
+    .answers(object("A summary of each processor.")),
+    get(
+        "/api/processors/{processor}",
+        "Describe a processor and its partitions",
+        LISTEN,
+        handler!(processors::describe),
+    )
+    .answers(object("The processor.")),
+    get(
+        "/api/circuits",
+        "List the circuits",
+        LISTEN,
+        handler!(circuits::list),
+    )
+    .answers(object("Which circuits are open, since when and why.")),
+    get(
+        "/api/circuits/{processor}",
+        "Describe the circuit of a processor",
+        LISTEN,
+        handler!(circuits::describe),
+    )
+    .answers(object("The circuit.")),
+    post(
+        "/api/circuits/{processor}/open",
+        "Stop the deliveries of a processor",
+        MANAGE,
+        handler!(circuits::open),
+    )
+    .takes(REASON)
+    .answers(object("Deliveries have stopped.")),
+    post(
+        "/api/circuits/{processor}/close",
+        "Resume the deliveries of a processor",
+        MANAGE,
+        handler!(circuits::close),
+    )
+    .takes(REASON)
+    .answers(object("Deliveries resume.")),
+    get(
+        "/api/dead-letters",
+        "Count the dead letters of each processor",
+        LISTEN,
+        handler!(dead_letters::count),
+    )
+    .answers(object("A count for each processor.")),
+    get(
+        "/api/dead-letters/{processor}",
+        "List the dead letters of a processor",
+        READ_DEAD_LETTERS,
+        handler!(dead_letters::list),
+    )
+    .parameters(FILTERS)
+    .answers(object(
+        "Dead letters, oldest first, and the offset to go on from.",
+    )),
+    get(
+        "/api/dead-letters/{processor}/{id}",
+        "Describe a dead letter with its event and failed attempts",
+        READ_DEAD_LETTERS,
+        handler!(dead_letters::describe),
+    )
+    .answers(object("The dead letter.")),
+    post(
+        "/api/dead-letters/{processor}/replay",
+        "Deliver dead letters to the processor's handler again",
+        MANAGE_DEAD_LETTERS,
+        handler!(dead_letters::replay),
+    )
+    .takes(SELECTION)
+    .answers(object(
+        "How many were handled, and which ones failed again.",
+    )),
+    post(
+        "/api/dead-letters/{processor}/purge",
+        "Delete dead letters",
+        MANAGE_DEAD_LETTERS,
+        handler!(dead_letters::purge),
+    )
+    .takes(SELECTION)
+    .answers(object("How many were deleted.")),
+    // The signature in the link is the key of these two.
+    get(
+        "/resume/{token}",
+        "The page behind the link of a notification",
+        Access::Public,
+        handler!(resume::confirmation),
+    )
+    .answers(typed(
+        200,
+        "A page that asks whether to resume.",
+        "text/html",
+        TEXT,
+    )),
+    post(
+        "/resume/{token}",
+        "Resume the deliveries that the link names, once",
+        Access::Public,
+        handler!(resume::resume),
+    )
+    .answers(typed(200, "Deliveries resume.", "text/html", TEXT)),
+];

@@ -1,0 +1,62 @@
+//! Lends failed instances to supervisors in other processes, and takes their reports of undoing them.
+
+use highwater_workflow::Counter;
+use highwater_workflow::supervise::{Desk, DeskError};
+use hyper::StatusCode;
+use serde::Deserialize;
+
+use super::workflow;
+use crate::http::dispatch::ApiRequest;
+use crate::http::error::{Code, Error};
+use crate::http::reply::{self, Reply};
+
+pub(in crate::http) async fn claim(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let source = source(&request)?;
+    let (body, _permit) = request.read_body().await?;
+    let offer = source.claim(parse(&body)?).await?;
+    Ok(reply::json(StatusCode::OK, &offer))
+}
+
+pub(in crate::http) async fn report(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let source = source(&request)?;
+    let (body, _permit) = request.read_body().await?;
+    let accepted = source.report(parse(&body)?).await?;
+    Ok(reply::json(StatusCode::OK, &accepted))
+}
+
+pub(in crate::http) async fn give_back(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+    let source = source(&request)?;
+    let (body, _permit) = request.read_body().await?;
+    source.give_back(parse(&body)?).await?;
+    Ok(reply::json(StatusCode::OK, &serde_json::json!({})))
+}
+
+/// The failed instances of the workflow and partition in the path.
+fn source(request: &ApiRequest<'_>) -> Result<Counter, Error> {
+    let [name, partition] = request.variables();
+    let workflow = workflow(request.app, name)?;
+    let partition = partition.parse().map_err(|_| DeskError::Closed)?;
+    Ok(workflow.desk(partition)?)
+}
+
+fn parse<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Error> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let hint = "docs/http.md has the requests of supervisors; `highwater workflow supervise` sends them";
+        Error::bad(error.to_string(), hint)
+    })
+}
+
+impl From<DeskError> for Error {
+    fn from(error: DeskError) -> Error {
+        let (code, hint) = match &error {
+            DeskError::Lost(_) => (Code::LockLost, "claim again"),
+            DeskError::Closed => (
+                Code::NotFound,
+                "write supervisor = \"elsewhere\" in the workflow's settings to have it lent out",
+            ),
+            DeskError::Unreadable(_) => (Code::BadRequest, "send events as the journal has them"),
+            DeskError::Away(_) => (Code::Stopped, "the log of the node says why"),
+        };
+        Error::new(code, error.to_string(), hint)
+    }
+}
