@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 use super::{NodeError, told};
 use crate::config::Config;
 use crate::jobs::{Around, Jobs};
-use crate::processors::notify::Ways;
-use crate::processors::{Parts, Processors};
+use crate::processors::notify::Notifier;
+use crate::processors::{NodeParts, Processors};
 use crate::queues;
 use crate::workflows::Workflows;
 
@@ -61,12 +61,12 @@ impl Work {
         ];
         let mut notify = config.notify.clone();
         notify.public_url = notify.public_url.or(url);
-        let ways = Ways::new(notify, clock.clone()).map_err(NodeError::Notify)?;
+        let notifier = Notifier::new(notify, clock.clone()).map_err(NodeError::Notify)?;
         let mut workflows = Workflows::default();
         for workflow in &config.workflows {
             let name = workflow.definition.name.clone();
-            let (groups, ways) = (Arc::new(groups.clone()), ways.clone());
-            let service = workflow.clone().open(log, groups, clock, ways).await;
+            let (groups, notifier) = (Arc::new(groups.clone()), notifier.clone());
+            let service = workflow.clone().open(log, groups, clock, notifier).await;
             let service = service.map_err(|error| NodeError::Workflow { name, error })?;
             workflows.add(service.handle());
             tasks.push(run("workflows", service.run(told(&stop))));
@@ -87,13 +87,13 @@ impl Work {
         let processors = match config.processors.is_empty() {
             true => None,
             false => {
-                let parts = Parts {
+                let parts = NodeParts {
                     log: log.clone(),
                     groups: Arc::new(groups.clone()),
                     clock: clock.clone(),
                 };
                 let specs = config.processors.clone();
-                Some(Processors::start(specs, ways, &config.data, parts).await?)
+                Some(Processors::start(specs, notifier, &config.data, parts).await?)
             }
         };
         Ok(Work {

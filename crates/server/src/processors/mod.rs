@@ -1,8 +1,7 @@
-//! Processors: hubs that feed handlers, with everything that goes with it on a node.
+//! The processors of a node: hubs whose events go to handlers.
 //!
-//! Every processor has a circuit of its name on the hub `__circuits` and dead letters on a hub of its
-//! own. [`Processors`] starts them, tells how they are, and stops them: attempts under way are waited
-//! for, and positions stored.
+//! Every processor has a circuit of its name on the hub `__circuits` and a dead-letter hub of its own. [`Processors`]
+//! starts them, has their state, and stops them: it waits for attempts under way and stores positions.
 
 mod command;
 pub mod notify;
@@ -28,17 +27,17 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use notify::link::Signer;
-use notify::{Notifier, Ways};
-pub use spec::{HandlerSpec, Secret, Spec, Transient};
+use notify::{CircuitNotifier, Notifier};
+pub use spec::{HandlerSpec, Secret, Spec, TransientFailures};
 pub(crate) use wire::event_json;
 
-/// The hub that circuits are kept on.
-pub const CIRCUITS: &str = "__circuits";
+/// The hub with the states of circuits.
+const CIRCUITS: &str = "__circuits";
 
-/// What a dead letter may be larger than its event by: sixteen reasons of a thousand characters.
-const LETTER_BYTES: u32 = 128 * 1024;
+/// The overhead of a dead letter over its event: sixteen reasons of a thousand characters.
+const DEAD_LETTER_OVERHEAD_BYTES: u32 = 128 * 1024;
 
-/// Connections to a webhook that are kept while nobody uses them.
+/// Idle connections kept to a webhook.
 const IDLE_MAX: usize = 256;
 
 /// The processors of a node.
@@ -48,17 +47,18 @@ pub struct Processors {
     signer: Signer,
     clock: Arc<dyn Clock>,
     stop: watch::Sender<bool>,
-    stop_rest: watch::Sender<bool>,
+    stop_services: watch::Sender<bool>,
     tasks: std::sync::Mutex<Tasks>,
 }
 
 #[derive(Default)]
 struct Tasks {
     processors: Vec<JoinHandle<()>>,
-    rest: Vec<JoinHandle<()>>,
+    /// Circuits, notifications and commands, which stop after the processors.
+    services: Vec<JoinHandle<()>>,
 }
 
-/// One processor as it runs.
+/// A running processor.
 pub struct Entry {
     pub spec: Spec,
     pub activity: Arc<ProcessorStats>,
@@ -67,8 +67,8 @@ pub struct Entry {
     handler: Arc<dyn Handler>,
 }
 
-/// What processors need of a node.
-pub struct Parts {
+/// The parts of a node that processors use.
+pub(crate) struct NodeParts {
     pub log: Arc<dyn Log>,
     pub groups: Arc<dyn Groups>,
     pub clock: Arc<dyn Clock>,
@@ -79,7 +79,7 @@ pub struct Parts {
 pub enum ProcessorError {
     #[error("processor `{name}` cannot run: {why}")]
     Handler { name: String, why: String },
-    #[error("hub `{hub}` cannot be made: {error}")]
+    #[error("hub `{hub}` cannot be created: {error}")]
     Hub { hub: HubName, error: AdminError },
     #[error("{0}")]
     Key(String),
@@ -88,47 +88,48 @@ pub enum ProcessorError {
 }
 
 impl Processors {
-    pub async fn start(
+    pub(crate) async fn start(
         specs: Vec<Spec>,
-        ways: Ways,
+        notifier: Notifier,
         data: &Path,
-        parts: Parts,
+        parts: NodeParts,
     ) -> Result<Arc<Processors>, ProcessorError> {
-        let board = HubName::new(CIRCUITS).expect("the name is well-formed");
-        make(&*parts.log, &board, kept_for_ever(Cleanup::Delete, 0)).await?;
+        let hub = HubName::new(CIRCUITS).expect("the name is well-formed");
+        ensure_hub(&*parts.log, &hub, unlimited_retention(Cleanup::Delete, 0)).await?;
         let Some(partition) = parts.log.partition(CIRCUITS, 0) else {
             return Err(ProcessorError::Circuits(
                 "their hub has no partition".into(),
             ));
         };
         let (circuits, openings) = Circuits::new(partition, Arc::clone(&parts.clock));
-        let (stop, stop_rest) = (watch::Sender::new(false), watch::Sender::new(false));
+        let (stop, stop_services) = (watch::Sender::new(false), watch::Sender::new(false));
         let mut tasks = Tasks::default();
         let mut entries = Vec::new();
         for spec in specs {
-            let entry = Entry::new(spec, &parts, &circuits, &stop_rest, &mut tasks).await?;
+            let entry = Entry::new(spec, &parts, &circuits, &stop_services, &mut tasks).await?;
             entries.push(entry);
         }
         let loaded = circuits.load().await;
         loaded.map_err(|error| ProcessorError::Circuits(error.to_string()))?;
         let signer = Signer::open(data).map_err(ProcessorError::Key)?;
-        let notifier = Notifier {
-            ways,
+        let notifier = CircuitNotifier {
+            notifier,
             circuits: circuits.clone(),
             signer: signer.clone(),
         };
-        let (running, rest) = (circuits.clone().run(told(&stop_rest)), told(&stop_rest));
-        tasks.rest.push(tokio::spawn(running));
-        tasks.rest.push(tokio::spawn(async move {
+        let running = circuits.clone().run(stop_signal(&stop_services));
+        let stopped = stop_signal(&stop_services);
+        tasks.services.push(tokio::spawn(running));
+        tasks.services.push(tokio::spawn(async move {
             tokio::select! {
                 () = notifier.run(openings) => {}
-                () = rest => {}
+                () = stopped => {}
             }
         }));
         for entry in &entries {
             let running = entry
                 .processor(&parts)
-                .run(Arc::clone(&entry.handler), told(&stop));
+                .run(Arc::clone(&entry.handler), stop_signal(&stop));
             tasks.processors.push(tokio::spawn(running));
         }
         Ok(Arc::new(Processors {
@@ -137,7 +138,7 @@ impl Processors {
             signer,
             clock: parts.clock,
             stop,
-            stop_rest,
+            stop_services,
             tasks: std::sync::Mutex::new(tasks),
         }))
     }
@@ -154,7 +155,7 @@ impl Processors {
         &self.circuits
     }
 
-    pub fn signer(&self) -> &Signer {
+    pub(crate) fn signer(&self) -> &Signer {
         &self.signer
     }
 
@@ -162,7 +163,7 @@ impl Processors {
         &self.clock
     }
 
-    /// Ready when the attempts under way have ended and positions and circuits are stored.
+    /// Completes when the attempts under way have ended and positions and circuits are stored.
     pub async fn stop(&self) {
         let tasks = {
             let mut tasks = self
@@ -171,13 +172,13 @@ impl Processors {
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             std::mem::take(&mut *tasks)
         };
-        // A task that panicked has said so, and has nothing left to stop.
+        // A panic has been reported, and leaves nothing to stop.
         self.stop.send_replace(true);
         for task in tasks.processors {
             let _ = task.await;
         }
-        self.stop_rest.send_replace(true);
-        for task in tasks.rest {
+        self.stop_services.send_replace(true);
+        for task in tasks.services {
             let _ = task.await;
         }
     }
@@ -186,7 +187,7 @@ impl Processors {
 impl Entry {
     async fn new(
         spec: Spec,
-        parts: &Parts,
+        parts: &NodeParts,
         circuits: &Circuits,
         stop: &watch::Sender<bool>,
         tasks: &mut Tasks,
@@ -195,10 +196,10 @@ impl Entry {
         let largest = largest.map_or(HubSettings::default().batch_bytes_max, |hub| {
             hub.settings.batch_bytes_max
         });
-        make(
+        ensure_hub(
             &*parts.log,
             &spec.dead,
-            kept_for_ever(Cleanup::Compact, largest),
+            unlimited_retention(Cleanup::Compact, largest),
         )
         .await?;
         let Some(dead) = parts.log.partition(spec.dead.as_str(), 0) else {
@@ -226,7 +227,7 @@ impl Entry {
         })
     }
 
-    fn processor(&self, parts: &Parts) -> Processor {
+    fn processor(&self, parts: &NodeParts) -> Processor {
         let spec = &self.spec;
         Processor {
             member: GroupMember {
@@ -245,7 +246,7 @@ impl Entry {
             options: Options {
                 circuit: Some(self.circuit.clone()),
                 seed: Random::from_os().next_u64(),
-                // The handler itself sees to it where running out of time is the event's own fault.
+                // A timeout that is final is the business of the handler, `FinalTimeout`.
                 timeout: spec.options.timeout.filter(|_| spec.transient.timeout),
                 ..spec.options.clone()
             },
@@ -264,17 +265,17 @@ impl Entry {
         }
     }
 
-    /// Gives one event to the handler, beside everything else, and waits no longer than it may take.
+    /// Delivers one event to the handler, beside the processor's own deliveries, within the timeout.
     pub async fn deliver(&self, delivery: Delivery<Event>) -> Result<(), Failure> {
         let timeout = self.spec.options.timeout.unwrap_or(Duration::MAX);
         let handled = tokio::time::timeout(timeout, self.handler.handle(vec![delivery]));
-        let late = || Err(Failure::transient(format!("no answer within {timeout:?}")));
-        handled.await.unwrap_or_else(|_| late())
+        let timed_out = || Err(Failure::transient(format!("no answer within {timeout:?}")));
+        handled.await.unwrap_or_else(|_| timed_out())
     }
 }
 
-/// An address that can be posted to, or why it cannot.
-pub fn checked_url(url: &str) -> Result<Uri, String> {
+/// Parses the URL of a webhook.
+pub(crate) fn parse_url(url: &str) -> Result<Uri, String> {
     let uri: Uri = (url.parse()).map_err(|error| format!("`{url}` is no URL: {error}"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err(format!("`{url}` is neither http nor https"));
@@ -285,8 +286,8 @@ pub fn checked_url(url: &str) -> Result<Uri, String> {
     }
 }
 
-/// What a file of certificates holds.
-fn certificates(path: Option<&Path>) -> Result<Option<String>, String> {
+/// Reads a file of certificates.
+fn read_certificates(path: Option<&Path>) -> Result<Option<String>, String> {
     let read = |path: &Path| {
         let failed = |error| format!("cannot read {}: {error}", path.display());
         disk::read_to_string(path).map_err(failed)
@@ -309,12 +310,12 @@ fn handler(
             let options = http::Options {
                 timeout: spec.options.timeout.unwrap_or(Duration::MAX),
                 idle_max: IDLE_MAX,
-                ca: certificates(ca.as_deref())?,
+                ca: read_certificates(ca.as_deref())?,
                 ..http::Options::default()
             };
             Arc::new(webhook::Webhook::new(
                 http::Client::new(options),
-                checked_url(url)?,
+                parse_url(url)?,
                 &spec.name,
                 authorization.as_ref(),
                 spec.transient.clone(),
@@ -323,31 +324,32 @@ fn handler(
             )?)
         }
         HandlerSpec::Command(command) => {
-            let (program, running) = command::Program::new(&spec.name, command.clone(), told(stop));
-            tasks.rest.push(tokio::spawn(running));
+            let (program, running) =
+                command::Program::new(&spec.name, command.clone(), stop_signal(stop));
+            tasks.services.push(tokio::spawn(running));
             Arc::new(program)
         }
     };
     Ok(match (spec.transient.timeout, spec.options.timeout) {
-        (false, Some(timeout)) => Arc::new(Impatient { handler, timeout }),
+        (false, Some(timeout)) => Arc::new(FinalTimeout { handler, timeout }),
         _ => handler,
     })
 }
 
-/// A handler whose time-outs are final.
-struct Impatient {
+/// A handler whose timeouts are permanent failures.
+struct FinalTimeout {
     handler: Arc<dyn Handler>,
     timeout: Duration,
 }
 
-impl Handler for Impatient {
+impl Handler for FinalTimeout {
     fn handle(&self, deliveries: Vec<Delivery<Event>>) -> Pending<Result<(), Failure>> {
         let (handled, timeout) = (self.handler.handle(deliveries), self.timeout);
         Box::pin(async move {
-            let late = |_| Err(Failure::permanent(format!("no answer within {timeout:?}")));
+            let timed_out = |_| Err(Failure::permanent(format!("no answer within {timeout:?}")));
             tokio::time::timeout(timeout, handled)
                 .await
-                .unwrap_or_else(late)
+                .unwrap_or_else(timed_out)
         })
     }
 }
@@ -359,9 +361,9 @@ fn is_json(event: &Event) -> Result<(), String> {
         .map_err(|error| format!("the value is no JSON: {error}"))
 }
 
-fn kept_for_ever(cleanup: Cleanup, largest: u32) -> HubSettings {
+fn unlimited_retention(cleanup: Cleanup, largest: u32) -> HubSettings {
     let settings = HubSettings::default();
-    let largest = largest.saturating_add(LETTER_BYTES);
+    let largest = largest.saturating_add(DEAD_LETTER_OVERHEAD_BYTES);
     HubSettings {
         cleanup,
         retention: None,
@@ -370,10 +372,14 @@ fn kept_for_ever(cleanup: Cleanup, largest: u32) -> HubSettings {
     }
 }
 
-/// A hub with one partition, made if it is not there.
-async fn make(log: &dyn Log, name: &HubName, settings: HubSettings) -> Result<(), ProcessorError> {
-    let (hub, found) = (name.clone(), log.hub(name.as_str()));
-    let made = match found {
+/// Creates a hub with one partition, or changes its settings.
+async fn ensure_hub(
+    log: &dyn Log,
+    name: &HubName,
+    settings: HubSettings,
+) -> Result<(), ProcessorError> {
+    let hub = name.clone();
+    let ensured = match log.hub(name.as_str()) {
         None => {
             let (name, partitions) = (name.clone(), 1);
             log.create(HubSpec {
@@ -386,12 +392,13 @@ async fn make(log: &dyn Log, name: &HubName, settings: HubSettings) -> Result<()
         Some(found) if found.settings != settings => log.change(name, settings).await,
         Some(found) => Ok(found),
     };
-    made.map(drop)
+    ensured
+        .map(drop)
         .map_err(|error| ProcessorError::Hub { hub, error })
 }
 
-/// Ready when the sender says true, or is gone.
-fn told(stop: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + use<> {
+/// Completes when the sender sends true or is dropped.
+pub(crate) fn stop_signal(stop: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + use<> {
     let mut stop = stop.subscribe();
     async move {
         let _ = stop.wait_for(|stop| *stop).await;
@@ -403,7 +410,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_scheme_and_a_host_and_no_user() {
+    fn a_url_has_a_scheme_and_a_host_and_no_user() {
         for url in [
             "host/path",
             "ftp://host",
@@ -411,8 +418,8 @@ mod tests {
             "http://a:b@host",
             "http://ho st",
         ] {
-            assert!(checked_url(url).is_err(), "{url}");
+            assert!(parse_url(url).is_err(), "{url}");
         }
-        assert!(checked_url("https://[::1]/a?b=c").is_ok());
+        assert!(parse_url("https://[::1]/a?b=c").is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! What the settings say of a processor.
+//! The specification of a processor, from the settings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use highwater_flow::circuit::Rule;
 use highwater_flow::{Assignment, Options, StartPosition};
 use highwater_log::HubName;
 
-/// A hub that feeds a handler.
+/// A hub whose events go to a handler.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub name: String,
@@ -16,11 +16,11 @@ pub struct Spec {
     pub group: String,
     pub start: StartPosition,
     pub handler: HandlerSpec,
-    /// Events in one call.
+    /// The most events in one call.
     pub batch: u32,
     pub only_json: bool,
     pub options: Options,
-    pub transient: Transient,
+    pub transient: TransientFailures,
     pub checkpoint_interval: CheckpointInterval,
     pub rule: Rule,
     pub poison_max: u32,
@@ -42,7 +42,7 @@ pub enum HandlerSpec {
     Command(Vec<String>),
 }
 
-/// A text that is never shown.
+/// A text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -52,26 +52,26 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Which failures may go better later.
+/// The failures that are worth a retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transient {
+pub struct TransientFailures {
     pub timeout: bool,
     pub connection: bool,
     words: Vec<String>,
 }
 
-impl Transient {
+impl TransientFailures {
     /// From `timeout`, `connection`, a status such as `429` or a class such as `5xx`.
-    pub fn new(words: &[String]) -> Transient {
+    pub fn new(words: &[String]) -> TransientFailures {
         let has = |wanted: &str| words.iter().any(|word| word == wanted);
-        Transient {
+        TransientFailures {
             timeout: has("timeout"),
             connection: has("connection"),
             words: words.to_vec(),
         }
     }
 
-    pub fn status(&self, status: u16) -> bool {
+    pub fn includes_status(&self, status: u16) -> bool {
         let (exact, class) = (status.to_string(), format!("{}xx", status / 100));
         self.words
             .iter()
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_status_is_transient_by_itself_or_by_its_class() {
         let words = ["connection", "5xx", "429"].map(String::from);
-        let transient = Transient::new(&words);
+        let transient = TransientFailures::new(&words);
         assert!(transient.connection && !transient.timeout);
         for (status, expected) in [
             (500, true),
@@ -96,7 +96,7 @@ mod tests {
             (400, false),
             (404, false),
         ] {
-            assert_eq!(transient.status(status), expected, "{status}");
+            assert_eq!(transient.includes_status(status), expected, "{status}");
         }
     }
 }

@@ -16,7 +16,7 @@ use hyper::{Request, Response, Uri};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::spec::{Secret, Transient};
+use super::spec::{Secret, TransientFailures};
 use super::wire;
 use crate::http::json::is_json;
 use crate::text::time_text;
@@ -27,7 +27,7 @@ const TOLD_CHARS_MAX: usize = 200;
 pub struct Webhook {
     client: Client,
     url: Uri,
-    transient: Transient,
+    transient: TransientFailures,
     /// The headers of every request.
     headers: HeaderMap,
     batched: bool,
@@ -40,7 +40,7 @@ impl Webhook {
         url: Uri,
         processor: &str,
         authorization: Option<&Secret>,
-        transient: Transient,
+        transient: TransientFailures,
         batched: bool,
         clock: Arc<dyn Clock>,
     ) -> Result<Webhook, String> {
@@ -166,7 +166,7 @@ impl Handler for Webhook {
     }
 }
 
-fn unanswered(error: &HttpError, transient: &Transient) -> Failure {
+fn unanswered(error: &HttpError, transient: &TransientFailures) -> Failure {
     let may_pass = match error {
         HttpError::TimedOut { .. } => transient.timeout,
         HttpError::Connect { .. } | HttpError::Broken { .. } => transient.connection,
@@ -178,7 +178,11 @@ fn unanswered(error: &HttpError, transient: &Transient) -> Failure {
     }
 }
 
-fn judge(answer: &Response<Bytes>, transient: &Transient, now_nanos: i128) -> Result<(), Failure> {
+fn judge(
+    answer: &Response<Bytes>,
+    transient: &TransientFailures,
+    now_nanos: i128,
+) -> Result<(), Failure> {
     let status = answer.status();
     if status.is_success() {
         return Ok(());
@@ -190,7 +194,7 @@ fn judge(answer: &Response<Bytes>, transient: &Transient, now_nanos: i128) -> Re
         true => format!("status {status}"),
         false => format!("status {status}: {told}"),
     };
-    if !transient.status(status) {
+    if !transient.includes_status(status) {
         return Err(Failure::permanent(reason));
     }
     let failure = Failure::transient(reason);
@@ -227,7 +231,7 @@ mod tests {
     // proves P2
     #[test]
     fn an_answer_is_a_success_a_failure_of_the_event_or_one_that_may_pass() {
-        let transient = Transient::new(&["5xx".into(), "429".into()]);
+        let transient = TransientFailures::new(&["5xx".into(), "429".into()]);
         let judge =
             |answer: &Response<Bytes>| super::judge(answer, &transient, 784_111_777_000_000_000);
         assert_eq!(judge(&answer(204, None)), Ok(()));

@@ -1,4 +1,4 @@
-//! Events as handlers outside of this process see them.
+//! The JSON form of events for handlers outside this process.
 
 use highwater_flow::{Delivery, Event};
 use highwater_log::EnqueueTime;
@@ -7,18 +7,18 @@ use crate::http::json::{write_base64, write_named, write_text, write_value};
 use crate::text::write_time;
 
 /// `{"id":"orders/0@7","attempt":1,"hub":"orders","partition":0,"offset":7,"enqueued":"..","key":"k",
-/// "headers":{..},"value":..}`. A key, header or value that is no text, or no JSON, is base64, under a
-/// name that says so.
-pub fn write_delivery(out: &mut Vec<u8>, delivery: &Delivery<Event>) {
+/// "headers":{..},"value":..}`. A key or header that is not UTF-8 and a value that is not JSON are base64, under a name that
+/// says so.
+pub(super) fn write_delivery(out: &mut Vec<u8>, delivery: &Delivery<Event>) {
     let event = &delivery.event;
     out.extend_from_slice(b"{\"id\":");
     write_text(out, &event.id().to_string());
     out.extend_from_slice(format!(",\"attempt\":{}", delivery.attempt).as_bytes());
-    write_rest(out, event);
+    write_event(out, event);
 }
 
-/// The same without an id and an attempt.
-fn write_rest(out: &mut Vec<u8>, event: &Event) {
+/// The fields after id and attempt.
+fn write_event(out: &mut Vec<u8>, event: &Event) {
     let place = event.place();
     let (hub, partition, offset) = (&place.hub, place.partition, event.offset());
     let text =
@@ -59,10 +59,10 @@ fn write_headers(out: &mut Vec<u8>, event: &Event) {
     out.push(b'}');
 }
 
-/// A dead letter's event, as it is shown.
-pub fn event_json(event: &Event) -> serde_json::Value {
+/// The event of a dead letter.
+pub(crate) fn event_json(event: &Event) -> serde_json::Value {
     let mut out = b"{\"id\":".to_vec();
     write_text(&mut out, &event.id().to_string());
-    write_rest(&mut out, event);
+    write_event(&mut out, event);
     serde_json::from_slice(&out).unwrap_or_default()
 }

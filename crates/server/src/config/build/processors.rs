@@ -9,7 +9,7 @@ use highwater_flow::{Assignment, Options, Order, StartPosition, ordinal};
 use highwater_log::HubName;
 
 use super::Build;
-use crate::processors::{HandlerSpec, Secret, Spec, Transient, notify};
+use crate::processors::{HandlerSpec, Secret, Spec, TransientFailures, notify};
 
 /// With fewer deliveries than this a share of failures says nothing.
 const OUTCOMES_MIN: u32 = 20;
@@ -53,7 +53,9 @@ impl Build<'_> {
             batch: self.count(&at("batch")),
             only_json: self.settings.text(&at("format")) == Some("json"),
             options: self.options(&at("")),
-            transient: Transient::new(self.settings.list(&at("transient")).unwrap_or_default()),
+            transient: TransientFailures::new(
+                self.settings.list(&at("transient")).unwrap_or_default(),
+            ),
             checkpoint_interval: CheckpointInterval {
                 events: self.count(&at("checkpoint.events")).into(),
                 period: self.time(&at("checkpoint.period")),
@@ -75,7 +77,7 @@ impl Build<'_> {
         let command = self.settings.list(&at("command")).map(<[String]>::to_vec);
         match (url, command) {
             (Some(url), None) => {
-                if let Err(why) = crate::processors::checked_url(&url) {
+                if let Err(why) = crate::processors::parse_url(&url) {
                     self.problem(&at("url"), why, "write url = \"https://host/path\"");
                     return None;
                 }
@@ -197,7 +199,7 @@ impl Build<'_> {
             (secret("notify.authorization"), text("notify.public_url"));
         if let Some(why) = url
             .as_deref()
-            .and_then(|url| crate::processors::checked_url(url).err())
+            .and_then(|url| crate::processors::parse_url(url).err())
         {
             self.problem("notify.url", why, "write url = \"https://host/path\"");
         }

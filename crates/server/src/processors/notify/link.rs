@@ -1,8 +1,8 @@
-//! Links that resume a stopped processor: signed, for one opening of one circuit, and for a while.
+//! Signed links that resume a stopped processor.
 //!
-//! A link names the record on the log that opened the circuit. It is good while that opening lasts,
-//! so it works once: whoever resumes ends the opening, and the next one has another name. The key is
-//! made once and kept in the data folder.
+//! A link names the record that opened the circuit, and has an expiry. It is valid while that opening lasts, so it works
+//! once: resuming ends the opening, and the next opening is another record. The signing key is created once and stored in
+//! the data folder.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,19 +19,19 @@ use sha2::Sha256;
 const FILE: &str = "link.key";
 
 #[derive(Clone)]
-pub struct Signer(Arc<[u8; 32]>);
+pub(crate) struct Signer(Arc<[u8; 32]>);
 
-/// What a link that was not tampered with says.
+/// A link with a valid signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    pub circuit: String,
-    pub opening: Offset,
-    pub expires_seconds: i64,
+pub(crate) struct Link {
+    pub(crate) circuit: String,
+    pub(crate) opening: Offset,
+    pub(crate) expires_seconds: i64,
 }
 
 impl Signer {
-    /// With the key in the data folder, which is made if it is not there.
-    pub fn open(data: &Path) -> Result<Signer, String> {
+    /// Reads the key in the data folder, or creates it.
+    pub(crate) fn open(data: &Path) -> Result<Signer, String> {
         let path = data.join(FILE);
         let wrong = |why: String| format!("the key for links in {}: {why}", path.display());
         let text = match disk::read_to_string(&path) {
@@ -53,7 +53,7 @@ impl Signer {
         Ok(Signer(Arc::new(key)))
     }
 
-    pub fn sign(&self, opening: &Opening, expires_seconds: i64) -> String {
+    pub(crate) fn sign(&self, opening: &Opening, expires_seconds: i64) -> String {
         let text = format!("{}.{expires_seconds}.{}", opening.offset, opening.circuit);
         let mac = self.mac(text.as_bytes()).finalize().into_bytes();
         format!(
@@ -63,8 +63,8 @@ impl Signer {
         )
     }
 
-    /// `None` for a link that this node has not made, or made too long ago.
-    pub fn verify(&self, token: &str, now_seconds: i64) -> Option<Link> {
+    /// `None` if the signature is wrong or the link expired.
+    pub(crate) fn verify(&self, token: &str, now_seconds: i64) -> Option<Link> {
         let (text, mac) = token.split_once('.')?;
         let text = URL_SAFE_NO_PAD.decode(text).ok()?;
         let mac = URL_SAFE_NO_PAD.decode(mac).ok()?;
@@ -113,7 +113,7 @@ mod tests {
 
     // proves P4
     #[test]
-    fn a_link_is_good_for_its_opening_and_for_a_while() {
+    fn a_link_is_valid_for_its_opening_until_it_expires() {
         let folder = tempfile::tempdir().unwrap();
         let signer = Signer::open(folder.path()).unwrap();
         let token = signer.sign(&opening(), 100);
@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_link_that_was_changed_is_none(at in 0..100usize, byte in 33..127u8) {
+        fn a_changed_link_is_invalid(at in 0..100usize, byte in 33..127u8) {
             let signer = Signer(Arc::new([7; 32]));
             let token = signer.sign(&opening(), 100);
             let mut changed = token.clone().into_bytes();

@@ -1,8 +1,8 @@
-//! Tells people that a circuit has opened, by webhook and by mail, with a link that resumes.
+//! Notifies people that a circuit has opened, by webhook and by mail, with a link that resumes deliveries.
 
-pub mod link;
+pub(crate) mod link;
+mod notifier;
 mod smtp;
-mod ways;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use tokio::sync::mpsc;
 use super::spec::Secret;
 use crate::text::time_text;
 use link::Signer;
-pub use ways::{News, Ways};
+pub(crate) use notifier::{Notification, Notifier};
 
-/// Who is told, and how people reach this node.
+/// Who is notified, and how people reach this node.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub url: Option<String>,
     pub authorization: Option<Secret>,
     pub email: Option<Email>,
-    /// A file of certificates in PEM form that are believed beside those of the system.
+    /// A PEM file of certificates to trust in addition to those of the system.
     pub ca: Option<PathBuf>,
-    /// Before `/resume/..`.
+    /// The base of links to this node.
     pub public_url: Option<String>,
     pub link_lifetime: Duration,
 }
@@ -41,22 +41,23 @@ pub struct Email {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tls {
-    /// From the first byte on.
+    /// From the first byte.
     Always,
-    /// Asked for before anything is said.
+    /// By STARTTLS, before any other command.
     Start,
     Off,
 }
 
-pub struct Notifier {
-    pub ways: Ways,
-    pub circuits: Circuits,
-    pub signer: Signer,
+/// Notifies people of circuits that open.
+pub(crate) struct CircuitNotifier {
+    pub(crate) notifier: Notifier,
+    pub(crate) circuits: Circuits,
+    pub(crate) signer: Signer,
 }
 
-impl Notifier {
-    /// Tells of every opening that comes, until there are no more.
-    pub async fn run(self, mut openings: mpsc::Receiver<Opening>) {
+impl CircuitNotifier {
+    /// Notifies of every opening until the channel closes.
+    pub(crate) async fn run(self, mut openings: mpsc::Receiver<Opening>) {
         while let Some(opening) = openings.recv().await {
             tracing::warn!(
                 processor = opening.circuit,
@@ -64,11 +65,14 @@ impl Notifier {
                 "deliveries have stopped; highwater circuit close {} resumes",
                 opening.circuit
             );
-            let news = || self.news(&opening);
-            let told =
-                self.ways.is_any() && self.ways.tell(news, || self.is_current(&opening)).await;
-            if told && let Err(error) = self.circuits.notified(&opening).await {
-                tracing::warn!(%error, "it was not noted that people were told");
+            if !self.notifier.is_configured() {
+                continue;
+            }
+            let notification = || self.notification(&opening);
+            let is_current = || self.is_current(&opening);
+            let notified = self.notifier.notify(notification, is_current).await;
+            if notified && let Err(error) = self.circuits.notified(&opening).await {
+                tracing::warn!(%error, "the notification was sent but not recorded");
             }
         }
     }
@@ -79,15 +83,15 @@ impl Notifier {
     }
 
     fn link(&self, opening: &Opening) -> String {
-        let options = &self.ways.options;
+        let options = &self.notifier.options;
         let lifetime = options.link_lifetime.as_secs() as i64;
-        let until = self.ways.now_seconds().saturating_add(lifetime);
+        let until = self.notifier.now_seconds().saturating_add(lifetime);
         let token = self.signer.sign(opening, until);
         let base = options.public_url.as_deref().unwrap_or_default();
         format!("{}/resume/{token}", base.trim_end_matches('/'))
     }
 
-    fn news(&self, opening: &Opening) -> News {
+    fn notification(&self, opening: &Opening) -> Notification {
         let Opening {
             circuit,
             why,
@@ -95,7 +99,7 @@ impl Notifier {
             offset,
         } = opening;
         let (since, link) = (time_text(*at), self.link(opening));
-        News {
+        Notification {
             event: json!({
                 "event": "circuit.opened", "processor": circuit, "why": why, "at": since, "resume": link,
             }),

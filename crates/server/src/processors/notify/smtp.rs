@@ -1,7 +1,7 @@
-//! Sends a mail: the few commands of SMTP that submitting one takes.
+//! A minimal SMTP client that submits a mail.
 //!
-//! With `starttls` the server must offer encryption, or nothing is sent; with `off` nothing is
-//! encrypted and no password is sent.
+//! With `starttls` the server must offer encryption, or nothing is sent; with `off` nothing is encrypted and no password
+//! is sent.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,49 +14,48 @@ use tokio_rustls::TlsConnector;
 use super::{Email, Tls};
 use crate::processors::spec::Secret;
 
-/// The longest line of an answer, and how many of them there may be.
+/// Bounds on an answer: bytes of a line, and lines.
 const LINE_BYTES_MAX: u64 = 4096;
 const LINES_MAX: usize = 100;
 
-pub struct Mail<'a> {
-    pub subject: &'a str,
-    pub text: &'a str,
-    /// As a mail has it: `Sun, 15 Nov 2026 12:00:00 GMT`.
-    pub date: &'a str,
-    /// No other mail of this sender has the same.
-    pub id: &'a str,
+pub(super) struct Mail<'a> {
+    pub(super) subject: &'a str,
+    pub(super) text: &'a str,
+    /// As in the Date header: `Sun, 15 Nov 2026 12:00:00 GMT`.
+    pub(super) date: &'a str,
+    /// Unique among the mails of this sender.
+    pub(super) id: &'a str,
 }
 
-/// Sends one mail to all receivers, or says why not. `ca` is of certificates that are believed beside
-/// those of the system.
-pub async fn send(email: &Email, ca: Option<&str>, mail: &Mail<'_>) -> Result<(), String> {
+/// Sends one mail to all receivers. `ca` has certificates to trust in addition to those of the system.
+pub(super) async fn send(email: &Email, ca: Option<&str>, mail: &Mail<'_>) -> Result<(), String> {
     let stream = TcpStream::connect(&email.server).await;
     let stream = stream.map_err(|error| format!("no connection to {}: {error}", email.server))?;
     if email.tls == Tls::Always {
-        return submit(secured(email, ca, stream).await?, email, mail, true).await;
+        return submit(connect_tls(email, ca, stream).await?, email, mail, true).await;
     }
     if email.tls == Tls::Off {
         return submit(stream, email, mail, true).await;
     }
-    let mut plain = Talk::new(stream);
-    plain.expect(220).await?;
-    let offers = plain.command("EHLO highwater", 250).await?;
+    let mut session = Session::new(stream);
+    session.expect(220).await?;
+    let offers = session.command("EHLO highwater", 250).await?;
     if !offers
         .iter()
         .any(|line| line.eq_ignore_ascii_case("STARTTLS"))
     {
         return Err("the mail server offers no encryption".into());
     }
-    plain.command("STARTTLS", 220).await?;
-    // What came before the encryption was not encrypted, whatever it says.
-    if !plain.stream.buffer().is_empty() {
-        return Err("the mail server said something before the encryption began".into());
+    session.command("STARTTLS", 220).await?;
+    // Bytes from before the encryption are not authenticated.
+    if !session.stream.buffer().is_empty() {
+        return Err("the mail server sent data before the encryption began".into());
     }
-    let stream = secured(email, ca, plain.stream.into_inner()).await?;
+    let stream = connect_tls(email, ca, session.stream.into_inner()).await?;
     submit(stream, email, mail, false).await
 }
 
-async fn secured(
+async fn connect_tls(
     email: &Email,
     ca: Option<&str>,
     stream: TcpStream,
@@ -69,36 +68,37 @@ async fn secured(
     stream.map_err(|error| format!("no secure connection to {}: {error}", email.server))
 }
 
-/// The mail itself. `greeted` says whether the server is still to greet us.
+/// Submits the mail. `greeting`: the greeting of the server has not been read yet.
 async fn submit(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     email: &Email,
     mail: &Mail<'_>,
-    greeted: bool,
+    greeting: bool,
 ) -> Result<(), String> {
-    let mut talk = Talk::new(stream);
-    if greeted {
-        talk.expect(220).await?;
+    let mut session = Session::new(stream);
+    if greeting {
+        session.expect(220).await?;
     }
-    talk.command("EHLO highwater", 250).await?;
+    session.command("EHLO highwater", 250).await?;
     if let Some((user, Secret(password))) = &email.login {
         let login = STANDARD.encode(format!("\0{user}\0{password}"));
-        let logged_in = talk.command(&format!("AUTH PLAIN {login}"), 235).await;
+        let logged_in = session.command(&format!("AUTH PLAIN {login}"), 235).await;
         logged_in.map_err(|error| format!("the mail server refuses user {user}: {error}"))?;
     }
-    talk.command(&format!("MAIL FROM:<{}>", email.from), 250)
+    session
+        .command(&format!("MAIL FROM:<{}>", email.from), 250)
         .await?;
     for to in &email.to {
-        talk.command(&format!("RCPT TO:<{to}>"), 250).await?;
+        session.command(&format!("RCPT TO:<{to}>"), 250).await?;
     }
-    talk.command("DATA", 354).await?;
-    talk.command(&data(email, mail), 250).await?;
-    // It has been taken; whether the goodbye is heard does not matter.
-    let _ = talk.command("QUIT", 221).await;
+    session.command("DATA", 354).await?;
+    session.command(&data(email, mail), 250).await?;
+    // The mail is accepted; the answer to QUIT does not matter.
+    let _ = session.command("QUIT", 221).await;
     Ok(())
 }
 
-/// The mail with its headers and the point that ends it.
+/// The mail with its headers and the final dot.
 fn data(email: &Email, mail: &Mail<'_>) -> String {
     let host = email
         .from
@@ -126,7 +126,7 @@ fn data(email: &Email, mail: &Mail<'_>) -> String {
     out
 }
 
-/// A subject that may hold anything.
+/// A subject with any characters, as a MIME encoded word.
 fn encoded_word(text: &str) -> String {
     let plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && text.len() < 70;
     match plain && !text.starts_with("=?") {
@@ -138,20 +138,21 @@ fn encoded_word(text: &str) -> String {
     }
 }
 
-/// Commands and answers.
-struct Talk<S> {
+/// A connection to the server.
+struct Session<S> {
     stream: BufReader<S>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
-    fn new(stream: S) -> Talk<S> {
-        Talk {
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+    fn new(stream: S) -> Session<S> {
+        Session {
             stream: BufReader::new(stream),
         }
     }
 
     async fn command(&mut self, line: &str, expected: u16) -> Result<Vec<String>, String> {
-        let broken = |error: std::io::Error| format!("the mail server hung up: {error}");
+        let broken =
+            |error: std::io::Error| format!("the mail server closed the connection: {error}");
         let stream = self.stream.get_mut();
         stream.write_all(line.as_bytes()).await.map_err(broken)?;
         stream.write_all(b"\r\n").await.map_err(broken)?;
@@ -159,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         self.expect(expected).await
     }
 
-    /// The lines of an answer without their numbers.
+    /// The lines of an answer without their codes.
     async fn expect(&mut self, expected: u16) -> Result<Vec<String>, String> {
         let mut lines = Vec::new();
         loop {
@@ -168,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
                 .take(LINE_BYTES_MAX)
                 .read_line(&mut line)
                 .await;
-            read.map_err(|error| format!("the mail server hung up: {error}"))?;
+            read.map_err(|error| format!("the mail server closed the connection: {error}"))?;
             let line = line.trim_end();
             let code = line.get(..3).and_then(|code| code.parse::<u16>().ok());
             if code != Some(expected) || lines.len() == LINES_MAX {

@@ -1,27 +1,29 @@
-//! What people are told of an instance that waits for one of them, by the ways of the settings.
+//! The notification about a parked workflow instance, which waits for a person's decision.
 
 use highwater_log::{EnqueueTime, Pending};
 use highwater_workflow::People;
 use highwater_workflow::machine::View;
 use serde_json::json;
 
-use crate::processors::notify::{News, Ways};
+use crate::processors::notify::{Notification, Notifier};
 use crate::text::time_text;
 
-/// How wide the drawing in a mail is.
+/// Columns of the drawing in a mail.
 const WIDTH: usize = 100;
 
-impl People for Ways {
+impl People for Notifier {
     fn told(&self, parked: View) -> Pending<()> {
-        let ways = self.clone();
+        let notifier = self.clone();
         Box::pin(async move {
-            let base = ways.options.public_url.clone().unwrap_or_default();
-            ways.tell(|| news(&base, &parked), || true).await;
+            let base = notifier.options.public_url.clone().unwrap_or_default();
+            notifier
+                .notify(|| notification(&base, &parked), || true)
+                .await;
         })
     }
 }
 
-fn news(base: &str, parked: &View) -> News {
+fn notification(base: &str, parked: &View) -> Notification {
     let (workflow, id) = (&parked.workflow, &parked.id);
     let why = parked.attempts.last().map_or("", |last| &last.reason);
     let address = format!(
@@ -29,7 +31,7 @@ fn news(base: &str, parked: &View) -> News {
         base.trim_end_matches('/')
     );
     let command = |verb: &str| format!("highwater workflow {verb} {workflow} {id}");
-    News {
+    Notification {
         event: json!({
             "event": "workflow.parked", "workflow": workflow, "id": id, "why": why,
             "at": time_text(EnqueueTime(parked.changed_ms)), "instance": address,
@@ -37,9 +39,9 @@ fn news(base: &str, parked: &View) -> News {
         subject: format!("Highwater: {workflow} {id} waits for a person"),
         text: format!(
             "A step of {workflow} {id} could not be undone:\n\n    {why}\n\n{}\n\
-             Nothing more is done to it until somebody decides:\n\n    {}\n    {}\n    {}\n\n\
-             The first tries again, the second leaves the step as it is and goes on with the others, the third says that \
-             everything has been taken care of.\n\nAll there is to know: {address}\n",
+             It stays parked until a person decides:\n\n    {}\n    {}\n    {}\n\n\
+             The first retries the undo, the second skips the step and undoes the others, the third marks the instance as \
+             resolved.\n\nDetails: {address}\n",
             parked.draw(WIDTH),
             command("retry"),
             command("skip") + " --step STEP",
@@ -78,11 +80,11 @@ mod tests {
         serde_json::from_str(&view.to_string()).unwrap()
     }
 
-    /// Takes one mail, and answers with what was said.
-    async fn postman(listener: TcpListener) -> String {
+    /// Accepts one mail, and answers with what the client sent.
+    async fn mail_server(listener: TcpListener) -> String {
         let (stream, _) = listener.accept().await.unwrap();
         let mut stream = BufReader::new(stream);
-        let mut heard = String::new();
+        let mut received = String::new();
         for answer in ["220", "250", "250", "250", "354", "250", "221"] {
             stream
                 .write_all(format!("{answer} ok\r\n").as_bytes())
@@ -91,18 +93,18 @@ mod tests {
             loop {
                 let mut line = String::new();
                 let read = stream.read_line(&mut line).await.unwrap();
-                heard.push_str(&line);
+                received.push_str(&line);
                 if read == 0 || answer != "354" || line == ".\r\n" {
                     break;
                 }
             }
         }
-        heard
+        received
     }
 
     // proves W4
     #[tokio::test]
-    async fn whoever_is_to_decide_gets_a_mail_with_all_they_need() {
+    async fn the_mail_about_a_parked_instance_has_the_reason_and_the_commands() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let options = Options {
             email: Some(Email {
@@ -115,11 +117,14 @@ mod tests {
             public_url: Some("https://hub.example.org/".into()),
             ..Options::default()
         };
-        let ways = Ways::new(options, Arc::new(SimClock::at_unix_nanos(0))).unwrap();
-        let ((), heard) = tokio::join!(ways.told(parked()), postman(listener));
-        assert!(heard.contains("RCPT TO:<desk@example.org>"), "{heard}");
-        assert!(heard.contains("Subject: Highwater: delivery d-1 waits for a person"));
-        let (_, body) = heard.split_once("\r\n\r\n").unwrap();
+        let notifier = Notifier::new(options, Arc::new(SimClock::at_unix_nanos(0))).unwrap();
+        let ((), received) = tokio::join!(notifier.told(parked()), mail_server(listener));
+        assert!(
+            received.contains("RCPT TO:<desk@example.org>"),
+            "{received}"
+        );
+        assert!(received.contains("Subject: Highwater: delivery d-1 waits for a person"));
+        let (_, body) = received.split_once("\r\n\r\n").unwrap();
         let (body, _) = body.split_once("\r\n.\r\n").unwrap();
         let body = STANDARD.decode(body.replace("\r\n", "")).unwrap();
         let body = String::from_utf8(body).unwrap();

@@ -1,6 +1,6 @@
-//! The workflows of a node: what its settings say of them, and how they are started.
+//! The workflows of a node: from the settings to running services.
 
-mod people;
+mod parked;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use highwater_workflow::{
     Definition, Handle, Intake, JournalError, Options, People, Service, Supervision,
 };
 
-use crate::processors::notify::Ways;
+use crate::processors::notify::Notifier;
 
 /// A workflow of the settings.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Workflow {
     pub definition: Definition,
     /// A hub whose records start instances.
     pub hub: Option<String>,
-    /// Which id the instance of such a record has.
+    /// The id of an instance that such a record starts.
     pub id: Option<Template>,
     pub partitions: u32,
     pub running_max: usize,
@@ -30,17 +30,17 @@ pub struct Workflow {
     pub supervision: Supervision,
 }
 
-/// Records of a partition that are being accepted at once: as many as share a sync when all is busy.
-const INTAKE: usize = 512;
+/// Records of a partition that start instances at the same time: as many as share a sync under load.
+const INTAKE_CONCURRENCY: usize = 512;
 
 impl Workflow {
-    /// Reads its journal; it runs when the service does.
-    pub async fn open(
+    /// Opens the journal. The workflow runs when the service does.
+    pub(crate) async fn open(
         self,
         log: &Arc<dyn Log>,
         groups: Arc<dyn Groups>,
         clock: &Arc<dyn Clock>,
-        ways: Ways,
+        notifier: Notifier,
     ) -> Result<Service, JournalError> {
         let name = self.definition.name.clone();
         let options = Options {
@@ -59,8 +59,8 @@ impl Workflow {
             self.supervision,
         )
         .await?;
-        if ways.is_any() {
-            let people: Arc<dyn People> = Arc::new(ways);
+        if notifier.is_configured() {
+            let people: Arc<dyn People> = Arc::new(notifier);
             service.tell(&people);
         }
         if let Some(hub) = self.hub {
@@ -78,7 +78,7 @@ impl Workflow {
                 id: self.id,
                 positions,
                 clock,
-                concurrency: INTAKE,
+                concurrency: INTAKE_CONCURRENCY,
             };
             service.take_from(intake);
         }

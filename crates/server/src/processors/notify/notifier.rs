@@ -1,4 +1,4 @@
-//! How people are reached, whatever there is to tell: by webhook and by mail, until they are.
+//! Sends notifications by webhook and by mail, with retries.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,45 +11,50 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use serde_json::Value;
 
 use super::{Options, smtp};
-use crate::processors::certificates;
+use crate::processors::read_certificates;
 use crate::processors::spec::Secret;
 
 /// How long one attempt may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is told.
-pub struct News {
+/// One notification, for the webhook and for the mail.
+pub(crate) struct Notification {
     /// The body of the webhook.
-    pub event: Value,
-    /// The mail.
-    pub subject: String,
-    pub text: String,
-    /// No other news has the same.
-    pub id: String,
+    pub(crate) event: Value,
+    /// Subject and text of the mail.
+    pub(crate) subject: String,
+    pub(crate) text: String,
+    /// Unique, for the message id of the mail.
+    pub(crate) id: String,
 }
 
+/// Notifies people by the webhook and the mail server of the settings.
 #[derive(Clone)]
-pub struct Ways {
-    pub options: Options,
-    /// What the file of the options holds.
+pub(crate) struct Notifier {
+    pub(crate) options: Options,
+    /// The certificates in the file of the options.
     ca: Option<String>,
     clock: Arc<dyn Clock>,
 }
 
-impl Ways {
-    pub fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Ways, String> {
-        let ca = certificates(options.ca.as_deref())?;
-        Ok(Ways { options, ca, clock })
+impl Notifier {
+    pub(crate) fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Notifier, String> {
+        let ca = read_certificates(options.ca.as_deref())?;
+        Ok(Notifier { options, ca, clock })
     }
 
-    /// Whether there is any.
-    pub fn is_any(&self) -> bool {
+    /// Whether the settings have a webhook or a mail server.
+    pub(crate) fn is_configured(&self) -> bool {
         self.options.url.is_some() || self.options.email.is_some()
     }
 
-    /// Tries every way until it worked, nobody needs to know any more, or hours have passed. Answers whether all of them
-    /// worked.
-    pub async fn tell(&self, news: impl Fn() -> News, is_current: impl Fn() -> bool) -> bool {
+    /// Retries webhook and mail until both succeed, the notification is out of date, or hours have passed. Answers whether
+    /// both succeeded.
+    pub(crate) async fn notify(
+        &self,
+        notification: impl Fn() -> Notification,
+        is_current: impl Fn() -> bool,
+    ) -> bool {
         let policy = Policy {
             delay: Delay::Exponential {
                 first: Duration::from_secs(2),
@@ -62,9 +67,9 @@ impl Ways {
             (self.options.url.is_none(), self.options.email.is_none());
         let mut tries = 0;
         while is_current() {
-            let news = news();
-            by_webhook = by_webhook || timed("webhook", self.post(&news)).await;
-            by_mail = by_mail || timed("mail", self.mail(&news)).await;
+            let notification = notification();
+            by_webhook = by_webhook || attempt("webhook", self.post(&notification)).await;
+            by_mail = by_mail || attempt("mail", self.mail(&notification)).await;
             if by_webhook && by_mail {
                 return true;
             }
@@ -77,11 +82,11 @@ impl Ways {
         false
     }
 
-    pub fn now_seconds(&self) -> i64 {
+    pub(crate) fn now_seconds(&self) -> i64 {
         (self.clock.unix_nanos() / 1_000_000_000) as i64
     }
 
-    async fn post(&self, news: &News) -> Result<(), String> {
+    async fn post(&self, notification: &Notification) -> Result<(), String> {
         let Some(url) = &self.options.url else {
             return Ok(());
         };
@@ -89,7 +94,7 @@ impl Ways {
         if let Some(Secret(text)) = &self.options.authorization {
             request = request.header(AUTHORIZATION, text);
         }
-        let request = request.body(news.event.to_string().into());
+        let request = request.body(notification.event.to_string().into());
         let request = request.map_err(|error| error.to_string())?;
         let options = http::Options {
             ca: self.ca.clone(),
@@ -103,26 +108,26 @@ impl Ways {
         }
     }
 
-    async fn mail(&self, news: &News) -> Result<(), String> {
+    async fn mail(&self, notification: &Notification) -> Result<(), String> {
         let Some(email) = &self.options.email else {
             return Ok(());
         };
         let now = Duration::from_secs(self.now_seconds().max(0) as u64);
         let mail = smtp::Mail {
-            subject: &news.subject,
-            text: &news.text,
+            subject: &notification.subject,
+            text: &notification.text,
             date: &httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + now),
-            id: &news.id,
+            id: &notification.id,
         };
         smtp::send(email, self.ca.as_deref(), &mail).await
     }
 }
 
-async fn timed(way: &str, sending: impl Future<Output = Result<(), String>>) -> bool {
+async fn attempt(channel: &str, sending: impl Future<Output = Result<(), String>>) -> bool {
     let sent = tokio::time::timeout(TIMEOUT, sending).await;
     let sent = sent.unwrap_or_else(|_| Err(format!("no answer within {TIMEOUT:?}")));
     if let Err(error) = &sent {
-        tracing::warn!(way, error, "people could not be told yet");
+        tracing::warn!(channel, error, "a notification failed and is retried");
     }
     sent.is_ok()
 }
