@@ -1,7 +1,7 @@
 //! Dead letters: counted, listed, described, replayed and purged.
 
 use highwater_flow::circuit::CircuitState;
-use highwater_flow::{FailedAttempt, StoredDeadLetter, DeadLetterFilter, ReplayOutcome};
+use highwater_flow::{DeadLetterFilter, FailedAttempt, ReplayOutcome, StoredDeadLetter};
 use highwater_log::{EnqueueTime, Offset};
 use highwater_time::Instant;
 use hyper::StatusCode;
@@ -206,7 +206,9 @@ pub(in crate::http) async fn replay(mut request: ApiRequest<'_>) -> Result<Reply
             .await;
         match replayed.map_err(unwritten)? {
             ReplayOutcome::Handled => outcome.count += 1,
-            ReplayOutcome::Failed(reason) => outcome.failed.push(json!({"id": id, "reason": reason})),
+            ReplayOutcome::Failed(reason) => {
+                outcome.failed.push(json!({"id": id, "reason": reason}))
+            }
         }
     }
     Ok(outcome.reply("handled"))

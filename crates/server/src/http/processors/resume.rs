@@ -29,7 +29,9 @@ pub(in crate::http) async fn resume(request: ApiRequest<'_>) -> Result<Reply, Er
         return Ok(expired());
     };
     let circuits = processors(request.app)?.circuits();
-    circuits.append_event(&link.circuit, &CircuitEvent::Closed).await?;
+    circuits
+        .append_event(&link.circuit, &CircuitEvent::Closed)
+        .await?;
     let text = format!(
         "<p>Deliveries to <b>{}</b> resume.</p>",
         escaped(&link.circuit)
