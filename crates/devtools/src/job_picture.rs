@@ -43,10 +43,10 @@ pub fn job_picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<
         point.label = Some(origin_line(event.origin).to_string());
         point.lane = lane.clone();
         points.push(point);
-        if event.fate.watermark > Instant::BEFORE_ALL {
+        if event.fate.watermark_after > Instant::BEFORE_ALL {
             lines.entry(lane).or_default().push(WatermarkStep {
                 arrival: latest,
-                watermark: event.fate.watermark,
+                watermark: event.fate.watermark_after,
             });
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_buffer::{BooleanBuffer, ScalarBuffer};
-use highwater_time::{Instant, LaneMark};
+use highwater_time::{Instant, LaneWatermark};
 
 use crate::column::Column;
 
@@ -27,7 +27,7 @@ pub struct Lanes {
     /// The lane of each row.
     pub of_row: Vec<u32>,
     /// Clock movements, in order; `before` counts rows of this chunk.
-    pub marks: Vec<LaneMark>,
+    pub watermarks: Vec<LaneWatermark>,
     /// What lanes stand for, in order; only where streams of several inputs meet further on.
     pub names: Vec<LaneName>,
 }
@@ -35,7 +35,7 @@ pub struct Lanes {
 /// Says which key a lane stands for from here on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneName {
-    /// How many of the marks of the chunk come before. The rows between two marks need no order among the names: a lane
+    /// How many of the watermarks of the chunk come before. The rows between two watermarks need no order among the names: a lane
     /// goes to another key only after a mark.
     pub after: usize,
     pub lane: u32,
@@ -137,28 +137,28 @@ impl Chunk {
 }
 
 impl Lanes {
-    /// Passes a name on, after the marks so far.
+    /// Passes a name on, after the watermarks so far.
     pub(crate) fn name(&mut self, name: &LaneName) {
         self.names.push(LaneName {
-            after: self.marks.len(),
+            after: self.watermarks.len(),
             ..name.clone()
         });
     }
 
     /// Whether there is something to tell even without rows.
     pub(crate) fn has_news(&self) -> bool {
-        !self.marks.is_empty() || !self.names.is_empty()
+        !self.watermarks.is_empty() || !self.names.is_empty()
     }
 
     fn keep(&self, rows: &[u32]) -> Lanes {
         let before = |old: usize| rows.partition_point(|&row| (row as usize) < old);
         Lanes {
             of_row: rows.iter().map(|&row| self.of_row[row as usize]).collect(),
-            marks: self
-                .marks
+            watermarks: self
+                .watermarks
                 .iter()
-                .map(|mark| LaneMark {
-                    before: before(mark.before),
+                .map(|mark| LaneWatermark {
+                    before_row: before(mark.before_row),
                     ..*mark
                 })
                 .collect(),

@@ -14,8 +14,8 @@ use highwater_engine::{Chunk, ColumnBuilder, Item, Lanes, Physical, Value, Value
 use highwater_query::plan::{Plan, Read};
 use highwater_query::{Catalog, compile, lookback};
 use highwater_time::{
-    Action, Arrivals, Duration, Events, Fate, Instant, Keys, LaneReleased, Policy, Substreams,
-    TICKS_PER_SECOND,
+    Arrivals, Duration, EventBatch, EventKeys, Instant, JudgedEvent, ReleasedLaneEvents,
+    Substreams, TICKS_PER_SECOND, TimePolicy, ViolationAction,
 };
 use proptest::prelude::*;
 
@@ -81,16 +81,16 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
-    let action = || prop_oneof![Just(Action::Adjust), Just(Action::Drop)];
+fn policies() -> impl Strategy<Value = TimePolicy> {
+    let action = || prop_oneof![Just(ViolationAction::Adjust), Just(ViolationAction::Drop)];
     (0..14i64, 0..5i64, action(), action()).prop_map(
-        |(late, out_of_order, late_events, out_of_order_events)| Policy {
+        |(late, out_of_order, late_events, out_of_order_events)| TimePolicy {
             late_arrival: Duration::from_secs(late),
             out_of_order: Duration::from_secs(out_of_order),
             early_arrival: Some(Duration::from_secs(2)),
             late_events,
             out_of_order_events,
-            early_events: Action::Drop,
+            early_events: ViolationAction::Drop,
         },
     )
 }
@@ -162,9 +162,9 @@ impl Engine {
 
     fn take(&mut self, chunk: &Chunk) {
         let lanes = chunk.lanes.clone().unwrap_or_default();
-        let mut marks = lanes.marks.iter().peekable();
+        let mut watermarks = lanes.watermarks.iter().peekable();
         for row in 0..=chunk.rows() {
-            while let Some(mark) = marks.next_if(|mark| mark.before <= row) {
+            while let Some(mark) = watermarks.next_if(|mark| mark.before_row <= row) {
                 let clock = match mark.lane {
                     None => &mut self.floor,
                     Some(lane) => self.clocks.entry(lane).or_insert(i64::MIN),
@@ -196,10 +196,10 @@ impl Engine {
 /// Runs the query with substreams, as `choices` says. Gives the rows and the fates of the events of each input.
 fn by_key(
     query: &str,
-    policy: Policy,
+    policy: TimePolicy,
     streams: &[Vec<Event>],
     choices: &[u8],
-) -> (Vec<Shown>, Vec<Vec<Fate>>) {
+) -> (Vec<Shown>, Vec<Vec<JudgedEvent>>) {
     let mut engine = Engine::new(plan(query, "OVER k"));
     let inputs = engine.running.plan().inputs.len();
     let linger = lookback(engine.running.plan());
@@ -214,7 +214,7 @@ fn by_key(
     while !open.is_empty() {
         let input = open[choose(open.len())];
         let rest = &streams[input][at[input]..];
-        let mut released = LaneReleased::default();
+        let mut released = ReleasedLaneEvents::default();
         if rest.is_empty() {
             orders[input].end(&mut released);
             deliver(&mut engine, input, &streams[input], released);
@@ -230,12 +230,12 @@ fn by_key(
             encode_key(ValueRef::Int(event.key), &mut bytes);
             offsets.push(bytes.len() as u32);
         }
-        let incoming = Events {
-            first: at[input] as u64,
+        let incoming = EventBatch {
+            first_row: at[input] as u64,
             times: &times,
             arrivals: Arrivals::Each(&arrivals),
         };
-        let keys = Keys {
+        let keys = EventKeys {
             offsets: &offsets,
             bytes: &bytes,
         };
@@ -250,7 +250,7 @@ fn by_key(
     (engine.rows, fates)
 }
 
-fn deliver(engine: &mut Engine, input: usize, stream: &[Event], released: LaneReleased) {
+fn deliver(engine: &mut Engine, input: usize, stream: &[Event], released: ReleasedLaneEvents) {
     let events: Vec<Event> = released
         .rows
         .iter()
@@ -259,14 +259,14 @@ fn deliver(engine: &mut Engine, input: usize, stream: &[Event], released: LaneRe
     let mut chunk = engine.chunk(input, &events, &released.times);
     chunk.lanes = Some(Lanes {
         of_row: released.lanes,
-        marks: released.marks,
+        watermarks: released.watermarks,
         names: Vec::new(),
     });
     engine.push(input, Item::Rows(chunk));
 }
 
 /// The events that were kept, with the timestamps they were given, by time.
-fn kept(stream: &[Event], fates: &[Fate]) -> Vec<(Instant, Event)> {
+fn kept(stream: &[Event], fates: &[JudgedEvent]) -> Vec<(Instant, Event)> {
     let mut kept: Vec<(Instant, Event)> = fates
         .iter()
         .filter_map(|fate| Some((fate.timestamp?, stream[fate.row as usize].clone())))
@@ -361,13 +361,13 @@ fn a_key_does_not_wait_for_the_others() {
         key,
         number,
     };
-    let policy = Policy {
+    let policy = TimePolicy {
         late_arrival: Duration::from_secs(1_000),
         out_of_order: Duration::ZERO,
         early_arrival: None,
-        late_events: Action::Drop,
-        out_of_order_events: Action::Adjust,
-        early_events: Action::Drop,
+        late_events: ViolationAction::Drop,
+        out_of_order_events: ViolationAction::Adjust,
+        early_events: ViolationAction::Drop,
     };
     let mut engine = Engine::new(plan(QUERIES[0], "OVER k"));
     let linger = lookback(engine.running.plan());
@@ -395,16 +395,16 @@ fn a_key_does_not_wait_for_the_others() {
             encode_key(ValueRef::Int(event.key), &mut bytes);
             offsets.push(bytes.len() as u32);
         }
-        let events = Events {
-            first: 0,
+        let events = EventBatch {
+            first_row: 0,
             times: &times,
             arrivals: Arrivals::Each(&arrivals),
         };
-        let keys = Keys {
+        let keys = EventKeys {
             offsets: &offsets,
             bytes: &bytes,
         };
-        let mut released = LaneReleased::default();
+        let mut released = ReleasedLaneEvents::default();
         order.push(events, &keys, &mut released, &mut ());
         deliver(&mut engine, input, stream, released);
     }

@@ -1,13 +1,14 @@
 //! Puts a partition's chunks into event-time order.
 //!
 //! `highwater-time` decides which event comes out when, and knows events only by number; [`PendingChunks`] keeps the chunks that
-//! the numbers stand for. This is where the two meet, and where rows get the lanes and marks of substreams.
+//! the numbers stand for. This is where the two meet, and where rows get the lanes and watermarks of substreams.
 
 use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Chunk, Item, Lanes};
 use highwater_time::{
-    Arrivals, Clock, Counts, Duration, Events, Fate, Instant, KeyList, Keys, LaneMark,
-    LaneReleased, Policy, Released, Substreams, Timeline, Witness,
+    Arrivals, Duration, EventBatch, EventKeys, Instant, JudgedEvent, KeyList, LaneWatermark,
+    ReleasedEvents, ReleasedLaneEvents, Substreams, TimeDomain, TimePolicy, Timeline,
+    VerdictCounts, VerdictObserver,
 };
 
 use crate::pending_chunks::{PendingChunks, PendingChunksSnapshot};
@@ -17,7 +18,7 @@ pub(crate) struct Orderer {
     time: Time,
     held: PendingChunks,
     /// What the state was made with and does not hold itself.
-    rules: (Policy, Clock, Duration),
+    rules: (TimePolicy, TimeDomain, Duration),
 }
 
 /// The state of an [`Orderer`] at one moment, not yet written down.
@@ -36,11 +37,11 @@ impl OrdererSnapshot {
 enum Time {
     One {
         timeline: Box<Timeline>,
-        released: Released,
+        released: ReleasedEvents,
     },
     PerKey {
         substreams: Box<Substreams>,
-        released: LaneReleased,
+        released: ReleasedLaneEvents,
         told: SubstreamKeyColumn,
     },
 }
@@ -51,17 +52,17 @@ pub(crate) struct Incoming<'a> {
     pub times: &'a [Instant],
     pub arrivals: Arrivals<'a>,
     /// Substream keys, where the input has them.
-    pub keys: Option<Keys<'a>>,
+    pub keys: Option<EventKeys<'a>>,
 }
 
 impl Orderer {
     /// For chunks of `width` columns.
-    pub fn new(policy: Policy, clock: Clock, width: usize) -> Orderer {
+    pub fn new(policy: TimePolicy, clock: TimeDomain, width: usize) -> Orderer {
         let timeline = Box::new(Timeline::new(policy, clock));
         Orderer {
             time: Time::One {
                 timeline,
-                released: Released::default(),
+                released: ReleasedEvents::default(),
             },
             held: PendingChunks::new(width, false),
             rules: (policy, clock, Duration::ZERO),
@@ -70,7 +71,7 @@ impl Orderer {
 
     /// `linger`: how long operators may keep state for a key after its last event.
     pub fn per_key(
-        policy: Policy,
+        policy: TimePolicy,
         linger: Duration,
         told: SubstreamKeyColumn,
         width: usize,
@@ -78,13 +79,13 @@ impl Orderer {
         let substreams = Box::new(Substreams::new(policy, linger));
         let time = Time::PerKey {
             substreams,
-            released: LaneReleased::default(),
+            released: ReleasedLaneEvents::default(),
             told,
         };
         Orderer {
             time,
             held: PendingChunks::new(width, true),
-            rules: (policy, Clock::Application, linger),
+            rules: (policy, TimeDomain::EventTime, linger),
         }
     }
 
@@ -112,7 +113,7 @@ impl Orderer {
         let held = match &self.time {
             Time::One { timeline, .. } => {
                 timeline.snapshot(&mut time);
-                self.held.copy(&timeline.waiting())
+                self.held.copy(&timeline.buffered_rows())
             }
             Time::PerKey { substreams, .. } => {
                 substreams.snapshot(&mut time);
@@ -142,8 +143,8 @@ impl Orderer {
         }
         self.held.restore(from)?;
         let waiting = match &self.time {
-            Time::One { timeline, .. } => timeline.held(),
-            Time::PerKey { substreams, .. } => substreams.held(),
+            Time::One { timeline, .. } => timeline.buffered(),
+            Time::PerKey { substreams, .. } => substreams.buffered(),
         };
         match state.is_empty() && waiting == self.held.waiting() {
             true => Ok(()),
@@ -151,7 +152,7 @@ impl Orderer {
         }
     }
 
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &VerdictCounts {
         match &self.time {
             Time::One { timeline, .. } => timeline.counts(),
             Time::PerKey { substreams, .. } => substreams.counts(),
@@ -170,8 +171,8 @@ impl Orderer {
             rows: Vec::new(),
             fates: None,
         };
-        let events = Events {
-            first,
+        let events = EventBatch {
+            first_row: first,
             times: incoming.times,
             arrivals: incoming.arrivals,
         };
@@ -242,7 +243,7 @@ impl Orderer {
                 let from = out.len();
                 self.held.take(&released.rows, &released.times, out);
                 attach_lanes(&mut out[from..], released, told);
-                if out.len() == from && !released.marks.is_empty() {
+                if out.len() == from && !released.watermarks.is_empty() {
                     out.push(self.held.empty(released));
                 }
                 released.clear();
@@ -257,12 +258,12 @@ impl Orderer {
 pub(crate) struct Fates {
     /// Also of those that were on time.
     pub all: bool,
-    pub seen: Vec<Fate>,
+    pub seen: Vec<JudgedEvent>,
 }
 
-impl Witness for Fates {
+impl VerdictObserver for Fates {
     #[inline]
-    fn judged(&mut self, fate: Fate) {
+    fn on_verdict(&mut self, fate: JudgedEvent) {
         if self.all || !fate.verdict.on_time() {
             self.seen.push(fate);
         }
@@ -275,20 +276,20 @@ struct Dropped<'a> {
     fates: Option<&'a mut Fates>,
 }
 
-impl Witness for Dropped<'_> {
+impl VerdictObserver for Dropped<'_> {
     #[inline]
-    fn judged(&mut self, fate: Fate) {
+    fn on_verdict(&mut self, fate: JudgedEvent) {
         if !fate.verdict.kept() {
             self.rows.push(fate.row);
         }
         if let Some(fates) = &mut self.fates {
-            fates.judged(fate);
+            fates.on_verdict(fate);
         }
     }
 }
 
-/// Gives the chunks just released their keys, their lanes and the marks between their rows.
-fn attach_lanes(items: &mut [Item], released: &LaneReleased, told: &SubstreamKeyColumn) {
+/// Gives the chunks just released their keys, their lanes and the watermarks between their rows.
+fn attach_lanes(items: &mut [Item], released: &ReleasedLaneEvents, told: &SubstreamKeyColumn) {
     let (mut row, mut mark) = (0, 0);
     let count = items.len();
     for (index, item) in items.iter_mut().enumerate() {
@@ -298,23 +299,23 @@ fn attach_lanes(items: &mut [Item], released: &LaneReleased, told: &SubstreamKey
         }
         let end = row + chunk.rows();
         let last = index + 1 == count;
-        let marks = released.marks[mark..]
+        let watermarks = released.watermarks[mark..]
             .iter()
-            .take_while(|m| last || m.before < end)
+            .take_while(|m| last || m.before_row < end)
             .count();
         let lanes = Lanes {
             of_row: released.lanes[row..end].to_vec(),
-            marks: released.marks[mark..mark + marks]
+            watermarks: released.watermarks[mark..mark + watermarks]
                 .iter()
-                .map(|m| LaneMark {
-                    before: m.before - row,
+                .map(|m| LaneWatermark {
+                    before_row: m.before_row - row,
                     ..*m
                 })
                 .collect(),
             names: Vec::new(),
         };
         chunk.lanes = Some(lanes);
-        mark += marks;
+        mark += watermarks;
         row = end;
     }
 }

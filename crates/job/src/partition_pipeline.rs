@@ -6,7 +6,7 @@
 
 use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Chunk, Item, Physical, Pipeline};
-use highwater_time::{Clock, Counts, Fate, Instant, Keys};
+use highwater_time::{EventKeys, Instant, JudgedEvent, TimeDomain, VerdictCounts};
 
 use crate::events::TimedEvents;
 use crate::order::{Fates, Incoming, Orderer, OrdererSnapshot};
@@ -68,7 +68,7 @@ impl PartitionPipeline {
         }
     }
 
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &VerdictCounts {
         self.orderer.counts()
     }
 
@@ -114,7 +114,7 @@ impl PartitionPipeline {
         &mut self,
         mut events: TimedEvents,
         out: &mut Vec<Delivery>,
-    ) -> Vec<(usize, Fate)> {
+    ) -> Vec<(usize, JudgedEvent)> {
         let first = self.orderer.next();
         let mut fates = Fates::default();
         self.order(&mut events, Some(&mut fates));
@@ -130,7 +130,7 @@ impl PartitionPipeline {
             chunk: std::mem::replace(&mut events.chunk, nothing),
             arrivals: events.arrivals(),
             times: &events.times,
-            keys: events.keys.as_ref().map(|keys| Keys {
+            keys: events.keys.as_ref().map(|keys| EventKeys {
                 offsets: &keys.offsets,
                 bytes: &keys.bytes,
             }),
@@ -198,9 +198,9 @@ fn orderer(input: &InputPlan) -> Orderer {
         return Orderer::per_key(input.policy, input.linger, told, width);
     }
     let clock = if input.plan.timestamp.is_some() {
-        Clock::Application
+        TimeDomain::EventTime
     } else {
-        Clock::Arrival
+        TimeDomain::ArrivalTime
     };
     Orderer::new(input.policy, clock, width)
 }

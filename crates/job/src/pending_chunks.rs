@@ -16,7 +16,7 @@ use std::ops::Range;
 use arrow_buffer::ScalarBuffer;
 use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{CHUNK_ROWS, Chunk, Column, ColumnBuilder, Item, Lanes};
-use highwater_time::{Instant, LaneReleased};
+use highwater_time::{Instant, ReleasedLaneEvents};
 
 /// A chunk is thinned when it has this many times as many rows as wait.
 const THIN: usize = 4;
@@ -89,12 +89,12 @@ impl PendingChunks {
         self.chunks.push_back(held);
     }
 
-    /// No rows, only marks.
-    pub fn empty(&self, released: &LaneReleased) -> Item {
+    /// No rows, only watermarks.
+    pub fn empty(&self, released: &ReleasedLaneEvents) -> Item {
         let mut chunk = self.bare_chunk(Vec::new().into());
         chunk.lanes = Some(Lanes {
             of_row: Vec::new(),
-            marks: released.marks.clone(),
+            watermarks: released.watermarks.clone(),
             names: Vec::new(),
         });
         Item::Rows(chunk)

@@ -6,7 +6,7 @@ use highwater_connect::json::Field;
 use highwater_connect::{Compression, Format, Level, ReadError, Source, SourceOptions};
 use highwater_query::lookback;
 use highwater_query::plan::{Input, Type};
-use highwater_time::{Duration, Policy};
+use highwater_time::{Duration, TimePolicy};
 
 use crate::config::{self, OnError};
 use crate::load::Job;
@@ -15,7 +15,7 @@ use crate::load::Job;
 pub(crate) struct InputPlan {
     pub index: usize,
     pub plan: Input,
-    pub policy: Policy,
+    pub policy: TimePolicy,
     pub linger: Duration,
     /// Payload column with the arrival time.
     pub arrival: Option<String>,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use highwater_connect::{Compression, CsvFormat, Format, Level};
 use highwater_env::disk;
-use highwater_time::{Action, Duration, Policy};
+use highwater_time::{Duration, TimePolicy, ViolationAction};
 use serde_json::Value as Json;
 
 use crate::config::{Function, Input, JobFile, Live, OnError, QuerySource, is_delimiter};
@@ -62,7 +62,7 @@ fn import(file: &Path) -> Result<(JobFile, Vec<Json>), LoadError> {
         folder: folder.to_path_buf(),
         compatibility: Level::default(),
         ignore_case: false,
-        time: Policy::default(),
+        time: TimePolicy::default(),
         inputs: Vec::new(),
         outputs: Vec::new(),
         on_error: OnError::default(),
@@ -172,8 +172,8 @@ fn job_settings(file: &Path, settings: &Json, job: &mut JobFile) -> Result<(), L
         job.time.out_of_order = Duration::from_secs(seconds.max(0));
     }
     let action = match text(settings, "EventsOutOfOrderPolicy") {
-        Some(policy) if policy.eq_ignore_ascii_case("drop") => Action::Drop,
-        _ => Action::Adjust,
+        Some(policy) if policy.eq_ignore_ascii_case("drop") => ViolationAction::Drop,
+        _ => ViolationAction::Adjust,
     };
     job.time.late_events = action;
     job.time.out_of_order_events = action;

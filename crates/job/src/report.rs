@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use highwater_connect::BadKind;
 use highwater_engine::{DataError, DataErrors};
-use highwater_time::{Counts, Instant};
+use highwater_time::{Instant, VerdictCounts};
 
 /// How many examples of each kind of trouble are kept.
 const SAMPLES_MAX: usize = 5;
@@ -27,7 +27,7 @@ pub struct InputReport {
     pub name: String,
     pub bytes: u64,
     /// Events that became rows and were put in order.
-    pub time: Counts,
+    pub time: VerdictCounts,
     pub troubles: Troubles,
     /// Remarks about whole files, such as one that was cut short while being read.
     pub notes: Vec<String>,

@@ -55,7 +55,7 @@ mod tests {
 
     use highwater_engine::codec::{Reader, Writer};
     use highwater_engine::{ColumnBuilder, Item, Record, Value};
-    use highwater_time::{Arrivals, Duration, Instant, Keys, Policy};
+    use highwater_time::{Arrivals, Duration, EventKeys, Instant, TimePolicy};
     use proptest::prelude::*;
 
     use super::*;
@@ -66,10 +66,10 @@ mod tests {
     }
 
     fn orderer() -> Orderer {
-        let policy = Policy {
+        let policy = TimePolicy {
             late_arrival: Duration::from_secs(1_000),
             out_of_order: Duration::from_secs(5),
-            ..Policy::default()
+            ..TimePolicy::default()
         };
         let told = SubstreamKeyColumn { column: Some(0) };
         Orderer::per_key(policy, Duration::ZERO, told, 2)
@@ -92,7 +92,7 @@ mod tests {
             chunk,
             times,
             arrivals: Arrivals::Unknown,
-            keys: Some(Keys {
+            keys: Some(EventKeys {
                 offsets: &offsets,
                 bytes: &bytes,
             }),

@@ -102,7 +102,7 @@ fn fates(job: &Job, outcome: &Outcome) -> Vec<(u64, Fate)> {
             arrival: event.fate.arrival.map(text),
             event_time: Some(text(event.fate.event_time)),
             verdict: event.fate.verdict.name().into(),
-            watermark: Some(event.fate.met)
+            watermark: Some(event.fate.watermark_before)
                 .filter(|met| *met > Instant::BEFORE_ALL)
                 .map(text),
             timestamp: event.fate.timestamp.map(text),

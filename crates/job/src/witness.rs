@@ -1,7 +1,7 @@
 //! What was seen of single events, kept only when somebody asks.
 
 use highwater_engine::WindowEntry;
-use highwater_time::Fate;
+use highwater_time::JudgedEvent;
 
 use crate::report::TroubleKind;
 
@@ -21,7 +21,7 @@ pub struct EventFate {
     pub partition: usize,
     /// The substream key, where the input has substreams.
     pub key: Option<String>,
-    pub fate: Fate,
+    pub fate: JudgedEvent,
 }
 
 #[derive(Clone, Debug)]

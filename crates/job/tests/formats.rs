@@ -11,7 +11,7 @@ use std::path::Path;
 use highwater_connect::{Format, Level};
 use highwater_job::config::JobFile;
 use highwater_job::{Job, LoadError, Options, Outputs, Report, TroubleKind, run};
-use highwater_time::{Action, Duration};
+use highwater_time::{Duration, ViolationAction};
 
 fn write(folder: &Path, name: &str, text: impl AsRef<[u8]>) {
     let path = folder.join(name);
@@ -203,8 +203,8 @@ fn a_project_becomes_a_job() {
     assert_eq!((&job.name[..], job.compatibility), ("P", Level::V1_0));
     assert!(job.time.late_arrival > Duration::from_days(21));
     assert_eq!(job.time.out_of_order, Duration::from_secs(7));
-    assert_eq!(job.time.late_events, Action::Drop);
-    assert_eq!(job.time.out_of_order_events, Action::Drop);
+    assert_eq!(job.time.late_events, ViolationAction::Drop);
+    assert_eq!(job.time.out_of_order_events, ViolationAction::Drop);
     assert_eq!(job.inputs[0].paths, [folder.join("Inputs/../data/a.csv")]);
     assert!(matches!(job.inputs[0].format, Some(Format::Csv(_))));
     assert!(!job.inputs[0].reference && job.inputs[1].reference);

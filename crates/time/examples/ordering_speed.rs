@@ -62,13 +62,13 @@ fn report(name: &str, events: usize, work: impl Fn()) {
 }
 
 fn order(times: &[Instant], arrivals: Arrivals<'_>) {
-    let policy = Policy {
+    let policy = TimePolicy {
         late_arrival: Duration::from_secs(10),
         out_of_order: Duration::from_secs(5),
-        ..Policy::default()
+        ..TimePolicy::default()
     };
-    let mut timeline = Timeline::new(policy, Clock::Application);
-    let mut released = Released::default();
+    let mut timeline = Timeline::new(policy, TimeDomain::EventTime);
+    let mut released = ReleasedEvents::default();
     let mut total = 0;
     for start in (0..times.len()).step_by(BATCH) {
         let range = start..times.len().min(start + BATCH);
@@ -77,8 +77,8 @@ fn order(times: &[Instant], arrivals: Arrivals<'_>) {
             other => other,
         };
         timeline.push(
-            Events {
-                first: start as u64,
+            EventBatch {
+                first_row: start as u64,
                 times: &times[range],
                 arrivals,
             },
@@ -96,12 +96,12 @@ fn order(times: &[Instant], arrivals: Arrivals<'_>) {
 }
 
 fn order_by_key(times: &[Instant], arrivals: &[Instant]) {
-    let policy = Policy {
+    let policy = TimePolicy {
         out_of_order: Duration::from_secs(1),
-        ..Policy::default()
+        ..TimePolicy::default()
     };
     let mut substreams = Substreams::new(policy, Duration::from_secs(60));
-    let mut out = LaneReleased::default();
+    let mut out = ReleasedLaneEvents::default();
     let offsets: Vec<u32> = (0..=BATCH as u32).map(|i| i * 8).collect();
     for start in (0..times.len()).step_by(BATCH) {
         let range = start..times.len().min(start + BATCH);
@@ -109,13 +109,13 @@ fn order_by_key(times: &[Instant], arrivals: &[Instant]) {
             .clone()
             .flat_map(|i| (i as u64 % 1_000).to_le_bytes())
             .collect();
-        let keys = Keys {
+        let keys = EventKeys {
             offsets: &offsets[..=range.len()],
             bytes: &keys,
         };
         let arrivals = Arrivals::Each(&arrivals[range.clone()]);
-        let events = Events {
-            first: start as u64,
+        let events = EventBatch {
+            first_row: start as u64,
             times: &times[range],
             arrivals,
         };

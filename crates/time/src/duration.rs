@@ -1,7 +1,6 @@
 //! Lengths of time, and how people write them: `5s`, `150ms`, `1h30m`.
 //!
-//! The text form is what job files and command lines hold, so a bad one is answered with what
-//! would have been right.
+//! Job files and command lines use the text form, so the error for a bad one shows the correct form.
 
 use std::error::Error;
 use std::fmt;
@@ -59,12 +58,12 @@ impl Duration {
 
     /// Reads a sum of whole numbers with units, such as `5s`, `150ms` or `1h30m`.
     pub fn parse(text: &str) -> Result<Duration, DurationError> {
-        let fail = |reason| DurationError {
+        let fail = |kind| DurationError {
             text: text.to_owned(),
-            reason,
+            kind,
         };
         if text.is_empty() {
-            return Err(fail(Reason::Empty));
+            return Err(fail(DurationErrorKind::Empty));
         }
         let mut total = 0i64;
         let mut rest = text;
@@ -72,25 +71,25 @@ impl Duration {
             let (number, after) = split_where(rest, |c| !c.is_ascii_digit());
             let (unit, after) = split_where(after, |c| !c.is_ascii_alphabetic());
             if number.is_empty() {
-                return Err(fail(Reason::NoNumber(rest.to_owned())));
+                return Err(fail(DurationErrorKind::NoNumber(rest.to_owned())));
             }
             if unit.is_empty() {
-                return Err(fail(Reason::NoUnit(number.to_owned())));
+                return Err(fail(DurationErrorKind::NoUnit(number.to_owned())));
             }
             let Some(&(_, ticks)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-                return Err(fail(Reason::UnknownUnit(unit.to_owned())));
+                return Err(fail(DurationErrorKind::UnknownUnit(unit.to_owned())));
             };
             let part = number.parse().ok().and_then(|n| in_ticks(n, ticks));
             total = part
                 .and_then(|p| total.checked_add(p))
-                .ok_or_else(|| fail(Reason::TooLong))?;
+                .ok_or_else(|| fail(DurationErrorKind::TooLong))?;
             rest = after;
         }
         Ok(Duration(total))
     }
 }
 
-/// How long a unit is. A negative count of ticks says how many of the unit fill one tick.
+/// Ticks per unit; negative for units shorter than a tick, as units per tick.
 const UNITS: [(&str, i64); 8] = [
     ("d", TICKS_PER_DAY),
     ("h", TICKS_PER_HOUR),
@@ -175,11 +174,11 @@ impl Neg for Duration {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DurationError {
     text: String,
-    reason: Reason,
+    kind: DurationErrorKind,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Reason {
+enum DurationErrorKind {
     Empty,
     NoNumber(String),
     NoUnit(String),
@@ -190,12 +189,12 @@ enum Reason {
 impl fmt::Display for DurationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} is not a duration: ", self.text)?;
-        match &self.reason {
-            Reason::Empty => f.write_str("it is empty"),
-            Reason::NoNumber(at) => write!(f, "expected a whole number at {at:?}"),
-            Reason::NoUnit(number) => write!(f, "{number} has no unit"),
-            Reason::UnknownUnit(unit) => write!(f, "unknown unit {unit:?}"),
-            Reason::TooLong => f.write_str("it is longer than 29,000 years"),
+        match &self.kind {
+            DurationErrorKind::Empty => f.write_str("it is empty"),
+            DurationErrorKind::NoNumber(at) => write!(f, "expected a whole number at {at:?}"),
+            DurationErrorKind::NoUnit(number) => write!(f, "{number} has no unit"),
+            DurationErrorKind::UnknownUnit(unit) => write!(f, "unknown unit {unit:?}"),
+            DurationErrorKind::TooLong => f.write_str("it is longer than 29,000 years"),
         }?;
         f.write_str(
             "; write whole numbers with the units d, h, m (or min), s, ms, us, ns, \

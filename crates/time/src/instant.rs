@@ -1,9 +1,8 @@
 //! Points in time, as whole ticks of 100 ns.
 //!
-//! Tick 0 is 0001-01-01T00:00:00Z, the origin that every window grid is aligned to, so that
-//! alignment is plain integer arithmetic. Two values outside the calendar stand for "before all
-//! time" and "after all time": a watermark starts at the first and ends at the second, and
-//! arithmetic leaves both where they are.
+//! Tick 0 is 0001-01-01T00:00:00Z, the origin of every window grid, so that alignment is integer
+//! arithmetic. Two values outside the calendar mean "before all time" and "after all time": a
+//! watermark starts at the first and ends at the second, and arithmetic does not change them.
 
 use std::ops::{Add, Sub};
 
@@ -54,7 +53,7 @@ impl Instant {
         Some(Instant(day_number(year, month, day) * TICKS_PER_DAY))
     }
 
-    /// Parts of 100 ns are cut off towards the past; what does not fit ends at an end of time.
+    /// Rounds down to 100 ns and saturates at the ends of time.
     pub const fn from_unix_nanos(nanos: i128) -> Instant {
         let ticks = nanos.div_euclid(100) + UNIX_EPOCH_TICKS as i128;
         if ticks <= i64::MIN as i128 {
@@ -70,7 +69,7 @@ impl Instant {
         Instant::from_unix_nanos(millis as i128 * 1_000_000)
     }
 
-    /// Parts of a millisecond are cut off towards the past.
+    /// Rounds down to a millisecond.
     pub const fn to_unix_millis(self) -> i64 {
         self.0
             .saturating_sub(UNIX_EPOCH_TICKS)
@@ -81,12 +80,12 @@ impl Instant {
         (self.0 as i128 - UNIX_EPOCH_TICKS as i128) * 100
     }
 
-    /// Is this one of the two ends of time, rather than a point in it?
+    /// Whether this is [`Instant::BEFORE_ALL`] or [`Instant::AFTER_ALL`].
     pub const fn is_end_of_time(self) -> bool {
         self.0 == i64::MIN || self.0 == i64::MAX
     }
 
-    /// Does this lie within the years 0001 to 9999?
+    /// Whether this is within the years 0001 to 9999.
     pub const fn is_in_calendar(self) -> bool {
         0 <= self.0 && self.0 <= Instant::CALENDAR_END.0
     }
@@ -103,7 +102,7 @@ impl Instant {
 
     /// Year, month (1 to 12) and day of the month (1 to 31).
     pub const fn civil(self) -> (i32, u32, u32) {
-        // Years that begin in March put the leap day last, and make the months' lengths regular.
+        // In years that begin in March the leap day is last and month lengths are regular.
         const DAYS_PER_ERA: i64 = 146_097;
         let days = self.day_number() + 306;
         let era = days.div_euclid(DAYS_PER_ERA) as i32;
@@ -121,13 +120,11 @@ impl Instant {
     }
 
     /// The earliest point of the grid `k * size + offset` that is not before this instant: the end
-    /// of the tumbling window `(end - size, end]` that holds it.
-    ///
-    /// An end of time is its own end, and a point past the end of time becomes the end of time.
+    /// of the tumbling window `(end - size, end]` that contains it. Saturates at the ends of time.
     ///
     /// # Panics
     ///
-    /// If `size` is not positive; the query's compiler has made sure that it is.
+    /// If `size` is not positive; the query compiler rejects such windows.
     pub const fn ceil_to(self, size: Duration, offset: Duration) -> Instant {
         let size = size.ticks();
         assert!(size > 0, "a window has a positive size");
@@ -142,7 +139,7 @@ impl Instant {
     }
 }
 
-/// Saturates, and leaves the two ends of time where they are.
+/// Saturates, and does not change the two ends of time.
 impl Add<Duration> for Instant {
     type Output = Instant;
 
@@ -156,7 +153,7 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// Saturates, and leaves the two ends of time where they are.
+/// Saturates, and does not change the two ends of time.
 impl Sub<Duration> for Instant {
     type Output = Instant;
 
@@ -197,7 +194,7 @@ pub(crate) const fn days_in_year(year: i32) -> u32 {
     if is_leap(year) { 366 } else { 365 }
 }
 
-/// Days from 0001-01-01 to a date that is known to be valid.
+/// Days from 0001-01-01 to a valid date.
 #[inline]
 pub(crate) const fn day_number(year: i32, month: u32, day: u32) -> i64 {
     let past = year - 1;

@@ -1,10 +1,9 @@
-//! The keys that have a watermark of their own, each in a numbered lane.
+//! The table of lanes: one numbered lane for each key of a substream.
 //!
-//! Keys come and go without end, so a key must be forgotten as soon as forgetting it cannot be
-//! noticed: when the floor that all lanes share has passed its latest timestamp by `linger`, its
-//! lane holds nothing, its own watermark counts for nothing, and no operator keeps state for it.
-//! Its number goes to the next new key, the smallest free number first, so that which lane a key
-//! gets depends on the events alone.
+//! The number of keys is unbounded, so a key expires as soon as its expiry is unobservable: when
+//! the common floor has passed its latest timestamp by `retention`, its lane buffers no event, its
+//! watermark is below the floor, and no operator keeps state for it. New keys take the smallest
+//! free lane number, so lane numbers depend on the events alone.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -13,23 +12,23 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
+use crate::lane_buffer::LaneBuffer;
 use crate::snapshot::{self, RestoreError};
-use crate::waiting::Waiting;
 use crate::{Duration, Instant};
 
-/// Below this many keys, room for them is not worth giving back.
-const SMALL: usize = 64;
+/// Collections of at most this capacity are not shrunk.
+const SHRINK_CAPACITY_MIN: usize = 64;
 
-/// A lane is one line of a processor's cache: what an event asks of its lane costs one look at memory.
+/// One cache line, so that an event costs one cache miss for its lane.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Lane {
     key: Key,
-    /// The largest timestamp assigned so far; the lane's watermark follows from it.
+    /// The latest timestamp so far, which determines the lane's watermark.
     pub latest: Instant,
-    pub held: Waiting,
-    /// The time at which the schedule of heads will look at this lane, never after its first held
-    /// event; [`Instant::BEFORE_ALL`] when it will not.
+    pub buffer: LaneBuffer,
+    /// The time of this lane's valid entry in `Substreams::lane_heads`, never after its first
+    /// buffered event; [`Instant::BEFORE_ALL`] if it has none.
     pub scheduled: Instant,
 }
 
@@ -37,17 +36,17 @@ const _: () = assert!(size_of::<Option<Lane>>() == 64);
 
 impl Lane {
     #[inline]
-    pub fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         self.key.bytes()
     }
 
     #[inline]
-    pub fn held_and_key(&mut self) -> (&mut Waiting, &[u8]) {
-        (&mut self.held, self.key.bytes())
+    pub(crate) fn buffer_and_key(&mut self) -> (&mut LaneBuffer, &[u8]) {
+        (&mut self.buffer, self.key.bytes())
     }
 }
 
-/// A key in place, if it is short.
+/// A key, inline if it is short.
 #[derive(Clone, Debug)]
 enum Key {
     Short(u8, [u8; Key::SHORT]),
@@ -77,19 +76,19 @@ impl Key {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
-    linger: Duration,
+    retention: Duration,
     slots: Vec<Option<Lane>>,
     free: BTreeSet<u32>,
-    /// Lanes by key, hashed without a random seed: nothing here may differ between two runs.
+    /// Lanes by key. The hash has no random seed, so runs are reproducible.
     ids: HashTable<u32>,
-    /// One entry for each lane, at or before the moment at which it may be forgotten.
+    /// One entry per lane, at or before the time when it may expire.
     expiries: BinaryHeap<Reverse<(Instant, u32)>>,
 }
 
 impl Lanes {
-    pub fn new(linger: Duration) -> Lanes {
+    pub(crate) fn new(retention: Duration) -> Lanes {
         Lanes {
-            linger: linger.max(Duration::ZERO),
+            retention: retention.max(Duration::ZERO),
             slots: Vec::new(),
             free: BTreeSet::new(),
             ids: HashTable::new(),
@@ -97,95 +96,100 @@ impl Lanes {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ids.len()
     }
 
-    pub fn find(&self, key: &[u8]) -> Option<u32> {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
         let ours = |&id: &u32| key_of(&self.slots, id) == key;
         self.ids.find(hash(key), ours).copied()
     }
 
-    /// The lane that each key most likely has; [`Lanes::is_of`] tells for certain. Each step goes over all
-    /// keys before the next, so that they wait for memory together and not one after the other.
-    pub fn guess(&self, keys: impl Iterator<Item = impl AsRef<[u8]>>, found: &mut Vec<u32>) {
-        found.clear();
-        found.extend(keys.map(|key| {
+    /// The lane that each key most likely has, by its hash; [`Lanes::has_key`] verifies it. Each step runs over
+    /// all keys before the next, so that their cache misses overlap.
+    pub(crate) fn find_candidates(
+        &self,
+        keys: impl Iterator<Item = impl AsRef<[u8]>>,
+        candidates: &mut Vec<u32>,
+    ) {
+        candidates.clear();
+        candidates.extend(keys.map(|key| {
             let candidate = self.ids.find(hash(key.as_ref()), |_| true);
             candidate.copied().unwrap_or(u32::MAX)
         }));
-        let lanes = found.iter().filter_map(|&id| self.slots.get(id as usize));
+        let lanes = candidates
+            .iter()
+            .filter_map(|&id| self.slots.get(id as usize));
         let touched = lanes.flatten().map(|lane| lane.latest.ticks());
         std::hint::black_box(touched.fold(0, i64::wrapping_add));
     }
 
-    /// Whether that lane is the one of this key.
     #[inline]
-    pub fn is_of(&self, id: u32, key: &[u8]) -> bool {
+    pub(crate) fn has_key(&self, id: u32, key: &[u8]) -> bool {
         match self.slots.get(id as usize) {
             Some(Some(lane)) => lane.key() == key,
             _ => false,
         }
     }
 
-    /// A lane for a key that has none, and whose first timestamp is `first`.
-    pub fn open(&mut self, key: &[u8], first: Instant) -> u32 {
+    /// Opens a lane for a new key whose first timestamp is `first`.
+    pub(crate) fn open(&mut self, key: &[u8], first: Instant) -> u32 {
         let id = self.free.pop_first().unwrap_or_else(|| {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 keys fit into memory")
         });
-        self.occupy(id, key, first, Waiting::default());
+        self.insert(id, key, first, LaneBuffer::default());
         id
     }
 
-    pub fn get(&self, id: u32) -> &Lane {
+    pub(crate) fn get(&self, id: u32) -> &Lane {
         self.slots[id as usize]
             .as_ref()
             .expect("a lane in use has a key")
     }
 
-    pub fn get_mut(&mut self, id: u32) -> &mut Lane {
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut Lane {
         self.slots[id as usize]
             .as_mut()
             .expect("a lane in use has a key")
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Lane)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Lane)> {
         (0..)
             .zip(&self.slots)
             .filter_map(|(id, slot)| slot.as_ref().map(|lane| (id, lane)))
     }
 
-    /// Forgets every key that the floor has passed by more than `linger`.
-    pub fn forget(&mut self, floor: Instant) {
+    /// Removes every key that the floor has passed by more than `retention`.
+    pub(crate) fn expire(&mut self, floor: Instant) {
         if floor.is_end_of_time()
             && self
                 .iter()
-                .all(|(_, lane)| lane.latest + self.linger < floor)
+                .all(|(_, lane)| lane.latest + self.retention < floor)
         {
-            *self = Lanes::new(self.linger);
+            *self = Lanes::new(self.retention);
             return;
         }
         while let Some(&Reverse((expiry, id))) = self.expiries.peek()
             && expiry < floor
         {
             self.expiries.pop();
-            let expiry = self.get(id).latest + self.linger;
+            let expiry = self.get(id).latest + self.retention;
             if expiry < floor {
-                self.vacate(id);
+                self.remove(id);
             } else {
                 self.expiries.push(Reverse((expiry, id)));
             }
         }
-        self.trim();
+        self.shrink();
     }
 
-    fn occupy(&mut self, id: u32, key: &[u8], latest: Instant, held: Waiting) {
-        self.expiries.push(Reverse((latest + self.linger, id)));
+    fn insert(&mut self, id: u32, key: &[u8], latest: Instant, buffer: LaneBuffer) {
+        self.expiries.push(Reverse((latest + self.retention, id)));
         self.slots[id as usize] = Some(Lane {
             key: Key::new(key),
             latest,
-            held,
+            buffer,
             scheduled: Instant::BEFORE_ALL,
         });
         let slots = &self.slots;
@@ -193,12 +197,12 @@ impl Lanes {
             .insert_unique(hash(key), id, |&id| hash(key_of(slots, id)));
     }
 
-    fn vacate(&mut self, id: u32) {
+    fn remove(&mut self, id: u32) {
         if let Some(lane) = self.slots[id as usize].take() {
             debug_assert_eq!(
-                lane.held.len(),
+                lane.buffer.len(),
                 0,
-                "a key that holds events is not forgotten"
+                "a key with buffered events does not expire"
             );
             let entry = self
                 .ids
@@ -210,40 +214,41 @@ impl Lanes {
         }
     }
 
-    /// Gives room back after a flood of keys.
-    fn trim(&mut self) {
+    /// Frees memory after a peak in the number of keys.
+    fn shrink(&mut self) {
         while let Some(None) = self.slots.last() {
             self.slots.pop();
             self.free.pop_last();
         }
-        let roomy = |capacity: usize, used: usize| capacity > SMALL && capacity / 8 > used;
-        if roomy(self.slots.capacity(), self.slots.len()) {
+        let oversized =
+            |capacity: usize, used: usize| capacity > SHRINK_CAPACITY_MIN && capacity / 8 > used;
+        if oversized(self.slots.capacity(), self.slots.len()) {
             self.slots.shrink_to(self.slots.len() * 2);
         }
-        if roomy(self.ids.capacity(), self.ids.len()) {
+        if oversized(self.ids.capacity(), self.ids.len()) {
             let slots = &self.slots;
             self.ids
                 .shrink_to(self.ids.len() * 2, |&id| hash(key_of(slots, id)));
         }
-        if roomy(self.expiries.capacity(), self.expiries.len()) {
+        if oversized(self.expiries.capacity(), self.expiries.len()) {
             self.expiries.shrink_to(self.expiries.len() * 2);
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         snapshot::put_u64(out, self.slots.len() as u64);
         for slot in &self.slots {
             out.push(slot.is_some().into());
             if let Some(lane) = slot {
                 snapshot::put_bytes(out, lane.key.bytes());
                 snapshot::put_instant(out, lane.latest);
-                lane.held.snapshot(out);
+                lane.buffer.snapshot(out);
             }
         }
     }
 
-    pub fn restore(linger: Duration, from: &mut &[u8]) -> Result<Lanes, RestoreError> {
-        let mut lanes = Lanes::new(linger);
+    pub(crate) fn restore(retention: Duration, from: &mut &[u8]) -> Result<Lanes, RestoreError> {
+        let mut lanes = Lanes::new(retention);
         let slots = u32::try_from(snapshot::take_u64(from)?)
             .map_err(|_| RestoreError::Invalid("too many lanes"))?;
         for id in 0..slots {
@@ -257,8 +262,8 @@ impl Lanes {
                 return Err(RestoreError::Invalid("a key has two lanes"));
             }
             let latest = snapshot::take_instant(from)?;
-            let held = Waiting::restore(from, latest)?;
-            lanes.occupy(id, key, latest, held);
+            let buffer = LaneBuffer::restore(from, latest)?;
+            lanes.insert(id, key, latest, buffer);
         }
         Ok(lanes)
     }
@@ -290,18 +295,18 @@ mod tests {
 
     // proves T11
     #[test]
-    fn a_key_lingers_and_is_then_forgotten() {
+    fn a_key_retentions_and_is_then_forgotten() {
         let mut lanes = Lanes::new(Duration::from_secs(10));
         assert_eq!(lanes.open(b"a", at(0)), 0);
         assert_eq!(lanes.open(b"b", at(0)), 1);
         lanes.get_mut(1).latest = at(5);
-        lanes.forget(at(10));
+        lanes.expire(at(10));
         assert_eq!(in_use(&lanes), [0, 1]);
-        lanes.forget(at(11));
+        lanes.expire(at(11));
         assert_eq!(in_use(&lanes), [1]);
         assert_eq!(lanes.find(b"a"), None);
         assert_eq!(lanes.open(b"c", at(11)), 0);
-        lanes.forget(at(16));
+        lanes.expire(at(16));
         assert_eq!(in_use(&lanes), [0]);
     }
 
@@ -312,7 +317,7 @@ mod tests {
         for key in 0..1_000_000u32 {
             let second = i64::from(key / 1_000);
             lanes.open(&key.to_le_bytes(), at(second));
-            lanes.forget(at(second));
+            lanes.expire(at(second));
             assert!(lanes.len() <= 1_000 && lanes.slots.len() <= 2_000);
         }
         let room = [
@@ -332,11 +337,11 @@ mod tests {
             lanes.open(&key.to_le_bytes(), at(0));
         }
         lanes.get_mut(0).latest = at(100);
-        lanes.forget(at(1));
+        lanes.expire(at(1));
         assert_eq!(lanes.len(), 1);
-        assert!(lanes.slots.capacity() <= SMALL);
-        assert!(lanes.ids.capacity() <= SMALL);
-        assert!(lanes.expiries.capacity() <= SMALL);
+        assert!(lanes.slots.capacity() <= SHRINK_CAPACITY_MIN);
+        assert!(lanes.ids.capacity() <= SHRINK_CAPACITY_MIN);
+        assert!(lanes.expiries.capacity() <= SHRINK_CAPACITY_MIN);
         assert!(lanes.free.is_empty());
     }
 
@@ -344,8 +349,8 @@ mod tests {
     fn a_snapshot_that_would_lose_an_event_is_refused() {
         let mut lanes = Lanes::new(Duration::ZERO);
         lanes.open(b"a", at(0));
-        let held = &mut lanes.get_mut(0).held;
-        held.admit(at(5), 0, at(0), |_, _| unreachable!("it waits"));
+        let buffer = &mut lanes.get_mut(0).buffer;
+        buffer.push_and_release(at(5), 0, at(0), |_, _| unreachable!("it waits"));
         let mut bytes = Vec::new();
         lanes.snapshot(&mut bytes);
         let restored = Lanes::restore(Duration::ZERO, &mut bytes.as_slice());

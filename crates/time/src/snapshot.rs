@@ -1,13 +1,13 @@
 //! State as bytes, for checkpoints.
 //!
 //! Little-endian integers in a fixed order, no padding and no names: equal state gives equal
-//! bytes. Each kind of state opens with a byte that says its kind and version. A snapshot comes
-//! back from a disk, so reading one trusts nothing.
+//! bytes. Each kind of state starts with a byte for its kind and version. Snapshots come from a
+//! disk, so the reader validates everything.
 
 use std::error::Error;
 use std::fmt;
 
-use crate::{Counts, Instant};
+use crate::{Instant, VerdictCounts};
 
 /// Why a snapshot could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +48,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-pub(crate) fn put_counts(out: &mut Vec<u8>, counts: &Counts) {
+pub(crate) fn put_counts(out: &mut Vec<u8>, counts: &VerdictCounts) {
     for value in [
         counts.read,
         counts.early_adjusted,
@@ -86,8 +86,8 @@ pub(crate) fn take_bytes<'a>(from: &mut &'a [u8]) -> Result<&'a [u8], RestoreErr
     Ok(bytes)
 }
 
-pub(crate) fn take_counts(from: &mut &[u8]) -> Result<Counts, RestoreError> {
-    let mut counts = Counts {
+pub(crate) fn take_counts(from: &mut &[u8]) -> Result<VerdictCounts, RestoreError> {
+    let mut counts = VerdictCounts {
         read: take_u64(from)?,
         kept: 0,
         early_adjusted: take_u64(from)?,

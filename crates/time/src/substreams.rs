@@ -1,40 +1,41 @@
 //! A watermark for every key: `TIMESTAMP BY time OVER key`.
 //!
-//! A thousand devices with a thousand clocks should not make one another late. Here each key is a
-//! *lane* with a watermark of its own, its latest timestamp less the out-of-order tolerance, and
-//! its events are in order among themselves but not with those of other lanes.
+//! Devices with different clocks must not make each other late. Each key is a *lane* with a
+//! watermark of its own: its latest timestamp minus the out-of-order tolerance. Events are ordered
+//! within a lane and not between lanes.
 //!
-//! What bounds how far lanes may drift apart is the *floor*, which all of them share: the latest
-//! arrival less the late tolerance. A lane stands at its own watermark or at the floor, whichever
-//! is later. So a silent key is carried along, and once it has fallen to the floor it can be
-//! forgotten.
+//! The *floor* bounds how far lanes drift apart. It is common to all lanes: the latest arrival
+//! minus the late tolerance. The effective watermark of a lane is the maximum of its own watermark
+//! and the floor. So the floor advances silent keys, and a key at the floor can be expired.
 //!
-//! The result is one sequence of events and marks. Every event adds to it, in this order: the
-//! events of its lane that are now due; a mark, if its lane rose; the events of any lane that the
-//! floor has reached; a mark, if the floor rose. Nothing else does, so the sequence depends on the
-//! events alone and not on how they were cut into batches.
+//! The result is one sequence of events and watermarks. Each input event appends, in this order: the
+//! events of its lane that are now due; the lane's watermark, if it rose; the events of any lane
+//! that the floor has reached; the floor, if it rose. Nothing else appends, so the sequence depends
+//! on the events alone and not on batch boundaries.
 
-use crate::judge::Span;
 use crate::lanes::Lanes;
-use crate::reorder::Reorder;
+use crate::lateness::TimeBounds;
+use crate::reorder_buffer::ReorderBuffer;
 use crate::snapshot::{self, RestoreError};
-use crate::{Counts, Duration, Events, Fate, Instant, Policy, Witness};
+use crate::{
+    Duration, EventBatch, Instant, JudgedEvent, TimePolicy, VerdictCounts, VerdictObserver,
+};
 
 const FORMAT: u8 = 0x21;
 
-/// How many keys are looked up before their events are judged. Lookups do not wait for one another, so
-/// the lanes of a block come out of memory together.
-const BLOCK: usize = 64;
+/// How many keys are looked up before their events are judged, so that the cache misses of a block
+/// overlap.
+const LOOKUP_BLOCK: usize = 64;
 
-/// The keys of some events: key `i` is `bytes[offsets[i]..offsets[i + 1]]`. Keys are equal if their
-/// bytes are.
+/// The keys of a batch of events: key `i` is `bytes[offsets[i]..offsets[i + 1]]`. Keys are equal if
+/// their bytes are.
 #[derive(Clone, Copy, Debug)]
-pub struct Keys<'a> {
+pub struct EventKeys<'a> {
     pub offsets: &'a [u32],
     pub bytes: &'a [u8],
 }
 
-impl<'a> Keys<'a> {
+impl<'a> EventKeys<'a> {
     pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
@@ -48,7 +49,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Keys that were gathered one by one: key `i` ends at `ends[i]`, where the next begins.
+/// A list of keys that grows: key `i` ends at `ends[i]`, where the next begins.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct KeyList {
     bytes: Vec<u8>,
@@ -67,7 +68,7 @@ impl KeyList {
         self.ends.push(self.bytes.len());
     }
 
-    /// The keys of the events from `from` to `to`.
+    /// The keys `from..to`.
     pub fn range(&self, from: usize, to: usize) -> impl ExactSizeIterator<Item = &[u8]> {
         let mut start = from.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.ends[from..to].iter().map(move |&end| {
@@ -78,40 +79,41 @@ impl KeyList {
     }
 }
 
-/// Says that a watermark rose, at its place among the events released.
+/// The watermark of a lane, or of all lanes, and its position among the released events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LaneMark {
-    /// The index in [`LaneReleased::rows`] of the first event after the mark.
-    pub before: usize,
-    /// The lane that rose; `None` means that every lane now stands at `watermark` at least.
+pub struct LaneWatermark {
+    /// The index in [`ReleasedLaneEvents::rows`] of the first event after this watermark.
+    pub before_row: usize,
+    /// `None` for all lanes: the watermark of every lane is now `watermark` or later.
     pub lane: Option<u32>,
     pub watermark: Instant,
 }
 
-/// Events whose time has come, and the marks between them. The events of one lane are sorted.
+/// Events that their watermark has reached, and the watermarks between them. The events of one lane
+/// are sorted.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct LaneReleased {
+pub struct ReleasedLaneEvents {
     pub rows: Vec<u64>,
     pub times: Vec<Instant>,
     pub lanes: Vec<u32>,
-    pub marks: Vec<LaneMark>,
-    /// The keys of the events, for whoever puts a list here.
+    pub watermarks: Vec<LaneWatermark>,
+    /// The keys of the events. `None` unless the caller sets a list.
     pub keys: Option<KeyList>,
 }
 
-impl LaneReleased {
+impl ReleasedLaneEvents {
     pub fn clear(&mut self) {
         self.rows.clear();
         self.times.clear();
         self.lanes.clear();
-        self.marks.clear();
+        self.watermarks.clear();
         if let Some(keys) = &mut self.keys {
             keys.clear();
         }
     }
 
     #[inline]
-    fn event(&mut self, lane: u32, key: &[u8], time: Instant, row: u64) {
+    fn push_event(&mut self, lane: u32, key: &[u8], time: Instant, row: u64) {
         self.rows.push(row);
         self.times.push(time);
         self.lanes.push(lane);
@@ -120,9 +122,9 @@ impl LaneReleased {
         }
     }
 
-    fn mark(&mut self, lane: Option<u32>, watermark: Instant) {
-        self.marks.push(LaneMark {
-            before: self.rows.len(),
+    fn push_watermark(&mut self, lane: Option<u32>, watermark: Instant) {
+        self.watermarks.push(LaneWatermark {
+            before_row: self.rows.len(),
             lane,
             watermark,
         });
@@ -136,53 +138,53 @@ struct Event<'a> {
     key: &'a [u8],
 }
 
-/// One partition's events on their way into order, key by key.
+/// Judges the events of one partition and releases them in order within each key.
 #[derive(Clone, Debug)]
 pub struct Substreams {
-    policy: Policy,
+    policy: TimePolicy,
     floor: Instant,
     lanes: Lanes,
-    /// When to look at which lane, so that the floor finds what is due: by (time, row) of an event
-    /// that once was its lane's first. A lane that holds events has an entry at its `scheduled` time;
-    /// entries at other times are out of date. Only the floor looks here, so an event that leaves
-    /// by its lane's own watermark, as most do, costs nothing here.
-    heads: Reorder<(u64, u32)>,
-    counts: Counts,
+    /// The lanes that the floor must visit, by (time, row) of an event that once was first in the
+    /// lane. A lane with buffered events has an entry at its `scheduled` time; entries at other
+    /// times are stale. Only the floor reads this queue, so it costs nothing for events released by
+    /// the watermark of their lane, which are the majority.
+    lane_heads: ReorderBuffer<(u64, u32)>,
+    counts: VerdictCounts,
 }
 
 impl Substreams {
-    /// `linger` is how long past a key's latest timestamp an operator may keep state for it.
-    pub fn new(policy: Policy, linger: Duration) -> Substreams {
+    /// `retention` is how long after a key's latest timestamp an operator may keep state for it.
+    pub fn new(policy: TimePolicy, retention: Duration) -> Substreams {
         Substreams {
-            policy: policy.checked(),
+            policy: policy.without_negative_tolerances(),
             floor: Instant::BEFORE_ALL,
-            lanes: Lanes::new(linger),
-            heads: Reorder::default(),
-            counts: Counts::default(),
+            lanes: Lanes::new(retention),
+            lane_heads: ReorderBuffer::default(),
+            counts: VerdictCounts::default(),
         }
     }
 
-    /// Judges each event against the lane of its key, and appends what is then due.
+    /// Judges each event by the watermark of its lane and appends the events that become due.
     pub fn push(
         &mut self,
-        events: Events<'_>,
-        keys: &Keys<'_>,
-        out: &mut LaneReleased,
-        witness: &mut (impl Witness + ?Sized),
+        events: EventBatch<'_>,
+        keys: &EventKeys<'_>,
+        out: &mut ReleasedLaneEvents,
+        observer: &mut (impl VerdictObserver + ?Sized),
     ) {
-        events.check();
+        events.assert_arrival_per_event();
         assert_eq!(keys.len(), events.times.len(), "each event has one key");
-        let mut found = Vec::with_capacity(BLOCK);
-        for start in (0..events.times.len()).step_by(BLOCK) {
-            let stop = events.times.len().min(start + BLOCK);
+        let mut candidates = Vec::with_capacity(LOOKUP_BLOCK);
+        for start in (0..events.times.len()).step_by(LOOKUP_BLOCK) {
+            let stop = events.times.len().min(start + LOOKUP_BLOCK);
             self.lanes
-                .guess((start..stop).map(|i| keys.get(i)), &mut found);
+                .find_candidates((start..stop).map(|i| keys.get(i)), &mut candidates);
             for i in start..stop {
-                let row = events.first + i as u64;
+                let row = events.first_row + i as u64;
                 let arrival = events.arrivals.get(i);
-                // Events before this one may have opened or closed lanes.
+                // EventBatch before this one may have opened or closed lanes.
                 let key = keys.get(i);
-                let lane = Some(found[i - start]).filter(|&id| self.lanes.is_of(id, key));
+                let lane = Some(candidates[i - start]).filter(|&id| self.lanes.has_key(id, key));
                 let lane = lane.or_else(|| self.lanes.find(key));
                 let event = Event {
                     row,
@@ -190,10 +192,10 @@ impl Substreams {
                     time: events.times[i],
                     key,
                 };
-                witness.judged(self.push_one(event, lane, out));
+                observer.on_verdict(self.push_one(event, lane, out));
             }
         }
-        self.counts.note_read(events.times.len());
+        self.counts.add_read(events.times.len());
     }
 
     #[inline]
@@ -201,129 +203,132 @@ impl Substreams {
         &mut self,
         event: Event<'_>,
         mut lane: Option<u32>,
-        out: &mut LaneReleased,
-    ) -> Fate {
+        out: &mut ReleasedLaneEvents,
+    ) -> JudgedEvent {
         let Event {
             row,
             arrival,
             time: event_time,
             key,
         } = event;
-        let span = arrival.map_or(Span::ALL, |arrival| self.policy.span(arrival));
-        let met = lane.map_or(self.floor, |id| self.watermark_of(id));
-        let ruling = self.policy.judge(event_time, span, met);
-        let mut watermark = met;
-        if ruling.verdict.kept() {
-            // A key has no lane until it has an event, so dropped ones leave no trace.
-            let id = lane.unwrap_or_else(|| self.lanes.open(key, ruling.time));
+        let bounds = arrival.map_or(TimeBounds::ALL, |arrival| self.policy.bounds(arrival));
+        let watermark_before = lane.map_or(self.floor, |id| self.watermark_of(id));
+        let judgement = self
+            .policy
+            .judge_event(event_time, bounds, watermark_before);
+        let mut watermark = watermark_before;
+        if judgement.verdict.kept() {
+            // Only a kept event opens a lane, so dropped ones leave no trace.
+            let id = lane.unwrap_or_else(|| self.lanes.open(key, judgement.time));
             lane = Some(id);
-            watermark = self.accept(id, ruling.time, row, met, out);
+            watermark = self.accept(id, judgement.time, row, watermark_before, out);
         }
-        if !ruling.verdict.on_time() {
-            self.counts.note(ruling.verdict);
+        if !judgement.verdict.on_time() {
+            self.counts.add_violations(judgement.verdict);
         }
-        if ruling.moves_time() {
-            self.raise_floor(span.earliest, out);
+        if judgement.advances_watermark() {
+            self.raise_floor(bounds.earliest, out);
         }
-        Fate {
+        JudgedEvent {
             row,
             arrival,
             event_time,
-            verdict: ruling.verdict,
-            met,
-            timestamp: ruling.timestamp(),
-            watermark: watermark.max(self.floor),
+            verdict: judgement.verdict,
+            watermark_before,
+            timestamp: judgement.timestamp(),
+            watermark_after: watermark.max(self.floor),
             lane,
         }
     }
 
-    /// Adds an event to its lane, gives out what the lane's watermark has reached, and returns
-    /// that watermark.
+    /// Adds an event to its lane, releases the events that the lane's watermark has reached, and
+    /// returns that watermark.
     fn accept(
         &mut self,
         id: u32,
         time: Instant,
         row: u64,
-        met: Instant,
-        out: &mut LaneReleased,
+        watermark_before: Instant,
+        out: &mut ReleasedLaneEvents,
     ) -> Instant {
         let lane = self.lanes.get_mut(id);
         lane.latest = lane.latest.max(time);
-        let watermark = met.max(lane.latest - self.policy.out_of_order);
-        let (held, key) = lane.held_and_key();
-        held.admit(time, row, watermark, |time, row| {
-            out.event(id, key, time, row)
+        let watermark = watermark_before.max(lane.latest - self.policy.out_of_order);
+        let (buffer, key) = lane.buffer_and_key();
+        buffer.push_and_release(time, row, watermark, |time, row| {
+            out.push_event(id, key, time, row)
         });
-        if watermark > met {
-            out.mark(Some(id), watermark);
+        if watermark > watermark_before {
+            out.push_watermark(Some(id), watermark);
         }
         self.schedule(id);
         watermark
     }
 
-    /// Sees to it that the lane is looked at when the floor has reached its first event.
+    /// Queues the lane for the time when the floor reaches its first event.
     #[inline]
     fn schedule(&mut self, id: u32) {
         let lane = self.lanes.get_mut(id);
-        if let Some((time, row)) = lane.held.first()
+        if let Some((time, row)) = lane.buffer.first()
             && (lane.scheduled == Instant::BEFORE_ALL || time < lane.scheduled)
         {
             lane.scheduled = time;
-            self.heads.push(time, (row, id));
+            self.lane_heads.push(time, (row, id));
         }
     }
 
-    fn raise_floor(&mut self, floor: Instant, out: &mut LaneReleased) {
+    fn raise_floor(&mut self, floor: Instant, out: &mut ReleasedLaneEvents) {
         if floor <= self.floor {
             return;
         }
         self.floor = floor;
-        while let Some((time, (row, id))) = self.heads.first()
+        while let Some((time, (row, id))) = self.lane_heads.first()
             && time <= floor
         {
-            self.heads.pop_first();
+            self.lane_heads.pop_first();
             let lane = self.lanes.get_mut(id);
             if lane.scheduled != time {
                 continue;
             }
             lane.scheduled = Instant::BEFORE_ALL;
-            if lane.held.first() == Some((time, row)) {
-                lane.held.pop_first();
-                out.event(id, lane.key(), time, row);
+            if lane.buffer.first() == Some((time, row)) {
+                lane.buffer.pop_first();
+                out.push_event(id, lane.key(), time, row);
             }
             self.schedule(id);
         }
-        out.mark(None, floor);
-        self.lanes.forget(floor);
+        out.push_watermark(None, floor);
+        self.lanes.expire(floor);
     }
 
-    /// Lets time pass without an event: one that arrived now would arrive at `estimated_arrival`.
-    pub fn punctuate(&mut self, estimated_arrival: Instant, out: &mut LaneReleased) {
+    /// Raises the floor without an event, as far as an event that arrives at `estimated_arrival`
+    /// would.
+    pub fn punctuate(&mut self, estimated_arrival: Instant, out: &mut ReleasedLaneEvents) {
         self.raise_floor(estimated_arrival - self.policy.late_arrival, out);
     }
 
-    /// No event will follow, so time runs to its end in every lane.
-    pub fn end(&mut self, out: &mut LaneReleased) {
+    /// Advances every lane to infinity at the end of input.
+    pub fn end(&mut self, out: &mut ReleasedLaneEvents) {
         self.raise_floor(Instant::AFTER_ALL, out);
     }
 
-    /// The watermark that no lane stands below.
+    /// The lower bound on the watermark of every lane.
     pub fn floor(&self) -> Instant {
         self.floor
     }
 
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &VerdictCounts {
         &self.counts
     }
 
-    /// How many keys are remembered.
-    pub fn lanes(&self) -> usize {
+    /// The number of keys with a lane.
+    pub fn lane_count(&self) -> usize {
         self.lanes.len()
     }
 
-    /// How many events wait for a watermark. Looks at every lane.
-    pub fn held(&self) -> usize {
-        self.lanes.iter().map(|(_, lane)| lane.held.len()).sum()
+    /// The number of buffered events, in time proportional to the number of lanes.
+    pub fn buffered(&self) -> usize {
+        self.lanes.iter().map(|(_, lane)| lane.buffer.len()).sum()
     }
 
     fn watermark_of(&self, id: u32) -> Instant {
@@ -331,7 +336,7 @@ impl Substreams {
             .max(self.lanes.get(id).latest - self.policy.out_of_order)
     }
 
-    /// Appends the state, without the policy, which belongs to the job.
+    /// Appends the state. The policy belongs to the job and is not part of it.
     pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);
         snapshot::put_instant(out, self.floor);
@@ -339,26 +344,26 @@ impl Substreams {
         self.lanes.snapshot(out);
     }
 
-    /// Reads what [`Substreams::snapshot`] wrote, and leaves `from` after it.
+    /// Reads the bytes of [`Substreams::snapshot`] and leaves `from` after them.
     pub fn restore(
-        policy: Policy,
-        linger: Duration,
+        policy: TimePolicy,
+        retention: Duration,
         from: &mut &[u8],
     ) -> Result<Substreams, RestoreError> {
         snapshot::take_format(from, FORMAT)?;
         let floor = snapshot::take_instant(from)?;
         let counts = snapshot::take_counts(from)?;
-        let lanes = Lanes::restore(linger, from)?;
+        let lanes = Lanes::restore(retention, from)?;
         let mut heads: Vec<_> = lanes
             .iter()
-            .filter_map(|(id, lane)| lane.held.first().map(|(time, row)| (time, row, id)))
+            .filter_map(|(id, lane)| lane.buffer.first().map(|(time, row)| (time, row, id)))
             .collect();
         heads.sort_unstable();
         let mut restored = Substreams {
             floor,
             counts,
             lanes,
-            ..Substreams::new(policy, linger)
+            ..Substreams::new(policy, retention)
         };
         heads.iter().for_each(|&(_, _, id)| restored.schedule(id));
         Ok(restored)

@@ -1,27 +1,29 @@
-//! The timeline of one partition: its watermark, and the events that wait for it.
+//! The timeline of one partition: its watermark and its reorder buffer.
 //!
-//! After every event the watermark is the largest of three: what it was, the event's accepted time
-//! less the out-of-order tolerance, and the event's arrival less the late tolerance. It never goes
-//! back. An event is released once the watermark has reached its timestamp; since whatever follows
-//! is moved up to the watermark, or dropped, releases are sorted for ever.
+//! After every event the watermark is the maximum of three times: the previous watermark, the
+//! event's timestamp minus the out-of-order tolerance, and the event's arrival minus the late
+//! tolerance. It never goes back. An event is released once the watermark has reached its
+//! timestamp. Later events are adjusted to the watermark or dropped, so releases stay sorted.
 //!
-//! Each event is judged on its own, in turn, so it makes no difference how the input was cut into
-//! batches or when [`Timeline::release`] was called.
+//! Each event is judged on its own, in turn, so results do not depend on batch boundaries or on
+//! when [`Timeline::release`] is called.
 
-use crate::judge::Span;
-use crate::reorder::Reorder;
+use crate::lateness::TimeBounds;
+use crate::reorder_buffer::ReorderBuffer;
 use crate::snapshot::{self, RestoreError};
-use crate::{Action, Counts, Duration, Fate, Instant, Policy, Witness};
+use crate::{
+    Duration, Instant, JudgedEvent, TimePolicy, VerdictCounts, VerdictObserver, ViolationAction,
+};
 
 const FORMAT: u8 = 0x11;
 
-/// Whose time it is that events are ordered by.
+/// The time that orders events.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Clock {
-    /// The time in the payload, under the policy.
-    Application,
-    /// The arrival. Arrivals do not stray, so the policy is ignored.
-    Arrival,
+pub enum TimeDomain {
+    /// The time in the payload, judged by the policy.
+    EventTime,
+    /// The arrival time. The policy is ignored.
+    ArrivalTime,
 }
 
 /// When the events of a batch arrived.
@@ -29,7 +31,7 @@ pub enum Clock {
 pub enum Arrivals<'a> {
     Each(&'a [Instant]),
     All(Instant),
-    /// The late and early bounds do not apply, and only event times move the watermark.
+    /// The late and early bounds do not apply, and only event times advance the watermark.
     Unknown,
 }
 
@@ -44,18 +46,18 @@ impl Arrivals<'_> {
     }
 }
 
-/// A batch of events in the order of arrival. Event `i` has the handle `first + i`, and handles
+/// A batch of events in arrival order. Event `i` has the row number `first_row + i`; row numbers
 /// grow from one batch to the next.
 #[derive(Clone, Copy, Debug)]
-pub struct Events<'a> {
-    pub first: u64,
-    /// The events' own times; with [`Clock::Arrival`], their arrivals.
+pub struct EventBatch<'a> {
+    pub first_row: u64,
+    /// The event times; with [`TimeDomain::ArrivalTime`], the arrivals.
     pub times: &'a [Instant],
     pub arrivals: Arrivals<'a>,
 }
 
-impl Events<'_> {
-    pub(crate) fn check(&self) {
+impl EventBatch<'_> {
+    pub(crate) fn assert_arrival_per_event(&self) {
         if let Arrivals::Each(arrivals) = self.arrivals {
             assert_eq!(
                 arrivals.len(),
@@ -66,14 +68,14 @@ impl Events<'_> {
     }
 }
 
-/// Events whose time has come, sorted: `rows[i]` has the timestamp `times[i]`.
+/// Events that the watermark has reached, sorted: `rows[i]` has the timestamp `times[i]`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Released {
+pub struct ReleasedEvents {
     pub rows: Vec<u64>,
     pub times: Vec<Instant>,
 }
 
-impl Released {
+impl ReleasedEvents {
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -88,48 +90,53 @@ impl Released {
     }
 }
 
-/// One partition's events on their way into order.
+/// Judges the events of one partition and releases them in order.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    policy: Policy,
-    clock: Clock,
+    policy: TimePolicy,
+    domain: TimeDomain,
     watermark: Instant,
-    held: Reorder,
-    counts: Counts,
+    buffer: ReorderBuffer,
+    counts: VerdictCounts,
 }
 
 impl Timeline {
-    pub fn new(policy: Policy, clock: Clock) -> Timeline {
+    pub fn new(policy: TimePolicy, domain: TimeDomain) -> Timeline {
         Timeline {
-            policy: match clock {
-                Clock::Application => policy.checked(),
-                Clock::Arrival => ARRIVAL_POLICY,
+            policy: match domain {
+                TimeDomain::EventTime => policy.without_negative_tolerances(),
+                TimeDomain::ArrivalTime => ARRIVAL_POLICY,
             },
-            clock,
+            domain,
             watermark: Instant::BEFORE_ALL,
-            held: Reorder::default(),
-            counts: Counts::default(),
+            buffer: ReorderBuffer::default(),
+            counts: VerdictCounts::default(),
         }
     }
 
-    /// Judges each event and holds those that are kept.
-    pub fn push(&mut self, events: Events<'_>, witness: &mut (impl Witness + ?Sized)) {
-        events.check();
+    /// Judges each event and buffers it unless it is dropped.
+    pub fn push(&mut self, events: EventBatch<'_>, observer: &mut (impl VerdictObserver + ?Sized)) {
+        events.assert_arrival_per_event();
         let policy = self.policy;
-        match (self.clock, events.arrivals) {
-            (Clock::Arrival, _) => {
-                self.judge_each(events, |_| Span::ALL, |i| Some(events.times[i]), witness);
+        match (self.domain, events.arrivals) {
+            (TimeDomain::ArrivalTime, _) => {
+                self.judge_each(
+                    events,
+                    |_| TimeBounds::ALL,
+                    |i| Some(events.times[i]),
+                    observer,
+                );
             }
-            (Clock::Application, Arrivals::Unknown) => {
-                self.judge_each(events, |_| Span::ALL, |_| None, witness);
+            (TimeDomain::EventTime, Arrivals::Unknown) => {
+                self.judge_each(events, |_| TimeBounds::ALL, |_| None, observer);
             }
-            (Clock::Application, Arrivals::All(arrival)) => {
-                let span = policy.span(arrival);
-                self.judge_each(events, |_| span, |_| Some(arrival), witness);
+            (TimeDomain::EventTime, Arrivals::All(arrival)) => {
+                let bounds = policy.bounds(arrival);
+                self.judge_each(events, |_| bounds, |_| Some(arrival), observer);
             }
-            (Clock::Application, Arrivals::Each(arrivals)) => {
-                let span = |i| policy.span(arrivals[i]);
-                self.judge_each(events, span, |i| Some(arrivals[i]), witness);
+            (TimeDomain::EventTime, Arrivals::Each(arrivals)) => {
+                let bounds = |i| policy.bounds(arrivals[i]);
+                self.judge_each(events, bounds, |i| Some(arrivals[i]), observer);
             }
         }
     }
@@ -137,61 +144,61 @@ impl Timeline {
     #[inline]
     fn judge_each(
         &mut self,
-        events: Events<'_>,
-        span: impl Fn(usize) -> Span,
+        events: EventBatch<'_>,
+        bounds: impl Fn(usize) -> TimeBounds,
         arrival: impl Fn(usize) -> Option<Instant>,
-        witness: &mut (impl Witness + ?Sized),
+        observer: &mut (impl VerdictObserver + ?Sized),
     ) {
         let policy = self.policy;
         let mut watermark = self.watermark;
         for (i, &event_time) in events.times.iter().enumerate() {
-            let row = events.first + i as u64;
-            let span = span(i);
-            let met = watermark;
-            let ruling = policy.judge(event_time, span, met);
-            if ruling.moves_time() {
-                watermark = watermark.max(span.earliest);
+            let row = events.first_row + i as u64;
+            let bounds = bounds(i);
+            let watermark_before = watermark;
+            let judgement = policy.judge_event(event_time, bounds, watermark_before);
+            if judgement.advances_watermark() {
+                watermark = watermark.max(bounds.earliest);
             }
-            if ruling.verdict.kept() {
-                watermark = watermark.max(ruling.time - policy.out_of_order);
-                self.held.push(ruling.time, row);
+            if judgement.verdict.kept() {
+                watermark = watermark.max(judgement.time - policy.out_of_order);
+                self.buffer.push(judgement.time, row);
             }
-            if !ruling.verdict.on_time() {
-                self.counts.note(ruling.verdict);
+            if !judgement.verdict.on_time() {
+                self.counts.add_violations(judgement.verdict);
             }
-            witness.judged(Fate {
+            observer.on_verdict(JudgedEvent {
                 row,
                 arrival: arrival(i),
                 event_time,
-                verdict: ruling.verdict,
-                met,
-                timestamp: ruling.timestamp(),
-                watermark,
+                verdict: judgement.verdict,
+                watermark_before,
+                timestamp: judgement.timestamp(),
+                watermark_after: watermark,
                 lane: None,
             });
         }
         debug_assert!(watermark >= self.watermark, "the watermark never goes back");
         self.watermark = watermark;
-        self.counts.note_read(events.times.len());
+        self.counts.add_read(events.times.len());
     }
 
-    /// Lets time pass without an event: an event that arrived now would arrive at
-    /// `estimated_arrival`.
+    /// Advances the watermark without an event, as far as an event that arrives at
+    /// `estimated_arrival` would by its arrival.
     pub fn punctuate(&mut self, estimated_arrival: Instant) {
         self.watermark = self
             .watermark
             .max(estimated_arrival - self.policy.late_arrival);
     }
 
-    /// No event will follow, so time runs to its end.
+    /// Advances the watermark to infinity at the end of input.
     pub fn end(&mut self) {
         self.watermark = Instant::AFTER_ALL;
     }
 
-    /// Appends every held event that the watermark has reached, sorted by (timestamp, handle). No
-    /// event released later is earlier.
-    pub fn release(&mut self, out: &mut Released) {
-        self.held.release(self.watermark, |time, row| {
+    /// Appends every buffered event that the watermark has reached, sorted by (timestamp, row). No
+    /// later release has an earlier timestamp.
+    pub fn release(&mut self, out: &mut ReleasedEvents) {
+        self.buffer.release(self.watermark, |time, row| {
             out.rows.push(row);
             out.times.push(time);
         });
@@ -201,53 +208,58 @@ impl Timeline {
         self.watermark
     }
 
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &VerdictCounts {
         &self.counts
     }
 
-    /// How many events wait for the watermark.
-    pub fn held(&self) -> usize {
-        self.held.len()
+    /// The number of events in the reorder buffer.
+    pub fn buffered(&self) -> usize {
+        self.buffer.len()
     }
 
-    /// The handles of the events that wait, ascending.
-    pub fn waiting(&self) -> Vec<u64> {
-        let mut handles: Vec<u64> = self.held.sorted().into_iter().map(|(_, row)| row).collect();
-        handles.sort_unstable();
-        handles
+    /// The rows of the events in the reorder buffer, ascending.
+    pub fn buffered_rows(&self) -> Vec<u64> {
+        let mut rows: Vec<u64> = self
+            .buffer
+            .sorted()
+            .into_iter()
+            .map(|(_, row)| row)
+            .collect();
+        rows.sort_unstable();
+        rows
     }
 
-    /// Appends the state, without the policy, which belongs to the job.
+    /// Appends the state. The policy belongs to the job and is not part of it.
     pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);
         snapshot::put_instant(out, self.watermark);
         snapshot::put_counts(out, &self.counts);
-        self.held.snapshot(out);
+        self.buffer.snapshot(out);
     }
 
-    /// Reads what [`Timeline::snapshot`] wrote, and leaves `from` after it.
+    /// Reads the bytes of [`Timeline::snapshot`] and leaves `from` after them.
     pub fn restore(
-        policy: Policy,
-        clock: Clock,
+        policy: TimePolicy,
+        domain: TimeDomain,
         from: &mut &[u8],
     ) -> Result<Timeline, RestoreError> {
         snapshot::take_format(from, FORMAT)?;
         Ok(Timeline {
             watermark: snapshot::take_instant(from)?,
             counts: snapshot::take_counts(from)?,
-            held: Reorder::restore(from, Instant::AFTER_ALL)?,
-            ..Timeline::new(policy, clock)
+            buffer: ReorderBuffer::restore(from, Instant::AFTER_ALL)?,
+            ..Timeline::new(policy, domain)
         })
     }
 }
 
-/// An arrival is its own bound. It can lie before the watermark only if a punctuation ran ahead of
-/// it, and then it takes the watermark.
-const ARRIVAL_POLICY: Policy = Policy {
+/// An arrival is before the watermark only if a punctuation ran ahead of it; then its timestamp is
+/// the watermark.
+const ARRIVAL_POLICY: TimePolicy = TimePolicy {
     late_arrival: Duration::ZERO,
     out_of_order: Duration::ZERO,
     early_arrival: None,
-    late_events: Action::Adjust,
-    out_of_order_events: Action::Adjust,
-    early_events: Action::Adjust,
+    late_events: ViolationAction::Adjust,
+    out_of_order_events: ViolationAction::Adjust,
+    early_events: ViolationAction::Adjust,
 };

@@ -1,38 +1,38 @@
-//! What was decided about an event, and who wants to know.
+//! The verdict on an event: on time, adjusted or dropped, and by which bound.
 //!
-//! Every event gets exactly one [`Verdict`]. Somebody who asks "where did my event go?" plugs in a
-//! [`Witness`] and hears the whole [`Fate`] of each one; the witness `()` hears nothing and costs
-//! nothing. [`Counts`] are kept always.
+//! Every event gets exactly one [`Verdict`]. A [`VerdictObserver`] receives a [`JudgedEvent`] for
+//! each event; the observer `()` receives nothing and costs nothing. [`VerdictCounts`] are always
+//! kept.
 
 use std::fmt;
 
 use crate::Instant;
 
-/// The bound that an event broke.
+/// The bound that an event violated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Cause {
+pub enum Violation {
     Early,
     Late,
     OutOfOrder,
 }
 
-impl Cause {
+impl Violation {
     pub const fn name(self) -> &'static str {
         match self {
-            Cause::Early => "early",
-            Cause::Late => "late",
-            Cause::OutOfOrder => "out of order",
+            Violation::Early => "early",
+            Violation::Late => "late",
+            Violation::OutOfOrder => "out of order",
         }
     }
 }
 
-/// Which bounds an event broke, and whether it was kept all the same.
+/// The bounds that an event violated, and whether it was kept.
 ///
-/// An event can break two bounds: one that is adjusted for being early or late may still lie
-/// before the watermark. If it was dropped, the last bound that it broke is the one that did it.
+/// An event can violate two bounds: after an adjustment for being early or late it may still be
+/// before the watermark. The last violation is the one that dropped it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Verdict {
-    skewed: Option<Cause>,
+    skewed: Option<Violation>,
     out_of_order: bool,
     kept: bool,
 }
@@ -44,18 +44,18 @@ impl Verdict {
         kept: true,
     };
 
-    pub const fn adjusted_for(cause: Cause) -> Verdict {
-        Verdict::ON_TIME.and(cause)
+    pub const fn adjusted_for(violation: Violation) -> Verdict {
+        Verdict::ON_TIME.and(violation)
     }
 
-    pub const fn dropped_for(cause: Cause) -> Verdict {
-        Verdict::ON_TIME.and(cause).and_dropped()
+    pub const fn dropped_for(violation: Violation) -> Verdict {
+        Verdict::ON_TIME.and(violation).and_dropped()
     }
 
-    /// This verdict for an event that broke one more bound.
-    pub const fn and(self, cause: Cause) -> Verdict {
-        match cause {
-            Cause::OutOfOrder => Verdict {
+    /// This verdict with one more violation.
+    pub const fn and(self, violation: Violation) -> Verdict {
+        match violation {
+            Violation::OutOfOrder => Verdict {
                 out_of_order: true,
                 ..self
             },
@@ -73,7 +73,7 @@ impl Verdict {
         }
     }
 
-    /// Will the event be released in the end?
+    /// Whether the event will be released.
     pub const fn kept(self) -> bool {
         self.kept
     }
@@ -82,25 +82,26 @@ impl Verdict {
         self.skewed.is_none() && !self.out_of_order
     }
 
-    /// Was it kept with a timestamp other than its own?
+    /// Whether the event was kept with a timestamp other than its event time.
     pub const fn adjusted(self) -> bool {
         self.kept && !self.on_time()
     }
 
-    pub const fn dropped_by(self) -> Option<Cause> {
+    pub const fn dropped_by(self) -> Option<Violation> {
         match self {
             Verdict { kept: true, .. } => None,
             Verdict {
                 out_of_order: true, ..
-            } => Some(Cause::OutOfOrder),
+            } => Some(Violation::OutOfOrder),
             Verdict { skewed, .. } => skewed,
         }
     }
 
-    pub const fn broke(self, cause: Cause) -> bool {
-        match (cause, self.skewed) {
-            (Cause::OutOfOrder, _) => self.out_of_order,
-            (Cause::Early, Some(Cause::Early)) | (Cause::Late, Some(Cause::Late)) => true,
+    pub const fn violates(self, violation: Violation) -> bool {
+        match (violation, self.skewed) {
+            (Violation::OutOfOrder, _) => self.out_of_order,
+            (Violation::Early, Some(Violation::Early))
+            | (Violation::Late, Some(Violation::Late)) => true,
             _ => false,
         }
     }
@@ -111,10 +112,10 @@ impl Verdict {
             (None, false, _) => "on time",
             (None, true, true) => "out of order: adjusted",
             (None, true, false) => "out of order: dropped",
-            (Some(Cause::Early), false, true) => "early: adjusted",
-            (Some(Cause::Early), false, false) => "early: dropped",
-            (Some(Cause::Early), true, true) => "early and out of order: adjusted",
-            (Some(Cause::Early), true, false) => "early and out of order: dropped",
+            (Some(Violation::Early), false, true) => "early: adjusted",
+            (Some(Violation::Early), false, false) => "early: dropped",
+            (Some(Violation::Early), true, true) => "early and out of order: adjusted",
+            (Some(Violation::Early), true, false) => "early and out of order: dropped",
             (Some(_), false, true) => "late: adjusted",
             (Some(_), false, false) => "late: dropped",
             (Some(_), true, true) => "late and out of order: adjusted",
@@ -135,49 +136,48 @@ impl fmt::Debug for Verdict {
     }
 }
 
-/// Everything that time has to say about one event.
+/// One event with its times, its verdict and the watermarks around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fate {
-    /// The handle that the event was pushed with.
+pub struct JudgedEvent {
+    /// The row number in the [`EventBatch`](crate::EventBatch).
     pub row: u64,
-    /// When it arrived, if that is known; on the arrival clock, its time.
+    /// `None` if unknown. In the arrival time domain this is also the event time.
     pub arrival: Option<Instant>,
-    /// The event's own time, before any adjustment.
+    /// The event time before any adjustment.
     pub event_time: Instant,
     pub verdict: Verdict,
-    /// The watermark that the event met.
-    pub met: Instant,
-    /// The timestamp that it got, if it was kept.
+    /// The watermark that judged the event.
+    pub watermark_before: Instant,
+    /// The assigned timestamp; `None` if the event was dropped.
     pub timestamp: Option<Instant>,
-    /// The watermark that it left behind.
-    pub watermark: Instant,
-    /// The lane of its key, where keys have watermarks of their own.
+    pub watermark_after: Instant,
+    /// The lane of its key; `None` without substreams.
     pub lane: Option<u32>,
 }
 
-/// Hears the fate of every event, in the order of arrival.
-pub trait Witness {
-    fn judged(&mut self, fate: Fate);
+/// Receives every event with its verdict, in arrival order.
+pub trait VerdictObserver {
+    fn on_verdict(&mut self, event: JudgedEvent);
 }
 
-/// Nobody asks.
-impl Witness for () {
+/// Ignores all verdicts.
+impl VerdictObserver for () {
     #[inline(always)]
-    fn judged(&mut self, _: Fate) {}
+    fn on_verdict(&mut self, _: JudgedEvent) {}
 }
 
-/// Everybody's fate, for tests and for `why`.
-impl Witness for Vec<Fate> {
-    fn judged(&mut self, fate: Fate) {
-        self.push(fate);
+/// Collects all verdicts, for tests and for `why`.
+impl VerdictObserver for Vec<JudgedEvent> {
+    fn on_verdict(&mut self, event: JudgedEvent) {
+        self.push(event);
     }
 }
 
-/// How many events met which verdict. Each event read was either kept or dropped by one bound.
+/// The number of events by verdict. Each event read was either kept or dropped by one bound.
 ///
-/// An event that broke two bounds counts as adjusted by the first, whatever the second did.
+/// An event that violated two bounds counts as adjusted by the first.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
+pub struct VerdictCounts {
     pub read: u64,
     pub kept: u64,
     pub early_adjusted: u64,
@@ -188,7 +188,7 @@ pub struct Counts {
     pub out_of_order_dropped: u64,
 }
 
-impl Counts {
+impl VerdictCounts {
     pub const fn dropped(&self) -> u64 {
         self.early_dropped + self.late_dropped + self.out_of_order_dropped
     }
@@ -205,7 +205,7 @@ impl Counts {
         self.out_of_order_adjusted + self.out_of_order_dropped
     }
 
-    pub fn merge(&mut self, other: &Counts) {
+    pub fn merge(&mut self, other: &VerdictCounts) {
         self.read += other.read;
         self.kept += other.kept;
         self.early_adjusted += other.early_adjusted;
@@ -216,30 +216,30 @@ impl Counts {
         self.out_of_order_dropped += other.out_of_order_dropped;
     }
 
-    /// Counts the bounds that one event broke. On-time events need not come here.
-    pub(crate) fn note(&mut self, verdict: Verdict) {
+    /// Counts the violations of one event. Not needed for events on time.
+    pub(crate) fn add_violations(&mut self, verdict: Verdict) {
         let dropped_by = verdict.dropped_by();
-        for cause in [Cause::Early, Cause::Late, Cause::OutOfOrder] {
-            if verdict.broke(cause) {
-                *self.counter(cause, dropped_by == Some(cause)) += 1;
+        for violation in [Violation::Early, Violation::Late, Violation::OutOfOrder] {
+            if verdict.violates(violation) {
+                *self.counter(violation, dropped_by == Some(violation)) += 1;
             }
         }
     }
 
-    /// Counts a batch of events, the broken bounds of which have been noted.
-    pub(crate) fn note_read(&mut self, events: usize) {
+    /// Counts a batch of events after [`VerdictCounts::add_violations`] for those not on time.
+    pub(crate) fn add_read(&mut self, events: usize) {
         self.read += events as u64;
         self.kept = self.read - self.dropped();
     }
 
-    fn counter(&mut self, cause: Cause, dropped: bool) -> &mut u64 {
-        match (cause, dropped) {
-            (Cause::Early, false) => &mut self.early_adjusted,
-            (Cause::Early, true) => &mut self.early_dropped,
-            (Cause::Late, false) => &mut self.late_adjusted,
-            (Cause::Late, true) => &mut self.late_dropped,
-            (Cause::OutOfOrder, false) => &mut self.out_of_order_adjusted,
-            (Cause::OutOfOrder, true) => &mut self.out_of_order_dropped,
+    fn counter(&mut self, violation: Violation, dropped: bool) -> &mut u64 {
+        match (violation, dropped) {
+            (Violation::Early, false) => &mut self.early_adjusted,
+            (Violation::Early, true) => &mut self.early_dropped,
+            (Violation::Late, false) => &mut self.late_adjusted,
+            (Violation::Late, true) => &mut self.late_dropped,
+            (Violation::OutOfOrder, false) => &mut self.out_of_order_adjusted,
+            (Violation::OutOfOrder, true) => &mut self.out_of_order_dropped,
         }
     }
 }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_verdict_says_in_words_what_happened() {
-        use Cause::*;
+        use Violation::*;
         for (verdict, name) in [
             (Verdict::ON_TIME, "on time"),
             (Verdict::adjusted_for(Late), "late: adjusted"),
@@ -267,13 +267,13 @@ mod tests {
 
     #[test]
     fn the_last_bound_broken_is_the_one_that_dropped_the_event() {
-        let verdict = Verdict::adjusted_for(Cause::Late)
-            .and(Cause::OutOfOrder)
+        let verdict = Verdict::adjusted_for(Violation::Late)
+            .and(Violation::OutOfOrder)
             .and_dropped();
-        assert_eq!(verdict.dropped_by(), Some(Cause::OutOfOrder));
-        let mut counts = Counts::default();
-        counts.note(verdict);
-        counts.note_read(3);
+        assert_eq!(verdict.dropped_by(), Some(Violation::OutOfOrder));
+        let mut counts = VerdictCounts::default();
+        counts.add_violations(verdict);
+        counts.add_read(3);
         assert_eq!((counts.late_adjusted, counts.out_of_order_dropped), (1, 1));
         assert_eq!((counts.read, counts.kept, counts.dropped()), (3, 2, 1));
     }

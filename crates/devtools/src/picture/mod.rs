@@ -18,7 +18,7 @@ mod terminal;
 #[cfg(test)]
 mod tests;
 
-use highwater_time::{Fate, Instant, Policy};
+use highwater_time::{Instant, JudgedEvent, TimePolicy};
 
 pub use svg::svg;
 pub use terminal::{Terminal, terminal};
@@ -32,7 +32,7 @@ pub struct Picture {
     pub points: Vec<Point>,
     /// One line, or one for each lane.
     pub watermarks: Vec<WatermarkLine>,
-    pub policy: Policy,
+    pub policy: TimePolicy,
     /// False where arrivals are made up from event times: the late and early bounds, which then do
     /// not apply, are left out.
     pub arrivals_known: bool,
@@ -86,7 +86,7 @@ pub enum Kind {
 
 impl Point {
     /// The point of an event that `arrived` (for an unknown arrival: what stands in for it).
-    pub fn new(fate: &Fate, arrived: Instant) -> Point {
+    pub fn new(fate: &JudgedEvent, arrived: Instant) -> Point {
         Point {
             arrival: arrived,
             event_time: fate.event_time,
@@ -142,7 +142,7 @@ impl Picture {
 
     /// The policy in one line.
     fn policy_text(&self) -> String {
-        let Policy {
+        let TimePolicy {
             late_arrival,
             out_of_order,
             early_arrival,

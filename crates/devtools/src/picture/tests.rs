@@ -1,6 +1,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 use highwater_job::config::JobFile;
-use highwater_time::{Arrivals, Clock, Duration, Events, Fate, Instant, Policy, Timeline};
+use highwater_time::{
+    Arrivals, Duration, EventBatch, Instant, JudgedEvent, TimeDomain, TimePolicy, Timeline,
+};
 
 use super::*;
 use crate::tollbooth;
@@ -39,11 +41,11 @@ enum Variant {
 
 /// Worked example B, judged by the real timelines: one for all, or one for each device.
 fn worked_example(variant: Variant) -> Picture {
-    let policy = Policy {
+    let policy = TimePolicy {
         late_arrival: Duration::from_minutes(5),
         out_of_order: Duration::from_minutes(2),
         early_arrival: (variant != Variant::EarlyOff).then(|| Duration::from_minutes(5)),
-        ..Policy::default()
+        ..TimePolicy::default()
     };
     let lanes: &[Option<&str>] = match variant {
         Variant::OverDevice => &[Some("d1"), Some("d2"), Some("d3")],
@@ -51,7 +53,7 @@ fn worked_example(variant: Variant) -> Picture {
     };
     let mut timelines: Vec<_> = lanes
         .iter()
-        .map(|_| Timeline::new(policy, Clock::Application))
+        .map(|_| Timeline::new(policy, TimeDomain::EventTime))
         .collect();
     let mut lines: Vec<_> = lanes
         .iter()
@@ -67,11 +69,11 @@ fn worked_example(variant: Variant) -> Picture {
             .position(|lane| *lane == Some(device))
             .unwrap_or(0);
         let (event, arrival) = (at(event), at(arrival));
-        let mut fates: Vec<Fate> = Vec::new();
+        let mut fates: Vec<JudgedEvent> = Vec::new();
         let arrivals = Arrivals::Each(&[arrival]);
         timelines[lane].push(
-            Events {
-                first: 0,
+            EventBatch {
+                first_row: 0,
                 times: &[event],
                 arrivals,
             },
@@ -267,18 +269,18 @@ fn toll_booth(events: usize) -> Picture {
     let mut text = Vec::new();
     tollbooth::generate(events, 7, &mut text);
     let text = String::from_utf8(text).expect("JSON is text");
-    let mut timeline = Timeline::new(job.time, Clock::Application);
+    let mut timeline = Timeline::new(job.time, TimeDomain::EventTime);
     let (mut points, mut steps) = (Vec::new(), Vec::new());
     for line in text.lines() {
         let row: serde_json::Value = serde_json::from_str(line).expect("a line is JSON");
         let time = |field: &str| Instant::parse_iso(row[field].as_str()?.as_bytes());
         let entered = time("EntryTime").expect("a time");
         let arrived = time("ArrivalTime").expect("a time");
-        let mut fates: Vec<Fate> = Vec::new();
+        let mut fates: Vec<JudgedEvent> = Vec::new();
         let arrivals = Arrivals::Each(&[arrived]);
         timeline.push(
-            Events {
-                first: 0,
+            EventBatch {
+                first_row: 0,
                 times: &[entered],
                 arrivals,
             },
@@ -327,7 +329,7 @@ fn picture_of(points: Vec<Point>) -> Picture {
         subtitle: None,
         points,
         watermarks: vec![WatermarkLine { lane: None, steps }],
-        policy: Policy::default(),
+        policy: TimePolicy::default(),
         arrivals_known: true,
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use highwater_time::{Arrivals, Clock, Events, Fate, Timeline};
+use highwater_time::{Arrivals, EventBatch, JudgedEvent, TimeDomain, Timeline};
 use serde_json::Value;
 
 use super::*;
@@ -85,12 +85,12 @@ fn every_mishap_meets_the_policy_even_in_a_short_demo() {
     for seed in 0..50 {
         let rows = rows(120, seed);
         let (entered, arrived) = (times(&rows, "EntryTime"), times(&rows, "ArrivalTime"));
-        let mut timeline = Timeline::new(policy, Clock::Application);
-        let mut fates: Vec<Fate> = Vec::new();
+        let mut timeline = Timeline::new(policy, TimeDomain::EventTime);
+        let mut fates: Vec<JudgedEvent> = Vec::new();
         let arrivals = Arrivals::Each(&arrived);
         timeline.push(
-            Events {
-                first: 0,
+            EventBatch {
+                first_row: 0,
                 times: &entered,
                 arrivals,
             },

@@ -3,7 +3,7 @@
 //! A chunk of rows may become several, so that no output chunk outgrows memory because one row had many results. The
 //! time, lane and origin of a row go on to its results, and clock movements keep their place between them.
 
-use highwater_time::LaneMark;
+use highwater_time::LaneWatermark;
 
 use crate::chunk::{Chunk, LaneName, Lanes};
 use crate::column::Column;
@@ -12,7 +12,7 @@ use crate::column::Column;
 pub(crate) struct Fanout<'a> {
     chunk: &'a Chunk,
     /// Clock movements before this one have gone out.
-    mark: usize,
+    next_watermark: usize,
     /// Names before this one have gone out.
     name: usize,
 }
@@ -21,7 +21,7 @@ impl<'a> Fanout<'a> {
     pub fn of(chunk: &'a Chunk) -> Fanout<'a> {
         Fanout {
             chunk,
-            mark: 0,
+            next_watermark: 0,
             name: 0,
         }
     }
@@ -34,30 +34,30 @@ impl<'a> Fanout<'a> {
         let origins = self.chunk.origins.as_ref();
         piece.origins = origins.map(|of| rows.iter().map(|&row| of[row as usize]).collect());
         piece.lanes = self.chunk.lanes.as_ref().map(|lanes| {
-            let marks = lanes.marks[self.mark..]
+            let watermarks = lanes.watermarks[self.next_watermark..]
                 .iter()
-                .take_while(|mark| mark.before <= until)
-                .map(|mark| LaneMark {
-                    before: rows.partition_point(|&row| (row as usize) < mark.before),
+                .take_while(|mark| mark.before_row <= until)
+                .map(|mark| LaneWatermark {
+                    before_row: rows.partition_point(|&row| (row as usize) < mark.before_row),
                     ..*mark
                 });
-            let marks: Vec<LaneMark> = marks.collect();
-            let done = self.mark + marks.len();
+            let watermarks: Vec<LaneWatermark> = watermarks.collect();
+            let done = self.next_watermark + watermarks.len();
             let names = lanes.names[self.name..]
                 .iter()
                 .take_while(|name| name.after <= done)
                 .map(|name| LaneName {
-                    after: name.after - self.mark,
+                    after: name.after - self.next_watermark,
                     ..name.clone()
                 });
             Lanes {
                 names: names.collect(),
-                marks,
+                watermarks,
                 of_row: rows.iter().map(|&row| lanes.of_row[row as usize]).collect(),
             }
         });
         if let Some(lanes) = &piece.lanes {
-            self.mark += lanes.marks.len();
+            self.next_watermark += lanes.watermarks.len();
             self.name += lanes.names.len();
         }
         piece
@@ -73,8 +73,8 @@ mod tests {
     // proves T9
     #[test]
     fn clock_movements_keep_their_place_between_the_results() {
-        let mark = |before: usize| LaneMark {
-            before,
+        let mark = |before: usize| LaneWatermark {
+            before_row: before,
             lane: None,
             watermark: Instant::from_ticks(before as i64),
         };
@@ -87,22 +87,22 @@ mod tests {
         chunk.origins = Some(vec![50, 60, 70].into());
         chunk.lanes = Some(Lanes {
             of_row: vec![1, 2, 1],
-            marks: vec![mark(0), mark(1), mark(2), mark(3)],
+            watermarks: vec![mark(0), mark(1), mark(2), mark(3)],
             names: vec![name(0, 1), name(1, 2), name(3, 1)],
         });
         let mut fanout = Fanout::of(&chunk);
         let seen = |piece: &Chunk| -> (Vec<i64>, Vec<u32>, Vec<(usize, i64)>) {
             let lanes = piece.lanes.clone().unwrap_or_default();
-            let marks = lanes.marks.iter();
-            let marks = marks.map(|mark| (mark.before, mark.watermark.ticks()));
-            (piece.times.to_vec(), lanes.of_row, marks.collect())
+            let watermarks = lanes.watermarks.iter();
+            let watermarks = watermarks.map(|mark| (mark.before_row, mark.watermark.ticks()));
+            (piece.times.to_vec(), lanes.of_row, watermarks.collect())
         };
         // Row 0 has three results, the last of which did not fit; row 1 has none.
         let first = fanout.piece(&[0, 0], 0, Vec::new());
         assert_eq!(seen(&first), (vec![5, 5], vec![1, 1], vec![(0, 0)]));
         let second = fanout.piece(&[0, 2], usize::MAX, Vec::new());
-        let marks = vec![(1, 1), (1, 2), (2, 3)];
-        assert_eq!(seen(&second), (vec![5, 7], vec![1, 1], marks));
+        let watermarks = vec![(1, 1), (1, 2), (2, 3)];
+        assert_eq!(seen(&second), (vec![5, 7], vec![1, 1], watermarks));
         let names = |piece: &Chunk| -> Vec<(usize, u32)> {
             let lanes = piece.lanes.iter();
             let names = lanes.flat_map(|lanes| &lanes.names);

@@ -15,7 +15,7 @@ mod pairs;
 mod side;
 
 use highwater_query::plan::{Expr, JoinNode, Side as From, TimeBound};
-use highwater_time::Combined;
+use highwater_time::CombinedWatermark;
 
 use super::merge::{restore_clock, snapshot_clock};
 use super::{Context, Item, Member, Operator};
@@ -31,7 +31,7 @@ pub(super) const ROW_BYTES: usize = side::ROW_BYTES;
 
 #[derive(Debug)]
 pub(crate) struct Join {
-    clock: Combined,
+    clock: CombinedWatermark,
     left: Side,
     right: Side,
     low: i64,
@@ -71,7 +71,7 @@ impl Join {
         let checks: Vec<Check> = checks.filter(|check| !implied(check)).collect();
         let (left_keys, right_keys): (Vec<Expr>, Vec<Expr>) = node.keys.iter().cloned().unzip();
         Join {
-            clock: Combined::new(2),
+            clock: CombinedWatermark::new(2),
             left: Side::new(left_keys, left, node.outer),
             right: Side::new(right_keys, right, false),
             low,

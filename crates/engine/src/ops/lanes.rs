@@ -1,12 +1,12 @@
 //! What every window shares: walking the rows and clock movements of a chunk, lane by lane.
 //!
 //! Without substreams all rows go by one clock, which moves by watermark items between chunks. With substreams the clock
-//! movements stand between the rows of a chunk, and results carry lanes and marks on to the next operator. A window
+//! movements stand between the rows of a chunk, and results carry lanes and watermarks on to the next operator. A window
 //! itself only sees runs of rows of one lane and the news that a lane (or all) has passed a time.
 
 use std::ops::Range;
 
-use highwater_time::{Instant, LaneMark};
+use highwater_time::{Instant, LaneWatermark};
 
 use super::agenda::ONE_LANE;
 use super::groups::{GroupSpec, Prepared};
@@ -110,12 +110,12 @@ impl<W: LaneWindow> Windowed<W> {
         self.has_lanes = true;
         let mut out = RowsOut::new(self.window.spec(), true);
         let (mut from, mut names) = (0, lanes.names.iter().peekable());
-        for (number, mark) in lanes.marks.iter().enumerate() {
+        for (number, mark) in lanes.watermarks.iter().enumerate() {
             while let Some(name) = names.next_if(|name| name.after <= number) {
                 out.name(name);
             }
-            self.lane_runs(&input, &lanes.of_row, from..mark.before, &mut notes);
-            from = mark.before;
+            self.lane_runs(&input, &lanes.of_row, from..mark.before_row, &mut notes);
+            from = mark.before_row;
             self.window
                 .advance(mark.lane, mark.watermark, &mut out, &mut notes);
             out.mark(*mark);
@@ -192,10 +192,10 @@ impl RowsOut {
         }
     }
 
-    pub fn mark(&mut self, mark: LaneMark) {
+    pub fn mark(&mut self, mark: LaneWatermark) {
         if let Some(lanes) = &mut self.lanes {
-            lanes.marks.push(LaneMark {
-                before: self.times.len(),
+            lanes.watermarks.push(LaneWatermark {
+                before_row: self.times.len(),
                 ..mark
             });
         }

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use arrow_buffer::ScalarBuffer;
-use highwater_time::{Combined, Instant};
+use highwater_time::{CombinedWatermark, Instant};
 
 use super::{Context, Item, Member, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
@@ -20,7 +20,7 @@ use crate::column::{Column, ColumnBuilder};
 #[derive(Debug)]
 pub struct Merge {
     ports: Vec<Port>,
-    clock: Combined,
+    clock: CombinedWatermark,
 }
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Merge {
     pub fn mapped(mappings: impl Iterator<Item = Option<Vec<usize>>>) -> Merge {
         let ports: Vec<Port> = mappings.map(Port::new).collect();
         Merge {
-            clock: Combined::new(ports.len()),
+            clock: CombinedWatermark::new(ports.len()),
             ports,
         }
     }
@@ -91,8 +91,8 @@ impl Merge {
         port.reached = order.last().map_or(port.reached, |last| *last);
         // No row is earlier than a mark of all lanes before it, so this changes the order of none; but a stream of which
         // nothing else comes holds up nobody.
-        let marks = lanes.iter().flat_map(|lanes| &lanes.marks);
-        let floors = marks.filter(|mark| mark.lane.is_none());
+        let watermarks = lanes.iter().flat_map(|lanes| &lanes.watermarks);
+        let floors = watermarks.filter(|mark| mark.lane.is_none());
         port.reached = floors.fold(port.reached, |reached, mark| {
             reached.max(mark.watermark.ticks())
         });
@@ -307,7 +307,7 @@ impl Operator for Merge {
     }
 }
 
-pub(super) fn snapshot_clock(clock: &Combined, out: &mut Writer) {
+pub(super) fn snapshot_clock(clock: &CombinedWatermark, out: &mut Writer) {
     clock
         .members()
         .iter()
@@ -315,11 +315,11 @@ pub(super) fn snapshot_clock(clock: &Combined, out: &mut Writer) {
 }
 
 pub(super) fn restore_clock(
-    clock: &mut Combined,
+    clock: &mut CombinedWatermark,
     from: &mut Reader<'_>,
 ) -> Result<(), RestoreError> {
     let members = clock.members().len();
-    *clock = Combined::new(members);
+    *clock = CombinedWatermark::new(members);
     for member in 0..members {
         clock.advance(member, Instant::from_ticks(from.i64()?));
     }

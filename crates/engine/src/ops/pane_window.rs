@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use highwater_time::{Instant, LaneMark};
+use highwater_time::{Instant, LaneWatermark};
 
 use super::accumulate::{self, Accumulator};
 use super::agenda::ONE_LANE;
@@ -61,8 +61,8 @@ struct Due {
     ends: Vec<i64>,
     lanes: Vec<u32>,
     /// `before` counts in the lists above.
-    marks: Vec<LaneMark>,
-    /// `after` counts in `marks`.
+    watermarks: Vec<LaneWatermark>,
+    /// `after` counts in `watermarks`.
     names: Vec<LaneName>,
     /// Where a window has several panes: which cells add up to which row.
     parts: Vec<u32>,
@@ -109,12 +109,12 @@ impl PaneWindow {
             Some(lanes) => {
                 let of_row = Some(&lanes.of_row[..]);
                 let (mut from, mut names) = (0, lanes.names.iter().peekable());
-                for (number, mark) in lanes.marks.iter().enumerate() {
+                for (number, mark) in lanes.watermarks.iter().enumerate() {
                     while let Some(name) = names.next_if(|name| name.after <= number) {
                         self.due.name(name);
                     }
-                    self.rows(&input, from..mark.before, of_row, &mut walk.notes);
-                    from = mark.before;
+                    self.rows(&input, from..mark.before_row, of_row, &mut walk.notes);
+                    from = mark.before_row;
                     self.pass(mark.lane, mark.watermark, &mut walk);
                     self.due.mark(*mark);
                 }
@@ -308,16 +308,16 @@ impl Due {
         self.lanes.push(lane);
     }
 
-    fn mark(&mut self, mark: LaneMark) {
-        self.marks.push(LaneMark {
-            before: self.shown.len(),
+    fn mark(&mut self, mark: LaneWatermark) {
+        self.watermarks.push(LaneWatermark {
+            before_row: self.shown.len(),
             ..mark
         });
     }
 
     fn name(&mut self, name: &LaneName) {
         self.names.push(LaneName {
-            after: self.marks.len(),
+            after: self.watermarks.len(),
             ..name.clone()
         });
     }
@@ -336,7 +336,7 @@ impl Due {
         joined
     }
 
-    /// Writes the rows, a block at a time, each in its lane and after the marks and names before it.
+    /// Writes the rows, a block at a time, each in its lane and after the watermarks and names before it.
     fn write<K: Keyed>(
         &self,
         groups: &Emitted<'_, K>,
@@ -344,7 +344,7 @@ impl Due {
         out: &mut RowsOut,
         errors: &mut DataErrors,
     ) {
-        let mut marks = self.marks.iter().peekable();
+        let mut watermarks = self.watermarks.iter().peekable();
         let mut names = self.names.iter().peekable();
         let mut passed = 0;
         let mut place = |row: usize, out: &mut RowsOut| {
@@ -352,7 +352,7 @@ impl Due {
                 while let Some(name) = names.next_if(|name| name.after <= passed) {
                     out.name(name);
                 }
-                let Some(mark) = marks.next_if(|mark| mark.before <= row) else {
+                let Some(mark) = watermarks.next_if(|mark| mark.before_row <= row) else {
                     break;
                 };
                 out.mark(*mark);
@@ -372,7 +372,7 @@ impl Due {
         self.shown.clear();
         self.ends.clear();
         self.lanes.clear();
-        self.marks.clear();
+        self.watermarks.clear();
         self.names.clear();
         self.parts.clear();
         self.rows.clear();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use highwater_time::{Combined, Instant};
+use highwater_time::{CombinedWatermark, Instant};
 
 use super::accumulate::{self, Accumulator};
 use super::agenda::ONE_LANE;
@@ -381,14 +381,14 @@ impl Operator for PaneFill {
 /// The second half, where partitions meet: shares in, rows out.
 pub(crate) struct PaneJoin {
     joiner: Joiner,
-    clock: Combined,
+    clock: CombinedWatermark,
 }
 
 impl PaneJoin {
     pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid, partitions: usize) -> PaneJoin {
         PaneJoin {
             joiner: Joiner::new(spec, grid),
-            clock: Combined::new(partitions),
+            clock: CombinedWatermark::new(partitions),
         }
     }
 }

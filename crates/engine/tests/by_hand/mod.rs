@@ -8,7 +8,7 @@ use highwater_query::Span;
 use highwater_query::plan::{
     CompareOp, Expr, ExprKind, Input, Literal, Node, NodeId, Output, Plan, Pred, PredKind, Read,
 };
-use highwater_time::{Instant, LaneMark, TICKS_PER_SECOND};
+use highwater_time::{Instant, LaneWatermark, TICKS_PER_SECOND};
 
 use crate::running::Running;
 
@@ -94,7 +94,7 @@ pub fn show(value: ValueRef<'_>) -> String {
 pub struct Drive {
     running: Running,
     pub rows: Vec<Shown>,
-    pub marks: usize,
+    pub watermarks: usize,
 }
 
 impl Drive {
@@ -103,11 +103,11 @@ impl Drive {
         Drive {
             running: Running::new(Arc::new(physical), &[partitions]),
             rows: Vec::new(),
-            marks: 0,
+            watermarks: 0,
         }
     }
 
-    pub fn rows(&mut self, partition: usize, rows: &[Row], marks: Vec<LaneMark>) {
+    pub fn rows(&mut self, partition: usize, rows: &[Row], watermarks: Vec<LaneWatermark>) {
         let width = self.running.plan().inputs[0].reads.len();
         let columns = (0..width).map(|column| {
             let mut builder = ColumnBuilder::default();
@@ -121,7 +121,7 @@ impl Drive {
         if let Some(of_row) = lanes.filter(|lanes| !lanes.is_empty()) {
             chunk.lanes = Some(Lanes {
                 of_row,
-                marks,
+                watermarks,
                 names: Vec::new(),
             });
         }
@@ -141,7 +141,10 @@ impl Drive {
     }
 
     fn take(&mut self, chunk: &Chunk) {
-        self.marks += chunk.lanes.as_ref().map_or(0, |lanes| lanes.marks.len());
+        self.watermarks += chunk
+            .lanes
+            .as_ref()
+            .map_or(0, |lanes| lanes.watermarks.len());
         for row in 0..chunk.rows() {
             let second = chunk.times[row] / TICKS_PER_SECOND - EPOCH;
             assert_eq!(ticks(second), chunk.times[row]);
@@ -178,19 +181,19 @@ pub fn run(plan: &Plan, rows: &[Row], cuts: &[u8]) -> Drive {
         }
         let to = from + 1 + next(rows.len() - from);
         let floor = |at: usize| rows[at..].iter().map(|row| row.second).min();
-        let mut marks = Vec::new();
+        let mut watermarks = Vec::new();
         if rows[from].lane.is_some() {
             for at in from..=to {
                 if let (1, Some(floor)) = (next(2), floor(at)) {
-                    marks.push(LaneMark {
-                        before: at - from,
+                    watermarks.push(LaneWatermark {
+                        before_row: at - from,
                         lane: None,
                         watermark: Instant::from_ticks(ticks(floor)),
                     });
                 }
             }
         }
-        drive.rows(0, &rows[from..to], marks);
+        drive.rows(0, &rows[from..to], watermarks);
         if let (1, Some(floor)) = (next(2), floor(to)) {
             drive.watermark(0, Instant::from_ticks(ticks(floor)));
         }

@@ -4,8 +4,8 @@ use highwater_engine::eval::encode_key;
 use highwater_engine::{Chunk, Item, Lanes, Value};
 use highwater_query::lookback;
 use highwater_time::{
-    Action, Arrivals, Duration, Events, Fate, Instant, Keys, LaneReleased, Policy, Substreams,
-    TICKS_PER_SECOND,
+    Arrivals, Duration, EventBatch, EventKeys, Instant, JudgedEvent, ReleasedLaneEvents,
+    Substreams, TICKS_PER_SECOND, TimePolicy, ViolationAction,
 };
 use proptest::prelude::*;
 
@@ -30,15 +30,15 @@ fn queries() -> impl Strategy<Value = Query> {
     })
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
-    let action = || prop_oneof![Just(Action::Adjust), Just(Action::Drop)];
+fn policies() -> impl Strategy<Value = TimePolicy> {
+    let action = || prop_oneof![Just(ViolationAction::Adjust), Just(ViolationAction::Drop)];
     let early = prop_oneof![
         Just(None),
         (0..5i64).prop_map(|s| Some(Duration::from_secs(s)))
     ];
     (0..20i64, 0..7i64, early, action(), action(), action()).prop_map(
         |(late, out_of_order, early_arrival, late_events, out_of_order_events, early_events)| {
-            Policy {
+            TimePolicy {
                 late_arrival: Duration::from_secs(late),
                 out_of_order: Duration::from_secs(out_of_order),
                 early_arrival,
@@ -82,16 +82,16 @@ fn key_of(value: &Value) -> Vec<u8> {
 
 /// A run over substreams: the time half and the query half.
 struct Lane<'a> {
-    policy: Policy,
+    policy: TimePolicy,
     linger: Duration,
     arrived: &'a [Arrived],
     substreams: Substreams,
     drive: Drive,
-    fates: Vec<Fate>,
+    fates: Vec<JudgedEvent>,
 }
 
 impl<'a> Lane<'a> {
-    fn new(query: &Query, policy: Policy, arrived: &'a [Arrived]) -> Lane<'a> {
+    fn new(query: &Query, policy: TimePolicy, arrived: &'a [Arrived]) -> Lane<'a> {
         let drive = Drive::new(query, 1);
         let linger = lookback(drive.plan());
         let substreams = Substreams::new(policy, linger);
@@ -114,29 +114,29 @@ impl<'a> Lane<'a> {
             bytes.extend(key_of(&arrived.event.k));
             offsets.push(bytes.len() as u32);
         }
-        let events = Events {
-            first: from as u64,
+        let events = EventBatch {
+            first_row: from as u64,
             times: &times,
             arrivals: Arrivals::Each(&arrivals),
         };
-        let keys = Keys {
+        let keys = EventKeys {
             offsets: &offsets,
             bytes: &bytes,
         };
-        let mut released = LaneReleased::default();
+        let mut released = ReleasedLaneEvents::default();
         self.substreams
             .push(events, &keys, &mut released, &mut self.fates);
         self.deliver(released);
     }
 
     fn end(&mut self) {
-        let mut released = LaneReleased::default();
+        let mut released = ReleasedLaneEvents::default();
         self.substreams.end(&mut released);
         self.deliver(released);
         self.drive.push(0, Item::Watermark(Instant::AFTER_ALL));
     }
 
-    fn deliver(&mut self, released: LaneReleased) {
+    fn deliver(&mut self, released: ReleasedLaneEvents) {
         let events: Vec<Event> = released
             .rows
             .iter()
@@ -147,7 +147,7 @@ impl<'a> Lane<'a> {
             times: released.times.iter().map(|time| time.ticks()).collect(),
             lanes: Some(Lanes {
                 of_row: released.lanes,
-                marks: released.marks,
+                watermarks: released.watermarks,
                 names: Vec::new(),
             }),
             ..chunk
@@ -163,7 +163,7 @@ impl<'a> Lane<'a> {
         self.drive.restart();
     }
 
-    fn run(mut self, choices: &[u8], restart_at: Option<usize>) -> (Vec<Row>, Vec<Fate>) {
+    fn run(mut self, choices: &[u8], restart_at: Option<usize>) -> (Vec<Row>, Vec<JudgedEvent>) {
         let mut choices = Choices::new(choices);
         let (mut from, mut batches) = (0, 0);
         while from < self.arrived.len() {
@@ -182,7 +182,7 @@ impl<'a> Lane<'a> {
 }
 
 /// The kept events with the timestamps that they were given.
-fn stamped(arrived: &[Arrived], fates: &[Fate]) -> Vec<Event> {
+fn stamped(arrived: &[Arrived], fates: &[JudgedEvent]) -> Vec<Event> {
     let kept = arrived.iter().zip(fates).filter_map(|(arrived, fate)| {
         let second = fate.timestamp?.ticks() / TICKS_PER_SECOND - from_origin(0);
         assert_eq!(Some(instant(second)), fate.timestamp);
@@ -252,9 +252,9 @@ proptest! {
 #[test]
 fn a_key_that_has_gone_leaves_nothing_behind() {
     use crate::query::Window;
-    let policy = Policy {
+    let policy = TimePolicy {
         late_arrival: Duration::from_secs(2),
-        ..Policy::default()
+        ..TimePolicy::default()
     };
     for window in [
         Window::Tumbling { size: 2, offset: 0 },
@@ -308,7 +308,7 @@ fn a_key_that_has_gone_leaves_nothing_behind() {
             lane.substreams.snapshot(&mut bytes);
             (
                 bytes.len() + lane.drive.snapshot().len(),
-                lane.substreams.lanes(),
+                lane.substreams.lane_count(),
             )
         };
         let (few, many) = (state(400), state(4_000));

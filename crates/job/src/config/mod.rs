@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat, OutputSettings};
 use highwater_env::disk;
-use highwater_time::{Duration, Policy};
+use highwater_time::{Duration, TimePolicy};
 use toml::de::DeTable;
 
 pub use error::{ConfigError, Mistake};
@@ -42,7 +42,7 @@ pub struct JobFile {
     pub compatibility: Level,
     /// Text is compared without regard to case.
     pub ignore_case: bool,
-    pub time: Policy,
+    pub time: TimePolicy,
     /// In the order of the file.
     pub inputs: Vec<Input>,
     /// In the order of the file.

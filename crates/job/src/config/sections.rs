@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use highwater_connect::{Compression, CsvFormat, Format, Level, OutputFormat};
-use highwater_time::{Action, Duration, Policy};
+use highwater_time::{Duration, TimePolicy, ViolationAction};
 use toml::de::DeValue;
 
 use super::live;
@@ -125,11 +125,14 @@ const TIME_KEYS: &[&str] = &[
     "early_events",
 ];
 
-const ACTIONS: &[(&str, Action)] = &[("adjust", Action::Adjust), ("drop", Action::Drop)];
+const ACTIONS: &[(&str, ViolationAction)] = &[
+    ("adjust", ViolationAction::Adjust),
+    ("drop", ViolationAction::Drop),
+];
 
-fn read_time(reader: &mut Reader, section: &Section) -> Policy {
+fn read_time(reader: &mut Reader, section: &Section) -> TimePolicy {
     reader.known_keys(section, TIME_KEYS);
-    let mut policy = Policy::default();
+    let mut policy = TimePolicy::default();
     if let Some(late) = reader.duration(section, "late_arrival") {
         policy.late_arrival = late;
     }

@@ -1,7 +1,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests make their own files")]
 use std::path::{Path, PathBuf};
 
-use highwater_time::{Action, Duration, Instant};
+use highwater_time::{Duration, Instant, ViolationAction};
 
 use super::*;
 
@@ -67,13 +67,13 @@ error = ""
     );
     assert_eq!(job.name, "toll-counts");
     assert_eq!(job.query, QuerySource::File(PathBuf::from("query.saql")));
-    let time = Policy {
+    let time = TimePolicy {
         late_arrival: seconds(10),
         out_of_order: seconds(2),
         early_arrival: Some(seconds(60)),
-        late_events: Action::Drop,
-        out_of_order_events: Action::Drop,
-        early_events: Action::Adjust,
+        late_events: ViolationAction::Drop,
+        out_of_order_events: ViolationAction::Drop,
+        early_events: ViolationAction::Adjust,
     };
     assert_eq!(job.time, time);
     let entry = Input {
@@ -111,11 +111,11 @@ error = ""
 #[test]
 fn what_the_file_leaves_out_has_the_documented_default() {
     let job = parse("query = \"q.saql\"\n[inputs.I]\npath = \"i.jsonl\"\n[time]\n");
-    assert_eq!(job.time, Policy::default());
+    assert_eq!(job.time, TimePolicy::default());
     assert_eq!(job.time.late_arrival, seconds(5));
     assert_eq!(job.time.out_of_order, seconds(0));
     assert_eq!(job.time.early_arrival, Some(seconds(300)));
-    assert_eq!(job.time.early_events, Action::Drop);
+    assert_eq!(job.time.early_events, ViolationAction::Drop);
     assert_eq!(job.on_error, OnError::Drop);
     assert_eq!(job.expect, None);
     assert!(!job.inputs[0].reference);

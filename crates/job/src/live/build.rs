@@ -7,7 +7,7 @@ use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Physical, Value};
 use highwater_env::Clock;
 use highwater_log::Offset;
-use highwater_time::{Combined, Instant};
+use highwater_time::{CombinedWatermark, Instant};
 use tokio::sync::mpsc;
 
 use super::StartError;
@@ -110,7 +110,7 @@ pub(super) fn build(
         statements,
         dead: dead.map(|dead| (dead, SideOutput::new(count, true))),
         late: late.map(|late| (late, SideOutput::new(count, false))),
-        clock: Combined::new(count),
+        clock: CombinedWatermark::new(count),
         facts: StreamFacts {
             streams: named.collect(),
             wants,

@@ -13,7 +13,7 @@ use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{DataError, Shared};
 use highwater_env::Clock;
 use highwater_log::Place;
-use highwater_time::{Combined, Instant};
+use highwater_time::{CombinedWatermark, Instant};
 use tokio::sync::mpsc;
 
 use super::destination::{Destination, OutputClosed, OutputMessage};
@@ -98,7 +98,7 @@ pub(super) struct Combiner {
     /// EndpointRequest destination takes letters, and those that wait.
     pub dead: Option<(usize, SideOutput)>,
     pub late: Option<(usize, SideOutput)>,
-    pub clock: Combined,
+    pub clock: CombinedWatermark,
     pub facts: StreamFacts,
     pub pace: ReadPermits,
     pub workers: Vec<mpsc::UnboundedSender<WorkItem>>,

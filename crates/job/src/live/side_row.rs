@@ -8,7 +8,7 @@ use highwater_connect::BadEvent;
 use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{DataError, Record, Value, eval};
 use highwater_log::Place;
-use highwater_time::{Fate, Instant};
+use highwater_time::{Instant, JudgedEvent};
 
 use crate::dead::line_and_column;
 use crate::report::TroubleKind;
@@ -87,7 +87,7 @@ impl SideRow {
     /// Of an event that a policy moved or dropped.
     pub fn of_fate(
         spot: &EventLocation<'_>,
-        fate: &Fate,
+        fate: &JudgedEvent,
         arrival: Instant,
         event: Value,
     ) -> SideRow {
@@ -97,7 +97,7 @@ impl SideRow {
             ("Verdict", text(fate.verdict.name())),
             ("EventEnqueuedUtcTime", Value::Time(arrival)),
             ("EventTime", Value::Time(fate.event_time)),
-            ("Watermark", time(fate.met)),
+            ("Watermark", time(fate.watermark_before)),
             ("Timestamp", fate.timestamp.map_or(Value::Null, Value::Time)),
         ]);
         SideRow::new(arrival, spot.offset, fields)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_log::{Offset, Place};
-use highwater_time::{Counts, Instant};
+use highwater_time::{Instant, VerdictCounts};
 
 use crate::report::TroubleKind;
 
@@ -68,14 +68,14 @@ pub struct InputStatus {
     pub partitions: Vec<PartitionStatus>,
 }
 
-/// Counts since the job was started, except for `time`, which is since its first start.
+/// VerdictCounts since the job was started, except for `time`, which is since its first start.
 #[derive(Clone, Debug)]
 pub struct PartitionStatus {
     pub place: Place,
     pub events: u64,
     pub bytes: u64,
     /// What the time policies did.
-    pub time: Counts,
+    pub time: VerdictCounts,
     pub deserialization_errors: u64,
     pub conversion_errors: u64,
     /// Rows that the query failed on before partitions meet.
@@ -130,7 +130,7 @@ impl PartitionStatus {
             place,
             events: 0,
             bytes: 0,
-            time: Counts::default(),
+            time: VerdictCounts::default(),
             deserialization_errors: 0,
             conversion_errors: 0,
             runtime_errors: 0,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use highwater_job::why::{Fate, why};
 use highwater_job::{Report, short_time};
-use highwater_time::{Counts, Duration, Policy};
+use highwater_time::{Duration, TimePolicy, VerdictCounts};
 use proptest::prelude::*;
 
 use crate::oracle::{Expected, fates};
@@ -17,9 +17,9 @@ fn any_query() -> impl Strategy<Value = crate::world::Query> {
     prop::sample::select(&QUERIES[..])
 }
 
-/// Each bound's count, from the verdicts; see [`Counts`].
-fn counts(verdicts: impl Iterator<Item = String>) -> Counts {
-    let mut counts = Counts::default();
+/// Each bound's count, from the verdicts; see [`VerdictCounts`].
+fn counts(verdicts: impl Iterator<Item = String>) -> VerdictCounts {
+    let mut counts = VerdictCounts::default();
     for verdict in verdicts.filter(|verdict| !verdict.starts_with("lost")) {
         counts.read += 1;
         let dropped = verdict.ends_with("dropped");
@@ -191,9 +191,9 @@ fn the_end_of_a_block_does_not_move_the_clocks_of_keys() {
     ];
     let world = World {
         query: PARTITIONED_SUBSTREAMS,
-        policy: Policy {
+        policy: TimePolicy {
             late_arrival: Duration::from_secs(1),
-            ..Policy::default()
+            ..TimePolicy::default()
         },
         arrivals: true,
         by_column: true,
@@ -209,7 +209,7 @@ fn same_in_other_blocks(world: &World, pads: &[usize]) {
     let (one, outcome) = outputs(&world.job(short.path()), 1);
     let (other, padded) = outputs(&world.job(long.path()), 1);
     assert_eq!(one, other);
-    let counts = |report: &Report| -> Vec<(Counts, u64)> {
+    let counts = |report: &Report| -> Vec<(VerdictCounts, u64)> {
         report
             .inputs
             .iter()

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use highwater_time::{Action, Duration, Instant};
+use highwater_time::{Duration, Instant, ViolationAction};
 
 use crate::world::{Flaw, Line, World, instant};
 
@@ -96,11 +96,11 @@ impl Clocks {
         let met = self.floor.max(self.keys.get(&key).copied());
         let mut broke = Vec::new();
         let mut dropped = false;
-        let mut bound = |name, action: Action, nearest: Instant, time: &mut Instant| {
+        let mut bound = |name, action: ViolationAction, nearest: Instant, time: &mut Instant| {
             broke.push(name);
             match action {
-                Action::Adjust => *time = nearest,
-                Action::Drop => dropped = true,
+                ViolationAction::Adjust => *time = nearest,
+                ViolationAction::Drop => dropped = true,
             }
             dropped
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use highwater_job::config::JobFile;
 use highwater_job::{Collected, Job, Options, Outcome, Outputs, run};
-use highwater_time::{Action, Duration, Instant, Policy, TICKS_PER_SECOND};
+use highwater_time::{Duration, Instant, TICKS_PER_SECOND, TimePolicy, ViolationAction};
 use proptest::prelude::*;
 
 /// What a query needs of its input, and its text.
@@ -122,7 +122,7 @@ pub struct Line {
 #[derive(Clone, Debug)]
 pub struct World {
     pub query: Query,
-    pub policy: Policy,
+    pub policy: TimePolicy,
     /// Whether the job names the arrival column.
     pub arrivals: bool,
     /// Whether the job names the partition column.
@@ -191,9 +191,9 @@ impl World {
     }
 
     pub fn job(&self, folder: &Path) -> Job {
-        let action = |action: Action| match action {
-            Action::Adjust => "adjust",
-            Action::Drop => "drop",
+        let action = |action: ViolationAction| match action {
+            ViolationAction::Adjust => "adjust",
+            ViolationAction::Drop => "drop",
         };
         let secs = |duration: Duration| duration.ticks() / TICKS_PER_SECOND;
         let policy = &self.policy;
@@ -255,15 +255,15 @@ fn texts(collected: &Collected) -> Vec<(String, String)> {
     texts
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
-    let action = || prop_oneof![Just(Action::Adjust), Just(Action::Drop)];
+fn policies() -> impl Strategy<Value = TimePolicy> {
+    let action = || prop_oneof![Just(ViolationAction::Adjust), Just(ViolationAction::Drop)];
     let early = prop_oneof![
         Just(None),
         (0..6i64).prop_map(|s| Some(Duration::from_secs(s)))
     ];
     (0..15i64, 0..6i64, early, action(), action(), action()).prop_map(
         |(late, out_of_order, early_arrival, late_events, out_of_order_events, early_events)| {
-            Policy {
+            TimePolicy {
                 late_arrival: Duration::from_secs(late),
                 out_of_order: Duration::from_secs(out_of_order),
                 early_arrival,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use highwater_job::live::{InputStatus, JobState, JobStatus, OutputStatus, PartitionStatus};
-use highwater_time::{Counts, Instant};
+use highwater_time::{Instant, VerdictCounts};
 use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -187,7 +187,7 @@ fn partition(partition: &PartitionStatus) -> Value {
     })
 }
 
-fn counts(counts: &Counts) -> Value {
+fn counts(counts: &VerdictCounts) -> Value {
     json!({
         "early_adjusted": counts.early_adjusted, "early_dropped": counts.early_dropped,
         "late_adjusted": counts.late_adjusted, "late_dropped": counts.late_dropped,

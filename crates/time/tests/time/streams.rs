@@ -40,14 +40,14 @@ pub fn tolerance() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(0i64), 0..12i64, Just(100)].prop_map(Duration::from_ticks)
 }
 
-fn action() -> impl Strategy<Value = Action> {
-    prop_oneof![Just(Action::Adjust), Just(Action::Drop)]
+fn action() -> impl Strategy<Value = ViolationAction> {
+    prop_oneof![Just(ViolationAction::Adjust), Just(ViolationAction::Drop)]
 }
 
-pub fn policies() -> impl Strategy<Value = Policy> {
+pub fn policies() -> impl Strategy<Value = TimePolicy> {
     let tolerances = (tolerance(), tolerance(), prop::option::of(tolerance()));
     let actions = (action(), action(), action());
-    (tolerances, actions).prop_map(|((late, disorder, early), (a, b, c))| Policy {
+    (tolerances, actions).prop_map(|((late, disorder, early), (a, b, c))| TimePolicy {
         late_arrival: late,
         out_of_order: disorder,
         early_arrival: early,
@@ -105,21 +105,21 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub fn events(&self, known: Known) -> Events<'_> {
+    pub fn events(&self, known: Known) -> EventBatch<'_> {
         let arrivals = match known {
             Known::Each => Arrivals::Each(&self.arrivals),
             Known::All => Arrivals::All(ALL_ARRIVED),
             Known::Nothing => Arrivals::Unknown,
         };
-        Events {
-            first: self.first,
+        EventBatch {
+            first_row: self.first,
             times: &self.times,
             arrivals,
         }
     }
 
-    pub fn keys(&self) -> Keys<'_> {
-        Keys {
+    pub fn keys(&self) -> EventKeys<'_> {
+        EventKeys {
             offsets: &self.key_offsets,
             bytes: &self.key_bytes,
         }
@@ -181,7 +181,7 @@ fn batch(first: u64, steps: &[Step]) -> Batch {
 /// The rules of requirements T3 to T6 for one event, spelled out once more: the verdict, the
 /// timestamp, and the watermark of the event's own clock and of its arrival.
 pub fn judge(
-    policy: &Policy,
+    policy: &TimePolicy,
     time: Instant,
     arrival: Option<Instant>,
     met: Instant,
@@ -192,50 +192,50 @@ pub fn judge(
     if let (Some(arrival), Some(early)) = (arrival, policy.early_arrival)
         && time > arrival + early
     {
-        if policy.early_events == Action::Drop {
-            return (Verdict::dropped_for(Cause::Early), None, None);
+        if policy.early_events == ViolationAction::Drop {
+            return (Verdict::dropped_for(Violation::Early), None, None);
         }
-        (verdict, time) = (verdict.and(Cause::Early), arrival + early);
+        (verdict, time) = (verdict.and(Violation::Early), arrival + early);
     }
     if let Some(floor) = floor
         && time < floor
     {
-        if policy.late_events == Action::Drop {
-            return (Verdict::dropped_for(Cause::Late), None, Some(floor));
+        if policy.late_events == ViolationAction::Drop {
+            return (Verdict::dropped_for(Violation::Late), None, Some(floor));
         }
-        (verdict, time) = (verdict.and(Cause::Late), floor);
+        (verdict, time) = (verdict.and(Violation::Late), floor);
     }
     if time < met {
-        if policy.out_of_order_events == Action::Drop {
-            let skew = [Cause::Early, Cause::Late]
+        if policy.out_of_order_events == ViolationAction::Drop {
+            let skew = [Violation::Early, Violation::Late]
                 .into_iter()
-                .find(|cause| verdict.broke(*cause));
-            let dropped = Verdict::dropped_for(Cause::OutOfOrder);
+                .find(|cause| verdict.violates(*cause));
+            let dropped = Verdict::dropped_for(Violation::OutOfOrder);
             return (skew.map_or(dropped, |skew| dropped.and(skew)), None, floor);
         }
-        (verdict, time) = (verdict.and(Cause::OutOfOrder), met);
+        (verdict, time) = (verdict.and(Violation::OutOfOrder), met);
     }
     (verdict, Some(time), floor)
 }
 
 /// What the counters must be, given every event's fate.
-pub fn count(fates: &[Fate]) -> Counts {
-    let mut counts = Counts {
+pub fn count(fates: &[JudgedEvent]) -> VerdictCounts {
+    let mut counts = VerdictCounts {
         read: fates.len() as u64,
-        ..Counts::default()
+        ..VerdictCounts::default()
     };
     for fate in fates {
         let by = fate.verdict.dropped_by();
-        let one = |cause: Cause, dropped: bool| {
-            u64::from(fate.verdict.broke(cause) && (by == Some(cause)) == dropped)
+        let one = |cause: Violation, dropped: bool| {
+            u64::from(fate.verdict.violates(cause) && (by == Some(cause)) == dropped)
         };
         counts.kept += u64::from(fate.verdict.kept());
-        counts.early_adjusted += one(Cause::Early, false);
-        counts.early_dropped += one(Cause::Early, true);
-        counts.late_adjusted += one(Cause::Late, false);
-        counts.late_dropped += one(Cause::Late, true);
-        counts.out_of_order_adjusted += one(Cause::OutOfOrder, false);
-        counts.out_of_order_dropped += one(Cause::OutOfOrder, true);
+        counts.early_adjusted += one(Violation::Early, false);
+        counts.early_dropped += one(Violation::Early, true);
+        counts.late_adjusted += one(Violation::Late, false);
+        counts.late_dropped += one(Violation::Late, true);
+        counts.out_of_order_adjusted += one(Violation::OutOfOrder, false);
+        counts.out_of_order_dropped += one(Violation::OutOfOrder, true);
     }
     counts
 }

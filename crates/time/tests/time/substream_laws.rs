@@ -9,14 +9,14 @@ use crate::streams::*;
 
 #[derive(PartialEq, Default, Debug)]
 struct Seen {
-    released: LaneReleased,
-    fates: Vec<Fate>,
-    counts: Counts,
+    released: ReleasedLaneEvents,
+    fates: Vec<JudgedEvent>,
+    counts: VerdictCounts,
     lanes: Vec<usize>,
     snapshot: Vec<u8>,
 }
 
-fn run(policy: Policy, linger: Duration, known: Known, steps: &[Step], cuts: &Cuts) -> Seen {
+fn run(policy: TimePolicy, linger: Duration, known: Known, steps: &[Step], cuts: &Cuts) -> Seen {
     let mut substreams = Substreams::new(policy, linger);
     let mut seen = Seen::default();
     seen.released.keys = Some(KeyList::default());
@@ -39,12 +39,12 @@ fn run(policy: Policy, linger: Duration, known: Known, steps: &[Step], cuts: &Cu
         }
         assert!(substreams.floor() >= floor, "the floor never goes back");
         let kept = seen.fates.iter().filter(|fate| fate.verdict.kept()).count();
-        assert_eq!(kept, seen.released.rows.len() + substreams.held());
+        assert_eq!(kept, seen.released.rows.len() + substreams.buffered());
     }
-    seen.lanes.push(substreams.lanes());
+    seen.lanes.push(substreams.lane_count());
     substreams.snapshot(&mut seen.snapshot);
     substreams.end(&mut seen.released);
-    seen.lanes.push(substreams.lanes());
+    seen.lanes.push(substreams.lane_count());
     seen.counts = *substreams.counts();
     seen
 }
@@ -81,8 +81,8 @@ impl Oracle {
 
     fn mark(&mut self, lane: Option<u32>, watermark: Instant) {
         let before = self.seen.released.rows.len();
-        self.seen.released.marks.push(LaneMark {
-            before,
+        self.seen.released.watermarks.push(LaneWatermark {
+            before_row: before,
             lane,
             watermark,
         });
@@ -97,7 +97,12 @@ impl Oracle {
         }
     }
 
-    fn event(&mut self, policy: &Policy, linger: Duration, event: (Instant, Option<Instant>, u8)) {
+    fn event(
+        &mut self,
+        policy: &TimePolicy,
+        linger: Duration,
+        event: (Instant, Option<Instant>, u8),
+    ) {
         let (event_time, arrival, key) = event;
         let floor = self.floor.unwrap_or(Instant::BEFORE_ALL);
         let mut lane = self
@@ -132,21 +137,21 @@ impl Oracle {
             self.raise(floor, linger);
         }
         watermark = watermark.max(self.floor.unwrap_or(watermark));
-        let fate = Fate {
+        let fate = JudgedEvent {
             row,
             arrival,
             event_time,
             verdict,
-            met,
+            watermark_before: met,
             timestamp,
-            watermark,
+            watermark_after: watermark,
             lane,
         };
         self.seen.fates.push(fate);
     }
 }
 
-fn oracle(policy: Policy, linger: Duration, known: Known, steps: &[Step]) -> Seen {
+fn oracle(policy: TimePolicy, linger: Duration, known: Known, steps: &[Step]) -> Seen {
     let mut oracle = Oracle::default();
     for step in steps {
         match *step {
@@ -221,7 +226,7 @@ proptest! {
             let before = last.insert(key_of(row), (time, row));
             prop_assert!(before.is_none_or(|before| before < (time, row)));
         }
-        let kept = |fate: &Fate| fate.verdict.kept().then_some(fate.row);
+        let kept = |fate: &JudgedEvent| fate.verdict.kept().then_some(fate.row);
         let kept: Vec<u64> = seen.fates.iter().filter_map(kept).collect();
         let mut released = seen.released.rows;
         released.sort();
@@ -234,8 +239,8 @@ proptest! {
         policy in policies(), linger in tolerance(), known in known(), steps in streams(6)
     ) {
         let released = run(policy, linger, known, &steps, &no_cuts()).released;
-        for mark in &released.marks {
-            for i in mark.before..released.rows.len() {
+        for mark in &released.watermarks {
+            for i in mark.before_row..released.rows.len() {
                 if mark.lane.is_none_or(|lane| lane == released.lanes[i]) {
                     prop_assert!(released.times[i] >= mark.watermark);
                 }
@@ -247,9 +252,9 @@ proptest! {
     #[test]
     fn one_key_alone_is_a_timeline(policy in policies(), known in known(), steps in streams(1)) {
         let seen = run(policy, Duration::MAX, known, &steps, &no_cuts());
-        let mut timeline = Timeline::new(policy, Clock::Application);
-        let mut fates: Vec<Fate> = Vec::new();
-        let mut released = Released::default();
+        let mut timeline = Timeline::new(policy, TimeDomain::EventTime);
+        let mut fates: Vec<JudgedEvent> = Vec::new();
+        let mut released = ReleasedEvents::default();
         for act in acts(&steps, &no_cuts()) {
             match act {
                 Act::Push(batch) => timeline.push(batch.events(known), &mut fates),
@@ -264,7 +269,7 @@ proptest! {
         prop_assert_eq!(seen.released.times, released.times);
         prop_assert_eq!(seen.counts, *timeline.counts());
         for (of_lane, alone) in seen.fates.into_iter().zip(fates) {
-            prop_assert_eq!(Fate { lane: None, ..of_lane }, alone);
+            prop_assert_eq!(JudgedEvent { lane: None, ..of_lane }, alone);
         }
     }
 
@@ -279,7 +284,7 @@ proptest! {
         }
         bytes.truncate(length);
         if let Ok(mut substreams) = Substreams::restore(policy, linger, &mut bytes.as_slice()) {
-            substreams.end(&mut LaneReleased::default());
+            substreams.end(&mut ReleasedLaneEvents::default());
         }
     }
 }

@@ -8,14 +8,14 @@ use crate::streams::*;
 /// All that can be seen of a timeline's life.
 #[derive(PartialEq, Default, Debug)]
 struct Seen {
-    released: Released,
-    fates: Vec<Fate>,
-    counts: Counts,
+    released: ReleasedEvents,
+    fates: Vec<JudgedEvent>,
+    counts: VerdictCounts,
     watermark: Option<Instant>,
     snapshot: Vec<u8>,
 }
 
-fn run(policy: Policy, clock: Clock, known: Known, steps: &[Step], cuts: &Cuts) -> Seen {
+fn run(policy: TimePolicy, clock: TimeDomain, known: Known, steps: &[Step], cuts: &Cuts) -> Seen {
     let mut timeline = Timeline::new(policy, clock);
     let mut seen = Seen::default();
     for act in acts(steps, cuts) {
@@ -44,42 +44,42 @@ fn run(policy: Policy, clock: Clock, known: Known, steps: &[Step], cuts: &Cuts) 
                 .all(|time| *time <= timeline.watermark())
         );
         let kept = seen.fates.iter().filter(|fate| fate.verdict.kept()).count();
-        assert_eq!(kept, seen.released.len() + timeline.held());
+        assert_eq!(kept, seen.released.len() + timeline.buffered());
     }
     timeline.snapshot(&mut seen.snapshot);
     seen.watermark = Some(timeline.watermark());
     timeline.end();
     timeline.release(&mut seen.released);
-    assert_eq!(timeline.held(), 0);
+    assert_eq!(timeline.buffered(), 0);
     seen.counts = *timeline.counts();
     seen
 }
 
-fn oracle(policy: Policy, clock: Clock, known: Known, steps: &[Step]) -> Vec<Fate> {
+fn oracle(policy: TimePolicy, clock: TimeDomain, known: Known, steps: &[Step]) -> Vec<JudgedEvent> {
     let mut watermark = Instant::BEFORE_ALL;
     let mut fates = Vec::new();
     for step in steps {
         let met = watermark;
         let (time, arrival) = match (*step, clock) {
-            (Step::Silence { estimated_arrival }, Clock::Application) => {
+            (Step::Silence { estimated_arrival }, TimeDomain::EventTime) => {
                 watermark = watermark.max(estimated_arrival - policy.late_arrival);
                 continue;
             }
-            (Step::Silence { estimated_arrival }, Clock::Arrival) => {
+            (Step::Silence { estimated_arrival }, TimeDomain::ArrivalTime) => {
                 watermark = watermark.max(estimated_arrival);
                 continue;
             }
-            (Step::Event { time, .. }, Clock::Arrival) => (time, Some(time)),
-            (Step::Event { time, arrival, .. }, Clock::Application) => match known {
+            (Step::Event { time, .. }, TimeDomain::ArrivalTime) => (time, Some(time)),
+            (Step::Event { time, arrival, .. }, TimeDomain::EventTime) => match known {
                 Known::Each => (time, Some(arrival)),
                 Known::All => (time, Some(ALL_ARRIVED)),
                 Known::Nothing => (time, None),
             },
         };
-        let (verdict, timestamp) = if clock == Clock::Arrival {
+        let (verdict, timestamp) = if clock == TimeDomain::ArrivalTime {
             watermark = watermark.max(time);
             let behind = time < met;
-            let verdict = Verdict::adjusted_for(Cause::OutOfOrder);
+            let verdict = Verdict::adjusted_for(Violation::OutOfOrder);
             (
                 if behind { verdict } else { Verdict::ON_TIME },
                 Some(time.max(met)),
@@ -95,22 +95,22 @@ fn oracle(policy: Policy, clock: Clock, known: Known, steps: &[Step]) -> Vec<Fat
         let row = fates.len() as u64;
         let lane = None;
         let event_time = time;
-        fates.push(Fate {
+        fates.push(JudgedEvent {
             row,
             arrival,
             event_time,
             verdict,
-            met,
+            watermark_before: met,
             timestamp,
-            watermark,
+            watermark_after: watermark,
             lane,
         });
     }
     fates
 }
 
-fn clocks() -> impl Strategy<Value = Clock> {
-    prop_oneof![5 => Just(Clock::Application), 1 => Just(Clock::Arrival)]
+fn clocks() -> impl Strategy<Value = TimeDomain> {
+    prop_oneof![5 => Just(TimeDomain::EventTime), 1 => Just(TimeDomain::ArrivalTime)]
 }
 
 proptest! {
@@ -134,7 +134,7 @@ proptest! {
         policy in policies(), clock in clocks(), known in known(), steps in streams(1), cuts in cuts()
     ) {
         let seen = run(policy, clock, known, &steps, &cuts);
-        let kept = |fate: &Fate| fate.timestamp.map(|time| (time, fate.row));
+        let kept = |fate: &JudgedEvent| fate.timestamp.map(|time| (time, fate.row));
         let mut expected: Vec<_> = seen.fates.iter().filter_map(kept).collect();
         expected.sort();
         let released: Vec<_> =
@@ -156,9 +156,9 @@ proptest! {
     fn no_watermark_overtakes_the_event_that_raised_it(
         policy in policies(), known in known(), steps in streams(1)
     ) {
-        for fate in run(policy, Clock::Application, known, &steps, &no_cuts()).fates {
-            prop_assert!(fate.met <= fate.watermark);
-            prop_assert!(fate.timestamp.is_none_or(|time| time >= fate.watermark));
+        for fate in run(policy, TimeDomain::EventTime, known, &steps, &no_cuts()).fates {
+            prop_assert!(fate.watermark_before <= fate.watermark_after);
+            prop_assert!(fate.timestamp.is_none_or(|time| time >= fate.watermark_after));
         }
     }
 
@@ -166,15 +166,15 @@ proptest! {
     fn a_damaged_snapshot_is_refused_or_read_but_never_panics(
         policy in policies(), steps in streams(1), at in 0..400usize, byte: u8, length in 0..400usize
     ) {
-        let mut bytes = run(policy, Clock::Application, Known::Each, &steps, &no_cuts()).snapshot;
+        let mut bytes = run(policy, TimeDomain::EventTime, Known::Each, &steps, &no_cuts()).snapshot;
         if let Some(place) = bytes.get_mut(at) {
             *place = byte;
         }
         bytes.truncate(length);
-        let restored = Timeline::restore(policy, Clock::Application, &mut bytes.as_slice());
+        let restored = Timeline::restore(policy, TimeDomain::EventTime, &mut bytes.as_slice());
         if let Ok(mut timeline) = restored {
             timeline.end();
-            timeline.release(&mut Released::default());
+            timeline.release(&mut ReleasedEvents::default());
         }
     }
 }

@@ -8,15 +8,15 @@ use crate::{at, long};
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
 #[track_caller]
-fn check(policy: Policy, rows: &[Row], order: &[u64]) {
+fn check(policy: TimePolicy, rows: &[Row], order: &[u64]) {
     let times: Vec<_> = rows.iter().map(|row| at(row.0)).collect();
     let arrivals: Vec<_> = rows.iter().map(|row| at(row.1)).collect();
-    let mut timeline = Timeline::new(policy, Clock::Application);
-    let mut fates: Vec<Fate> = Vec::new();
+    let mut timeline = Timeline::new(policy, TimeDomain::EventTime);
+    let mut fates: Vec<JudgedEvent> = Vec::new();
     let arrivals = Arrivals::Each(&arrivals);
     timeline.push(
-        Events {
-            first: 1,
+        EventBatch {
+            first_row: 1,
             times: &times,
             arrivals,
         },
@@ -25,13 +25,13 @@ fn check(policy: Policy, rows: &[Row], order: &[u64]) {
     for (fate, row) in fates.iter().zip(rows) {
         let timestamp = (row.2 != "-").then(|| at(row.2));
         assert_eq!(
-            (fate.timestamp, fate.watermark),
+            (fate.timestamp, fate.watermark_after),
             (timestamp, at(row.3)),
             "row {}",
             fate.row
         );
     }
-    let mut released = Released::default();
+    let mut released = ReleasedEvents::default();
     timeline.end();
     timeline.release(&mut released);
     assert_eq!(released.rows, order);
@@ -40,10 +40,10 @@ fn check(policy: Policy, rows: &[Row], order: &[u64]) {
 // proves T15
 #[test]
 fn example_a() {
-    let policy = Policy {
+    let policy = TimePolicy {
         late_arrival: long("10m"),
         out_of_order: long("3m"),
-        ..Policy::default()
+        ..TimePolicy::default()
     };
     let rows = [
         ("00:00:00", "00:10:01", "00:00:01", "00:00:01"),
@@ -57,10 +57,10 @@ fn example_a() {
 
 #[test]
 fn the_example_of_the_language_reference() {
-    let policy = Policy {
+    let policy = TimePolicy {
         late_arrival: long("15s"),
         out_of_order: long("8s"),
-        ..Policy::default()
+        ..TimePolicy::default()
     };
     let rows = [
         ("00:10:00", "00:10:40", "00:10:25", "00:10:25"),
@@ -72,11 +72,11 @@ fn the_example_of_the_language_reference() {
     check(policy, &rows, &[1, 2, 5, 4, 3]);
 }
 
-fn example_b_policy() -> Policy {
-    Policy {
+fn example_b_policy() -> TimePolicy {
+    TimePolicy {
         late_arrival: long("5m"),
         out_of_order: long("2m"),
-        ..Policy::default()
+        ..TimePolicy::default()
     }
 }
 
@@ -107,7 +107,7 @@ fn example_b() {
 // proves T16
 #[test]
 fn example_b_with_early_arrival_off() {
-    let policy = Policy {
+    let policy = TimePolicy {
         early_arrival: None,
         ..example_b_policy()
     };
@@ -162,16 +162,16 @@ fn example_b_over_the_device() {
     ]
     .map(at);
     let offsets: Vec<u32> = (0..=12).map(|i| i * 2).collect();
-    let keys = Keys {
+    let keys = EventKeys {
         offsets: &offsets,
         bytes: b"d1d2d1d3d1d3d2d2d3d2d2d3",
     };
 
     let mut substreams = Substreams::new(example_b_policy(), long("1h"));
-    let mut out = LaneReleased::default();
-    let mut fates: Vec<Fate> = Vec::new();
-    let events = Events {
-        first: 1,
+    let mut out = ReleasedLaneEvents::default();
+    let mut fates: Vec<JudgedEvent> = Vec::new();
+    let events = EventBatch {
+        first_row: 1,
         times: &times,
         arrivals: Arrivals::Each(&arrivals),
     };
@@ -192,8 +192,8 @@ fn example_b_over_the_device() {
         10
     );
 
-    let mark = |before, lane, watermark| LaneMark {
-        before,
+    let mark = |before, lane, watermark| LaneWatermark {
+        before_row: before,
         lane,
         watermark: at(watermark),
     };
@@ -217,11 +217,11 @@ fn example_b_over_the_device() {
         mark(8, None, "12:19"),
         mark(8, Some(2), "12:20"),
         mark(10, None, "12:22"),
-        LaneMark {
-            before: 11,
+        LaneWatermark {
+            before_row: 11,
             lane: None,
             watermark: Instant::AFTER_ALL,
         },
     ];
-    assert_eq!(out.marks, expected);
+    assert_eq!(out.watermarks, expected);
 }

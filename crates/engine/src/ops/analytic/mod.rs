@@ -339,7 +339,7 @@ impl Operator for Analytics {
     fn push(&mut self, _port: usize, item: Item, context: &mut Context<'_>) {
         match item {
             Item::Rows(chunk) => {
-                let floors = chunk.lanes.iter().flat_map(|lanes| &lanes.marks);
+                let floors = chunk.lanes.iter().flat_map(|lanes| &lanes.watermarks);
                 let floor = floors
                     .filter(|mark| mark.lane.is_none())
                     .map(|mark| mark.watermark)

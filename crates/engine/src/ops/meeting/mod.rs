@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use highwater_time::{Instant, LaneMark};
+use highwater_time::{Instant, LaneWatermark};
 
 use super::{Context, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
@@ -277,8 +277,8 @@ impl Out {
     }
 
     fn mark(&mut self, lane: Option<u32>, watermark: i64) {
-        self.lanes.marks.push(LaneMark {
-            before: self.rows.len(),
+        self.lanes.watermarks.push(LaneWatermark {
+            before_row: self.rows.len(),
             lane,
             watermark: Instant::from_ticks(watermark),
         });

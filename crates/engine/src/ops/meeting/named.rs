@@ -41,7 +41,7 @@ impl Named {
         let Some(lanes) = &mut chunk.lanes else {
             return;
         };
-        let (mut marks, mut bytes) = (0, Vec::new());
+        let (mut watermarks, mut bytes) = (0, Vec::new());
         for (row, &lane) in lanes.of_row.iter().enumerate() {
             bytes.clear();
             for key in &keys {
@@ -50,13 +50,17 @@ impl Named {
             if self.known.get(&lane).is_some_and(|key| **key == *bytes) {
                 continue;
             }
-            while lanes.marks.get(marks).is_some_and(|m| m.before <= row) {
-                marks += 1;
+            while lanes
+                .watermarks
+                .get(watermarks)
+                .is_some_and(|m| m.before_row <= row)
+            {
+                watermarks += 1;
             }
             let key: Arc<[u8]> = bytes.as_slice().into();
             self.known.insert(lane, key.clone());
             lanes.names.push(LaneName {
-                after: marks,
+                after: watermarks,
                 lane,
                 key,
             });

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use highwater_time::{Instant, LaneMark};
+use highwater_time::{Instant, LaneWatermark};
 
 use crate::chunk::{Chunk, LaneName, Lanes};
 use crate::codec::{Reader, RestoreError, Writer};
@@ -44,7 +44,7 @@ struct Held {
     chunk: Chunk,
     lanes: Lanes,
     row: usize,
-    mark: usize,
+    next_watermark: usize,
     name: usize,
 }
 
@@ -82,8 +82,8 @@ impl Port {
         let lanes = chunk.lanes.take().unwrap_or_default();
         debug_assert_eq!(lanes.of_row.len(), chunk.rows(), "every row has a lane");
         let times = chunk.times.iter().copied();
-        let marks = lanes.marks.iter().map(|mark| mark.watermark.ticks());
-        self.reached = times.chain(marks).fold(self.reached, i64::max);
+        let watermarks = lanes.watermarks.iter().map(|mark| mark.watermark.ticks());
+        self.reached = times.chain(watermarks).fold(self.reached, i64::max);
         if chunk.rows() > 0 || lanes.has_news() {
             self.held.push_back(Held::new(chunk, lanes));
         }
@@ -92,14 +92,14 @@ impl Port {
     /// The whole stream has passed `watermark`.
     pub fn watermark(&mut self, watermark: Instant) {
         self.ended |= watermark == Instant::AFTER_ALL;
-        let mark = LaneMark {
-            before: 0,
+        let mark = LaneWatermark {
+            before_row: 0,
             lane: None,
             watermark,
         };
         let mut chunk = Chunk::new(Vec::new().into(), Vec::new());
         chunk.lanes = Some(Lanes {
-            marks: vec![mark],
+            watermarks: vec![mark],
             ..Lanes::default()
         });
         self.rows(chunk);
@@ -121,7 +121,7 @@ impl Port {
     pub fn next(&self) -> Option<i64> {
         let time = match self.held.front()?.next() {
             Next::Name => i64::MIN,
-            Next::Mark(mark) => mark.watermark.ticks(),
+            Next::Watermark(mark) => mark.watermark.ticks(),
             Next::Row(time) => time,
         };
         Some(self.taken.max(time))
@@ -133,8 +133,8 @@ impl Port {
         let held = self.held.front_mut()?;
         let step = match held.next() {
             Next::Name => held.take_name(),
-            Next::Mark(mark) => {
-                held.mark += 1;
+            Next::Watermark(mark) => {
+                held.next_watermark += 1;
                 Step::Mark {
                     lane: mark.lane,
                     watermark: mark.watermark.ticks(),
@@ -223,7 +223,7 @@ impl Port {
 
 enum Next {
     Name,
-    Mark(LaneMark),
+    Watermark(LaneWatermark),
     /// A row of this time.
     Row(i64),
 }
@@ -234,22 +234,22 @@ impl Held {
             chunk,
             lanes,
             row: 0,
-            mark: 0,
+            next_watermark: 0,
             name: 0,
         }
     }
 
     fn is_done(&self) -> bool {
         self.row == self.chunk.rows()
-            && self.mark == self.lanes.marks.len()
+            && self.next_watermark == self.lanes.watermarks.len()
             && self.name == self.lanes.names.len()
     }
 
     fn next(&self) -> Next {
         let name = self.lanes.names.get(self.name);
-        match self.lanes.marks.get(self.mark) {
-            _ if name.is_some_and(|name| name.after <= self.mark) => Next::Name,
-            Some(mark) if mark.before <= self.row => Next::Mark(*mark),
+        match self.lanes.watermarks.get(self.next_watermark) {
+            _ if name.is_some_and(|name| name.after <= self.next_watermark) => Next::Name,
+            Some(mark) if mark.before_row <= self.row => Next::Watermark(*mark),
             _ => Next::Row(self.chunk.times[self.row]),
         }
     }
@@ -286,10 +286,10 @@ impl Held {
             let columns = self.chunk.columns.iter();
             columns.for_each(|column| out.value(column.get(row)));
         }
-        let marks = &self.lanes.marks[self.mark..];
-        out.count(marks.len());
-        for mark in marks {
-            out.count(mark.before.saturating_sub(self.row));
+        let watermarks = &self.lanes.watermarks[self.next_watermark..];
+        out.count(watermarks.len());
+        for mark in watermarks {
+            out.count(mark.before_row.saturating_sub(self.row));
             out.u8(mark.lane.is_some().into());
             out.u32(mark.lane.unwrap_or_default());
             out.i64(mark.watermark.ticks());
@@ -297,7 +297,7 @@ impl Held {
         let names = &self.lanes.names[self.name..];
         out.count(names.len());
         for name in names {
-            out.count(name.after.saturating_sub(self.mark));
+            out.count(name.after.saturating_sub(self.next_watermark));
             out.u32(name.lane);
             out.blob(&name.key);
         }
@@ -318,8 +318,8 @@ impl Held {
             let before = from.u64()? as usize;
             let of_one = from.u8()? != 0;
             let lane = from.u32()?;
-            lanes.marks.push(LaneMark {
-                before,
+            lanes.watermarks.push(LaneWatermark {
+                before_row: before,
                 lane: of_one.then_some(lane),
                 watermark: Instant::from_ticks(from.i64()?),
             });
@@ -332,8 +332,8 @@ impl Held {
             });
         }
         let rows = times.len();
-        if lanes.marks.iter().any(|mark| mark.before > rows)
-            || lanes.names.iter().any(|n| n.after > lanes.marks.len())
+        if lanes.watermarks.iter().any(|mark| mark.before_row > rows)
+            || lanes.names.iter().any(|n| n.after > lanes.watermarks.len())
         {
             return Err(RestoreError("a clock moves after the last row"));
         }

@@ -27,7 +27,7 @@ use arrow_buffer::BooleanBuffer;
 use hashbrown::HashTable;
 use highwater_query::Span;
 use highwater_query::plan::{Expr, MatchNode};
-use highwater_time::{Instant, LaneMark};
+use highwater_time::{Instant, LaneWatermark};
 
 use super::agenda::{Agenda, ONE_LANE};
 use super::groups::Encoded;
@@ -117,11 +117,11 @@ impl Matcher {
             None => self.run(&input, None, 0..rows, &mut found, context.errors),
             Some(lanes) => {
                 let (mut from, mut names) = (0, lanes.names.iter().peekable());
-                for (number, mark) in lanes.marks.iter().enumerate() {
+                for (number, mark) in lanes.watermarks.iter().enumerate() {
                     while let Some(name) = names.next_if(|name| name.after <= number) {
                         found.name(name);
                     }
-                    let before = from..mark.before;
+                    let before = from..mark.before_row;
                     self.run(
                         &input,
                         Some(&lanes.of_row),
@@ -129,7 +129,7 @@ impl Matcher {
                         &mut found,
                         context.errors,
                     );
-                    from = mark.before;
+                    from = mark.before_row;
                     self.expire(
                         mark.lane,
                         mark.watermark.ticks(),
@@ -417,10 +417,10 @@ impl Found {
         }
     }
 
-    fn mark(&mut self, mark: LaneMark) {
+    fn mark(&mut self, mark: LaneWatermark) {
         if let Some(lanes) = &mut self.lanes {
-            lanes.marks.push(LaneMark {
-                before: self.times.len(),
+            lanes.watermarks.push(LaneWatermark {
+                before_row: self.times.len(),
                 ..mark
             });
         }

@@ -1,19 +1,19 @@
-//! Reads the one shape that nearly every timestamp has, `yyyy-MM-ddTHH:mm:ss[.f{1,7}]Z`, eight
-//! bytes at a time.
+//! Parses the form that nearly every timestamp has, `yyyy-MM-ddTHH:mm:ss[.f{1,7}]Z`, eight bytes at
+//! a time.
 //!
-//! A word of text is held against a [`Shape`]: an exclusive or with it turns digits into their
-//! values and the right separators into zeros, so that one comparison finds any wrong byte and one
+//! Eight bytes of text are combined with a [`Template`]: an exclusive or turns digits into their
+//! values and correct separators into zeros, so that one comparison detects any wrong byte and one
 //! multiplication reads all pairs of digits.
 
 use crate::Instant;
 use crate::instant::{TICKS_PER_DAY, TICKS_PER_SECOND, day_number, days_in_month};
 
-const YEAR_MONTH: Shape = Shape::new(b"0000-00-");
-const MONTH_DAY: Shape = Shape::new(b"0-00-00T");
-const CLOCK: Shape = Shape::new(b"00:00:00");
-const TICKS: Shape = Shape::new(b".0000000");
+const YEAR_MONTH: Template = Template::new(b"0000-00-");
+const MONTH_DAY: Template = Template::new(b"0-00-00T");
+const CLOCK: Template = Template::new(b"00:00:00");
+const TICKS: Template = Template::new(b".0000000");
 
-/// `None` means that the text has another shape, or is wrong.
+/// `None` if the text has another form or is invalid.
 #[inline]
 pub(super) fn parse(text: &[u8]) -> Option<Instant> {
     let (head, tail) = text.split_first_chunk::<19>()?;
@@ -61,15 +61,15 @@ pub(super) fn ticks_of(digits: &[u8]) -> Option<i64> {
     Some(value * SCALE[7 - digits.len()])
 }
 
-/// Eight bytes of text: any digit where the shape has a 0, and elsewhere the shape's own byte.
-struct Shape {
+/// Matches eight bytes of text: any digit where the template has a 0, elsewhere the template's byte.
+struct Template {
     text: u64,
-    /// What may be added to each byte of a fitting text before its highest bit is set.
+    /// The largest value that can be added to each byte of a matching text without setting its high bit.
     slack: u64,
 }
 
-impl Shape {
-    const fn new(text: &[u8; 8]) -> Shape {
+impl Template {
+    const fn new(text: &[u8; 8]) -> Template {
         let mut slack = [0x7f; 8];
         let mut i = 0;
         while i < 8 {
@@ -78,13 +78,13 @@ impl Shape {
             }
             i += 1;
         }
-        Shape {
+        Template {
             text: u64::from_le_bytes(*text),
             slack: u64::from_le_bytes(slack),
         }
     }
 
-    /// The numbers made of each two neighbours: place `i` has the digits `i` and `i + 1`.
+    /// The two-digit numbers: element `i` has the digits `i` and `i + 1`.
     #[inline]
     fn pairs(&self, bytes: [u8; 8]) -> Option<[u8; 8]> {
         let digits = u64::from_le_bytes(bytes) ^ self.text;

@@ -1,12 +1,12 @@
 //! Instants as ISO 8601 text.
 //!
-//! Nearly every timestamp on the wire has one shape, `yyyy-MM-ddTHH:mm:ss[.fffffff]Z`, and reading
-//! it costs as much as anything else that is done to an event. So that shape has a reader of its
-//! own; all others go through the general one. A property test holds the two to the same answers.
+//! Nearly every timestamp on the wire has the form `yyyy-MM-ddTHH:mm:ss[.fffffff]Z`, and parsing it
+//! is a large part of an event's cost. So that form has a parser of its own (`fast_path.rs`); others
+//! use the general one. A property test checks that both agree.
 //!
-//! Text is always written in the one shape, with seven digits of fraction.
+//! Text is always written in that form, with seven digits of fraction.
 
-mod common;
+mod fast_path;
 #[cfg(test)]
 mod tests;
 
@@ -18,18 +18,18 @@ use crate::instant::{
 use crate::{Duration, Instant};
 
 impl Instant {
-    /// Reads an ISO 8601 date, alone or with a time; `None` if the text is anything else.
+    /// Parses an ISO 8601 date, alone or with a time; `None` for other text.
     ///
     /// - Dates are `yyyy-MM-dd`, ordinal `yyyy-DDD` or by week `yyyy-Www-D`, all of them also
     ///   without hyphens. A date alone is its midnight.
-    /// - A `T` or a blank leads to a time: `HH:mm` or `HH:mm:ss`, also without colons. Seconds may
-    ///   have a fraction; what is shorter than a tick is cut off. 24:00 is the next midnight, and
-    ///   there are no leap seconds.
+    /// - A time follows a `T` or a blank: `HH:mm` or `HH:mm:ss`, also without colons. Seconds may
+    ///   have a fraction, truncated to a tick. 24:00 is the next midnight, and there are no leap
+    ///   seconds.
     /// - A time may end in `Z`, `±hh:mm`, `±hhmm` or `±hh`; without that it is UTC.
-    /// - The instant must lie in the years 0001 to 9999, in UTC.
+    /// - The instant must be in the years 0001 to 9999, in UTC.
     #[inline]
     pub fn parse_iso(text: &[u8]) -> Option<Instant> {
-        common::parse(text).or_else(|| parse_any(text))
+        fast_path::parse(text).or_else(|| parse_general(text))
     }
 
     /// Appends `yyyy-MM-ddTHH:mm:ss.fffffffZ`, or `-infinity` or `+infinity` for an end of time.
@@ -56,7 +56,7 @@ impl Instant {
         if (0..=9999).contains(&year) {
             out.extend_from_slice(&text);
         } else {
-            // Only arithmetic leads out of the calendar. Such a year is for people to read.
+            // Only arithmetic leaves the calendar. The text is for people, not for parsers.
             out.extend_from_slice(year.to_string().as_bytes());
             out.extend_from_slice(&text[4..]);
         }
@@ -77,7 +77,7 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// The last `N` digits of a value; how many there are is known when this is compiled.
+/// Writes the last `N` digits of a value.
 #[inline]
 fn put_digits<const N: usize>(text: &mut [u8; 28], at: usize, mut value: u32) {
     for i in (0..N).rev() {
@@ -87,18 +87,18 @@ fn put_digits<const N: usize>(text: &mut [u8; 28], at: usize, mut value: u32) {
 }
 
 #[cold]
-fn parse_any(text: &[u8]) -> Option<Instant> {
-    let mut rest = Scanner { rest: text };
-    let mut ticks = rest.date()? * TICKS_PER_DAY;
-    if rest.take(b'T') || rest.take(b' ') {
-        ticks += rest.time()?;
-        ticks -= rest.zone()?.ticks();
+fn parse_general(text: &[u8]) -> Option<Instant> {
+    let mut scanner = Scanner { rest: text };
+    let mut ticks = scanner.date()? * TICKS_PER_DAY;
+    if scanner.take(b'T') || scanner.take(b' ') {
+        ticks += scanner.time()?;
+        ticks -= scanner.zone()?.ticks();
     }
     let instant = Instant::from_ticks(ticks);
-    (rest.rest.is_empty() && instant.is_in_calendar()).then_some(instant)
+    (scanner.rest.is_empty() && instant.is_in_calendar()).then_some(instant)
 }
 
-/// Text, from which the parts of a date and time are taken in turn.
+/// The text that is not parsed yet.
 struct Scanner<'a> {
     rest: &'a [u8],
 }
@@ -119,7 +119,7 @@ impl Scanner<'_> {
             .count()
     }
 
-    /// A number of exactly so many digits, whatever follows.
+    /// A number of exactly `digits` digits.
     fn number(&mut self, digits: usize) -> Option<u32> {
         let (number, rest) = self.rest.split_at_checked(digits)?;
         self.rest = rest;
@@ -184,17 +184,17 @@ impl Scanner<'_> {
         (minute < 60 && second < 60 && ticks <= TICKS_PER_DAY).then_some(ticks)
     }
 
-    /// The ticks in a fraction of a second; what is shorter than a tick is cut off.
+    /// The ticks in a fraction of a second, truncated.
     fn fraction(&mut self) -> Option<i64> {
         if !self.take(b'.') && !self.take(b',') {
             return Some(0);
         }
         let (digits, rest) = self.rest.split_at(self.digits_ahead());
         self.rest = rest;
-        common::ticks_of(&digits[..digits.len().min(7)])
+        fast_path::ticks_of(&digits[..digits.len().min(7)])
     }
 
-    /// How far the clock on the wall is ahead of UTC.
+    /// The offset of the local time from UTC.
     fn zone(&mut self) -> Option<Duration> {
         let sign = match self.rest.first() {
             Some(b'Z' | b'z') => {

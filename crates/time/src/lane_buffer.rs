@@ -1,59 +1,58 @@
-//! The events that wait in one lane: seldom more than one.
+//! The reorder buffer of one lane, which seldom holds more than one event.
 //!
-//! There may be a million lanes, and most hold the key's latest event and nothing else. So the first
-//! event lies in the lane itself, where it is found with the rest of the lane in one look at memory,
-//! and only what waits behind it takes a buffer.
+//! There may be a million lanes, and most buffer only the key's latest event. So the first event is
+//! stored inline in the lane, in the same cache line, and only further events allocate.
 
 use crate::Instant;
-use crate::reorder::{self, Reorder};
+use crate::reorder_buffer::{self, ReorderBuffer};
 use crate::snapshot::RestoreError;
 
-type Held = (Instant, u64);
+type BufferedEvent = (Instant, u64);
 
-/// Stands for no event: it comes after all events.
-const NONE: Held = (Instant::AFTER_ALL, u64::MAX);
+/// No event: sorts after all events.
+const NONE: BufferedEvent = (Instant::AFTER_ALL, u64::MAX);
 
 /// Events as (timestamp, row). Rows grow from one event to the next.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
-    /// Before everything in `more`.
-    first: Held,
-    more: Option<Box<Reorder>>,
+pub(crate) struct LaneBuffer {
+    /// Sorts before all events in `more`.
+    first: BufferedEvent,
+    more: Option<Box<ReorderBuffer>>,
 }
 
-impl Default for Waiting {
-    fn default() -> Waiting {
-        Waiting {
+impl Default for LaneBuffer {
+    fn default() -> LaneBuffer {
+        LaneBuffer {
             first: NONE,
             more: None,
         }
     }
 }
 
-impl Waiting {
-    pub fn len(&self) -> usize {
+impl LaneBuffer {
+    pub(crate) fn len(&self) -> usize {
         let more = self.more.as_ref().map_or(0, |more| more.len());
         usize::from(self.first != NONE) + more
     }
 
     #[inline]
-    pub fn first(&self) -> Option<Held> {
+    pub(crate) fn first(&self) -> Option<BufferedEvent> {
         (self.first != NONE).then_some(self.first)
     }
 
     #[inline]
-    pub fn pop_first(&mut self) -> Option<Held> {
+    pub(crate) fn pop_first(&mut self) -> Option<BufferedEvent> {
         let first = self.first()?;
         self.first = match &self.more {
             None => NONE,
-            Some(_) => self.next(),
+            Some(_) => self.pop_more(),
         };
         Some(first)
     }
 
-    /// The first of those behind; an empty buffer is let go of, so that nobody looks into it again.
+    /// The first event of `more`. An empty `more` is freed.
     #[cold]
-    fn next(&mut self) -> Held {
+    fn pop_more(&mut self) -> BufferedEvent {
         let Some(more) = &mut self.more else {
             return NONE;
         };
@@ -64,9 +63,9 @@ impl Waiting {
         next
     }
 
-    /// Adds an event and gives out, sorted, everything up to and including `to`.
+    /// Adds an event and releases, sorted, all events up to and including `to`.
     #[inline]
-    pub fn admit(
+    pub(crate) fn push_and_release(
         &mut self,
         time: Instant,
         row: u64,
@@ -92,7 +91,7 @@ impl Waiting {
         }
     }
 
-    fn push(&mut self, new: Held) {
+    fn push(&mut self, new: BufferedEvent) {
         let later = self.first.max(new);
         self.first = self.first.min(new);
         if later != NONE {
@@ -100,26 +99,26 @@ impl Waiting {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         let more = self.more.as_ref().map(|more| more.sorted());
-        let held: Vec<Held> = self
+        let held: Vec<BufferedEvent> = self
             .first()
             .into_iter()
             .chain(more.into_iter().flatten())
             .collect();
-        reorder::put_sorted(&held, out);
+        reorder_buffer::put_sorted(&held, out);
     }
 
-    /// Reads what [`Waiting::snapshot`] wrote; no event may lie past `latest`.
-    pub fn restore(from: &mut &[u8], latest: Instant) -> Result<Waiting, RestoreError> {
-        let mut waiting = Waiting::default();
-        for held in reorder::take_sorted(from, latest)? {
+    /// Reads the bytes of [`LaneBuffer::snapshot`]. An event after `latest` is an error.
+    pub(crate) fn restore(from: &mut &[u8], latest: Instant) -> Result<LaneBuffer, RestoreError> {
+        let mut buffer = LaneBuffer::default();
+        for held in reorder_buffer::take_sorted(from, latest)? {
             if held == NONE {
                 return Err(RestoreError::Invalid("an event has no number"));
             }
-            waiting.push(held);
+            buffer.push(held);
         }
-        Ok(waiting)
+        Ok(buffer)
     }
 }
 
@@ -135,29 +134,29 @@ mod tests {
         fn it_holds_and_gives_out_what_a_sorted_list_would(
             steps in prop::collection::vec((0..60i64, 0..60i64, 0..8u8), 0..100)
         ) {
-            let mut waiting = Waiting::default();
-            let mut naive: Vec<Held> = Vec::new();
+            let mut buffer = LaneBuffer::default();
+            let mut naive: Vec<BufferedEvent> = Vec::new();
             for ((time, to, step), row) in steps.into_iter().zip(0..) {
                 if step == 0 {
                     let popped = (!naive.is_empty()).then(|| naive.remove(0));
-                    prop_assert_eq!(waiting.pop_first(), popped);
+                    prop_assert_eq!(buffer.pop_first(), popped);
                 } else if step == 1 {
                     let mut bytes = Vec::new();
-                    waiting.snapshot(&mut bytes);
-                    let restored = Waiting::restore(&mut bytes.as_slice(), Instant::AFTER_ALL);
-                    waiting = restored.expect("a good snapshot");
+                    buffer.snapshot(&mut bytes);
+                    let restored = LaneBuffer::restore(&mut bytes.as_slice(), Instant::AFTER_ALL);
+                    buffer = restored.expect("a good snapshot");
                 } else {
                     let (time, to) = (Instant::from_ticks(time), Instant::from_ticks(to));
                     naive.push((time, row));
                     naive.sort();
                     let due = naive.partition_point(|held| held.0 <= to);
-                    let expected: Vec<Held> = naive.drain(..due).collect();
+                    let expected: Vec<BufferedEvent> = naive.drain(..due).collect();
                     let mut given = Vec::new();
-                    waiting.admit(time, row, to, |time, row| given.push((time, row)));
+                    buffer.push_and_release(time, row, to, |time, row| given.push((time, row)));
                     prop_assert_eq!(given, expected);
                 }
-                prop_assert_eq!(waiting.first(), naive.first().copied());
-                prop_assert_eq!(waiting.len(), naive.len());
+                prop_assert_eq!(buffer.first(), naive.first().copied());
+                prop_assert_eq!(buffer.len(), naive.len());
             }
         }
     }

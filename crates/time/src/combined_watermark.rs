@@ -1,42 +1,41 @@
-//! One watermark for several timelines that are read as one.
+//! One watermark for several timelines that are read as one stream.
 //!
-//! Output for a time may be given once all members have passed it, so the combined watermark is
-//! the least of theirs. Members that are kept apart (`PARTITION BY`) are simply not combined.
+//! Output for a time is complete once all members have passed it, so the combined watermark is the
+//! minimum of their watermarks. Partitions that a query keeps apart (`PARTITION BY`) are not combined.
 
 use crate::Instant;
 
-/// The least of its members' watermarks.
+/// The minimum of its members' watermarks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Combined {
+pub struct CombinedWatermark {
     members: Vec<Instant>,
     watermark: Instant,
 }
 
-impl Combined {
-    /// With `members` timelines, all of which stand before all time.
-    pub fn new(members: usize) -> Combined {
-        Combined {
+impl CombinedWatermark {
+    /// Starts all members at [`Instant::BEFORE_ALL`].
+    pub fn new(members: usize) -> CombinedWatermark {
+        CombinedWatermark {
             members: vec![Instant::BEFORE_ALL; members],
             watermark: Instant::BEFORE_ALL,
         }
     }
 
-    /// Adds a member and returns its number. One that has ended already stands at
-    /// [`Instant::AFTER_ALL`]; one that lags is taken to stand where the others have led already.
+    /// Adds a member and returns its number. A watermark below the combined one is raised to it.
     pub fn add(&mut self, watermark: Instant) -> usize {
         self.members.push(watermark.max(self.watermark));
-        self.rise();
+        self.update();
         self.members.len() - 1
     }
 
-    /// Takes a member's new watermark, and returns the combined one if that made it rise. A
-    /// watermark lower than the member's last is ignored.
+    /// Sets a member's watermark and returns the combined one if it rose. A watermark below the
+    /// member's last one is ignored.
     pub fn advance(&mut self, member: usize, watermark: Instant) -> Option<Instant> {
-        let was = self.members[member];
-        self.members[member] = was.max(watermark);
-        // Only a member that stood at the minimum can raise it.
-        if was == self.watermark {
-            self.rise()
+        let previous = self.members[member];
+        self.members[member] = previous.max(watermark);
+        // Only a member at the minimum can raise it.
+        if previous == self.watermark {
+            self.update()
         } else {
             None
         }
@@ -46,12 +45,12 @@ impl Combined {
         self.watermark
     }
 
-    /// Where each member stands.
+    /// The watermark of each member.
     pub fn members(&self) -> &[Instant] {
         &self.members
     }
 
-    fn rise(&mut self) -> Option<Instant> {
+    fn update(&mut self) -> Option<Instant> {
         let least = self.members.iter().copied().min()?;
         debug_assert!(least >= self.watermark, "the watermark never goes back");
         let rose = least > self.watermark;
@@ -72,7 +71,7 @@ mod tests {
     // proves T9
     #[test]
     fn combined_time_passes_a_point_when_all_members_have() {
-        let mut combined = Combined::new(2);
+        let mut combined = CombinedWatermark::new(2);
         assert_eq!(combined.advance(0, at(10)), None);
         assert_eq!(combined.advance(1, at(4)), Some(at(4)));
         assert_eq!(combined.advance(0, at(12)), None);
@@ -84,7 +83,7 @@ mod tests {
     // proves T9
     #[test]
     fn a_member_that_has_ended_holds_nobody_back() {
-        let mut combined = Combined::new(1);
+        let mut combined = CombinedWatermark::new(1);
         assert_eq!(combined.add(Instant::AFTER_ALL), 1);
         assert_eq!(combined.advance(0, at(7)), Some(at(7)));
         assert_eq!(
@@ -96,7 +95,7 @@ mod tests {
     // proves T9
     #[test]
     fn a_member_that_is_added_late_does_not_turn_time_back() {
-        let mut combined = Combined::new(1);
+        let mut combined = CombinedWatermark::new(1);
         combined.advance(0, at(7));
         assert_eq!(combined.add(at(3)), 1);
         assert_eq!(combined.watermark(), at(7));
@@ -107,7 +106,7 @@ mod tests {
     // proves T10
     #[test]
     fn members_that_are_not_combined_advance_alone() {
-        let mut partitions = [Combined::new(1), Combined::new(1)];
+        let mut partitions = [CombinedWatermark::new(1), CombinedWatermark::new(1)];
         assert_eq!(partitions[0].advance(0, at(10)), Some(at(10)));
         assert_eq!(partitions[1].watermark(), Instant::BEFORE_ALL);
     }
@@ -120,7 +119,7 @@ mod tests {
         fn the_combined_watermark_is_the_least_and_never_goes_back(
             steps in prop::collection::vec((0..5usize, 0..50i64), 0..100)
         ) {
-            let mut combined = Combined::new(5);
+            let mut combined = CombinedWatermark::new(5);
             let mut naive = [Instant::BEFORE_ALL; 5];
             for (member, ticks) in steps {
                 let before = combined.watermark();

@@ -1,12 +1,12 @@
-//! Holds events until time has passed them, then gives them back sorted.
+//! Buffers events until the watermark has passed them, then releases them sorted.
 //!
-//! Most events come nearly in order, so the buffer is a sorted run that grows at its end. An event
-//! that is only a few places out of order is slid into the run; one that is further back waits in
-//! a heap, and the two are merged on the way out. No release looks at more than it gives out,
-//! however much is held, and one event with a clock far ahead does not spoil the run for the rest:
-//! it stays last and the others slide in before it.
+//! Most events arrive nearly in order, so the buffer is a sorted run that grows at its end. An event
+//! that is a few positions out of order is inserted into the run; one that is further back goes to a
+//! heap, and a release merges the two. A release costs no more than the events it releases,
+//! regardless of the buffer's size. One event with a clock far ahead does not degrade the run: it
+//! stays last and the others are inserted before it.
 //!
-//! Ties are in the order of their handles, because queries with LAG can observe it.
+//! Ties are ordered by handle, because queries with LAG can observe their order.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,32 +14,32 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::Instant;
 use crate::snapshot::{self, RestoreError};
 
-/// How many places from its end an event may be slid into the run.
-const REACH: usize = 32;
+/// How far from the end of the run an event may be inserted.
+const INSERT_DISTANCE_MAX: usize = 32;
 
-/// Things that wait, as (timestamp, handle).
+/// Entries as (timestamp, handle).
 #[derive(Clone, Debug)]
-pub(crate) struct Reorder<H = u64> {
+pub(crate) struct ReorderBuffer<H = u64> {
     run: VecDeque<(Instant, H)>,
     stragglers: BinaryHeap<Reverse<(Instant, H)>>,
 }
 
-impl<H: Ord> Default for Reorder<H> {
-    fn default() -> Reorder<H> {
-        Reorder {
+impl<H: Ord> Default for ReorderBuffer<H> {
+    fn default() -> ReorderBuffer<H> {
+        ReorderBuffer {
             run: VecDeque::new(),
             stragglers: BinaryHeap::new(),
         }
     }
 }
 
-impl<H: Copy + Ord> Reorder<H> {
-    pub fn len(&self) -> usize {
+impl<H: Copy + Ord> ReorderBuffer<H> {
+    pub(crate) fn len(&self) -> usize {
         self.run.len() + self.stragglers.len()
     }
 
     #[inline]
-    pub fn push(&mut self, time: Instant, handle: H) {
+    pub(crate) fn push(&mut self, time: Instant, handle: H) {
         match self.run.back() {
             Some(&last) if (time, handle) < last => self.push_straggler((time, handle)),
             _ => self.run.push_back((time, handle)),
@@ -48,24 +48,24 @@ impl<H: Copy + Ord> Reorder<H> {
 
     #[inline(never)]
     fn push_straggler(&mut self, new: (Instant, H)) {
-        let reach = self.run.len().min(REACH);
-        let mut near = self.run.iter().rev().take(reach);
+        let distance = self.run.len().min(INSERT_DISTANCE_MAX);
+        let mut near = self.run.iter().rev().take(distance);
         match near.position(|&held| held <= new) {
             Some(places) => self.run.insert(self.run.len() - places, new),
-            None if reach == self.run.len() => self.run.push_front(new),
+            None if distance == self.run.len() => self.run.push_front(new),
             None => self.stragglers.push(Reverse(new)),
         }
     }
 
-    /// What will be released first.
-    pub fn first(&self) -> Option<(Instant, H)> {
+    /// The entry that will be released first.
+    pub(crate) fn first(&self) -> Option<(Instant, H)> {
         match (self.run.front(), self.stragglers.peek()) {
             (Some(&run), Some(&Reverse(straggler))) => Some(run.min(straggler)),
             (run, straggler) => run.copied().or(straggler.map(|&Reverse(held)| held)),
         }
     }
 
-    pub fn pop_first(&mut self) -> Option<(Instant, H)> {
+    pub(crate) fn pop_first(&mut self) -> Option<(Instant, H)> {
         match (self.run.front(), self.stragglers.peek()) {
             (run, Some(&Reverse(straggler))) if run.is_none_or(|&run| straggler < run) => {
                 self.stragglers.pop().map(|Reverse(held)| held)
@@ -74,8 +74,8 @@ impl<H: Copy + Ord> Reorder<H> {
         }
     }
 
-    /// Gives out everything up to and including `to`, sorted by (timestamp, handle).
-    pub fn release(&mut self, to: Instant, mut out: impl FnMut(Instant, H)) {
+    /// Releases all entries up to and including `to`, sorted by (timestamp, handle).
+    pub(crate) fn release(&mut self, to: Instant, mut out: impl FnMut(Instant, H)) {
         while let Some(&Reverse(straggler)) = self.stragglers.peek()
             && straggler.0 <= to
         {
@@ -92,8 +92,8 @@ impl<H: Copy + Ord> Reorder<H> {
         self.run.drain(..due).for_each(|(time, row)| out(time, row));
     }
 
-    /// All of it, sorted.
-    pub fn sorted(&self) -> Vec<(Instant, H)> {
+    /// All entries, sorted.
+    pub(crate) fn sorted(&self) -> Vec<(Instant, H)> {
         let mut held: Vec<_> = self.run.iter().copied().collect();
         held.extend(self.stragglers.iter().map(|&Reverse(held)| held));
         held.sort_unstable();
@@ -101,15 +101,18 @@ impl<H: Copy + Ord> Reorder<H> {
     }
 }
 
-impl Reorder {
+impl ReorderBuffer {
     /// Writes the events sorted, so that equal contents give equal bytes.
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         put_sorted(&self.sorted(), out);
     }
 
-    /// Reads what [`Reorder::snapshot`] wrote; no event may lie past `latest`.
-    pub fn restore(from: &mut &[u8], latest: Instant) -> Result<Reorder, RestoreError> {
-        Ok(Reorder {
+    /// Reads the bytes of [`ReorderBuffer::snapshot`]. An event after `latest` is an error.
+    pub(crate) fn restore(
+        from: &mut &[u8],
+        latest: Instant,
+    ) -> Result<ReorderBuffer, RestoreError> {
+        Ok(ReorderBuffer {
             run: take_sorted(from, latest)?.into(),
             stragglers: BinaryHeap::new(),
         })
@@ -150,7 +153,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn drain(buffer: &mut Reorder, to: i64) -> Vec<(i64, u64)> {
+    fn drain(buffer: &mut ReorderBuffer, to: i64) -> Vec<(i64, u64)> {
         let mut out = Vec::new();
         buffer.release(Instant::from_ticks(to), |time, row| {
             out.push((time.ticks(), row))
@@ -158,8 +161,8 @@ mod tests {
         out
     }
 
-    fn filled(times: impl IntoIterator<Item = i64>) -> Reorder {
-        let mut buffer = Reorder::default();
+    fn filled(times: impl IntoIterator<Item = i64>) -> ReorderBuffer {
+        let mut buffer = ReorderBuffer::default();
         for (time, row) in times.into_iter().zip(0..) {
             buffer.push(Instant::from_ticks(time), row);
         }
@@ -194,7 +197,7 @@ mod tests {
     #[test]
     fn a_release_costs_what_it_gives_out_however_much_is_held() {
         const HELD: i64 = 500_000;
-        let mut buffer = Reorder::default();
+        let mut buffer = ReorderBuffer::default();
         let mut released = 0;
         for i in 0..2 * HELD {
             let back = if i % 5 == 0 { i * 7_919 % HELD } else { 0 };
@@ -212,7 +215,7 @@ mod tests {
         fn releases_are_sorted_prefixes_of_what_is_held_and_snapshots_change_nothing(
             steps in prop::collection::vec((0..200i64, 0..40i64), 0..300)
         ) {
-            let mut buffer = Reorder::default();
+            let mut buffer = ReorderBuffer::default();
             let mut naive: Vec<(i64, u64)> = Vec::new();
             for ((time, release), row) in steps.into_iter().zip(0..) {
                 buffer.push(Instant::from_ticks(time), row);
@@ -232,7 +235,7 @@ mod tests {
                 } else if release == 2 {
                     let mut bytes = Vec::new();
                     buffer.snapshot(&mut bytes);
-                    let restored = Reorder::restore(&mut bytes.as_slice(), Instant::AFTER_ALL);
+                    let restored = ReorderBuffer::restore(&mut bytes.as_slice(), Instant::AFTER_ALL);
                     buffer = restored.expect("a good snapshot");
                 }
                 prop_assert_eq!(buffer.len(), naive.len());
