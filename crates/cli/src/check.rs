@@ -1,4 +1,4 @@
-//! `highwater check`: what is wrong with a query, without running it.
+//! `highwater check`: compiles a query without running it and prints the diagnostics.
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
@@ -7,76 +7,85 @@ use highwater_env::disk;
 use highwater_job::{Job, LoadError};
 use highwater_query::{Catalog, Diagnostic, Severity, compile};
 
-use crate::exit::{BadRequest, Ending};
-use crate::findings;
+use crate::diagnostics;
+use crate::exit::{ExitStatus, UsageError};
 
 #[derive(clap::Args)]
-pub struct Check {
+pub(crate) struct Check {
     /// A query file, a job.toml, or the folder that holds one
     query: PathBuf,
-    /// One JSON object per finding, for editors
+    /// Print one JSON object per diagnostic, for editors
     #[arg(long)]
     json: bool,
 }
 
-struct Checked {
+/// A compiled query and its diagnostics.
+struct CheckedQuery {
     name: String,
     text: String,
-    findings: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl Check {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let checked = self.check()?;
-        let wrong = checked
-            .findings
+        let has_errors = checked
+            .diagnostics
             .iter()
             .any(|d| d.severity == Severity::Error);
-        for finding in &checked.findings {
+        for diagnostic in &checked.diagnostics {
             if self.json {
-                let finding = findings::json(finding, &checked.name, &checked.text);
-                writeln!(stdout(), "{finding}")?;
+                let diagnostic = diagnostics::json(diagnostic, &checked.name, &checked.text);
+                writeln!(stdout(), "{diagnostic}")?;
             } else {
-                writeln!(stdout(), "{}", finding.render(&checked.text, &checked.name))?;
+                writeln!(
+                    stdout(),
+                    "{}",
+                    diagnostic.render(&checked.text, &checked.name)
+                )?;
             }
         }
-        if !wrong && !self.json {
+        if !has_errors && !self.json {
             writeln!(stdout(), "{}: the query is fine", checked.name)?;
         }
-        Ok(if wrong { Ending::Failed } else { Ending::Well })
+        Ok(if has_errors {
+            ExitStatus::Failure
+        } else {
+            ExitStatus::Success
+        })
     }
 
-    fn check(&self) -> anyhow::Result<Checked> {
+    fn check(&self) -> anyhow::Result<CheckedQuery> {
         let is_job = self.query.is_dir() || self.query.extension().is_some_and(|e| e == "toml");
         if !is_job {
             let name = self.query.display().to_string();
             let text = disk::read_to_string(&self.query)
-                .map_err(|error| BadRequest(format!("cannot read {name}: {error}")))?;
-            let findings = match compile(&text, &Catalog::open()) {
+                .map_err(|error| UsageError(format!("cannot read {name}: {error}")))?;
+            let diagnostics = match compile(&text, &Catalog::open()) {
                 Ok(compiled) => compiled.warnings,
                 Err(errors) => errors,
             };
-            return Ok(Checked {
+            return Ok(CheckedQuery {
                 name,
                 text,
-                findings,
+                diagnostics,
             });
         }
         match Job::load(&self.query) {
-            Ok(job) => Ok(Checked {
+            Ok(job) => Ok(CheckedQuery {
                 name: job.query_name,
                 text: job.query,
-                findings: job.warnings,
+                diagnostics: job.warnings,
             }),
             Err(LoadError::Query {
                 name,
                 text,
                 diagnostics,
                 ..
-            }) => Ok(Checked {
+            }) => Ok(CheckedQuery {
                 name,
                 text,
-                findings: diagnostics,
+                diagnostics,
             }),
             Err(error) => Err(error.into()),
         }

@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client: one connection, opened when needed and again when it was lost.
+//! A small HTTP/1.1 client with one connection, opened on demand and reopened after a loss.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::exit::BadRequest;
+use crate::exit::UsageError;
 
-/// The largest answer taken.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The largest response body accepted.
+const RESPONSE_BYTES_MAX: usize = 64 << 20;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where a node listens that was told nothing else.
-pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+/// The address of a node with default settings.
+pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
-/// The server to talk to, and the key to show it.
+/// The node to talk to, and the credentials.
 #[derive(clap::Args, Clone)]
-pub struct Server {
-    /// The server's address
+pub(crate) struct Server {
+    /// The address of the node
     #[arg(
         long = "server",
         visible_alias = "url",
@@ -43,7 +43,7 @@ pub struct Server {
         default_value = DEFAULT_URL
     )]
     url: String,
-    /// A key as name:secret; better in the variable than on the command line, where others can see it
+    /// The access key, as name:secret; prefer the variable, as other users can see the command line
     #[arg(
         long,
         value_name = "NAME:SECRET",
@@ -51,14 +51,14 @@ pub struct Server {
         hide_env_values = true
     )]
     key: Option<String>,
-    /// A PEM file with the certificates to trust, instead of those of the system
+    /// A PEM file of trusted certificates, instead of the system's
     #[arg(long, value_name = "FILE", env = "HIGHWATER_CA")]
     ca: Option<std::path::PathBuf>,
 }
 
 impl Server {
-    /// A server of this machine, without keys.
-    pub fn at(url: &str) -> Server {
+    /// A server without authentication and TLS.
+    pub(crate) fn at(url: &str) -> Server {
         Server {
             url: url.to_owned(),
             key: None,
@@ -66,21 +66,19 @@ impl Server {
         }
     }
 
-    pub fn is_https(&self) -> bool {
+    pub(crate) fn is_https(&self) -> bool {
         self.url.starts_with("https://")
     }
 
-    fn rest(&self) -> &str {
-        let rest = self
-            .url
-            .split_once("://")
-            .map_or(self.url.as_str(), |(_, rest)| rest);
-        rest.trim_end_matches('/')
+    fn without_scheme(&self) -> &str {
+        let url = self.url.as_str();
+        let stripped = url.split_once("://").map_or(url, |(_, rest)| rest);
+        stripped.trim_end_matches('/')
     }
 
     /// Host and port.
-    pub fn authority(&self) -> String {
-        let host = self.rest().split('/').next().unwrap_or_default();
+    pub(crate) fn authority(&self) -> String {
+        let host = self.without_scheme().split('/').next().unwrap_or_default();
         let has_port = host
             .rsplit_once(':')
             .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
@@ -91,26 +89,27 @@ impl Server {
         }
     }
 
-    /// The path before every path, for a server behind a proxy; mostly empty.
-    pub fn base(&self) -> &str {
-        self.rest().find('/').map_or("", |at| &self.rest()[at..])
+    /// The path prefix of a server behind a proxy; mostly empty.
+    pub(crate) fn base_path(&self) -> &str {
+        let url = self.without_scheme();
+        url.find('/').map_or("", |at| &url[at..])
     }
 
-    pub fn authorization(&self) -> Result<Option<String>, BadRequest> {
+    pub(crate) fn authorization(&self) -> Result<Option<String>, UsageError> {
         let Some(key) = &self.key else {
             return Ok(None);
         };
         match key.contains(':') {
             true => Ok(Some(format!("Basic {}", STANDARD.encode(key)))),
-            false => Err(BadRequest("a key is written name:secret".into())),
+            false => Err(UsageError("write the key as name:secret".into())),
         }
     }
 
-    fn check(&self) -> Result<(), BadRequest> {
+    fn check(&self) -> Result<(), UsageError> {
         let known = self.url.starts_with("http://") || self.is_https() || !self.url.contains("://");
-        match known && !self.rest().is_empty() {
+        match known && !self.without_scheme().is_empty() {
             true => Ok(()),
-            false => Err(BadRequest(format!(
+            false => Err(UsageError(format!(
                 "--server {}: write a URL such as http://127.0.0.1:8080",
                 self.url
             ))),
@@ -132,7 +131,7 @@ impl Server {
             }
             None => {
                 for certificate in rustls_native_certs::load_native_certs().certs {
-                    // One that cannot be used is no reason not to use the others.
+                    // An unusable certificate does not keep the others from being used.
                     let _ = roots.add(certificate);
                 }
             }
@@ -146,29 +145,29 @@ impl Server {
     }
 }
 
-/// A whole answer.
+/// A response with its whole body.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub(crate) struct HttpResponse {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-/// The server answered, but not with what was asked for.
+/// The server answered with an error status.
 #[derive(Debug, thiserror::Error)]
 #[error("the server refused ({status}): {message}")]
-pub struct Refused {
+pub(crate) struct ErrorResponse {
     pub status: u16,
     pub message: String,
 }
 
-impl Answer {
-    pub fn is_success(&self) -> bool {
+impl HttpResponse {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// How long the server asks to wait; zero if it does not.
-    pub fn retry_after(&self) -> Duration {
+    /// The value of `Retry-After`; zero without one.
+    pub(crate) fn retry_after(&self) -> Duration {
         let value = self
             .headers
             .get("retry-after")
@@ -176,39 +175,36 @@ impl Answer {
         Duration::from_secs(value.and_then(|text| text.parse().ok()).unwrap_or(0))
     }
 
-    pub fn into_error(self) -> Refused {
-        let told: Option<Value> = serde_json::from_slice(&self.body).ok();
-        let part = |name: &str| {
-            told.as_ref()
-                .and_then(|told| told[name].as_str().map(str::to_owned))
-        };
+    pub(crate) fn into_error(self) -> ErrorResponse {
+        let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let part = |name: &str| body[name].as_str();
         let message = match (part("message"), part("hint")) {
             (Some(message), Some(hint)) if !hint.is_empty() => format!("{message}\n  {hint}"),
-            (Some(message), _) => message,
+            (Some(message), _) => message.to_owned(),
             (None, _) => String::from_utf8_lossy(&self.body)
                 .chars()
                 .take(500)
                 .collect(),
         };
-        Refused {
+        ErrorResponse {
             status: self.status,
             message,
         }
     }
 
-    pub fn success(self) -> Result<Answer, Refused> {
+    pub(crate) fn success(self) -> Result<HttpResponse, ErrorResponse> {
         match self.is_success() {
             true => Ok(self),
             false => Err(self.into_error()),
         }
     }
 
-    pub fn json(&self) -> anyhow::Result<Value> {
-        serde_json::from_slice(&self.body).context("the server's answer is not JSON")
+    pub(crate) fn json(&self) -> anyhow::Result<Value> {
+        serde_json::from_slice(&self.body).context("the response is not JSON")
     }
 }
 
-pub struct Client {
+pub(crate) struct Client {
     server: Server,
     tls: Option<TlsConnector>,
     authorization: Option<String>,
@@ -216,7 +212,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(server: &Server) -> anyhow::Result<Client> {
+    pub(crate) fn new(server: &Server) -> anyhow::Result<Client> {
         server.check()?;
         Ok(Client {
             tls: server.tls()?,
@@ -226,47 +222,47 @@ impl Client {
         })
     }
 
-    pub async fn get(&mut self, path: &str) -> anyhow::Result<Answer> {
+    pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<HttpResponse> {
         self.request(Method::GET, path, &[], Bytes::new()).await
     }
 
-    pub async fn send_json(
+    pub(crate) async fn send_json(
         &mut self,
         method: Method,
         path: &str,
         body: &Value,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<HttpResponse> {
         let kind = [("content-type", "application/json")];
         self.request(method, path, &kind, body.to_string().into())
             .await
     }
 
-    pub async fn request(
+    pub(crate) async fn request(
         &mut self,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
         body: Bytes,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<HttpResponse> {
         let (head, body) = self.open(method, path, headers, body).await?.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
-        Ok(Answer {
+        let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| anyhow::anyhow!("the response broke off: {error}"))?;
+        Ok(HttpResponse {
             status: head.status.as_u16(),
             headers: head.headers,
             body: body.to_bytes(),
         })
     }
 
-    /// Sends a request and answers as soon as the head of the answer is there.
-    pub async fn open(
+    /// Sends a request and returns once the head of the response is there.
+    pub(crate) async fn open(
         &mut self,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> anyhow::Result<Response<Incoming>> {
-        let path = format!("{}{path}", self.server.base());
+        let path = format!("{}{path}", self.server.base_path());
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -277,9 +273,7 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request
-            .body(Full::new(body))
-            .context("the request cannot be written")?;
+        let request = request.body(Full::new(body)).context("invalid request")?;
         let mut connection = match self.connection.take() {
             Some(connection) if !connection.is_closed() => connection,
             _ => self.connect().await?,
@@ -316,9 +310,9 @@ impl Client {
             .rsplit_once(':')
             .map_or(&*authority, |(host, _)| host);
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
-            .with_context(|| format!("{host} is no name of a server"))?;
+            .with_context(|| format!("{host} is not a valid server name"))?;
         let stream = tls.connect(name, stream).await;
-        let stream = stream.with_context(|| format!("no secure connection to {authority}"))?;
+        let stream = stream.with_context(|| format!("no TLS connection to {authority}"))?;
         start(TokioIo::new(stream)).await
     }
 }
@@ -328,18 +322,18 @@ where
     T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
     let (sender, connection) = http1::handshake(io).await?;
-    // Errors of the connection come back from the request that meets them.
+    // The request that meets a connection error returns it.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
 }
 
-/// Percent-encodes what cannot stand in a part of a path.
-pub fn escape(text: &str) -> String {
+/// Percent-encodes a text for use as one path segment or query value.
+pub(crate) fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             true => out.push(char::from(byte)),
-            false => write!(out, "%{byte:02X}").expect("a text takes whatever is written"),
+            false => write!(out, "%{byte:02X}").expect("writing to a string succeeds"),
         }
     }
     out
@@ -350,8 +344,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_one_part_of_a_path() {
-        assert_eq!(escape("orders/0@17"), "orders%2F0%4017");
+    fn an_id_is_one_segment_of_a_path() {
+        assert_eq!(percent_encode("orders/0@17"), "orders%2F0%4017");
     }
 
     fn server(url: &str) -> Server {
@@ -364,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_url_has_a_host_a_port_and_maybe_a_path() {
-        let parts = |url: &str| (server(url).authority(), server(url).base().to_owned());
+        let parts = |url: &str| (server(url).authority(), server(url).base_path().to_owned());
         assert_eq!(parts("http://h"), ("h:80".into(), "".into()));
         assert_eq!(parts("https://h/"), ("h:443".into(), "".into()));
         assert_eq!(parts("h:81/a/b/"), ("h:81".into(), "/a/b".into()));

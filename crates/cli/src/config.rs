@@ -1,41 +1,42 @@
-//! `highwater config`: what a node would run with, and why.
+//! `highwater config`: the effective settings of a node and their origins.
 
 use std::io::{Write, stdout};
 
 use serde_json::{Value, json};
 
-use crate::exit::Ending;
-use crate::settings::SettingArguments;
+use crate::exit::ExitStatus;
+use crate::settings::SettingsArgs;
 
 #[derive(clap::Args)]
-pub struct Config {
+pub(crate) struct Config {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Print every setting, its value and where that came from
+enum Command {
+    /// Print every setting, its value and its origin: file, variable, flag or default
     Show(Show),
 }
 
 #[derive(clap::Args)]
 struct Show {
     #[command(flatten)]
-    settings: SettingArguments,
+    settings: SettingsArgs,
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Config {
-    pub fn run(self) -> anyhow::Result<Ending> {
-        let What::Show(show) = self.what;
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
+        let Command::Show(show) = self.command;
         show.run()
     }
 }
 
 impl Show {
-    fn run(self) -> anyhow::Result<Ending> {
+    fn run(self) -> anyhow::Result<ExitStatus> {
         let loaded = self.settings.load()?;
         let file = loaded
             .file
@@ -50,7 +51,7 @@ impl Show {
             let object = |(key, value, origin): &(&str, String, String)| json!({"key": key, "value": value, "origin": origin});
             let rows: Vec<Value> = rows.iter().map(object).collect();
             writeln!(out, "{}", Value::from(rows))?;
-            return Ok(Ending::Well);
+            return Ok(ExitStatus::Success);
         }
         let width =
             |of: fn(&(&str, String, String)) -> usize| rows.iter().map(of).max().unwrap_or(0);
@@ -58,6 +59,6 @@ impl Show {
         for (key, value, origin) in &rows {
             writeln!(out, "{key:keys$}  {value:values$}  {origin}")?;
         }
-        Ok(Ending::Well)
+        Ok(ExitStatus::Success)
     }
 }

@@ -1,4 +1,4 @@
-//! How a command ends.
+//! Exit codes and the error message on standard error.
 
 use std::io;
 use std::process::ExitCode;
@@ -6,29 +6,29 @@ use std::process::ExitCode;
 use highwater_connect::SinkError;
 use highwater_job::{LoadError, RunError};
 
-/// How a command that got to its end went.
+/// The result of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    Well,
-    /// Something that was to hold does not.
-    Failed,
+pub(crate) enum ExitStatus {
+    Success,
+    /// A check failed, such as a golden case.
+    Failure,
     /// Events were lost to errors.
-    LostData,
+    DataLoss,
 }
 
-/// The request was wrong: the text says how.
+/// Wrong arguments, job file or query; the text says how.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct BadRequest(pub String);
+pub(crate) struct UsageError(pub String);
 
-pub fn code(result: anyhow::Result<Ending>) -> ExitCode {
+pub(crate) fn code(result: anyhow::Result<ExitStatus>) -> ExitCode {
     let error = match result {
-        Ok(Ending::Well) => return ExitCode::SUCCESS,
-        Ok(Ending::Failed) => return ExitCode::from(1),
-        Ok(Ending::LostData) => return ExitCode::from(3),
+        Ok(ExitStatus::Success) => return ExitCode::SUCCESS,
+        Ok(ExitStatus::Failure) => return ExitCode::from(1),
+        Ok(ExitStatus::DataLoss) => return ExitCode::from(3),
         Err(error) => error,
     };
-    if reader_went_away(&error) {
+    if is_broken_pipe(&error) {
         return ExitCode::SUCCESS;
     }
     let text = with_causes(&error);
@@ -38,10 +38,10 @@ pub fn code(result: anyhow::Result<Ending>) -> ExitCode {
         "error: "
     };
     eprintln!("{prefix}{text}");
-    ExitCode::from(if bad_request(&error) { 2 } else { 1 })
+    ExitCode::from(if is_usage_error(&error) { 2 } else { 1 })
 }
 
-/// The error and what led to it; some errors tell their cause themselves.
+/// The error and its causes. A cause that the text before it already ends with is not repeated.
 fn with_causes(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| {
         let cause = cause.to_string();
@@ -53,17 +53,17 @@ fn with_causes(error: &anyhow::Error) -> String {
     })
 }
 
-fn bad_request(error: &anyhow::Error) -> bool {
-    let load = |error: &LoadError| !matches!(error, LoadError::Files(_));
-    error.downcast_ref::<BadRequest>().is_some()
-        || error.downcast_ref::<LoadError>().is_some_and(load)
-        || matches!(error.downcast_ref::<RunError>(), Some(RunError::Load(error)) if load(error))
+fn is_usage_error(error: &anyhow::Error) -> bool {
+    let is_wrong_job = |error: &LoadError| !matches!(error, LoadError::Files(_));
+    error.downcast_ref::<UsageError>().is_some()
+        || error.downcast_ref::<LoadError>().is_some_and(is_wrong_job)
+        || matches!(error.downcast_ref::<RunError>(), Some(RunError::Load(error)) if is_wrong_job(error))
 }
 
-/// `highwater run .. | head` is no failure.
-fn reader_went_away(error: &anyhow::Error) -> bool {
-    let pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-    error.downcast_ref::<io::Error>().is_some_and(pipe)
+/// `highwater run .. | head` is not a failure.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error.downcast_ref::<io::Error>().is_some_and(broken_pipe)
         || matches!(
             error.downcast_ref::<RunError>(),
             Some(RunError::Sink(SinkError::Closed))
@@ -75,12 +75,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once() {
-        let told =
+    fn a_cause_is_shown_once() {
+        let shown =
             |text: &str| with_causes(&anyhow::anyhow!("no such file").context(text.to_owned()));
-        assert_eq!(told("cannot read x"), "cannot read x: no such file");
+        assert_eq!(shown("cannot read x"), "cannot read x: no such file");
         assert_eq!(
-            told("cannot read x: no such file"),
+            shown("cannot read x: no such file"),
             "cannot read x: no such file"
         );
     }

@@ -1,4 +1,4 @@
-//! `highwater explain`: the plan, what its steps keep, and how far back a start reads.
+//! `highwater explain`: the plan, the state of its operators, and the lookback of a start.
 
 use std::io::{Write, stdout};
 
@@ -8,28 +8,29 @@ use highwater_time::Duration;
 use serde_json::json;
 
 use crate::JobArgument;
-use crate::exit::Ending;
-use crate::findings;
+use crate::diagnostics;
+use crate::exit::ExitStatus;
 use crate::run::load;
 
 #[derive(clap::Args)]
-pub struct Explain {
+pub(crate) struct Explain {
     #[command(flatten)]
     job: JobArgument,
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Explain {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let job = load(&self.job, self.json)?;
         let plan = explain(&job.plan);
-        let back = lookback(&job.plan);
+        let lookback = lookback(&job.plan);
         let state = estimate(&job.plan);
         let policy = &job.file.time;
-        // An event may arrive before its time by the early bound and after it by the late one.
+        // An event may arrive before its event time by the early bound.
         let early = policy.early_arrival.unwrap_or(Duration::ZERO);
-        let arrival_back = Duration::from_ticks(back.ticks() + early.ticks());
+        let arrival_lookback = Duration::from_ticks(lookback.ticks() + early.ticks());
         if self.json {
             let inputs: Vec<_> = job
                 .plan
@@ -43,44 +44,44 @@ impl Explain {
                 json!({
                     "plan": plan,
                     "inputs": inputs,
-                    "lookback": back.to_string(),
+                    "lookback": lookback.to_string(),
                     "state": state.iter().map(as_json).collect::<Vec<_>>(),
                     "value_bytes": VALUE_BYTES,
-                    "reads_back_by_arrival": arrival_back.to_string(),
+                    "reads_back_by_arrival": arrival_lookback.to_string(),
                     "early_arrival_off": policy.early_arrival.is_none(),
-                    "warnings": findings::warnings(&job),
+                    "warnings": diagnostics::warnings(&job),
                     "remarks": job.file.remarks,
                 })
             )?;
-            return Ok(Ending::Well);
+            return Ok(ExitStatus::Success);
         }
         write!(stdout(), "{plan}")?;
         show(&state)?;
         writeln!(stdout())?;
         writeln!(
             stdout(),
-            "a start at output time T reads events from T - {back}, by event time;"
+            "a start at output time T reads events from T - {lookback}, by event time;"
         )?;
         match policy.early_arrival {
             Some(early) => writeln!(
                 stdout(),
-                "an event may carry a time up to {early} after its arrival, so reading begins at the \
-                 arrival time T - {arrival_back}"
+                "an event time may lie up to {early} after the arrival, so reading begins at \
+                 arrival time T - {arrival_lookback}"
             ),
             None => writeln!(
                 stdout(),
-                "with early arrival off an event may arrive any time before that, so reading begins at \
+                "without an early arrival bound an event may arrive any time before that, so reading begins at \
                  the start of the input"
             ),
         }?;
-        Ok(Ending::Well)
+        Ok(ExitStatus::Success)
     }
 }
 
-/// What the steps keep, one line for each kind of thing.
+/// Prints the state of each operator.
 fn show(state: &[StateEstimate]) -> std::io::Result<()> {
     if state.is_empty() {
-        return writeln!(stdout(), "\nno step keeps anything");
+        return writeln!(stdout(), "\nno operator keeps state");
     }
     writeln!(
         stdout(),

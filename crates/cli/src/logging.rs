@@ -1,12 +1,12 @@
-//! What long-running commands say of themselves: one line an occurrence, on standard error.
+//! The log of long-running commands, on standard error.
 
 use tracing_subscriber::EnvFilter;
 
-use crate::exit::BadRequest;
+use crate::exit::UsageError;
 
 #[derive(clap::Args)]
-pub struct Logging {
-    /// How much to say: error, warn, info, debug or trace, or a filter such as `highwater_hub=debug,info`
+pub(crate) struct Logging {
+    /// Log level: error, warn, info, debug or trace, or a filter such as `highwater_hub=debug,info`
     #[arg(
         long = "log",
         value_name = "LEVEL",
@@ -14,15 +14,15 @@ pub struct Logging {
         env = "HIGHWATER_LOG"
     )]
     level: String,
-    /// Say it as JSON, one object a line
+    /// Log JSON, one object a line
     #[arg(long = "log-json")]
     json: bool,
 }
 
 impl Logging {
-    pub fn start(&self) -> anyhow::Result<()> {
+    pub(crate) fn start(&self) -> anyhow::Result<()> {
         let filter = EnvFilter::try_new(&self.level)
-            .map_err(|error| BadRequest(format!("--log {}: {error}", self.level)))?;
+            .map_err(|error| UsageError(format!("--log {}: {error}", self.level)))?;
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr);
@@ -30,6 +30,6 @@ impl Logging {
             true => lines.json().try_init(),
             false => lines.with_target(false).try_init(),
         };
-        started.map_err(|error| anyhow::anyhow!("cannot log: {error}"))
+        started.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))
     }
 }

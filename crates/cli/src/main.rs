@@ -1,32 +1,33 @@
 //! The `highwater` command: arguments in, exit code out.
 //!
-//! Data goes to standard output, progress and complaints to standard error. The exit code is 0 when all went well, 1 when
-//! something failed (a golden case, an input or output), 2 when the request itself was wrong (arguments, job file,
-//! query), and 3 when a run came to its end but events were lost to errors on the way.
+//! Data goes to standard output, progress and errors to standard error. Exit codes: 0 success; 1 failure (a golden case,
+//! an input or output, a node); 2 usage error (arguments, job file, query); 3 the run finished, but events were lost to
+//! errors.
 
-mod ask;
+#![warn(unreachable_pub)]
+
 mod bench;
-mod block_on;
 mod check;
 mod client;
 mod config;
 mod demo;
+mod diagnostics;
 mod exit;
 mod explain;
-mod findings;
 mod hub;
 mod job;
 mod logging;
 mod manual;
+mod node_args;
 mod processing;
 mod queue;
 mod run;
+mod runtime;
 mod settings;
 mod signals;
 mod summary;
 mod test;
 mod timeline;
-mod traffic;
 mod up;
 mod why;
 mod workflow;
@@ -36,8 +37,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Streaming SQL with exact event time: the right answer, the picture of how time moved, and the reason for every event
-/// that was moved or dropped.
+/// Streaming SQL with exact event time, on an embedded event log with a Kafka API, queues and workflows.
 #[derive(Parser)]
 #[command(name = "highwater", version, max_term_width = 100)]
 struct Arguments {
@@ -47,9 +47,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show it working on generated toll-booth traffic
+    /// Run a demo: a node, generated toll-booth events and four live queries
     Demo(demo::Demo),
-    /// Run a node: hubs that Kafka clients and curl can use
+    /// Run a node: hubs for Kafka and HTTP clients, jobs, queues, processors and workflows
     Up(up::Up),
     /// Manage and use the hubs of a running node
     Hub(hub::Hub),
@@ -57,31 +57,31 @@ enum Command {
     Job(job::Job),
     /// Manage and use the queues of a running node
     Queue(queue::Queue),
-    /// Look at the processors of a running node
+    /// Show the processors of a running node
     Processor(processing::Processor),
-    /// Look at, stop and resume deliveries of a running node
+    /// Show, open and close the circuit breakers of a running node
     Circuit(processing::Circuit),
-    /// Look at, replay and purge the dead letters of a running node
+    /// Show, replay and purge the dead letters of a running node
     Dlq(processing::Dlq),
-    /// Start, watch and decide about transactions across services
+    /// Start and manage workflows: transactions across services
     Workflow(workflow::Workflow),
     /// Show the settings of a node
     Config(config::Config),
-    /// Run one job over its inputs
+    /// Run a job over files, to the end of its inputs
     Run(run::Run),
-    /// Run every golden case below the given folders
+    /// Run all golden cases in the given folders
     Test(test::Test),
-    /// Check a query and show what is wrong with it
+    /// Compile a query and print its errors and warnings
     Check(check::Check),
-    /// Show the plan of a job and how far back a start reads
+    /// Show the plan of a job, its state size and its lookback
     Explain(explain::Explain),
-    /// Tell the fate of events: verdict, watermark, timestamp, windows
+    /// Explain each event: verdict, watermark, timestamp and windows
     Why(why::Why),
     /// Draw event time against arrival time, with the watermark
     Timeline(timeline::Timeline),
-    /// Look up functions of the query language
+    /// Print the reference of the query language's functions
     Manual(manual::Manual),
-    /// Measure this machine
+    /// Run benchmarks
     Bench(bench::Bench),
 }
 

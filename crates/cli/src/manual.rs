@@ -1,7 +1,6 @@
 //! `highwater manual`: the reference of functions, from the table that the binder checks calls against.
 //!
-//! What it prints is Markdown, so that pages of `docs/language` can hold it between two comments; a test compares them
-//! with what this prints now.
+//! The output is Markdown. Pages of `docs/language` hold it between two comments, and a test compares them with it.
 
 use std::fmt::Write;
 use std::io::{Write as _, stdout};
@@ -11,31 +10,31 @@ use highwater_query::functions::{Category, FunctionInfo, find, table};
 use highwater_query::nearest;
 use serde_json::{Value, json};
 
-use crate::exit::{BadRequest, Ending};
+use crate::exit::{ExitStatus, UsageError};
 
 #[derive(clap::Args)]
-pub struct Manual {
-    /// Functions to look up; all if none are named
+pub(crate) struct Manual {
+    /// Functions to look up [default: all]
     names: Vec<String>,
-    /// A chapter: its title or a part of it, such as "string"
+    /// One chapter, by its title or a part of it, such as "string"
     #[arg(long, conflicts_with = "names")]
     chapter: Option<String>,
-    /// One line per function
+    /// Print one line per function
     #[arg(long, conflicts_with = "json")]
     brief: bool,
-    /// One JSON object per function
+    /// Print one JSON object per function
     #[arg(long)]
     json: bool,
 }
 
 impl Manual {
-    pub fn run(self) -> Result<Ending> {
+    pub(crate) fn run(self) -> Result<ExitStatus> {
         let chosen = self.chosen()?;
         stdout().write_all(self.show(&chosen).as_bytes())?;
-        Ok(Ending::Well)
+        Ok(ExitStatus::Success)
     }
 
-    fn chosen(&self) -> Result<Vec<&'static FunctionInfo>, BadRequest> {
+    fn chosen(&self) -> Result<Vec<&'static FunctionInfo>, UsageError> {
         if !self.names.is_empty() {
             let named = self.names.iter().map(|name| by_name(name));
             return Ok(named.collect::<Result<Vec<_>, _>>()?.concat());
@@ -70,8 +69,8 @@ impl Manual {
     }
 }
 
-/// All functions of this name: some mean something else inside MATCH_RECOGNIZE.
-fn by_name(name: &str) -> Result<Vec<&'static FunctionInfo>, BadRequest> {
+/// All functions of this name: some have another meaning inside MATCH_RECOGNIZE.
+fn by_name(name: &str) -> Result<Vec<&'static FunctionInfo>, UsageError> {
     let is = |known: &str| known.eq_ignore_ascii_case(name.trim_end_matches("()"));
     let found: Vec<_> = table()
         .iter()
@@ -86,19 +85,19 @@ fn by_name(name: &str) -> Result<Vec<&'static FunctionInfo>, BadRequest> {
         || "`highwater manual --brief` lists them".to_string(),
         |info| format!("did you mean {}?", info.name),
     );
-    Err(BadRequest(format!(
+    Err(UsageError(format!(
         "there is no function called {name}; {hint}"
     )))
 }
 
-fn chapter(part: &str) -> Result<Category, BadRequest> {
+fn chapter(part: &str) -> Result<Category, UsageError> {
     let part = part.to_lowercase();
     let mut titles: Vec<Category> = table().iter().map(|info| info.category).collect();
     titles.dedup();
     let named = |category: &&Category| category.title().to_lowercase().contains(&part);
     titles.iter().find(named).copied().ok_or_else(|| {
         let titles: Vec<_> = titles.iter().map(|category| category.title()).collect();
-        BadRequest(format!(
+        UsageError(format!(
             "there is no chapter called {part}; there are: {}",
             titles.join("; ")
         ))
@@ -110,7 +109,7 @@ fn full(infos: &[&FunctionInfo]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Heading, call, what it does, result, NULL, examples.
+/// Heading, signature, description, result, NULL handling, examples.
 fn entry(info: &FunctionInfo) -> String {
     let mut text = format!("### {}\n\n", info.name);
     let _ = writeln!(text, "```text\n{}\n```\n", info.signature);
@@ -131,7 +130,7 @@ fn entry(info: &FunctionInfo) -> String {
     text
 }
 
-/// Beyond this an expression does not push the values of the others to the right.
+/// A longer expression does not widen the column.
 const EXAMPLE_CHARS_MAX: usize = 70;
 
 fn examples(examples: &[(&str, &str)]) -> String {
@@ -152,7 +151,7 @@ fn examples(examples: &[(&str, &str)]) -> String {
     text
 }
 
-/// A table with a line for each function.
+/// A table with one line for each function.
 fn brief(infos: &[&FunctionInfo]) -> String {
     let mut text = String::from("| call | result | NULL | what it does |\n|---|---|---|---|\n");
     for info in infos {

@@ -1,4 +1,4 @@
-//! `highwater run`: one job over its inputs.
+//! `highwater run`: runs a job to the end of its inputs.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -11,30 +11,30 @@ use highwater_server::jobs::run_at_rest;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::JobArgument;
-use crate::exit::Ending;
+use crate::exit::ExitStatus;
 use crate::summary;
 
 #[derive(clap::Args)]
-pub struct Run {
+pub(crate) struct Run {
     #[command(flatten)]
     job: JobArgument,
-    /// How many threads may read and compute [default: as many as this machine has cores]
+    /// Number of threads [default: the number of cores]
     #[arg(long)]
     threads: Option<usize>,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
-    /// The data folder of a node that is stopped, for a job that reads hubs
+    /// The data folder of a stopped node, for a job that reads hubs
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
 }
 
 impl Run {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let job = load(&self.job, self.json)?;
         if let Some(data) = &self.data {
             let threads = self.threads.unwrap_or_else(cores);
-            return at_rest(job, data, threads, self.json);
+            return run_stored_hubs(job, data, threads, self.json);
         }
         let outputs = Outputs::declared(&job.file, &job.plan)?;
         let bar = progress_bar(&job);
@@ -53,15 +53,20 @@ impl Run {
             eprint!("{}", summary::text(&job, &report));
         }
         Ok(if report.lost_data() {
-            Ending::LostData
+            ExitStatus::DataLoss
         } else {
-            Ending::Well
+            ExitStatus::Success
         })
     }
 }
 
-/// Runs a job over the hubs in a folder.
-fn at_rest(job: Job, data: &Path, threads: usize, in_json: bool) -> anyhow::Result<Ending> {
+/// Runs a job over the hubs in the data folder of a stopped node.
+fn run_stored_hubs(
+    job: Job,
+    data: &Path,
+    threads: usize,
+    json: bool,
+) -> anyhow::Result<ExitStatus> {
     let runtime = tokio::runtime::Runtime::new()?;
     let clock = Arc::new(RealClock::new());
     let status = runtime.block_on(run_at_rest(job, data, threads, clock))?;
@@ -78,7 +83,7 @@ fn at_rest(job: Job, data: &Path, threads: usize, in_json: bool) -> anyhow::Resu
         .outputs
         .iter()
         .map(|output| (&output.name, output.rows));
-    if in_json {
+    if json {
         let rows: serde_json::Map<_, _> = rows
             .map(|(name, rows)| (name.clone(), rows.into()))
             .collect();
@@ -88,22 +93,22 @@ fn at_rest(job: Job, data: &Path, threads: usize, in_json: bool) -> anyhow::Resu
         );
     } else {
         eprintln!(
-            "read {events} events of {} partitions, lost {lost} to errors",
+            "read {events} events from {} partitions, {lost} lost to errors",
             partitions().count()
         );
         rows.for_each(|(name, rows)| eprintln!("  {name}: {rows} rows"));
     }
     Ok(if lost > 0 {
-        Ending::LostData
+        ExitStatus::DataLoss
     } else {
-        Ending::Well
+        ExitStatus::Success
     })
 }
 
-/// Loads the job and shows the warnings of its query, unless what is printed as JSON will hold them.
-pub fn load(argument: &JobArgument, in_json: bool) -> anyhow::Result<Job> {
+/// Loads the job and prints the warnings of its query; with `json` the output holds them instead.
+pub(crate) fn load(argument: &JobArgument, json: bool) -> anyhow::Result<Job> {
     let job = Job::load(&argument.job)?;
-    if in_json {
+    if json {
         return Ok(job);
     }
     for remark in &job.file.remarks {
@@ -115,11 +120,11 @@ pub fn load(argument: &JobArgument, in_json: bool) -> anyhow::Result<Job> {
     Ok(job)
 }
 
-pub fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// Shown on a terminal only, and only where it is known how much there is to read.
+/// Shown on a terminal only, and only for large inputs of known size.
 fn progress_bar(job: &Job) -> ProgressBar {
     let inputs = job.file.inputs.iter().filter(|input| !input.reference);
     let files = inputs.filter_map(|input| input.files().ok()).flatten();

@@ -1,37 +1,41 @@
-//! Where `up` and `config show` take their settings from.
+//! The settings of a node, for `up` and `config show`: file, variables and flags.
 
 use std::path::{Path, PathBuf};
 
 use highwater_server::config::{Loaded, Sources};
 
-use crate::exit::BadRequest;
+use crate::exit::UsageError;
 
-/// Taken when it is there and `-c` was not given.
-const FILE: &str = "highwater.toml";
+/// The default settings file, if it exists.
+const DEFAULT_FILE: &str = "highwater.toml";
 
 #[derive(clap::Args)]
-pub struct SettingArguments {
-    /// The settings; without it ./highwater.toml if there is one, else defaults
+pub(crate) struct SettingsArgs {
+    /// The settings file [default: ./highwater.toml if it exists]
     #[arg(short, long, value_name = "FILE", env = "HIGHWATER_CONFIG")]
     config: Option<PathBuf>,
-    /// The folder that holds everything
+    /// The data folder
     #[arg(long, value_name = "FOLDER")]
     data: Option<String>,
-    /// Where HTTP listens, or `off`
+    /// The HTTP listen address, or `off`
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
-    /// Where Kafka clients connect, or `off`
+    /// The Kafka listen address, or `off`
     #[arg(long, value_name = "ADDRESS")]
     kafka: Option<String>,
-    /// Any setting, such as `hubs.alerts.partitions=2`
+    /// Override any setting, such as `hubs.alerts.partitions=2`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
-impl SettingArguments {
-    pub fn load(&self) -> anyhow::Result<Loaded> {
+impl SettingsArgs {
+    pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
         let file = self.config.clone();
-        let file = file.or_else(|| Path::new(FILE).is_file().then(|| FILE.into()));
+        let file = file.or_else(|| {
+            Path::new(DEFAULT_FILE)
+                .is_file()
+                .then(|| DEFAULT_FILE.into())
+        });
         let sources = Sources {
             file,
             variables: std::env::vars()
@@ -41,23 +45,23 @@ impl SettingArguments {
         };
         Ok(sources
             .load()
-            .map_err(|error| BadRequest(error.to_string()))?)
+            .map_err(|error| UsageError(error.to_string()))?)
     }
 
-    fn flags(&self) -> Result<Vec<(String, String)>, BadRequest> {
-        let short = [
+    fn flags(&self) -> Result<Vec<(String, String)>, UsageError> {
+        let named = [
             ("data", &self.data),
             ("http.listen", &self.http),
             ("kafka.listen", &self.kafka),
         ];
-        let short = short
+        let named = named
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
         let pair = |text: &String| match text.split_once('=') {
             Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
-            None => Err(BadRequest(format!("--set {text}: write KEY=VALUE"))),
+            None => Err(UsageError(format!("--set {text}: write KEY=VALUE"))),
         };
-        let long = self.set.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
-        Ok(short.chain(long).collect())
+        let set = self.set.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
+        Ok(named.chain(set).collect())
     }
 }

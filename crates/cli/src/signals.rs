@@ -1,25 +1,25 @@
-//! What ends a command that would run for ever.
+//! Shutdown signals of long-running commands.
 
-/// Interrupt and, where there is such a thing, terminate.
-pub struct Signals {
+/// SIGINT and, on Unix, SIGTERM.
+pub(crate) struct ShutdownSignals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
 }
 
-impl Signals {
+impl ShutdownSignals {
     #[cfg(unix)]
-    pub fn new() -> std::io::Result<Signals> {
+    pub(crate) fn new() -> std::io::Result<ShutdownSignals> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Signals {
+        Ok(ShutdownSignals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
     }
 
     #[cfg(unix)]
-    pub async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -27,13 +27,13 @@ impl Signals {
     }
 
     #[cfg(not(unix))]
-    pub fn new() -> std::io::Result<Signals> {
-        Ok(Signals {})
+    pub fn new() -> std::io::Result<ShutdownSignals> {
+        Ok(ShutdownSignals {})
     }
 
     #[cfg(not(unix))]
     pub async fn next(&mut self) {
-        // Without the signal there is nothing to wait for; the process is ended from outside.
+        // Without a handler there is no signal to wait for; the process is ended from outside.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -1,4 +1,4 @@
-//! What a run did, in a few lines for a person or as JSON for a program.
+//! The summary of a run, as text or JSON.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use highwater_engine::DataError;
 use highwater_job::{InputReport, Job, Report, data_errors};
 use serde_json::{Value, json};
 
-use crate::findings;
+use crate::diagnostics;
 
-/// The summary that `highwater run` prints on standard error.
-pub fn text(job: &Job, report: &Report) -> String {
+/// The summary that `highwater run` prints to standard error.
+pub(crate) fn text(job: &Job, report: &Report) -> String {
     let mut out = String::new();
     for input in &report.inputs {
         input_text(input, &mut out);
@@ -26,28 +26,28 @@ pub fn text(job: &Job, report: &Report) -> String {
     if report.errors.count > 0 {
         let _ = writeln!(
             out,
-            "error: the query failed on {} rows, which were left out:",
+            "error: the query failed on {} rows, which were dropped:",
             report.errors.count
         );
         for sample in &report.errors.samples {
-            let _ = writeln!(out, "  {}", placed(job, sample));
+            let _ = writeln!(out, "  {}", located(job, sample));
         }
     }
     let remarks = &report.errors.remarks;
     if let Some(first) = &remarks.first {
         let _ = writeln!(
             out,
-            "warning: the query put something right in {} rows, first:",
+            "warning: the query corrected values in {} rows, first:",
             remarks.count
         );
-        let _ = writeln!(out, "  {}", placed(job, first));
+        let _ = writeln!(out, "  {}", located(job, first));
     }
     out
 }
 
-/// What happened to a row, behind the place in the query and the time.
-fn placed(job: &Job, error: &DataError) -> String {
-    let (line, column) = place(&job.query, error.span.start as usize);
+/// An error with its position in the query and its time.
+fn located(job: &Job, error: &DataError) -> String {
+    let (line, column) = line_and_column(&job.query, error.span.start as usize);
     let (name, time) = (&job.query_name, highwater_job::short_time(error.time));
     format!("{name}:{line}:{column} at {time}: {}", error.reason)
 }
@@ -88,7 +88,7 @@ fn input_text(input: &InputReport, out: &mut String) {
     }
 }
 
-pub fn json(job: &Job, report: &Report) -> Value {
+pub(crate) fn json(job: &Job, report: &Report) -> Value {
     let inputs = report.inputs.iter().map(|input| {
         let time = &input.time;
         let troubles = input.troubles.iter().map(|(kind, sum)| {
@@ -134,13 +134,13 @@ pub fn json(job: &Job, report: &Report) -> Value {
         "data_errors": report.inputs.iter().flat_map(data_errors).collect::<Vec<_>>(),
         "dead_letters": report.dead_letters,
         "lost_data": report.lost_data(),
-        "warnings": findings::warnings(job),
+        "warnings": diagnostics::warnings(job),
         "remarks": job.file.remarks,
     })
 }
 
 /// Line and column, from 1, of a byte in the query.
-pub fn place(query: &str, at: usize) -> (usize, usize) {
+pub(crate) fn line_and_column(query: &str, at: usize) -> (usize, usize) {
     let before = &query[..at.min(query.len())];
     let line = before.matches('\n').count() + 1;
     let column = before

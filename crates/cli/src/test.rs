@@ -1,4 +1,4 @@
-//! `highwater test`: golden cases.
+//! `highwater test`: runs golden cases.
 
 use std::io::{Write, stdout};
 use std::path::PathBuf;
@@ -6,26 +6,26 @@ use std::path::PathBuf;
 use highwater_devtools::golden::{discover, run_case};
 use serde_json::json;
 
-use crate::exit::{BadRequest, Ending};
+use crate::exit::{ExitStatus, UsageError};
 
 #[derive(clap::Args)]
-pub struct Test {
-    /// Folders to search for cases
+pub(crate) struct Test {
+    /// Folders to search for golden cases
     #[arg(required = true)]
     folders: Vec<PathBuf>,
-    /// One JSON object per case
+    /// Print one JSON object per case
     #[arg(long)]
     json: bool,
 }
 
 impl Test {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         if let Some(missing) = self.folders.iter().find(|folder| !folder.is_dir()) {
-            return Err(BadRequest(format!("{} is not a folder", missing.display())).into());
+            return Err(UsageError(format!("{} is not a folder", missing.display())).into());
         }
-        let found = discover(&self.folders);
-        if found.is_empty() {
-            return Err(BadRequest(
+        let cases = discover(&self.folders);
+        if cases.is_empty() {
+            return Err(UsageError(
                 "no golden case found; a case is a folder with a job.toml and an expected/ folder \
                  or an [expect] table"
                     .into(),
@@ -33,18 +33,18 @@ impl Test {
             .into());
         }
         let mut failed = 0;
-        for case in &found {
-            let outcome = run_case(case, 1);
-            failed += usize::from(outcome.is_err());
-            self.show(&case.name, outcome.err().map(|failure| failure.0))?;
+        for case in &cases {
+            let result = run_case(case, 1);
+            failed += usize::from(result.is_err());
+            self.show(&case.name, result.err().map(|failure| failure.0))?;
         }
         if !self.json {
-            writeln!(stdout(), "{} passed, {failed} failed", found.len() - failed)?;
+            writeln!(stdout(), "{} passed, {failed} failed", cases.len() - failed)?;
         }
         Ok(if failed > 0 {
-            Ending::Failed
+            ExitStatus::Failure
         } else {
-            Ending::Well
+            ExitStatus::Success
         })
     }
 

@@ -1,4 +1,4 @@
-//! `highwater timeline`: the picture of event time against arrival time.
+//! `highwater timeline`: draws event time against arrival time.
 
 use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
@@ -10,32 +10,32 @@ use highwater_job::{Job, why};
 use serde_json::json;
 
 use crate::JobArgument;
-use crate::exit::{BadRequest, Ending};
+use crate::exit::{ExitStatus, UsageError};
 use crate::run::load;
 
 #[derive(clap::Args)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     #[command(flatten)]
     job: JobArgument,
-    /// Write an SVG file; without it the picture is drawn in the terminal
+    /// Write an SVG file instead of drawing in the terminal
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// The input to draw [default: the first]
+    /// The input to draw [default: the first with events]
     #[arg(long)]
     input: Option<String>,
-    /// The points and the watermark as JSON
+    /// Print the points and watermark steps as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Timeline {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let job = load(&self.job, false)?;
-        let drawing = draw(&job, self.input.as_deref())?;
+        let picture = draw(&job, self.input.as_deref())?;
         if self.json {
-            writeln!(stdout(), "{}", as_json(&drawing))?;
+            writeln!(stdout(), "{}", as_json(&picture))?;
         } else if let Some(path) = &self.output {
-            write_svg(path, &drawing)?;
+            write_svg(path, &picture)?;
             eprintln!("wrote {}", path.display());
         } else {
             let colour = stdout().is_terminal();
@@ -48,14 +48,14 @@ impl Timeline {
                     height,
                     colour
                 }
-                .draw(&drawing)
+                .draw(&picture)
             )?;
         }
-        Ok(Ending::Well)
+        Ok(ExitStatus::Success)
     }
 }
 
-pub fn draw(job: &Job, input: Option<&str>) -> anyhow::Result<Picture> {
+pub(crate) fn draw(job: &Job, input: Option<&str>) -> anyhow::Result<Picture> {
     if let Some(name) = input
         && !job
             .plan
@@ -70,22 +70,21 @@ pub fn draw(job: &Job, input: Option<&str>) -> anyhow::Result<Picture> {
             .map(|input| &input.name[..])
             .collect();
         let text = format!("the job has no input {name:?}; it has {}", known.join(", "));
-        return Err(BadRequest(text).into());
+        return Err(UsageError(text).into());
     }
     let outcome = why::witness(job)?;
-    job_picture(job, &outcome, input).ok_or_else(|| {
-        BadRequest("there is nothing to draw: the input has no events".into()).into()
-    })
+    job_picture(job, &outcome, input)
+        .ok_or_else(|| UsageError("nothing to draw: the input has no events".into()).into())
 }
 
-pub fn write_svg(path: &Path, drawing: &Picture) -> anyhow::Result<()> {
+pub(crate) fn write_svg(path: &Path, picture: &Picture) -> anyhow::Result<()> {
     let mut file = disk::create_atomic(path)?;
-    file.write_all(svg(drawing).as_bytes())?;
+    file.write_all(svg(picture).as_bytes())?;
     Ok(file.commit()?)
 }
 
-fn as_json(drawing: &Picture) -> serde_json::Value {
-    let points = drawing.points.iter().map(|point| {
+fn as_json(picture: &Picture) -> serde_json::Value {
+    let points = picture.points.iter().map(|point| {
         json!({
             "arrival": point.arrival.to_string(),
             "event_time": point.event_time.to_string(),
@@ -94,7 +93,7 @@ fn as_json(drawing: &Picture) -> serde_json::Value {
             "lane": point.lane,
         })
     });
-    let lines = drawing.watermarks.iter().map(|line| {
+    let lines = picture.watermarks.iter().map(|line| {
         let steps = line
             .steps
             .iter()
@@ -104,7 +103,7 @@ fn as_json(drawing: &Picture) -> serde_json::Value {
     json!({"points": points.collect::<Vec<_>>(), "watermarks": lines.collect::<Vec<_>>()})
 }
 
-/// The console's size, or one that suits most pages where there is no console.
+/// The size of the terminal, or a default without one.
 fn console_size() -> (usize, usize) {
     match console::Term::stdout().size_checked() {
         Some((rows, columns)) => (columns.into(), usize::from(rows).saturating_sub(2).max(20)),

@@ -1,4 +1,4 @@
-//! `highwater up`: runs a node until it is told to stop.
+//! `highwater up`: runs a node until a shutdown signal.
 
 use std::sync::Arc;
 
@@ -8,52 +8,52 @@ use highwater_server::config::Loaded;
 use highwater_server::node::Node;
 
 use crate::client::DEFAULT_URL;
-use crate::exit::Ending;
+use crate::exit::ExitStatus;
 use crate::logging::Logging;
-use crate::settings::SettingArguments;
-use crate::signals::Signals;
+use crate::settings::SettingsArgs;
+use crate::signals::ShutdownSignals;
 
 #[derive(clap::Args)]
-pub struct Up {
+pub(crate) struct Up {
     #[command(flatten)]
-    settings: SettingArguments,
+    settings: SettingsArgs,
     #[command(flatten)]
     logging: Logging,
 }
 
 impl Up {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let loaded = self.settings.load()?;
         self.logging.start()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let ending = runtime.block_on(serve(loaded));
-        // What is still running has been told to stop and had its time.
+        let status = runtime.block_on(serve(loaded));
+        // The node has stopped; tasks that are still running are dropped.
         runtime.shutdown_background();
-        ending
+        status
     }
 }
 
-async fn serve(loaded: Loaded) -> anyhow::Result<Ending> {
-    let mut signals = Signals::new().context("cannot listen for signals")?;
+async fn serve(loaded: Loaded) -> anyhow::Result<ExitStatus> {
+    let mut signals = ShutdownSignals::new().context("cannot listen for signals")?;
     let data = loaded.config.data.clone();
     let starting = Node::start(loaded.config, Arc::new(RealClock::new()));
     let node = tokio::select! {
         node = starting => node?,
-        () = signals.next() => return Ok(Ending::Well),
+        () = signals.next() => return Ok(ExitStatus::Success),
     };
     eprint!("{}", welcome(&node, &data.display().to_string()));
     signals.next().await;
-    eprintln!("stopping; once more to stop at once");
+    eprintln!("stopping; press Ctrl-C again to stop at once");
     tokio::select! {
         () = node.stop() => {}
         () = signals.next() => eprintln!("stopped at once"),
     }
-    Ok(Ending::Well)
+    Ok(ExitStatus::Success)
 }
 
-/// The addresses, and what to do with them.
+/// The addresses, and commands to try.
 fn welcome(node: &Node, data: &str) -> String {
     let mut text = String::from("highwater is up\n\n");
     if let Some(url) = node.http_url() {

@@ -1,33 +1,33 @@
-//! `highwater why`: the fate of events.
+//! `highwater why`: the verdict of each event, and the times and windows behind it.
 
 use std::io::{BufWriter, Write};
 
 use highwater_job::why::{Fate, why};
 
 use crate::JobArgument;
-use crate::exit::Ending;
+use crate::exit::ExitStatus;
 use crate::run::load;
 
 #[derive(clap::Args)]
-pub struct Why {
+pub(crate) struct Why {
     #[command(flatten)]
     job: JobArgument,
-    /// Only events for which this condition over their fields holds, such as "TollId = 3"
+    /// Only events that match this condition, such as "TollId = 3"
     #[arg(long = "where", value_name = "CONDITION")]
     filter: Option<String>,
-    /// Only events that were moved, dropped or lost
+    /// Only events that were adjusted, dropped or lost
     #[arg(long)]
     moved: bool,
-    /// Only the event on this line of its file
+    /// Only the event on this line
     #[arg(long)]
     line: Option<u64>,
-    /// One JSON object per event
+    /// Print one JSON object per event
     #[arg(long)]
     json: bool,
 }
 
 impl Why {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let job = load(&self.job, false)?;
         let fates = why(&job, self.filter.as_deref())?;
         let mut out = BufWriter::new(std::io::stdout().lock());
@@ -43,7 +43,7 @@ impl Why {
             }
         }
         out.flush()?;
-        Ok(Ending::Well)
+        Ok(ExitStatus::Success)
     }
 }
 

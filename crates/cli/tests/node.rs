@@ -171,7 +171,7 @@ fn a_hub_is_grown_set_and_trimmed_while_it_is_used() {
             "--retention-bytes",
             "1000"
         ]),
-        "hub t: delete, kept 2d\n"
+        "hub t: cleanup delete, retention 2d\n"
     );
     let shown = node.json(&[
         "hub",

@@ -1,10 +1,7 @@
-//! `highwater bench http`: one event a request, at a rate that does not wait for the server.
+//! `highwater bench http`: one event a request, at a fixed rate.
 //!
-//! The load is open loop: request `n` is due at a time that the rate alone decides, and its latency
-//! counts from then, even when every connection was busy and it left late. A server that stalls
-//! cannot slow the clock that judges it.
-//!
-//! `generator` is the client.
+//! The load is open loop: the rate alone decides when request `n` is due, and its latency counts from then, even if every
+//! connection was busy and it was sent late. A server that stalls cannot slow the load. `http_load` is the client.
 
 use std::io::{Write, stdout};
 use std::time::Duration;
@@ -15,18 +12,18 @@ use highwater_env::{Clock, RealClock, usage};
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::generator::{self, Load, Seen};
-use super::link::Head;
+use super::connection::RequestHead;
+use super::http_load::{self, Load, LoadResult};
 use super::schedule::Schedule;
-use crate::block_on::block_on;
 use crate::client::{Client, Server};
-use crate::exit::{BadRequest, Ending};
+use crate::exit::{ExitStatus, UsageError};
+use crate::runtime::block_on;
 
 #[derive(clap::Args)]
-pub struct BenchHttp {
+pub(super) struct BenchHttp {
     #[command(flatten)]
     server: Server,
-    /// The hub to send to; it is made if it is not there
+    /// The hub to send to, created if missing
     #[arg(long, default_value = "bench")]
     hub: String,
     /// Requests a second
@@ -35,45 +32,46 @@ pub struct BenchHttp {
     /// Requests a second during the spike in the middle; 0 for none
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     spike: u64,
-    /// How long the spike is
+    /// Duration of the spike
     #[arg(long, default_value_t = 10)]
     spike_seconds: u64,
-    /// How long to send, the spike included
+    /// Duration of the load, spike included
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Connections that the requests are spread over; the server must allow so many
+    /// Number of connections; the node must allow as many
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     connections: u64,
-    /// Bytes of an event
+    /// Size of an event in bytes
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
     bytes: u64,
-    /// An answer that takes longer counts as an error
+    /// A slower response counts as an error
     #[arg(long, default_value_t = 10_000)]
     timeout_ms: u64,
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 impl BenchHttp {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(super) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(self.measure())
     }
 
-    async fn measure(self) -> anyhow::Result<Ending> {
+    async fn measure(self) -> anyhow::Result<ExitStatus> {
         if self.server.is_https() {
-            return Err(BadRequest(
-                "bench http measures plain HTTP: give an http:// server".into(),
+            return Err(UsageError(
+                "bench http supports plain HTTP only: give an http:// server".into(),
             )
             .into());
         }
         let mut client = Client::new(&self.server)?;
         let create = json!({"name": self.hub, "partitions": 4});
-        let made = client
+        let created = client
             .send_json(Method::POST, "/api/hubs", &create)
             .await
             .context("cannot reach the server")?;
-        if !made.is_success() && made.status != 409 {
-            return Err(made.into_error().into());
+        if !created.is_success() && created.status != 409 {
+            return Err(created.into_error().into());
         }
         let authority = self.server.authority();
         let mut addresses = tokio::net::lookup_host(&authority).await?;
@@ -86,10 +84,10 @@ impl BenchHttp {
         };
         let before = (server_cpu(&mut client).await, usage().cpu);
         let clock = RealClock::new();
-        // Nothing else is to be done on this thread meanwhile.
-        let seen = generator::run(&load, &clock)?;
+        // Blocks this thread, which has nothing else to do.
+        let result = http_load::run(&load, &clock)?;
         let took = clock.elapsed();
-        // The connection of before may have been closed as idle.
+        // The node may have closed the idle connection.
         let mut client = Client::new(&self.server)?;
         let after = (server_cpu(&mut client).await, usage().cpu);
         let cpu = Cpu {
@@ -99,10 +97,10 @@ impl BenchHttp {
                 .zip(after.1)
                 .map(|(before, after)| (after - before).as_secs_f64()),
         };
-        self.report(&load, &seen, took, &cpu)?;
-        Ok(match seen.errors {
-            0 => Ending::Well,
-            _ => Ending::Failed,
+        self.report(&load, &result, took, &cpu)?;
+        Ok(match result.errors {
+            0 => ExitStatus::Success,
+            _ => ExitStatus::Failure,
         })
     }
 
@@ -112,62 +110,68 @@ impl BenchHttp {
             0..8 => "1".repeat(self.bytes as usize),
             _ => format!("{{\"a\":\"{filler}\"}}"),
         };
-        let head = Head::post(&self.server, &format!("/hubs/{}/messages", self.hub))?;
-        Ok(head.with(event.as_bytes()))
+        let head = RequestHead::post(&self.server, &format!("/hubs/{}/messages", self.hub))?;
+        Ok(head.with_body(event.as_bytes()))
     }
 
-    fn report(&self, load: &Load, seen: &Seen, took: Duration, cpu: &Cpu) -> anyhow::Result<()> {
-        let sent = seen.calm.len() + seen.spike.len();
+    fn report(
+        &self,
+        load: &Load,
+        result: &LoadResult,
+        took: Duration,
+        cpu: &Cpu,
+    ) -> anyhow::Result<()> {
+        let answered = result.calm.len() + result.spike.len();
         let per_million =
-            |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e6 / sent.max(1) as f64);
+            |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e6 / answered.max(1) as f64);
         if self.json {
             let report = json!({
-                "due": load.schedule.count(), "answered": sent, "errors": seen.errors,
-                "first_error": seen.first, "seconds": took.as_secs_f64(),
-                "calm": latencies(&seen.calm), "spike": latencies(&seen.spike),
+                "due": load.schedule.count(), "answered": answered, "errors": result.errors,
+                "first_error": result.first_error, "seconds": took.as_secs_f64(),
+                "calm": latencies(&result.calm), "spike": latencies(&result.spike),
                 "server_cpu_seconds": cpu.server, "own_cpu_seconds": cpu.own,
                 "server_cpu_seconds_per_million": per_million(cpu.server),
             });
             writeln!(stdout(), "{report}")?;
             return Ok(());
         }
-        let line = |name: &str, seen: &Histogram<u64>| {
-            let at = |quantile| Duration::from_micros(seen.value_at_quantile(quantile));
+        let line = |name: &str, latencies: &Histogram<u64>| {
+            let at = |quantile| Duration::from_micros(latencies.value_at_quantile(quantile));
             format!(
                 "{name} answered={} p50={:?} p99={:?} p99.9={:?} max={:?}",
-                seen.len(),
+                latencies.len(),
                 at(0.5),
                 at(0.99),
                 at(0.999),
-                Duration::from_micros(seen.max()),
+                Duration::from_micros(latencies.max()),
             )
         };
         let mut out = stdout().lock();
         writeln!(
             out,
             "{}",
-            line(&format!("CALM {}/s", self.rate), &seen.calm)
+            line(&format!("CALM {}/s", self.rate), &result.calm)
         )?;
         if self.spike > 0 {
             writeln!(
                 out,
                 "{}",
-                line(&format!("SPIKE {}/s", self.spike), &seen.spike)
+                line(&format!("SPIKE {}/s", self.spike), &result.spike)
             )?;
         }
         let shown = |seconds: Option<f64>| seconds.map_or("unknown".into(), |s| format!("{s:.2}"));
         writeln!(
             out,
-            "TOTAL due={} answered={sent} errors={} elapsed={:.1} server_cpu={} own_cpu={} server_cpu_per_million={}",
+            "TOTAL due={} answered={answered} errors={} elapsed={:.1} server_cpu={} own_cpu={} server_cpu_per_million={}",
             load.schedule.count(),
-            seen.errors,
+            result.errors,
             took.as_secs_f64(),
             shown(cpu.server),
             shown(cpu.own),
             shown(per_million(cpu.server)),
         )?;
-        if let Some(first) = &seen.first {
-            writeln!(out, "the first error: {first}")?;
+        if let Some(first) = &result.first_error {
+            writeln!(out, "first error: {first}")?;
         }
         Ok(())
     }
@@ -186,8 +190,8 @@ fn latencies(seen: &Histogram<u64>) -> Value {
     })
 }
 
-/// As the server's own metrics have it, so it works over a network too.
-pub async fn server_cpu(client: &mut Client) -> Option<f64> {
+/// The CPU seconds of the server, from its metrics, so that it works over a network too.
+pub(super) async fn server_cpu(client: &mut Client) -> Option<f64> {
     let page = client.get("/metrics").await.ok()?;
     let text = String::from_utf8_lossy(&page.body).into_owned();
     let line = text

@@ -1,7 +1,5 @@
-//! `highwater bench queue`: messages sent, received and completed as fast as a node takes them, each
-//! step durable before it is answered.
-//!
-//! `cycles` is the client.
+//! `highwater bench queue`: sends, receives and completes messages as fast as a node takes them. Each step is durable
+//! before its response. `queue_load` is the client.
 
 use std::io::{Write, stdout};
 use std::net::SocketAddr;
@@ -13,60 +11,62 @@ use highwater_env::{Clock, RealClock, usage};
 use hyper::Method;
 use serde_json::json;
 
-use super::cycles::{self, Load};
+use super::connection::RequestHead;
 use super::http::server_cpu;
-use super::link::Head;
-use crate::block_on::block_on;
+use super::queue_load::{self, Load};
 use crate::client::{Client, Server};
-use crate::exit::{BadRequest, Ending};
+use crate::exit::{ExitStatus, UsageError};
+use crate::runtime::block_on;
 
 #[derive(clap::Args)]
-pub struct BenchQueue {
+pub(super) struct BenchQueue {
     #[command(flatten)]
     server: Server,
-    /// The queue to use, which is made for it and deleted at the end
+    /// The queue to create and delete at the end
     #[arg(long, default_value = "bench")]
     queue: String,
-    /// Senders, and as many receivers
+    /// Number of senders, and of receivers
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=4096))]
     connections: u64,
     /// Messages in a request
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
     batch: u64,
-    /// Bytes of a message
+    /// Size of a message in bytes
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
     bytes: u64,
+    /// Duration of the load
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Complete messages in requests of their own, and not with the next receive
+    /// Complete messages in separate requests instead of with the next receive
     #[arg(long)]
     apart: bool,
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 impl BenchQueue {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(super) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(self.measure())
     }
 
-    async fn measure(self) -> anyhow::Result<Ending> {
+    async fn measure(self) -> anyhow::Result<ExitStatus> {
         if self.server.is_https() {
-            let plain = "bench queue measures plain HTTP: give an http:// server";
-            return Err(BadRequest(plain.into()).into());
+            let plain = "bench queue supports plain HTTP only: give an http:// server";
+            return Err(UsageError(plain.into()).into());
         }
         let mut client = Client::new(&self.server)?;
-        let wanted = json!({"name": self.queue});
-        let made = client.send_json(Method::POST, "/api/queues", &wanted).await;
-        made.context("cannot reach the server")?.success()?;
+        let queue = json!({"name": self.queue});
+        let created = client.send_json(Method::POST, "/api/queues", &queue).await;
+        created.context("cannot reach the server")?.success()?;
         let mut addresses = tokio::net::lookup_host(self.server.authority()).await?;
         let load = self.load(addresses.next().context("the server has no address")?)?;
         let before = (server_cpu(&mut client).await, usage().cpu);
         let clock = RealClock::new();
-        // Nothing else is to be done on this thread meanwhile.
-        let cycles = cycles::run(&load, &clock)?;
+        // Blocks this thread, which has nothing else to do.
+        let cycles = queue_load::run(&load, &clock)?;
         let took = clock.elapsed().as_secs_f64();
-        // The connection of before may have been closed as idle.
+        // The node may have closed the idle connection.
         let mut client = Client::new(&self.server)?;
         let after = (server_cpu(&mut client).await, usage().cpu);
         let path = format!("/api/queues/{}", self.queue);
@@ -79,14 +79,15 @@ impl BenchQueue {
     }
 
     fn load(&self, address: SocketAddr) -> anyhow::Result<Load> {
-        let path = |what: &str| format!("/queues/{}/{what}", self.queue);
-        let head = |what: &str| Head::post(&self.server, &path(what));
+        let head = |operation: &str| {
+            RequestHead::post(&self.server, &format!("/queues/{}/{operation}", self.queue))
+        };
         let filler = "x".repeat(self.bytes.saturating_sub(2) as usize);
         let send = match self.batch {
-            1 => head("messages")?.with(json!(filler).to_string().as_bytes()),
+            1 => head("messages")?.with_body(json!(filler).to_string().as_bytes()),
             batch => {
                 let messages = vec![json!({"body": filler}); batch as usize];
-                head("batch")?.with(&serde_json::to_vec(&messages)?)
+                head("batch")?.with_body(&serde_json::to_vec(&messages)?)
             }
         };
         Ok(Load {
@@ -96,7 +97,7 @@ impl BenchQueue {
             receive: head(&format!("receive?max={}&wait=1s", self.batch))?,
             complete: self.apart.then(|| head("complete")).transpose()?,
             batch: self.batch,
-            time: Duration::from_secs(self.seconds),
+            duration: Duration::from_secs(self.seconds),
         })
     }
 
@@ -106,7 +107,7 @@ impl BenchQueue {
         took: f64,
         server: Option<f64>,
         own: Option<f64>,
-    ) -> anyhow::Result<Ending> {
+    ) -> anyhow::Result<ExitStatus> {
         let rate = cycles as f64 / took;
         let micros = |cpu: Option<f64>| cpu.map(|cpu| cpu * 1e6 / cycles.max(1) as f64);
         let (server, own) = (micros(server), micros(own));
@@ -121,11 +122,11 @@ impl BenchQueue {
                 |micros: Option<f64>| micros.map_or("unknown".into(), |it| format!("{it:.1}"));
             writeln!(
                 stdout(),
-                "{rate:.0} messages/s sent, received and completed; us of CPU each: server {}, own {}",
+                "{rate:.0} messages/s sent, received and completed; CPU us per message: server {}, client {}",
                 shown(server),
                 shown(own),
             )?;
         }
-        Ok(Ending::Well)
+        Ok(ExitStatus::Success)
     }
 }

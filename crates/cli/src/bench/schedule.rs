@@ -4,14 +4,14 @@ use std::time::Duration;
 
 /// A steady rate with one spike in the middle.
 #[derive(Clone, Copy, Debug)]
-pub struct Schedule {
-    /// Rate and length of: before the spike, the spike, after it.
+pub(super) struct Schedule {
+    /// Rate and duration before, in and after the spike.
     phases: [(u64, Duration); 3],
 }
 
 impl Schedule {
-    /// A spike that is longer than the whole is cut; a rate of 0 is no spike.
-    pub fn new(rate: u64, spike: u64, seconds: u64, spike_seconds: u64) -> Schedule {
+    /// A spike longer than the load is cut to it; a rate of 0 means no spike.
+    pub(super) fn new(rate: u64, spike: u64, seconds: u64, spike_seconds: u64) -> Schedule {
         let whole = Duration::from_secs(seconds);
         let inner = match spike {
             0 => Duration::ZERO,
@@ -27,7 +27,7 @@ impl Schedule {
         }
     }
 
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.phases
             .iter()
             .map(|(rate, length)| events(*rate, *length))
@@ -35,7 +35,7 @@ impl Schedule {
     }
 
     /// When request `number` is due, and whether that is in the spike; `None` past the end.
-    pub fn due(&self, mut number: u64) -> Option<(Duration, bool)> {
+    pub(super) fn due(&self, mut number: u64) -> Option<(Duration, bool)> {
         let mut begin = Duration::ZERO;
         for (phase, (rate, length)) in self.phases.into_iter().enumerate() {
             let count = events(rate, length);

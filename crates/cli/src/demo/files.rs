@@ -1,6 +1,6 @@
-//! What the demo writes down: the settings of a node, its jobs, and afterwards what it recorded.
+//! The files of the demo: the settings of the node, its jobs, and afterwards a job over the recorded events.
 //!
-//! Everything happens faster than in life, so every tolerance and window is that much shorter than one would choose for real.
+//! The demo runs faster than real time, so all tolerances and windows are shortened by the same factor.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use highwater_env::disk;
 
-/// The hub that the booths report to, and its partitions.
-pub const TRAFFIC: &str = "traffic";
-pub const PARTITIONS: u32 = 2;
+/// The hub that receives the events, and its partitions.
+pub(super) const EVENT_HUB: &str = "traffic";
+pub(super) const PARTITIONS: u32 = 2;
 
-/// A job and the query it runs, in which times are in braces. Its rows go to a hub of the same name.
-pub struct DemoJob {
+/// A job whose rows go to a hub of the same name. `{80s}` in the query is a scaled duration; see [`scale_times`].
+pub(super) struct DemoJob {
     pub name: &'static str,
     pub about: &'static str,
     query: &'static str,
-    /// Beyond what all of them have.
-    more: &'static str,
+    /// Inputs of this job alone.
+    extra_inputs: &'static str,
 }
 
-pub const JOBS: &[DemoJob] = &[
+pub(super) const JOBS: &[DemoJob] = &[
     DemoJob {
         name: "counts",
         about: "cars and takings at each booth",
@@ -31,22 +31,22 @@ INTO counts
 FROM Entry TIMESTAMP BY EntryTime
 GROUP BY TollId, TumblingWindow(millisecond, {80s})
 ",
-        more: "",
+        extra_inputs: "",
     },
     DemoJob {
         name: "stolen",
-        about: "plates that are on the list of stolen cars (reference data)",
+        about: "plates on the list of stolen cars (reference data)",
         query: "\
 SELECT Entry.TollId, Entry.LicensePlate, Stolen.Reported, System.Timestamp() AS SeenAt
 INTO stolen
 FROM Entry TIMESTAMP BY EntryTime
 JOIN Stolen ON Entry.LicensePlate = Stolen.LicensePlate
 ",
-        more: "\n[inputs.Stolen]\npath = \"stolen.jsonl\"\nreference = true\n",
+        extra_inputs: "\n[inputs.Stolen]\npath = \"stolen.jsonl\"\nreference = true\n",
     },
     DemoJob {
         name: "silence",
-        about: "booths where no car came for a while",
+        about: "booths without a car for a while",
         query: "\
 SELECT a.TollId, a.EntryTime AS LastCar, System.Timestamp() AS NoticedAt
 INTO silence
@@ -55,7 +55,7 @@ LEFT JOIN Entry b TIMESTAMP BY EntryTime
     ON a.TollId = b.TollId AND DATEDIFF(millisecond, a, b) BETWEEN 1 AND {32s}
 WHERE b.TollId IS NULL
 ",
-        more: "",
+        extra_inputs: "",
     },
     DemoJob {
         name: "booths",
@@ -66,7 +66,7 @@ INTO booths
 FROM Entry TIMESTAMP BY EntryTime OVER TollId, PartitionId PARTITION BY PartitionId
 GROUP BY TollId, PartitionId, TumblingWindow(millisecond, {160s})
 ",
-        more: "",
+        extra_inputs: "",
     },
 ];
 
@@ -76,8 +76,8 @@ out_of_order = \"{10s}ms\"        # and the network may shuffle what it delivers
 early_arrival = \"{300s}ms\"      # a clock that runs further ahead is broken
 ";
 
-/// Puts milliseconds in place of `{80s}`, which are seconds in life.
-fn timed(text: &str, speed: u32) -> String {
+/// Replaces `{80s}`, 80 seconds of real time, by the milliseconds they take at this speed.
+fn scale_times(text: &str, speed: u32) -> String {
     let mut parts = text.split('{');
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -89,16 +89,16 @@ fn timed(text: &str, speed: u32) -> String {
     out
 }
 
-/// How far time must go on after the last event until every window and alarm is over.
-pub fn aftermath(speed: u32) -> Duration {
+/// How far the watermark must pass the last event until every window and alarm is complete.
+pub(super) fn completion_time(speed: u32) -> Duration {
     Duration::from_secs(180) / speed
 }
 
-/// Everything that `highwater up -c` needs.
-pub fn write_node(folder: &Path, stolen: &str, speed: u32) -> anyhow::Result<()> {
+/// Writes the settings and jobs for `highwater up -c`.
+pub(super) fn write_node(folder: &Path, stolen: &str, speed: u32) -> anyhow::Result<()> {
     let mut settings = "data = \"data\"\n\n[http]\nlisten = \"127.0.0.1:8080\"\n\n[kafka]\nlisten = \"127.0.0.1:9092\"\n".to_owned();
-    settings += &format!("\n[hubs.{TRAFFIC}]\npartitions = {PARTITIONS}\n");
-    let time = timed(TIME, speed);
+    settings += &format!("\n[hubs.{EVENT_HUB}]\npartitions = {PARTITIONS}\n");
+    let time = scale_times(TIME, speed);
     for job in JOBS {
         let name = job.name;
         settings +=
@@ -106,29 +106,32 @@ pub fn write_node(folder: &Path, stolen: &str, speed: u32) -> anyhow::Result<()>
         let file = format!(
             "name = \"{name}\"\nquery = \"query.saql\"\nstart = \"beginning\"\n\n{time}\n\
              [checkpoint]\nevery = \"2s\"\n\n\
-             [inputs.Entry]\ntype = \"hub\"\nhub = \"{TRAFFIC}\"\n{}\n\
+             [inputs.Entry]\ntype = \"hub\"\nhub = \"{EVENT_HUB}\"\n{}\n\
              [outputs.{name}]\ntype = \"hub\"\nhub = \"{name}\"\n",
-            job.more
+            job.extra_inputs
         );
-        let at = folder.join("jobs").join(name);
-        write(&at.join("job.toml"), file.as_bytes())?;
-        write(&at.join("query.saql"), timed(job.query, speed).as_bytes())?;
+        let job_folder = folder.join("jobs").join(name);
+        write(&job_folder.join("job.toml"), file.as_bytes())?;
+        write(
+            &job_folder.join("query.saql"),
+            scale_times(job.query, speed).as_bytes(),
+        )?;
     }
     write(&folder.join("jobs/stolen/stolen.jsonl"), stolen.as_bytes())?;
     write(&folder.join("highwater.toml"), settings.as_bytes())
 }
 
-/// The events with the times of their arrival, and the first query over them, to be looked at at leisure.
+/// Writes the recorded events with their arrival times, and a job with the first query over them.
 ///
-/// A file for each partition of the hub, because what is late or out of order is so within its partition.
-pub fn write_replay(folder: &Path, recorded: &[Vec<u8>], speed: u32) -> anyhow::Result<()> {
-    let time = timed(TIME, speed);
+/// Each partition of the hub has a file, because the time policy applies within a partition.
+pub(super) fn write_replay(folder: &Path, recorded: &[Vec<u8>], speed: u32) -> anyhow::Result<()> {
+    let time = scale_times(TIME, speed);
     let job = format!(
         "name = \"toll-booth\"\nquery = \"query.saql\"\n\n{time}\n\
          [inputs.Entry]\npath = \"input\"\narrival = \"ArrivalTime\"\n"
     );
     write(&folder.join("job.toml"), job.as_bytes())?;
-    let query = timed(JOBS[0].query, speed);
+    let query = scale_times(JOBS[0].query, speed);
     write(&folder.join("query.saql"), query.as_bytes())?;
     for (partition, events) in recorded.iter().enumerate() {
         write(&folder.join(format!("input/{partition}.jsonl")), events)?;
@@ -136,7 +139,7 @@ pub fn write_replay(folder: &Path, recorded: &[Vec<u8>], speed: u32) -> anyhow::
     Ok(())
 }
 
-pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if let Some(folder) = path.parent() {
         disk::create_folder(folder)?;
     }

@@ -1,12 +1,12 @@
-//! `highwater demo`: the whole system on made-up traffic, live.
+//! `highwater demo`: the whole system on generated events, live.
 //!
-//! A node is started in this process, booths with skewed clocks report to a hub, four jobs answer queries over it, and their
-//! rows are printed as they come. Everything is in one folder: whoever ends the demo in the middle, gently or not, and
-//! starts it again sees it go on. At the end the events are there as a job over files, for `why` and `timeline`.
+//! The demo starts a node in this process and sends the events of toll booths with skewed clocks to a hub. Four jobs run
+//! queries over it, and the demo prints their rows. All files are in one folder: a demo that was interrupted or killed
+//! resumes when it is started again. At the end the events are also stored as a job over files, for `why` and `timeline`.
 
 mod files;
-mod play;
-mod watch;
+mod row_printer;
+mod traffic_sender;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -22,26 +22,26 @@ use highwater_time::Instant;
 use tokio::task::JoinSet;
 
 use crate::client::Server;
-use crate::exit::Ending;
-use crate::signals::Signals;
+use crate::exit::ExitStatus;
+use crate::signals::ShutdownSignals;
 use crate::summary;
 use crate::timeline::{draw, write_svg};
 use files::JOBS;
-use play::{Play, Recorded};
-use watch::Watch;
+use row_printer::RowPrinter;
+use traffic_sender::{SentEvents, TrafficSender};
 
 #[derive(clap::Args)]
-pub struct Demo {
-    /// Where to put everything
+pub(crate) struct Demo {
+    /// The folder for all files of the demo
     #[arg(long, default_value = "highwater-demo")]
     dir: PathBuf,
-    /// How many events to send
+    /// Number of events to send
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     events: u64,
-    /// How many times as fast as in life everything happens: eight minutes pass in one, unless said otherwise
+    /// Speed relative to real time; with 8, eight minutes of traffic take one
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=200))]
     speed: u32,
-    /// Same seed, same events
+    /// Seed of the event generator
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print rows and the summary as JSON
@@ -50,87 +50,87 @@ pub struct Demo {
 }
 
 impl Demo {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let recorded = runtime.block_on(self.play());
+        let sent = runtime.block_on(self.run_node());
         runtime.shutdown_background();
-        match recorded? {
-            Some(recorded) => self.look_back(&recorded),
-            None => Ok(Ending::Well),
+        match sent? {
+            Some(sent) => self.summarize(&sent),
+            None => Ok(ExitStatus::Success),
         }
     }
 
-    /// Runs the node and the booths; the events that were sent, unless it was told to end before there were any.
-    async fn play(&self) -> anyhow::Result<Option<Recorded>> {
-        let mut signals = Signals::new()?;
+    /// Runs the node and sends the events. Returns the sent events, or `None` after a signal before the first one.
+    async fn run_node(&self) -> anyhow::Result<Option<SentEvents>> {
+        let mut signals = ShutdownSignals::new()?;
         let passages = tollbooth::passages(self.events as usize, self.seed);
-        files::write_node(&self.dir, &stolen(&passages), self.speed)?;
+        files::write_node(&self.dir, &stolen_plates(&passages), self.speed)?;
         let clock = Arc::new(RealClock::new());
         let node = Node::start(self.settings()?, clock.clone()).await?;
         let url = node.http_url().unwrap_or_default().to_owned();
         self.welcome(&url);
         let server = Server::at(&url);
-        let over = Arc::new(AtomicBool::new(false));
-        let mut watches = JoinSet::new();
+        let complete = Arc::new(AtomicBool::new(false));
+        let mut printers = JoinSet::new();
         for job in JOBS {
-            let watch = Watch {
+            let printer = RowPrinter {
                 job: job.name,
                 server: server.clone(),
-                memory: Watch::memory_of(&self.dir, job.name),
+                position_file: RowPrinter::position_file(&self.dir, job.name),
                 json: self.json,
-                over: over.clone(),
+                complete: complete.clone(),
             };
-            watches.spawn(watch.run());
+            printers.spawn(printer.run());
         }
-        let mut play = Play {
+        let mut sender = TrafficSender {
             server: &server,
             clock: &*clock as &dyn Clock,
             passages,
             speed: self.speed,
-            recorded: Recorded::default(),
-            sent: 0,
+            events: SentEvents::default(),
+            count: 0,
         };
-        let ended = tokio::select! {
-            played = play.run() => Some(played),
+        let sent = tokio::select! {
+            sent = sender.run() => Some(sent),
             () = signals.next() => None,
         };
-        if let Some(played) = ended {
-            played?;
+        if let Some(sent) = sent {
+            sent?;
             eprintln!(
-                "\nAll {} events are sent; now time goes on without them.\n",
-                play.sent
+                "\nAll {} events are sent; waiting for the last windows to close.\n",
+                sender.count
             );
             tokio::select! {
-                done = self.finish(&server, &clock, &over, &mut watches) => done?,
+                finished = self.finish(&server, &clock, &complete, &mut printers) => finished?,
                 () = signals.next() => {}
             }
         }
-        watches.abort_all();
-        let recorded = play.recorded;
+        printers.abort_all();
+        let sent = sender.events;
         node.stop().await;
-        Ok(Some(recorded).filter(|recorded| recorded.iter().any(|events| !events.is_empty())))
+        Ok(Some(sent).filter(|sent| sent.iter().any(|events| !events.is_empty())))
     }
 
-    /// Lets time go on until every row is written and printed.
+    /// Waits until every row is written and printed.
     async fn finish(
         &self,
         server: &Server,
         clock: &RealClock,
-        over: &AtomicBool,
-        watches: &mut JoinSet<anyhow::Result<()>>,
+        complete: &AtomicBool,
+        printers: &mut JoinSet<anyhow::Result<()>>,
     ) -> anyhow::Result<()> {
-        let until = clock.unix_nanos() + files::aftermath(self.speed).as_nanos() as i128;
-        watch::settled(server, Instant::from_unix_nanos(until)).await?;
-        over.store(true, Ordering::Release);
-        while let Some(ended) = watches.join_next().await {
-            ended??;
+        let until = clock.unix_nanos() + files::completion_time(self.speed).as_nanos() as i128;
+        row_printer::wait_until_written(server, Instant::from_unix_nanos(until)).await?;
+        complete.store(true, Ordering::Release);
+        while let Some(printed) = printers.join_next().await {
+            printed??;
         }
         Ok(())
     }
 
-    /// The settings in the demo's folder, with ports that are free.
+    /// The settings in the demo's folder, with free ports.
     fn settings(&self) -> anyhow::Result<highwater_server::config::Config> {
         let free = |wanted: u16| {
             let taken = TcpListener::bind(("127.0.0.1", wanted)).is_err();
@@ -150,30 +150,26 @@ impl Demo {
     fn welcome(&self, url: &str) {
         let dir = self.dir.display();
         eprintln!(
-            "Four toll booths report to a hub, some events late, early or out of order; their clocks are off."
+            "Four toll booths with skewed clocks send events to a hub; some are late, early or out of order."
         );
         eprintln!(
-            "Everything happens {} times as fast as in life. Jobs answer queries over the hub as the events come:
+            "The demo runs at {} times real speed. Jobs run queries over the hub:
 ",
             self.speed
         );
         for job in JOBS {
             eprintln!("  {:8} {}", job.name, job.about);
         }
-        eprintln!(
-            "\nThe node is at {url}, everything it keeps in {dir}. Meanwhile, in another terminal:\n"
-        );
+        eprintln!("\nThe node is at {url}, its files are in {dir}. In another terminal, try:\n");
         eprintln!("  highwater job list --server {url}");
         eprintln!("  highwater job status counts --server {url}");
-        eprintln!(
-            "\nEnd it with Ctrl-C, or kill -9 it, and start it again: it goes on where it was.\n"
-        );
+        eprintln!("\nStop the demo with Ctrl-C, or kill -9 it, and start it again: it resumes.\n");
     }
 
-    /// Runs the first query once more over the events, now at rest, and says what became of them.
-    fn look_back(&self, recorded: &Recorded) -> anyhow::Result<Ending> {
+    /// Runs the first query over the recorded events and prints a summary.
+    fn summarize(&self, sent: &SentEvents) -> anyhow::Result<ExitStatus> {
         let replay = self.dir.join("replay");
-        files::write_replay(&replay, recorded, self.speed)?;
+        files::write_replay(&replay, sent, self.speed)?;
         let job = Job::load(&replay)?;
         let outputs = Outputs::discarded(&job.plan);
         let report = run(&job, outputs, Options::default())?.report;
@@ -183,21 +179,21 @@ impl Demo {
             true => eprintln!("{}", summary::json(&job, &report)),
             false => {
                 let text = summary::text(&job, &report);
-                eprintln!("\nWhat happened to the events:\n\n{text}");
-                say_next(&replay, &picture);
+                eprintln!("\nSummary:\n\n{text}");
+                print_next_steps(&replay, &picture);
             }
         }
         Ok(match report.lost_data() {
-            true => Ending::LostData,
-            false => Ending::Well,
+            true => ExitStatus::DataLoss,
+            false => ExitStatus::Success,
         })
     }
 }
 
-/// Every fortieth plate, so that some are found.
-fn stolen(passages: &[tollbooth::Passage]) -> String {
-    let wanted = passages.iter().step_by(40);
-    wanted
+/// Reference data with every fortieth plate, so that the query finds some.
+fn stolen_plates(passages: &[tollbooth::Passage]) -> String {
+    let stolen = passages.iter().step_by(40);
+    stolen
         .map(|passage| {
             format!(
                 "{{\"LicensePlate\":\"{}\",\"Reported\":\"yesterday\"}}\n",
@@ -207,10 +203,13 @@ fn stolen(passages: &[tollbooth::Passage]) -> String {
         .collect()
 }
 
-fn say_next(replay: &Path, picture: &Path) {
+fn print_next_steps(replay: &Path, picture: &Path) {
     let replay = replay.display();
-    eprintln!("The picture of how time moved: {}", picture.display());
-    eprintln!("Why single events were moved or dropped:  highwater why {replay} --moved");
-    eprintln!("The picture in the terminal:              highwater timeline {replay}");
-    eprintln!("The same query over the same events:      highwater run {replay}");
+    eprintln!(
+        "Event time against arrival time:          {}",
+        picture.display()
+    );
+    eprintln!("Why events were adjusted or dropped:      highwater why {replay} --moved");
+    eprintln!("The same picture in the terminal:         highwater timeline {replay}");
+    eprintln!("Run the query over the recorded events:   highwater run {replay}");
 }

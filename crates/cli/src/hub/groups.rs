@@ -1,32 +1,28 @@
-//! `highwater hub groups`: consumer groups, how far they are behind, and forgetting one.
+//! `highwater hub groups`: consumer groups and their lag, and deleting one.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 
-use bytes::Bytes;
-use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::confirmed;
-use crate::ask::Ask;
-use crate::client::{Client, escape};
-use crate::exit::Ending;
+use crate::client::percent_encode;
+use crate::exit::ExitStatus;
+use crate::node_args::{Confirmation, NodeArgs, items, text};
 
 #[derive(clap::Args)]
-pub struct Groups {
-    /// One group with its positions, instead of a list of all
+pub(crate) struct Groups {
+    /// Show one group with its committed offsets instead of listing all
     group: Option<String>,
-    /// Delete that group and its positions; it must have no members
+    /// Delete the group and its committed offsets; it must have no members
     #[arg(long, requires = "group")]
     delete: bool,
-    /// Do not ask for the name again
-    #[arg(long, requires = "delete")]
-    yes: bool,
     #[command(flatten)]
-    ask: Ask,
+    confirmation: Confirmation,
+    #[command(flatten)]
+    node: NodeArgs,
 }
 
 impl Groups {
-    pub async fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
         match &self.group {
             None => self.list().await,
             Some(group) if self.delete => self.delete(group).await,
@@ -34,88 +30,65 @@ impl Groups {
         }
     }
 
-    async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let answer = Client::new(&self.ask.server)?.get(path).await?;
-        answer.success()?.json()
+    async fn list(&self) -> anyhow::Result<ExitStatus> {
+        let groups = self.node.get("/api/groups").await?["groups"].take();
+        self.node.print_with(&groups, |out| {
+            items(&groups).try_for_each(|group| Ok(writeln!(out, "{}", summary(group))?))
+        })
     }
 
-    async fn list(&self) -> anyhow::Result<Ending> {
-        let groups = self.get("/api/groups").await?["groups"].take();
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{groups}")?;
-            return Ok(Ending::Well);
-        }
-        for group in groups.as_array().into_iter().flatten() {
-            writeln!(out, "{}", line(group))?;
-        }
-        Ok(Ending::Well)
-    }
-
-    async fn describe(&self, name: &str) -> anyhow::Result<Ending> {
-        let group = self.get(&path(name)).await?;
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{group}")?;
-            return Ok(Ending::Well);
-        }
-        writeln!(out, "{}", line(&group))?;
-        writeln!(
-            out,
-            "{:24} {:>9} {:>14} {:>14} {:>14}",
-            "hub", "partition", "offset", "end", "behind"
-        )?;
-        for at in group["positions"].as_array().into_iter().flatten() {
-            let number = |name: &str| at[name].to_string();
+    async fn describe(&self, name: &str) -> anyhow::Result<ExitStatus> {
+        let group = self.node.get(&path(name)).await?;
+        self.node.print_with(&group, |out| {
+            writeln!(out, "{}", summary(&group))?;
             writeln!(
                 out,
                 "{:24} {:>9} {:>14} {:>14} {:>14}",
-                at["hub"].as_str().unwrap_or_default(),
-                number("partition"),
-                number("offset"),
-                number("end"),
-                number("lag")
+                "hub", "partition", "offset", "end", "lag"
             )?;
-        }
-        Ok(Ending::Well)
+            for position in items(&group["positions"]) {
+                let number = |field: &str| position[field].to_string();
+                writeln!(
+                    out,
+                    "{:24} {:>9} {:>14} {:>14} {:>14}",
+                    text(position, "hub"),
+                    number("partition"),
+                    number("offset"),
+                    number("end"),
+                    number("lag")
+                )?;
+            }
+            Ok(())
+        })
     }
 
-    async fn delete(&self, name: &str) -> anyhow::Result<Ending> {
-        if !self.yes && !confirmed(&format!("group {name} and its positions"), name)? {
-            eprintln!("nothing was deleted");
-            return Ok(Ending::Failed);
+    async fn delete(&self, name: &str) -> anyhow::Result<ExitStatus> {
+        let subject = format!("group {name} and its committed offsets");
+        if !self.confirmation.confirm(&subject, name)? {
+            return Ok(ExitStatus::Failure);
         }
-        Client::new(&self.ask.server)?
-            .request(Method::DELETE, &path(name), &[], Bytes::new())
-            .await?
-            .success()?;
-        match self.ask.json {
-            true => writeln!(stdout(), "{}", json!({"deleted": name}))?,
-            false => writeln!(stdout(), "deleted group {name}")?,
-        }
-        Ok(Ending::Well)
+        self.node.delete(&path(name), "group", name).await
     }
 }
 
-fn line(group: &Value) -> String {
-    let members = group["members"].as_array().map_or(0, Vec::len);
+fn summary(group: &Value) -> String {
     format!(
         "{:24} {:>5} members, {}",
-        group["group"].as_str().unwrap_or_default(),
-        members,
-        group["state"].as_str().unwrap_or_default()
+        text(group, "group"),
+        items(&group["members"]).count(),
+        text(group, "state")
     )
 }
 
-/// Groups may have any name.
+/// Group names may hold any character.
 fn path(group: &str) -> String {
-    format!("/api/groups/{}", escape(group))
+    format!("/api/groups/{}", percent_encode(group))
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_group_of_any_name_has_a_path() {
+    fn a_group_name_is_one_segment_of_the_path() {
         assert_eq!(super::path("a b/ä"), "/api/groups/a%20b%2F%C3%A4");
     }
 }

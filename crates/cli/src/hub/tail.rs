@@ -1,4 +1,4 @@
-//! `highwater hub tail`: events as they are stored, one a line.
+//! `highwater hub tail`: prints events, one a line.
 
 use std::io::{Write, stdout};
 use std::time::Duration;
@@ -10,25 +10,25 @@ use http_body_util::BodyExt;
 use hyper::Method;
 use serde_json::Value;
 
-use super::members;
-use crate::client::{Answer, Client, Server};
-use crate::exit::Ending;
+use super::shard_members;
+use crate::client::{Client, HttpResponse, Server};
+use crate::exit::ExitStatus;
 
 #[derive(clap::Args)]
-pub struct Tail {
+pub(crate) struct Tail {
     hub: String,
-    /// Go on with events that come, until stopped
+    /// Print new events as they arrive, until interrupted
     #[arg(short, long)]
     follow: bool,
-    /// earliest, latest, an offset, or a time such as 2026-01-01T00:00:00Z; without it earliest, or latest with -f
+    /// earliest, latest, an offset, or a time such as 2026-01-01T00:00:00Z [default: earliest, or latest with -f]
     #[arg(long)]
     from: Option<String>,
-    /// One partition instead of all
+    /// Read one partition instead of all
     #[arg(long)]
     partition: Option<u32>,
     /// Print this many events and stop
     #[arg(short = 'n', long = "events", value_name = "COUNT")]
-    most: Option<u64>,
+    count: Option<u64>,
     #[command(flatten)]
     server: Server,
     /// Print whole records (offset, time, key, headers) instead of values
@@ -37,33 +37,33 @@ pub struct Tail {
 }
 
 impl Tail {
-    pub async fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
         let mut printer = Printer {
             json: self.json,
-            left: self.most.unwrap_or(u64::MAX),
+            remaining: self.count.unwrap_or(u64::MAX),
         };
         let mut client = Client::new(&self.server)?;
         match self.follow {
-            true => self.live(&mut client, &mut printer).await?,
-            false => self.so_far(&mut client, &mut printer).await?,
+            true => self.follow(&mut client, &mut printer).await?,
+            false => self.print_stored(&mut client, &mut printer).await?,
         }
-        Ok(Ending::Well)
+        Ok(ExitStatus::Success)
     }
 
-    /// What there is now, a hub and a partition after another.
-    async fn so_far(&self, client: &mut Client, printer: &mut Printer) -> anyhow::Result<()> {
-        let hub = facts(client, &self.hub).await?;
-        let Some(members) = members(&hub).filter(|_| self.partition.is_none()) else {
-            return self.hub_so_far(client, printer, &hub).await;
+    /// Prints the stored events, one hub and partition after another.
+    async fn print_stored(&self, client: &mut Client, printer: &mut Printer) -> anyhow::Result<()> {
+        let hub = hub_info(client, &self.hub).await?;
+        let Some(members) = shard_members(&hub).filter(|_| self.partition.is_none()) else {
+            return self.print_stored_of(client, printer, &hub).await;
         };
         for member in members {
-            let hub = facts(client, member).await?;
-            self.hub_so_far(client, printer, &hub).await?;
+            let hub = hub_info(client, member).await?;
+            self.print_stored_of(client, printer, &hub).await?;
         }
         Ok(())
     }
 
-    async fn hub_so_far(
+    async fn print_stored_of(
         &self,
         client: &mut Client,
         printer: &mut Printer,
@@ -89,7 +89,7 @@ impl Tail {
                     }
                 }
                 let next = page["next"].as_i64().unwrap_or(0);
-                // Where it ended when we began: a busy hub would never let us go.
+                // Stop at the end as of the first page: a busy hub would never let us finish.
                 if next >= *end.get_or_insert(page["end"].as_i64().unwrap_or(0)) {
                     break;
                 }
@@ -99,8 +99,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Follows, and after a lost connection goes on where it was.
-    async fn live(&self, client: &mut Client, printer: &mut Printer) -> anyhow::Result<()> {
+    /// Follows the hub; after a lost connection it resumes after the last event.
+    async fn follow(&self, client: &mut Client, printer: &mut Printer) -> anyhow::Result<()> {
         let from = self.from.as_deref().unwrap_or("latest").replace('+', "%2B");
         let path = match self.partition {
             None => format!("/hubs/{}/messages?from={from}", self.hub),
@@ -109,7 +109,7 @@ impl Tail {
                 self.hub
             ),
         };
-        let mut events = Events::default();
+        let mut events = SseParser::default();
         let mut failures = 0;
         loop {
             let last = events.last_id.clone();
@@ -145,7 +145,7 @@ impl Tail {
                     let status = response.status().as_u16();
                     let headers = response.headers().clone();
                     let body = response.into_body().collect().await?.to_bytes();
-                    let answer = Answer {
+                    let answer = HttpResponse {
                         status,
                         headers,
                         body,
@@ -158,26 +158,26 @@ impl Tail {
                 Err(_) => {}
             }
             failures += 1;
-            eprintln!("the connection was lost; trying again");
+            eprintln!("the connection was lost; reconnecting");
             tokio::time::sleep(Duration::from_millis(200 << failures.min(5))).await;
         }
     }
 }
 
-async fn facts(client: &mut Client, hub: &str) -> anyhow::Result<Value> {
+async fn hub_info(client: &mut Client, hub: &str) -> anyhow::Result<Value> {
     let answer = client.get(&format!("/api/hubs/{hub}")).await?;
     answer.success()?.json()
 }
 
 struct Printer {
     json: bool,
-    left: u64,
+    remaining: u64,
 }
 
 impl Printer {
-    /// False when enough has been printed.
+    /// Prints a record; false after the last one.
     fn print(&mut self, record: &Value) -> anyhow::Result<bool> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Ok(false);
         }
         let mut out = stdout().lock();
@@ -190,25 +190,25 @@ impl Printer {
             writeln!(out, "{}", record["value"])?;
         }
         out.flush()?;
-        self.left -= 1;
-        Ok(self.left > 0)
+        self.remaining -= 1;
+        Ok(self.remaining > 0)
     }
 }
 
-/// Server-sent events out of the pieces they come in.
+/// Assembles server-sent events from pieces of the body.
 #[derive(Default)]
-struct Events {
+struct SseParser {
     buffer: Vec<u8>,
     last_id: Option<String>,
 }
 
-struct Event {
+struct SseEvent {
     data: Value,
     error: Option<Value>,
 }
 
-impl Events {
-    fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
+impl SseParser {
+    fn feed(&mut self, bytes: &[u8]) -> Vec<SseEvent> {
         self.buffer.extend_from_slice(bytes);
         let mut events = Vec::new();
         while let Some(end) = self.buffer.windows(2).position(|two| two == b"\n\n") {
@@ -221,7 +221,7 @@ impl Events {
             if let Some(data) = field("data: ") {
                 let data: Value = serde_json::from_str(data).unwrap_or_default();
                 let failed = field("event: ") == Some("error");
-                events.push(Event {
+                events.push(SseEvent {
                     error: failed.then(|| data.clone()),
                     data,
                 });
@@ -239,8 +239,8 @@ mod tests {
     fn events_are_found_wherever_the_pieces_are_cut() {
         let text = b": hello\n\nid: 0:1\ndata: {\"a\":1}\n\nid: 0:2\n\nevent: error\ndata: {\"message\":\"x\"}\n\n";
         for cut in 0..text.len() {
-            let mut events = Events::default();
-            let mut seen: Vec<Event> = events.feed(&text[..cut]);
+            let mut events = SseParser::default();
+            let mut seen: Vec<SseEvent> = events.feed(&text[..cut]);
             seen.extend(events.feed(&text[cut..]));
             let shown: Vec<String> = seen
                 .iter()

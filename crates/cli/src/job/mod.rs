@@ -1,96 +1,86 @@
-//! `highwater job`: jobs of a running server, over HTTP.
+//! `highwater job`: the jobs of a running node, over HTTP.
 
 mod bundle;
 mod show;
 
 use std::io::{Write, stdout};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::ask::Ask;
-use crate::block_on::block_on;
-use crate::client::Client;
-use crate::exit::Ending;
+use crate::exit::ExitStatus;
+use crate::node_args::{NodeArgs, text};
+use crate::runtime::block_on;
 
 #[derive(clap::Args)]
-pub struct Job {
+pub(crate) struct Job {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum Command {
     /// List the jobs
-    List(List),
-    /// Hand over a job and start it, or start one that is stopped
+    List(NodeArgs),
+    /// Upload a job and start it, or start a stopped one
     Start(Start),
-    /// Stop a job, which saves its state
-    Stop(Named),
-    /// Show what a job reads, writes and is waiting for
-    Status(Named),
-    /// Print what a job had to say
+    /// Stop a job after a final checkpoint
+    Stop(NamedJob),
+    /// Show the inputs, outputs, watermark, backlog and checkpoint of a job
+    Status(NamedJob),
+    /// Print the log of a job
     Logs(Logs),
-    /// Stop a job and forget it and its state
-    Delete(Named),
+    /// Stop a job and delete it with its state
+    Delete(NamedJob),
 }
 
 #[derive(clap::Args)]
-struct List {
-    #[command(flatten)]
-    ask: Ask,
-}
-
-#[derive(clap::Args)]
-struct Named {
+struct NamedJob {
     name: String,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 #[derive(clap::Args)]
 struct Start {
-    /// A job file or the folder that holds one; or the name of a job that the server has
+    /// A job.toml, or the folder that holds one; or the name of a job on the node
     job: String,
-    /// The name that it goes by there; that of the job file, if not given
+    /// The name of the job on the node [default: the name in the job file]
     #[arg(long)]
     name: Option<String>,
-    /// The time of its first row: resume, now, beginning, or a time such as 2026-01-31T10:00:00Z
+    /// The time of the first row: resume, now, beginning, or a time such as 2026-01-31T10:00:00Z
     #[arg(long, value_name = "WHEN")]
     start: Option<String>,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 #[derive(clap::Args)]
 struct Logs {
     name: String,
-    /// Go on with what comes
+    /// Print new lines as they are logged
     #[arg(short, long)]
     follow: bool,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 impl Job {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.what {
-                What::List(command) => command.run().await,
-                What::Start(command) => command.run().await,
-                What::Stop(named) => {
-                    let path = format!("{}/stop", path(&named.name));
-                    named.show(Method::POST, &path).await
+            match self.command {
+                Command::List(node) => list(&node).await,
+                Command::Start(command) => command.run().await,
+                Command::Stop(job) => {
+                    job.print_status(Method::POST, &format!("{}/stop", path(&job.name)))
+                        .await
                 }
-                What::Status(named) => {
-                    let path = path(&named.name);
-                    named.show(Method::GET, &path).await
-                }
-                What::Logs(command) => command.run().await,
-                What::Delete(named) => named.delete().await,
+                Command::Status(job) => job.print_status(Method::GET, &path(&job.name)).await,
+                Command::Logs(command) => command.run().await,
+                Command::Delete(job) => job.node.delete(&path(&job.name), "job", &job.name).await,
             }
         })
     }
@@ -100,120 +90,87 @@ fn path(name: &str) -> String {
     format!("/api/jobs/{name}")
 }
 
-fn print(job: &Value, as_json: bool) -> anyhow::Result<Ending> {
-    let mut out = stdout().lock();
-    match as_json {
-        true => writeln!(out, "{job}")?,
-        false => show::status(job, &mut out)?,
-    }
+/// Prints a job; a failed job makes the command fail.
+fn print_status(job: &Value, node: &NodeArgs) -> anyhow::Result<ExitStatus> {
+    node.print_with(job, |out| Ok(show::status(job, out)?))?;
     Ok(match job["state"] == "failed" {
-        true => Ending::Failed,
-        false => Ending::Well,
+        true => ExitStatus::Failure,
+        false => ExitStatus::Success,
     })
 }
 
-impl List {
-    async fn run(self) -> anyhow::Result<Ending> {
-        let jobs = self.ask.get("/api/jobs").await?["jobs"].take();
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{jobs}")?;
-            return Ok(Ending::Well);
-        }
+async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
+    let jobs = node.get("/api/jobs").await?["jobs"].take();
+    node.print_with(&jobs, |out| {
         match jobs.as_array().map(Vec::as_slice) {
             None | Some([]) => {
-                eprintln!("there are no jobs; start one with: highwater job start FOLDER")
+                eprintln!("there are no jobs; start one with: highwater job start FOLDER");
             }
-            Some(jobs) => show::list(jobs, &mut out)?,
+            Some(jobs) => show::list(jobs, out)?,
         }
-        Ok(Ending::Well)
-    }
+        Ok(())
+    })
 }
 
-impl Named {
-    async fn show(self, method: Method, path: &str) -> anyhow::Result<Ending> {
-        let mut client = Client::new(&self.ask.server)?;
-        let answer = client.request(method, path, &[], Bytes::new()).await?;
-        print(&answer.success()?.json()?, self.ask.json)
-    }
-
-    async fn delete(self) -> anyhow::Result<Ending> {
-        let mut client = Client::new(&self.ask.server)?;
-        let path = path(&self.name);
-        let answer = client
-            .request(Method::DELETE, &path, &[], Bytes::new())
-            .await?;
-        answer.success()?;
-        match self.ask.json {
-            true => writeln!(stdout(), "{}", json!({"deleted": self.name}))?,
-            false => writeln!(stdout(), "deleted job {}", self.name)?,
-        }
-        Ok(Ending::Well)
+impl NamedJob {
+    async fn print_status(&self, method: Method, path: &str) -> anyhow::Result<ExitStatus> {
+        let mut client = self.node.client()?;
+        let response = client.request(method, path, &[], Bytes::new()).await?;
+        print_status(&response.success()?.json()?, &self.node)
     }
 }
 
 impl Start {
-    async fn run(self) -> anyhow::Result<Ending> {
-        let mut client = Client::new(&self.ask.server)?;
-        let given = PathBuf::from(&self.job);
-        let answer = match given.exists() {
-            true => self.hand_over(&given, &mut client).await?,
+    async fn run(self) -> anyhow::Result<ExitStatus> {
+        let folder = PathBuf::from(&self.job);
+        let (method, path, body) = match folder.exists() {
+            true => {
+                let (name, files) = bundle::gather(&folder)?;
+                let name = self.name.as_deref().unwrap_or(&name);
+                let body = json!({"files": files, "start": self.start});
+                (Method::PUT, path(name), body)
+            }
             false => {
                 let path = format!("{}/start", path(&self.job));
-                let body = json!({"start": self.start});
-                client.send_json(Method::POST, &path, &body).await?
+                (Method::POST, path, json!({"start": self.start}))
             }
         };
-        print(&answer.success()?.json()?, self.ask.json)
-    }
-
-    async fn hand_over(
-        &self,
-        folder: &Path,
-        client: &mut Client,
-    ) -> anyhow::Result<crate::client::Answer> {
-        let (name, files) = bundle::gather(folder)?;
-        let name = self.name.as_deref().unwrap_or(&name);
-        let body = json!({"files": files, "start": self.start});
-        client.send_json(Method::PUT, &path(name), &body).await
+        let mut client = self.node.client()?;
+        let response = client.send_json(method, &path, &body).await?;
+        print_status(&response.success()?.json()?, &self.node)
     }
 }
 
-/// How often a job is asked for more.
-const POLL: Duration = Duration::from_millis(500);
+/// Pause between two requests for new log lines.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Logs {
-    async fn run(self) -> anyhow::Result<Ending> {
-        let mut client = Client::new(&self.ask.server)?;
+    async fn run(self) -> anyhow::Result<ExitStatus> {
+        let mut client = self.node.client()?;
         let path = format!("{}/logs", path(&self.name));
         let mut last: Option<Value> = None;
         loop {
-            let answer = client.get(&path).await?;
-            let lines = answer.success()?.json()?["lines"].take();
+            let response = client.get(&path).await?;
+            let lines = response.success()?.json()?["lines"].take();
             let lines = lines.as_array().cloned().unwrap_or_default();
-            let known = last
+            let printed = last
                 .as_ref()
                 .and_then(|last| lines.iter().rposition(|line| line == last));
-            self.print(&lines[known.map_or(0, |known| known + 1)..])?;
+            self.print(&lines[printed.map_or(0, |index| index + 1)..])?;
             last = lines.last().cloned().or(last);
             if !self.follow {
-                return Ok(Ending::Well);
+                return Ok(ExitStatus::Success);
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     fn print(&self, lines: &[Value]) -> anyhow::Result<()> {
         let mut out = stdout().lock();
         for line in lines {
-            match self.ask.json {
+            match self.node.json {
                 true => writeln!(out, "{line}")?,
-                false => writeln!(
-                    out,
-                    "{}  {}",
-                    line["time"].as_str().unwrap_or_default(),
-                    line["text"].as_str().unwrap_or_default()
-                )?,
+                false => writeln!(out, "{}  {}", text(line, "time"), text(line, "text"))?,
             }
         }
         Ok(out.flush()?)

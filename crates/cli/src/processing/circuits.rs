@@ -1,97 +1,83 @@
-//! `highwater circuit`: whether deliveries go on, and stopping or resuming them.
+//! `highwater circuit`: the circuit breakers of processors, and opening or closing one.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::{items, text};
-use crate::ask::Ask;
-use crate::block_on::block_on;
-use crate::client::escape;
-use crate::exit::Ending;
+use crate::client::percent_encode;
+use crate::exit::ExitStatus;
+use crate::node_args::{NodeArgs, items, text};
+use crate::runtime::block_on;
 
 #[derive(clap::Args)]
-pub struct Circuit {
+pub(crate) struct Circuit {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// List the circuits: closed while deliveries go on, open while they are stopped
-    List(List),
-    /// Stop deliveries to a processor's handler until somebody closes the circuit
+enum Command {
+    /// List the circuits: closed while events are delivered, open while deliveries are stopped
+    List(NodeArgs),
+    /// Stop deliveries to a processor's handler until the circuit is closed
     Open(Open),
     /// Resume deliveries
     Close(Close),
 }
 
 #[derive(clap::Args)]
-struct List {
-    #[command(flatten)]
-    ask: Ask,
-}
-
-#[derive(clap::Args)]
 struct Open {
     name: String,
-    /// The reason, for those who find it open
+    /// The reason, shown while the circuit is open
     #[arg(long, default_value = "opened by hand")]
     why: String,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 #[derive(clap::Args)]
 struct Close {
     name: String,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 impl Circuit {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.what {
-                What::List(command) => command.run().await,
-                What::Open(command) => {
-                    let why = json!({"why": command.why});
-                    change(&command.ask, &command.name, "open", &why).await
+            match self.command {
+                Command::List(node) => list(&node).await,
+                Command::Open(command) => {
+                    let body = json!({"why": command.why});
+                    change(&command.node, &command.name, "open", &body).await
                 }
-                What::Close(command) => {
-                    change(&command.ask, &command.name, "close", &json!({})).await
+                Command::Close(command) => {
+                    change(&command.node, &command.name, "close", &json!({})).await
                 }
             }
         })
     }
 }
 
-impl List {
-    async fn run(self) -> anyhow::Result<Ending> {
-        let circuits = self.ask.get("/api/circuits").await?["circuits"].take();
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{circuits}")?;
-            return Ok(Ending::Well);
-        }
-        for circuit in items(&circuits) {
-            writeln!(out, "{}", line(circuit))?;
-        }
-        Ok(Ending::Well)
-    }
+async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
+    let circuits = node.get("/api/circuits").await?["circuits"].take();
+    node.print_with(&circuits, |out| {
+        items(&circuits).try_for_each(|circuit| Ok(writeln!(out, "{}", summary(circuit))?))
+    })
 }
 
-async fn change(ask: &Ask, name: &str, action: &str, body: &Value) -> anyhow::Result<Ending> {
-    let path = format!("/api/circuits/{}/{action}", escape(name));
-    let circuit = ask.post(&path, body).await?;
-    match ask.json {
-        true => writeln!(stdout(), "{circuit}")?,
-        false => writeln!(stdout(), "{}", line(&circuit))?,
-    }
-    Ok(Ending::Well)
+async fn change(
+    node: &NodeArgs,
+    name: &str,
+    action: &str,
+    body: &Value,
+) -> anyhow::Result<ExitStatus> {
+    let path = format!("/api/circuits/{}/{action}", percent_encode(name));
+    let circuit = node.post(&path, body).await?;
+    node.print(&circuit, || summary(&circuit))
 }
 
-fn line(circuit: &Value) -> String {
+fn summary(circuit: &Value) -> String {
     let head = format!("{:20} {:9}", text(circuit, "name"), text(circuit, "state"));
     match (circuit["since"].as_str(), circuit["why"].as_str()) {
         (Some(since), Some(why)) => format!("{head} since {since}: {why}"),

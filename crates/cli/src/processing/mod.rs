@@ -1,19 +1,9 @@
-//! `highwater processor`, `circuit` and `dlq`: what a running server does with events, over HTTP.
+//! `highwater processor`, `circuit` and `dlq`: event processing of a running node, over HTTP.
 
 mod circuits;
-mod letters;
+mod dead_letters;
 mod processors;
 
-use serde_json::Value;
-
-pub use circuits::Circuit;
-pub use letters::Dlq;
-pub use processors::Processor;
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
-}
-
-fn text<'a>(of: &'a Value, name: &str) -> &'a str {
-    of[name].as_str().unwrap_or_default()
-}
+pub(crate) use circuits::Circuit;
+pub(crate) use dead_letters::Dlq;
+pub(crate) use processors::Processor;

@@ -1,66 +1,54 @@
-//! `highwater processor`: which there are, how far they have come, and what is wrong with one.
+//! `highwater processor`: the processors, their progress and their errors.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 
-use super::{items, text};
-use crate::ask::Ask;
-use crate::block_on::block_on;
-use crate::client::escape;
-use crate::exit::Ending;
+use crate::client::percent_encode;
+use crate::exit::ExitStatus;
+use crate::node_args::{NodeArgs, items, text};
+use crate::runtime::block_on;
 
 #[derive(clap::Args)]
-pub struct Processor {
+pub(crate) struct Processor {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum Command {
     /// List the processors
-    List(List),
-    /// Show one with its partitions
+    List(NodeArgs),
+    /// Show a processor and its partitions
     Status(Status),
-}
-
-#[derive(clap::Args)]
-struct List {
-    #[command(flatten)]
-    ask: Ask,
 }
 
 #[derive(clap::Args)]
 struct Status {
     name: String,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 impl Processor {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.what {
-                What::List(command) => command.run().await,
-                What::Status(command) => command.run().await,
+            match self.command {
+                Command::List(node) => list(&node).await,
+                Command::Status(command) => command.run().await,
             }
         })
     }
 }
 
-impl List {
-    async fn run(self) -> anyhow::Result<Ending> {
-        let processors = self.ask.get("/api/processors").await?["processors"].take();
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{processors}")?;
-            return Ok(Ending::Well);
-        }
+async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
+    let processors = node.get("/api/processors").await?["processors"].take();
+    node.print_with(&processors, |out| {
         writeln!(
             out,
             "{:20} {:20} {:9} {:>10} {:>10} {:>10} {:>6}",
             "processor", "hub", "circuit", "handled", "failures", "behind", "dead"
         )?;
         for processor in items(&processors) {
-            let number = |name: &str| processor[name].to_string();
+            let number = |field: &str| processor[field].to_string();
             writeln!(
                 out,
                 "{:20} {:20} {:9} {:>10} {:>10} {:>10} {:>6}",
@@ -73,67 +61,64 @@ impl List {
                 number("dead_letters"),
             )?;
         }
-        Ok(Ending::Well)
-    }
+        Ok(())
+    })
 }
 
 impl Status {
-    async fn run(self) -> anyhow::Result<Ending> {
-        let path = format!("/api/processors/{}", escape(&self.name));
-        let processor = self.ask.get(&path).await?;
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{processor}")?;
-            return Ok(Ending::Well);
-        }
-        let said = |name: &str| text(&processor, name);
-        let number = |name: &str| processor[name].to_string();
-        writeln!(
-            out,
-            "processor {} of hub {}, group {}",
-            said("name"),
-            said("hub"),
-            said("group")
-        )?;
-        writeln!(
-            out,
-            "{} {}, circuit {}",
-            said("handler"),
-            said("target"),
-            said("circuit")
-        )?;
-        writeln!(
-            out,
-            "{} handled in {} deliveries, {} of which failed; {} dead letters; {} behind",
-            number("handled"),
-            number("deliveries"),
-            number("failures"),
-            number("dead_letters"),
-            number("behind")
-        )?;
-        writeln!(
-            out,
-            "{:>9} {:>14} {:>14} {:>14}",
-            "partition", "offset", "end", "behind"
-        )?;
-        for place in items(&processor["partitions"]) {
-            let number = |name: &str| place[name].to_string();
-            let here = match place["here"].as_bool() {
-                Some(true) => "",
-                _ => "  elsewhere",
-            };
+    async fn run(self) -> anyhow::Result<ExitStatus> {
+        let path = format!("/api/processors/{}", percent_encode(&self.name));
+        let processor = self.node.get(&path).await?;
+        self.node.print_with(&processor, |out| {
+            let word = |field: &str| text(&processor, field);
+            let number = |field: &str| processor[field].to_string();
             writeln!(
                 out,
-                "{:>9} {:>14} {:>14} {:>14}{here}",
-                number("partition"),
-                number("offset"),
-                number("end"),
+                "processor {} of hub {}, group {}",
+                word("name"),
+                word("hub"),
+                word("group")
+            )?;
+            writeln!(
+                out,
+                "{} {}, circuit {}",
+                word("handler"),
+                word("target"),
+                word("circuit")
+            )?;
+            writeln!(
+                out,
+                "{} handled in {} deliveries, {} of them failed; {} dead letters; {} behind",
+                number("handled"),
+                number("deliveries"),
+                number("failures"),
+                number("dead_letters"),
                 number("behind")
             )?;
-            if let Some(trouble) = place["trouble"].as_str() {
-                writeln!(out, "{:>9} {trouble}", "")?;
+            writeln!(
+                out,
+                "{:>9} {:>14} {:>14} {:>14}",
+                "partition", "offset", "end", "behind"
+            )?;
+            for partition in items(&processor["partitions"]) {
+                let number = |field: &str| partition[field].to_string();
+                let elsewhere = match partition["here"].as_bool() {
+                    Some(true) => "",
+                    _ => "  elsewhere",
+                };
+                writeln!(
+                    out,
+                    "{:>9} {:>14} {:>14} {:>14}{elsewhere}",
+                    number("partition"),
+                    number("offset"),
+                    number("end"),
+                    number("behind")
+                )?;
+                if let Some(trouble) = partition["trouble"].as_str() {
+                    writeln!(out, "{:>9} {trouble}", "")?;
+                }
             }
-        }
-        Ok(Ending::Well)
+            Ok(())
+        })
     }
 }

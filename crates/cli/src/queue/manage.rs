@@ -1,36 +1,32 @@
-//! Queues made, listed, changed, emptied and deleted.
+//! Creates, lists, changes and purges queues.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 
-use bytes::Bytes;
-use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::path;
-use crate::ask::Ask;
-use crate::client::Client;
-use crate::exit::{BadRequest, Ending};
-use crate::hub::confirmed;
+use crate::exit::{ExitStatus, UsageError};
+use crate::node_args::{Confirmation, NodeArgs, items, text};
 
-/// What can be set; what is left out has its default, or stays.
+/// Settings of a queue. An absent one has its default at creation, and is unchanged by `set`.
 #[derive(clap::Args)]
 struct Settings {
-    /// How long a received message stays with its receiver, such as 60s
+    /// How long a received message stays locked, such as 60s
     #[arg(long)]
     lock: Option<String>,
-    /// Deliveries after which a message that was not settled becomes a dead letter
+    /// Deliveries before an unsettled message becomes a dead letter
     #[arg(long)]
     deliveries_max: Option<u32>,
-    /// How long a message is worth delivering, such as 7d, or `forever`
+    /// Time to live of a message, such as 7d, or `forever`
     #[arg(long)]
     time_to_live: Option<String>,
-    /// Keep messages that outlived their time as dead letters
+    /// Move expired messages to the dead letters
     #[arg(long)]
     dead_letter_expired: Option<bool>,
-    /// Drop a message whose id was seen within this time, such as 10m, or `off`
+    /// Duplicate detection window: drop a message whose id was seen within this time, such as 10m, or `off`
     #[arg(long)]
     duplicates_within: Option<String>,
-    /// Bytes of messages that the queue holds
+    /// The largest total size of the messages, in bytes
     #[arg(long)]
     bytes_max: Option<u64>,
     /// The largest message, in bytes
@@ -60,168 +56,121 @@ impl Settings {
 }
 
 #[derive(clap::Args)]
-pub struct Create {
+pub(crate) struct Create {
     name: String,
-    /// Messages belong to sessions, each received in order by one receiver at a time
+    /// Messages belong to sessions; one receiver at a time gets the messages of a session, in order
     #[arg(long)]
     sessions: bool,
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 impl Create {
-    pub async fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
         let mut body = self.settings.body();
         body.insert("name".into(), self.name.clone().into());
         body.insert("sessions".into(), self.sessions.into());
-        let queue = self.ask.post("/api/queues", &body.into()).await?;
-        self.ask.tell(&queue, || format!("queue {}", self.name))
+        let queue = self.node.post("/api/queues", &body.into()).await?;
+        self.node.print(&queue, || format!("queue {}", self.name))
     }
 }
 
 #[derive(clap::Args)]
-pub struct Set {
+pub(crate) struct Set {
     name: String,
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 impl Set {
-    pub async fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
         let body = self.settings.body();
         if body.is_empty() {
-            let what = "say what to set, such as --lock 30s; --help lists it";
-            return Err(BadRequest(what.into()).into());
+            let message = "nothing to set: give a setting such as --lock 30s; --help lists them";
+            return Err(UsageError(message.into()).into());
         }
         let path = format!("/api/queues/{}", self.name);
-        let mut client = Client::new(&self.ask.server)?;
-        let answer = client.send_json(Method::PATCH, &path, &body.into()).await?;
-        let queue = answer.success()?.json()?;
-        self.ask
-            .tell(&queue, || format!("queue {} is changed", self.name))
+        let queue = self.node.patch(&path, &body.into()).await?;
+        self.node
+            .print(&queue, || format!("changed queue {}", self.name))
     }
-}
-
-#[derive(clap::Args)]
-pub struct List {
-    #[command(flatten)]
-    ask: Ask,
 }
 
 /// The counts of a queue, in columns.
 const COUNTS: [&str; 5] = ["active", "locked", "scheduled", "deferred", "dead_letters"];
 
-impl List {
-    pub async fn run(self) -> anyhow::Result<Ending> {
-        let queues = self.ask.get("/api/queues").await?["queues"].take();
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{queues}")?;
-            return Ok(Ending::Well);
-        }
-        let queues = queues.as_array().cloned().unwrap_or_default();
-        if queues.is_empty() {
-            eprintln!("there are no queues; make one with: highwater queue create NAME");
-            return Ok(Ending::Well);
+pub(crate) async fn list(node: &NodeArgs) -> anyhow::Result<ExitStatus> {
+    let queues = node.get("/api/queues").await?["queues"].take();
+    node.print_with(&queues, |out| {
+        if items(&queues).next().is_none() {
+            eprintln!("there are no queues; create one with: highwater queue create NAME");
+            return Ok(());
         }
         let head = COUNTS.map(|name| format!("{name:>12}"));
         writeln!(out, "{:24} {}", "queue", head.join(" "))?;
-        for queue in queues {
+        for queue in items(&queues) {
             let counts = COUNTS.map(|name| format!("{:>12}", queue[name].to_string()));
-            let name = queue["name"].as_str().unwrap_or_default();
-            writeln!(out, "{name:24} {}", counts.join(" "))?;
+            writeln!(out, "{:24} {}", text(queue, "name"), counts.join(" "))?;
         }
-        Ok(Ending::Well)
-    }
+        Ok(())
+    })
 }
 
 #[derive(clap::Args)]
-pub struct Describe {
+pub(crate) struct Describe {
     name: String,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 impl Describe {
-    pub async fn run(self) -> anyhow::Result<Ending> {
-        let queue = self.ask.get(&format!("/api/queues/{}", self.name)).await?;
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{queue}")?;
-            return Ok(Ending::Well);
-        }
-        for (name, value) in queue.as_object().into_iter().flatten() {
-            match value.as_object() {
-                None => writeln!(out, "{name:28} {value}")?,
-                Some(parts) => {
-                    for (part, value) in parts {
-                        writeln!(out, "{:28} {value}", format!("{part}, {name}"))?;
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
+        let queue = self.node.get(&format!("/api/queues/{}", self.name)).await?;
+        self.node.print_with(&queue, |out| {
+            for (name, value) in queue.as_object().into_iter().flatten() {
+                match value.as_object() {
+                    None => writeln!(out, "{name:28} {value}")?,
+                    Some(parts) => {
+                        for (part, value) in parts {
+                            writeln!(out, "{:28} {value}", format!("{part}, {name}"))?;
+                        }
                     }
                 }
             }
-        }
-        Ok(Ending::Well)
+            Ok(())
+        })
     }
 }
 
 #[derive(clap::Args)]
-pub struct Purge {
+pub(crate) struct Purge {
     name: String,
-    /// The dead letters instead
+    /// Purge the dead letters instead of the messages
     #[arg(long)]
     dead_letters: bool,
-    /// Do not ask for the name again
-    #[arg(long)]
-    yes: bool,
     #[command(flatten)]
-    ask: Ask,
+    confirmation: Confirmation,
+    #[command(flatten)]
+    node: NodeArgs,
 }
 
 impl Purge {
-    pub async fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
         let kind = match self.dead_letters {
             true => "dead letters",
             false => "messages",
         };
-        let what = format!("all {kind} of queue {}", self.name);
-        if !self.yes && !confirmed(&what, &self.name)? {
-            eprintln!("nothing was removed");
-            return Ok(Ending::Failed);
+        let subject = format!("all {kind} of queue {}", self.name);
+        if !self.confirmation.confirm(&subject, &self.name)? {
+            return Ok(ExitStatus::Failure);
         }
         let path = path(&self.name, self.dead_letters, "purge");
-        let gone = self.ask.post(&path, &json!({})).await?;
-        self.ask
-            .tell(&gone, || format!("removed {} {kind}", gone["removed"]))
-    }
-}
-
-#[derive(clap::Args)]
-pub struct Delete {
-    name: String,
-    /// Do not ask for the name again
-    #[arg(long)]
-    yes: bool,
-    #[command(flatten)]
-    ask: Ask,
-}
-
-impl Delete {
-    pub async fn run(self) -> anyhow::Result<Ending> {
-        let what = format!("queue {} and every message in it", self.name);
-        if !self.yes && !confirmed(&what, &self.name)? {
-            eprintln!("nothing was deleted");
-            return Ok(Ending::Failed);
-        }
-        let path = format!("/api/queues/{}", self.name);
-        let mut client = Client::new(&self.ask.server)?;
-        let deleted = client.request(Method::DELETE, &path, &[], Bytes::new());
-        deleted.await?.success()?;
-        let answer = json!({"deleted": self.name});
-        self.ask
-            .tell(&answer, || format!("deleted queue {}", self.name))
+        let purged = self.node.post(&path, &json!({})).await?;
+        self.node
+            .print(&purged, || format!("removed {} {kind}", purged["removed"]))
     }
 }

@@ -1,4 +1,4 @@
-//! Messages sent, received and looked at.
+//! Sends, receives and peeks at messages.
 
 use std::io::{BufRead, Write, stdin, stdout};
 
@@ -6,71 +6,69 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::path;
-use super::settle::complain;
-use crate::ask::Ask;
-use crate::client::Client;
-use crate::exit::Ending;
+use super::settle::report_failures;
+use crate::client::percent_encode;
+use crate::exit::ExitStatus;
+use crate::node_args::{NodeArgs, items};
 
-/// Messages in a request when they are read from lines.
+/// Messages in a request when they are read from standard input.
 const BATCH: usize = 500;
 
 #[derive(clap::Args)]
-pub struct Send {
+pub(crate) struct Send {
     queue: String,
-    /// One message; without it every line of standard input is one
+    /// One message; without it, every line of standard input is one
     message: Option<String>,
-    /// Its id, by which a repeat is known
+    /// The message id, for duplicate detection
     #[arg(long, requires = "message")]
     id: Option<String>,
-    /// The session it belongs to, of all lines
+    /// The session of the message, or of all lines
     #[arg(long)]
     session: Option<String>,
-    /// Not to be received before this time, such as 2026-12-24T18:00:00Z
+    /// Deliver no earlier than this time, such as 2026-12-24T18:00:00Z
     #[arg(long)]
     schedule_at: Option<String>,
-    /// How long it is worth delivering, such as 90s
+    /// Time to live, such as 90s
     #[arg(long)]
     time_to_live: Option<String>,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 impl Send {
-    pub async fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
         let path = path(&self.queue, false, "batch");
-        let mut client = Client::new(&self.ask.server)?;
+        let mut client = self.node.client()?;
         let mut send = async |messages: Vec<Value>| {
             let body = Value::from(messages);
-            let answer = client.send_json(Method::POST, &path, &body).await?;
-            answer.success()?.json()
+            let response = client.send_json(Method::POST, &path, &body).await?;
+            response.success()?.json()
         };
         let mut sequences: Vec<Value> = Vec::new();
-        let mut sent = |answer: Value| {
-            let messages = answer["messages"].as_array().cloned();
-            sequences.extend(messages.unwrap_or_default());
-        };
+        let mut add_sent =
+            |response: Value| sequences.extend(items(&response["messages"]).cloned());
         match &self.message {
-            Some(text) => sent(send(vec![self.message_of(text)]).await?),
+            Some(text) => add_sent(send(vec![self.message(text)]).await?),
             None => {
                 let mut batch = Vec::with_capacity(BATCH);
                 for line in stdin().lock().lines() {
-                    batch.push(self.message_of(&line?));
+                    batch.push(self.message(&line?));
                     if batch.len() == BATCH {
-                        sent(send(std::mem::take(&mut batch)).await?);
+                        add_sent(send(std::mem::take(&mut batch)).await?);
                     }
                 }
                 if !batch.is_empty() {
-                    sent(send(batch).await?);
+                    add_sent(send(batch).await?);
                 }
             }
         }
         let count = sequences.len();
-        let answer = json!({"sent": count, "messages": sequences});
-        self.ask.tell(&answer, || format!("sent {count}"))
+        let response = json!({"sent": count, "messages": sequences});
+        self.node.print(&response, || format!("sent {count}"))
     }
 
-    /// What is JSON stays JSON; anything else is bytes.
-    fn message_of(&self, text: &str) -> Value {
+    /// JSON is sent as JSON, anything else as bytes.
+    fn message(&self, text: &str) -> Value {
         use base64::Engine;
         let mut message = Map::new();
         match serde_json::from_str::<Value>(text) {
@@ -81,13 +79,13 @@ impl Send {
                 message.insert("body_base64".into(), bytes.into())
             }
         };
-        let more = [
+        let properties = [
             ("id", &self.id),
             ("session", &self.session),
             ("schedule_at", &self.schedule_at),
             ("time_to_live", &self.time_to_live),
         ];
-        for (name, value) in more {
+        for (name, value) in properties {
             if let Some(value) = value {
                 message.insert(name.into(), value.clone().into());
             }
@@ -97,130 +95,116 @@ impl Send {
 }
 
 #[derive(clap::Args)]
-pub struct Receive {
+pub(crate) struct Receive {
     queue: String,
-    /// Messages, at most
+    /// Receive at most this many messages
     #[arg(long, default_value_t = 1)]
     max: u32,
-    /// When there is nothing, wait this long for something
+    /// Wait this long for the first message
     #[arg(long, default_value = "0s")]
     wait: String,
-    /// They are gone once received, whatever happens
+    /// Receive and delete: the messages are removed at once, without a lock (at most once)
     #[arg(long, conflicts_with = "complete")]
     delete: bool,
-    /// Lock tokens of messages received before, which are done with
+    /// Complete these messages in the same request
     #[arg(long, value_name = "TOKEN", num_args = 1..)]
     completed: Vec<String>,
-    /// Lock tokens of messages received before, to be given back
+    /// Abandon these messages in the same request
     #[arg(long, value_name = "TOKEN", num_args = 1..)]
     abandoned: Vec<String>,
-    /// Complete them after they are printed
+    /// Complete the messages after they are printed
     #[arg(long)]
     complete: bool,
-    /// The dead letters instead
+    /// Use the dead letters instead of the messages
     #[arg(long)]
     dead_letters: bool,
-    /// From this session, which is accepted for it and kept until its lock runs out
+    /// Accept this session and receive from it; the session stays locked until its lock expires
     #[arg(long, conflicts_with = "dead_letters")]
     session: Option<String>,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 impl Receive {
-    pub async fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
         let mode = match self.delete {
             true => "delete",
             false => "lock",
         };
         let mut query = format!("?max={}&wait={}&mode={mode}", self.max, self.wait);
         if let Some(session) = &self.session {
-            let name = percent(session);
+            let name = percent_encode(session);
             let accept = path(&self.queue, false, "sessions/accept");
             let accept = format!("{accept}?session={name}&wait={}", self.wait);
-            let accepted = self.ask.post(&accept, &json!({})).await?;
+            let accepted = self.node.post(&accept, &json!({})).await?;
             let token = accepted["token"].as_str().unwrap_or_default();
             query.push_str(&format!("&session={name}&session_token={token}"));
         }
         let receive = path(&self.queue, self.dead_letters, "receive") + &query;
-        let handed_in = json!({"complete": self.completed, "abandon": self.abandoned});
-        let got = self.ask.post(&receive, &handed_in).await?;
-        print(&got)?;
-        let tokens = got["messages"].as_array().into_iter().flatten();
+        let settled = json!({"complete": self.completed, "abandon": self.abandoned});
+        let received = self.node.post(&receive, &settled).await?;
+        print(&received)?;
+        let tokens = items(&received["messages"]);
         let tokens: Vec<&Value> = tokens.map(|message| &message["token"]).collect();
         if self.complete && !tokens.is_empty() {
             let complete = path(&self.queue, self.dead_letters, "complete");
-            self.ask.post(&complete, &json!({"tokens": tokens})).await?;
+            self.node
+                .post(&complete, &json!({"tokens": tokens}))
+                .await?;
         }
-        Ok(complain(&got))
+        Ok(report_failures(&received))
     }
 }
 
-fn percent(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let each = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(each).collect()
-}
-
-/// A line each.
-fn print(answer: &Value) -> anyhow::Result<()> {
+/// Prints one message a line.
+fn print(response: &Value) -> anyhow::Result<()> {
     let mut out = stdout().lock();
-    for message in answer["messages"].as_array().into_iter().flatten() {
+    for message in items(&response["messages"]) {
         writeln!(out, "{message}")?;
     }
     Ok(())
 }
 
 #[derive(clap::Args)]
-pub struct Peek {
+pub(crate) struct Peek {
     queue: String,
-    /// From this number on
+    /// Start at this sequence number
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// Messages, at most
+    /// Print at most this many messages
     #[arg(long, default_value_t = 100)]
     max: u32,
-    /// The dead letters instead
+    /// Use the dead letters instead of the messages
     #[arg(long)]
     dead_letters: bool,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 impl Peek {
-    pub async fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
         let messages = path(&self.queue, self.dead_letters, "messages");
         let query = format!("?from={}&max={}", self.from, self.max);
-        print(&self.ask.get(&(messages + &query)).await?)?;
-        Ok(Ending::Well)
+        print(&self.node.get(&(messages + &query)).await?)?;
+        Ok(ExitStatus::Success)
     }
 }
 
 #[derive(clap::Args)]
-pub struct Deferred {
+pub(crate) struct Deferred {
     queue: String,
+    /// Sequence numbers of the messages
     #[arg(required = true)]
     sequences: Vec<u64>,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 impl Deferred {
-    pub async fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
         let body = json!({"sequences": self.sequences});
         let path = path(&self.queue, false, "deferred");
-        print(&self.ask.post(&path, &body).await?)?;
-        Ok(Ending::Well)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_session_of_any_name_can_be_asked_for() {
-        assert_eq!(super::percent("a b&c"), "a%20b%26c");
+        print(&self.node.post(&path, &body).await?)?;
+        Ok(ExitStatus::Success)
     }
 }

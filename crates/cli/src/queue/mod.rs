@@ -1,85 +1,86 @@
-//! `highwater queue`: queues of a running server, over HTTP.
+//! `highwater queue`: the queues of a running node, over HTTP.
 
 mod manage;
 mod messages;
 mod settle;
 
-use crate::block_on::block_on;
-use crate::exit::Ending;
+use crate::exit::ExitStatus;
+use crate::node_args::{DeleteArgs, NodeArgs};
+use crate::runtime::block_on;
 
 #[derive(clap::Args)]
-pub struct Queue {
+pub(crate) struct Queue {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Make a queue
+enum Command {
+    /// Create a queue
     Create(manage::Create),
-    /// List the queues and how many messages are where
-    List(manage::List),
-    /// Show a queue: its settings and how many messages are where
+    /// List the queues and their message counts
+    List(NodeArgs),
+    /// Show the settings and message counts of a queue
     Describe(manage::Describe),
     /// Change the settings of a queue
     Set(manage::Set),
-    /// Send messages: one given here, or a line of standard input each
+    /// Send messages: one from the command line, or one for each line of standard input
     Send(messages::Send),
-    /// Receive messages and print them with their lock tokens, a line of JSON each
+    /// Receive messages and print them with their lock tokens, one JSON object a line
     Receive(messages::Receive),
-    /// Look at messages without receiving them
+    /// Print messages without locking them
     Peek(messages::Peek),
-    /// Receive deferred messages by their numbers
+    /// Receive deferred messages by sequence number
     Deferred(messages::Deferred),
-    /// Done with messages: they are gone
-    Complete(settle::Complete),
-    /// Give messages back
-    Abandon(settle::Abandon),
-    /// Set messages aside, to be received by number
-    Defer(settle::Defer),
-    /// Lock messages for longer
-    Renew(settle::Renew),
-    /// Make messages dead letters
+    /// Complete messages: remove them from the queue
+    Complete(settle::LockTokens),
+    /// Abandon messages: release their locks, so that they are delivered again
+    Abandon(settle::LockTokens),
+    /// Defer messages, to be received by sequence number only
+    Defer(settle::LockTokens),
+    /// Renew the locks of messages
+    Renew(settle::LockTokens),
+    /// Move messages to the dead letters
     DeadLetter(settle::DeadLetter),
-    /// Make dead letters messages again
-    Resubmit(settle::Resubmit),
+    /// Send dead letters to the queue again
+    Resubmit(settle::SequenceNumbers),
     /// Cancel scheduled messages
-    Cancel(settle::Cancel),
-    /// Remove all messages that nobody has locked
+    Cancel(settle::SequenceNumbers),
+    /// Remove all messages that are not locked
     Purge(manage::Purge),
-    /// Delete a queue and everything in it
-    Delete(manage::Delete),
+    /// Delete a queue and all of its messages
+    Delete(DeleteArgs),
 }
 
-/// The path of a queue, or of its dead letters.
-fn path(queue: &str, dead_letters: bool, what: &str) -> String {
+/// The path of an operation on a queue, or on its dead letters.
+fn path(queue: &str, dead_letters: bool, operation: &str) -> String {
     match dead_letters {
-        true => format!("/queues/{queue}/$deadletter/{what}"),
-        false => format!("/queues/{queue}/{what}"),
+        true => format!("/queues/{queue}/$deadletter/{operation}"),
+        false => format!("/queues/{queue}/{operation}"),
     }
 }
 
 impl Queue {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.what {
-                What::Create(command) => command.run().await,
-                What::List(command) => command.run().await,
-                What::Describe(command) => command.run().await,
-                What::Set(command) => command.run().await,
-                What::Send(command) => command.run().await,
-                What::Receive(command) => command.run().await,
-                What::Peek(command) => command.run().await,
-                What::Deferred(command) => command.run().await,
-                What::Complete(command) => command.run().await,
-                What::Abandon(command) => command.run().await,
-                What::Defer(command) => command.run().await,
-                What::Renew(command) => command.run().await,
-                What::DeadLetter(command) => command.run().await,
-                What::Resubmit(command) => command.run().await,
-                What::Cancel(command) => command.run().await,
-                What::Purge(command) => command.run().await,
-                What::Delete(command) => command.run().await,
+            match self.command {
+                Command::Create(command) => command.run().await,
+                Command::List(node) => manage::list(&node).await,
+                Command::Describe(command) => command.run().await,
+                Command::Set(command) => command.run().await,
+                Command::Send(command) => command.run().await,
+                Command::Receive(command) => command.run().await,
+                Command::Peek(command) => command.run().await,
+                Command::Deferred(command) => command.run().await,
+                Command::Complete(tokens) => tokens.settle("complete", "completed").await,
+                Command::Abandon(tokens) => tokens.settle("abandon", "abandoned").await,
+                Command::Defer(tokens) => tokens.settle("defer", "deferred").await,
+                Command::Renew(tokens) => tokens.settle("renew", "renewed").await,
+                Command::DeadLetter(command) => command.run().await,
+                Command::Resubmit(numbers) => numbers.post(true, "resubmit", "resubmitted").await,
+                Command::Cancel(numbers) => numbers.post(false, "cancel", "cancelled").await,
+                Command::Purge(command) => command.run().await,
+                Command::Delete(command) => command.run("queue", "all of its messages").await,
             }
         })
     }

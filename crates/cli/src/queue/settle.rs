@@ -1,79 +1,56 @@
-//! What is done with messages that were received.
+//! Settles received messages by lock token, and dead-lettered or scheduled ones by sequence number.
 
 use serde_json::{Value, json};
 
 use super::path;
-use crate::ask::Ask;
-use crate::exit::Ending;
+use crate::exit::ExitStatus;
+use crate::node_args::{NodeArgs, items, text};
 
 #[derive(clap::Args)]
-struct Tokens {
+pub(crate) struct LockTokens {
     queue: String,
-    /// Lock tokens, as `receive` printed them
+    /// Lock tokens, as `receive` prints them
     #[arg(required = true)]
     tokens: Vec<String>,
-    /// They are dead letters
+    /// The messages are dead letters
     #[arg(long)]
     dead_letters: bool,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
-impl Tokens {
-    async fn settle(self, what: &str, done: &str, more: Value) -> anyhow::Result<Ending> {
-        let mut body = json!({"tokens": self.tokens});
-        for (name, value) in more.as_object().into_iter().flatten() {
-            body[name] = value.clone();
-        }
-        let path = path(&self.queue, self.dead_letters, what);
-        let settled = self.ask.post(&path, &body).await?;
-        tell(&self.ask, &settled, done)
+impl LockTokens {
+    pub(crate) async fn settle(self, operation: &str, done: &str) -> anyhow::Result<ExitStatus> {
+        let body = json!({"tokens": self.tokens});
+        self.post(operation, done, &body).await
+    }
+
+    async fn post(self, operation: &str, done: &str, body: &Value) -> anyhow::Result<ExitStatus> {
+        let path = path(&self.queue, self.dead_letters, operation);
+        let settled = self.node.post(&path, body).await?;
+        print_settled(&self.node, &settled, done)
     }
 }
 
-fn tell(ask: &Ask, settled: &Value, done: &str) -> anyhow::Result<Ending> {
-    ask.tell(settled, || format!("{done} {}", settled["settled"]))?;
-    Ok(complain(settled))
+fn print_settled(node: &NodeArgs, settled: &Value, done: &str) -> anyhow::Result<ExitStatus> {
+    node.print(settled, || format!("{done} {}", settled["settled"]))?;
+    Ok(report_failures(settled))
 }
 
-/// Says what could not be settled, which makes the command fail.
-pub fn complain(answer: &Value) -> Ending {
-    let mut ending = Ending::Well;
-    for failed in answer["failed"].as_array().into_iter().flatten() {
-        let message = failed["message"].as_str().unwrap_or_default();
-        eprintln!("{}: {message}", failed["of"]);
-        ending = Ending::Failed;
+/// Prints the messages that could not be settled; any of them makes the command fail.
+pub(crate) fn report_failures(response: &Value) -> ExitStatus {
+    let mut status = ExitStatus::Success;
+    for failed in items(&response["failed"]) {
+        eprintln!("{}: {}", failed["of"], text(failed, "message"));
+        status = ExitStatus::Failure;
     }
-    ending
-}
-
-macro_rules! by_token {
-    ($($name:ident: $what:literal, $done:literal;)*) => {$(
-        #[derive(clap::Args)]
-        pub struct $name {
-            #[command(flatten)]
-            tokens: Tokens,
-        }
-
-        impl $name {
-            pub async fn run(self) -> anyhow::Result<Ending> {
-                self.tokens.settle($what, $done, json!({})).await
-            }
-        }
-    )*};
-}
-
-by_token! {
-    Complete: "complete", "completed";
-    Abandon: "abandon", "gave back";
-    Defer: "defer", "set aside";
-    Renew: "renew", "renewed";
+    status
 }
 
 #[derive(clap::Args)]
-pub struct DeadLetter {
+pub(crate) struct DeadLetter {
     #[command(flatten)]
-    tokens: Tokens,
+    tokens: LockTokens,
     #[arg(long, default_value = "")]
     reason: String,
     #[arg(long, default_value = "")]
@@ -81,53 +58,36 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    pub async fn run(self) -> anyhow::Result<Ending> {
-        let why = json!({"reason": self.reason, "description": self.description});
+    pub(crate) async fn run(self) -> anyhow::Result<ExitStatus> {
+        let body = json!({
+            "tokens": self.tokens.tokens, "reason": self.reason, "description": self.description,
+        });
         self.tokens
-            .settle("dead-letter", "dead letters:", why)
+            .post("dead-letter", "dead-lettered", &body)
             .await
     }
 }
 
 #[derive(clap::Args)]
-struct Numbers {
+pub(crate) struct SequenceNumbers {
     queue: String,
-    /// The numbers of the messages
+    /// Sequence numbers of the messages
     #[arg(required = true)]
     sequences: Vec<u64>,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
-impl Numbers {
-    async fn post(self, dead_letters: bool, what: &str, done: &str) -> anyhow::Result<Ending> {
+impl SequenceNumbers {
+    pub(crate) async fn post(
+        self,
+        dead_letters: bool,
+        operation: &str,
+        done: &str,
+    ) -> anyhow::Result<ExitStatus> {
         let body = json!({"sequences": self.sequences});
-        let path = path(&self.queue, dead_letters, what);
-        let settled = self.ask.post(&path, &body).await?;
-        tell(&self.ask, &settled, done)
-    }
-}
-
-#[derive(clap::Args)]
-pub struct Resubmit {
-    #[command(flatten)]
-    numbers: Numbers,
-}
-
-impl Resubmit {
-    pub async fn run(self) -> anyhow::Result<Ending> {
-        self.numbers.post(true, "resubmit", "sent back").await
-    }
-}
-
-#[derive(clap::Args)]
-pub struct Cancel {
-    #[command(flatten)]
-    numbers: Numbers,
-}
-
-impl Cancel {
-    pub async fn run(self) -> anyhow::Result<Ending> {
-        self.numbers.post(false, "cancel", "cancelled").await
+        let path = path(&self.queue, dead_letters, operation);
+        let settled = self.node.post(&path, &body).await?;
+        print_settled(&self.node, &settled, done)
     }
 }

@@ -1,8 +1,8 @@
-//! `highwater workflow`: the workflows of a running server, over HTTP.
+//! `highwater workflow`: the workflows of a running node, over HTTP.
 
 mod supervise;
 
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{Write, stdin, stdout};
 
 use anyhow::Context;
 use highwater_env::disk;
@@ -10,82 +10,83 @@ use highwater_time::Instant;
 use highwater_workflow::machine::View;
 use highwater_workflow::{Definition, Summary};
 use hyper::Method;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::ask::Ask;
-use crate::block_on::block_on;
-use crate::client::{Client, escape};
-use crate::exit::{BadRequest, Ending};
+use crate::client::percent_encode;
+use crate::exit::{ExitStatus, UsageError};
+use crate::node_args::{NodeArgs, items, text};
+use crate::runtime::block_on;
 
-/// What a drawing may be wide where nobody says how wide the terminal is.
-const WIDTH: usize = 100;
+/// The width of a drawing without a terminal.
+const DEFAULT_WIDTH: usize = 100;
 
 #[derive(clap::Args)]
-pub struct Workflow {
+pub(crate) struct Workflow {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Start an instance, unless there is or was one with this id
+enum Command {
+    /// Start an instance, unless its id is known
     Start(Start),
     /// List the workflows, or the instances of one
     List(List),
     /// Draw an instance: its steps, attempts and compensations
-    Show(Named),
-    /// Do not go on with an instance, and undo what was done
-    Cancel(Decide),
-    /// Try again to undo what could not be undone
-    Retry(Decide),
-    /// Leave a step that cannot be undone as it is, and go on undoing the others
+    Show(Instance),
+    /// Cancel an instance and compensate its completed steps
+    Cancel(Decision),
+    /// Retry failed compensations
+    Retry(Decision),
+    /// Skip the compensation of a step and go on with the others
     Skip(Skip),
-    /// Say that a person has taken care of what was left to undo
-    Resolve(Decide),
-    /// Undo what fails, as a process of its own, until it is told to stop
+    /// Mark a parked instance as resolved by hand
+    Resolve(Decision),
+    /// Run a supervisor, which compensates failed instances, as a process of its own
     Supervise(supervise::Supervise),
-    /// Check a definition and show what is wrong with it
+    /// Check a workflow definition and print its errors
     Check(Check),
 }
 
 #[derive(clap::Args)]
 struct Start {
     workflow: String,
-    /// Your name for the transaction; the same id twice runs once
+    /// The id of the transaction; the same id runs once
     id: String,
-    /// The input as JSON; `-` reads it from standard input
+    /// The input as JSON; `-` reads standard input
     #[arg(default_value = "{}")]
     input: String,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 #[derive(clap::Args)]
 struct List {
     workflow: Option<String>,
-    /// Only those in one of these states, such as parked,running
+    /// Only instances in one of these states, such as parked,running
     #[arg(long, requires = "workflow")]
     state: Option<String>,
-    /// How many at most
+    /// List at most this many
     #[arg(long, default_value_t = 100)]
     limit: u32,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 #[derive(clap::Args)]
-struct Named {
+struct Instance {
     workflow: String,
     id: String,
     #[command(flatten)]
-    ask: Ask,
+    node: NodeArgs,
 }
 
 #[derive(clap::Args)]
-struct Decide {
+struct Decision {
     #[command(flatten)]
-    named: Named,
-    /// Why, for whoever looks at it later
+    instance: Instance,
+    /// The reason, kept in the history of the instance
     #[arg(long, default_value = "")]
     note: String,
 }
@@ -93,8 +94,8 @@ struct Decide {
 #[derive(clap::Args)]
 struct Skip {
     #[command(flatten)]
-    decide: Decide,
-    /// The step that is not to be undone
+    decision: Decision,
+    /// The step whose compensation is skipped
     #[arg(long)]
     step: String,
 }
@@ -103,174 +104,152 @@ struct Skip {
 struct Check {
     /// A definition in TOML
     file: std::path::PathBuf,
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Workflow {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         block_on(async {
-            match self.what {
-                What::Start(start) => start.run().await,
-                What::List(list) => list.run().await,
-                What::Show(named) => named.show().await,
-                What::Cancel(decide) => decide.run("cancel").await,
-                What::Retry(decide) => decide.run("retry").await,
-                What::Skip(skip) => skip.run().await,
-                What::Resolve(decide) => decide.run("resolve").await,
-                What::Supervise(supervise) => supervise.run().await,
-                What::Check(check) => check.run(),
+            match self.command {
+                Command::Start(command) => command.run().await,
+                Command::List(command) => command.run().await,
+                Command::Show(instance) => instance.show().await,
+                Command::Cancel(decision) => decision.run("cancel").await,
+                Command::Retry(decision) => decision.run("retry").await,
+                Command::Skip(command) => command.run().await,
+                Command::Resolve(decision) => decision.run("resolve").await,
+                Command::Supervise(command) => command.run().await,
+                Command::Check(command) => command.run(),
             }
         })
     }
 }
 
 impl Start {
-    async fn run(self) -> anyhow::Result<Ending> {
-        let text = match self.input.as_str() {
-            "-" => {
-                let mut text = String::new();
-                stdin().read_to_string(&mut text)?;
-                text
-            }
-            text => text.to_owned(),
+    async fn run(self) -> anyhow::Result<ExitStatus> {
+        let input = match self.input.as_str() {
+            "-" => std::io::read_to_string(stdin())?,
+            input => input.to_owned(),
         };
-        let input: Value = serde_json::from_str(&text)
-            .map_err(|error| BadRequest(format!("the input is not JSON: {error}")))?;
-        let path = format!("/workflows/{}/{}", escape(&self.workflow), escape(&self.id));
-        let mut client = Client::new(&self.ask.server)?;
+        let input: Value = serde_json::from_str(&input)
+            .map_err(|error| UsageError(format!("the input is not JSON: {error}")))?;
+        let path = format!(
+            "/workflows/{}/{}",
+            percent_encode(&self.workflow),
+            percent_encode(&self.id)
+        );
+        let mut client = self.node.client()?;
         let answer = client.send_json(Method::PUT, &path, &input).await?;
-        let (status, facts) = (answer.status, answer.success()?.json()?);
-        let known = if status == 201 {
-            "accepted"
-        } else {
-            "known already"
+        let result = match answer.status {
+            201 => "accepted",
+            _ => "known already",
         };
-        match self.ask.json {
-            true => writeln!(stdout(), "{facts}")?,
-            false => writeln!(
-                stdout(),
-                "{} {}: {known}, {}",
-                self.workflow,
-                self.id,
-                facts["state"].as_str().unwrap_or_default()
-            )?,
-        }
-        Ok(Ending::Well)
+        let instance = answer.success()?.json()?;
+        self.node.print(&instance, || {
+            let state = text(&instance, "state");
+            format!("{} {}: {result}, {state}", self.workflow, self.id)
+        })
     }
 }
 
 impl List {
-    async fn run(self) -> anyhow::Result<Ending> {
-        let mut client = Client::new(&self.ask.server)?;
+    async fn run(self) -> anyhow::Result<ExitStatus> {
         let Some(workflow) = &self.workflow else {
-            let facts = client.get("/api/workflows").await?.success()?.json()?;
-            return self.workflows(&facts["workflows"]);
+            return self.list_workflows().await;
         };
-        let state = self
-            .state
-            .as_deref()
-            .map_or(String::new(), |state| format!("&state={}", escape(state)));
+        let state = self.state.as_deref().map_or(String::new(), |state| {
+            format!("&state={}", percent_encode(state))
+        });
         let path = format!(
             "/api/workflows/{}?limit={}{state}",
-            escape(workflow),
+            percent_encode(workflow),
             self.limit
         );
-        let mut facts = client.get(&path).await?.success()?.json()?;
-        let instances = facts["instances"].take();
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{instances}")?;
-            return Ok(Ending::Well);
-        }
-        let instances: Vec<Summary> = serde_json::from_value(instances)?;
-        for it in &instances {
-            let started = Instant::from_unix_millis(it.started_ms);
-            let step = it.step.as_deref().unwrap_or_default();
-            let reason = it.reason.as_deref().unwrap_or_default();
-            let line = format!("{:36} {:10} {started} {step:16} {reason}", it.id, it.state);
-            writeln!(out, "{}", line.trim_end())?;
-        }
-        Ok(Ending::Well)
+        let instances = self.node.get(&path).await?["instances"].take();
+        self.node.print_with(&instances, |out| {
+            let instances: Vec<Summary> = serde_json::from_value(instances.clone())?;
+            for instance in &instances {
+                let started = Instant::from_unix_millis(instance.started_ms);
+                let step = instance.step.as_deref().unwrap_or_default();
+                let reason = instance.reason.as_deref().unwrap_or_default();
+                let (id, state) = (&instance.id, &instance.state);
+                let line = format!("{id:36} {state:10} {started} {step:16} {reason}");
+                writeln!(out, "{}", line.trim_end())?;
+            }
+            Ok(())
+        })
     }
 
-    fn workflows(&self, workflows: &Value) -> anyhow::Result<Ending> {
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{workflows}")?;
-            return Ok(Ending::Well);
-        }
-        for workflow in workflows.as_array().into_iter().flatten() {
-            let text = |name: &str| workflow[name].as_str().unwrap_or_default().to_owned();
-            writeln!(
-                out,
-                "{:24} version {} {:>9} running {:>12} ended",
-                text("name"),
-                text("version"),
-                workflow["running"],
-                workflow["ended"]
-            )?;
-        }
-        Ok(Ending::Well)
+    async fn list_workflows(&self) -> anyhow::Result<ExitStatus> {
+        let workflows = self.node.get("/api/workflows").await?["workflows"].take();
+        self.node.print_with(&workflows, |out| {
+            for workflow in items(&workflows) {
+                writeln!(
+                    out,
+                    "{:24} version {} {:>9} running {:>12} ended",
+                    text(workflow, "name"),
+                    text(workflow, "version"),
+                    workflow["running"],
+                    workflow["ended"]
+                )?;
+            }
+            Ok(())
+        })
     }
 }
 
-impl Named {
+impl Instance {
     fn path(&self) -> String {
         format!(
             "/api/workflows/{}/{}",
-            escape(&self.workflow),
-            escape(&self.id)
+            percent_encode(&self.workflow),
+            percent_encode(&self.id)
         )
     }
 
-    async fn show(self) -> anyhow::Result<Ending> {
-        let answer = Client::new(&self.ask.server)?.get(&self.path()).await?;
-        self.print(answer.success()?.json()?)
+    async fn show(self) -> anyhow::Result<ExitStatus> {
+        self.print(&self.node.get(&self.path()).await?)
     }
 
-    fn print(&self, facts: Value) -> anyhow::Result<Ending> {
-        let mut out = stdout().lock();
-        if self.ask.json {
-            writeln!(out, "{facts}")?;
-            return Ok(Ending::Well);
-        }
-        let view: View = serde_json::from_value(facts).context("the server's answer is strange")?;
-        let width = console::Term::stdout().size_checked();
-        let width = width.map_or(WIDTH, |(_, columns)| usize::from(columns));
-        write!(out, "{}", view.draw(width))?;
-        Ok(Ending::Well)
+    fn print(&self, response: &Value) -> anyhow::Result<ExitStatus> {
+        self.node.print_with(response, |out| {
+            let view = View::deserialize(response).context("unexpected response")?;
+            let width = console::Term::stdout().size_checked();
+            let width = width.map_or(DEFAULT_WIDTH, |(_, columns)| usize::from(columns));
+            Ok(write!(out, "{}", view.draw(width))?)
+        })
     }
 }
 
-impl Decide {
-    async fn run(self, verb: &str) -> anyhow::Result<Ending> {
+impl Decision {
+    async fn run(self, operation: &str) -> anyhow::Result<ExitStatus> {
         let body = json!({"note": self.note});
-        self.send(verb, &body).await
+        self.send(operation, &body).await
     }
 
-    async fn send(self, verb: &str, body: &Value) -> anyhow::Result<Ending> {
-        let path = format!("{}/{verb}", self.named.path());
-        let mut client = Client::new(&self.named.ask.server)?;
-        let answer = client.send_json(Method::POST, &path, body).await?;
-        self.named.print(answer.success()?.json()?)
+    async fn send(self, operation: &str, body: &Value) -> anyhow::Result<ExitStatus> {
+        let path = format!("{}/{operation}", self.instance.path());
+        let response = self.instance.node.post(&path, body).await?;
+        self.instance.print(&response)
     }
 }
 
 impl Skip {
-    async fn run(self) -> anyhow::Result<Ending> {
-        let body = json!({"note": self.decide.note, "step": self.step});
-        self.decide.send("skip", &body).await
+    async fn run(self) -> anyhow::Result<ExitStatus> {
+        let body = json!({"note": self.decision.note, "step": self.step});
+        self.decision.send("skip", &body).await
     }
 }
 
 impl Check {
-    fn run(self) -> anyhow::Result<Ending> {
+    fn run(self) -> anyhow::Result<ExitStatus> {
         let file = self.file.display().to_string();
         let text =
             disk::read_to_string(&self.file).with_context(|| format!("cannot read {file}"))?;
         let definition = Definition::from_toml(&file, &text);
-        let definition = definition.map_err(|error| BadRequest(error.to_string()))?;
+        let definition = definition.map_err(|error| UsageError(error.to_string()))?;
         let version = definition.version().to_string();
         let steps = definition.steps.len();
         match self.json {
@@ -285,6 +264,6 @@ impl Check {
                 definition.name
             )?,
         }
-        Ok(Ending::Well)
+        Ok(ExitStatus::Success)
     }
 }

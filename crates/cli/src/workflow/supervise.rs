@@ -1,4 +1,4 @@
-//! `highwater workflow supervise`: the supervisor of workflows as a process of its own.
+//! `highwater workflow supervise`: a supervisor of workflows as a process of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
-use crate::client::{Client, Server, escape};
-use crate::exit::{BadRequest, Ending};
+use crate::client::{Client, Server, percent_encode};
+use crate::exit::{ExitStatus, UsageError};
 use crate::logging::Logging;
-use crate::signals::Signals;
+use crate::signals::ShutdownSignals;
 
 #[derive(clap::Args)]
-pub struct Supervise {
-    /// The workflows; by default all whose settings say `supervisor = "elsewhere"`
+pub(super) struct Supervise {
+    /// The workflows to supervise [default: all with the setting `supervisor = "elsewhere"`]
     workflows: Vec<String>,
-    /// Seconds of silence after which another supervisor takes over from this one
+    /// Seconds without contact after which another supervisor takes over
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     lock: u64,
     #[command(flatten)]
@@ -33,37 +33,41 @@ pub struct Supervise {
     logging: Logging,
 }
 
-/// A workflow as the server lists it.
+/// A workflow in the list of the node.
 #[derive(Deserialize)]
-struct Listed {
+struct WorkflowInfo {
     name: String,
     partitions: u32,
     supervisor: String,
 }
 
-/// How long to wait before a server is asked again that does not answer.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Pause between attempts to reach the node.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long an answer may take beyond the time that was asked for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a response may take beyond the requested wait.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Supervise {
-    pub async fn run(self) -> anyhow::Result<Ending> {
+    pub(super) async fn run(self) -> anyhow::Result<ExitStatus> {
         self.logging.start()?;
-        let mut signals = Signals::new().context("cannot listen for signals")?;
-        let wanted = tokio::select! {
-            wanted = self.find() => wanted?,
-            () = signals.next() => return Ok(Ending::Well),
+        let mut signals = ShutdownSignals::new().context("cannot listen for signals")?;
+        let workflows = tokio::select! {
+            workflows = self.find_workflows() => workflows?,
+            () = signals.next() => return Ok(ExitStatus::Success),
         };
         let clock = Arc::new(RealClock::new());
         let lanes = Lanes::new(clock.clone(), Functions::new());
         let stop = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
-        for workflow in &wanted {
+        for workflow in &workflows {
             eprintln!("supervising {}", workflow.name);
             for partition in 0..workflow.partitions {
                 let supervisor = Supervisor {
-                    desk: Arc::new(Remote::new(&self.server, &workflow.name, partition)?),
+                    desk: Arc::new(RemoteFailedInstances::new(
+                        &self.server,
+                        &workflow.name,
+                        partition,
+                    )?),
                     clock: clock.clone(),
                     lanes: lanes.clone(),
                     options: Options {
@@ -80,88 +84,102 @@ impl Supervise {
         signals.next().await;
         stop.send_replace(true);
         tasks.join_all().await;
-        Ok(Ending::Well)
+        Ok(ExitStatus::Success)
     }
 
-    /// Asks until the server answers: it may come later than we do.
-    async fn find(&self) -> anyhow::Result<Vec<Listed>> {
+    /// Retries until the node answers: it may start later than the supervisor.
+    async fn find_workflows(&self) -> anyhow::Result<Vec<WorkflowInfo>> {
         let mut client = Client::new(&self.server)?;
-        let mut told = false;
+        let mut reported = false;
         let answer = loop {
             match client.get("/api/workflows").await {
                 Ok(answer) if answer.status != 503 => break answer.success()?,
                 Ok(_) => {}
-                Err(error) if !told => {
-                    eprintln!("{error:#}; waiting for it");
-                    told = true;
+                Err(error) if !reported => {
+                    eprintln!("{error:#}; waiting for the node");
+                    reported = true;
                 }
                 Err(_) => {}
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         };
         let listed = answer.json()?["workflows"].take();
-        let listed: Vec<Listed> = serde_json::from_value(listed)?;
+        let listed: Vec<WorkflowInfo> = serde_json::from_value(listed)?;
         for name in &self.workflows {
-            if !listed.iter().any(|it| it.name == *name && it.is_lent()) {
+            if !listed
+                .iter()
+                .any(|workflow| workflow.name == *name && workflow.has_remote_supervisor())
+            {
                 let message = format!(
-                    "the server lends out nothing of workflow {name}: write supervisor = \"elsewhere\" in its settings"
+                    "the node runs the supervisor of workflow {name} itself: set supervisor = \"elsewhere\" for it"
                 );
-                return Err(BadRequest(message).into());
+                return Err(UsageError(message).into());
             }
         }
-        let wanted = |it: &Listed| self.workflows.is_empty() || self.workflows.contains(&it.name);
-        let wanted: Vec<Listed> = listed
+        let is_chosen = |workflow: &WorkflowInfo| {
+            self.workflows.is_empty() || self.workflows.contains(&workflow.name)
+        };
+        let chosen: Vec<WorkflowInfo> = listed
             .into_iter()
-            .filter(|it| it.is_lent() && wanted(it))
+            .filter(|workflow| workflow.has_remote_supervisor() && is_chosen(workflow))
             .collect();
-        match wanted.is_empty() {
-            true => Err(BadRequest("the server undoes everything itself".into()).into()),
-            false => Ok(wanted),
+        match chosen.is_empty() {
+            true => Err(
+                UsageError("the node runs the supervisors of all workflows itself".into()).into(),
+            ),
+            false => Ok(chosen),
         }
     }
 }
 
-impl Listed {
-    fn is_lent(&self) -> bool {
+impl WorkflowInfo {
+    fn has_remote_supervisor(&self) -> bool {
         self.supervisor == "elsewhere"
     }
 }
 
-/// The desk of a partition, at the other end of a connection or two: a claim may wait, a report may not.
-struct Remote {
+/// The failed instances of a partition, over HTTP. Claims wait for work, so they have a connection of their own.
+struct RemoteFailedInstances {
     path: String,
     claims: Arc<Mutex<Client>>,
     reports: Arc<Mutex<Client>>,
 }
 
-impl Remote {
-    fn new(server: &Server, workflow: &str, partition: u32) -> anyhow::Result<Remote> {
-        Ok(Remote {
-            path: format!("/api/workflows/{}/failed/{partition}", escape(workflow)),
+impl RemoteFailedInstances {
+    fn new(
+        server: &Server,
+        workflow: &str,
+        partition: u32,
+    ) -> anyhow::Result<RemoteFailedInstances> {
+        Ok(RemoteFailedInstances {
+            path: format!(
+                "/api/workflows/{}/failed/{partition}",
+                percent_encode(workflow)
+            ),
             claims: Arc::new(Mutex::new(Client::new(server)?)),
             reports: Arc::new(Mutex::new(Client::new(server)?)),
         })
     }
 
-    fn ask<Q: Serialize, A: for<'a> Deserialize<'a>>(
+    fn post<Q: Serialize, A: for<'a> Deserialize<'a>>(
         &self,
         client: &Arc<Mutex<Client>>,
-        verb: &str,
-        question: &Q,
-        within: Duration,
+        operation: &str,
+        request: &Q,
+        timeout: Duration,
     ) -> impl Future<Output = Result<A, DeskError>> + Send + use<Q, A> {
-        let path = format!("{}/{verb}", self.path);
-        let body = serde_json::to_vec(question);
+        let path = format!("{}/{operation}", self.path);
+        let body = serde_json::to_vec(request);
         let client = Arc::clone(client);
         async move {
             let away = |error: anyhow::Error| DeskError::Away(format!("{error:#}"));
             let body = body.map_err(|error| away(error.into()))?;
             let mut client = client.lock().await;
             let kind = [("content-type", "application/json")];
-            let asking = client.request(Method::POST, &path, &kind, Bytes::from(body));
-            let answer = tokio::time::timeout(within, asking).await;
+            let response = client.request(Method::POST, &path, &kind, Bytes::from(body));
+            let answer = tokio::time::timeout(timeout, response).await;
             let answer = answer
-                .map_err(|_| DeskError::Away(format!("no answer within {within:?}")))?
+                .map_err(|_| DeskError::Away(format!("no answer within {timeout:?}")))?
                 .map_err(away)?;
             let answer = answer.success().map_err(|error| away(error.into()))?;
             serde_json::from_slice(&answer.body).map_err(|error| away(error.into()))
@@ -171,18 +189,18 @@ impl Remote {
 
 type Pending<T> = std::pin::Pin<Box<dyn Future<Output = Result<T, DeskError>> + Send>>;
 
-impl Desk for Remote {
+impl Desk for RemoteFailedInstances {
     fn claim(&self, claim: Claim) -> Pending<Offer> {
-        let within = PATIENCE + Duration::from_millis(claim.wait_ms);
-        Box::pin(self.ask(&self.claims, "claim", &claim, within))
+        let timeout = RESPONSE_TIMEOUT + Duration::from_millis(claim.wait_ms);
+        Box::pin(self.post(&self.claims, "claim", &claim, timeout))
     }
 
     fn report(&self, report: Report) -> Pending<Taken> {
-        Box::pin(self.ask(&self.reports, "report", &report, PATIENCE))
+        Box::pin(self.post(&self.reports, "report", &report, RESPONSE_TIMEOUT))
     }
 
     fn give_back(&self, farewell: Farewell) -> Pending<()> {
-        let said = self.ask(&self.reports, "return", &farewell, PATIENCE);
-        Box::pin(async move { said.await.map(|_: serde::de::IgnoredAny| ()) })
+        let response = self.post(&self.reports, "return", &farewell, RESPONSE_TIMEOUT);
+        Box::pin(async move { response.await.map(|_: serde::de::IgnoredAny| ()) })
     }
 }

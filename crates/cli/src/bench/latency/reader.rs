@@ -1,4 +1,4 @@
-//! Reads rows by long poll as they come, and compares the time that each carries with that at which it is seen.
+//! Reads rows by long poll and compares the time in each with the clock.
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
@@ -8,28 +8,28 @@ use highwater_time::Instant;
 use super::sender::micros_since;
 use crate::client::{Client, Server};
 
-pub struct Reader {
+pub(super) struct Reader {
     pub server: Server,
     pub hub: String,
-    pub until: Until,
+    pub last: LastRow,
 }
 
-/// When everything has been seen.
-pub enum Until {
+/// The last row to read.
+pub(super) enum LastRow {
     Count(u64),
-    /// Rows of this time are the last.
+    /// The last rows have this time.
     Time(Instant),
 }
 
-/// In front of the time of a row.
+/// Precedes the time of a row.
 const AT: &str = "\"At\":\"";
 
 impl Reader {
-    /// How old each row was when it was seen, in microseconds.
-    pub async fn run(self) -> anyhow::Result<Histogram<u64>> {
+    /// The age of each row when it is read, in microseconds.
+    pub(super) async fn run(self) -> anyhow::Result<Histogram<u64>> {
         let clock = RealClock::new();
         let mut client = Client::new(&self.server)?;
-        let mut seen = Histogram::new(3)?;
+        let mut latencies = Histogram::new(3)?;
         let mut next = 0;
         loop {
             let path = format!(
@@ -43,25 +43,25 @@ impl Reader {
                 let time = page[found + AT.len()..].split('"').next().unwrap_or("");
                 let time = Instant::parse_iso(time.as_bytes()).context("a row has no time")?;
                 latest = latest.max(time);
-                let is_due = !matches!(self.until, Until::Time(last) if time > last);
+                let is_due = !matches!(self.last, LastRow::Time(last) if time > last);
                 if is_due {
-                    seen.record(micros_since(&clock, time.to_unix_millis()))?;
+                    latencies.record(micros_since(&clock, time.to_unix_millis()))?;
                 }
             }
-            next = next_of(page).context("a page does not say where the next begins")?;
-            let is_all = match self.until {
-                Until::Count(rows) => seen.len() >= rows,
-                Until::Time(last) => latest >= last,
+            next = next_offset(page).context("a page has no next offset")?;
+            let is_complete = match self.last {
+                LastRow::Count(rows) => latencies.len() >= rows,
+                LastRow::Time(last) => latest >= last,
             };
-            if is_all {
-                return Ok(seen);
+            if is_complete {
+                return Ok(latencies);
             }
         }
     }
 }
 
-/// What stands behind the messages of a page.
-fn next_of(page: &str) -> Option<i64> {
+/// The offset of the next page.
+fn next_offset(page: &str) -> Option<i64> {
     let (_, rest) = page.rsplit_once("\"next\":")?;
     let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
     digits.parse().ok()

@@ -1,4 +1,4 @@
-//! Lines of files or standard input, packed into bodies of a bounded size.
+//! Reads lines of files or standard input and groups them into request bodies of a bounded size.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -8,40 +8,43 @@ use bytes::Bytes;
 use highwater_env::disk;
 use tokio::sync::mpsc;
 
-/// A body for one request.
+/// The body of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pack {
-    pub body: Bytes,
-    pub events: u64,
+pub(crate) struct LineBatch {
+    pub(crate) body: Bytes,
+    pub(crate) events: u64,
 }
 
-/// When a pack is full: by size, or by count so that a slow input is not held back for long.
+/// When a batch is full: by size, or by count, so that a slow input is not held back for long.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub bytes: usize,
-    pub events: u64,
+pub(crate) struct BatchLimits {
+    pub(crate) bytes: usize,
+    pub(crate) events: u64,
 }
 
-/// Reads on a thread of its own, because files and pipes block, and stops when nobody listens.
-pub fn packs(files: Vec<PathBuf>, limits: Limits) -> mpsc::Receiver<anyhow::Result<Pack>> {
-    let (out, packs) = mpsc::channel(4);
+/// Reads on a thread of its own, because files and pipes block. The thread ends when the receiver is dropped.
+pub(crate) fn read_batches(
+    files: Vec<PathBuf>,
+    limits: BatchLimits,
+) -> mpsc::Receiver<anyhow::Result<LineBatch>> {
+    let (out, batches) = mpsc::channel(4);
     std::thread::spawn(move || {
         if let Err(error) = read(files, limits, &out) {
-            // The receiver may be gone, and then the error is of no interest.
+            // Without a receiver nobody needs the error.
             let _ = out.blocking_send(Err(error));
         }
     });
-    packs
+    batches
 }
 
 fn read(
     files: Vec<PathBuf>,
-    limits: Limits,
-    out: &mpsc::Sender<anyhow::Result<Pack>>,
+    limits: BatchLimits,
+    out: &mpsc::Sender<anyhow::Result<LineBatch>>,
 ) -> anyhow::Result<()> {
-    let mut send = |pack| out.blocking_send(Ok(pack)).is_ok();
+    let mut send = |batch| out.blocking_send(Ok(batch)).is_ok();
     if files.is_empty() {
-        return pack(io::stdin().lock(), limits, &mut send).context("cannot read standard input");
+        return split(io::stdin().lock(), limits, &mut send).context("cannot read standard input");
     }
     for path in files {
         let file = match path.as_os_str() == "-" {
@@ -50,16 +53,16 @@ fn read(
                 disk::open(&path).with_context(|| format!("cannot open {}", path.display()))?,
             ),
         };
-        let packed = pack(BufReader::with_capacity(1 << 16, file), limits, &mut send);
-        packed.with_context(|| format!("cannot read {}", path.display()))?;
+        let read = split(BufReader::with_capacity(1 << 16, file), limits, &mut send);
+        read.with_context(|| format!("cannot read {}", path.display()))?;
     }
     Ok(())
 }
 
-fn pack(
+fn split(
     mut input: impl BufRead,
-    limits: Limits,
-    send: &mut impl FnMut(Pack) -> bool,
+    limits: BatchLimits,
+    send: &mut impl FnMut(LineBatch) -> bool,
 ) -> io::Result<()> {
     let mut body = Vec::new();
     let mut events = 0;
@@ -72,11 +75,11 @@ fn pack(
         }
         let full = body.len() >= limits.bytes || events >= limits.events;
         if events > 0 && (full || ended) {
-            let pack = Pack {
+            let batch = LineBatch {
                 body: std::mem::take(&mut body).into(),
                 events: std::mem::take(&mut events),
             };
-            if !send(pack) {
+            if !send(batch) {
                 return Ok(());
             }
         }
@@ -91,20 +94,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_packed_up_to_a_limit() {
-        let limits = Limits {
+    fn lines_are_batched_up_to_a_limit() {
+        let limits = BatchLimits {
             bytes: 8,
             events: 3,
         };
-        let mut packed = Vec::new();
-        let mut send = |pack: Pack| {
-            packed.push((String::from_utf8(pack.body.to_vec()).unwrap(), pack.events));
+        let mut batches = Vec::new();
+        let mut send = |batch: LineBatch| {
+            batches.push((
+                String::from_utf8(batch.body.to_vec()).unwrap(),
+                batch.events,
+            ));
             true
         };
-        pack(&b"1\n\n2\n3\n4\n123456789\n5"[..], limits, &mut send).unwrap();
+        split(&b"1\n\n2\n3\n4\n123456789\n5"[..], limits, &mut send).unwrap();
         let expected = [("1\n2\n3\n", 3), ("4\n123456789\n", 2), ("5", 1)];
         assert_eq!(
-            packed,
+            batches,
             expected.map(|(text, events)| (text.to_owned(), events))
         );
     }

@@ -1,4 +1,4 @@
-//! A node of a benchmark's own: in this process, on this machine alone, gone when the benchmark is over.
+//! The node of a benchmark: in this process, on loopback, stopped when the benchmark ends.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,21 +13,24 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, Server};
 
-pub struct Local {
+pub(super) struct BenchNode {
     node: Node,
     pub server: Server,
     client: Client,
 }
 
-impl Local {
-    /// A node that keeps its data in `folder`, with settings of its own.
-    pub async fn start(folder: &Path, more: &[(&str, String)]) -> anyhow::Result<Local> {
-        let all = [
+impl BenchNode {
+    /// Starts a node with its data in `folder` and some more settings.
+    pub(super) async fn start(
+        folder: &Path,
+        settings: &[(&str, String)],
+    ) -> anyhow::Result<BenchNode> {
+        let common = [
             ("data", folder.display().to_string()),
             ("http.listen", "127.0.0.1:0".to_owned()),
             ("kafka.listen", "off".to_owned()),
         ];
-        let flags = all.iter().chain(more);
+        let flags = common.iter().chain(settings);
         let sources = Sources {
             flags: flags
                 .map(|(key, value)| ((*key).to_owned(), value.clone()))
@@ -35,25 +38,25 @@ impl Local {
             ..Sources::default()
         };
         let node = Node::start(sources.load()?.config, Arc::new(RealClock::new())).await?;
-        let server = Server::at(node.http_url().context("the node has no HTTP")?);
-        Ok(Local {
+        let server = Server::at(node.http_url().context("the node has no HTTP listener")?);
+        Ok(BenchNode {
             client: Client::new(&server)?,
             server,
             node,
         })
     }
 
-    pub async fn stop(self) {
+    pub(super) async fn stop(self) {
         drop(self.client);
         self.node.stop().await;
     }
 
-    pub async fn get(&mut self, path: &str) -> anyhow::Result<Value> {
+    pub(super) async fn get(&mut self, path: &str) -> anyhow::Result<Value> {
         self.client.get(path).await?.success()?.json()
     }
 
-    /// Appends lines of JSON to a partition.
-    pub async fn append(
+    /// Appends JSON lines to a partition.
+    pub(super) async fn append(
         &mut self,
         hub: &str,
         partition: u64,
@@ -62,15 +65,15 @@ impl Local {
         append(&mut self.client, hub, partition, lines).await
     }
 
-    pub async fn create_hub(&mut self, name: &str, partitions: u64) -> anyhow::Result<()> {
+    pub(super) async fn create_hub(&mut self, name: &str, partitions: u64) -> anyhow::Result<()> {
         let hub = json!({"name": name, "partitions": partitions});
-        let made = self.client.send_json(Method::POST, "/api/hubs", &hub).await;
-        made?.success()?;
+        let created = self.client.send_json(Method::POST, "/api/hubs", &hub).await;
+        created?.success()?;
         Ok(())
     }
 
-    /// Hands over a job and starts it where its hubs begin.
-    pub async fn start_job(&mut self, name: &str, file: &str) -> anyhow::Result<()> {
+    /// Uploads a job and starts it at the beginning of its hubs.
+    pub(super) async fn start_job(&mut self, name: &str, file: &str) -> anyhow::Result<()> {
         let job = json!({"files": {"job.toml": file}, "start": "beginning"});
         let path = format!("/api/jobs/{name}");
         let put = self.client.send_json(Method::PUT, &path, &job).await;
@@ -78,15 +81,15 @@ impl Local {
         Ok(())
     }
 
-    /// What a job says of itself; one that has failed is an error.
-    pub async fn job(&mut self, name: &str) -> anyhow::Result<Value> {
+    /// The status of a job; a failed job is an error.
+    pub(super) async fn job_status(&mut self, name: &str) -> anyhow::Result<Value> {
         let status = self.get(&format!("/api/jobs/{name}")).await?;
         anyhow::ensure!(status["state"] != "failed", "the job failed: {status}");
         Ok(status)
     }
 
-    /// Stops a job, which saves its state.
-    pub async fn stop_job(&mut self, name: &str) -> anyhow::Result<Value> {
+    /// Stops a job after a final checkpoint.
+    pub(super) async fn stop_job(&mut self, name: &str) -> anyhow::Result<Value> {
         let path = format!("/api/jobs/{name}/stop");
         let stopped = self
             .client
@@ -96,8 +99,8 @@ impl Local {
     }
 }
 
-/// Appends lines of JSON to a partition.
-pub async fn append(
+/// Appends JSON lines to a partition.
+pub(super) async fn append(
     client: &mut Client,
     hub: &str,
     partition: u64,
@@ -106,28 +109,28 @@ pub async fn append(
     let path = format!("/hubs/{hub}/partitions/{partition}/messages");
     let kind = [("content-type", "application/x-ndjson")];
     let answer = client.request(Method::POST, &path, &kind, lines.into());
-    answer.await?.success().context("the hub took no events")?;
+    answer.await?.success().context("the append failed")?;
     Ok(())
 }
 
-/// CPU seconds of this process so far.
-pub fn cpu() -> f64 {
+/// The CPU seconds of this process so far.
+pub(super) fn cpu() -> f64 {
     usage().cpu.unwrap_or_default().as_secs_f64()
 }
 
-/// Does something with a folder that must not be there yet and is removed afterwards.
-pub fn in_new_folder<T>(
-    wanted: Option<&Path>,
+/// Runs `work` with a new folder and removes the folder afterwards.
+pub(super) fn in_new_folder<T>(
+    folder: Option<&Path>,
     work: impl AsyncFnOnce(&Path) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let name = format!("highwater-bench-{}", std::process::id());
-    let folder = wanted.map_or_else(|| std::env::temp_dir().join(name), Path::to_owned);
-    anyhow::ensure!(!folder.exists(), "{} is there already", folder.display());
+    let folder = folder.map_or_else(|| std::env::temp_dir().join(name), Path::to_owned);
+    anyhow::ensure!(!folder.exists(), "{} already exists", folder.display());
     let runtime = tokio::runtime::Runtime::new()?;
-    let done = runtime.block_on(work(&folder));
+    let result = runtime.block_on(work(&folder));
     drop(runtime);
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
     }
-    done
+    result
 }

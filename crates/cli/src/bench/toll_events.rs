@@ -1,7 +1,7 @@
-//! Toll-booth traffic to measure with: any number of events, the same bytes for the same seed.
+//! Generates toll-booth events for benchmarks: any number, the same bytes for the same seed.
 //!
-//! The shape is that of the published workloads: eight fields and about 150 bytes an event, 1,000 events per second of
-//! event time at 100 booths, one in twenty up to two seconds older than its place in the file, amounts that are multiples
+//! They have the shape of the published workloads: eight fields and about 150 bytes an event, 1,000 events per second of
+//! event time at 100 booths, one in twenty up to two seconds out of order, amounts that are multiples
 //! of a quarter so that sums are exact in any order.
 
 use highwater_env::random::Random;
@@ -14,17 +14,17 @@ const MAKES: [&str; 8] = [
     "Toyota", "Honda", "Ford", "Volvo", "Tesla", "BMW", "Mack", "Kenworth",
 ];
 
-pub struct Traffic {
+pub(super) struct TollEvents {
     random: Random,
     plates: u64,
     next: u64,
     start: Instant,
 }
 
-impl Traffic {
-    pub fn new(seed: u64, plates: u64) -> Traffic {
+impl TollEvents {
+    pub(super) fn new(seed: u64, plates: u64) -> TollEvents {
         let start = Instant::parse_iso(b"2026-01-01T00:00:00Z").unwrap_or(Instant::from_ticks(0));
-        Traffic {
+        TollEvents {
             random: Random::seeded(seed),
             plates: plates.max(1),
             next: 0,
@@ -32,8 +32,8 @@ impl Traffic {
         }
     }
 
-    /// Appends the next event as a line.
-    pub fn write_next(&mut self, out: &mut Vec<u8>) {
+    /// Appends the next event to `out` as a line.
+    pub(super) fn write_next(&mut self, out: &mut Vec<u8>) {
         let late_ms = match self.random.below(20) {
             0 => self.random.below(2001),
             _ => 0,
@@ -44,14 +44,14 @@ impl Traffic {
         self.write_at(at, out);
     }
 
-    /// Appends an event of that time as a line.
-    pub fn write_at(&mut self, at: Instant, out: &mut Vec<u8>) {
+    /// Appends an event of this time to `out` as a line.
+    pub(super) fn write_at(&mut self, at: Instant, out: &mut Vec<u8>) {
         let random = &mut self.random;
         let mut time = Vec::with_capacity(28);
         at.write_iso(&mut time);
         time.truncate(23); // to the millisecond
         let plate = random.below(self.plates);
-        // What belongs to a car never changes, so it is drawn from the plate.
+        // The properties of a car follow from its plate.
         let mut car = Random::seeded(plate);
         let (state, make) = (car.below(8) as usize, car.below(8) as usize);
         let kind = 1 + car.below(3);
@@ -69,6 +69,6 @@ impl Traffic {
             STATES[state],
             MAKES[make],
         );
-        debug_assert!(written.is_ok(), "memory takes every byte");
+        debug_assert!(written.is_ok(), "writing to memory succeeds");
     }
 }

@@ -1,4 +1,4 @@
-//! Rows as they come: reads the hubs of the results and prints what is new, also over restarts.
+//! Reads the output hubs of the demo's jobs and prints new rows, also after a restart of the demo.
 
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
@@ -13,33 +13,33 @@ use serde_json::{Value, json};
 use super::files::{JOBS, write};
 use crate::client::{Client, Server};
 
-/// Between two looks at what does not answer by itself.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Pause between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints the rows of one job.
-pub struct Watch {
+pub(super) struct RowPrinter {
     pub job: &'static str,
     pub server: Server,
-    /// Remembers what was printed, so that a demo that is started again goes on there.
-    pub memory: PathBuf,
+    /// Holds the offset of the next row to print, so that a restarted demo resumes there.
+    pub position_file: PathBuf,
     pub json: bool,
-    /// No more rows will be written: it ends when it has printed those that are there.
-    pub over: Arc<AtomicBool>,
+    /// All rows are written: the printer ends after the last stored row.
+    pub complete: Arc<AtomicBool>,
 }
 
-/// Until all jobs have written every row up to a time; a job that failed keeps nobody waiting.
-pub async fn settled(server: &Server, until: Instant) -> anyhow::Result<()> {
+/// Waits until all jobs have written every row up to a time, or failed.
+pub(super) async fn wait_until_written(server: &Server, until: Instant) -> anyhow::Result<()> {
     let mut client = Client::new(server)?;
     for job in JOBS {
         let path = format!("/api/jobs/{}", job.name);
-        while !is_settled(&client.get(&path).await?.success()?.json()?, until) {
-            tokio::time::sleep(PAUSE).await;
+        while !is_written(&client.get(&path).await?.success()?.json()?, until) {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     Ok(())
 }
 
-fn is_settled(status: &Value, until: Instant) -> bool {
+fn is_written(status: &Value, until: Instant) -> bool {
     let watermark = status["watermark"].as_str().unwrap_or_default();
     let reached = Instant::parse_iso(watermark.as_bytes()).is_some_and(|time| time >= until);
     let outputs = status["outputs"].as_array();
@@ -47,18 +47,20 @@ fn is_settled(status: &Value, until: Instant) -> bool {
     (reached && written) || status["state"] == "failed"
 }
 
-impl Watch {
-    pub fn memory_of(folder: &Path, job: &str) -> PathBuf {
+impl RowPrinter {
+    pub(super) fn position_file(folder: &Path, job: &str) -> PathBuf {
         folder.join("printed").join(job)
     }
 
-    /// Until all is over, or it is dropped.
-    pub async fn run(self) -> anyhow::Result<()> {
+    /// Prints rows until `complete`.
+    pub(super) async fn run(self) -> anyhow::Result<()> {
         let mut client = Client::new(&self.server)?;
-        let known = disk::read_to_string(&self.memory).ok();
-        let mut next: i64 = known.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let position = disk::read_to_string(&self.position_file).ok();
+        let mut next: i64 = position
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0);
         loop {
-            let over = self.over.load(Ordering::Acquire);
+            let complete = self.complete.load(Ordering::Acquire);
             let path = format!(
                 "/hubs/{}/partitions/0/messages?from={next}&wait=1s",
                 self.job
@@ -66,7 +68,7 @@ impl Watch {
             let page = match client.get(&path).await?.success() {
                 Ok(answer) => answer.json()?,
                 Err(_) => {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                     continue;
                 }
             };
@@ -74,12 +76,12 @@ impl Watch {
             for message in messages {
                 self.print(&message["value"])?;
             }
-            if over && messages.is_empty() {
+            if complete && messages.is_empty() {
                 return Ok(());
             }
             if let Some(end) = page["next"].as_i64().filter(|end| *end != next) {
                 next = end;
-                write(&self.memory, next.to_string().as_bytes())?;
+                write(&self.position_file, next.to_string().as_bytes())?;
             }
         }
     }

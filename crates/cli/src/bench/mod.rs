@@ -1,14 +1,15 @@
-//! `highwater bench`: what a job or a request costs on this machine.
+//! `highwater bench`: rates, latencies and CPU time of jobs and requests on this machine.
 
-mod cycles;
-mod generator;
+mod bench_node;
+mod connection;
 mod http;
+mod http_load;
 mod job;
 mod latency;
-mod link;
-mod local;
 mod queue;
+mod queue_load;
 mod schedule;
+mod toll_events;
 mod webhook;
 
 use std::io::{Write, stdout};
@@ -20,31 +21,31 @@ use highwater_job::{Job, Options, Outputs, run};
 use serde_json::json;
 
 use crate::JobArgument;
-use crate::exit::Ending;
+use crate::exit::ExitStatus;
 use crate::run::{cores, load};
-use crate::traffic::Traffic;
+use toll_events::TollEvents;
 
 #[derive(clap::Args)]
-pub struct Bench {
+pub(crate) struct Bench {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum Command {
     /// Run a job and print events/s, CPU seconds per million events and peak memory
     Run(BenchRun),
-    /// Write toll-booth events to measure with: 1,000 a second, 5% of them up to 2 s out of order
+    /// Write a file of toll-booth events: 1,000 a second, 5% of them up to 2 s out of order
     Generate(Generate),
-    /// Send events to a running node at a fixed rate and print how long answers took
+    /// Send events to a running node at a fixed rate and print response latencies
     Http(http::BenchHttp),
-    /// Send, receive and complete messages of a running node and print how many a second
+    /// Send, receive and complete queue messages of a running node and print the rate
     Queue(queue::BenchQueue),
-    /// Run a query from hub to hub with checkpoints, and beside it from file to file, and print what each costs
+    /// Run a query from hub to hub with checkpoints and from file to file, and print the cost of each
     Job(job::BenchJob),
-    /// Send events to a hub at a fixed rate and print how long a job's rows take to be seen
+    /// Send events to a hub at a fixed rate and print the latency until a job's rows are visible
     Latency(latency::BenchLatency),
-    /// Deliver events to a webhook on this machine and print what each costs
+    /// Deliver events to a webhook on this machine and print the cost of each
     Webhook(webhook::BenchWebhook),
 }
 
@@ -52,40 +53,45 @@ enum What {
 struct BenchRun {
     #[command(flatten)]
     job: JobArgument,
+    /// Number of threads [default: the number of cores]
     #[arg(long)]
     threads: Option<usize>,
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Args)]
 struct Generate {
+    /// Number of events
     #[arg(long, default_value_t = 5_000_000)]
     events: u64,
+    /// Seed of the event generator
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many different licence plates there are
+    /// Number of distinct licence plates
     #[arg(long, default_value_t = 1000)]
     keys: u64,
+    /// The file to write
     out: PathBuf,
 }
 
 impl Bench {
-    pub fn run(self) -> anyhow::Result<Ending> {
-        match self.what {
-            What::Run(run) => run.run(),
-            What::Generate(generate) => generate.run(),
-            What::Http(http) => http.run(),
-            What::Queue(queue) => queue.run(),
-            What::Job(job) => job.run(),
-            What::Latency(latency) => latency.run(),
-            What::Webhook(webhook) => webhook.run(),
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
+        match self.command {
+            Command::Run(command) => command.run(),
+            Command::Generate(command) => command.run(),
+            Command::Http(command) => command.run(),
+            Command::Queue(command) => command.run(),
+            Command::Job(command) => command.run(),
+            Command::Latency(command) => command.run(),
+            Command::Webhook(command) => command.run(),
         }
     }
 }
 
 impl BenchRun {
-    fn run(self) -> anyhow::Result<Ending> {
+    fn run(self) -> anyhow::Result<ExitStatus> {
         let job = load(&self.job, false)?;
         let clock = RealClock::new();
         let report = measure(&job, self.threads.unwrap_or_else(cores))?;
@@ -117,9 +123,9 @@ impl BenchRun {
             )?;
         }
         Ok(if report.lost_data() {
-            Ending::LostData
+            ExitStatus::DataLoss
         } else {
-            Ending::Well
+            ExitStatus::Success
         })
     }
 }
@@ -134,12 +140,12 @@ fn measure(job: &Job, threads: usize) -> anyhow::Result<highwater_job::Report> {
 }
 
 impl Generate {
-    fn run(self) -> anyhow::Result<Ending> {
+    fn run(self) -> anyhow::Result<ExitStatus> {
         let mut file = disk::create_atomic(&self.out)?;
-        let mut traffic = Traffic::new(self.seed, self.keys);
+        let mut events = TollEvents::new(self.seed, self.keys);
         let mut buffer = Vec::new();
         for _ in 0..self.events {
-            traffic.write_next(&mut buffer);
+            events.write_next(&mut buffer);
             if buffer.len() > (1 << 20) {
                 file.write_all(&buffer)?;
                 buffer.clear();
@@ -147,6 +153,6 @@ impl Generate {
         }
         file.write_all(&buffer)?;
         file.commit()?;
-        Ok(Ending::Well)
+        Ok(ExitStatus::Success)
     }
 }

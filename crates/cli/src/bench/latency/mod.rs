@@ -1,9 +1,9 @@
-//! `highwater bench latency`: how long it takes from an event to the rows that it makes, at a fixed rate.
+//! `highwater bench latency`: the latency from an event to its rows, at a fixed rate.
 //!
-//! A node of its own, whose hubs are on a disk, runs a job without tolerances. The load is open loop: events are due at times that the
-//! rate alone decides, carry them, and are sent in batches of a millisecond. A reader on the hub of the results compares the
-//! time that a row carries with the time at which it is seen. So the clock starts before the first byte is sent, and a
-//! window counts from the moment that ends it. Sender and reader share this process, so the CPU time is theirs too.
+//! A node in this process, with its hubs on disk, runs a job without tolerances. The load is open loop: the rate alone
+//! decides when events are due; they carry that time and are sent in batches of a millisecond. A reader of the output hub
+//! compares the time in a row with the time at which it reads the row. So the latency starts before the first byte is sent,
+//! and the latency of a window starts at its end. The CPU time includes sender and reader, which share this process.
 
 mod reader;
 mod sender;
@@ -19,40 +19,40 @@ use highwater_env::{Clock, RealClock};
 use highwater_time::Instant;
 use serde_json::{Value, json};
 
-use self::reader::{Reader, Until};
+use self::reader::{LastRow, Reader};
 use self::sender::Sender;
-use super::local::{Local, cpu, in_new_folder};
-use crate::block_on::one_thread;
-use crate::exit::Ending;
+use super::bench_node::{BenchNode, cpu, in_new_folder};
+use crate::exit::ExitStatus;
+use crate::runtime::single_threaded;
 
-/// How long before the first event is due.
-const AHEAD_MS: i64 = 500;
+/// Time until the first event is due.
+const LEAD_MS: i64 = 500;
 
-/// How long after the last event rows may take at most.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long rows may take after the last event.
+const ROW_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(clap::Args)]
-pub struct BenchLatency {
+pub(super) struct BenchLatency {
     /// Events a second
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1000..=1_000_000))]
     rate: u64,
-    /// How long to send, for each query
+    /// Duration of the load, for each query
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=3600))]
     seconds: u64,
-    /// Connections that the batches are spread over
+    /// Number of connections
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1000))]
     connections: u64,
-    /// Partitions of the hub
+    /// Number of partitions of the hub
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
     partitions: u64,
-    /// A folder for the hubs, which must not be there and is removed in the end
+    /// A folder for the hubs, which must not exist and is removed at the end
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// A query, and what its rows say.
 struct Query {
     name: &'static str,
     sql: &'static str,
@@ -73,29 +73,29 @@ const QUERIES: [Query; 2] = [
     },
 ];
 
-/// What was measured of one query; times are in microseconds.
-struct Measured {
-    /// From when an event was due until the hub had it safe.
+/// Latencies of one query in microseconds, and its CPU seconds.
+struct QueryResult {
+    /// From the due time of an event until its append is durable.
     appends: Histogram<u64>,
-    /// From the time of a row until it was seen.
+    /// From the time in a row until it is read.
     rows: Histogram<u64>,
     cpu: f64,
 }
 
 impl BenchLatency {
-    pub fn run(self) -> anyhow::Result<Ending> {
+    pub(super) fn run(self) -> anyhow::Result<ExitStatus> {
         in_new_folder(self.dir.as_deref(), async |dir| {
-            let mut node = Local::start(dir, &[]).await?;
+            let mut node = BenchNode::start(dir, &[]).await?;
             for query in &QUERIES {
-                let measured = self.measure(&mut node, query).await?;
-                self.report(query, &measured)?;
+                let result = self.measure(&mut node, query).await?;
+                self.report(query, &result)?;
             }
             node.stop().await;
-            Ok(Ending::Well)
+            Ok(ExitStatus::Success)
         })
     }
 
-    async fn measure(&self, node: &mut Local, query: &Query) -> anyhow::Result<Measured> {
+    async fn measure(&self, node: &mut BenchNode, query: &Query) -> anyhow::Result<QueryResult> {
         let (from, to) = (format!("{}-in", query.name), format!("{}-out", query.name));
         node.create_hub(&from, self.partitions).await?;
         node.create_hub(&to, 1).await?;
@@ -105,7 +105,7 @@ impl BenchLatency {
             query.sql
         );
         node.start_job(query.name, &job).await?;
-        while node.job(query.name).await?["state"] != "running" {
+        while node.job_status(query.name).await?["state"] != "running" {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let before = cpu();
@@ -116,82 +116,82 @@ impl BenchLatency {
             hub: from,
             partitions: self.partitions,
             rate: self.rate,
-            begin_ms: now_ms + AHEAD_MS,
+            begin_ms: now_ms + LEAD_MS,
             milliseconds: self.seconds * 1000,
             connections: self.connections,
         };
         let reader = Reader {
             server: node.server.clone(),
             hub: to,
-            until: match query.is_window {
-                false => Until::Count(self.rate * self.seconds),
-                true => Until::Time(last_window(&sender)),
+            last: match query.is_window {
+                false => LastRow::Count(self.rate * self.seconds),
+                true => LastRow::Time(last_window(&sender)),
             },
         };
-        let sending = on_a_thread(async move { sender.run().await })?;
-        let patience = Duration::from_secs(self.seconds) + PATIENCE;
-        let reading = on_a_thread(async move {
-            let read = tokio::time::timeout(patience, reader.run()).await;
-            read.context("the rows did not come")?
+        let sending = on_own_thread(async move { sender.run().await })?;
+        let timeout = Duration::from_secs(self.seconds) + ROW_TIMEOUT;
+        let reading = on_own_thread(async move {
+            let read = tokio::time::timeout(timeout, reader.run()).await;
+            read.context("the rows are missing")?
         })?;
         let (appends, rows) = (sending.await??, reading.await??);
         let cpu = cpu() - before;
         node.stop_job(query.name).await?;
-        Ok(Measured { appends, rows, cpu })
+        Ok(QueryResult { appends, rows, cpu })
     }
 
-    fn report(&self, query: &Query, measured: &Measured) -> anyhow::Result<()> {
+    fn report(&self, query: &Query, result: &QueryResult) -> anyhow::Result<()> {
         let events = (self.rate * self.seconds) as f64;
         if self.json {
             let report = json!({
                 "query": query.name, "events": events, "events_per_second": self.rate,
-                "appends": latencies(&measured.appends), "rows": latencies(&measured.rows),
-                "cpu_seconds": measured.cpu, "cpu_seconds_per_million": measured.cpu * 1e6 / events,
+                "appends": latencies(&result.appends), "rows": latencies(&result.rows),
+                "cpu_seconds": result.cpu, "cpu_seconds_per_million": result.cpu * 1e6 / events,
             });
             writeln!(stdout(), "{report}")?;
             return Ok(());
         }
-        let line = |name: &str, seen: &Histogram<u64>| {
-            let at = |quantile| Duration::from_micros(seen.value_at_quantile(quantile));
+        let line = |name: &str, latencies: &Histogram<u64>| {
+            let at = |quantile| Duration::from_micros(latencies.value_at_quantile(quantile));
             format!(
                 "{name:9} {}/s seen={} p50={:?} p99={:?} p99.9={:?} max={:?}",
                 self.rate,
-                seen.len(),
+                latencies.len(),
                 at(0.5),
                 at(0.99),
                 at(0.999),
-                Duration::from_micros(seen.max()),
+                Duration::from_micros(latencies.max()),
             )
         };
         let mut out = stdout().lock();
-        writeln!(out, "{}", line("batches", &measured.appends))?;
+        writeln!(out, "{}", line("batches", &result.appends))?;
         writeln!(
             out,
             "{} cpu={:.2} cpu_per_million={:.2}",
-            line(query.name, &measured.rows),
-            measured.cpu,
-            measured.cpu * 1e6 / events
+            line(query.name, &result.rows),
+            result.cpu,
+            result.cpu * 1e6 / events
         )?;
         Ok(())
     }
 }
 
-/// The end of the last window that an event is sure to close.
+/// The end of the last window that a later event closes.
 fn last_window(sender: &Sender) -> Instant {
     let last_ms = sender.begin_ms + sender.milliseconds as i64 - 100;
     Instant::from_unix_millis(last_ms - last_ms.rem_euclid(1000))
 }
 
-/// Off the threads of the node, so that neither waits in the other's queue.
-fn on_a_thread<T: Send + 'static>(
+/// Runs `work` apart from the node's threads, so that neither waits in the other's queue.
+fn on_own_thread<T: Send + 'static>(
     work: impl Future<Output = anyhow::Result<T>> + Send + 'static,
 ) -> anyhow::Result<impl Future<Output = anyhow::Result<anyhow::Result<T>>>> {
     let (done, waiting) = tokio::sync::oneshot::channel();
-    let runtime = one_thread()?;
+    let runtime = single_threaded()?;
     thread::Builder::new()
         .name("bench".into())
         .spawn(move || done.send(runtime.block_on(work)))?;
-    Ok(async { waiting.await.context("a thread ended unexpectedly") })
+    Ok(async { waiting.await.context("a benchmark thread panicked") })
 }
 
 fn latencies(seen: &Histogram<u64>) -> Value {

@@ -1,9 +1,8 @@
-//! The load of `bench http`: one thread that sends what is due and looks at what has come.
+//! The load of `bench http`: one thread that sends the due requests and reads the responses.
 //!
-//! It shares the machine with what it measures, so it has no tasks, no timers and no locks: a loop
-//! over the sockets that are ready, requests that are bytes made once, and answers that are looked at
-//! only as far as their status and length. Connections take turns, and each has one request under
-//! way, as with most clients.
+//! It shares the machine with the node it measures, so it has no tasks, timers or locks: a loop over the ready sockets, one
+//! prebuilt request, and responses parsed for status and length only. Connections take turns, and each has one request in
+//! flight, as with most clients.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -14,51 +13,50 @@ use hdrhistogram::Histogram;
 use highwater_env::{Clock, RealClock};
 use mio::{Events, Poll, Token};
 
-use super::link::Link;
+use super::connection::LoadConnection;
 use super::schedule::Schedule;
 
-pub struct Load {
+pub(super) struct Load {
     pub schedule: Schedule,
     pub address: SocketAddr,
     pub request: Vec<u8>,
     pub connections: usize,
-    /// An answer that takes longer, from when its request left, is an error.
+    /// A response that takes longer, from the time its request was sent, is an error.
     pub timeout: Duration,
 }
 
-/// What became of the requests. Latencies in microseconds.
-pub struct Seen {
+/// Latencies in microseconds, and errors.
+pub(super) struct LoadResult {
     pub calm: Histogram<u64>,
     pub spike: Histogram<u64>,
     pub errors: u64,
-    /// The first error in words.
-    pub first: Option<String>,
+    pub first_error: Option<String>,
 }
 
-/// How often late answers are looked for; also the longest sleep.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often timeouts are checked; also the longest sleep.
+const TIMEOUT_CHECK: Duration = Duration::from_millis(100);
 
-/// Sends the whole load; its time begins with the clock.
-pub fn run(load: &Load, clock: &RealClock) -> anyhow::Result<Seen> {
+/// Runs the whole load from the start of the clock.
+pub(super) fn run(load: &Load, clock: &RealClock) -> anyhow::Result<LoadResult> {
     let mut generator = Generator::new(load, clock)?;
     let mut events = Events::with_capacity(1024);
-    let mut looked = Duration::ZERO;
+    let mut checked = Duration::ZERO;
     loop {
         let now = clock.elapsed();
         generator.send_due(now);
         if generator.is_done() {
-            return Ok(generator.seen);
+            return Ok(generator.result);
         }
         match generator.poll.poll(&mut events, Some(generator.pause(now))) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             polled => polled?,
         }
         for event in &events {
-            generator.hear(event.token().0);
+            generator.on_ready(event.token().0);
         }
-        if now - looked > LOOK {
-            looked = now;
-            generator.give_up(now);
+        if now - checked > TIMEOUT_CHECK {
+            checked = now;
+            generator.expire(now);
         }
     }
 }
@@ -71,25 +69,25 @@ struct Generator<'a> {
     idle: VecDeque<usize>,
     /// The number of the next request, and when it is due.
     number: u64,
-    next: Option<Due>,
-    seen: Seen,
+    next: Option<DueTime>,
+    result: LoadResult,
 }
 
 #[derive(Clone, Copy)]
-struct Due {
+struct DueTime {
     at: Duration,
     in_spike: bool,
 }
 
-/// A request under way.
+/// A request in flight.
 struct Request {
-    due: Due,
-    left: Duration,
+    due: DueTime,
+    sent: Duration,
 }
 
 #[derive(Default)]
 struct Connection {
-    link: Option<Link>,
+    socket: Option<LoadConnection>,
     request: Option<Request>,
 }
 
@@ -104,130 +102,130 @@ impl<'a> Generator<'a> {
             idle: (0..connections).collect(),
             number: 0,
             next: None,
-            seen: Seen::new()?,
+            result: LoadResult::new()?,
         };
-        generator.look_ahead();
+        generator.schedule_next();
         Ok(generator)
     }
 
-    fn look_ahead(&mut self) {
+    fn schedule_next(&mut self) {
         let due = self.load.schedule.due(self.number);
-        self.next = due.map(|(at, in_spike)| Due { at, in_spike });
+        self.next = due.map(|(at, in_spike)| DueTime { at, in_spike });
     }
 
     fn is_done(&self) -> bool {
         self.next.is_none() && self.idle.len() == self.connections.len()
     }
 
-    /// Requests that are due while every connection is busy leave late; their latency counts from
-    /// when they were due all the same.
+    /// A request that is due while every connection is busy is sent late; its latency counts from the due time all
+    /// the same.
     fn send_due(&mut self, now: Duration) {
         while let Some(due) = self.next
             && due.at <= now
-            && let Some(turn) = self.idle.pop_front()
+            && let Some(index) = self.idle.pop_front()
         {
             self.number += 1;
-            self.look_ahead();
-            self.connections[turn].request = Some(Request { due, left: now });
-            if let Err(error) = self.begin(turn) {
-                self.fail(turn, error.to_string());
+            self.schedule_next();
+            self.connections[index].request = Some(Request { due, sent: now });
+            if let Err(error) = self.start_request(index) {
+                self.fail(index, error.to_string());
             }
         }
     }
 
-    /// Until the next request is due, if there is a connection for it.
+    /// The time until the next request is due, if a connection is idle.
     fn pause(&self, now: Duration) -> Duration {
         match self.next {
-            Some(due) if !self.idle.is_empty() => due.at.saturating_sub(now).min(LOOK),
-            _ => LOOK,
+            Some(due) if !self.idle.is_empty() => due.at.saturating_sub(now).min(TIMEOUT_CHECK),
+            _ => TIMEOUT_CHECK,
         }
     }
 
-    fn begin(&mut self, turn: usize) -> io::Result<()> {
-        let link = match &mut self.connections[turn].link {
-            Some(link) => link,
+    fn start_request(&mut self, index: usize) -> io::Result<()> {
+        let socket = match &mut self.connections[index].socket {
+            Some(socket) => socket,
             none => {
                 let (address, registry) = (self.load.address, self.poll.registry());
-                none.insert(Link::open(address, registry, Token(turn))?)
+                none.insert(LoadConnection::open(address, registry, Token(index))?)
             }
         };
-        link.begin(&self.load.request)
+        socket.start_request(&self.load.request)
     }
 
-    fn hear(&mut self, turn: usize) {
-        match self.go_on(turn) {
-            Ok(Some(200..300)) => self.succeed(turn),
+    fn on_ready(&mut self, index: usize) {
+        match self.poll_response(index) {
+            Ok(Some(200..300)) => self.succeed(index),
             Ok(Some(status)) => {
-                self.seen.failed(format!("status {status}"));
-                self.release(turn);
+                self.result.failed(format!("status {status}"));
+                self.release(index);
             }
             Ok(None) => {}
-            Err(error) => self.fail(turn, error.to_string()),
+            Err(error) => self.fail(index, error.to_string()),
         }
     }
 
-    /// The status of the answer, once it is whole.
-    fn go_on(&mut self, turn: usize) -> io::Result<Option<u16>> {
-        let Some(link) = &mut self.connections[turn].link else {
+    /// The status of the response, once it is complete.
+    fn poll_response(&mut self, index: usize) -> io::Result<Option<u16>> {
+        let Some(socket) = &mut self.connections[index].socket else {
             return Ok(None);
         };
-        link.go_on(&self.load.request)?;
-        Ok(link.receive()?.map(|(status, _)| status))
+        socket.send(&self.load.request)?;
+        Ok(socket.receive()?.map(|(status, _)| status))
     }
 
-    fn succeed(&mut self, turn: usize) {
-        if let Some(Request { due, .. }) = self.connections[turn].request {
+    fn succeed(&mut self, index: usize) {
+        if let Some(Request { due, .. }) = self.connections[index].request {
             let took = self.clock.elapsed().saturating_sub(due.at).as_micros() as u64;
             let latencies = match due.in_spike {
-                true => &mut self.seen.spike,
-                false => &mut self.seen.calm,
+                true => &mut self.result.spike,
+                false => &mut self.result.calm,
             };
             latencies.saturating_record(took.max(1));
         }
-        self.release(turn);
+        self.release(index);
     }
 
-    /// The connection is of no use any more; the next request opens another.
-    fn fail(&mut self, turn: usize, why: String) {
-        let connection = &mut self.connections[turn];
-        connection.link = None;
-        // A connection that ends between two requests is no error.
+    /// Drops the connection; the next request opens another.
+    fn fail(&mut self, index: usize, why: String) {
+        let connection = &mut self.connections[index];
+        connection.socket = None;
+        // A connection that closes between two requests is not an error.
         if connection.request.is_some() {
-            self.seen.failed(why);
-            self.release(turn);
+            self.result.failed(why);
+            self.release(index);
         }
     }
 
-    fn release(&mut self, turn: usize) {
-        if self.connections[turn].request.take().is_some() {
-            self.idle.push_back(turn);
+    fn release(&mut self, index: usize) {
+        if self.connections[index].request.take().is_some() {
+            self.idle.push_back(index);
         }
     }
 
-    fn give_up(&mut self, now: Duration) {
+    fn expire(&mut self, now: Duration) {
         let timeout = self.load.timeout;
-        for turn in 0..self.connections.len() {
-            let request = self.connections[turn].request.as_ref();
-            if request.is_some_and(|request| now.saturating_sub(request.left) > timeout) {
-                self.fail(turn, format!("no answer within {timeout:?}"));
+        for index in 0..self.connections.len() {
+            let request = self.connections[index].request.as_ref();
+            if request.is_some_and(|request| now.saturating_sub(request.sent) > timeout) {
+                self.fail(index, format!("no answer within {timeout:?}"));
             }
         }
     }
 }
 
-impl Seen {
-    fn new() -> anyhow::Result<Seen> {
-        Ok(Seen {
+impl LoadResult {
+    fn new() -> anyhow::Result<LoadResult> {
+        Ok(LoadResult {
             calm: Histogram::new_with_bounds(1, 3_600_000_000, 3)?,
             spike: Histogram::new_with_bounds(1, 3_600_000_000, 3)?,
             errors: 0,
-            first: None,
+            first_error: None,
         })
     }
 
     fn failed(&mut self, why: String) {
         self.errors += 1;
-        self.first.get_or_insert(why);
+        self.first_error.get_or_insert(why);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sends made-up traffic to a hub as it would come, and notes when the hub took each event in.
+//! Sends the generated events to a hub in time, and records when the hub enqueued each.
 
 use bytes::Bytes;
 use highwater_devtools::tollbooth::Passage;
@@ -6,25 +6,25 @@ use highwater_env::Clock;
 use highwater_time::Instant;
 use hyper::Method;
 
-use super::files::{PARTITIONS, TRAFFIC};
+use super::files::{EVENT_HUB, PARTITIONS};
 use crate::client::{Client, Server};
 
-/// What was sent to each partition, with arrival times: what files would hold.
-pub type Recorded = [Vec<u8>; PARTITIONS as usize];
+/// The events sent to each partition as JSON lines, with arrival times.
+pub(super) type SentEvents = [Vec<u8>; PARTITIONS as usize];
 
-pub struct Play<'a> {
+pub(super) struct TrafficSender<'a> {
     pub server: &'a Server,
     pub clock: &'a dyn Clock,
     pub passages: Vec<Passage>,
-    /// How many times as fast as in life everything happens.
+    /// The factor by which the demo is faster than real time.
     pub speed: u32,
-    pub recorded: Recorded,
-    pub sent: usize,
+    pub events: SentEvents,
+    pub count: usize,
 }
 
-impl Play<'_> {
-    /// Until all have been sent, or it is dropped.
-    pub async fn run(&mut self) -> anyhow::Result<()> {
+impl TrafficSender<'_> {
+    /// Sends all events.
+    pub(super) async fn run(&mut self) -> anyhow::Result<()> {
         let mut client = Client::new(self.server)?;
         let opening = Instant::from_unix_nanos(self.clock.unix_nanos());
         let started = self.clock.elapsed();
@@ -34,10 +34,10 @@ impl Play<'_> {
             let since = self.clock.elapsed() - started;
             tokio::time::sleep(due.saturating_sub(since)).await;
             let arrived = self.send(&mut client, &passage, opening).await?;
-            let recorded = &mut self.recorded[partition_of(&passage) as usize];
-            passage.write(opening, self.speed, Some(arrived), recorded);
-            recorded.push(b'\n');
-            self.sent += 1;
+            let sent = &mut self.events[partition_of(&passage) as usize];
+            passage.write(opening, self.speed, Some(arrived), sent);
+            sent.push(b'\n');
+            self.count += 1;
         }
         Ok(())
     }
@@ -51,19 +51,19 @@ impl Play<'_> {
         let mut body = Vec::new();
         passage.write(opening, self.speed, None, &mut body);
         let partition = partition_of(passage);
-        let path = format!("/hubs/{TRAFFIC}/partitions/{partition}/messages");
+        let path = format!("/hubs/{EVENT_HUB}/partitions/{partition}/messages");
         let kind = [("content-type", "application/json")];
         let answer = client
             .request(Method::POST, &path, &kind, Bytes::from(body))
             .await?;
-        let placed = answer.success()?.json()?;
-        let enqueued = placed["enqueued"].as_str().unwrap_or_default();
+        let appended = answer.success()?.json()?;
+        let enqueued = appended["enqueued"].as_str().unwrap_or_default();
         Instant::parse_iso(enqueued.as_bytes())
-            .ok_or_else(|| anyhow::anyhow!("the hub did not say when it took an event in"))
+            .ok_or_else(|| anyhow::anyhow!("the response has no enqueue time"))
     }
 }
 
-/// A booth always reports to the same partition, as if it were the key.
+/// The booth is the partition key.
 fn partition_of(passage: &Passage) -> u32 {
     passage.booth() as u32 % PARTITIONS
 }

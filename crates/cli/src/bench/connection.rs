@@ -1,0 +1,148 @@
+//! A connection of a load generator: one request in flight, and responses parsed for status and length only.
+//!
+//! A load generator shares the machine with the node it measures, so a connection has no task, timer or lock: its owner
+//! polls it when the socket is ready.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use crate::client::Server;
+use crate::exit::UsageError;
+
+pub(super) struct LoadConnection {
+    stream: TcpStream,
+    /// Bytes of the request sent.
+    sent: usize,
+    /// A buffer for the response, and the bytes received.
+    response: Vec<u8>,
+    filled: usize,
+    /// A request is in flight.
+    busy: bool,
+}
+
+/// The initial buffer for a response.
+const RESPONSE_BYTES: usize = 4 << 10;
+
+impl LoadConnection {
+    pub(super) fn open(
+        address: SocketAddr,
+        registry: &Registry,
+        token: Token,
+    ) -> io::Result<LoadConnection> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut stream, token, both)?;
+        Ok(LoadConnection {
+            stream,
+            sent: 0,
+            response: vec![0; RESPONSE_BYTES],
+            filled: 0,
+            busy: false,
+        })
+    }
+
+    pub(super) fn start_request(&mut self, request: &[u8]) -> io::Result<()> {
+        (self.sent, self.filled, self.busy) = (0, 0, true);
+        self.send(request)
+    }
+
+    /// Sends as much of the request in flight as the socket takes.
+    pub(super) fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        if !self.busy {
+            return Ok(());
+        }
+        while self.sent < request.len() {
+            match self.stream.write(&request[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) if would_block(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The status and body, once the response is complete. Nothing follows it before the next request.
+    pub(super) fn receive(&mut self) -> io::Result<Option<(u16, &[u8])>> {
+        loop {
+            if self.filled == self.response.len() {
+                self.response.resize(2 * self.filled, 0);
+            }
+            match self.stream.read(&mut self.response[self.filled..]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.filled += count,
+                Err(error) if would_block(&error) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            if let Some((status, body)) = complete_response(&self.response[..self.filled]) {
+                self.busy = false;
+                return Ok(Some((status, &self.response[body])));
+            }
+        }
+    }
+}
+
+/// The head of requests that differ only in their bodies.
+pub(super) struct RequestHead(Vec<u8>);
+
+impl RequestHead {
+    pub(super) fn post(server: &Server, path: &str) -> Result<RequestHead, UsageError> {
+        let mut head = format!(
+            "POST {}{path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n",
+            server.base_path(),
+            server.authority(),
+        );
+        if let Some(key) = server.authorization()? {
+            head.push_str(&format!("authorization: {key}\r\n"));
+        }
+        head.push_str("content-length: ");
+        Ok(RequestHead(head.into_bytes()))
+    }
+
+    pub(super) fn with_body(&self, body: &[u8]) -> Vec<u8> {
+        let length = body.len().to_string();
+        [&self.0, length.as_bytes(), b"\r\n\r\n", body].concat()
+    }
+}
+
+/// Not yet connected, or not ready.
+fn would_block(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::NotConnected
+    )
+}
+
+/// The status of a response and the range of its body, if it is complete.
+fn complete_response(bytes: &[u8]) -> Option<(u16, Range<usize>)> {
+    let head = bytes.windows(4).position(|end| end == b"\r\n\r\n")?;
+    let text = std::str::from_utf8(&bytes[..head]).ok()?;
+    let status = text.get(9..12)?.parse().ok()?;
+    let length = text.split("\r\n").find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let named = name.eq_ignore_ascii_case("content-length");
+        named.then(|| value.trim().parse::<usize>().ok()).flatten()
+    });
+    let body = head + 4..head + 4 + length.unwrap_or(0);
+    (bytes.len() >= body.end).then_some((status, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_is_complete_when_its_body_is() {
+        let text = b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\nabc";
+        assert_eq!(
+            complete_response(text),
+            Some((201, text.len() - 3..text.len()))
+        );
+        assert_eq!(complete_response(&text[..text.len() - 1]), None);
+        assert_eq!(complete_response(b"HTTP/1.1 201 Created\r\n"), None);
+    }
+}

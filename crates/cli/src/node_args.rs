@@ -1,0 +1,139 @@
+//! Arguments and output that all commands over a node's HTTP API share.
+
+use std::io::{StdoutLock, Write, stdout};
+
+use bytes::Bytes;
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Server};
+use crate::exit::ExitStatus;
+
+/// The node to talk to, and the output format.
+#[derive(clap::Args)]
+pub(crate) struct NodeArgs {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl NodeArgs {
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        Client::new(&self.server)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        self.client()?.get(path).await?.success()?.json()
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.send(Method::POST, path, body).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.send(Method::PATCH, path, body).await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let response = self.client()?.send_json(method, path, body).await?;
+        response.success()?.json()
+    }
+
+    /// Deletes the resource at `path` and prints its kind and name.
+    pub(crate) async fn delete(
+        &self,
+        path: &str,
+        kind: &str,
+        name: &str,
+    ) -> anyhow::Result<ExitStatus> {
+        let mut client = self.client()?;
+        let response = client.request(Method::DELETE, path, &[], Bytes::new());
+        response.await?.success()?;
+        self.print(&json!({"deleted": name}), || {
+            format!("deleted {kind} {name}")
+        })
+    }
+
+    /// Prints the response with `--json`, otherwise one line of text.
+    pub(crate) fn print(
+        &self,
+        response: &Value,
+        line: impl FnOnce() -> String,
+    ) -> anyhow::Result<ExitStatus> {
+        self.print_with(response, |out| Ok(writeln!(out, "{}", line())?))
+    }
+
+    /// Prints the response with `--json`, otherwise the text that `write_text` writes.
+    pub(crate) fn print_with(
+        &self,
+        response: &Value,
+        write_text: impl FnOnce(&mut StdoutLock<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<ExitStatus> {
+        let mut out = stdout().lock();
+        match self.json {
+            true => writeln!(out, "{response}")?,
+            false => write_text(&mut out)?,
+        }
+        Ok(ExitStatus::Success)
+    }
+}
+
+/// A resource to delete, confirmed by typing its name.
+#[derive(clap::Args)]
+pub(crate) struct DeleteArgs {
+    name: String,
+    #[command(flatten)]
+    confirmation: Confirmation,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+impl DeleteArgs {
+    /// Deletes the `kind` of this name, such as a hub, with its `contents`.
+    pub(crate) async fn run(self, kind: &str, contents: &str) -> anyhow::Result<ExitStatus> {
+        let name = &self.name;
+        let subject = format!("{kind} {name} and {contents}");
+        if !self.confirmation.confirm(&subject, name)? {
+            return Ok(ExitStatus::Failure);
+        }
+        let path = format!("/api/{kind}s/{name}");
+        self.node.delete(&path, kind, name).await
+    }
+}
+
+/// Asks before something is deleted for good.
+#[derive(clap::Args)]
+pub(crate) struct Confirmation {
+    /// Do not ask for confirmation
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Confirmation {
+    /// True if the user typed `name`, or gave `--yes`.
+    pub(crate) fn confirm(&self, subject: &str, name: &str) -> anyhow::Result<bool> {
+        if self.yes {
+            return Ok(true);
+        }
+        eprint!("This deletes {subject}. Type {name} to confirm: ");
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line)?;
+        let confirmed = line.trim() == name;
+        if !confirmed {
+            eprintln!("nothing was deleted");
+        }
+        Ok(confirmed)
+    }
+}
+
+/// The items of a JSON array; none if `list` is no array.
+pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// The text in a field of a JSON object; empty if it has none.
+pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object[field].as_str().unwrap_or_default()
+}
