@@ -9,9 +9,9 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_codec::Reader;
 use highwater_connect::json::{Batch, Decoded, Decoder, Field};
 use highwater_connect::{CsvFormat, Format, SourceOptions, open};
-use highwater_engine::codec::{Reader, Writer};
 use highwater_engine::{
     Chunk, ColumnBuilder, Item, Physical, Pipeline, Record, Shared, Value, eval,
 };
@@ -276,12 +276,12 @@ impl<'p> Run<'p> {
     }
 
     fn restart(&mut self) {
-        let mut writer = Writer::default();
+        let mut writer = Vec::new();
         self.locals
             .iter()
             .for_each(|local| local.snapshot(&mut writer));
         self.shared.pipeline.snapshot(&mut writer);
-        let mut reader = Reader::new(&writer.bytes);
+        let mut reader = Reader::new(&writer);
         let fresh = Run::new(self.physical);
         (self.locals, self.shared) = (fresh.locals, fresh.shared);
         let locals = self.locals.iter_mut();

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use crate::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use crate::ops::{Context, DataErrors, Item, Operator, WindowEntry};
 use crate::script::Scripts;
 
@@ -114,20 +115,20 @@ impl Pipeline {
         self.stages[stage].operator.add_port()
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         for stage in &self.stages {
-            let mut state = Writer::default();
+            let mut state = Vec::new();
             stage.operator.snapshot(&mut state);
-            out.blob(&state.bytes);
+            out.blob(&state);
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for stage in &mut self.stages {
             let mut state = Reader::new(from.blob()?);
             stage.operator.restore(&mut state)?;
             if !state.is_done() {
-                return Err(RestoreError("an operator left bytes unread"));
+                return Err(DecodeError::Invalid("an operator left bytes unread"));
             }
         }
         Ok(())

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use highwater_engine::codec::Writer;
 use highwater_engine::{Chunk, ColumnBuilder, Item, Physical, Value, estimate};
 use highwater_query::plan::Read;
 use highwater_query::{Catalog, compile};
@@ -41,10 +40,10 @@ fn measured(query: &str, events: usize) -> (usize, usize) {
             }
         }
     }
-    let mut state = Writer::default();
+    let mut state = Vec::new();
     local.snapshot(&mut state);
     shared.pipeline.snapshot(&mut state);
-    (state.bytes.len(), expected)
+    (state.len(), expected)
 }
 
 fn value(read: &Read, key: usize) -> Value {

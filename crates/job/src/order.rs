@@ -3,7 +3,7 @@
 //! `highwater-time` decides which event comes out when, and knows events only by number; [`PendingChunks`] keeps the chunks that
 //! the numbers stand for. This is where the two meet, and where rows get the lanes and watermarks of substreams.
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{Chunk, Item, Lanes};
 use highwater_time::{
     Arrivals, Duration, EventBatch, EventKeys, Instant, JudgedEvent, KeyList, LaneWatermark,
@@ -28,7 +28,7 @@ pub(crate) struct OrdererSnapshot {
 }
 
 impl OrdererSnapshot {
-    pub fn write(&self, out: &mut Writer) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         out.blob(&self.time);
         self.held.write(out);
     }
@@ -124,20 +124,19 @@ impl Orderer {
     }
 
     /// Reads what [`OrdererSnapshot::write`] wrote.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
-        let mut state = from.blob()?;
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let mut state = Reader::new(from.blob()?);
         let (policy, clock, linger) = self.rules;
-        let damaged = |_| RestoreError("the state of time is damaged");
         match &mut self.time {
             Time::One { timeline, .. } => {
-                **timeline = Timeline::restore(policy, clock, &mut state).map_err(damaged)?;
+                **timeline = Timeline::restore(policy, clock, &mut state)?;
             }
             Time::PerKey {
                 substreams,
                 released,
                 told,
             } => {
-                **substreams = Substreams::restore(policy, linger, &mut state).map_err(damaged)?;
+                **substreams = Substreams::restore(policy, linger, &mut state)?;
                 released.keys = told.any().then(KeyList::default);
             }
         }
@@ -146,9 +145,9 @@ impl Orderer {
             Time::One { timeline, .. } => timeline.buffered(),
             Time::PerKey { substreams, .. } => substreams.buffered(),
         };
-        match state.is_empty() && waiting == self.held.waiting() {
+        match state.is_done() && waiting == self.held.waiting() {
             true => Ok(()),
-            false => Err(RestoreError("other events wait than are held")),
+            false => Err(DecodeError::Invalid("other events wait than are held")),
         }
     }
 

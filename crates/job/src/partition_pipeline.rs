@@ -4,7 +4,7 @@
 //! A lane knows nothing of other lanes and may run on any thread, as fast or slow as it is asked: nothing that it hands
 //! over depends on that.
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{Chunk, Item, Physical, Pipeline};
 use highwater_time::{EventKeys, Instant, JudgedEvent, TimeDomain, VerdictCounts};
 
@@ -29,7 +29,7 @@ pub(crate) struct PartitionSnapshot {
 }
 
 impl PartitionSnapshot {
-    pub fn write(&self, out: &mut Writer) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         self.orderer.write(out);
         out.blob(&self.pipeline);
     }
@@ -150,16 +150,16 @@ impl PartitionPipeline {
 
     /// The state at this moment.
     pub fn copy(&self) -> PartitionSnapshot {
-        let mut pipeline = Writer::default();
+        let mut pipeline = Vec::new();
         self.pipeline.snapshot(&mut pipeline);
         PartitionSnapshot {
             orderer: self.orderer.copy(),
-            pipeline: pipeline.bytes,
+            pipeline,
         }
     }
 
     /// Reads what [`PartitionSnapshot::write`] wrote.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.orderer.restore(from)?;
         let mut state = Reader::new(from.blob()?);
         self.pipeline.restore(&mut state)

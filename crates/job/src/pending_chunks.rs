@@ -14,7 +14,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use arrow_buffer::ScalarBuffer;
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_engine::codec::{ReadValue, WriteValue};
 use highwater_engine::{CHUNK_ROWS, Chunk, Column, ColumnBuilder, Item, Lanes};
 use highwater_time::{Instant, ReleasedLaneEvents};
 
@@ -268,7 +269,7 @@ impl PendingChunks {
     }
 
     /// Reads what [`PendingChunksSnapshot::write`] wrote.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.next = from.u64()?;
         self.bare = from.u64()? as usize;
         self.chunks.clear();
@@ -276,7 +277,7 @@ impl PendingChunks {
         for _ in 0..from.count()? {
             let held = self.restore_chunk(from)?;
             if held.numbers.start < end || held.numbers.end > self.next {
-                return Err(RestoreError("held events are not in order"));
+                return Err(DecodeError::Invalid("held events are not in order"));
             }
             end = held.numbers.end;
             self.chunks.push_back(held);
@@ -284,7 +285,7 @@ impl PendingChunks {
         Ok(())
     }
 
-    fn restore_chunk(&self, from: &mut Reader<'_>) -> Result<PendingChunk, RestoreError> {
+    fn restore_chunk(&self, from: &mut Reader<'_>) -> Result<PendingChunk, DecodeError> {
         let rows = from.count()?;
         let known = from.u8()? != 0;
         let (mut numbers, mut origins) = (Vec::with_capacity(rows), Vec::new());
@@ -301,10 +302,10 @@ impl PendingChunks {
             }
         }
         let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
-            return Err(RestoreError("a held chunk has no rows"));
+            return Err(DecodeError::Invalid("a held chunk has no rows"));
         };
         if !numbers.is_sorted_by(|a, b| a < b) || *last == u64::MAX {
-            return Err(RestoreError("held events are not in order"));
+            return Err(DecodeError::Invalid("held events are not in order"));
         }
         let columns = columns.into_iter().map(ColumnBuilder::finish).collect();
         let mut chunk = Chunk::new(vec![0; rows].into(), columns);
@@ -316,7 +317,7 @@ impl PendingChunks {
 }
 
 impl PendingChunksSnapshot {
-    pub fn write(&self, out: &mut Writer) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         out.u64(self.next);
         out.u64(self.bare as u64);
         let parts = || self.parts.iter().filter(|(_, rows)| !rows.is_empty());
@@ -600,10 +601,10 @@ mod tests {
                 held.thin();
                 if restart {
                     waiting.sort_unstable();
-                    let mut bytes = Writer::default();
+                    let mut bytes = Vec::new();
                     held.copy(&waiting).write(&mut bytes);
                     held = PendingChunks::new(1, thinned);
-                    held.restore(&mut Reader::new(&bytes.bytes)).unwrap();
+                    held.restore(&mut Reader::new(&bytes)).unwrap();
                 }
                 if thinned {
                     prop_assert!(rows_kept(&held) <= THIN * waiting.len());

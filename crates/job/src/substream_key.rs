@@ -53,7 +53,7 @@ impl SubstreamKeyColumn {
 mod tests {
     use std::sync::Arc;
 
-    use highwater_engine::codec::{Reader, Writer};
+    use highwater_codec::Reader;
     use highwater_engine::{ColumnBuilder, Item, Record, Value};
     use highwater_time::{Arrivals, Duration, EventKeys, Instant, TimePolicy};
     use proptest::prelude::*;
@@ -147,10 +147,10 @@ mod tests {
                 }
                 seen.extend(shown(&push(&mut orderer, &keys, payload, &times)));
                 if restart {
-                    let mut bytes = Writer::default();
+                    let mut bytes = Vec::new();
                     orderer.copy().write(&mut bytes);
                     orderer = self::orderer();
-                    orderer.restore(&mut Reader::new(&bytes.bytes)).expect("a good copy");
+                    orderer.restore(&mut Reader::new(&bytes)).expect("a good copy");
                 }
             }
             let mut rest = Vec::new();

@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use highwater_codec::DecodeError;
 use highwater_log::batch::{Builder, NewRecord, Record, Seal};
 use highwater_log::{
     AdminError, AppendError, Appended, Cleanup, HubName, HubSettings, HubSpec, Isolation, Log,
     Offset, Partition, Pending, Place, Producer, ReadError, ReplayError, replay,
 };
 
-use crate::codec::{self, Malformed};
+use crate::codec;
 use crate::machine::{Event, Machine};
 
 /// In front of the name of a queue.
@@ -126,7 +127,7 @@ impl Journal {
             let bytes = Bytes::copy_from_slice(record.value.unwrap_or_default());
             let event = codec::read(&bytes)?;
             machine.apply(record.created, &event);
-            Ok::<_, Malformed>(())
+            Ok::<_, DecodeError>(())
         };
         let end = self.partition.bounds().end;
         self.bytes = replay(&*self.partition, BATCH_BYTES_MAX as usize, add).await?;

@@ -3,9 +3,10 @@
 //! There may be a million lanes, and most buffer only the key's latest event. So the first event is
 //! stored inline in the lane, in the same cache line, and only further events allocate.
 
+use highwater_codec::{DecodeError, Reader};
+
 use crate::Instant;
 use crate::reorder_buffer::{self, ReorderBuffer};
-use crate::snapshot::RestoreError;
 
 type BufferedEvent = (Instant, u64);
 
@@ -106,15 +107,18 @@ impl LaneBuffer {
             .into_iter()
             .chain(more.into_iter().flatten())
             .collect();
-        reorder_buffer::put_sorted(&held, out);
+        reorder_buffer::write_sorted(&held, out);
     }
 
     /// Reads the bytes of [`LaneBuffer::snapshot`]. An event after `latest` is an error.
-    pub(crate) fn restore(from: &mut &[u8], latest: Instant) -> Result<LaneBuffer, RestoreError> {
+    pub(crate) fn restore(
+        from: &mut Reader<'_>,
+        latest: Instant,
+    ) -> Result<LaneBuffer, DecodeError> {
         let mut buffer = LaneBuffer::default();
-        for held in reorder_buffer::take_sorted(from, latest)? {
+        for held in reorder_buffer::read_sorted(from, latest)? {
             if held == NONE {
-                return Err(RestoreError::Invalid("an event has no number"));
+                return Err(DecodeError::Invalid("an event has no number"));
             }
             buffer.push(held);
         }
@@ -143,7 +147,7 @@ mod tests {
                 } else if step == 1 {
                     let mut bytes = Vec::new();
                     buffer.snapshot(&mut bytes);
-                    let restored = LaneBuffer::restore(&mut bytes.as_slice(), Instant::AFTER_ALL);
+                    let restored = LaneBuffer::restore(&mut Reader::new(&bytes), Instant::AFTER_ALL);
                     buffer = restored.expect("a good snapshot");
                 } else {
                     let (time, to) = (Instant::from_ticks(time), Instant::from_ticks(to));

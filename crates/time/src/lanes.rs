@@ -11,9 +11,10 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use highwater_codec::{DecodeError, Reader, Writer};
 
 use crate::lane_buffer::LaneBuffer;
-use crate::snapshot::{self, RestoreError};
+use crate::snapshot;
 use crate::{Duration, Instant};
 
 /// Collections of at most this capacity are not shrunk.
@@ -236,32 +237,35 @@ impl Lanes {
     }
 
     pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
-        snapshot::put_u64(out, self.slots.len() as u64);
+        out.count(self.slots.len());
         for slot in &self.slots {
-            out.push(slot.is_some().into());
+            out.bool(slot.is_some());
             if let Some(lane) = slot {
-                snapshot::put_bytes(out, lane.key.bytes());
-                snapshot::put_instant(out, lane.latest);
+                out.blob(lane.key.bytes());
+                snapshot::write_instant(out, lane.latest);
                 lane.buffer.snapshot(out);
             }
         }
     }
 
-    pub(crate) fn restore(retention: Duration, from: &mut &[u8]) -> Result<Lanes, RestoreError> {
+    pub(crate) fn restore(
+        retention: Duration,
+        from: &mut Reader<'_>,
+    ) -> Result<Lanes, DecodeError> {
         let mut lanes = Lanes::new(retention);
-        let slots = u32::try_from(snapshot::take_u64(from)?)
-            .map_err(|_| RestoreError::Invalid("too many lanes"))?;
+        let slots =
+            u32::try_from(from.u64()?).map_err(|_| DecodeError::Invalid("too many lanes"))?;
         for id in 0..slots {
             lanes.slots.push(None);
-            if snapshot::take_u8(from)? == 0 {
+            if from.u8()? == 0 {
                 lanes.free.insert(id);
                 continue;
             }
-            let key = snapshot::take_bytes(from)?;
+            let key = from.blob()?;
             if lanes.find(key).is_some() {
-                return Err(RestoreError::Invalid("a key has two lanes"));
+                return Err(DecodeError::Invalid("a key has two lanes"));
             }
-            let latest = snapshot::take_instant(from)?;
+            let latest = snapshot::read_instant(from)?;
             let buffer = LaneBuffer::restore(from, latest)?;
             lanes.insert(id, key, latest, buffer);
         }
@@ -353,8 +357,8 @@ mod tests {
         buffer.push_and_release(at(5), 0, at(0), |_, _| unreachable!("it waits"));
         let mut bytes = Vec::new();
         lanes.snapshot(&mut bytes);
-        let restored = Lanes::restore(Duration::ZERO, &mut bytes.as_slice());
+        let restored = Lanes::restore(Duration::ZERO, &mut Reader::new(&bytes));
         let reason = "a held event lies past the latest one";
-        assert_eq!(restored.err(), Some(RestoreError::Invalid(reason)));
+        assert_eq!(restored.err(), Some(DecodeError::Invalid(reason)));
     }
 }

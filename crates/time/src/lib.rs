@@ -76,7 +76,6 @@ pub use instant::{
     TICKS_PER_SECOND,
 };
 pub use policy::{TimePolicy, ViolationAction};
-pub use snapshot::RestoreError;
 pub use substreams::{EventKeys, KeyList, LaneWatermark, ReleasedLaneEvents, Substreams};
 pub use timeline::{Arrivals, EventBatch, ReleasedEvents, TimeDomain, Timeline};
 pub use verdict::{JudgedEvent, Verdict, VerdictCounts, VerdictObserver, Violation};

@@ -11,8 +11,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use crate::Instant;
-use crate::snapshot::{self, RestoreError};
+use crate::snapshot;
 
 /// How far from the end of the run an event may be inserted.
 const INSERT_DISTANCE_MAX: usize = 32;
@@ -104,42 +106,42 @@ impl<H: Copy + Ord> ReorderBuffer<H> {
 impl ReorderBuffer {
     /// Writes the events sorted, so that equal contents give equal bytes.
     pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
-        put_sorted(&self.sorted(), out);
+        write_sorted(&self.sorted(), out);
     }
 
     /// Reads the bytes of [`ReorderBuffer::snapshot`]. An event after `latest` is an error.
     pub(crate) fn restore(
-        from: &mut &[u8],
+        from: &mut Reader<'_>,
         latest: Instant,
-    ) -> Result<ReorderBuffer, RestoreError> {
+    ) -> Result<ReorderBuffer, DecodeError> {
         Ok(ReorderBuffer {
-            run: take_sorted(from, latest)?.into(),
+            run: read_sorted(from, latest)?.into(),
             stragglers: BinaryHeap::new(),
         })
     }
 }
 
-pub(crate) fn put_sorted(held: &[(Instant, u64)], out: &mut Vec<u8>) {
-    snapshot::put_u64(out, held.len() as u64);
+pub(crate) fn write_sorted(held: &[(Instant, u64)], out: &mut Vec<u8>) {
+    out.count(held.len());
     for &(time, row) in held {
-        snapshot::put_instant(out, time);
-        snapshot::put_u64(out, row);
+        snapshot::write_instant(out, time);
+        out.u64(row);
     }
 }
 
-pub(crate) fn take_sorted(
-    from: &mut &[u8],
+pub(crate) fn read_sorted(
+    from: &mut Reader<'_>,
     latest: Instant,
-) -> Result<Vec<(Instant, u64)>, RestoreError> {
-    let count = snapshot::take_u64(from)?;
+) -> Result<Vec<(Instant, u64)>, DecodeError> {
+    let count = from.count()?;
     let mut held = Vec::new();
     for _ in 0..count {
-        let next = (snapshot::take_instant(from)?, snapshot::take_u64(from)?);
+        let next = (snapshot::read_instant(from)?, from.u64()?);
         if held.last().is_some_and(|last| *last >= next) {
-            return Err(RestoreError::Invalid("held events are not sorted"));
+            return Err(DecodeError::Invalid("held events are not sorted"));
         }
         if next.0 > latest {
-            return Err(RestoreError::Invalid(
+            return Err(DecodeError::Invalid(
                 "a held event lies past the latest one",
             ));
         }
@@ -235,7 +237,7 @@ mod tests {
                 } else if release == 2 {
                     let mut bytes = Vec::new();
                     buffer.snapshot(&mut bytes);
-                    let restored = ReorderBuffer::restore(&mut bytes.as_slice(), Instant::AFTER_ALL);
+                    let restored = ReorderBuffer::restore(&mut Reader::new(&bytes), Instant::AFTER_ALL);
                     buffer = restored.expect("a good snapshot");
                 }
                 prop_assert_eq!(buffer.len(), naive.len());

@@ -13,10 +13,12 @@
 //! that the floor has reached; the floor, if it rose. Nothing else appends, so the sequence depends
 //! on the events alone and not on batch boundaries.
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use crate::lanes::Lanes;
 use crate::lateness::TimeBounds;
 use crate::reorder_buffer::ReorderBuffer;
-use crate::snapshot::{self, RestoreError};
+use crate::snapshot;
 use crate::{
     Duration, EventBatch, Instant, JudgedEvent, TimePolicy, VerdictCounts, VerdictObserver,
 };
@@ -338,9 +340,9 @@ impl Substreams {
 
     /// Appends the state. The policy belongs to the job and is not part of it.
     pub fn snapshot(&self, out: &mut Vec<u8>) {
-        out.push(FORMAT);
-        snapshot::put_instant(out, self.floor);
-        snapshot::put_counts(out, &self.counts);
+        out.u8(FORMAT);
+        snapshot::write_instant(out, self.floor);
+        snapshot::write_counts(out, &self.counts);
         self.lanes.snapshot(out);
     }
 
@@ -348,11 +350,11 @@ impl Substreams {
     pub fn restore(
         policy: TimePolicy,
         retention: Duration,
-        from: &mut &[u8],
-    ) -> Result<Substreams, RestoreError> {
-        snapshot::take_format(from, FORMAT)?;
-        let floor = snapshot::take_instant(from)?;
-        let counts = snapshot::take_counts(from)?;
+        from: &mut Reader<'_>,
+    ) -> Result<Substreams, DecodeError> {
+        from.version(FORMAT)?;
+        let floor = snapshot::read_instant(from)?;
+        let counts = snapshot::read_counts(from)?;
         let lanes = Lanes::restore(retention, from)?;
         let mut heads: Vec<_> = lanes
             .iter()

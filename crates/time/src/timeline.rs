@@ -8,9 +8,11 @@
 //! Each event is judged on its own, in turn, so results do not depend on batch boundaries or on
 //! when [`Timeline::release`] is called.
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use crate::lateness::TimeBounds;
 use crate::reorder_buffer::ReorderBuffer;
-use crate::snapshot::{self, RestoreError};
+use crate::snapshot;
 use crate::{
     Duration, Instant, JudgedEvent, TimePolicy, VerdictCounts, VerdictObserver, ViolationAction,
 };
@@ -231,9 +233,9 @@ impl Timeline {
 
     /// Appends the state. The policy belongs to the job and is not part of it.
     pub fn snapshot(&self, out: &mut Vec<u8>) {
-        out.push(FORMAT);
-        snapshot::put_instant(out, self.watermark);
-        snapshot::put_counts(out, &self.counts);
+        out.u8(FORMAT);
+        snapshot::write_instant(out, self.watermark);
+        snapshot::write_counts(out, &self.counts);
         self.buffer.snapshot(out);
     }
 
@@ -241,12 +243,12 @@ impl Timeline {
     pub fn restore(
         policy: TimePolicy,
         domain: TimeDomain,
-        from: &mut &[u8],
-    ) -> Result<Timeline, RestoreError> {
-        snapshot::take_format(from, FORMAT)?;
+        from: &mut Reader<'_>,
+    ) -> Result<Timeline, DecodeError> {
+        from.version(FORMAT)?;
         Ok(Timeline {
-            watermark: snapshot::take_instant(from)?,
-            counts: snapshot::take_counts(from)?,
+            watermark: snapshot::read_instant(from)?,
+            counts: snapshot::read_counts(from)?,
             buffer: ReorderBuffer::restore(from, Instant::AFTER_ALL)?,
             ..Timeline::new(policy, domain)
         })

@@ -5,7 +5,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_engine::codec::{ReadValue, WriteValue};
 use highwater_engine::{Column, ColumnBuilder, Record, ValueRef};
 
 use super::{CUT_BYTES, Cut, CutKind, Cuts, Cutting, LINE_BYTES_MAX, VALUE_BYTES};
@@ -76,7 +77,7 @@ impl Tables {
         let mut bad = std::mem::take(&mut self.events.bad);
         let (mut rows, first) = (Rows::default(), self.row);
         self.passed += bad.len() as u64;
-        while self.row < self.events.rows && rows.values.bytes.len() < VALUE_BYTES {
+        while self.row < self.events.rows && rows.values.len() < VALUE_BYTES {
             if let Some(ValueRef::Record(record)) =
                 self.events.columns.first().map(|c| c.get(self.row))
             {
@@ -103,7 +104,7 @@ impl Tables {
 #[derive(Default)]
 pub(super) struct Rows {
     names: Vec<Arc<str>>,
-    values: Writer,
+    values: Vec<u8>,
     count: usize,
 }
 
@@ -113,12 +114,12 @@ impl Rows {
     }
 
     fn push(&mut self, record: &Record) -> Result<(), String> {
-        let before = self.values.bytes.len();
+        let before = self.values.len();
         record
             .iter()
             .for_each(|(_, value)| self.values.value(value.view()));
-        if self.values.bytes.len() - before > LINE_BYTES_MAX {
-            self.values.bytes.truncate(before);
+        if self.values.len() - before > LINE_BYTES_MAX {
+            self.values.truncate(before);
             return Err(format!("the event is longer than {LINE_BYTES_MAX} bytes"));
         }
         if self.count == 0 {
@@ -161,19 +162,19 @@ const KINDS: [BadKind; 5] = [
 ];
 
 pub(super) fn encode(rows: &Rows, bad: &[BadEvent]) -> Vec<u8> {
-    let mut out = Writer::default();
+    let mut out = Vec::new();
     out.count(rows.names.len());
-    rows.names.iter().for_each(|name| out.blob(name.as_bytes()));
+    rows.names.iter().for_each(|name| out.text(name));
     out.count(rows.count);
-    out.bytes.extend_from_slice(&rows.values.bytes);
+    out.raw(&rows.values);
     out.count(bad.len());
     for bad in bad {
         let kind = KINDS.iter().position(|kind| *kind == bad.kind);
         out.u8(kind.unwrap_or(0) as u8);
-        out.blob(bad.reason.as_bytes());
-        out.blob(bad.text.as_bytes());
+        out.text(&bad.reason);
+        out.text(&bad.text);
     }
-    out.bytes
+    out
 }
 
 /// A value taken apart.
@@ -185,10 +186,10 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    pub fn decode(value: &[u8]) -> Result<Part, RestoreError> {
+    pub fn decode(value: &[u8]) -> Result<Part, DecodeError> {
         let mut from = Reader::new(value);
         let names: Vec<String> = (0..from.count()?)
-            .map(|_| text(&mut from))
+            .map(|_| from.text().map(str::to_owned))
             .collect::<Result<_, _>>()?;
         let rows = from.count()?;
         let mut columns: Vec<ColumnBuilder> = Vec::new();
@@ -200,11 +201,11 @@ impl Part {
         }
         let bad = (0..from.count()?).map(|_| {
             let kind = KINDS.get(usize::from(from.u8()?));
-            let kind = *kind.ok_or(RestoreError("an error has an unknown kind"))?;
-            Ok((kind, text(&mut from)?, text(&mut from)?))
+            let kind = *kind.ok_or(DecodeError::Invalid("an error has an unknown kind"))?;
+            Ok((kind, from.text()?.to_owned(), from.text()?.to_owned()))
         });
         Ok(Part {
-            bad: bad.collect::<Result<_, RestoreError>>()?,
+            bad: bad.collect::<Result<_, DecodeError>>()?,
             columns: columns.into_iter().map(ColumnBuilder::finish).collect(),
             names,
             rows,
@@ -237,10 +238,4 @@ impl Part {
             columns: picked.columns,
         }
     }
-}
-
-fn text(from: &mut Reader<'_>) -> Result<String, RestoreError> {
-    let text = std::str::from_utf8(from.blob()?);
-    text.map(str::to_owned)
-        .map_err(|_| RestoreError("text is not UTF-8"))
 }

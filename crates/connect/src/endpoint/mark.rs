@@ -1,7 +1,7 @@
 //! What every mark begins with: whose it is, and of which version. A job may have been given another output under an
 //! old name, and a mark of another kind must not be taken for one's own.
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
 
 use super::EndpointError;
 
@@ -20,8 +20,8 @@ pub(super) enum Kind {
 }
 
 /// A mark with nothing in it yet.
-pub(super) fn begin(kind: Kind) -> Writer {
-    let mut writer = Writer::default();
+pub(super) fn begin(kind: Kind) -> Vec<u8> {
+    let mut writer = Vec::new();
     writer.u8(kind as u8);
     writer.u8(VERSION);
     writer
@@ -46,7 +46,7 @@ pub(super) fn open(kind: Kind, mark: &[u8]) -> Result<Reader<'_>, EndpointError>
 pub(super) fn of_number(kind: Kind, number: u64) -> Vec<u8> {
     let mut writer = begin(kind);
     writer.u64(number);
-    writer.bytes
+    writer
 }
 
 pub(super) fn to_number(kind: Kind, mark: Option<&[u8]>) -> Result<u64, EndpointError> {
@@ -56,6 +56,6 @@ pub(super) fn to_number(kind: Kind, mark: Option<&[u8]>) -> Result<u64, Endpoint
     }
 }
 
-pub(super) fn damaged(error: RestoreError) -> EndpointError {
+pub(super) fn damaged(error: DecodeError) -> EndpointError {
     EndpointError::unfit(format!("the checkpoint of this output: {error}"))
 }

@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::Instant;
-
-use crate::codec::{Reader, RestoreError, Writer};
 
 /// The lane of an input without substreams.
 pub(crate) const ONE_LANE: u32 = 0;
@@ -70,7 +69,7 @@ impl<T> Agenda<T> {
         Some((lane, due, thing))
     }
 
-    pub fn snapshot(&self, out: &mut Writer, mut put: impl FnMut(&T, &mut Writer)) {
+    pub fn snapshot(&self, out: &mut Vec<u8>, mut put: impl FnMut(&T, &mut Vec<u8>)) {
         let mut lanes: Vec<_> = self.lanes.iter().collect();
         lanes.sort_unstable_by_key(|(lane, _)| **lane);
         out.count(lanes.len());
@@ -86,8 +85,8 @@ impl<T> Agenda<T> {
 
     pub fn restore(
         from: &mut Reader<'_>,
-        mut get: impl FnMut(&mut Reader<'_>) -> Result<T, RestoreError>,
-    ) -> Result<Agenda<T>, RestoreError> {
+        mut get: impl FnMut(&mut Reader<'_>) -> Result<T, DecodeError>,
+    ) -> Result<Agenda<T>, DecodeError> {
         let mut agenda = Agenda::default();
         for _ in 0..from.count()? {
             let lane = from.u32()?;

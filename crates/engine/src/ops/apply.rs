@@ -8,10 +8,11 @@ use std::sync::Arc;
 use highwater_query::Span;
 use highwater_query::plan::{ApplyColumn, Each, Expr};
 
+use highwater_codec::{DecodeError, Reader};
+
 use super::fanout::Fanout;
 use super::{Context, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 use crate::value::{Record, Value, ValueRef};
@@ -155,9 +156,9 @@ impl Operator for Apply {
         }
     }
 
-    fn snapshot(&self, _out: &mut Writer) {}
+    fn snapshot(&self, _out: &mut Vec<u8>) {}
 
-    fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), DecodeError> {
         Ok(())
     }
 }

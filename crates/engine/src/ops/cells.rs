@@ -12,11 +12,12 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::accumulate::Accumulator;
 use super::groups::{self, GroupSpec, Keyed, Looks, Prepared};
 use super::interned::{self, KeyTable};
 use super::room;
-use crate::codec::{Reader, RestoreError, Writer};
 
 /// No cell.
 const NONE: u32 = u32::MAX;
@@ -294,7 +295,7 @@ impl Cells {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         let mut order: Vec<u32> = Vec::with_capacity(self.live);
         out.count(self.lanes.len());
         for (lane, state) in (0..).zip(&self.lanes) {
@@ -316,7 +317,7 @@ impl Cells {
         }
     }
 
-    pub fn restore(spec: &GroupSpec, from: &mut Reader<'_>) -> Result<Cells, RestoreError> {
+    pub fn restore(spec: &GroupSpec, from: &mut Reader<'_>) -> Result<Cells, DecodeError> {
         let mut cells = Cells::new(spec);
         for lane in 0..from.count()? as u32 {
             let count = from.count()?;

@@ -11,6 +11,7 @@ use arrow_array::Array;
 use arrow_buffer::BooleanBuffer;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_query::plan::{Aggregate, Expr};
 use highwater_time::Instant;
 
@@ -19,7 +20,7 @@ use super::having::Having;
 use super::lanes::RowsOut;
 use super::{Context, DataErrors, room};
 use crate::chunk::{CHUNK_ROWS, Chunk};
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 use crate::value::ValueRef;
@@ -155,9 +156,9 @@ impl Prepared {
         if self.plain || self.keys.iter().zip(self.compared()).all(usual) {
             return None;
         }
-        let mut writer = Writer::default();
+        let mut writer = Vec::new();
         self.keys.iter().for_each(|key| writer.value(key.get(row)));
-        Some(writer.bytes.into())
+        Some(writer.into())
     }
 }
 
@@ -350,11 +351,11 @@ impl Groups {
         emit_all(spec, end, groups, self, &self.accumulators, out, errors);
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         snapshot(self, self.len(), &self.accumulators, out);
     }
 
-    pub fn restore(spec: &GroupSpec, from: &mut Reader<'_>) -> Result<Groups, RestoreError> {
+    pub fn restore(spec: &GroupSpec, from: &mut Reader<'_>) -> Result<Groups, DecodeError> {
         let mut groups = Groups::new(spec);
         let len = from.count()?;
         for slot in 0..len {
@@ -384,7 +385,7 @@ pub(crate) fn snapshot(
     keys: &impl Keyed,
     groups: usize,
     accumulators: &[Accumulator],
-    out: &mut Writer,
+    out: &mut Vec<u8>,
 ) {
     out.count(groups);
     for slot in 0..groups as u32 {
@@ -395,14 +396,14 @@ pub(crate) fn snapshot(
     accumulators.for_each(|accumulator| accumulator.snapshot(out));
 }
 
-pub(crate) fn snapshot_look(look: Option<&[u8]>, out: &mut Writer) {
+pub(crate) fn snapshot_look(look: Option<&[u8]>, out: &mut Vec<u8>) {
     out.u8(look.is_some().into());
     if let Some(look) = look {
         out.blob(look);
     }
 }
 
-pub(crate) fn restore_look(from: &mut Reader<'_>) -> Result<Option<Box<[u8]>>, RestoreError> {
+pub(crate) fn restore_look(from: &mut Reader<'_>) -> Result<Option<Box<[u8]>>, DecodeError> {
     Ok(match from.u8()? {
         0 => None,
         _ => Some(from.blob()?.into()),

@@ -14,13 +14,13 @@ mod index;
 mod pairs;
 mod side;
 
+use highwater_codec::{DecodeError, Reader};
 use highwater_query::plan::{Expr, JoinNode, Side as From, TimeBound};
 use highwater_time::CombinedWatermark;
 
 use super::merge::{restore_clock, snapshot_clock};
 use super::{Context, Item, Member, Operator};
 use crate::chunk::CHUNK_ROWS;
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::value::ValueRef;
 use alone::Waiting;
 use pairs::{Pair, Shape};
@@ -329,14 +329,14 @@ impl Operator for Join {
         }
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         snapshot_clock(&self.clock, out);
         self.left.snapshot(out);
         self.right.snapshot(out);
         self.waiting.snapshot(out);
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         restore_clock(&mut self.clock, from)?;
         self.left.restore(from)?;
         self.right.restore(from)?;

@@ -6,13 +6,13 @@
 
 use std::ops::Range;
 
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Instant, LaneWatermark};
 
 use super::agenda::ONE_LANE;
 use super::groups::{GroupSpec, Prepared};
 use super::{Context, DataErrors, Item, Operator, WindowEntry};
 use crate::chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::ColumnBuilder;
 use crate::value::Value;
 
@@ -31,8 +31,8 @@ pub(crate) trait LaneWindow: Send {
         notes: &mut Notes<'_>,
     );
 
-    fn snapshot(&self, out: &mut Writer);
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError>;
+    fn snapshot(&self, out: &mut Vec<u8>);
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError>;
 }
 
 /// Where a window reports what went wrong and which events it took.
@@ -87,12 +87,12 @@ impl<W: LaneWindow> Operator for Windowed<W> {
         }
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.u8(self.has_lanes.into());
         self.window.snapshot(out);
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.has_lanes = from.u8()? != 0;
         self.window.restore(from)
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use highwater_codec::{DecodeError, Reader};
 use highwater_query::plan::{Expr, LookupNode, Pred, Reference, ReferenceStep, Side};
 use highwater_time::Instant;
 
@@ -18,7 +19,6 @@ use super::fanout::Fanout;
 use super::keys::RowKeys;
 use super::{Context, DataErrors, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::Column;
 use crate::eval::{self, Faults};
 
@@ -425,9 +425,9 @@ impl Operator for Lookup {
         }
     }
 
-    fn snapshot(&self, _out: &mut Writer) {}
+    fn snapshot(&self, _out: &mut Vec<u8>) {}
 
-    fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), DecodeError> {
         Ok(())
     }
 }

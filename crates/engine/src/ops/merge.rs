@@ -10,11 +10,12 @@
 use std::collections::VecDeque;
 
 use arrow_buffer::ScalarBuffer;
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{CombinedWatermark, Instant};
 
 use super::{Context, Item, Member, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
 
 #[derive(Debug)]
@@ -235,7 +236,7 @@ impl Operator for Merge {
         }
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         snapshot_clock(&self.clock, out);
         for port in &self.ports {
             out.i64(port.reached);
@@ -264,7 +265,7 @@ impl Operator for Merge {
         }
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         restore_clock(&mut self.clock, from)?;
         for port in &mut self.ports {
             port.reached = from.i64()?;
@@ -307,7 +308,7 @@ impl Operator for Merge {
     }
 }
 
-pub(super) fn snapshot_clock(clock: &CombinedWatermark, out: &mut Writer) {
+pub(super) fn snapshot_clock(clock: &CombinedWatermark, out: &mut Vec<u8>) {
     clock
         .members()
         .iter()
@@ -317,7 +318,7 @@ pub(super) fn snapshot_clock(clock: &CombinedWatermark, out: &mut Writer) {
 pub(super) fn restore_clock(
     clock: &mut CombinedWatermark,
     from: &mut Reader<'_>,
-) -> Result<(), RestoreError> {
+) -> Result<(), DecodeError> {
     let members = clock.members().len();
     *clock = CombinedWatermark::new(members);
     for member in 0..members {

@@ -32,11 +32,11 @@ pub(crate) mod sizes;
 mod sliding;
 mod stateless;
 
+use highwater_codec::{DecodeError, Reader};
 use highwater_query::Span;
 use highwater_time::Instant;
 
 use crate::chunk::Chunk;
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::eval::Faults;
 
 pub(crate) use analytic::Analytics;
@@ -75,8 +75,8 @@ pub struct Share {
 
 pub trait Operator: Send {
     fn push(&mut self, port: usize, item: Item, context: &mut Context<'_>);
-    fn snapshot(&self, out: &mut Writer);
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError>;
+    fn snapshot(&self, out: &mut Vec<u8>);
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError>;
 
     /// Adds a port behind the others, which has come as far as all of them have. `false` where that cannot be.
     fn add_port(&mut self) -> bool {

@@ -10,6 +10,7 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Instant, LaneWatermark};
 
 use super::accumulate::{self, Accumulator};
@@ -21,7 +22,6 @@ use super::lanes::{Notes, RowsOut};
 use super::rolls::Rolls;
 use super::{Context, DataErrors, Item, Operator, room};
 use crate::chunk::{CHUNK_ROWS, Chunk, LaneName};
-use crate::codec::{Reader, RestoreError, Writer};
 
 /// How many rows ahead lanes are looked at: as many as stay in the fastest cache until their turn.
 const AHEAD: usize = 256;
@@ -419,13 +419,13 @@ impl Operator for PaneWindow {
         }
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.u8(self.has_lanes.into());
         self.cells.snapshot(out);
         self.rolls.iter().for_each(|rolls| rolls.snapshot(out));
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         *self = PaneWindow::new(self.spec.clone(), self.grid);
         self.has_lanes = from.u8()? != 0;
         self.cells = Cells::restore(&self.spec, from)?;

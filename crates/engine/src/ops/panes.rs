@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{CombinedWatermark, Instant};
 
 use super::accumulate::{self, Accumulator};
@@ -21,7 +22,6 @@ use super::lanes::{Notes, RowsOut};
 use super::merge::{restore_clock, snapshot_clock};
 use super::rolls::Rolls;
 use super::{Context, DataErrors, Item, Operator, Share, room};
-use crate::codec::{Reader, RestoreError, Writer};
 
 /// Rows into panes.
 struct Filler {
@@ -85,7 +85,7 @@ impl Filler {
             .collect()
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.open.len());
         for (end, groups) in &self.open {
             out.i64(*end);
@@ -93,10 +93,10 @@ impl Filler {
         }
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.open = (0..from.count()?)
             .map(|_| Ok((from.i64()?, Groups::restore(&self.spec, from)?)))
-            .collect::<Result<_, RestoreError>>()?;
+            .collect::<Result<_, DecodeError>>()?;
         Ok(())
     }
 }
@@ -292,7 +292,7 @@ impl Joiner {
         joined
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.panes.len());
         for (end, shares) in &self.panes {
             out.i64(*end);
@@ -314,7 +314,7 @@ impl Joiner {
         self.rolls.iter().for_each(|rolls| rolls.snapshot(out));
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut fresh = Joiner::new(self.spec.clone(), self.grid);
         for _ in 0..from.count()? {
             let end = from.i64()?;
@@ -323,7 +323,7 @@ impl Joiner {
                     let port = from.u32()?;
                     Ok((port, Held::Loose(Groups::restore(&self.spec, from)?)))
                 })
-                .collect::<Result<_, RestoreError>>()?;
+                .collect::<Result<_, DecodeError>>()?;
             fresh.panes.insert(end, shares);
         }
         if from.u8()? != 0 {
@@ -369,11 +369,11 @@ impl Operator for PaneFill {
         }
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         self.0.snapshot(out);
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.0.restore(from)
     }
 }
@@ -414,12 +414,12 @@ impl Operator for PaneJoin {
         }
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         self.joiner.snapshot(out);
         snapshot_clock(&self.clock, out);
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.joiner.restore(from)?;
         restore_clock(&mut self.clock, from)
     }

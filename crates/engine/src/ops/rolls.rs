@@ -5,10 +5,11 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::accumulate::{Accumulator, Rolled};
 use super::grid::PaneGrid;
 use super::groups::{GroupSpec, Keyed};
-use crate::codec::{Reader, RestoreError, Writer};
 
 #[derive(Debug)]
 pub(crate) struct Rolls {
@@ -65,7 +66,7 @@ impl Rolls {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         let mut states: Vec<_> = self.states.iter().collect();
         states.sort_unstable_by_key(|(key, _)| *key);
         out.count(states.len());
@@ -75,7 +76,7 @@ impl Rolls {
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for _ in 0..from.count()? {
             let key = from.blob()?.into();
             let states = (0..self.scripts).map(|_| Rolled::restore(from));

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Duration, Instant};
 
 use super::WindowEntry;
@@ -24,7 +25,6 @@ use super::groups::{self, Encoded, GroupSpec, Keyed, Looks, Prepared, hash_key};
 use super::interned::KeyTable;
 use super::lanes::{LaneWindow, Notes, RowsOut};
 use crate::chunk::CHUNK_ROWS;
-use crate::codec::{Reader, RestoreError, Writer};
 
 mod by_key;
 
@@ -515,7 +515,7 @@ impl LaneWindow for Sessions {
         self.groups.forget(self.groups.free.len() - free);
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.u64(self.born);
         let sessions = || self.sessions.iter().filter(|session| session.key != NONE);
         out.count(sessions().count());
@@ -540,7 +540,7 @@ impl LaneWindow for Sessions {
         }
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut fresh = Sessions::new(self.spec.clone(), self.rule, self.over.clone());
         fresh.born = from.u64()?;
         for _ in 0..from.count()? {
@@ -556,7 +556,7 @@ impl LaneWindow for Sessions {
 }
 
 impl Sessions {
-    fn restore_session(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore_session(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let (lane, key) = (from.u32()?, from.blob()?);
         let key = self.keys.hold(hash_key(key), key);
         let (born, start, last) = (from.u64()?, from.i64()?, from.i64()?);

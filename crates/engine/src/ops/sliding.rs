@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_query::plan::{Aggregate, AggregateFunction};
 use highwater_time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use super::agenda::Agenda;
 use super::groups::{GroupSpec, Prepared};
 use super::lanes::{LaneWindow, Notes, RowsOut};
 use super::rolling::Rolling;
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::ColumnBuilder;
 use crate::script::{self, Leaving};
 use crate::value::{Value, ValueRef};
@@ -320,7 +321,7 @@ impl LaneWindow for Sliding {
         }
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.groups.len());
         for group in &self.groups {
             out.u8(group.is_some().into());
@@ -357,7 +358,7 @@ impl LaneWindow for Sliding {
         });
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut fresh = Sliding::new(self.spec.clone(), Duration::from_ticks(self.size));
         let groups = from.count()?;
         for slot in 0..groups {
@@ -378,7 +379,7 @@ impl LaneWindow for Sliding {
             if (slot as usize) < groups {
                 Ok(slot)
             } else {
-                Err(RestoreError("an unknown group"))
+                Err(DecodeError::Invalid("an unknown group"))
             }
         };
         for _ in 0..from.count()? {
@@ -393,10 +394,10 @@ impl LaneWindow for Sliding {
 }
 
 impl Sliding {
-    fn restore_group(&self, from: &mut Reader<'_>) -> Result<Group, RestoreError> {
+    fn restore_group(&self, from: &mut Reader<'_>) -> Result<Group, DecodeError> {
         let (keys, aggregates) = (self.spec.keys.len(), self.spec.aggregates.len());
         let (lane, hash, key) = (from.u32()?, from.u64()?, from.blob()?.into());
-        let values = |from: &mut Reader<'_>, count: usize| -> Result<Vec<Value>, RestoreError> {
+        let values = |from: &mut Reader<'_>, count: usize| -> Result<Vec<Value>, DecodeError> {
             (0..count).map(|_| from.value()).collect()
         };
         let (shown, shown_last) = (values(from, keys)?, values(from, keys)?);
@@ -428,7 +429,9 @@ impl Sliding {
             }
         }
         if inside > events.len() {
-            return Err(RestoreError("more events inside a window than there are"));
+            return Err(DecodeError::Invalid(
+                "more events inside a window than there are",
+            ));
         }
         Ok(Group {
             lane,

@@ -2,9 +2,10 @@
 
 use highwater_query::plan::{Expr, Item as Column, Pred};
 
+use highwater_codec::{DecodeError, Reader};
+
 use super::{Context, Item, Operator};
 use crate::chunk::Chunk;
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::eval::{self, Faults};
 
 pub(crate) struct Filter {
@@ -55,9 +56,9 @@ macro_rules! stateless {
                 context.out.push(item);
             }
 
-            fn snapshot(&self, _out: &mut Writer) {}
+            fn snapshot(&self, _out: &mut Vec<u8>) {}
 
-            fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), RestoreError> {
+            fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), DecodeError> {
                 Ok(())
             }
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::codec::{Reader, Writer};
+use highwater_codec::Reader;
 use highwater_engine::{DataErrors, Item, Physical, Pipeline, Shared};
 use highwater_query::plan::Plan;
 
@@ -55,11 +55,11 @@ impl Running {
 
     /// The state as bytes.
     pub fn snapshot(&self) -> Vec<u8> {
-        let mut writer = Writer::default();
+        let mut writer = Vec::new();
         let locals = self.locals.iter().flatten();
         locals.for_each(|local| local.snapshot(&mut writer));
         self.shared.pipeline.snapshot(&mut writer);
-        writer.bytes
+        writer
     }
 
     /// Writes the state down, forgets everything and reads it back.

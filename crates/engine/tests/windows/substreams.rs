@@ -1,5 +1,6 @@
 //! Windows over substreams: every key by its own clock.
 
+use highwater_codec::Reader;
 use highwater_engine::eval::encode_key;
 use highwater_engine::{Chunk, Item, Lanes, Value};
 use highwater_query::lookback;
@@ -158,8 +159,8 @@ impl<'a> Lane<'a> {
     fn restart(&mut self) {
         let mut bytes = Vec::new();
         self.substreams.snapshot(&mut bytes);
-        self.substreams =
-            Substreams::restore(self.policy, self.linger, &mut &bytes[..]).expect("it is whole");
+        self.substreams = Substreams::restore(self.policy, self.linger, &mut Reader::new(&bytes))
+            .expect("it is whole");
         self.drive.restart();
     }
 

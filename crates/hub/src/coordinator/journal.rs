@@ -7,13 +7,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use highwater_codec::DecodeError;
 use highwater_log::batch::{NewRecord, Record};
 use highwater_log::{
     AdminError, Cleanup, HubName, HubSettings, HubSpec, Log, Partition, Pending, Place,
     ReplayError, replay,
 };
-
-use super::codec::Malformed;
 
 /// The largest batch on a coordinator's hub.
 const BATCH_BYTES_MAX: u32 = 8 * 1024 * 1024;
@@ -127,7 +126,7 @@ impl Journal {
     /// Every record there is now, partition by partition, in order.
     pub async fn replay(
         &self,
-        mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Malformed>,
+        mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), DecodeError>,
     ) -> Result<(), JournalError> {
         let mut each = |record: &Record<'_>| match record.key {
             Some(key) => each(key, record.value),

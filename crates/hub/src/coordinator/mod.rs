@@ -3,9 +3,9 @@
 //!
 //! Both are built on the traits of `highwater_log` alone, so they work over any log.
 
-pub(crate) mod codec;
 pub(crate) mod deadlines;
 pub(crate) mod journal;
+pub(crate) mod record;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use highwater_codec::DecodeError;
+
 use super::HUB;
 use super::coordinator::Coordinator;
 use super::machine::{Group, Limits, Snapshot};
@@ -12,7 +14,6 @@ use super::positions::Positions;
 use super::record::{self, Key};
 use super::room::Room;
 use crate::coordinator::JournalError;
-use crate::coordinator::codec::Malformed;
 use crate::coordinator::journal::Journal;
 
 #[derive(Default)]
@@ -66,7 +67,7 @@ fn take(
     found: &mut BTreeMap<String, Found>,
     key: &[u8],
     value: Option<&[u8]>,
-) -> Result<(), Malformed> {
+) -> Result<(), DecodeError> {
     match record::read_key(key)? {
         Key::Group(group) => {
             found.entry(group).or_default().group = value.map(record::read_group).transpose()?;

@@ -1,12 +1,14 @@
 //! What groups and positions look like on their hub; `docs/formats/offsets.md` draws it.
 
-use std::time::Duration;
-
-use highwater_log::{HubId, HubName, Offset, Place, StoredOffset};
+use bytes::Bytes;
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_log::{HubId, Offset, Place, StoredOffset};
 
 use super::machine::{MemberSnapshot, Snapshot};
 use super::positions::Position;
-use crate::coordinator::codec::{Malformed, Reader, Write};
+use crate::coordinator::record::{
+    read_duration, read_place, read_versioned, write_duration, write_place,
+};
 
 /// The only version so far of every value.
 const VERSION: u8 = 1;
@@ -25,63 +27,52 @@ pub(super) enum Key {
 
 pub(super) fn group_key(out: &mut Vec<u8>, group: &str) {
     out.u8(GROUP);
-    out.text(group);
+    out.text_be(group);
 }
 
 pub(super) fn position_key(out: &mut Vec<u8>, group: &str, place: &Place) {
     out.u8(POSITION);
-    out.text(group);
-    put_place(out, place);
+    out.text_be(group);
+    write_place(out, place);
 }
 
 pub(super) fn pending_key(out: &mut Vec<u8>, group: &str, producer: i64, place: &Place) {
     out.u8(PENDING);
-    out.text(group);
-    out.i64(producer);
-    put_place(out, place);
+    out.text_be(group);
+    out.i64_be(producer);
+    write_place(out, place);
 }
 
-pub(super) fn read_key(bytes: &[u8]) -> Result<Key, Malformed> {
+pub(super) fn read_key(bytes: &[u8]) -> Result<Key, DecodeError> {
     let mut reader = Reader::new(bytes);
     let kind = reader.u8()?;
-    let group = reader.text()?.to_owned();
+    let group = reader.text_be()?.to_owned();
     let key = match kind {
         GROUP => Key::Group(group),
         POSITION => Key::Position(group, read_place(&mut reader)?),
-        PENDING => Key::Pending(group, reader.i64()?, read_place(&mut reader)?),
-        other => return Err(Malformed::Unknown(other)),
+        PENDING => Key::Pending(group, reader.i64_be()?, read_place(&mut reader)?),
+        other => return Err(DecodeError::unknown("kind", other)),
     };
     reader.end()?;
     Ok(key)
 }
 
-fn put_place(out: &mut Vec<u8>, place: &Place) {
-    out.text(place.hub.as_str());
-    out.u32(place.partition);
-}
-
-fn read_place(reader: &mut Reader<'_>) -> Result<Place, Malformed> {
-    let hub = HubName::new(reader.text()?).map_err(|_| Malformed::Value("no name of a hub"))?;
-    let partition = reader.u32()?;
-    Ok(Place { hub, partition })
-}
-
 pub(super) fn put_position(out: &mut Vec<u8>, position: &Position) {
     out.u8(VERSION);
-    out.i64(position.stored.offset.0);
-    out.i32(position.stored.leader_epoch);
-    out.put(&position.hub.0);
-    out.i64(position.time_ms);
-    out.text(&position.stored.metadata);
+    out.i64_be(position.stored.offset.0);
+    out.i32_be(position.stored.leader_epoch);
+    out.raw(&position.hub.0);
+    out.i64_be(position.time_ms);
+    out.text_be(&position.stored.metadata);
 }
 
-pub(super) fn read_position(bytes: &[u8]) -> Result<Position, Malformed> {
-    let mut reader = versioned(bytes)?;
-    let offset = Offset(reader.i64()?);
-    let leader_epoch = reader.i32()?;
+pub(super) fn read_position(bytes: &[u8]) -> Result<Position, DecodeError> {
+    let mut reader = read_versioned(bytes, VERSION)?;
+    let offset = Offset(reader.i64_be()?);
+    let leader_epoch = reader.i32_be()?;
     let hub = HubId(reader.array()?);
-    let time_ms = reader.i64()?;
-    let metadata = reader.text()?.to_owned();
+    let time_ms = reader.i64_be()?;
+    let metadata = reader.text_be()?.to_owned();
     reader.end()?;
     Ok(Position {
         stored: StoredOffset {
@@ -97,12 +88,12 @@ pub(super) fn read_position(bytes: &[u8]) -> Result<Position, Malformed> {
 /// `since_ms` is when the group came to be as it is.
 pub(super) fn put_group(out: &mut Vec<u8>, snapshot: &Snapshot, since_ms: i64) {
     out.u8(VERSION);
-    out.i64(since_ms);
-    out.i32(snapshot.generation);
-    out.text(&snapshot.protocol_type);
-    out.text(&snapshot.protocol);
-    out.text(&snapshot.leader);
-    out.u32(snapshot.members.len() as u32);
+    out.i64_be(since_ms);
+    out.i32_be(snapshot.generation);
+    out.text_be(&snapshot.protocol_type);
+    out.text_be(&snapshot.protocol);
+    out.text_be(&snapshot.leader);
+    out.count_be(snapshot.members.len());
     snapshot
         .members
         .iter()
@@ -110,67 +101,61 @@ pub(super) fn put_group(out: &mut Vec<u8>, snapshot: &Snapshot, since_ms: i64) {
 }
 
 fn put_member(out: &mut Vec<u8>, member: &MemberSnapshot) {
-    out.text(&member.id);
+    out.text_be(&member.id);
     out.u8(member.instance.is_some().into());
-    out.text(member.instance.as_deref().unwrap_or_default());
-    out.text(&member.client_id);
-    out.text(&member.client_host);
-    out.i64(member.session_timeout.as_millis() as i64);
-    out.i64(member.rebalance_timeout.as_millis() as i64);
-    out.u32(member.protocols.len() as u32);
+    out.text_be(member.instance.as_deref().unwrap_or_default());
+    out.text_be(&member.client_id);
+    out.text_be(&member.client_host);
+    write_duration(out, member.session_timeout);
+    write_duration(out, member.rebalance_timeout);
+    out.count_be(member.protocols.len());
     for (name, metadata) in &member.protocols {
-        out.text(name);
-        out.bytes(metadata);
+        out.text_be(name);
+        out.blob_be(metadata);
     }
-    out.bytes(&member.assignment);
+    out.blob_be(&member.assignment);
 }
 
-pub(super) fn read_group(bytes: &[u8]) -> Result<(Snapshot, i64), Malformed> {
-    let mut reader = versioned(bytes)?;
-    let since_ms = reader.i64()?;
+pub(super) fn read_group(bytes: &[u8]) -> Result<(Snapshot, i64), DecodeError> {
+    let mut reader = read_versioned(bytes, VERSION)?;
+    let since_ms = reader.i64_be()?;
     let snapshot = Snapshot {
-        generation: reader.i32()?,
-        protocol_type: reader.text()?.to_owned(),
-        protocol: reader.text()?.to_owned(),
-        leader: reader.text()?.to_owned(),
-        members: reader.list(read_member)?,
+        generation: reader.i32_be()?,
+        protocol_type: reader.text_be()?.to_owned(),
+        protocol: reader.text_be()?.to_owned(),
+        leader: reader.text_be()?.to_owned(),
+        members: reader.list_be(read_member)?,
     };
     reader.end()?;
     Ok((snapshot, since_ms))
 }
 
-fn read_member(reader: &mut Reader<'_>) -> Result<MemberSnapshot, Malformed> {
-    let id = reader.text()?.to_owned();
+fn read_member(reader: &mut Reader<'_>) -> Result<MemberSnapshot, DecodeError> {
+    let id = reader.text_be()?.to_owned();
     let is_static = reader.u8()? == 1;
-    let instance = reader.text()?.to_owned();
+    let instance = reader.text_be()?.to_owned();
     Ok(MemberSnapshot {
         id,
         instance: is_static.then_some(instance),
-        client_id: reader.text()?.to_owned(),
-        client_host: reader.text()?.to_owned(),
-        session_timeout: read_millis(reader)?,
-        rebalance_timeout: read_millis(reader)?,
-        protocols: reader.list(|reader| Ok((reader.text()?.to_owned(), reader.owned()?)))?,
-        assignment: reader.owned()?,
+        client_id: reader.text_be()?.to_owned(),
+        client_host: reader.text_be()?.to_owned(),
+        session_timeout: read_duration(reader)?,
+        rebalance_timeout: read_duration(reader)?,
+        protocols: reader
+            .list_be(|reader| Ok((reader.text_be()?.to_owned(), read_bytes(reader)?)))?,
+        assignment: read_bytes(reader)?,
     })
 }
 
-fn read_millis(reader: &mut Reader<'_>) -> Result<Duration, Malformed> {
-    let millis = u64::try_from(reader.i64()?).map_err(|_| Malformed::Value("a negative time"))?;
-    Ok(Duration::from_millis(millis))
-}
-
-fn versioned(bytes: &[u8]) -> Result<Reader<'_>, Malformed> {
-    let mut reader = Reader::new(bytes);
-    match reader.u8()? {
-        VERSION => Ok(reader),
-        other => Err(Malformed::Unknown(other)),
-    }
+fn read_bytes(from: &mut Reader<'_>) -> Result<Bytes, DecodeError> {
+    from.blob_be().map(Bytes::copy_from_slice)
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
+    use std::time::Duration;
+
+    use highwater_log::HubName;
     use proptest::prelude::*;
 
     use super::*;
@@ -227,8 +212,14 @@ mod tests {
 
     #[test]
     fn a_value_of_a_later_version_is_not_taken_for_ours() {
-        assert_eq!(read_position(&[2, 0]), Err(Malformed::Unknown(2)));
-        assert_eq!(read_key(b"\x09\0\0\0\0"), Err(Malformed::Unknown(9)));
+        assert_eq!(
+            read_position(&[2, 0]),
+            Err(DecodeError::unknown("version", 2u8))
+        );
+        assert_eq!(
+            read_key(b"\x09\0\0\0\0"),
+            Err(DecodeError::unknown("kind", 9u8))
+        );
     }
 
     fn any_member() -> impl Strategy<Value = MemberSnapshot> {

@@ -3,23 +3,21 @@
 //! What members tell each other is opaque to a group, with one exception that Kafka makes too:
 //! positions are not removed under the feet of a consumer that uses them.
 
+use highwater_codec::{DecodeError, Reader};
+
 /// False only if the metadata is a consumer's and does not name the hub.
 pub(super) fn may_include(metadata: &[u8], hub: &str) -> bool {
-    names(metadata).is_none_or(|names| names.contains(&hub.as_bytes()))
+    names(metadata).map_or(true, |names| names.contains(&hub.as_bytes()))
 }
 
 /// A version, then a list of names; more may follow.
-fn names(metadata: &[u8]) -> Option<Vec<&[u8]>> {
-    let rest = metadata.get(2..)?;
-    let (count, mut rest) = rest.split_first_chunk()?;
-    let mut names = Vec::new();
-    for _ in 0..u32::from_be_bytes(*count) {
-        let (length, tail) = rest.split_first_chunk()?;
-        let (name, tail) = tail.split_at_checked(u16::from_be_bytes(*length).into())?;
-        names.push(name);
-        rest = tail;
-    }
-    Some(names)
+fn names(metadata: &[u8]) -> Result<Vec<&[u8]>, DecodeError> {
+    let mut from = Reader::new(metadata);
+    from.i16_be()?;
+    from.list_be(|from| {
+        let length = from.u16_be()?;
+        from.raw(length.into())
+    })
 }
 
 #[cfg(test)]

@@ -483,7 +483,7 @@ async fn a_record_that_cannot_be_understood_stops_the_start() {
     let clock = TokioClock::new(DAY);
     let service = Service::new(Arc::new(log), clock, Random::seeded(1), options());
     let stopped = service.run(std::future::pending()).await.unwrap_err();
-    let said = "`__groups/0` holds a record at 0 that cannot be understood: kind or version 99 is not known to this version";
+    let said = "`__groups/0` holds a record at 0 that cannot be understood: kind 99 is unknown to this version of Highwater: use the one that wrote it, or a later one";
     assert_eq!(stopped.to_string(), said);
 }
 

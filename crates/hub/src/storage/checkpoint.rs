@@ -5,12 +5,12 @@
 use std::io;
 use std::path::Path;
 
+use highwater_codec::Reader;
 use highwater_env::Disk;
 use highwater_log::Offset;
 use highwater_log::producers::Producers;
 
 use super::checked::{self, Found};
-use super::fields::Fields;
 use super::index::Index;
 use super::names;
 
@@ -39,11 +39,11 @@ pub fn read(disk: &dyn Disk, folder: &Path, base: Offset) -> io::Result<Option<C
     let Found::Body(body) = checked::read(disk, &path, KIND)? else {
         return Ok(None);
     };
-    let mut fields = Fields::new(&body);
-    let Some(index) = Index::decode(&mut fields) else {
+    let mut from = Reader::new(&body);
+    let Ok(index) = Index::decode(&mut from) else {
         return Ok(None);
     };
-    let producers = Producers::restore(fields.rest()).ok();
+    let producers = Producers::restore(from.rest()).ok();
     let producers = producers.filter(|producers| producers.end() == index.next);
     Ok(producers.map(|producers| Checkpoint { index, producers }))
 }

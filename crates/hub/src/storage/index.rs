@@ -4,10 +4,9 @@
 //! The index of a closed segment is a file beside it; a missing or damaged one is made again from
 //! the segment, so nothing depends on it but speed.
 
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::batch::Header;
 use highwater_log::{EnqueueTime, Offset};
-
-use super::fields::Fields;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -82,36 +81,36 @@ impl Index {
 
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(32 + 24 * self.entries.len());
-        body.extend(self.bytes.to_be_bytes());
-        body.extend(self.next.0.to_be_bytes());
-        body.extend(self.last_time.map_or(i64::MIN, |time| time.0).to_be_bytes());
-        body.extend(self.last_position.to_be_bytes());
-        body.extend((self.entries.len() as u64).to_be_bytes());
+        body.u64_be(self.bytes);
+        body.i64_be(self.next.0);
+        body.i64_be(self.last_time.map_or(i64::MIN, |time| time.0));
+        body.u64_be(self.last_position);
+        body.u64_be(self.entries.len() as u64);
         for entry in &self.entries {
-            body.extend(entry.offset.0.to_be_bytes());
-            body.extend(entry.time.0.to_be_bytes());
-            body.extend(entry.position.to_be_bytes());
+            body.i64_be(entry.offset.0);
+            body.i64_be(entry.time.0);
+            body.u64_be(entry.position);
         }
         body
     }
 
     /// Reads what [`Index::encode`] wrote.
-    pub fn decode(fields: &mut Fields<'_>) -> Option<Index> {
-        let bytes = fields.u64()?;
-        let next = Offset(fields.i64()?);
-        let last_time = Some(fields.i64()?).filter(|time| *time != i64::MIN);
-        let last_position = fields.u64()?;
-        let count = fields.u64()?;
+    pub fn decode(from: &mut Reader<'_>) -> Result<Index, DecodeError> {
+        let bytes = from.u64_be()?;
+        let next = Offset(from.i64_be()?);
+        let last_time = Some(from.i64_be()?).filter(|time| *time != i64::MIN);
+        let last_position = from.u64_be()?;
+        let count = from.u64_be()?;
         let mut entries = Vec::new();
         for _ in 0..count {
             entries.push(Entry {
-                offset: Offset(fields.i64()?),
-                time: EnqueueTime(fields.i64()?),
-                position: fields.u64()?,
+                offset: Offset(from.i64_be()?),
+                time: EnqueueTime(from.i64_be()?),
+                position: from.u64_be()?,
             });
         }
         entries.shrink_to_fit();
-        Some(Index {
+        Ok(Index {
             entries,
             bytes,
             next,

@@ -17,6 +17,7 @@
 
 use std::io;
 
+use highwater_codec::{DecodeError, Reader};
 use highwater_env::disk::DiskFile;
 use highwater_log::Offset;
 
@@ -53,7 +54,7 @@ impl Mark {
         for at in SLOTS_AT {
             let mut slot = [0; SLOT];
             if file.read_full_at(&mut slot, at)? == SLOT {
-                marks.extend(Mark::decode(&slot));
+                marks.extend(Mark::decode(&slot).ok().flatten());
             }
         }
         Ok(marks.into_iter().max_by_key(|mark| mark.number))
@@ -69,14 +70,14 @@ impl Mark {
         slot
     }
 
-    fn decode(slot: &[u8; SLOT]) -> Option<Mark> {
-        let mut fields = super::fields::Fields::new(slot);
-        let crc = fields.u32()?;
+    fn decode(slot: &[u8; SLOT]) -> Result<Option<Mark>, DecodeError> {
+        let mut fields = Reader::new(slot);
+        let crc = fields.u32_be()?;
         let mark = Mark {
-            number: fields.u64()?,
-            segment: Offset(fields.i64()?),
-            bytes: fields.u64()?,
+            number: fields.u64_be()?,
+            segment: Offset(fields.i64_be()?),
+            bytes: fields.u64_be()?,
         };
-        (crc == crc32c::crc32c(&slot[4..])).then_some(mark)
+        Ok((crc == crc32c::crc32c(&slot[4..])).then_some(mark))
     }
 }

@@ -11,7 +11,6 @@ pub mod cache;
 pub mod checked;
 mod checkpoint;
 mod compact;
-mod fields;
 mod find;
 mod group;
 mod index;

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_codec::Reader;
 use highwater_env::Disk;
 use highwater_log::{Cleanup, EnqueueTime, HubSettings, Offset, ReadError};
 
 use super::checked::{self, Found};
-use super::fields::Fields;
 use super::names;
 use super::segment::Segment;
 use super::store::{Store, WriteError, Writer};
@@ -169,7 +169,7 @@ fn remove(disk: &dyn Disk, segment: &Segment) -> io::Result<()> {
 pub fn read_start(disk: &dyn Disk, folder: &Path) -> io::Result<Result<Offset, Damage>> {
     let start = match checked::read(disk, &folder.join(names::START), KIND)? {
         Found::Nothing => Some(0),
-        Found::Body(body) => Fields::new(&body).i64(),
+        Found::Body(body) => Reader::new(&body).i64_be().ok(),
         Found::Damaged => None,
     };
     Ok(start.map(Offset).ok_or_else(|| Damage {

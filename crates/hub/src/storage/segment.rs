@@ -4,11 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use highwater_codec::Reader;
 use highwater_env::disk::{Access, DiskFile};
 use highwater_log::{EnqueueTime, Offset};
 
 use super::checked::{self, Found};
-use super::fields::Fields;
 use super::index::Index;
 use super::scan::scan;
 use super::{Shared, names};
@@ -89,7 +89,7 @@ impl Segment {
         let Found::Body(body) = checked::read(&*shared.disk, &self.index_path(), INDEX)? else {
             return Ok(None);
         };
-        let index = Index::decode(&mut Fields::new(&body));
+        let index = Index::decode(&mut Reader::new(&body)).ok();
         Ok(index.filter(|index| index.bytes == self.bytes))
     }
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use highwater_codec::DecodeError;
+
 use super::HUB;
 use super::coordinator::{Coordinator, Entry, RETRY, Slot};
 use super::ids::Ids;
 use super::record::{self, Key};
 use super::state::{State, Transaction};
 use crate::coordinator::JournalError;
-use crate::coordinator::codec::Malformed;
 use crate::coordinator::journal::{Entries, Journal};
 use crate::coordinator::spawn;
 
@@ -23,7 +24,7 @@ struct Found {
 }
 
 impl Found {
-    fn take(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), Malformed> {
+    fn take(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), DecodeError> {
         match (record::read_key(key)?, value) {
             (Key::ProducerIds, Some(value)) => self.next_id = record::read_ids(value)?,
             (Key::ProducerIds, None) => {}

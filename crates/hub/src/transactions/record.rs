@@ -1,11 +1,12 @@
 //! What transactions look like on their hub; `docs/formats/transactions.md` draws it.
 
-use std::time::Duration;
-
-use highwater_log::{HubName, Marker, Place, Producer};
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_log::{Marker, Producer};
 
 use super::state::{State, Transaction};
-use crate::coordinator::codec::{Malformed, Reader, Write};
+use crate::coordinator::record::{
+    read_duration, read_place, read_versioned, write_duration, write_place,
+};
 
 const VERSION: u8 = 1;
 
@@ -24,15 +25,15 @@ pub(super) fn ids_key(out: &mut Vec<u8>) {
 
 pub(super) fn transaction_key(out: &mut Vec<u8>, id: &str) {
     out.u8(TRANSACTION);
-    out.text(id);
+    out.text_be(id);
 }
 
-pub(super) fn read_key(bytes: &[u8]) -> Result<Key, Malformed> {
+pub(super) fn read_key(bytes: &[u8]) -> Result<Key, DecodeError> {
     let mut reader = Reader::new(bytes);
     let key = match reader.u8()? {
         PRODUCER_IDS => Key::ProducerIds,
-        TRANSACTION => Key::Transaction(reader.text()?.to_owned()),
-        other => return Err(Malformed::Unknown(other)),
+        TRANSACTION => Key::Transaction(reader.text_be()?.to_owned()),
+        other => return Err(DecodeError::unknown("kind", other)),
     };
     reader.end()?;
     Ok(key)
@@ -41,12 +42,12 @@ pub(super) fn read_key(bytes: &[u8]) -> Result<Key, Malformed> {
 /// The first producer id that has not been set aside for anybody.
 pub(super) fn put_ids(out: &mut Vec<u8>, next: i64) {
     out.u8(VERSION);
-    out.i64(next);
+    out.i64_be(next);
 }
 
-pub(super) fn read_ids(bytes: &[u8]) -> Result<i64, Malformed> {
-    let mut reader = versioned(bytes)?;
-    let next = reader.i64()?;
+pub(super) fn read_ids(bytes: &[u8]) -> Result<i64, DecodeError> {
+    let mut reader = read_versioned(bytes, VERSION)?;
+    let next = reader.i64_be()?;
     reader.end()?;
     Ok(next)
 }
@@ -56,37 +57,36 @@ pub(super) fn put_transaction(out: &mut Vec<u8>, transaction: &Transaction) {
     put_producer(out, transaction.producer);
     out.u8(transaction.before.is_some().into());
     put_producer(out, transaction.before.unwrap_or(NOBODY));
-    out.i64(transaction.timeout.as_millis() as i64);
+    write_duration(out, transaction.timeout);
     out.u8(code(transaction.state));
-    out.i64(transaction.started_ms);
-    out.i64(transaction.changed_ms);
-    out.u32(transaction.places.len() as u32);
+    out.i64_be(transaction.started_ms);
+    out.i64_be(transaction.changed_ms);
+    out.count_be(transaction.places.len());
     for place in &transaction.places {
-        out.text(place.hub.as_str());
-        out.u32(place.partition);
+        write_place(out, place);
     }
-    out.u32(transaction.groups.len() as u32);
+    out.count_be(transaction.groups.len());
     for group in &transaction.groups {
-        out.text(group);
+        out.text_be(group);
     }
 }
 
-pub(super) fn read_transaction(bytes: &[u8]) -> Result<Transaction, Malformed> {
-    let mut reader = versioned(bytes)?;
+pub(super) fn read_transaction(bytes: &[u8]) -> Result<Transaction, DecodeError> {
+    let mut reader = read_versioned(bytes, VERSION)?;
     let producer = read_producer(&mut reader)?;
     let has_before = reader.u8()? == 1;
     let before = read_producer(&mut reader)?;
-    let timeout = u64::try_from(reader.i64()?).map_err(|_| Malformed::Value("a negative time"))?;
+    let timeout = read_duration(&mut reader)?;
     let transaction = Transaction {
         producer,
         before: has_before.then_some(before),
-        timeout: Duration::from_millis(timeout),
+        timeout,
         state: state(reader.u8()?)?,
-        started_ms: reader.i64()?,
-        changed_ms: reader.i64()?,
-        places: reader.list(read_place)?.into_iter().collect(),
+        started_ms: reader.i64_be()?,
+        changed_ms: reader.i64_be()?,
+        places: reader.list_be(read_place)?.into_iter().collect(),
         groups: reader
-            .list(|reader| Ok(reader.text()?.to_owned()))?
+            .list_be(|reader| Ok(reader.text_be()?.to_owned()))?
             .into_iter()
             .collect(),
     };
@@ -97,20 +97,14 @@ pub(super) fn read_transaction(bytes: &[u8]) -> Result<Transaction, Malformed> {
 const NOBODY: Producer = Producer { id: -1, epoch: -1 };
 
 fn put_producer(out: &mut Vec<u8>, producer: Producer) {
-    out.i64(producer.id);
-    out.i16(producer.epoch);
+    out.i64_be(producer.id);
+    out.i16_be(producer.epoch);
 }
 
-fn read_producer(reader: &mut Reader<'_>) -> Result<Producer, Malformed> {
-    let id = reader.i64()?;
-    let epoch = reader.i16()?;
+fn read_producer(reader: &mut Reader<'_>) -> Result<Producer, DecodeError> {
+    let id = reader.i64_be()?;
+    let epoch = reader.i16_be()?;
     Ok(Producer { id, epoch })
-}
-
-fn read_place(reader: &mut Reader<'_>) -> Result<Place, Malformed> {
-    let hub = HubName::new(reader.text()?).map_err(|_| Malformed::Value("no name of a hub"))?;
-    let partition = reader.u32()?;
-    Ok(Place { hub, partition })
 }
 
 fn code(state: State) -> u8 {
@@ -124,7 +118,7 @@ fn code(state: State) -> u8 {
     }
 }
 
-fn state(code: u8) -> Result<State, Malformed> {
+fn state(code: u8) -> Result<State, DecodeError> {
     Ok(match code {
         0 => State::Empty,
         1 => State::Ongoing,
@@ -132,20 +126,15 @@ fn state(code: u8) -> Result<State, Malformed> {
         3 => State::Preparing(Marker::Abort),
         4 => State::Complete(Marker::Commit),
         5 => State::Complete(Marker::Abort),
-        _ => return Err(Malformed::Value("no state of a transaction")),
+        _ => return Err(DecodeError::Invalid("no state of a transaction")),
     })
-}
-
-fn versioned(bytes: &[u8]) -> Result<Reader<'_>, Malformed> {
-    let mut reader = Reader::new(bytes);
-    match reader.u8()? {
-        VERSION => Ok(reader),
-        other => Err(Malformed::Unknown(other)),
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use highwater_log::{HubName, Place};
     use proptest::prelude::*;
 
     use super::*;

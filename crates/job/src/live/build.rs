@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use highwater_codec::{DecodeError, Reader};
 use highwater_connect::Values;
-use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Physical, Value};
 use highwater_env::Clock;
 use highwater_log::Offset;
@@ -160,9 +160,9 @@ fn stream(
 
 impl JobParts {
     /// As a checkpoint left it.
-    pub fn restore(&mut self, saved: &Checkpoint) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, saved: &Checkpoint) -> Result<(), DecodeError> {
         if saved.streams.len() != self.streams.len() || saved.outputs.len() != self.outputs.len() {
-            return Err(RestoreError("it has other streams or outputs"));
+            return Err(DecodeError::Invalid("it has other streams or outputs"));
         }
         for (stream, (_, state)) in self.streams.iter_mut().zip(&saved.streams) {
             stream.restore(&mut Reader::new(state))?;
@@ -232,9 +232,9 @@ impl JobParts {
     /// The state of streams and of what they share, as checkpoints have it.
     pub fn written(&self) -> (Vec<(Offset, Vec<u8>)>, Vec<u8>) {
         let streams = self.streams.iter().map(|stream| stream.copy().written());
-        let mut shared = Writer::default();
+        let mut shared = Vec::new();
         self.combiner.snapshot(&mut shared);
-        (streams.collect(), shared.bytes)
+        (streams.collect(), shared)
     }
 
     pub fn begin(&mut self, positions: &[Offset]) {

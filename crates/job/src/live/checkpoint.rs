@@ -2,7 +2,7 @@
 //!
 //! A header with a checksum stands before the contents, so that a file that was cut short or damaged is known for one.
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::Offset;
 use highwater_time::Instant;
 
@@ -59,20 +59,18 @@ pub enum CheckpointError {
     Length { expected: u64, found: u64 },
     #[error("its checksum is wrong")]
     Checksum,
-    #[error(transparent)]
-    Contents(#[from] RestoreError),
+    #[error("its contents are damaged: {0}")]
+    Contents(#[from] DecodeError),
 }
 
 impl Checkpoint {
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer {
-            bytes: vec![0; HEADER_LEN],
-        };
+        let mut out = vec![0; HEADER_LEN];
         self.fingerprint.write(&mut out);
         out.u64(self.epoch);
         out.i64(self.since.ticks());
         out.i64(self.watermark.ticks());
-        out.u8(self.ended.into());
+        out.bool(self.ended);
         out.count(self.streams.len());
         for (next, state) in &self.streams {
             out.i64(next.0);
@@ -81,15 +79,15 @@ impl Checkpoint {
         out.blob(&self.shared);
         out.count(self.outputs.len());
         for output in &self.outputs {
-            out.blob(output.name.as_bytes());
+            out.text(&output.name);
             out.u64(output.next);
             write_mark(output.mark.as_ref(), &mut out);
         }
         out.i64(self.reached.ticks());
         self.references.write(&mut out);
-        out.u8(self.tables.is_some().into());
+        out.bool(self.tables.is_some());
         out.u64(self.tables.unwrap_or_default());
-        seal(out.bytes)
+        seal(out)
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Checkpoint, CheckpointError> {
@@ -102,7 +100,7 @@ impl Checkpoint {
             ended: from.u8()? != 0,
             streams: (0..from.count()?)
                 .map(|_| Ok((Offset(from.i64()?), from.blob()?.to_vec())))
-                .collect::<Result<_, RestoreError>>()?,
+                .collect::<Result<_, DecodeError>>()?,
             shared: from.blob()?.to_vec(),
             outputs: (0..from.count()?)
                 .map(|_| {
@@ -112,7 +110,7 @@ impl Checkpoint {
                         mark: read_mark(&mut from)?,
                     })
                 })
-                .collect::<Result<_, RestoreError>>()?,
+                .collect::<Result<_, DecodeError>>()?,
             reached: Instant::from_ticks(from.i64()?),
             references: InForce::read(&mut from)?,
             tables: match (from.u8()?, from.u64()?) {
@@ -120,14 +118,12 @@ impl Checkpoint {
                 (_, number) => Some(number),
             },
         };
-        match from.is_done() {
-            true => Ok(saved),
-            false => Err(RestoreError("there is more than was expected").into()),
-        }
+        from.end()?;
+        Ok(saved)
     }
 }
 
-fn write_mark(mark: Option<&EndpointStates>, out: &mut Writer) {
+fn write_mark(mark: Option<&EndpointStates>, out: &mut Vec<u8>) {
     let Some(mark) = mark else {
         return out.u8(0);
     };
@@ -138,7 +134,7 @@ fn write_mark(mark: Option<&EndpointStates>, out: &mut Writer) {
     }
 }
 
-fn read_mark(from: &mut Reader<'_>) -> Result<Option<EndpointStates>, RestoreError> {
+fn read_mark(from: &mut Reader<'_>) -> Result<Option<EndpointStates>, DecodeError> {
     let kind = from.u8()?;
     if kind == 0 {
         return Ok(None);
@@ -167,28 +163,15 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// The contents, if the header agrees with them.
 fn opened(bytes: &[u8]) -> Result<&[u8], CheckpointError> {
-    let mut header: &[u8] = bytes
-        .get(..HEADER_LEN)
-        .ok_or(CheckpointError::Short(bytes.len()))?;
-    let contents = &bytes[HEADER_LEN..];
-    let mut take = |count: usize| {
-        let (taken, rest) = header.split_at(count);
-        header = rest;
-        taken
-    };
-    let number = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |n, byte| n << 8 | u64::from(*byte))
-    };
-    if take(8) != MAGIC {
+    let split = bytes.split_at_checked(HEADER_LEN);
+    let (header, contents) = split.ok_or(CheckpointError::Short(bytes.len()))?;
+    let mut header = Reader::new(header);
+    if header.array()? != MAGIC {
         return Err(CheckpointError::Magic);
     }
-    let version = number(take(4)) as u32;
-    let (expected, sum) = (number(take(8)), number(take(4)) as u32);
-    let header_sum = number(take(4)) as u32;
-    if header_sum != crc32c::crc32c(&bytes[..24]) {
+    let version = header.u32()?;
+    let (expected, sum) = (header.u64()?, header.u32()?);
+    if header.u32()? != crc32c::crc32c(&bytes[..24]) {
         return Err(CheckpointError::Checksum);
     }
     if version != VERSION {

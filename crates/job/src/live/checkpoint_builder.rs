@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use highwater_engine::codec::Writer;
 use highwater_time::Instant;
 
 use super::build::JobParts;
@@ -26,13 +25,13 @@ pub(super) struct CheckpointBuilder {
 }
 
 impl CheckpointBuilder {
-    /// CheckpointedReferences anything was read.
+    /// Before anything was read.
     pub fn first(&self, built: &JobParts, marks: Vec<Option<EndpointStates>>) -> Checkpoint {
-        let mut shared = Writer::default();
+        let mut shared = Vec::new();
         built.combiner.snapshot(&mut shared);
         let cut = JobSnapshot {
             streams: built.streams.iter().map(|stream| stream.copy()).collect(),
-            shared: shared.bytes,
+            shared,
             next: vec![0; self.names.len()],
             watermark: Instant::BEFORE_ALL,
             reached: Instant::BEFORE_ALL,

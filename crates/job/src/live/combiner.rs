@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{DataError, Shared};
 use highwater_env::Clock;
 use highwater_log::Place;
@@ -217,14 +217,14 @@ impl Combiner {
 
     fn cut(&mut self, alignment: Alignment) -> Result<(), OutputClosed> {
         let began = self.facts.timer.elapsed();
-        let mut shared = Writer::default();
+        let mut shared = Vec::new();
         self.snapshot(&mut shared);
         let streams: Vec<StreamSnapshot> = alignment.copies.into_iter().flatten().collect();
         let times = streams.iter().map(|stream| stream.arrived);
         let reached = times.chain(self.clock.members().iter().copied()).max();
         let cut = JobSnapshot {
             streams,
-            shared: shared.bytes,
+            shared,
             next: self.destinations.iter().map(Destination::next).collect(),
             watermark: self.clock.watermark(),
             reached: reached.unwrap_or(Instant::BEFORE_ALL),
@@ -321,10 +321,10 @@ impl Combiner {
     }
 
     /// Everything that is not a stream's.
-    pub fn snapshot(&self, out: &mut Writer) {
-        let mut pipeline = Writer::default();
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
+        let mut pipeline = Vec::new();
         self.shared.pipeline.snapshot(&mut pipeline);
-        out.blob(&pipeline.bytes);
+        out.blob(&pipeline);
         let members = self.clock.members().iter();
         members.for_each(|member| out.i64(member.ticks()));
         self.destinations
@@ -334,7 +334,7 @@ impl Combiner {
         side_outputs.for_each(|(_, side_output)| side_output.snapshot(out));
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.shared
             .pipeline
             .restore(&mut Reader::new(from.blob()?))?;
@@ -349,9 +349,6 @@ impl Combiner {
         for (_, side_output) in self.dead.iter_mut().chain(&mut self.late) {
             side_output.restore(from)?;
         }
-        match from.is_done() {
-            true => Ok(()),
-            false => Err(RestoreError("there is more than was expected")),
-        }
+        from.end()
     }
 }

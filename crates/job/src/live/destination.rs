@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use arrow_buffer::BooleanBuffer;
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_connect::{RowNames, Rows};
-use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator};
 use highwater_query::plan::{Name, Plan};
 use highwater_time::Instant;
@@ -179,14 +179,14 @@ impl Destination {
         self.to.blocking_send(what).map_err(|_| OutputClosed)
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.u64(self.next);
-        let mut merge = Writer::default();
+        let mut merge = Vec::new();
         self.merge.snapshot(&mut merge);
-        out.blob(&merge.bytes);
+        out.blob(&merge);
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.next = from.u64()?;
         self.merge.restore(&mut Reader::new(from.blob()?))
     }

@@ -2,7 +2,7 @@
 //!
 //! The words are kept in every checkpoint, so that a job that cannot go on from it says what has changed.
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_env::disk;
 use highwater_query::explain;
 
@@ -94,20 +94,16 @@ impl Fingerprint {
         ))
     }
 
-    pub fn write(&self, out: &mut Writer) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         out.count(self.0.len());
         for (title, text) in &self.0 {
-            out.blob(title.as_bytes());
-            out.blob(text.as_bytes());
+            out.text(title);
+            out.text(text);
         }
     }
 
-    pub fn read(from: &mut Reader<'_>) -> Result<Fingerprint, RestoreError> {
-        let text = |from: &mut Reader<'_>| {
-            let text = std::str::from_utf8(from.blob()?);
-            let text = text.map_err(|_| RestoreError("text is not UTF-8"))?;
-            Ok::<_, RestoreError>(text.to_owned())
-        };
+    pub fn read(from: &mut Reader<'_>) -> Result<Fingerprint, DecodeError> {
+        let text = |from: &mut Reader<'_>| from.text().map(str::to_owned);
         let parts = (0..from.count()?).map(|_| Ok((text(from)?, text(from)?)));
         parts.collect::<Result<_, _>>().map(Fingerprint)
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator, Value};
 use highwater_time::Instant;
 
@@ -98,17 +98,17 @@ impl SideOutput {
             .collect()
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
-        let mut merge = Writer::default();
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
+        let mut merge = Vec::new();
         self.merge.snapshot(&mut merge);
-        out.blob(&merge.bytes);
+        out.blob(&merge);
         for letters in self.unsorted.iter().flatten() {
             out.count(letters.len());
             letters.iter().for_each(|letter| letter.write(out));
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.merge.restore(&mut Reader::new(from.blob()?))?;
         for letters in self.unsorted.iter_mut().flatten() {
             let count = from.count()?;

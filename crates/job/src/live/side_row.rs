@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_connect::BadEvent;
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_engine::codec::{ReadValue, WriteValue};
 use highwater_engine::{DataError, Record, Value, eval};
 use highwater_log::Place;
 use highwater_time::{Instant, JudgedEvent};
@@ -119,13 +120,13 @@ impl SideRow {
         (self.time, self.offset, json)
     }
 
-    pub fn write(&self, out: &mut Writer) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         out.i64(self.time.ticks());
         out.u64(self.offset);
         out.value(self.row.view());
     }
 
-    pub fn read(from: &mut Reader<'_>) -> Result<SideRow, RestoreError> {
+    pub fn read(from: &mut Reader<'_>) -> Result<SideRow, DecodeError> {
         Ok(SideRow {
             time: Instant::from_ticks(from.i64()?),
             offset: from.u64()?,

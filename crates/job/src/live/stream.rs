@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{Value, ValueRef, eval};
 use highwater_log::batch::Broken;
 use highwater_log::{Fetched, Offset, Place};
@@ -71,12 +71,12 @@ pub(super) struct StreamSnapshot {
 impl StreamSnapshot {
     /// As checkpoints have it: where to read on, and the state.
     pub fn written(&self) -> (Offset, Vec<u8>) {
-        let mut state = Writer::default();
+        let mut state = Vec::new();
         self.write(&mut state);
-        (self.next, state.bytes)
+        (self.next, state)
     }
 
-    fn write(&self, out: &mut Writer) {
+    fn write(&self, out: &mut Vec<u8>) {
         out.i64(self.next.0);
         out.i64(self.arrived.ticks());
         self.lane.write(out);
@@ -155,7 +155,7 @@ impl Stream {
     }
 
     /// Reads what [`StreamSnapshot::write`] wrote.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.next = Offset(from.i64()?);
         self.arrived = Instant::from_ticks(from.i64()?);
         self.lane.restore(from)

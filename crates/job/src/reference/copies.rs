@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_engine::codec::{ReadValue, WriteValue};
 use highwater_engine::{Chunk, Column, ColumnBuilder, ReferenceTable};
 use highwater_time::Instant;
 
@@ -32,7 +33,7 @@ impl Copies {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = Vec::new();
         out.count(self.0.len());
         for (place, chunk) in &self.0 {
             out.u64(*place as u64);
@@ -42,15 +43,16 @@ impl Copies {
                 (0..column.len()).for_each(|row| out.value(column.get(row)));
             }
         }
-        out.u32(crc32c::crc32c(&out.bytes));
-        out.bytes
+        let checksum = crc32c::crc32c(&out);
+        out.u32(checksum);
+        out
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Copies, RestoreError> {
-        let short = RestoreError("it ends too early");
-        let (contents, sum) = bytes.split_last_chunk().ok_or(short)?;
+    pub fn decode(bytes: &[u8]) -> Result<Copies, DecodeError> {
+        let split = bytes.split_last_chunk();
+        let (contents, sum) = split.ok_or(DecodeError::Truncated)?;
         if crc32c::crc32c(contents) != u32::from_le_bytes(*sum) {
-            return Err(RestoreError("its checksum is wrong"));
+            return Err(DecodeError::Invalid("its checksum is wrong"));
         }
         let mut from = Reader::new(contents);
         let mut copies = BTreeMap::new();
@@ -65,7 +67,7 @@ impl Copies {
     }
 }
 
-fn read_column(from: &mut Reader<'_>, rows: u64) -> Result<Column, RestoreError> {
+fn read_column(from: &mut Reader<'_>, rows: u64) -> Result<Column, DecodeError> {
     let mut column = ColumnBuilder::default();
     for _ in 0..rows {
         column.push_owned(from.value()?);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_env::disk;
 use highwater_time::Instant;
 
@@ -109,7 +109,7 @@ impl InForce {
         said
     }
 
-    pub fn write(&self, out: &mut Writer) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         out.count(self.0.len());
         for (input, snapshots) in &self.0 {
             out.blob(input.as_bytes());
@@ -121,7 +121,7 @@ impl InForce {
         }
     }
 
-    pub fn read(from: &mut Reader<'_>) -> Result<InForce, RestoreError> {
+    pub fn read(from: &mut Reader<'_>) -> Result<InForce, DecodeError> {
         let mut force = BTreeMap::new();
         for _ in 0..from.count()? {
             let input = String::from_utf8_lossy(from.blob()?).into_owned();
@@ -177,9 +177,9 @@ mod tests {
                 .is_empty()
         );
 
-        let mut out = Writer::default();
+        let mut out = Vec::new();
         force.write(&mut out);
-        assert_eq!(InForce::read(&mut Reader::new(&out.bytes)).unwrap(), force);
+        assert_eq!(InForce::read(&mut Reader::new(&out)).unwrap(), force);
         force.mend(&seen(&[32, 40, 50]));
         assert_eq!(shown(&force), [(at(32), now), (at(40), at(40))]);
         assert_eq!(force.since("Ref", at(50)), None);

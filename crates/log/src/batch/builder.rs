@@ -1,9 +1,10 @@
 //! Puts records together to a batch, straight in the form in which they are stored.
 
 use bytes::{BufMut, BytesMut};
+use highwater_codec::varint;
 
 use super::codec::{Codec, pack};
-use super::{Batch, BatchError, HEADER_LEN, Header, LENGTH_END, NewRecord, varint};
+use super::{Batch, BatchError, HEADER_LEN, Header, LENGTH_END, NewRecord};
 use crate::Producer;
 
 /// Takes records one by one. Its buffer is used again when the batches before are gone.
@@ -41,7 +42,7 @@ impl Builder {
         put_len(&mut self.body, length);
         // Attributes, of which none are in use, and a time difference of 0.
         self.body.put_slice(&[0, 0]);
-        varint::put(&mut self.body, i64::from(delta));
+        put_signed(&mut self.body, i64::from(delta));
         put_nullable(&mut self.body, record.key);
         put_nullable(&mut self.body, record.value);
         put_len(&mut self.body, record.headers.len());
@@ -134,24 +135,36 @@ fn body_len(delta: i32, record: &NewRecord<'_>) -> usize {
         .headers
         .iter()
         .map(|(name, value)| nullable_len(Some(name.as_bytes())) + nullable_len(*value));
-    2 + varint::len(i64::from(delta))
+    2 + signed_len(i64::from(delta))
         + nullable_len(record.key)
         + nullable_len(record.value)
-        + varint::len(record.headers.len() as i64)
+        + signed_len(record.headers.len() as i64)
         + headers.sum::<usize>()
 }
 
 fn nullable_len(bytes: Option<&[u8]>) -> usize {
-    bytes.map_or(1, |bytes| varint::len(bytes.len() as i64) + bytes.len())
+    bytes.map_or(1, |bytes| signed_len(bytes.len() as i64) + bytes.len())
+}
+
+fn signed_len(number: i64) -> usize {
+    varint::len(varint::fold(number))
+}
+
+#[inline]
+fn put_signed(into: &mut BytesMut, number: i64) {
+    match varint::fold(number) {
+        small @ 0..0x80 => into.put_u8(small as u8),
+        folded => into.put_slice(varint::encode(folded, &mut [0; varint::LEN_MAX])),
+    }
 }
 
 fn put_len(into: &mut BytesMut, length: usize) {
-    varint::put(into, length as i64);
+    put_signed(into, length as i64);
 }
 
 fn put_nullable(into: &mut BytesMut, bytes: Option<&[u8]>) {
     match bytes {
-        None => varint::put(into, -1),
+        None => put_signed(into, -1),
         Some(bytes) => {
             put_len(into, bytes.len());
             into.put_slice(bytes);

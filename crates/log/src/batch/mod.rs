@@ -15,7 +15,6 @@ mod retain;
 mod skip;
 #[cfg(test)]
 mod tests;
-mod varint;
 mod walk;
 
 use bytes::{Bytes, BytesMut};

@@ -5,9 +5,10 @@
 
 use std::borrow::Cow;
 
+use highwater_codec::varint;
+
 use super::codec::{Codec, unpack};
 use super::header::TimestampType;
-use super::varint::{take_int, take_long};
 use super::{BatchError, Header};
 use crate::Offset;
 
@@ -200,6 +201,18 @@ impl<'a> Iterator for RecordHeaders<'a> {
 }
 
 impl ExactSizeIterator for RecordHeaders<'_> {}
+
+/// `None` if it is truncated or does not fit into 64 bits.
+#[inline]
+fn take_long(bytes: &mut &[u8]) -> Option<i64> {
+    varint::take(bytes).map(varint::unfold)
+}
+
+/// The same for a number that must fit into 32 bits.
+#[inline]
+fn take_int(bytes: &mut &[u8]) -> Option<i32> {
+    i32::try_from(take_long(bytes)?).ok()
+}
 
 fn take_bytes<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], &'static str> {
     let (taken, rest) = bytes

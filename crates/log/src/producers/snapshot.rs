@@ -1,7 +1,7 @@
 //! The state of all producers as bytes, so that a partition need not be read from its start to know
 //! them again. `docs/formats/producers.md` draws it.
 
-use bytes::BufMut;
+use highwater_codec::{DecodeError, Reader, Writer};
 
 use super::entry::{Entry, REMEMBERED, Sent};
 use super::{AbortedRange, Producers};
@@ -27,24 +27,24 @@ impl Producers {
     /// that much then: transactions whose markers are in it count as ended.
     pub fn snapshot(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.entries.len() * 160);
-        bytes.put_slice(MAGIC);
-        bytes.put_u8(VERSION);
-        bytes.put_i64(self.end.0);
-        bytes.put_u32(self.entries.len() as u32);
+        bytes.raw(MAGIC);
+        bytes.u8(VERSION);
+        bytes.i64_be(self.end.0);
+        bytes.u32_be(self.entries.len() as u32);
         for (id, entry) in &self.entries {
             put_entry(&mut bytes, *id, entry);
         }
-        bytes.put_u32(self.aborted.len() as u32);
+        bytes.u32_be(self.aborted.len() as u32);
         for range in &self.aborted {
             let offsets = [range.first, range.last, range.stable];
-            bytes.put_i64(range.producer_id);
+            bytes.i64_be(range.producer_id);
             offsets
                 .map(|offset| offset.0)
                 .iter()
-                .for_each(|offset| bytes.put_i64(*offset));
+                .for_each(|offset| bytes.i64_be(*offset));
         }
         let checksum = crc32c::crc32c(&bytes);
-        bytes.put_u32(checksum);
+        bytes.u32_be(checksum);
         bytes
     }
 
@@ -60,94 +60,77 @@ impl Producers {
             return Err(SnapshotError::Version(*version));
         }
         let body = body.len().checked_sub(CHECKSUM_LEN).map(|end| &body[..end]);
-        body.and_then(take_all).ok_or(SnapshotError::Damaged)
+        let body = body.ok_or(SnapshotError::Damaged)?;
+        read_all(body).map_err(|_| SnapshotError::Damaged)
     }
 }
 
 fn put_entry(bytes: &mut Vec<u8>, id: i64, entry: &Entry) {
-    bytes.put_i64(id);
-    bytes.put_i16(entry.epoch);
-    bytes.put_i64(entry.last_time.0);
-    bytes.put_i64(entry.next.map_or(NONE, i64::from));
-    bytes.put_u32(entry.older);
-    bytes.put_i64(entry.open.map_or(NONE, |offset| offset.0));
-    bytes.put_u8(entry.batches.len() as u8);
+    bytes.i64_be(id);
+    bytes.i16_be(entry.epoch);
+    bytes.i64_be(entry.last_time.0);
+    bytes.i64_be(entry.next.map_or(NONE, i64::from));
+    bytes.u32_be(entry.older);
+    bytes.i64_be(entry.open.map_or(NONE, |offset| offset.0));
+    bytes.u8(entry.batches.len() as u8);
     for sent in &entry.batches {
-        bytes.put_i32(sent.sequence);
-        bytes.put_i32(sent.last_delta);
-        bytes.put_i64(sent.offset.0);
-        bytes.put_i64(sent.time.0);
+        bytes.i32_be(sent.sequence);
+        bytes.i32_be(sent.last_delta);
+        bytes.i64_be(sent.offset.0);
+        bytes.i64_be(sent.time.0);
     }
 }
 
-/// Takes big-endian numbers from the front.
-struct Numbers<'a>(&'a [u8]);
-
-impl Numbers<'_> {
-    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    fn i64(&mut self) -> Option<i64> {
-        self.bytes().map(i64::from_be_bytes)
-    }
-
-    fn i32(&mut self) -> Option<i32> {
-        self.bytes().map(i32::from_be_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.bytes().map(u32::from_be_bytes)
-    }
-
-    fn offset(&mut self) -> Option<Offset> {
-        self.i64().map(Offset)
-    }
-}
-
-fn take_all(body: &[u8]) -> Option<Producers> {
-    let mut numbers = Numbers(body);
-    let mut producers = Producers::new(numbers.offset()?);
-    for _ in 0..numbers.u32()? {
-        let id = numbers.i64()?;
-        let entry = take_entry(&mut numbers)?;
+fn read_all(body: &[u8]) -> Result<Producers, DecodeError> {
+    let mut from = Reader::new(body);
+    let mut producers = Producers::new(read_offset(&mut from)?);
+    for _ in 0..from.u32_be()? {
+        let id = from.i64_be()?;
+        let entry = read_entry(&mut from)?;
         producers.open.extend(entry.open);
         producers.entries.insert(id, entry);
     }
-    for _ in 0..numbers.u32()? {
+    for _ in 0..from.u32_be()? {
         producers.aborted.push(AbortedRange {
-            producer_id: numbers.i64()?,
-            first: numbers.offset()?,
-            last: numbers.offset()?,
-            stable: numbers.offset()?,
+            producer_id: from.i64_be()?,
+            first: read_offset(&mut from)?,
+            last: read_offset(&mut from)?,
+            stable: read_offset(&mut from)?,
         });
     }
-    numbers.0.is_empty().then_some(producers)
+    from.end()?;
+    Ok(producers)
 }
 
-fn take_entry(numbers: &mut Numbers<'_>) -> Option<Entry> {
-    let mut entry = Entry::new(numbers.bytes().map(i16::from_be_bytes)?);
-    entry.last_time = EnqueueTime(numbers.i64()?);
-    entry.next = match numbers.i64()? {
+fn read_offset(from: &mut Reader<'_>) -> Result<Offset, DecodeError> {
+    from.i64_be().map(Offset)
+}
+
+fn read_entry(from: &mut Reader<'_>) -> Result<Entry, DecodeError> {
+    let mut entry = Entry::new(from.i16_be()?);
+    entry.last_time = EnqueueTime(from.i64_be()?);
+    entry.next = match from.i64_be()? {
         NONE => None,
-        next => Some(i32::try_from(next).ok()?),
+        next => Some(i32::try_from(next).map_err(|_| DecodeError::Invalid("a sequence number"))?),
     };
-    entry.older = numbers.u32()?;
-    let open = numbers.offset()?;
+    entry.older = from.u32_be()?;
+    let open = read_offset(from)?;
     entry.open = (open.0 != NONE).then_some(open);
-    let [count] = numbers.bytes()?;
+    let count = from.u8()?;
     if usize::from(count) > REMEMBERED {
-        return None;
+        return Err(DecodeError::Invalid("too many batches of a producer"));
     }
     for _ in 0..count {
-        entry.batches.push_back(Sent {
-            sequence: numbers.i32()?,
-            last_delta: numbers.i32().filter(|delta| *delta >= 0)?,
-            offset: numbers.offset()?,
-            time: EnqueueTime(numbers.i64()?),
-        });
+        let sent = Sent {
+            sequence: from.i32_be()?,
+            last_delta: from.i32_be()?,
+            offset: read_offset(from)?,
+            time: EnqueueTime(from.i64_be()?),
+        };
+        if sent.last_delta < 0 {
+            return Err(DecodeError::Invalid("a batch with less than one record"));
+        }
+        entry.batches.push_back(sent);
     }
-    Some(entry)
+    Ok(entry)
 }

@@ -10,23 +10,11 @@ mod tests;
 mod write;
 
 use bytes::Bytes;
+use highwater_codec::{DecodeError, Writer};
 
-use self::read::{Reader, unknown};
-use self::write::{bytes, list, number, optional, time};
+use self::read::EventReader;
+use self::write::{list, optional};
 use crate::machine::{Event, Gone, KnownId};
-
-/// A record does not say what it should.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    #[error("it ends too early")]
-    Short,
-    #[error("it has {0} bytes too many")]
-    Long(usize),
-    #[error("a text is not UTF-8")]
-    Text,
-    #[error("{what} {given} is not known to this version")]
-    Unknown { what: &'static str, given: u64 },
-}
 
 mod kind {
     pub const CONFIGURED: u8 = 1;
@@ -52,7 +40,7 @@ mod kind {
 pub fn write(event: &Event, out: &mut Vec<u8>) {
     match event {
         Event::Configured(settings) => {
-            out.push(kind::CONFIGURED);
+            out.u8(kind::CONFIGURED);
             write::settings(out, settings);
         }
         Event::Sent { seq, message } => write::put(out, kind::SENT, *seq, message),
@@ -62,14 +50,14 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             first_lock,
             until,
         } => {
-            out.push(kind::DELIVERED);
-            number(out, *first_lock);
+            out.u8(kind::DELIVERED);
+            out.varint(*first_lock);
             write::until(out, *until);
             list(out, seqs);
         }
         Event::Removed { seqs, why } => {
-            out.push(kind::REMOVED);
-            out.push(match why {
+            out.u8(kind::REMOVED);
+            out.u8(match why {
                 Gone::Completed => 0,
                 Gone::ReceivedAndDeleted => 1,
                 Gone::Cancelled => 2,
@@ -84,8 +72,8 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             write::settled(out, kind::DEFERRED, *seq, properties);
         }
         Event::Renewed { seqs, until_ms } => {
-            out.push(kind::RENEWED);
-            time(out, *until_ms);
+            out.u8(kind::RENEWED);
+            out.i64_be(*until_ms);
             list(out, seqs);
         }
         Event::Died {
@@ -95,92 +83,92 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             properties,
         } => {
             write::settled(out, kind::DIED, *seq, properties);
-            bytes(out, reason.as_bytes());
-            bytes(out, description.as_bytes());
+            out.text_var(reason);
+            out.text_var(description);
         }
         Event::Revived { seq } => {
-            out.push(kind::REVIVED);
-            number(out, *seq);
+            out.u8(kind::REVIVED);
+            out.varint(*seq);
         }
         Event::SessionLocked {
             session,
             number: lock,
             until_ms,
         } => {
-            out.push(kind::SESSION_LOCKED);
-            bytes(out, session.as_bytes());
-            number(out, *lock);
-            time(out, *until_ms);
+            out.u8(kind::SESSION_LOCKED);
+            out.text_var(session);
+            out.varint(*lock);
+            out.i64_be(*until_ms);
         }
         Event::SessionFreed { session } => {
-            out.push(kind::SESSION_FREED);
-            bytes(out, session.as_bytes());
+            out.u8(kind::SESSION_FREED);
+            out.text_var(session);
         }
         Event::SessionState { session, state } => {
-            out.push(kind::SESSION_STATE);
-            bytes(out, session.as_bytes());
-            optional(out, state.as_ref(), |out, state| bytes(out, state));
+            out.u8(kind::SESSION_STATE);
+            out.text_var(session);
+            optional(out, state.as_ref(), |out, state| out.blob_var(state));
         }
         Event::Fed {
             hub,
             partition,
             next,
         } => {
-            out.push(kind::FED);
-            bytes(out, hub.as_bytes());
-            number(out, u64::from(*partition));
-            time(out, *next);
+            out.u8(kind::FED);
+            out.text_var(hub);
+            out.varint(u64::from(*partition));
+            out.i64_be(*next);
         }
         Event::Numbers {
             next_seq,
             next_lock,
         } => {
-            out.push(kind::NUMBERS);
-            number(out, *next_seq);
-            number(out, *next_lock);
+            out.u8(kind::NUMBERS);
+            out.varint(*next_seq);
+            out.varint(*next_lock);
         }
         Event::KeptSession {
             session,
             lock,
             state,
         } => {
-            out.push(kind::KEPT_SESSION);
-            bytes(out, session.as_bytes());
+            out.u8(kind::KEPT_SESSION);
+            out.text_var(session);
             optional(out, lock.as_ref(), |out, (lock, until_ms)| {
-                number(out, *lock);
-                time(out, *until_ms);
+                out.varint(*lock);
+                out.i64_be(*until_ms);
             });
-            optional(out, state.as_ref(), |out, state| bytes(out, state));
+            optional(out, state.as_ref(), |out, state| out.blob_var(state));
         }
         Event::KeptIds(known) => {
-            out.push(kind::KEPT_IDS);
-            number(out, known.len() as u64);
+            out.u8(kind::KEPT_IDS);
+            out.varint(known.len() as u64);
             for known in known {
-                time(out, known.at_ms);
-                number(out, known.seq);
-                bytes(out, known.id.as_bytes());
+                out.i64_be(known.at_ms);
+                out.varint(known.seq);
+                out.text_var(&known.id);
             }
         }
     }
 }
 
 /// The event that a record holds. Bodies are slices of it.
-pub fn read(record: &Bytes) -> Result<Event, Malformed> {
-    let mut from = Reader::new(record);
+pub fn read(record: &Bytes) -> Result<Event, DecodeError> {
+    let mut from = EventReader::new(record);
     let event = match from.u8()? {
         kind::CONFIGURED => Event::Configured(from.settings()?),
         kind::SENT => Event::Sent {
-            seq: from.number()?,
+            seq: from.varint()?,
             message: from.message()?,
         },
         kind::KEPT => Event::Kept {
-            seq: from.number()?,
+            seq: from.varint()?,
             message: from.message()?,
         },
         kind::DELIVERED => Event::Delivered {
-            first_lock: from.number()?,
+            first_lock: from.varint()?,
             until: from.until()?,
-            seqs: from.list(Reader::number)?,
+            seqs: from.seqs()?,
         },
         kind::REMOVED => Event::Removed {
             why: match from.u8()? {
@@ -188,68 +176,66 @@ pub fn read(record: &Bytes) -> Result<Event, Malformed> {
                 1 => Gone::ReceivedAndDeleted,
                 2 => Gone::Cancelled,
                 3 => Gone::Purged,
-                other => return Err(unknown("an end of a message", other)),
+                other => return Err(DecodeError::unknown("an end of a message", other)),
             },
-            seqs: from.list(Reader::number)?,
+            seqs: from.seqs()?,
         },
         kind::RELEASED => Event::Released {
-            seq: from.number()?,
-            properties: from.optional(Reader::properties)?,
+            seq: from.varint()?,
+            properties: from.optional(EventReader::properties)?,
         },
         kind::DEFERRED => Event::Deferred {
-            seq: from.number()?,
-            properties: from.optional(Reader::properties)?,
+            seq: from.varint()?,
+            properties: from.optional(EventReader::properties)?,
         },
         kind::RENEWED => Event::Renewed {
-            until_ms: from.time()?,
-            seqs: from.list(Reader::number)?,
+            until_ms: from.i64_be()?,
+            seqs: from.seqs()?,
         },
         kind::DIED => Event::Died {
-            seq: from.number()?,
-            properties: from.optional(Reader::properties)?,
+            seq: from.varint()?,
+            properties: from.optional(EventReader::properties)?,
             reason: from.text()?,
             description: from.text()?,
         },
         kind::REVIVED => Event::Revived {
-            seq: from.number()?,
+            seq: from.varint()?,
         },
         kind::SESSION_LOCKED => Event::SessionLocked {
             session: from.text()?,
-            number: from.number()?,
-            until_ms: from.time()?,
+            number: from.varint()?,
+            until_ms: from.i64_be()?,
         },
         kind::SESSION_FREED => Event::SessionFreed {
             session: from.text()?,
         },
         kind::SESSION_STATE => Event::SessionState {
             session: from.text()?,
-            state: from.optional(Reader::bytes)?,
+            state: from.optional(EventReader::bytes)?,
         },
         kind::FED => Event::Fed {
             hub: from.text()?,
-            partition: from.number()? as u32,
-            next: from.time()?,
+            partition: from.varint()? as u32,
+            next: from.i64_be()?,
         },
         kind::NUMBERS => Event::Numbers {
-            next_seq: from.number()?,
-            next_lock: from.number()?,
+            next_seq: from.varint()?,
+            next_lock: from.varint()?,
         },
         kind::KEPT_SESSION => Event::KeptSession {
             session: from.text()?,
-            lock: from.optional(|from| Ok((from.number()?, from.time()?)))?,
-            state: from.optional(Reader::bytes)?,
+            lock: from.optional(|from| Ok((from.varint()?, from.i64_be()?)))?,
+            state: from.optional(EventReader::bytes)?,
         },
         kind::KEPT_IDS => Event::KeptIds(from.list(|from| {
             Ok(KnownId {
-                at_ms: from.time()?,
-                seq: from.number()?,
+                at_ms: from.i64_be()?,
+                seq: from.varint()?,
                 id: from.text()?,
             })
         })?),
-        other => return Err(unknown("kind", other)),
+        other => return Err(DecodeError::unknown("kind", other)),
     };
-    match from.left() {
-        0 => Ok(event),
-        left => Err(Malformed::Long(left)),
-    }
+    from.end()?;
+    Ok(event)
 }

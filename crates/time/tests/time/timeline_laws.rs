@@ -1,5 +1,6 @@
 //! Laws of the timeline, against an oracle that takes one event at a time and sorts a vector.
 
+use highwater_codec::Reader;
 use highwater_time::*;
 use proptest::prelude::*;
 
@@ -26,9 +27,9 @@ fn run(policy: TimePolicy, clock: TimeDomain, known: Known, steps: &[Step], cuts
             Act::Restart => {
                 let mut bytes = Vec::new();
                 timeline.snapshot(&mut bytes);
-                let mut rest = bytes.as_slice();
+                let mut rest = Reader::new(&bytes);
                 timeline = Timeline::restore(policy, clock, &mut rest).expect("a good snapshot");
-                assert!(rest.is_empty());
+                assert!(rest.is_done());
                 continue;
             }
         }
@@ -171,7 +172,7 @@ proptest! {
             *place = byte;
         }
         bytes.truncate(length);
-        let restored = Timeline::restore(policy, TimeDomain::EventTime, &mut bytes.as_slice());
+        let restored = Timeline::restore(policy, TimeDomain::EventTime, &mut Reader::new(&bytes));
         if let Ok(mut timeline) = restored {
             timeline.end();
             timeline.release(&mut ReleasedEvents::default());

@@ -7,6 +7,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use highwater_codec::Writer;
 use highwater_log::Offset;
 
 /// Entries that make a run.
@@ -148,14 +149,10 @@ impl Run {
 
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + 12 * self.hashes.len());
-        bytes.extend_from_slice(&self.from.to_be_bytes());
-        bytes.extend_from_slice(&self.next.to_be_bytes());
-        for hash in &self.hashes {
-            bytes.extend_from_slice(&hash.to_be_bytes());
-        }
-        for offset in &self.offsets {
-            bytes.extend_from_slice(&offset.to_be_bytes());
-        }
+        bytes.i64_be(self.from);
+        bytes.i64_be(self.next);
+        self.hashes.iter().for_each(|hash| bytes.u64_be(*hash));
+        self.offsets.iter().for_each(|offset| bytes.u32_be(*offset));
         bytes
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use highwater_codec::{DecodeError, Reader, Writer};
 
 use super::RecordError;
-use super::bytes::{Cut, Reader, Writer};
 use super::event::{read_answer, write_answer};
 use crate::definition::Version;
 use crate::machine::{Attempt, Cause, End, Instance, Note, Phase, Progress, Status, StepState};
@@ -38,76 +38,79 @@ fn place<T: PartialEq>(of: &T, among: &[T]) -> u8 {
     place.expect("the list has all of them") as u8
 }
 
-fn at<T: Copy>(place: u8, among: &[T]) -> Result<T, Cut> {
-    among.get(usize::from(place)).copied().ok_or(Cut)
+fn at<T: Copy>(place: u8, among: &[T]) -> Result<T, DecodeError> {
+    among
+        .get(usize::from(place))
+        .copied()
+        .ok_or(DecodeError::unknown("a state", place))
 }
 
-pub fn write(out: &mut Writer<'_>, instance: &Instance) {
-    out.fixed(instance.version.0);
-    out.signed(instance.started_ms);
-    out.signed(instance.changed_ms - instance.started_ms);
-    out.byte(place(&instance.phase, &PHASES));
-    out.byte(u8::from(instance.told));
-    out.number(u64::from(instance.stage));
-    out.bytes(&instance.input);
+pub fn write(out: &mut Vec<u8>, instance: &Instance) {
+    out.u64_be(instance.version.0);
+    out.zigzag(instance.started_ms);
+    out.zigzag(instance.changed_ms - instance.started_ms);
+    out.u8(place(&instance.phase, &PHASES));
+    out.bool(instance.told);
+    out.varint(u64::from(instance.stage));
+    out.blob_var(&instance.input);
     match &instance.cause {
-        None => out.byte(0),
+        None => out.u8(0),
         Some(cause) => {
-            out.byte(1 + place(&cause.end, &End::ALL));
-            out.number(cause.step.map_or(0, |step| u64::from(step) + 1));
-            out.signed(cause.at_ms);
-            out.bytes(cause.reason.as_bytes());
+            out.u8(1 + place(&cause.end, &End::ALL));
+            out.varint(cause.step.map_or(0, |step| u64::from(step) + 1));
+            out.zigzag(cause.at_ms);
+            out.text_var(&cause.reason);
         }
     }
     for step in &instance.steps {
         write_progress(out, &step.done);
         write_progress(out, &step.undone);
-        out.byte(u8::from(step.in_doubt));
+        out.bool(step.in_doubt);
     }
-    out.number(instance.attempts.len() as u64);
+    out.varint(instance.attempts.len() as u64);
     for attempt in &instance.attempts {
-        out.number(u64::from(attempt.step) << 1 | u64::from(attempt.undo));
-        out.number(u64::from(attempt.number));
-        out.signed(attempt.begun_ms);
-        out.signed(attempt.ended_ms);
-        out.bytes(attempt.reason.as_bytes());
+        out.varint(u64::from(attempt.step) << 1 | u64::from(attempt.undo));
+        out.varint(u64::from(attempt.number));
+        out.zigzag(attempt.begun_ms);
+        out.zigzag(attempt.ended_ms);
+        out.text_var(&attempt.reason);
     }
-    out.number(instance.notes.len() as u64);
+    out.varint(instance.notes.len() as u64);
     for note in &instance.notes {
-        out.signed(note.at_ms);
-        out.bytes(note.text.as_bytes());
+        out.zigzag(note.at_ms);
+        out.text_var(&note.text);
     }
 }
 
-fn write_progress(out: &mut Writer<'_>, progress: &Progress) {
+fn write_progress(out: &mut Vec<u8>, progress: &Progress) {
     let has_answer = u8::from(progress.answer.is_some());
-    out.byte(place(&progress.status, &STATUSES) << 1 | has_answer);
+    out.u8(place(&progress.status, &STATUSES) << 1 | has_answer);
     if progress.status == Status::Waiting {
         return;
     }
-    out.number(u64::from(progress.tries));
-    out.signed(progress.begun_ms);
-    out.signed(progress.ended_ms);
-    out.signed(progress.due_ms);
+    out.varint(u64::from(progress.tries));
+    out.zigzag(progress.begun_ms);
+    out.zigzag(progress.ended_ms);
+    out.zigzag(progress.due_ms);
     if let Some(answer) = &progress.answer {
         write_answer(out, answer);
     }
 }
 
 pub fn read(from: &mut Reader<'_>, id: &str, versions: &Versions) -> Result<Instance, RecordError> {
-    let version = Version(from.fixed()?);
+    let version = Version(from.u64_be()?);
     let definition = versions.get(version).ok_or(RecordError::Version(version))?;
-    let started_ms = from.signed()?;
-    let lasted = from.signed()?;
+    let started_ms = from.zigzag()?;
+    let lasted = from.zigzag()?;
     let mut instance = Instance {
         id: Arc::from(id),
         version,
         started_ms,
         changed_ms: started_ms.wrapping_add(lasted),
-        phase: at(from.byte()?, &PHASES)?,
-        told: from.byte()? != 0,
-        stage: from.small()?,
-        input: Bytes::copy_from_slice(from.bytes()?),
+        phase: at(from.u8()?, &PHASES)?,
+        told: from.u8()? != 0,
+        stage: from.varint_as()?,
+        input: Bytes::copy_from_slice(from.blob_var()?),
         cause: read_cause(from)?,
         steps: Box::default(),
         attempts: Vec::new(),
@@ -115,15 +118,15 @@ pub fn read(from: &mut Reader<'_>, id: &str, versions: &Versions) -> Result<Inst
         definition,
     };
     let count = instance.definition.steps.len();
-    let steps: Result<_, Cut> = (0..count).map(|_| read_step(from)).collect();
+    let steps: Result<_, DecodeError> = (0..count).map(|_| read_step(from)).collect();
     instance.steps = steps?;
-    for _ in 0..from.number()? {
+    for _ in 0..from.varint()? {
         instance.attempts.push(read_attempt(from)?);
     }
-    for _ in 0..from.number()? {
+    for _ in 0..from.varint()? {
         instance.notes.push(Note {
-            at_ms: from.signed()?,
-            text: from.text()?,
+            at_ms: from.zigzag()?,
+            text: from.text_var()?.to_owned(),
         });
     }
     match is_whole(&instance) {
@@ -142,40 +145,40 @@ fn is_whole(instance: &Instance) -> bool {
         && steps.all(|step| usize::from(step) < count)
 }
 
-fn read_cause(from: &mut Reader<'_>) -> Result<Option<Box<Cause>>, Cut> {
-    let Some(end) = from.byte()?.checked_sub(1) else {
+fn read_cause(from: &mut Reader<'_>) -> Result<Option<Box<Cause>>, DecodeError> {
+    let Some(end) = from.u8()?.checked_sub(1) else {
         return Ok(None);
     };
     let end = at(end, &End::ALL)?;
-    let step: u16 = from.small()?;
+    let step: u16 = from.varint_as()?;
     Ok(Some(Box::new(Cause {
         end,
         step: step.checked_sub(1),
-        at_ms: from.signed()?,
-        reason: from.text()?,
+        at_ms: from.zigzag()?,
+        reason: from.text_var()?.to_owned(),
     })))
 }
 
-fn read_step(from: &mut Reader<'_>) -> Result<StepState, Cut> {
+fn read_step(from: &mut Reader<'_>) -> Result<StepState, DecodeError> {
     Ok(StepState {
         done: read_progress(from)?,
         undone: read_progress(from)?,
-        in_doubt: from.byte()? != 0,
+        in_doubt: from.u8()? != 0,
     })
 }
 
-fn read_progress(from: &mut Reader<'_>) -> Result<Progress, Cut> {
-    let packed = from.byte()?;
+fn read_progress(from: &mut Reader<'_>) -> Result<Progress, DecodeError> {
+    let packed = from.u8()?;
     let status = at(packed >> 1, &STATUSES)?;
     if status == Status::Waiting {
         return Ok(Progress::default());
     }
     Ok(Progress {
         status,
-        tries: from.small()?,
-        begun_ms: from.signed()?,
-        ended_ms: from.signed()?,
-        due_ms: from.signed()?,
+        tries: from.varint_as()?,
+        begun_ms: from.zigzag()?,
+        ended_ms: from.zigzag()?,
+        due_ms: from.zigzag()?,
         answer: match packed & 1 {
             1 => Some(read_answer(from)?),
             _ => None,
@@ -183,14 +186,15 @@ fn read_progress(from: &mut Reader<'_>) -> Result<Progress, Cut> {
     })
 }
 
-fn read_attempt(from: &mut Reader<'_>) -> Result<Attempt, Cut> {
-    let packed: u32 = from.small()?;
+fn read_attempt(from: &mut Reader<'_>) -> Result<Attempt, DecodeError> {
+    let packed: u32 = from.varint_as()?;
     Ok(Attempt {
-        step: u16::try_from(packed >> 1).map_err(|_| Cut)?,
+        step: u16::try_from(packed >> 1)
+            .map_err(|_| DecodeError::Invalid("a step is too large"))?,
         undo: packed & 1 == 1,
-        number: from.small()?,
-        begun_ms: from.signed()?,
-        ended_ms: from.signed()?,
-        reason: from.text()?,
+        number: from.varint_as()?,
+        begun_ms: from.zigzag()?,
+        ended_ms: from.zigzag()?,
+        reason: from.text_var()?.to_owned(),
     })
 }

@@ -2,7 +2,6 @@
 //!
 //! Every record has the id of its instance as key, and a value that begins with its kind.
 
-mod bytes;
 mod event;
 mod hubs;
 mod instance;
@@ -15,9 +14,9 @@ pub use self::hubs::Hubs;
 pub use self::read::{JournalError, read_all, read_from};
 pub use self::write::{append, record};
 
-use ::bytes::Bytes;
+use bytes::Bytes;
+use highwater_codec::{DecodeError, Reader, Writer};
 
-use self::bytes::{Cut, Reader, Writer};
 use crate::definition::Version;
 use crate::machine::{Event, Instance, Millis};
 use crate::versions::Versions;
@@ -44,20 +43,14 @@ pub enum Record {
 /// Why a record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    #[error("it ends too early")]
-    Cut,
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
     #[error("{0} is no kind of record")]
     Kind(u8),
     #[error("the definition {0} is not on the log")]
     Version(Version),
     #[error("it does not fit its definition")]
     Misfit,
-}
-
-impl From<Cut> for RecordError {
-    fn from(_: Cut) -> RecordError {
-        RecordError::Cut
-    }
 }
 
 const STARTED: u8 = 1;
@@ -69,37 +62,33 @@ const FAILED: u8 = 6;
 
 /// Appends the value of a record to `out`.
 pub fn write_started(out: &mut Vec<u8>, version: Version, at_ms: Millis, input: &[u8]) {
-    let mut writer = Writer(out);
-    writer.byte(STARTED);
-    writer.fixed(version.0);
-    writer.signed(at_ms);
-    writer.bytes(input);
+    out.u8(STARTED);
+    out.u64_be(version.0);
+    out.zigzag(at_ms);
+    out.blob_var(input);
 }
 
 pub fn write_event(out: &mut Vec<u8>, event: &Event) {
-    let mut writer = Writer(out);
-    writer.byte(EVENT);
-    event::write(&mut writer, event);
+    out.u8(EVENT);
+    event::write(out, event);
 }
 
 pub fn write_snapshot(out: &mut Vec<u8>, instance: &Instance) {
-    let mut writer = Writer(out);
-    writer.byte(SNAPSHOT);
-    instance::write(&mut writer, instance);
+    out.u8(SNAPSHOT);
+    instance::write(out, instance);
 }
 
 pub fn write_failed(out: &mut Vec<u8>, instance: &Instance) {
-    let mut writer = Writer(out);
-    writer.byte(FAILED);
-    instance::write(&mut writer, instance);
+    out.u8(FAILED);
+    instance::write(out, instance);
 }
 
 pub fn write_handed_over(out: &mut Vec<u8>) {
-    out.push(HANDED_OVER);
+    out.u8(HANDED_OVER);
 }
 
 pub fn write_closed(out: &mut Vec<u8>) {
-    out.push(CLOSED);
+    out.u8(CLOSED);
 }
 
 /// Whether a value is that of [`Record::Failed`].
@@ -109,12 +98,12 @@ pub fn is_failed(value: &[u8]) -> bool {
 
 /// Reads the value of the record of instance `id`.
 pub fn read(id: &str, value: &[u8], versions: &Versions) -> Result<Record, RecordError> {
-    let mut reader = Reader(value);
-    let record = match reader.byte()? {
+    let mut reader = Reader::new(value);
+    let record = match reader.u8()? {
         STARTED => Record::Started {
-            version: Version(reader.fixed()?),
-            at_ms: reader.signed()?,
-            input: Bytes::copy_from_slice(reader.bytes()?),
+            version: Version(reader.u64_be()?),
+            at_ms: reader.zigzag()?,
+            input: Bytes::copy_from_slice(reader.blob_var()?),
         },
         EVENT => Record::Event(event::read(&mut reader)?),
         SNAPSHOT => Record::Snapshot(Box::new(instance::read(&mut reader, id, versions)?)),
@@ -123,7 +112,7 @@ pub fn read(id: &str, value: &[u8], versions: &Versions) -> Result<Record, Recor
         CLOSED => Record::Closed,
         kind => return Err(RecordError::Kind(kind)),
     };
-    match reader.0.is_empty() {
+    match reader.is_done() {
         true => Ok(record),
         false => Err(RecordError::Misfit),
     }

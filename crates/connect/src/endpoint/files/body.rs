@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_engine::codec::{ReadValue, WriteValue};
 use highwater_engine::{Chunk, Value};
 use highwater_query::plan::Name;
 
@@ -35,7 +36,7 @@ impl Body {
         self.bytes.len()
     }
 
-    pub fn save(&self, out: &mut Writer) {
+    pub fn save(&self, out: &mut Vec<u8>) {
         out.blob(&self.bytes);
         out.u8(self.columns.is_some().into());
         if let Some(columns) = &self.columns {
@@ -44,18 +45,14 @@ impl Body {
         }
     }
 
-    pub fn restore(input: &mut Reader<'_>) -> Result<Body, RestoreError> {
+    pub fn restore(input: &mut Reader<'_>) -> Result<Body, DecodeError> {
         let bytes = input.blob()?.to_vec();
         let columns = match input.u8()? {
             0 => None,
             _ => {
                 let count = input.count()?;
-                let name = |_| {
-                    let name = std::str::from_utf8(input.blob()?);
-                    let name = name.map_err(|_| RestoreError("a column is not UTF-8"))?;
-                    Ok(name.to_owned())
-                };
-                Some((0..count).map(name).collect::<Result<_, _>>()?)
+                let names = (0..count).map(|_| input.text().map(str::to_owned));
+                Some(names.collect::<Result<_, _>>()?)
             }
         };
         Ok(Body { bytes, columns })
@@ -100,11 +97,8 @@ impl Encoder {
                 body.columns = csv.take_columns();
             }
             (None, OutputFormat::Parquet) => {
-                let mut values = Writer {
-                    bytes: std::mem::take(&mut body.bytes),
-                };
-                values.value(Value::Record(self.rows.record(chunk, row).into()).view());
-                body.bytes = values.bytes;
+                let record = Value::Record(self.rows.record(chunk, row).into());
+                body.bytes.value(record.view());
             }
             (None, _) => self.json.write_rows(chunk, one, &mut body.bytes),
         }

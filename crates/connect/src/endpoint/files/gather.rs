@@ -11,8 +11,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::Chunk;
-use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_time::{Duration, Instant, TICKS_PER_MINUTE};
 
 use super::body::{Body, Encoder};
@@ -210,7 +210,7 @@ impl Gather {
         }
     }
 
-    pub fn save(&self, out: &mut Writer) {
+    pub fn save(&self, out: &mut Vec<u8>) {
         out.i64(self.until.ticks());
         out.count(self.open.len());
         for (first, file) in &self.open {
@@ -225,12 +225,11 @@ impl Gather {
         }
     }
 
-    pub fn restore(&mut self, input: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, input: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.until = Instant::from_ticks(input.i64()?);
         for _ in 0..input.count()? {
             let first = input.u64()?;
-            let folder = std::str::from_utf8(input.blob()?);
-            let folder = folder.map_err(|_| RestoreError("a folder is not UTF-8"))?;
+            let folder = input.text()?;
             let (rows, bytes) = (input.u64()?, input.u64()? as usize);
             let body = match input.u8()? {
                 0 => None,
@@ -239,7 +238,7 @@ impl Gather {
             self.bytes = self
                 .bytes
                 .checked_add(bytes)
-                .ok_or(RestoreError("a file is larger than can be"))?;
+                .ok_or(DecodeError::Invalid("a file is larger than can be"))?;
             self.by_folder.insert(folder.into(), first);
             let folder = folder.into();
             let file = Open {

@@ -19,6 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use highwater_codec::Writer;
 use highwater_query::plan::Name;
 use highwater_time::{Duration, Instant};
 
@@ -257,7 +258,7 @@ impl FilesEndpoint {
         out.blob(self.gather.encoder().extension().as_bytes());
         out.u64(self.next);
         self.gather.save(&mut out);
-        Ok(out.bytes)
+        Ok(out)
     }
 }
 

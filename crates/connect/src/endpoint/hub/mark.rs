@@ -1,6 +1,6 @@
 //! Where a hub stood at a checkpoint, as bytes.
 
-use highwater_engine::codec::RestoreError;
+use highwater_codec::{DecodeError, Writer};
 use highwater_log::{HubId, Offset};
 
 use super::super::EndpointError;
@@ -27,7 +27,7 @@ pub(super) struct PartitionMark {
 impl Mark {
     pub fn write(&self) -> Vec<u8> {
         let mut out = mark::begin(Kind::Hub);
-        out.bytes.extend_from_slice(&self.hub.0);
+        out.raw(&self.hub.0);
         out.i64(self.producer);
         out.u64(self.next);
         out.count(self.partitions.len());
@@ -35,7 +35,7 @@ impl Mark {
             out.i64(partition.end.0);
             out.u64(partition.have);
         }
-        out.bytes
+        out
     }
 
     pub fn read(bytes: &[u8]) -> Result<Mark, EndpointError> {
@@ -62,7 +62,7 @@ impl Mark {
         };
         match read() {
             Ok(Mark { partitions, .. }) if partitions.is_empty() => {
-                let error = RestoreError("a hub has at least one partition");
+                let error = DecodeError::Invalid("a hub has at least one partition");
                 Err(mark::damaged(error))
             }
             read => read.map_err(mark::damaged),

@@ -10,6 +10,7 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use highwater_codec::Writer;
 use highwater_engine::eval;
 use highwater_query::plan::Name;
 use highwater_queue::{Content, Error, ID_BYTES_MAX, NewMessage, Queue, Queues, Refusal};
@@ -209,6 +210,6 @@ impl Endpoint for QueueEndpoint {
     fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
         let mut mark = mark::begin(Kind::Queue);
         mark.i64(self.base);
-        Box::pin(std::future::ready(Ok(mark.bytes)))
+        Box::pin(std::future::ready(Ok(mark)))
     }
 }

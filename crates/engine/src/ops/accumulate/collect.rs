@@ -1,7 +1,9 @@
 //! Collect, and what JavaScript aggregates are run over: values in the order of time, then of arrival.
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::packed::unpack;
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::Column;
 use crate::value::Value;
 
@@ -49,7 +51,7 @@ impl Lists {
         )
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         for list in &self.0 {
             out.count(list.len());
             for (time, value) in list {
@@ -59,7 +61,7 @@ impl Lists {
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for list in &mut self.0 {
             for _ in 0..from.count()? {
                 list.push((from.i64()?, from.value()?));

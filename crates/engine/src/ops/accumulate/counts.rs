@@ -3,9 +3,10 @@
 //! Groups are many and counts small, so counts are kept narrow until one might not fit. How many values were added at most
 //! to any group is known without looking: all that were added.
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use arrow_array::Array;
 
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::Column;
 use crate::ops::room;
 
@@ -138,11 +139,11 @@ impl Counts {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         (0..self.len()).for_each(|slot| out.i64(self.get(slot)));
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let counts: Vec<i64> = (0..self.len())
             .map(|_| from.i64())
             .collect::<Result<_, _>>()?;

@@ -5,7 +5,8 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use crate::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use crate::column::Column;
 use crate::eval;
 
@@ -49,12 +50,12 @@ impl Distinct {
         (0..other.len()).for_each(|index| self.insert(other.key(index)));
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.len());
         (0..self.len()).for_each(|index| out.blob(self.key(index)));
     }
 
-    pub fn restore(from: &mut Reader<'_>) -> Result<Distinct, RestoreError> {
+    pub fn restore(from: &mut Reader<'_>) -> Result<Distinct, DecodeError> {
         let mut set = Distinct::default();
         for _ in 0..from.count()? {
             set.insert(from.blob()?);

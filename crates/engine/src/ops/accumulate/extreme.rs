@@ -6,9 +6,10 @@
 use std::cmp::Ordering;
 
 use arrow_array::Array;
+use highwater_codec::{DecodeError, Reader};
 use highwater_time::Instant;
 
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::Column;
 use crate::eval::{self, EvalError};
 use crate::ops::room;
@@ -200,12 +201,12 @@ impl Extremes {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         (0..self.len()).for_each(|slot| out.value(self.get(slot)));
     }
 
     /// Reads the values of as many groups as there are.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.best = Best::Empty(self.len());
         for slot in 0..self.len() {
             let value = from.value()?;
@@ -319,10 +320,10 @@ mod tests {
             let outcome = extremes.absorb(&other, &[2, 0, 2]);
             prop_assert_eq!(outcome.is_ok(), naive(&mut expected, &merged, wanted));
             prop_assert_eq!(all(&extremes), shown(&expected));
-            let mut writer = Writer::default();
+            let mut writer = Vec::new();
             extremes.snapshot(&mut writer);
             let mut restored = fresh();
-            prop_assert!(restored.restore(&mut Reader::new(&writer.bytes)).is_ok());
+            prop_assert!(restored.restore(&mut Reader::new(&writer)).is_ok());
             prop_assert_eq!(all(&restored), shown(&expected));
             let picked = [1, 1, 0].map(|slot| expected[slot].clone());
             prop_assert_eq!(all(&restored.pick(&[1, 1, 0])), shown(&picked));

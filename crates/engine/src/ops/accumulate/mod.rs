@@ -24,9 +24,10 @@ use std::borrow::Cow;
 
 use highwater_query::plan::{Aggregate, AggregateFunction};
 
+use highwater_codec::{DecodeError, Reader};
+
 use super::DataErrors;
 use crate::chunk::Chunk;
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, EvalError, Faults};
 use crate::value::{Value, ValueRef};
@@ -381,7 +382,7 @@ impl Accumulator {
         builder.finish()
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         match self {
             Accumulator::Count(counts) => counts.snapshot(out),
             Accumulator::Distinct(sets) => sets.iter().for_each(|set| set.snapshot(out)),
@@ -398,7 +399,7 @@ impl Accumulator {
         }
     }
 
-    pub fn restore(&mut self, groups: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, groups: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.grow(groups);
         match self {
             Accumulator::Count(counts) => counts.restore(from)?,

@@ -3,8 +3,9 @@
 //! Count, mean and the sum of squared distances from the mean are moved along value by value (Welford) and merged
 //! share by share (Chan); both stay accurate where all values are large and close together.
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::{Reason, finite};
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::Column;
 use crate::value::{Value, ValueRef};
 
@@ -81,13 +82,13 @@ impl Moments {
         finite(result, "the variance overflows float")
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.u64(self.count);
         out.f64(self.mean);
         out.f64(self.squares);
     }
 
-    pub fn restore(from: &mut Reader<'_>) -> Result<Moments, RestoreError> {
+    pub fn restore(from: &mut Reader<'_>) -> Result<Moments, DecodeError> {
         Ok(Moments {
             count: from.u64()?,
             mean: from.f64()?,

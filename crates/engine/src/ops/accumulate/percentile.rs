@@ -4,8 +4,10 @@ use std::cmp::Ordering;
 
 use highwater_query::plan::{Aggregate, AggregateFunction};
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::{Reason, finite};
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::Column;
 use crate::eval;
 use crate::value::{Value, ValueRef};
@@ -113,19 +115,20 @@ impl Percentiles {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         for values in &self.values {
             out.count(values.len());
             values.iter().for_each(|value| out.value(value.view()));
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for values in &mut self.values {
             for _ in 0..from.count()? {
                 let value = from.value()?;
                 let number = Number::of(value.view());
-                values.push(number.ok_or(RestoreError("a percentile of what is no number"))?);
+                values
+                    .push(number.ok_or(DecodeError::Invalid("a percentile of what is no number"))?);
             }
         }
         Ok(())

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use highwater_query::plan::{Aggregate, AggregateFunction};
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::packed::{Unpacked, unpack};
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::Column;
 use crate::eval;
 use crate::value::{Record, Value};
@@ -101,7 +103,7 @@ impl Ranked {
         Value::Array(shown.collect())
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         for best in &self.best {
             out.count(best.len());
             for entry in best {
@@ -112,7 +114,7 @@ impl Ranked {
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for best in &mut self.best {
             for _ in 0..from.count()? {
                 let keys: Result<_, _> = self.descending.iter().map(|_| from.value()).collect();

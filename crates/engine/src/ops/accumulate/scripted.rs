@@ -9,10 +9,12 @@
 
 use std::sync::Arc;
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::Reason;
 use super::collect::Lists;
 use super::packed::unpack;
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::script::{self, Kept, Leaving, Step};
 use crate::value::Value;
 
@@ -149,7 +151,7 @@ impl Rolled {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.events.len());
         for (time, value) in &self.events {
             out.i64(*time);
@@ -159,7 +161,7 @@ impl Rolled {
         self.ends.iter().for_each(|end| out.i64(*end));
     }
 
-    pub fn restore(from: &mut Reader<'_>) -> Result<Rolled, RestoreError> {
+    pub fn restore(from: &mut Reader<'_>) -> Result<Rolled, DecodeError> {
         let mut rolled = Rolled::default();
         for _ in 0..from.count()? {
             rolled.events.push((from.i64()?, from.value()?));
@@ -168,7 +170,7 @@ impl Rolled {
             rolled.ends.push(from.i64()?);
         }
         if !rolled.ends.is_sorted() || !rolled.events.is_sorted_by_key(|(time, _)| *time) {
-            return Err(RestoreError("a script's events are out of order"));
+            return Err(DecodeError::Invalid("a script's events are out of order"));
         }
         Ok(rolled)
     }

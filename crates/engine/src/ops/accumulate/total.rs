@@ -1,7 +1,8 @@
 //! What numbers add up to, and how many they are: SUM and AVG of one group.
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::{Reason, finite};
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::value::Value;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -92,14 +93,14 @@ impl Total {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.i128(self.ints);
         out.f64(self.floats);
         out.u64(self.count);
         out.u8(self.any_float.into());
     }
 
-    pub fn restore(from: &mut Reader<'_>) -> Result<Total, RestoreError> {
+    pub fn restore(from: &mut Reader<'_>) -> Result<Total, DecodeError> {
         Ok(Total {
             ints: from.i128()?,
             floats: from.f64()?,

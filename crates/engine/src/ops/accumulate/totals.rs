@@ -3,10 +3,11 @@
 //! A column of whole numbers or of floats stays one, in two plain lists; only where a query adds up both, or a sum or a count
 //! needs more room, does every group get a [`Total`] of its own. Results are the same on either road.
 
+use highwater_codec::{DecodeError, Reader};
+
 use arrow_array::Array;
 
 use super::total::Total;
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::Column;
 use crate::ops::room;
 use crate::value::ValueRef;
@@ -281,12 +282,12 @@ impl Totals {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         (0..self.len()).for_each(|slot| self.get(slot).snapshot(out));
     }
 
     /// Reads the totals of as many groups as there are.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         *self = Totals::Empty(self.len());
         for slot in 0..self.len() {
             self.add(slot, &Total::restore(from)?);
@@ -356,10 +357,10 @@ mod tests {
                 naive[slot].add(total);
             }
             prop_assert_eq!(all(&totals), naive.clone());
-            let mut writer = Writer::default();
+            let mut writer = Vec::new();
             totals.snapshot(&mut writer);
             let mut restored = Totals::Empty(3);
-            prop_assert!(restored.restore(&mut Reader::new(&writer.bytes)).is_ok());
+            prop_assert!(restored.restore(&mut Reader::new(&writer)).is_ok());
             prop_assert_eq!(all(&restored), naive.clone());
             prop_assert_eq!(all(&restored.pick(&[1, 1, 0])), vec![naive[1], naive[1], naive[0]]);
         }

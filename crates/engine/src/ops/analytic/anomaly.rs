@@ -37,10 +37,11 @@ use std::sync::{Arc, LazyLock};
 
 use highwater_query::plan::Expr;
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::over::trim;
 use super::{CallInput, Failures, Memory};
 use crate::chunk::Chunk;
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 use crate::value::{Record, Value, ValueRef};
@@ -120,7 +121,7 @@ impl History {
         self.0.iter().map(|&(_, value)| value)
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.0.len());
         for &(time, value) in &self.0 {
             out.i64(time);
@@ -128,7 +129,7 @@ impl History {
         }
     }
 
-    fn restore(from: &mut Reader<'_>) -> Result<History, RestoreError> {
+    fn restore(from: &mut Reader<'_>) -> Result<History, DecodeError> {
         let values = (0..from.count()?).map(|_| Ok((from.i64()?, from.f64()?)));
         values.collect::<Result<_, _>>().map(History)
     }
@@ -258,11 +259,11 @@ impl Memory for SpikeAndDip {
         }
     }
 
-    fn snapshot(&self, slot: usize, out: &mut Writer) {
+    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
         self.models[slot].snapshot(out);
     }
 
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.models[slot] = History::restore(from)?;
         Ok(())
     }
@@ -388,7 +389,7 @@ impl Memory for ChangePoint {
         }
     }
 
-    fn snapshot(&self, slot: usize, out: &mut Writer) {
+    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
         let model = &self.models[slot];
         model.learned.snapshot(out);
         model.waiting.snapshot(out);
@@ -396,7 +397,7 @@ impl Memory for ChangePoint {
         out.f64(model.down);
     }
 
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.models[slot] = Changing {
             learned: History::restore(from)?,
             waiting: History::restore(from)?,

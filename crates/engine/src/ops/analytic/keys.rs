@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashTable;
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Duration, Instant};
 
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::ops::agenda::ONE_LANE;
 use crate::ops::groups::Encoded;
 
@@ -194,7 +194,7 @@ impl Keys {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.entries.len());
         for (slot, entry) in self.entries.iter().enumerate() {
             out.i64(entry.last);
@@ -213,7 +213,7 @@ impl Keys {
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut fresh = Keys {
             keep: self.keep,
             ..Keys::default()
@@ -230,7 +230,7 @@ impl Keys {
         }
         let known = |slot: u32, used: bool| match fresh.entries.get(slot as usize) {
             Some(entry) if (entry.last != UNUSED) == used => Ok(slot),
-            _ => Err(RestoreError("an unknown key")),
+            _ => Err(DecodeError::Invalid("an unknown key")),
         };
         let mut free = Vec::new();
         for _ in 0..from.count()? {

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Duration, Instant};
 
 use super::over::trim;
 use super::{CallInput, Failures, Memory};
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
 use crate::value::{Value, ValueRef};
 
@@ -25,12 +26,12 @@ impl Cell {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.i64(self.time);
         out.value(self.value.view());
     }
 
-    pub fn restore(from: &mut Reader<'_>) -> Result<Cell, RestoreError> {
+    pub fn restore(from: &mut Reader<'_>) -> Result<Cell, DecodeError> {
         Ok(Cell {
             time: from.i64()?,
             value: from.value()?,
@@ -243,13 +244,13 @@ impl Memory for LagOne {
         self.walk(input, out, false);
     }
 
-    fn snapshot(&self, slot: usize, out: &mut Writer) {
+    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
         let (time, value) = self.cells.get(slot);
         out.i64(time);
         out.value(value);
     }
 
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let time = from.i64()?;
         self.cells.set(slot, time, from.value()?.view());
         Ok(())
@@ -269,11 +270,11 @@ impl Memory for Last {
         self.0.walk(input, out, true);
     }
 
-    fn snapshot(&self, slot: usize, out: &mut Writer) {
+    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
         self.0.snapshot(slot, out);
     }
 
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.0.restore(slot, from)
     }
 }
@@ -327,17 +328,17 @@ impl Memory for LagMany {
         }
     }
 
-    fn snapshot(&self, slot: usize, out: &mut Writer) {
+    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
         let ring = &self.rings[slot];
         out.count(ring.len());
         ring.iter().for_each(|cell| cell.snapshot(out));
     }
 
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let cells: Result<_, _> = (0..from.count()?).map(|_| Cell::restore(from)).collect();
         self.rings[slot] = cells?;
         if self.rings[slot].len() > self.offset {
-            return Err(RestoreError("more rows than LAG looks back"));
+            return Err(DecodeError::Invalid("more rows than LAG looks back"));
         }
         Ok(())
     }
@@ -380,11 +381,11 @@ impl Memory for IsFirst {
         }
     }
 
-    fn snapshot(&self, slot: usize, out: &mut Writer) {
+    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
         out.i64(self.ends[slot]);
     }
 
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.ends[slot] = from.i64()?;
         Ok(())
     }

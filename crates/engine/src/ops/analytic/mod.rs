@@ -21,6 +21,7 @@ mod over;
 use std::collections::BTreeMap;
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use highwater_codec::{DecodeError, Reader};
 use highwater_query::Span;
 use highwater_query::plan::{
     Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, Expr, ExprKind, Pred,
@@ -30,7 +31,6 @@ use highwater_time::Instant;
 use super::groups::Encoded;
 use super::{Context, Item, Operator, accumulate};
 use crate::chunk::Chunk;
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 
@@ -47,8 +47,8 @@ trait Memory: Send {
     /// Walks the rows of a chunk in order and appends one value for each.
     fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures);
 
-    fn snapshot(&self, slot: usize, out: &mut Writer);
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError>;
+    fn snapshot(&self, slot: usize, out: &mut Vec<u8>);
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError>;
 }
 
 /// The rows of a chunk as one call sees them.
@@ -358,7 +358,7 @@ impl Operator for Analytics {
         }
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         for (index, keying) in self.keyings.iter().enumerate() {
             keying.keys.snapshot(out);
             for call in self.calls.iter().filter(|call| call.keying == index) {
@@ -368,7 +368,7 @@ impl Operator for Analytics {
         }
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for (index, keying) in self.keyings.iter_mut().enumerate() {
             keying.keys.restore(from)?;
             for call in self.calls.iter_mut().filter(|call| call.keying == index) {

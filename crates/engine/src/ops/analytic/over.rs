@@ -13,10 +13,12 @@ use std::collections::VecDeque;
 
 use highwater_query::plan::{Aggregate, AggregateFunction};
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::exact::ExactSum;
 use super::lag::Cell;
 use super::{CallInput, Failures, Memory};
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::ColumnBuilder;
 use crate::eval;
 use crate::ops::accumulate::Accumulator;
@@ -45,8 +47,8 @@ trait Range: Send {
 
     fn result(&self, state: &Self::State) -> Result<Value, String>;
 
-    fn snapshot(&self, state: &Self::State, out: &mut Writer);
-    fn restore(&self, from: &mut Reader<'_>) -> Result<Self::State, RestoreError>;
+    fn snapshot(&self, state: &Self::State, out: &mut Vec<u8>);
+    fn restore(&self, from: &mut Reader<'_>) -> Result<Self::State, DecodeError>;
 }
 
 struct Over<R: Range> {
@@ -94,11 +96,11 @@ impl<R: Range> Memory for Over<R> {
         }
     }
 
-    fn snapshot(&self, slot: usize, out: &mut Writer) {
+    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
         self.range.snapshot(&self.states[slot], out);
     }
 
-    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.states[slot] = self.range.restore(from)?;
         Ok(())
     }
@@ -135,12 +137,12 @@ impl Range for Counts {
         Ok(Value::Int(times.len() as i64))
     }
 
-    fn snapshot(&self, times: &VecDeque<i64>, out: &mut Writer) {
+    fn snapshot(&self, times: &VecDeque<i64>, out: &mut Vec<u8>) {
         out.count(times.len());
         times.iter().for_each(|&time| out.i64(time));
     }
 
-    fn restore(&self, from: &mut Reader<'_>) -> Result<VecDeque<i64>, RestoreError> {
+    fn restore(&self, from: &mut Reader<'_>) -> Result<VecDeque<i64>, DecodeError> {
         (0..from.count()?).map(|_| from.i64()).collect()
     }
 }
@@ -261,7 +263,7 @@ impl Range for Sums {
         }
     }
 
-    fn snapshot(&self, sum: &Sum, out: &mut Writer) {
+    fn snapshot(&self, sum: &Sum, out: &mut Vec<u8>) {
         out.count(sum.numbers.len());
         for (time, number) in &sum.numbers {
             out.i64(*time);
@@ -272,14 +274,14 @@ impl Range for Sums {
         }
     }
 
-    fn restore(&self, from: &mut Reader<'_>) -> Result<Sum, RestoreError> {
+    fn restore(&self, from: &mut Reader<'_>) -> Result<Sum, DecodeError> {
         let mut sum = Sum::default();
         for _ in 0..from.count()? {
             let time = from.i64()?;
             let number = match from.value()? {
                 Value::Int(value) => Number::Int(value),
                 Value::Float(value) if value.is_finite() => Number::Float(value),
-                _ => return Err(RestoreError("a sum of what is no number")),
+                _ => return Err(DecodeError::Invalid("a sum of what is no number")),
             };
             sum.enter(time, number);
         }
@@ -345,20 +347,20 @@ impl Range for Extremes {
         }
     }
 
-    fn snapshot(&self, candidates: &Candidates, out: &mut Writer) {
+    fn snapshot(&self, candidates: &Candidates, out: &mut Vec<u8>) {
         for ring in &candidates.kinds {
             out.count(ring.len());
             ring.iter().for_each(|cell| cell.snapshot(out));
         }
     }
 
-    fn restore(&self, from: &mut Reader<'_>) -> Result<Candidates, RestoreError> {
+    fn restore(&self, from: &mut Reader<'_>) -> Result<Candidates, DecodeError> {
         let mut candidates = Candidates::default();
         for (kind, ring) in candidates.kinds.iter_mut().enumerate() {
             for _ in 0..from.count()? {
                 let cell = Cell::restore(from)?;
                 if kind_of(cell.value.view()) != kind {
-                    return Err(RestoreError("a value of the wrong kind"));
+                    return Err(DecodeError::Invalid("a value of the wrong kind"));
                 }
                 ring.push_back(cell);
             }
@@ -398,12 +400,12 @@ impl Range for Folds {
         accumulator.result(0).map_err(|reason| reason.to_string())
     }
 
-    fn snapshot(&self, cells: &VecDeque<Cell>, out: &mut Writer) {
+    fn snapshot(&self, cells: &VecDeque<Cell>, out: &mut Vec<u8>) {
         out.count(cells.len());
         cells.iter().for_each(|cell| cell.snapshot(out));
     }
 
-    fn restore(&self, from: &mut Reader<'_>) -> Result<VecDeque<Cell>, RestoreError> {
+    fn restore(&self, from: &mut Reader<'_>) -> Result<VecDeque<Cell>, DecodeError> {
         (0..from.count()?).map(|_| Cell::restore(from)).collect()
     }
 }

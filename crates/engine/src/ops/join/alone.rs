@@ -7,8 +7,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use super::side::Side;
-use crate::codec::{Reader, RestoreError, Writer};
 
 #[derive(Debug)]
 pub(super) enum Waiting {
@@ -70,7 +71,7 @@ impl Waiting {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         match self {
             Waiting::Equally { settled, .. } => out.u64(*settled as u64),
             Waiting::Each { queue, forgotten } => {
@@ -86,13 +87,13 @@ impl Waiting {
     }
 
     /// Reads what was written about a side that has been restored already.
-    pub fn restore(&mut self, side: &Side, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, side: &Side, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let kept = side.kept() as u64;
         match self {
             Waiting::Equally { settled, .. } => {
                 let rows = from.u64()?;
                 if rows > kept {
-                    return Err(RestoreError("more rows are settled than kept"));
+                    return Err(DecodeError::Invalid("more rows are settled than kept"));
                 }
                 *settled = rows as usize;
             }
@@ -102,7 +103,7 @@ impl Waiting {
                 for _ in 0..from.count()? {
                     let (due, number) = (from.i64()?, from.u64()?);
                     if number >= kept {
-                        return Err(RestoreError("a row waits that is not kept"));
+                        return Err(DecodeError::Invalid("a row waits that is not kept"));
                     }
                     queue.push(Reverse((due, number)));
                 }

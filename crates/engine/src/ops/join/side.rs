@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use highwater_codec::{DecodeError, Reader, Writer};
+
 use arrow_buffer::ScalarBuffer;
 use highwater_query::plan::Expr;
 
@@ -13,7 +15,7 @@ use super::super::keys::RowKeys;
 use super::super::{Context, DataErrors};
 use super::index::Index;
 use crate::chunk::{CHUNK_ROWS, Chunk};
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 
@@ -363,7 +365,7 @@ impl Side {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.rows.len());
         for kept in &self.rows {
             let chunk = kept.place.chunk.wrapping_sub(self.first) as usize;
@@ -385,7 +387,7 @@ impl Side {
         }
     }
 
-    fn snapshot_row(&self, chunk: usize, row: usize, out: &mut Writer) {
+    fn snapshot_row(&self, chunk: usize, row: usize, out: &mut Vec<u8>) {
         let stored = &self.chunks[chunk];
         out.i64(stored.times[row]);
         out.u8(u8::from(self.marks && stored.matched[row]));
@@ -402,7 +404,7 @@ impl Side {
             .for_each(|column| out.value(column.get(row)));
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.chunks.clear();
         self.rows.clear();
         self.index.clear();
@@ -417,7 +419,7 @@ impl Side {
         self.restore_rows(from)
     }
 
-    fn restore_rows(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore_rows(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut left = from.count()?;
         while left > 0 {
             let rows = left.min(CHUNK_ROWS);

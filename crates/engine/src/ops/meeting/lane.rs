@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::Instant;
 
 use super::{Make, Member};
 use crate::chunk::Chunk;
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::ops::{Context, Item};
 
 pub(super) struct Lane {
@@ -120,7 +120,7 @@ impl Lane {
         self.named == 0 && self.member.is_none() && self.latest.saturating_add(linger) < floor
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.blob(&self.key);
         self.clocks.iter().for_each(|clock| out.i64(*clock));
         out.i64(self.shown);
@@ -128,13 +128,13 @@ impl Lane {
         out.u32(self.named);
         out.u8(self.member.is_some().into());
         if let Some(member) = &self.member {
-            let mut state = Writer::default();
+            let mut state = Vec::new();
             member.snapshot(&mut state);
-            out.blob(&state.bytes);
+            out.blob(&state);
         }
     }
 
-    pub fn restore(sides: usize, make: &Make, from: &mut Reader<'_>) -> Result<Lane, RestoreError> {
+    pub fn restore(sides: usize, make: &Make, from: &mut Reader<'_>) -> Result<Lane, DecodeError> {
         let mut lane = Lane::new(from.blob()?.into(), sides);
         for clock in &mut lane.clocks {
             *clock = from.i64()?;
@@ -147,7 +147,7 @@ impl Lane {
             let mut member = make();
             member.restore(&mut state)?;
             if !state.is_done() {
-                return Err(RestoreError("an operator left bytes unread"));
+                return Err(DecodeError::Invalid("an operator left bytes unread"));
             }
             lane.member = Some(member);
         }

@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Instant, LaneWatermark};
 
 use super::{Context, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::ColumnBuilder;
 use lane::Lane;
 pub(crate) use named::Named;
@@ -317,7 +317,7 @@ impl Operator for Meeting {
         self.run(context);
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         self.ports.iter().for_each(|port| port.snapshot(out));
         out.i64(self.floor);
         out.u8(self.ended.into());
@@ -328,7 +328,7 @@ impl Operator for Meeting {
         }
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for port in &mut self.ports {
             port.restore(from)?;
         }
@@ -355,7 +355,7 @@ impl Operator for Meeting {
         }
         let known = |to: u32| matches!(self.lanes.get(to as usize), Some(Some(_)));
         if !self.ports.iter().all(|port| port.named().all(known)) {
-            return Err(RestoreError("a lane leads nowhere"));
+            return Err(DecodeError::Invalid("a lane leads nowhere"));
         }
         Ok(())
     }

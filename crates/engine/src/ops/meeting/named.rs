@@ -11,9 +11,10 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use highwater_query::plan::Expr;
 
+use highwater_codec::{DecodeError, Reader};
+
 use super::super::{Context, Item, Operator};
 use crate::chunk::{Chunk, LaneName};
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::eval::{self, Faults};
 
 pub(crate) struct Named {
@@ -80,9 +81,9 @@ impl Operator for Named {
     }
 
     /// Nothing: a name said twice does no harm.
-    fn snapshot(&self, _out: &mut Writer) {}
+    fn snapshot(&self, _out: &mut Vec<u8>) {}
 
-    fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, _from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.known.clear();
         Ok(())
     }

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Instant, LaneWatermark};
 
 use crate::chunk::{Chunk, LaneName, Lanes};
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
 
 #[derive(Debug)]
@@ -185,7 +186,7 @@ impl Port {
         self.lanes.values().map(|leads| leads.to)
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         for time in [self.floor, self.taken, self.reached] {
             out.i64(time);
         }
@@ -202,7 +203,7 @@ impl Port {
         self.held.iter().for_each(|held| held.snapshot(out));
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.floor = from.i64()?;
         self.taken = from.i64()?;
         self.reached = from.i64()?;
@@ -275,7 +276,7 @@ impl Held {
         Step::Rows { lane, rows }
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         let rows = self.row..self.chunk.rows();
         let width = self.chunk.columns.len();
         out.count(if rows.is_empty() { 0 } else { width });
@@ -303,7 +304,7 @@ impl Held {
         }
     }
 
-    fn restore(from: &mut Reader<'_>) -> Result<Held, RestoreError> {
+    fn restore(from: &mut Reader<'_>) -> Result<Held, DecodeError> {
         let width = from.count()?;
         let mut columns: Vec<ColumnBuilder> = (0..width).map(|_| Default::default()).collect();
         let (mut times, mut lanes) = (Vec::new(), Lanes::default());
@@ -335,7 +336,7 @@ impl Held {
         if lanes.watermarks.iter().any(|mark| mark.before_row > rows)
             || lanes.names.iter().any(|n| n.after > lanes.watermarks.len())
         {
-            return Err(RestoreError("a clock moves after the last row"));
+            return Err(DecodeError::Invalid("a clock moves after the last row"));
         }
         let columns: Vec<Column> = columns.into_iter().map(ColumnBuilder::finish).collect();
         Ok(Held::new(Chunk::new(times.into(), columns), lanes))

@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_query::Span;
 use highwater_query::plan::{Expr, ExprKind, Pred, PredKind};
 use highwater_time::Instant;
@@ -18,7 +19,7 @@ use highwater_time::Instant;
 use super::captures::{Asked, Captures, Event, Source};
 use super::nfa::Nfa;
 use crate::chunk::Chunk;
-use crate::codec::{Reader, RestoreError, Writer};
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 use crate::ops::DataErrors;
@@ -237,7 +238,7 @@ impl Attempt {
         self.ways = next;
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         out.i64(self.first);
         out.u64(self.number);
         let shown = self.shown.iter();
@@ -257,7 +258,7 @@ impl Attempt {
         rules: &Rules,
         keys: usize,
         from: &mut Reader<'_>,
-    ) -> Result<Attempt, RestoreError> {
+    ) -> Result<Attempt, DecodeError> {
         let (first, number) = (from.i64()?, from.u64()?);
         let shown: Result<Vec<Value>, _> = (0..keys).map(|_| from.value()).collect();
         let shown = shown?.into();
@@ -265,7 +266,7 @@ impl Attempt {
         for _ in 0..from.count()? {
             let state = from.u32()?;
             if state as usize >= rules.nfa.tests.len() {
-                return Err(RestoreError("an unknown state of a pattern"));
+                return Err(DecodeError::Invalid("an unknown state of a pattern"));
             }
             let captures = Captures::restore(&rules.asked, from)?;
             ways.push(Way {
@@ -290,7 +291,7 @@ impl Attempt {
 
 /// What the conditions ahead can tell ways apart by.
 fn distinct(captures: &Captures, ahead: &[usize]) -> Vec<u8> {
-    let mut out = Writer::default();
+    let mut out = Vec::new();
     for &at in ahead {
         let value = captures.values[at].as_ref();
         out.u8(value.is_some().into());
@@ -298,7 +299,7 @@ fn distinct(captures: &Captures, ahead: &[usize]) -> Vec<u8> {
             out.value(value.view());
         }
     }
-    out.bytes
+    out
 }
 
 /// Shows an event to all attempts at once.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use highwater_query::plan::{Expr, MatchRef, Pick};
 
-use crate::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
+
+use crate::codec::{ReadValue, WriteValue};
 use crate::column::Column;
 use crate::eval::{self, EvalError};
 use crate::value::{Value, ValueRef};
@@ -162,7 +164,7 @@ impl Captures {
         Value::Array(names.into())
     }
 
-    pub fn snapshot(&self, out: &mut Writer) {
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
         for value in self.values.iter() {
             out.u8(value.is_some().into());
             if let Some(value) = value {
@@ -177,15 +179,15 @@ impl Captures {
         }
     }
 
-    pub fn restore(asked: &Asked, from: &mut Reader<'_>) -> Result<Captures, RestoreError> {
+    pub fn restore(asked: &Asked, from: &mut Reader<'_>) -> Result<Captures, DecodeError> {
         let values = asked.running.iter().map(|_| match from.u8()? {
             0 => Ok(None),
             _ => from.value().map(Some),
         });
-        let values: Result<Vec<_>, RestoreError> = values.collect();
+        let values: Result<Vec<_>, DecodeError> = values.collect();
         let values = values?.into();
         let runs = (0..from.count()?).map(|_| Ok((from.u32()?, from.u64()?)));
-        let runs: Result<Vec<_>, RestoreError> = runs.collect();
+        let runs: Result<Vec<_>, DecodeError> = runs.collect();
         let mut path = None;
         for (variable, events) in runs?.into_iter().rev() {
             path = Some(Arc::new(Path {

@@ -25,6 +25,7 @@ use std::ops::Range;
 
 use arrow_buffer::BooleanBuffer;
 use hashbrown::HashTable;
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_query::Span;
 use highwater_query::plan::{Expr, MatchNode};
 use highwater_time::{Instant, LaneWatermark};
@@ -33,7 +34,6 @@ use super::agenda::{Agenda, ONE_LANE};
 use super::groups::Encoded;
 use super::{Context, DataErrors, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 use crate::value::Value;
@@ -485,7 +485,7 @@ impl Operator for Matcher {
         }
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.u8(self.has_lanes.into());
         out.u64(self.events);
         out.count(self.parts.len());
@@ -506,7 +506,7 @@ impl Operator for Matcher {
         });
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.has_lanes = from.u8()? != 0;
         self.events = from.u64()?;
         (self.table, self.parts, self.free) = Default::default();
@@ -519,7 +519,7 @@ impl Operator for Matcher {
             let (lane, hash, key) = (from.u32()?, from.u64()?, from.blob()?.into());
             let attempts = 0..from.count()?;
             let attempts = attempts.map(|_| Attempt::restore(&self.rules, self.keys.len(), from));
-            let attempts: Result<VecDeque<Attempt>, RestoreError> = attempts.collect();
+            let attempts: Result<VecDeque<Attempt>, DecodeError> = attempts.collect();
             let attempts = attempts?;
             self.insert(Part {
                 lane,
@@ -530,7 +530,7 @@ impl Operator for Matcher {
         }
         let known = |slot: u32| match (slot as usize) < parts {
             true => Ok(slot),
-            false => Err(RestoreError("an unknown key")),
+            false => Err(DecodeError::Invalid("an unknown key")),
         };
         for _ in 0..from.count()? {
             self.free.push(known(from.u32()?)?);

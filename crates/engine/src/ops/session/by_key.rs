@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::Instant;
 
 use super::Rule;
 use crate::chunk::CHUNK_ROWS;
-use crate::codec::{Reader, RestoreError, Writer};
 use crate::ops::accumulate::Accumulator;
 use crate::ops::groups::{self, GroupSpec, Keyed, Looks, Prepared, hash_key};
 use crate::ops::interned::{half, spread};
@@ -87,12 +87,12 @@ const VACANT: Session = Session {
 };
 
 impl State {
-    fn restore(from: &mut Reader<'_>) -> Result<State, RestoreError> {
+    fn restore(from: &mut Reader<'_>) -> Result<State, DecodeError> {
         match from.u8()? {
             1 => Ok(State::Open),
             2 => Ok(State::Closed),
             3 => Ok(State::Rest),
-            _ => Err(RestoreError("a session is in an unknown state")),
+            _ => Err(DecodeError::Invalid("a session is in an unknown state")),
         }
     }
 }
@@ -460,7 +460,7 @@ impl LaneWindow for KeySessions {
         self.free.extend(empty);
     }
 
-    fn snapshot(&self, out: &mut Writer) {
+    fn snapshot(&self, out: &mut Vec<u8>) {
         out.u64(self.born);
         let all = self.list.all.iter().enumerate();
         let kept = all.filter(|(_, session)| session.state != State::Vacant);
@@ -480,7 +480,7 @@ impl LaneWindow for KeySessions {
         }
     }
 
-    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut fresh = KeySessions::new(self.spec.clone(), self.rule);
         fresh.born = from.u64()?;
         let sessions = from.count()?;
@@ -510,7 +510,7 @@ impl LaneWindow for KeySessions {
 }
 
 impl KeySessions {
-    fn restore_session(&mut self, slot: u32, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    fn restore_session(&mut self, slot: u32, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let key = from.blob()?;
         if let Some(look) = groups::restore_look(from)? {
             self.list.looks.set(slot, look);

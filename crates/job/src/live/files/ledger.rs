@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use highwater_engine::codec::{Reader, RestoreError, Writer};
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::batch::{Batches, Builder, NewRecord, Seal, Stored, Unpacker};
 use highwater_log::{AppendError, Isolation, Offset, Partition, replay};
 
@@ -43,7 +43,7 @@ impl Ledger {
             let mut from = Reader::new(value);
             ledger.end = ledger.end.max(Offset(from.i64()?));
             ledger.files.insert(name, Taken::read(&mut from)?);
-            Ok::<_, RestoreError>(())
+            Ok::<_, DecodeError>(())
         });
         kept.await.map_err(|error| error.to_string())?;
         ledger.kept = ledger.end;
@@ -112,10 +112,10 @@ impl Ledger {
             };
             let value = |name: &String| {
                 let taken = self.files.get(name)?;
-                let mut out = Writer::default();
+                let mut out = Vec::new();
                 out.i64(end.0);
                 taken.write(&mut out);
-                Some(out.bytes)
+                Some(out)
             };
             let values: Vec<Option<Vec<u8>>> = names.iter().map(value).collect();
             let records = names.iter().zip(&values).map(|(name, value)| NewRecord {

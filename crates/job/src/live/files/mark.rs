@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_connect::CutKind;
-use highwater_engine::codec::{Reader, RestoreError, Writer};
 use highwater_env::disk::Stamp;
 use highwater_log::batch::RecordHeaders;
 
@@ -35,7 +35,7 @@ impl Taken {
         }
     }
 
-    pub fn write(&self, out: &mut Writer) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         out.u64(self.next);
         out.u8(self.is_done.into());
         out.u64(self.known);
@@ -44,7 +44,7 @@ impl Taken {
         out.u64(self.stamp.len);
     }
 
-    pub fn read(from: &mut Reader<'_>) -> Result<Taken, RestoreError> {
+    pub fn read(from: &mut Reader<'_>) -> Result<Taken, DecodeError> {
         Ok(Taken {
             next: from.u64()?,
             is_done: from.u8()? != 0,
@@ -73,9 +73,9 @@ impl Mark {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = Vec::new();
         out.u8(VERSION);
-        out.blob(self.file.as_bytes());
+        out.text(&self.file);
         let (kind, delimiter) = match self.kind {
             CutKind::Json => (0, 0),
             CutKind::Csv { delimiter } => (1, delimiter),
@@ -84,31 +84,26 @@ impl Mark {
         out.u8(kind);
         out.u8(delimiter);
         self.taken.write(&mut out);
-        out.bytes
+        out
     }
 
-    fn decode(bytes: &[u8]) -> Result<Mark, RestoreError> {
+    fn decode(bytes: &[u8]) -> Result<Mark, DecodeError> {
         let mut from = Reader::new(bytes);
-        if from.u8()? != VERSION {
-            return Err(RestoreError("a mark is of another version"));
-        }
-        let file = std::str::from_utf8(from.blob()?);
-        let file = file
-            .map_err(|_| RestoreError("a name is not UTF-8"))?
-            .into();
+        from.version(VERSION)?;
+        let file = from.text()?.into();
         let (kind, delimiter) = (from.u8()?, from.u8()?);
         let kind = match kind {
             0 => CutKind::Json,
             1 => CutKind::Csv { delimiter },
             2 => CutKind::Table,
-            _ => return Err(RestoreError("a mark is of an unknown kind")),
+            other => return Err(DecodeError::unknown("a kind of file", other)),
         };
         let taken = Taken::read(&mut from)?;
         Ok(Mark { file, kind, taken })
     }
 
     /// The mark in the headers of a record, if there is one.
-    pub fn of(mut headers: RecordHeaders<'_>) -> Option<Result<Mark, RestoreError>> {
+    pub fn of(mut headers: RecordHeaders<'_>) -> Option<Result<Mark, DecodeError>> {
         let (_, value) = headers.find(|(name, _)| name == HEADER)?;
         Some(Mark::decode(value.unwrap_or_default()))
     }

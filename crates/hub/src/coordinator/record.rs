@@ -1,0 +1,36 @@
+//! Parts that the records of both coordinators share. `docs/formats/offsets.md` and
+//! `docs/formats/transactions.md` draw the records.
+
+use std::time::Duration;
+
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_log::{HubName, Place};
+
+/// A reader behind the version that every value begins with.
+pub(crate) fn read_versioned(bytes: &[u8], version: u8) -> Result<Reader<'_>, DecodeError> {
+    let mut from = Reader::new(bytes);
+    from.version(version)?;
+    Ok(from)
+}
+
+pub(crate) fn write_place(out: &mut Vec<u8>, place: &Place) {
+    out.text_be(place.hub.as_str());
+    out.u32_be(place.partition);
+}
+
+pub(crate) fn read_place(from: &mut Reader<'_>) -> Result<Place, DecodeError> {
+    let hub = HubName::new(from.text_be()?);
+    let hub = hub.map_err(|_| DecodeError::Invalid("a hub has an impossible name"))?;
+    let partition = from.u32_be()?;
+    Ok(Place { hub, partition })
+}
+
+pub(crate) fn write_duration(out: &mut Vec<u8>, duration: Duration) {
+    out.i64_be(duration.as_millis() as i64);
+}
+
+pub(crate) fn read_duration(from: &mut Reader<'_>) -> Result<Duration, DecodeError> {
+    let millis = u64::try_from(from.i64_be()?);
+    let millis = millis.map_err(|_| DecodeError::Invalid("a duration is negative"))?;
+    Ok(Duration::from_millis(millis))
+}
