@@ -274,6 +274,6 @@ mod tests {
         // Two of twelve requests of a connection fail, and no connection has more than the five last
         // ones short of that.
         assert!((360..=400).contains(&seen.errors), "{}", seen.errors);
-        assert_eq!(seen.first.as_deref(), Some("status 503"));
+        assert_eq!(seen.first_error.as_deref(), Some("status 503"));
     }
 }
