@@ -1,55 +1,55 @@
-//! The query as written: names unresolved, every clause of the language in its place.
+//! The syntax tree: names unresolved, every clause of the language present.
 //!
-//! Conditions and values share one expression type, because only the binder can say usefully that
-//! one stands where the other belongs. Chains of AND and OR are flat, so that a list of a thousand
-//! alternatives is not a tree a thousand levels deep; all other nesting is limited by the parser.
+//! Conditions and values share one expression type, because only the binder can report well that one stands in place of
+//! the other. Chains of AND and OR are flat, so that a list of a thousand alternatives is not a tree of a thousand
+//! levels; the parser limits all other nesting.
 
 use crate::Span;
-pub use crate::plan::{BinaryOp, CompareOp, Each, Type, UnaryOp};
+pub(crate) use crate::plan::{BinaryOp, CompareOp, Each, Type, UnaryOp};
 
 #[derive(Clone, Debug, Default)]
-pub struct Script {
+pub(crate) struct Script {
     pub tables: Vec<CreateTable>,
     pub steps: Vec<Step>,
     pub statements: Vec<Query>,
 }
 
 #[derive(Clone, Debug)]
-pub struct CreateTable {
+pub(crate) struct CreateTable {
     pub name: Ident,
     pub columns: Vec<(Ident, Type)>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Step {
+pub(crate) struct Step {
     pub name: Ident,
     pub query: Query,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ident {
+pub(crate) struct Ident {
     pub name: String,
     pub quote: Quote,
     pub span: Span,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quote {
+pub(crate) enum Quote {
     Bare,
     Bracket,
     Double,
-    /// An alias written as text.
+    /// An alias written as a text literal.
     Text,
 }
 
 impl Ident {
-    pub fn is(&self, other: &str) -> bool {
+    pub(crate) fn is(&self, other: &str) -> bool {
         same_name(&self.name, other)
     }
 }
 
 /// Names of the language, of inputs, steps and outputs ignore case.
-pub fn same_name(a: &str, b: &str) -> bool {
+pub(crate) fn same_name(a: &str, b: &str) -> bool {
     a.eq_ignore_ascii_case(b)
         || (!a.is_ascii()
             && a.chars()
@@ -58,13 +58,13 @@ pub fn same_name(a: &str, b: &str) -> bool {
 }
 
 #[derive(Clone, Debug)]
-pub enum Query {
+pub(crate) enum Query {
     Select(Box<Select>),
     Union { branches: Vec<Query>, span: Span },
 }
 
 impl Query {
-    pub fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> Span {
         match self {
             Query::Select(select) => select.span,
             Query::Union { span, .. } => *span,
@@ -73,7 +73,7 @@ impl Query {
 }
 
 #[derive(Clone, Debug)]
-pub struct Select {
+pub(crate) struct Select {
     pub items: Vec<SelectItem>,
     pub into: Option<Ident>,
     pub from: From,
@@ -86,13 +86,13 @@ pub struct Select {
 }
 
 #[derive(Clone, Debug)]
-pub struct Group {
+pub(crate) struct Group {
     pub items: Vec<Expr>,
     pub span: Span,
 }
 
 #[derive(Clone, Debug)]
-pub enum SelectItem {
+pub(crate) enum SelectItem {
     /// `*` or `path.*`.
     Star {
         path: Vec<Ident>,
@@ -105,21 +105,21 @@ pub enum SelectItem {
 }
 
 #[derive(Clone, Debug)]
-pub struct From {
+pub(crate) struct From {
     pub first: Source,
     pub rest: Vec<FromPart>,
     pub pattern: Option<Box<MatchRecognize>>,
 }
 
 #[derive(Clone, Debug)]
-pub enum FromPart {
+pub(crate) enum FromPart {
     Join(Box<Join>),
     Apply(Box<Apply>),
 }
 
 /// CROSS or OUTER APPLY.
 #[derive(Clone, Debug)]
-pub struct Apply {
+pub(crate) struct Apply {
     pub each: Each,
     pub of: Expr,
     pub outer: bool,
@@ -127,7 +127,7 @@ pub struct Apply {
 }
 
 #[derive(Clone, Debug)]
-pub struct Join {
+pub(crate) struct Join {
     pub source: Source,
     pub on: Expr,
     pub outer: bool,
@@ -136,7 +136,7 @@ pub struct Join {
 }
 
 #[derive(Clone, Debug)]
-pub struct Source {
+pub(crate) struct Source {
     pub of: SourceOf,
     pub alias: Option<Ident>,
     pub timestamp: Option<TimestampBy>,
@@ -145,7 +145,7 @@ pub struct Source {
 }
 
 #[derive(Clone, Debug)]
-pub enum SourceOf {
+pub(crate) enum SourceOf {
     Name(Ident),
     Query(Box<Query>),
     /// A FROM clause in parentheses.
@@ -153,29 +153,29 @@ pub enum SourceOf {
 }
 
 #[derive(Clone, Debug)]
-pub struct TimestampBy {
+pub(crate) struct TimestampBy {
     pub expr: Expr,
     pub over: Vec<Expr>,
     pub span: Span,
 }
 
 #[derive(Clone, Debug)]
-pub struct PartitionBy {
+pub(crate) struct PartitionBy {
     pub keys: Vec<Expr>,
     pub count: Option<u64>,
     pub span: Span,
 }
 
 #[derive(Clone, Debug)]
-pub struct Expr {
+pub(crate) struct Expr {
     pub kind: ExprKind,
     pub span: Span,
-    /// Levels of this tree, itself included.
+    /// The depth of this tree, itself included.
     pub depth: u16,
 }
 
 #[derive(Clone, Debug)]
-pub enum ExprKind {
+pub(crate) enum ExprKind {
     Null,
     Int(i64),
     Float(f64),
@@ -236,8 +236,8 @@ pub enum ExprKind {
 }
 
 #[derive(Clone, Debug)]
-pub struct Call {
-    /// `udf`, `uda`, `System`, or what a mistaken user wrote before the dot.
+pub(crate) struct Call {
+    /// `udf`, `uda`, `System`, or another prefix written by mistake.
     pub prefix: Vec<Ident>,
     pub name: Ident,
     pub distinct: Option<Span>,
@@ -248,7 +248,7 @@ pub struct Call {
 }
 
 #[derive(Clone, Debug)]
-pub struct Over {
+pub(crate) struct Over {
     pub partition: Vec<Expr>,
     pub order: Vec<Order>,
     pub limit: Option<(Ident, Box<Expr>)>,
@@ -258,14 +258,14 @@ pub struct Over {
 
 /// A key of ORDER BY.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub(crate) struct Order {
     pub of: Expr,
     pub descending: bool,
 }
 
 /// MATCH_RECOGNIZE (..), its clauses in the order of the text.
 #[derive(Clone, Debug)]
-pub struct MatchRecognize {
+pub(crate) struct MatchRecognize {
     pub limit: (Ident, Box<Expr>),
     pub partition: Vec<Expr>,
     pub measures: Vec<(Expr, Ident)>,
@@ -276,7 +276,7 @@ pub struct MatchRecognize {
 }
 
 #[derive(Clone, Debug)]
-pub enum Pattern {
+pub(crate) enum Pattern {
     Variable(Ident),
     /// `.`
     Any,
@@ -286,7 +286,7 @@ pub enum Pattern {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeat {
+pub(crate) enum Repeat {
     /// `*`
     Any,
     /// `+`
@@ -296,7 +296,7 @@ pub enum Repeat {
 }
 
 impl Expr {
-    pub fn new(kind: ExprKind, span: Span) -> Expr {
+    pub(crate) fn new(kind: ExprKind, span: Span) -> Expr {
         let mut expr = Expr {
             kind,
             span,
@@ -308,7 +308,7 @@ impl Expr {
         expr
     }
 
-    pub fn each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+    pub(crate) fn each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         use ExprKind::*;
         match &self.kind {
             Null | Int(_) | Float(_) | Text(_) | Path(_) => {}
@@ -349,13 +349,13 @@ impl Expr {
         }
     }
 
-    /// This expression and everything in it, outermost first.
-    pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+    /// This expression and all of its parts, outermost first.
+    pub(crate) fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         visit(self);
         self.each_child(&mut |child| child.walk(visit));
     }
 
-    pub fn any(&self, mut wanted: impl FnMut(&Expr) -> bool) -> bool {
+    pub(crate) fn any(&self, mut wanted: impl FnMut(&Expr) -> bool) -> bool {
         let mut found = false;
         self.walk(&mut |expr| found |= wanted(expr));
         found

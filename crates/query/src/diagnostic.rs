@@ -1,15 +1,14 @@
-//! What is wrong with a query, where, and what to do about it.
+//! An error or warning about a query: what, where, and how to fix it.
 //!
-//! A diagnostic is a value: the binder makes it, and the command line, the console and the tests
-//! each show it their own way. [`Diagnostic::render`] is the way for terminals, in the manner of
-//! rustc. It never panics: a span that does not fit the text is moved to the nearest place that
-//! does.
+//! A diagnostic is a value: the binder makes it, and the command line, the console and the tests each display it.
+//! [`Diagnostic::render`] is for terminals, in the style of rustc. It never panics: a span outside of the text is moved
+//! to the nearest position inside.
 
 use std::fmt::Write;
 
 use crate::Span;
 
-/// Lines longer than this are cut around the caret.
+/// Longer lines are cut around the caret.
 const LINE_CHARS_MAX: usize = 160;
 const TAB: &str = "    ";
 
@@ -26,22 +25,22 @@ pub struct Diagnostic {
     pub code: &'static str,
     pub message: String,
     pub span: Span,
-    /// What stands at the caret, or what was expected there; may be empty.
+    /// A note at the caret; may be empty.
     pub label: String,
     pub help: Option<String>,
 }
 
-/// The stable codes, by what the reader has to change.
+/// The stable codes, by what the user has to change.
 pub mod code {
-    /// The text cannot be cut into words: a stray character, something left open.
+    /// The text cannot be split into tokens: a stray character, an unclosed quote or comment.
     pub const LEXICAL: &str = "HW1001";
-    /// The words do not form a query.
+    /// The tokens do not form a query.
     pub const SYNTAX: &str = "HW1002";
     /// Too long, too deep or too many.
     pub const LIMIT: &str = "HW1003";
     /// A number that no bigint or float can hold.
     pub const NUMBER: &str = "HW1004";
-    /// Known from other SQL dialects, but no part of this language.
+    /// Part of other SQL dialects, but not of this language.
     pub const FOREIGN: &str = "HW1101";
     pub const UNKNOWN_INPUT: &str = "HW1201";
     pub const UNKNOWN_OUTPUT: &str = "HW1202";
@@ -53,7 +52,7 @@ pub mod code {
     pub const UNUSED_STEP: &str = "HW1207";
     /// A select alias used before the select list exists.
     pub const ALIAS: &str = "HW1208";
-    /// INTO where no output may be named.
+    /// INTO where no output can be named.
     pub const INTO: &str = "HW1301";
     /// Two columns of one name.
     pub const DUPLICATE_COLUMN: &str = "HW1302";
@@ -69,13 +68,13 @@ pub mod code {
     /// TIMESTAMP BY and its OVER.
     pub const TIMESTAMP: &str = "HW1501";
     pub const PARTITION: &str = "HW1502";
-    /// A window is missing, doubled or where none may be.
+    /// A window is missing, repeated or misplaced.
     pub const WINDOW: &str = "HW1503";
     /// A window's size, hop, offset or limit.
     pub const SIZE: &str = "HW1504";
     /// A column that is neither grouped nor aggregated.
     pub const UNGROUPED: &str = "HW1505";
-    /// An aggregate where none may be.
+    /// An aggregate where none is allowed.
     pub const AGGREGATE: &str = "HW1506";
     pub const JOIN: &str = "HW1507";
     pub const REFERENCE: &str = "HW1508";
@@ -124,9 +123,9 @@ impl Diagnostic {
         self.severity == Severity::Error
     }
 
-    /// The diagnostic as text, with the line it is about; `name` is what to call the query.
+    /// The diagnostic as text, with its line; `name` stands for the query.
     pub fn render(&self, source: &str, name: &str) -> String {
-        let place = Place::of(source, self.span);
+        let place = LinePosition::of(source, self.span);
         let severity = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
@@ -151,8 +150,8 @@ impl Diagnostic {
     }
 }
 
-/// The line a span starts on, and which of its characters the span covers.
-struct Place<'a> {
+/// The line of a span, and the characters that the span covers.
+struct LinePosition<'a> {
     line: usize,
     /// Counted in characters from 1.
     column: usize,
@@ -160,8 +159,8 @@ struct Place<'a> {
     chars: usize,
 }
 
-impl Place<'_> {
-    fn of(source: &str, span: Span) -> Place<'_> {
+impl LinePosition<'_> {
+    fn of(source: &str, span: Span) -> LinePosition<'_> {
         let start = floor_boundary(source, span.start as usize);
         let end = floor_boundary(source, span.end as usize).max(start);
         let line_start = source[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -170,7 +169,7 @@ impl Place<'_> {
             .map_or(source.len(), |at| start + at);
         let end = end.min(line_end);
         let text = source[line_start..line_end].trim_end_matches('\r');
-        Place {
+        LinePosition {
             line: source[..line_start].matches('\n').count() + 1,
             column: source[line_start..start].chars().count() + 1,
             text,
@@ -178,7 +177,7 @@ impl Place<'_> {
         }
     }
 
-    /// The line as it is shown, how many columns stand before the caret, and how many carets.
+    /// The line as displayed, the columns before the caret, and the number of carets.
     fn excerpt(&self) -> (String, usize, usize) {
         let chars: Vec<char> = self.text.chars().collect();
         let at = (self.column - 1).min(chars.len());
@@ -200,7 +199,7 @@ impl Place<'_> {
     }
 }
 
-/// Tabs become blanks and control characters a visible stand-in, so that carets line up.
+/// Replaces tabs by blanks and control characters by visible ones, so that carets line up.
 fn show(chars: &[char]) -> String {
     let mut out = String::new();
     for &c in chars {

@@ -1,8 +1,7 @@
-//! A plan for people: what runs, over which columns, and what that means for starting and scaling.
+//! A plan for people: operators, columns, and the consequences for starting and scaling.
 //!
-//! [`explain`] prints the tree from the outputs down to the sources; what several outputs share is
-//! printed once and then referred to by number. [`lookback`] says how much of the past a start
-//! needs.
+//! [`explain`] prints the tree from the outputs down to the sources; subtrees that several outputs share are printed
+//! once and then referred to by number. [`lookback`] says how much of the past a start needs.
 
 use std::fmt::Write;
 
@@ -15,8 +14,8 @@ use crate::plan::{
 };
 use crate::print;
 
-/// How far back by event time a start must read for its first results to be whole: the largest sum
-/// of window lengths on any way from a source to an output.
+/// How far back by event time a start must read for its first results to be complete: the largest sum of window lengths
+/// on any path from a source to an output.
 pub fn lookback(plan: &Plan) -> Duration {
     let mut ticks: Vec<i64> = Vec::new();
     for node in &plan.nodes {
@@ -24,7 +23,7 @@ pub fn lookback(plan: &Plan) -> Duration {
             Node::Source { .. } => 0,
             other => {
                 let below = other.below().into_iter().map(|below| ticks[below.0]).max();
-                below.unwrap_or(0).saturating_add(held(other))
+                below.unwrap_or(0).saturating_add(retention(other))
             }
         };
         ticks.push(here);
@@ -33,8 +32,8 @@ pub fn lookback(plan: &Plan) -> Duration {
     Duration::from_ticks(longest.unwrap_or(0))
 }
 
-/// How long a node may hold on to a row.
-fn held(node: &Node) -> i64 {
+/// How long a node may keep a row.
+fn retention(node: &Node) -> i64 {
     match node {
         Node::Window(window) => span(&window.window).saturating_mul(remembered(window)),
         Node::Join(join) => join.low.ticks().abs().max(join.high.ticks().abs()),
@@ -49,8 +48,8 @@ fn held(node: &Node) -> i64 {
     }
 }
 
-/// How many lengths of a window a result may depend on. A script that takes events back, where windows overlap, begins
-/// anew after every length, from what was in the window then; whether it does, only who runs it knows.
+/// How many lengths of a window a result may depend on. A script that removes events where windows overlap starts over
+/// after every length, from the events of the window then; only the engine knows whether it does.
 fn remembered(node: &WindowNode) -> i64 {
     let script = |a: &Aggregate| matches!(a.function, AggregateFunction::User(_));
     let overlap = match &node.window {
@@ -65,8 +64,8 @@ fn remembered(node: &WindowNode) -> i64 {
     }
 }
 
-/// The longest time between an event and the end of a window that it is in. A session lasts less
-/// than twice its limit, and then waits for its timeout.
+/// The longest time between an event and the end of its window. A session lasts less than twice its limit, and then
+/// waits for its timeout.
 fn span(window: &Window) -> i64 {
     match window {
         Window::Tumbling { size, .. } | Window::Hopping { size, .. } | Window::Sliding { size } => {
@@ -86,7 +85,7 @@ pub fn explain(plan: &Plan) -> String {
     let mut out = String::new();
     for output in &plan.outputs {
         let _ = writeln!(out, "output {}", print::name(&output.name));
-        // Deep plans are chains of steps: a stack of our own instead of recursion.
+        // Deep plans are chains of steps: an explicit stack instead of recursion.
         let mut todo = vec![(output.from, 1)];
         while let Some((node, depth)) = todo.pop() {
             explainer.line(&mut out, node, depth, printed[node.0]);
@@ -108,10 +107,10 @@ pub fn explain(plan: &Plan) -> String {
 
 struct Explainer<'p> {
     plan: &'p Plan,
-    /// The columns of each node, as they are called in expressions over it.
+    /// The names of each node's columns in expressions over it.
     columns: Vec<Vec<String>>,
     readers: Vec<usize>,
-    /// Can the node run per partition, and why or why not?
+    /// Whether the node can run per partition, and why.
     apart: Vec<(bool, &'static str)>,
 }
 
@@ -127,7 +126,7 @@ impl<'p> Explainer<'p> {
         for node in &plan.nodes {
             let columns = explainer.columns_of(node);
             explainer.columns.push(columns);
-            let apart = explainer.apart_of(node);
+            let apart = explainer.partitioning_of(node);
             explainer.apart.push(apart);
             node.below()
                 .into_iter()
@@ -198,7 +197,7 @@ impl<'p> Explainer<'p> {
         }
     }
 
-    fn apart_of(&self, node: &Node) -> (bool, &'static str) {
+    fn partitioning_of(&self, node: &Node) -> (bool, &'static str) {
         if node.below().iter().any(|below| !self.apart[below.0].0) {
             return (false, "what it reads is merged already");
         }
@@ -206,7 +205,7 @@ impl<'p> Explainer<'p> {
             Node::Source { .. } => (true, "partitions are read on their own"),
             Node::Filter { .. } | Node::Project { .. } => (true, "row by row"),
             Node::Union { .. } => (true, "partition by partition"),
-            Node::Window(window) => self.apart_of_window(window),
+            Node::Window(window) => self.partitioning_of_window(window),
             Node::Lookup(_) => (true, "row by row"),
             Node::Apply { .. } => (true, "row by row"),
             Node::Join(JoinNode { by_partition, .. })
@@ -218,7 +217,7 @@ impl<'p> Explainer<'p> {
         }
     }
 
-    fn apart_of_window(&self, window: &WindowNode) -> (bool, &'static str) {
+    fn partitioning_of_window(&self, window: &WindowNode) -> (bool, &'static str) {
         if window.by_partition {
             return (true, "PARTITION BY PartitionId");
         }
@@ -235,7 +234,7 @@ impl<'p> Explainer<'p> {
         }
     }
 
-    /// Only the direct way: a key over the source itself, or carried along unchanged.
+    /// Only a direct key: of the source itself, or passed on unchanged.
     fn is_partition(&self, node: NodeId, kind: &ExprKind) -> bool {
         let column = match kind {
             ExprKind::Coalesce(all) => {
@@ -445,7 +444,7 @@ fn reference_columns(reference: &Reference) -> Vec<String> {
             ReferenceStep::Filter(_) => columns,
             ReferenceStep::Project(items) => {
                 let name = |item: &Item| match &item.name {
-                    // Called after the source already.
+                    // Already named after the source.
                     Name::Hidden(name) if name.contains('.') => name.clone(),
                     name => own(column_name(name)),
                 };
@@ -454,7 +453,7 @@ fn reference_columns(reference: &Reference) -> Vec<String> {
         })
 }
 
-/// What becomes of a reference before it is joined, the last step first.
+/// The steps of a reference before it is joined, the last one first.
 fn reference_steps(reference: &Reference) -> Vec<String> {
     let mut columns: Vec<String> = reference.reads.iter().map(print::read).collect();
     let mut lines = vec![format!(

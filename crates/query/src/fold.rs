@@ -1,11 +1,11 @@
-//! Comparing text without regard to case, as a change to a plan that is otherwise whole.
+//! Text comparisons that ignore case, as a rewrite of a complete plan.
 //!
-//! What is compared and never shown is put in upper case first ([`ExprKind::Fold`]), so nobody who compares has to know.
-//! The keys of GROUP BY and MATCH_RECOGNIZE are compared *and* shown: they stay as they are, and whoever groups by them
-//! is told by [`Plan::ignore_case`].
+//! Operands that are compared and never shown are folded to upper case first ([`ExprKind::Fold`]), so comparisons need
+//! no change. The keys of GROUP BY and MATCH_RECOGNIZE are compared *and* shown: they stay as they are, and
+//! [`Plan::ignore_case`] tells the operators.
 //!
-//! Upper case is that of [`upper`], a character for a character: positions stay what they are. It is upper and not lower
-//! case because `T` and `Z` of a date and `E` of a number are, which a text may yet be read as.
+//! [`upper`] maps a character to one character, so positions stay the same. It is upper and not lower case because the
+//! `T` and `Z` of a date and the `E` of a number are upper case, and the text may yet be parsed as one.
 
 use crate::functions::Function;
 use crate::plan::{
@@ -14,8 +14,8 @@ use crate::plan::{
 };
 use crate::visit::{Visit, expr_mut, pred_mut};
 
-/// The upper case of a character by the invariant culture. A letter whose other case is several letters stays as it is
-/// (`ß`), and so do the dotless i of Turkish and the long s, which have another case in some languages only.
+/// The upper case of a character in the invariant culture. A letter whose other case is several letters stays as it is
+/// (`ß`), and so do the dotless i of Turkish and the long s, whose case depends on the language.
 pub fn upper(c: char) -> char {
     const DOTLESS_I: char = '\u{131}';
     const LONG_S: char = '\u{17f}';
@@ -30,7 +30,7 @@ pub fn upper(c: char) -> char {
     }
 }
 
-/// Makes a plan compare text without regard to case.
+/// Makes a plan ignore case in text comparisons.
 pub(crate) fn ignore_case(plan: &mut Plan) {
     plan.ignore_case = true;
     for input in &mut plan.inputs {
@@ -126,7 +126,7 @@ fn call(call: &mut AnalyticCall) {
     }
 }
 
-/// Whatever an expression compares on its way to a value.
+/// Folds the comparisons inside an expression.
 fn inside(expr: &mut Expr) {
     expr_mut(expr, &mut visit(&mut comparing));
 }
@@ -155,7 +155,7 @@ fn comparing(expr: &mut Expr) {
             args,
             ..
         } => {
-            // What is kept of the text looks as before, so only what is looked for can be folded here.
+            // The result keeps the original text, so only the pattern can be folded here.
             let mut sought = args[1].clone();
             fold(&mut sought);
             args.push(sought);
@@ -195,7 +195,7 @@ fn fold(expr: &mut Expr) {
 }
 
 impl Expr {
-    /// What is compared, as it would be shown.
+    /// The expression before folding, as it is displayed.
     pub fn unfolded(&self) -> &Expr {
         match &self.kind {
             ExprKind::Fold(of) => of,

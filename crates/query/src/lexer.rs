@@ -1,23 +1,23 @@
-//! Cuts query text into tokens.
+//! Splits query text into tokens.
 //!
-//! Takes any text at all: what makes no sense becomes a diagnostic and lexing goes on behind it, so
-//! that one stray character does not hide the next error. Keywords are not told apart from names
-//! here, because almost none are reserved; the parser decides by place.
+//! Accepts any text: invalid input becomes a diagnostic and lexing continues after it, so that one stray character does
+//! not hide the next error. Keywords are not distinguished from names here, because almost none are reserved; the
+//! parser decides by position.
 
 use crate::Span;
 use crate::diagnostic::{Diagnostic, code};
 
-/// Longer texts are not queries.
-pub const TEXT_BYTES_MAX: usize = 4 << 20;
+/// The longest query in bytes.
+pub(crate) const TEXT_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Token {
+pub(crate) struct Token {
     pub kind: TokenKind,
     pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum TokenKind {
+pub(crate) enum TokenKind {
     /// A bare name or a keyword.
     Word(String),
     /// `[name]`.
@@ -26,7 +26,7 @@ pub enum TokenKind {
     Quoted(String),
     /// `'text'`.
     Text(String),
-    /// May be one more than a bigint holds: the minus of the smallest bigint is a token of its own.
+    /// May be one more than the largest bigint: the minus of the smallest bigint is a token of its own.
     Int(u64),
     Float(f64),
     Symbol(&'static str),
@@ -39,7 +39,7 @@ const SYMBOLS: [&str; 26] = [
     "^", "~", "=", "<", ">", "?", "{", "}",
 ];
 
-pub fn lex(source: &str) -> (Vec<Token>, Vec<Diagnostic>) {
+pub(crate) fn lex(source: &str) -> (Vec<Token>, Vec<Diagnostic>) {
     let mut lexer = Lexer {
         source,
         at: 0,
@@ -174,7 +174,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Everything up to `close`, which is doubled to stand for itself. Starts at the opening mark.
+    /// Everything up to `close`, which is doubled to stand for itself. Starts at the opening quote or bracket.
     fn until(&mut self, close: char) -> Option<String> {
         self.at += 1;
         let mut text = String::new();
@@ -260,13 +260,13 @@ impl Lexer<'_> {
         } else {
             format!("`{c}`")
         };
-        let error = self.error(start, format!("{shown} means nothing here"));
+        let error = self.error(start, format!("{shown} is not allowed here"));
         error.help = match c {
             '@' => Some("there are no variables in this language".into()),
             '!' => Some("write NOT, or != for \"is not equal\"".into()),
             '#' | '$' => Some("put names with such characters in [brackets]".into()),
             '\u{2018}' | '\u{2019}' | '\u{201c}' | '\u{201d}' => {
-                Some("text stands in straight single quotes: 'text'".into())
+                Some("put text in straight single quotes: 'text'".into())
             }
             _ => None,
         };
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(messages("/* /* */"), ["this comment is never closed"]);
         assert_eq!(
             messages("a @ b \u{0} c"),
-            ["`@` means nothing here", "U+0000 means nothing here"]
+            ["`@` is not allowed here", "U+0000 is not allowed here"]
         );
         assert_eq!(lex("a @ b").0.len(), 3);
     }

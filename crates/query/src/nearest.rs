@@ -1,7 +1,6 @@
-//! The known name that a mistyped one most likely meant.
+//! The known name that is most similar to a misspelled one.
 
-/// The candidate closest to `name`, ignoring case, or `None` when nothing is close enough to
-/// suggest.
+/// The candidate closest to `name`, ignoring case, or `None` if none is close enough to suggest.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = fold(name);
     let limit = (name.len() / 3).max(1);
@@ -17,8 +16,8 @@ fn fold(name: &str) -> Vec<char> {
     name.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// Damerau-Levenshtein: insertions, deletions, replacements and swaps of neighbours. Gives up with
-/// something above `limit` when the lengths alone put it out of reach.
+/// Damerau-Levenshtein distance: insertions, deletions, replacements and swaps of neighbours. Returns something above
+/// `limit` early when the lengths alone exceed it.
 fn distance(a: &[char], b: &[char], limit: usize) -> usize {
     if a.len().abs_diff(b.len()) > limit {
         return limit + 1;

@@ -1,8 +1,11 @@
-//! The bound query: what a binder promises and an engine executes.
+//! The bound query: the contract between binder and engine.
 //!
-//! A plan is a list of nodes in topological order (a node reads only nodes before it). Every name has been resolved to
-//! a column position, every alias and step is gone, and what may fail at run time keeps its place in the text. Columns
-//! have no static type: values carry types, and the engine picks the kernel chunk by chunk.
+//! A plan is a list of nodes in topological order (a node reads only nodes before it). Every name is resolved to a
+//! column position, aliases and steps are gone, and expressions that may fail at run time keep their span. Columns have
+//! no static type: values carry types, and the engine selects the kernel chunk by chunk.
+//!
+//! The state of live jobs is tied to the `Debug` text of their plan, so renaming a type, variant or field here makes
+//! every checkpoint unusable.
 
 use highwater_time::Duration;
 
@@ -16,7 +19,7 @@ pub struct Plan {
     pub references: Vec<Reference>,
     pub nodes: Vec<Node>,
     pub outputs: Vec<Output>,
-    /// Keys that differ only in case are one group; whatever else is compared is folded where it stands.
+    /// Keys that differ only in case are one group; other comparisons are folded in place.
     pub ignore_case: bool,
 }
 
@@ -30,13 +33,13 @@ pub struct Input {
     pub name: String,
     /// The columns of the source's chunks, in order.
     pub reads: Vec<Read>,
-    /// Which of them are looked at after the events have been put in order.
+    /// Which of them are used after ordering.
     pub carried: Vec<bool>,
     /// TIMESTAMP BY, over `reads`; `None` means arrival time.
     pub timestamp: Option<Expr>,
     /// TIMESTAMP BY .. OVER keys, over `reads`; empty means one timeline for the partition.
     pub substream: Vec<Expr>,
-    /// CREATE TABLE: an event that does not fit is a data error.
+    /// CREATE TABLE: an event that does not conform is a data error.
     pub schema: Option<Vec<(String, Type)>>,
     pub span: Span,
 }
@@ -48,8 +51,8 @@ pub struct Reference {
     /// The columns of the table, in order.
     pub reads: Vec<Read>,
     pub schema: Option<Vec<(String, Type)>>,
-    /// Steps that only project or filter the table, in order, before it is joined: each is over the columns that the
-    /// one before it made.
+    /// Steps that only project or filter the table, in order, before it is joined: each is over the columns of the
+    /// previous one.
     pub steps: Vec<ReferenceStep>,
     pub span: Span,
 }
@@ -60,14 +63,14 @@ pub enum ReferenceStep {
     Project(Vec<Item>),
 }
 
-/// What a source must deliver as one column.
+/// A column that a source must deliver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Read {
     /// The value at a path of field names, from the top of the event.
     Path(Vec<String>),
-    /// The same, wanted as a point in time: ISO text becomes a datetime, anything else stays what it is.
+    /// The value at a path as a time: ISO text becomes a datetime, anything else stays as it is.
     TimePath(Vec<String>),
-    /// The whole event as one record, fields in the order they stand in the event.
+    /// The whole event as one record, fields in the order of the event.
     Whole,
     /// When the event arrived (`EventEnqueuedUtcTime`).
     Arrival,
@@ -138,12 +141,12 @@ pub struct WindowNode {
     pub window: Window,
     pub keys: Vec<Key>,
     pub aggregates: Vec<Aggregate>,
-    /// PARTITION BY PartitionId: partitions aggregate and advance apart from each other.
+    /// PARTITION BY PartitionId: partitions aggregate and advance separately.
     pub by_partition: bool,
     pub span: Span,
 }
 
-/// Which side of a join a column comes from.
+/// The side of a join that a column comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Left,
@@ -167,7 +170,7 @@ pub struct JoinNode {
     pub bounds: Vec<TimeBound>,
     /// Equalities, hashed: left over the columns of `left`, right over those of `right`. NULL matches nothing.
     pub keys: Vec<(Expr, Expr)>,
-    /// What else must hold, over the joined columns.
+    /// Other conditions, over the joined columns.
     pub residual: Option<Pred>,
     pub by_partition: bool,
     pub span: Span,
@@ -191,7 +194,7 @@ pub struct LookupNode {
     pub outer: bool,
     /// Equalities, hashed by type-sensitive key: left over `from`, right over the columns of the reference.
     pub keys: Vec<(Expr, Expr)>,
-    /// What else must hold, over the joined columns.
+    /// Other conditions, over the joined columns.
     pub residual: Option<Pred>,
     pub span: Span,
 }
@@ -201,7 +204,7 @@ pub struct LookupNode {
 pub enum ApplyColumn {
     /// Of the row that is applied to.
     Carried(usize),
-    /// The record that stands for the element.
+    /// The record of the element.
     Element,
 }
 
@@ -228,7 +231,7 @@ pub struct AnalyticNode {
     pub from: NodeId,
     pub calls: Vec<AnalyticCall>,
     pub columns: Vec<AnalyticColumn>,
-    /// PARTITION BY PartitionId: partitions are looked at apart from each other.
+    /// PARTITION BY PartitionId: partitions are computed separately.
     pub by_partition: bool,
     pub span: Span,
 }
@@ -245,7 +248,7 @@ pub struct AnalyticCall {
 
 #[derive(Clone, Debug)]
 pub enum Analytic {
-    /// The `offset`-th candidate before the row; `default` where there are not that many.
+    /// The `offset`-th candidate before the row; `default` if there are fewer.
     Lag {
         of: Expr,
         offset: usize,
@@ -279,11 +282,11 @@ pub struct MatchNode {
     pub pattern: Pattern,
     /// Names of the pattern variables; [`Pattern::Variable`] and [`MatchRef`] index them.
     pub variables: Vec<String>,
-    /// Per variable what must hold; over `refs`. `None`: always.
+    /// The condition of each variable, over `refs`. `None`: always true.
     pub defines: Vec<Option<Pred>>,
     /// Over `refs`.
     pub measures: Vec<Item>,
-    /// What DEFINE and MEASURES look at: column `i` of their expressions is `refs[i]`.
+    /// The references of DEFINE and MEASURES: column `i` of their expressions is `refs[i]`.
     pub refs: Vec<MatchRef>,
     pub by_partition: bool,
     pub span: Span,
@@ -338,14 +341,14 @@ pub struct Item {
     pub expr: Expr,
 }
 
-/// How a column shows up in a result.
+/// How a column is named in a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
     /// Under this name.
     Field(String),
     /// Made of a `*` over an open record: its fields become columns, except those already named to the left.
     Spread,
-    /// Carried along for a later step; never written to an output.
+    /// Passed on for a later step; never written to an output.
     Hidden(String),
 }
 
@@ -364,7 +367,7 @@ pub enum Window {
     Sliding {
         size: Duration,
     },
-    /// `over`: indexes into the node's keys that have sessions of their own; `None`: one session for all events.
+    /// `over`: indexes of the node's keys with sessions of their own; `None`: one session for all events.
     Session {
         timeout: Duration,
         max: Duration,
@@ -378,9 +381,9 @@ pub struct Aggregate {
     pub function: AggregateFunction,
     /// `None` only for COUNT(*), which counts rows.
     pub argument: Option<Expr>,
-    /// ORDER BY inside OVER, for those that rank.
+    /// ORDER BY inside OVER, for ranking aggregates.
     pub order: Vec<OrderKey>,
-    /// MIN/MAX over text compares as text only where the query cast it so; otherwise text is read as a number.
+    /// MIN/MAX over text compares as text only where the query cast it so; otherwise text is parsed as a number.
     pub as_text: bool,
     pub span: Span,
 }
@@ -399,7 +402,7 @@ pub enum AggregateFunction {
     StDevP,
     Var,
     VarP,
-    /// The argument is what is ordered by; `order` says which way.
+    /// The argument is the sort key; `order` has the direction.
     PercentileCont(f64),
     PercentileDisc(f64),
     /// Without argument: whole events.
@@ -435,7 +438,7 @@ pub enum ExprKind {
     Literal(Literal),
     /// System.Timestamp(): the time of the row.
     Timestamp,
-    /// A field of a record; NULL when there is no such field or `of` is no record.
+    /// A field of a record; NULL if there is no such field or `of` is not a record.
     Field {
         of: Box<Expr>,
         name: String,
@@ -449,7 +452,7 @@ pub enum ExprKind {
         left: Box<Expr>,
         right: Box<Expr>,
     },
-    /// The first branch whose condition holds; branches not taken are not evaluated.
+    /// The first branch whose condition is true; other branches are not evaluated.
     Case {
         branches: Vec<(Pred, Expr)>,
         otherwise: Box<Expr>,
@@ -474,10 +477,10 @@ pub enum ExprKind {
         name: String,
         args: Vec<Expr>,
     },
-    /// Text as it is compared where case does not count: in upper case, also inside records and arrays. Anything else as
-    /// it is.
+    /// Text folded to upper case for comparisons that ignore case, also inside records and arrays. Other values are
+    /// unchanged.
     Fold(Box<Expr>),
-    /// A record put together like the row of an output, such as the row of a step.
+    /// A record built like the row of an output, such as the row of a step.
     Record(Vec<Item>),
 }
 
@@ -500,6 +503,21 @@ pub enum Type {
     Array,
 }
 
+impl Type {
+    /// The name in SAQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Type::Bigint => "bigint",
+            Type::Float => "float",
+            Type::Text => "nvarchar(max)",
+            Type::Datetime => "datetime",
+            Type::Bit => "bit",
+            Type::Record => "record",
+            Type::Array => "array",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnaryOp {
     Plus,
@@ -519,7 +537,7 @@ pub enum BinaryOp {
     BitXor,
 }
 
-/// A condition. Two-valued: a comparison with NULL is false, and NOT turns that into true.
+/// A condition. Two-valued: a comparison with NULL is false, and NOT makes it true.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pred {
     pub kind: PredKind,
@@ -536,7 +554,7 @@ pub enum PredKind {
         left: Expr,
         right: Expr,
     },
-    /// `negated` forms are false on a NULL operand, like `!=`.
+    /// `negated` forms are false for a NULL operand, like `!=`.
     Like {
         of: Expr,
         pattern: Expr,

@@ -1,4 +1,4 @@
-//! Expressions of a plan as SAQL again, for people who want to see what will run.
+//! Prints the expressions of a plan as SAQL.
 
 use highwater_time::{
     Duration, TICKS_PER_DAY, TICKS_PER_HOUR, TICKS_PER_MILLI, TICKS_PER_MINUTE, TICKS_PER_SECOND,
@@ -7,16 +7,16 @@ use highwater_time::{
 use crate::parser::is_reserved;
 use crate::plan::{
     Aggregate, AggregateFunction, Analytic, AnalyticCall, BinaryOp, CompareOp, Expr, ExprKind,
-    Item, Literal, MatchNode, MatchRef, Name, OrderKey, Pattern, Pick, Pred, PredKind, Read, Type,
+    Item, Literal, MatchNode, MatchRef, Name, OrderKey, Pattern, Pick, Pred, PredKind, Read,
     UnaryOp, Window, WindowNode,
 };
 
-/// How tightly an operator binds; a looser one inside a tighter one needs parentheses.
+/// The precedence of an operator; a looser one inside a tighter one needs parentheses.
 const SUM: u8 = 1;
 const PRODUCT: u8 = 2;
 const UNARY: u8 = 3;
 
-pub fn expr(e: &Expr, columns: &[String]) -> String {
+pub(crate) fn expr(e: &Expr, columns: &[String]) -> String {
     value(e, columns, 0)
 }
 
@@ -34,7 +34,7 @@ fn value(e: &Expr, columns: &[String], outer: u8) -> String {
                 UnaryOp::Minus => "-",
                 UnaryOp::BitNot => "~",
             };
-            // Two minus signs in a row would start a comment.
+            // Two consecutive minus signs would start a comment.
             (format!("{sign}{}", value(of, columns, UNARY + 1)), UNARY)
         }
         ExprKind::Binary { op, left, right } => {
@@ -57,7 +57,7 @@ fn value(e: &Expr, columns: &[String], outer: u8) -> String {
         }
         ExprKind::Cast { of, to, lenient } => {
             let cast = if *lenient { "TRY_CAST" } else { "CAST" };
-            return format!("{cast}({} AS {})", expr(of, columns), type_name(*to));
+            return format!("{cast}({} AS {})", expr(of, columns), to.name());
         }
         ExprKind::Coalesce(all) => return format!("COALESCE({})", list(all, columns)),
         ExprKind::Call {
@@ -70,7 +70,7 @@ fn value(e: &Expr, columns: &[String], outer: u8) -> String {
                 .unwrap_or_default();
             return format!("{}({part}{})", function.name(), list(args, columns));
         }
-        // Who reads a plan is told once that case does not count.
+        // The plan says once that case is ignored.
         ExprKind::Fold(of) => return value(of, columns, outer),
         ExprKind::User { name, args } => return format!("udf.{name}({})", list(args, columns)),
         ExprKind::Record(items) => {
@@ -89,8 +89,8 @@ fn value(e: &Expr, columns: &[String], outer: u8) -> String {
     }
 }
 
-/// All fields of a record; a column that a `*` made is called so already.
-pub fn spread(record: String) -> String {
+/// All fields of a record; a column made by a `*` already has that name.
+pub(crate) fn spread(record: String) -> String {
     match record == "*" || record.ends_with(".*") {
         true => record,
         false => format!("{record}.*"),
@@ -126,19 +126,7 @@ fn literal(literal: &Literal) -> String {
     }
 }
 
-pub fn type_name(of: Type) -> &'static str {
-    match of {
-        Type::Bigint => "bigint",
-        Type::Float => "float",
-        Type::Text => "nvarchar(max)",
-        Type::Datetime => "datetime",
-        Type::Bit => "bit",
-        Type::Record => "record",
-        Type::Array => "array",
-    }
-}
-
-pub fn pred(p: &Pred, columns: &[String]) -> String {
+pub(crate) fn pred(p: &Pred, columns: &[String]) -> String {
     let not = |negated: &bool| if *negated { "NOT " } else { "" };
     let e = |e: &Expr| expr(e, columns);
     match &p.kind {
@@ -202,7 +190,7 @@ fn compare(op: CompareOp) -> &'static str {
     }
 }
 
-pub fn aggregate(of: &Aggregate, columns: &[String]) -> String {
+pub(crate) fn aggregate(of: &Aggregate, columns: &[String]) -> String {
     let order = match of.order.is_empty() {
         true => String::new(),
         false => format!(" OVER ({})", order_by(&of.order, columns)),
@@ -250,7 +238,7 @@ fn order_by(order: &[OrderKey], columns: &[String]) -> String {
     format!("ORDER BY {}", keys.collect::<Vec<_>>().join(", "))
 }
 
-pub fn read(read: &Read) -> String {
+pub(crate) fn read(read: &Read) -> String {
     match read {
         Read::Path(path) | Read::TimePath(path) => path
             .iter()
@@ -266,8 +254,8 @@ pub fn read(read: &Read) -> String {
     }
 }
 
-/// In brackets where the bare name would not be read back as one.
-pub fn name(name: &str) -> String {
+/// In brackets if the bare name would not be parsed as a name.
+pub(crate) fn name(name: &str) -> String {
     let start = name.starts_with(|c: char| c == '_' || c.is_alphabetic());
     let bare = start && !is_reserved(name);
     if bare && name.chars().all(|c| c == '_' || c.is_alphanumeric()) {
@@ -276,7 +264,7 @@ pub fn name(name: &str) -> String {
     format!("[{}]", name.replace(']', "]]"))
 }
 
-pub fn window(node: &WindowNode) -> String {
+pub(crate) fn window(node: &WindowNode) -> String {
     let with_offset = |offset: &Duration| match offset.ticks() {
         0 => String::new(),
         _ => format!(", Offset({})", duration(*offset)),
@@ -309,7 +297,7 @@ pub fn window(node: &WindowNode) -> String {
 }
 
 /// `unit, n` in the largest unit that divides it.
-pub fn duration(of: Duration) -> String {
+pub(crate) fn duration(of: Duration) -> String {
     let units = [
         ("day", TICKS_PER_DAY),
         ("hour", TICKS_PER_HOUR),
@@ -328,7 +316,7 @@ pub fn duration(of: Duration) -> String {
 }
 
 /// `10 seconds`
-pub fn spoken(of: Duration) -> String {
+pub(crate) fn spoken(of: Duration) -> String {
     let written = duration(of);
     match written.split_once(", ") {
         Some((unit, "1")) => format!("1 {unit}"),
@@ -338,7 +326,7 @@ pub fn spoken(of: Duration) -> String {
 }
 
 /// A duration that may be negative.
-pub fn signed(of: Duration) -> String {
+pub(crate) fn signed(of: Duration) -> String {
     match of.ticks() {
         0 => "0".to_string(),
         ticks if ticks < 0 => format!("-{}", spoken(Duration::from_ticks(-ticks))),
@@ -346,7 +334,7 @@ pub fn signed(of: Duration) -> String {
     }
 }
 
-pub fn analytic(call: &AnalyticCall, columns: &[String]) -> String {
+pub(crate) fn analytic(call: &AnalyticCall, columns: &[String]) -> String {
     let e = |of: &Expr| expr(of, columns);
     let or = |default: &Option<Expr>| match default {
         Some(default) => format!(", {}", e(default)),
@@ -400,8 +388,8 @@ pub fn analytic(call: &AnalyticCall, columns: &[String]) -> String {
     }
 }
 
-/// What a MATCH_RECOGNIZE looks for and makes of it.
-pub fn matching(node: &MatchNode, below: &[String]) -> String {
+/// The pattern and the measures of a MATCH_RECOGNIZE.
+pub(crate) fn matching(node: &MatchNode, below: &[String]) -> String {
     let mut text = format!("match {}", pattern(&node.pattern, &node.variables));
     text += &format!(" within {}", spoken(node.limit));
     let keys: Vec<String> = node
@@ -425,8 +413,8 @@ pub fn matching(node: &MatchNode, below: &[String]) -> String {
     text
 }
 
-/// The values of a match, over what they look at.
-pub fn measures(node: &MatchNode, below: &[String]) -> Vec<String> {
+/// The values of a match, with their references.
+pub(crate) fn measures(node: &MatchNode, below: &[String]) -> Vec<String> {
     let refs: Vec<String> = node
         .refs
         .iter()
@@ -452,7 +440,7 @@ fn match_ref(of: &MatchRef, variables: &[String], columns: &[String]) -> String 
     }
 }
 
-pub fn pattern(of: &Pattern, variables: &[String]) -> String {
+pub(crate) fn pattern(of: &Pattern, variables: &[String]) -> String {
     let all = |parts: &[Pattern], between: &str| {
         let parts: Vec<String> = parts.iter().map(|part| pattern(part, variables)).collect();
         parts.join(between)

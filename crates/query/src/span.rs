@@ -1,4 +1,4 @@
-//! Where in the query text something stands.
+//! Positions in the query text.
 
 /// A half-open range of bytes in the query text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -1,10 +1,10 @@
-//! Walks the expressions of a plan, to renumber columns or to compare what is said and not where.
+//! Visits the expressions of a plan, to renumber columns or to compare expressions without their spans.
 
 use crate::Span;
 use crate::plan::{Aggregate, Expr, ExprKind, Pred, PredKind};
 
 /// Calls back for every expression and condition inside `expr`, itself last.
-pub fn expr_mut(expr: &mut Expr, visit: &mut Visit) {
+pub(crate) fn expr_mut(expr: &mut Expr, visit: &mut Visit) {
     match &mut expr.kind {
         ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Timestamp => {}
         ExprKind::Field { of, .. }
@@ -35,7 +35,7 @@ pub fn expr_mut(expr: &mut Expr, visit: &mut Visit) {
     (visit.expr)(expr);
 }
 
-pub fn pred_mut(pred: &mut Pred, visit: &mut Visit) {
+pub(crate) fn pred_mut(pred: &mut Pred, visit: &mut Visit) {
     match &mut pred.kind {
         PredKind::And(left, right) | PredKind::Or(left, right) => {
             pred_mut(left, visit);
@@ -66,19 +66,19 @@ pub fn pred_mut(pred: &mut Pred, visit: &mut Visit) {
     }
 }
 
-/// What to do at each expression, and the span to give every condition, if any.
-pub struct Visit<'v> {
+/// The callback for each expression, and a span to set on every condition, if any.
+pub(crate) struct Visit<'v> {
     pub expr: &'v mut dyn FnMut(&mut Expr),
     pub span: Option<Span>,
 }
 
-/// Equal but for where they stand in the text.
-pub fn same_expr(a: &Expr, b: &Expr) -> bool {
-    placeless(a) == placeless(b)
+/// Equal, ignoring spans.
+pub(crate) fn same_expr(a: &Expr, b: &Expr) -> bool {
+    without_spans(a) == without_spans(b)
 }
 
-pub fn same_pred(a: &Pred, b: &Pred) -> bool {
-    let placeless = |pred: &Pred| {
+pub(crate) fn same_pred(a: &Pred, b: &Pred) -> bool {
+    let without_spans = |pred: &Pred| {
         let mut pred = pred.clone();
         pred_mut(
             &mut pred,
@@ -89,10 +89,10 @@ pub fn same_pred(a: &Pred, b: &Pred) -> bool {
         );
         pred
     };
-    placeless(a) == placeless(b)
+    without_spans(a) == without_spans(b)
 }
 
-pub fn same_aggregate(a: &Aggregate, b: &Aggregate) -> bool {
+pub(crate) fn same_aggregate(a: &Aggregate, b: &Aggregate) -> bool {
     let arguments = match (&a.argument, &b.argument) {
         (Some(a), Some(b)) => same_expr(a, b),
         (a, b) => a.is_none() && b.is_none(),
@@ -105,7 +105,7 @@ pub fn same_aggregate(a: &Aggregate, b: &Aggregate) -> bool {
     a.function == b.function && a.as_text == b.as_text && arguments && order
 }
 
-fn placeless(expr: &Expr) -> Expr {
+fn without_spans(expr: &Expr) -> Expr {
     let mut expr = expr.clone();
     expr_mut(
         &mut expr,
@@ -117,8 +117,8 @@ fn placeless(expr: &Expr) -> Expr {
     expr
 }
 
-/// Has it the same value in every row?
-pub fn is_constant(expr: &Expr) -> bool {
+/// Whether the value is the same in every row.
+pub(crate) fn is_constant(expr: &Expr) -> bool {
     let mut constant = true;
     let look = &mut |e: &mut Expr| {
         constant &= !matches!(
@@ -136,8 +136,8 @@ pub fn is_constant(expr: &Expr) -> bool {
     constant
 }
 
-/// How many expressions an expression is made of.
-pub fn size(expr: &Expr) -> usize {
+/// The number of nodes of an expression tree.
+pub(crate) fn size(expr: &Expr) -> usize {
     let mut count = 0;
     let mut expr = expr.clone();
     expr_mut(

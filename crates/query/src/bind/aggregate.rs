@@ -1,9 +1,10 @@
-//! Aggregates: where they may stand, what they take, and their place in the window node.
+//! Aggregates: where they are allowed, their arguments, and their column in the window node.
 //!
-//! An aggregate with LIMIT DURATION in its OVER is none of a group but an analytic function; see [`super::analytic`].
+//! An aggregate with LIMIT DURATION in its OVER is an analytic function and not an aggregate of a group; see
+//! [`super::analytic`].
 
-use super::Bound;
-use super::expr::Exprs;
+use super::BindResult;
+use super::expr::ExprBinder;
 use super::scope::Clause;
 use super::units::{constant, whole_number};
 use crate::Span;
@@ -14,7 +15,7 @@ use crate::parser::Reported;
 use crate::plan::{Aggregate, AggregateFunction, Expr, ExprKind, OrderKey};
 
 impl AggregateKind {
-    /// Does it put values in an order?
+    /// Whether it orders values.
     fn ranks(self) -> bool {
         self.is_percentile() || matches!(self, AggregateKind::CollectTop | AggregateKind::TopOne)
     }
@@ -26,7 +27,7 @@ impl AggregateKind {
         )
     }
 
-    /// Can it be computed over the events before each event?
+    /// Whether it can be computed over the events before each event.
     fn has_over(self) -> bool {
         use AggregateKind::*;
         matches!(
@@ -36,14 +37,14 @@ impl AggregateKind {
     }
 }
 
-impl Exprs<'_, '_> {
-    pub fn aggregate(
+impl ExprBinder<'_, '_> {
+    pub(super) fn aggregate(
         &mut self,
         kind: AggregateKind,
         info: &FunctionInfo,
         call: &Call,
         span: Span,
-    ) -> Bound<Expr> {
+    ) -> BindResult<Expr> {
         self.check_distinct(kind, call, span)?;
         let limit = call.over.as_ref().and_then(|over| over.limit.as_ref());
         if limit.is_some() && kind.has_over() {
@@ -55,7 +56,7 @@ impl Exprs<'_, '_> {
     }
 
     /// uda.name(x)
-    pub(super) fn user_aggregate(&mut self, call: &Call, span: Span) -> Bound<Expr> {
+    pub(super) fn user_aggregate(&mut self, call: &Call, span: Span) -> BindResult<Expr> {
         let name = format!("uda.{}", call.name.name);
         self.check_no_distinct(call)?;
         self.check_own_function(call, "uda")?;
@@ -82,8 +83,8 @@ impl Exprs<'_, '_> {
     fn in_group(
         &mut self,
         span: Span,
-        bind: impl FnOnce(&mut Self) -> Bound<Aggregate>,
-    ) -> Bound<Expr> {
+        bind: impl FnOnce(&mut Self) -> BindResult<Aggregate>,
+    ) -> BindResult<Expr> {
         let grouping = self.grouping.take();
         let clause = std::mem::replace(&mut self.clause, Clause::Aggregate);
         let bound = bind(self);
@@ -98,9 +99,9 @@ impl Exprs<'_, '_> {
         })
     }
 
-    // What the language forbids.
+    // Restrictions of the language.
 
-    fn check_distinct(&mut self, kind: AggregateKind, call: &Call, span: Span) -> Bound<()> {
+    fn check_distinct(&mut self, kind: AggregateKind, call: &Call, span: Span) -> BindResult<()> {
         if kind != AggregateKind::Count {
             return self.check_no_distinct(call);
         }
@@ -112,14 +113,14 @@ impl Exprs<'_, '_> {
         Err(self.binder.report(error.help("group by SlidingWindow(..)")))
     }
 
-    /// The OVER of an aggregate of a group.
+    /// The OVER of a group's aggregate.
     fn check_over(
         &mut self,
         kind: AggregateKind,
         info: &FunctionInfo,
         call: &Call,
         span: Span,
-    ) -> Bound<()> {
+    ) -> BindResult<()> {
         let order = call.over.as_ref().map_or(0, |over| over.order.len());
         if kind.ranks() && order == 0 {
             let message = format!("{} needs OVER (ORDER BY ..)", info.name);
@@ -144,9 +145,9 @@ impl Exprs<'_, '_> {
             let message = format!("{} of a group takes OVER (ORDER BY ..) alone", info.name);
             let error = Diagnostic::error(code::AGGREGATE, over.span, message);
             let help = match kind.is_percentile() {
-                true => "the keys of the group stand in GROUP BY",
+                true => "the keys of the group belong to GROUP BY",
                 false => {
-                    "the keys of the group stand in GROUP BY; without a group add LIMIT DURATION(unit, n)"
+                    "the keys of the group belong to GROUP BY; without a group add LIMIT DURATION(unit, n)"
                 }
             };
             return Err(self.binder.report(error.help(help)));
@@ -159,15 +160,15 @@ impl Exprs<'_, '_> {
         Ok(())
     }
 
-    fn check_aggregate_place(&mut self, name: &str, span: Span) -> Bound<()> {
+    fn check_aggregate_place(&mut self, name: &str, span: Span) -> BindResult<()> {
         let (message, help) = match self.clause {
             Clause::Aggregate => (
-                format!("{name} cannot stand inside another aggregate"),
+                format!("{name} cannot be inside another aggregate"),
                 "aggregate in a first step, and again in a second one".to_string(),
             ),
             Clause::Where => (
                 format!("WHERE cannot use {name}"),
-                "WHERE picks events before they are grouped; HAVING picks groups".to_string(),
+                "WHERE filters events before they are grouped; HAVING filters groups".to_string(),
             ),
             Clause::Select | Clause::Having if self.grouping.is_none() => (
                 format!("{name} needs a GROUP BY with a window"),
@@ -184,7 +185,7 @@ impl Exprs<'_, '_> {
             .report(Diagnostic::error(code::AGGREGATE, span, message).help(help)))
     }
 
-    // What an aggregate is computed over; the clause is that of its argument.
+    // Arguments of aggregates; the clause is that of the argument.
 
     pub(super) fn aggregate_of(
         &mut self,
@@ -192,7 +193,7 @@ impl Exprs<'_, '_> {
         info: &FunctionInfo,
         call: &Call,
         span: Span,
-    ) -> Bound<Aggregate> {
+    ) -> BindResult<Aggregate> {
         self.check_count(info, call, span)?;
         if call.star && kind != AggregateKind::Count {
             return Err(self.wrong_count(info, call, span));
@@ -250,8 +251,8 @@ impl Exprs<'_, '_> {
         }
     }
 
-    /// COUNT(*), COUNT() and COUNT(source) count events, whatever is in them.
-    fn count(&mut self, call: &Call, span: Span) -> Bound<Aggregate> {
+    /// COUNT(*), COUNT() and COUNT(source) count events.
+    fn count(&mut self, call: &Call, span: Span) -> BindResult<Aggregate> {
         let function = match call.distinct {
             Some(_) => AggregateFunction::CountDistinct,
             None => AggregateFunction::Count,
@@ -279,7 +280,7 @@ impl Exprs<'_, '_> {
         call: &Call,
         order: &[Order],
         span: Span,
-    ) -> Bound<Aggregate> {
+    ) -> BindResult<Aggregate> {
         let at = match call.args.first().map(|at| (constant(at), at.span)) {
             Some((Some(at), _)) if (0.0..=1.0).contains(&at) => at,
             Some((_, at)) => {
@@ -302,8 +303,8 @@ impl Exprs<'_, '_> {
         Ok(aggregate)
     }
 
-    /// The first argument of CollectTop, and the one behind it.
-    fn top_count<'q>(&mut self, call: &'q Call) -> Bound<(usize, Option<&'q ast::Expr>)> {
+    /// The first argument of CollectTop, and the one after it.
+    fn top_count<'q>(&mut self, call: &'q Call) -> BindResult<(usize, Option<&'q ast::Expr>)> {
         let Some(count) = call.args.first() else {
             return Err(Reported);
         };
@@ -318,7 +319,7 @@ impl Exprs<'_, '_> {
         }
     }
 
-    fn order_keys(&mut self, order: &[Order]) -> Bound<Vec<OrderKey>> {
+    fn order_keys(&mut self, order: &[Order]) -> BindResult<Vec<OrderKey>> {
         let mut keys = Vec::new();
         for Order { of, descending } in order {
             let constant = matches!(of.kind, Ast::Null | Ast::Text(_)) || constant(of).is_some();

@@ -1,15 +1,15 @@
 //! Analytic functions: LAG, LAST, ISFIRST, anomaly detection, and aggregates with LIMIT DURATION.
 //!
-//! They see every event of a source, before JOIN, WHERE and GROUP BY do anything to it. So a SELECT that uses any gets
-//! an analytic node right above each of its sources, and the calls are added to it as they are found; a node that ends
-//! up without calls is taken out in the end.
+//! They see every event of a source, before JOIN, WHERE and GROUP BY. So a SELECT that uses any has an analytic node
+//! directly above each of its sources, and calls are added to it as they are bound; a node without calls is removed at
+//! the end.
 
 use highwater_time::Duration;
 
-use super::expr::Exprs;
-use super::scope::{Aliases, Clause, Located, Of, Scope, Source};
+use super::expr::ExprBinder;
+use super::scope::{Aliases, Clause, ResolvedPath, Scope, Source, SourceKind};
 use super::units::{bare_word, constant, whole_number};
-use super::{Binder, Bound};
+use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{self, Call, ExprKind as Ast, FromPart, SourceOf};
 use crate::diagnostic::{Diagnostic, code};
@@ -19,26 +19,25 @@ use crate::plan::{
     Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, Expr, ExprKind, Literal, Node, NodeId,
     Pred, Type,
 };
-use crate::print::type_name;
 use crate::visit::{same_aggregate, same_expr, same_pred};
 
 const MODES: [&str; 3] = ["spikes", "dips", "spikesanddips"];
 
 impl<'a> Binder<'a> {
-    /// The scope of a stream with a node above it for the analytic functions of the SELECT whose FROM is being bound,
+    /// The scope of a stream, with a node above it for the analytic functions of the SELECT whose FROM is being bound,
     /// if it uses any.
     pub(super) fn analytic_over(
         &mut self,
         scope: Scope,
         partition: Option<&ast::PartitionBy>,
-    ) -> Bound<Scope> {
+    ) -> BindResult<Scope> {
         let Some(span) = self.analytic else {
             return Ok(scope);
         };
         let mut keys = Vec::new();
         let mut by_partition = false;
         for key in partition.iter().flat_map(|by| &by.keys) {
-            let key = Exprs {
+            let key = ExprBinder {
                 binder: self,
                 scope: &scope,
                 clause: Clause::PartitionBy,
@@ -66,8 +65,8 @@ impl<'a> Binder<'a> {
         first.filter(|node| matches!(self.plan.nodes[node.0], Node::Analytic(_)))
     }
 
-    /// The column of a call, which is computed once however often it is written.
-    fn analytic_column(&mut self, node: NodeId, new: AnalyticCall) -> Bound<usize> {
+    /// The column of a call. Repeated calls share one column.
+    fn analytic_column(&mut self, node: NodeId, new: AnalyticCall) -> BindResult<usize> {
         let Node::Analytic(analytic) = &mut self.plan.nodes[node.0] else {
             return Err(Reported);
         };
@@ -85,14 +84,14 @@ impl<'a> Binder<'a> {
     }
 }
 
-impl Exprs<'_, '_> {
+impl ExprBinder<'_, '_> {
     pub(super) fn analytic(
         &mut self,
         kind: AnalyticKind,
         info: &FunctionInfo,
         call: &Call,
         span: Span,
-    ) -> Bound<Expr> {
+    ) -> BindResult<Expr> {
         self.check_no_distinct(call)?;
         self.check_count(info, call, span)?;
         if call.star && !matches!(kind, AnalyticKind::Lag | AnalyticKind::Last) {
@@ -115,7 +114,7 @@ impl Exprs<'_, '_> {
         info: &FunctionInfo,
         call: &Call,
         span: Span,
-    ) -> Bound<Expr> {
+    ) -> BindResult<Expr> {
         let ranks = matches!(kind, AggregateKind::CollectTop | AggregateKind::TopOne);
         self.check_order(info, call, ranks)?;
         if ranks && call.over.as_ref().is_none_or(|over| over.order.is_empty()) {
@@ -131,21 +130,21 @@ impl Exprs<'_, '_> {
         })
     }
 
-    /// Adds a call to the analytic node above the source that it looks at, and reads its value from there.
+    /// Adds a call to the analytic node above its source, and returns its column.
     fn over_events(
         &mut self,
         name: &str,
         call: &Call,
         span: Span,
-        bind: impl FnOnce(&mut Exprs) -> Bound<Analytic>,
-    ) -> Bound<Expr> {
+        bind: impl FnOnce(&mut ExprBinder) -> BindResult<Analytic>,
+    ) -> BindResult<Expr> {
         self.check_analytic_place(name, span)?;
         self.check_nested(name, call)?;
         let limit = self.look_back(call, span)?;
-        let at = self.looked_at(name, call, span)?;
+        let at = self.source_of_call(name, call, span)?;
         let source = self.scope.sources[at].clone();
         let Some(node) = self.binder.analytic_node(&source) else {
-            let message = format!("{name} looks at events in time order, and here are none");
+            let message = format!("{name} needs events in time order, and reference data has none");
             let error = Diagnostic::error(code::ANALYTIC, span, message);
             return Err(self.binder.report(error.help("use it over a stream")));
         };
@@ -171,15 +170,16 @@ impl Exprs<'_, '_> {
         Ok(value)
     }
 
-    /// What a call is made of, over the events of its source alone.
+    /// The parts of a call, over the events of its source alone.
     fn over_source(
         &mut self,
         source: &Source,
         node: NodeId,
         call: &Call,
-        bind: impl FnOnce(&mut Exprs) -> Bound<Analytic>,
-    ) -> Bound<(Analytic, Vec<Expr>, Option<Pred>)> {
-        let (Of::Rows { node: below, .. } | Of::Element { node: below, .. }) = source.of;
+        bind: impl FnOnce(&mut ExprBinder) -> BindResult<Analytic>,
+    ) -> BindResult<(Analytic, Vec<Expr>, Option<Pred>)> {
+        let (SourceKind::Rows { node: below, .. } | SourceKind::Element { node: below, .. }) =
+            source.of;
         let scope = Scope {
             node: below,
             sources: vec![Source {
@@ -188,7 +188,7 @@ impl Exprs<'_, '_> {
                 ..source.clone()
             }],
         };
-        let mut exprs = Exprs {
+        let mut exprs = ExprBinder {
             binder: &mut *self.binder,
             scope: &scope,
             clause: Clause::Analytic,
@@ -201,7 +201,7 @@ impl Exprs<'_, '_> {
         let when = over.and_then(|over| over.when.as_deref());
         let when = when.map(|when| exprs.condition(when)).transpose();
         let (function, mut partition, when) = (function?, partition?, when?);
-        // What partitions the source keeps its events apart here too.
+        // The partitioning of the source applies here too.
         for key in self.binder.partitions.get(&node).into_iter().flatten() {
             if !partition.iter().any(|known| same_expr(known, key)) {
                 partition.push(key.clone());
@@ -211,7 +211,7 @@ impl Exprs<'_, '_> {
     }
 
     /// LIMIT DURATION, or the arguments of ISFIRST.
-    fn look_back(&mut self, call: &Call, span: Span) -> Bound<Duration> {
+    fn look_back(&mut self, call: &Call, span: Span) -> BindResult<Duration> {
         if let Some(limit) = call.over.as_ref().and_then(|over| over.limit.as_ref()) {
             return self.binder.limit(limit);
         }
@@ -224,9 +224,9 @@ impl Exprs<'_, '_> {
         }
     }
 
-    // What the language forbids.
+    // Restrictions of the language.
 
-    fn check_analytic_place(&mut self, name: &str, span: Span) -> Bound<()> {
+    fn check_analytic_place(&mut self, name: &str, span: Span) -> BindResult<()> {
         if self.grouping.is_some() {
             let text = self.binder.text(span);
             let shown = if text.len() < 60 { &text } else { name };
@@ -238,7 +238,7 @@ impl Exprs<'_, '_> {
                 .report(error.label("a group has many values of this").help(help)));
         }
         let message = match self.clause {
-            Clause::Analytic => format!("{name} cannot stand inside another analytic function"),
+            Clause::Analytic => format!("{name} cannot be inside another analytic function"),
             Clause::Timestamp | Clause::PartitionBy | Clause::Define | Clause::Measures => {
                 format!("{} cannot use {name}", self.clause.name())
             }
@@ -250,7 +250,7 @@ impl Exprs<'_, '_> {
             .report(error.help("compute it in an earlier step")))
     }
 
-    fn check_nested(&mut self, name: &str, call: &Call) -> Bound<()> {
+    fn check_nested(&mut self, name: &str, call: &Call) -> BindResult<()> {
         let forbidden = |e: &ast::Expr| match &e.kind {
             Ast::Call(inner) => {
                 is_analytic(inner) || inner.prefix.first().is_some_and(|prefix| prefix.is("udf"))
@@ -273,7 +273,7 @@ impl Exprs<'_, '_> {
         info: &FunctionInfo,
         call: &Call,
         span: Span,
-    ) -> Bound<()> {
+    ) -> BindResult<()> {
         let limit = call.over.as_ref().is_some_and(|over| over.limit.is_some());
         if kind == AnalyticKind::IsFirst && limit {
             let message = "ISFIRST takes no LIMIT DURATION";
@@ -288,7 +288,7 @@ impl Exprs<'_, '_> {
         self.check_order(info, call, false)
     }
 
-    fn check_order(&mut self, info: &FunctionInfo, call: &Call, ranks: bool) -> Bound<()> {
+    fn check_order(&mut self, info: &FunctionInfo, call: &Call, ranks: bool) -> BindResult<()> {
         let order = call.over.as_ref().and_then(|over| over.order.first());
         let Some(order) = order.filter(|_| !ranks) else {
             return Ok(());
@@ -297,7 +297,7 @@ impl Exprs<'_, '_> {
         let error = Diagnostic::error(code::ANALYTIC, order.of.span, message);
         Err(self
             .binder
-            .report(error.help("events are looked at in time order")))
+            .report(error.help("events are processed in time order")))
     }
 
     pub(super) fn missing_limit(&mut self, name: &str, span: Span) -> Reported {
@@ -311,8 +311,8 @@ impl Exprs<'_, '_> {
         )
     }
 
-    /// The one source that all columns of a call belong to.
-    fn looked_at(&mut self, name: &str, call: &Call, span: Span) -> Bound<usize> {
+    /// The one source of all columns of a call.
+    fn source_of_call(&mut self, name: &str, call: &Call, span: Span) -> BindResult<usize> {
         let mut paths = Vec::new();
         call_paths(call, &mut paths);
         let mut found = None;
@@ -320,9 +320,9 @@ impl Exprs<'_, '_> {
             let at = match self.scope.locate(path) {
                 Ok(at) => at.source,
                 Err(_) if !self.scope.is_joined() => continue,
-                Err(lost) => return Err(self.lost(lost, path)),
+                Err(lost) => return Err(self.report_unresolved(lost, path)),
             };
-            if matches!(self.scope.sources[at].of, Of::Element { .. }) {
+            if matches!(self.scope.sources[at].of, SourceKind::Element { .. }) {
                 let message = format!("{name} is computed before APPLY, so it sees no elements");
                 return Err(self.not_one_source(span, &message));
             }
@@ -332,7 +332,7 @@ impl Exprs<'_, '_> {
             }
             found = Some(at);
         }
-        let rows = |at: &usize| matches!(self.scope.sources[*at].of, Of::Rows { .. });
+        let rows = |at: &usize| matches!(self.scope.sources[*at].of, SourceKind::Rows { .. });
         let only = (0..self.scope.sources.len()).find(rows);
         match found.or(only.filter(|_| !self.scope.is_joined())) {
             Some(at) => Ok(at),
@@ -357,7 +357,7 @@ impl Exprs<'_, '_> {
         info: &FunctionInfo,
         call: &Call,
         span: Span,
-    ) -> Bound<Analytic> {
+    ) -> BindResult<Analytic> {
         let (of, rest) = match call.args.split_first() {
             Some((of, rest)) if !call.star => (self.value(of), rest),
             _ => (self.row(info.name, span), call.args.as_slice()),
@@ -381,7 +381,7 @@ impl Exprs<'_, '_> {
         })
     }
 
-    fn offset(&mut self, offset: &ast::Expr) -> Bound<usize> {
+    fn offset(&mut self, offset: &ast::Expr) -> BindResult<usize> {
         let (message, help) = match whole_number(offset).map(usize::try_from) {
             Some(Ok(offset @ 1..)) => return Ok(offset),
             Some(_) => (
@@ -397,13 +397,13 @@ impl Exprs<'_, '_> {
         Err(self.binder.report(error.help(help)))
     }
 
-    /// The default must have the type of the value, as far as one can tell.
+    /// The default must have the type of the value, as far as it is known.
     fn default(
         &mut self,
         info: &FunctionInfo,
         default: Option<&ast::Expr>,
-        of: &Bound<Expr>,
-    ) -> Bound<Option<Expr>> {
+        of: &BindResult<Expr>,
+    ) -> BindResult<Option<Expr>> {
         let Some(written) = default else {
             return Ok(None);
         };
@@ -412,7 +412,7 @@ impl Exprs<'_, '_> {
         if let (Some(of), Some(is)) = (types, static_type(&default))
             && of != is
         {
-            let (of, is) = (type_name(of), type_name(is));
+            let (of, is) = (of.name(), is.name());
             let message = format!(
                 "the default of {} has another type than its value",
                 info.name
@@ -428,7 +428,12 @@ impl Exprs<'_, '_> {
         Ok(Some(default))
     }
 
-    fn anomaly(&mut self, kind: AnalyticKind, info: &FunctionInfo, call: &Call) -> Bound<Analytic> {
+    fn anomaly(
+        &mut self,
+        kind: AnalyticKind,
+        info: &FunctionInfo,
+        call: &Call,
+    ) -> BindResult<Analytic> {
         let [of, confidence, history, mode @ ..] = call.args.as_slice() else {
             return Err(Reported);
         };
@@ -452,18 +457,18 @@ impl Exprs<'_, '_> {
         }
     }
 
-    fn confidence(&mut self, info: &FunctionInfo, confidence: &ast::Expr) -> Bound<Expr> {
+    fn confidence(&mut self, info: &FunctionInfo, confidence: &ast::Expr) -> BindResult<Expr> {
         if constant(confidence).is_some_and(|value| !(1.0..=100.0).contains(&value)) {
             let message = format!("the confidence of {} is from 1 to 100", info.name);
             let error = Diagnostic::error(code::ARGUMENTS, confidence.span, message);
             return Err(self
                 .binder
-                .report(error.help("the lower it is, the more is found")));
+                .report(error.help("a lower confidence finds more")));
         }
         self.value(confidence)
     }
 
-    fn history(&mut self, info: &FunctionInfo, history: &ast::Expr) -> Bound<usize> {
+    fn history(&mut self, info: &FunctionInfo, history: &ast::Expr) -> BindResult<usize> {
         match whole_number(history).and_then(|count| usize::try_from(count).ok()) {
             Some(count @ 1..) => Ok(count),
             _ => {
@@ -474,7 +479,7 @@ impl Exprs<'_, '_> {
         }
     }
 
-    fn mode(&mut self, mode: &ast::Expr) -> Bound<Expr> {
+    fn mode(&mut self, mode: &ast::Expr) -> BindResult<Expr> {
         let known = match &mode.kind {
             Ast::Text(text) => MODES.iter().any(|known| known.eq_ignore_ascii_case(text)),
             Ast::Null | Ast::Int(_) | Ast::Float(_) => false,
@@ -489,18 +494,18 @@ impl Exprs<'_, '_> {
             .report(Diagnostic::error(code::ARGUMENTS, mode.span, message)))
     }
 
-    /// The whole event that an aggregate or analytic function without argument is about.
-    pub(super) fn row(&mut self, name: &str, span: Span) -> Bound<Expr> {
+    /// The whole event, for an aggregate or analytic function without argument.
+    pub(super) fn row(&mut self, name: &str, span: Span) -> BindResult<Expr> {
         let sources = &self.scope.sources;
-        let rows = |at: &usize| matches!(sources[*at].of, Of::Rows { .. });
+        let rows = |at: &usize| matches!(sources[*at].of, SourceKind::Rows { .. });
         let only = (0..sources.len()).find(rows);
         let Some(source) = only.filter(|_| !self.scope.is_joined()) else {
-            let message = format!("{name} over a JOIN must be told what to take");
+            let message = format!("{name} over a JOIN needs an argument");
             let error = Diagnostic::error(code::ARGUMENTS, span, message);
             let help = "name a column, or a source for its whole event";
             return Err(self.binder.report(error.help(help)));
         };
-        let at = Located {
+        let at = ResolvedPath {
             source,
             rest: &[],
             qualified: true,
@@ -509,7 +514,7 @@ impl Exprs<'_, '_> {
     }
 }
 
-/// Is this call computed over the events of a source?
+/// Whether the call is computed over the events of a source.
 pub(super) fn is_analytic(call: &Call) -> bool {
     let limit = call.over.as_ref().is_some_and(|over| over.limit.is_some());
     let info = functions::find(&call.name.name).filter(|_| call.prefix.is_empty());
@@ -520,7 +525,7 @@ pub(super) fn is_analytic(call: &Call) -> bool {
     }
 }
 
-/// The place of a SELECT that uses analytic functions.
+/// The span of a SELECT that uses analytic functions.
 pub(super) fn uses_analytic(select: &ast::Select) -> Option<Span> {
     let uses =
         |expr: &ast::Expr| expr.any(|e| matches!(&e.kind, Ast::Call(call) if is_analytic(call)));
@@ -546,7 +551,7 @@ fn joins_use(from: &ast::From, uses: &impl Fn(&ast::Expr) -> bool) -> bool {
         })
 }
 
-/// The columns that a call looks at, without the words that are units of time.
+/// The columns that a call reads, without the words that are units of time.
 fn call_paths<'q>(call: &'q Call, found: &mut Vec<&'q [ast::Ident]>) {
     let info = functions::find(&call.name.name).filter(|_| call.prefix.is_empty());
     let unit = info.is_some_and(|info| {
@@ -573,7 +578,7 @@ fn paths<'q>(expr: &'q ast::Expr, found: &mut Vec<&'q [ast::Ident]>) {
     }
 }
 
-/// The type of a value that is written down or cast.
+/// The type of a literal or a cast.
 fn static_type(expr: &Expr) -> Option<Type> {
     match &expr.kind {
         ExprKind::Literal(Literal::Int(_)) => Some(Type::Bigint),
@@ -586,7 +591,7 @@ fn static_type(expr: &Expr) -> Option<Type> {
     }
 }
 
-/// Equal but for where they stand in the text.
+/// Equal, ignoring positions in the text.
 fn same_call(a: &AnalyticCall, b: &AnalyticCall) -> bool {
     let whens = match (&a.when, &b.when) {
         (Some(a), Some(b)) => same_pred(a, b),

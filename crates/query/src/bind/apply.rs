@@ -1,15 +1,19 @@
 //! APPLY: one row per element of an array or property of a record.
 
-use super::join::Joined;
-use super::scope::{Clause, Of, Source};
-use super::{Binder, Bound};
+use super::join::JoinedSources;
+use super::scope::{Clause, Source, SourceKind};
+use super::{BindResult, Binder};
 use crate::ast::{self, ExprKind as Ast};
 use crate::diagnostic::{Diagnostic, code};
 use crate::plan::{ApplyColumn, Node};
 
 impl Binder<'_> {
-    /// `left` with one more source: the record that stands for the element.
-    pub(super) fn apply<'q>(&mut self, left: Joined<'q>, apply: &ast::Apply) -> Bound<Joined<'q>> {
+    /// `left` with one more source: the record of the element.
+    pub(super) fn apply<'q>(
+        &mut self,
+        left: JoinedSources<'q>,
+        apply: &ast::Apply,
+    ) -> BindResult<JoinedSources<'q>> {
         let Ast::Path(_) = &apply.of.kind else {
             let message = "APPLY works on a column, not on an expression";
             let error = Diagnostic::error(code::ARGUMENTS, apply.of.span, message);
@@ -29,11 +33,11 @@ impl Binder<'_> {
         scope.sources.push(Source {
             qualifier: Some(apply.alias.name.clone()),
             hidden: None,
-            of: Of::Element { node, column: 0 },
+            of: SourceKind::Element { node, column: 0 },
             above: Vec::new(),
             optional: false,
             time: None,
         });
-        Ok(Joined { scope, ..left })
+        Ok(JoinedSources { scope, ..left })
     }
 }

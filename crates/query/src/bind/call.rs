@@ -1,18 +1,18 @@
-//! Function calls: which function it is, whether it may stand where it stands, and whether it has what it takes.
+//! Function calls: finds the function, and checks where it is called and its arguments.
 
-use super::Bound;
-use super::expr::Exprs;
+use super::BindResult;
+use super::expr::ExprBinder;
 use super::scope::{Clause, is_timestamp};
 use crate::Span;
 use crate::ast::{self, Call, ExprKind as Ast, Quote};
 use crate::diagnostic::{Diagnostic, code};
-use crate::functions::{self, Function, FunctionInfo, Kind};
+use crate::functions::{self, Category, Function, FunctionInfo, Kind};
 use crate::nearest::nearest;
 use crate::parser::Reported;
 use crate::plan::{CompareOp, Expr, ExprKind, Item, Literal, Name, Pred, PredKind};
 
-impl Exprs<'_, '_> {
-    pub fn call(&mut self, call: &Call, span: Span) -> Bound<Expr> {
+impl ExprBinder<'_, '_> {
+    pub(super) fn call(&mut self, call: &Call, span: Span) -> BindResult<Expr> {
         if matches!(self.clause, Clause::Define | Clause::Measures)
             && let Some(bound) = self.pattern_call(call, span)
         {
@@ -54,15 +54,15 @@ impl Exprs<'_, '_> {
             Kind::Cast => (code::ARGUMENTS, format!("{name} takes a value and a type")),
             Kind::WindowPart => (
                 code::WINDOW,
-                format!("{name}(..) stands only inside a window function"),
+                format!("{name}(..) is allowed only inside a window function"),
             ),
             Kind::Apply => (
                 code::ARGUMENTS,
-                format!("{name} makes rows, so it stands only behind APPLY"),
+                format!("{name} returns rows, so it is allowed only after APPLY"),
             ),
             _ => (
                 code::PATTERN,
-                format!("{name} stands only inside MATCH_RECOGNIZE"),
+                format!("{name} is allowed only inside MATCH_RECOGNIZE"),
             ),
         };
         let help = match info.kind {
@@ -82,7 +82,7 @@ impl Exprs<'_, '_> {
             )
         } else {
             (
-                format!("{name} stands only in GROUP BY"),
+                format!("{name} is allowed only in GROUP BY"),
                 "the end of the window is System.Timestamp()",
             )
         };
@@ -95,7 +95,7 @@ impl Exprs<'_, '_> {
         if self.clause == Clause::GroupBy && (call.name.is("ROLLUP") || call.name.is("CUBE")) {
             let message = format!("there is no GROUP BY {}", name.to_uppercase());
             let error = Diagnostic::error(code::FOREIGN, call.name.span, message);
-            let help = "write a SELECT for each level of grouping and put them together with UNION";
+            let help = "write a SELECT for each level of grouping and combine them with UNION";
             return self.binder.report(error.help(help));
         }
         let help = match nearest(name, functions::names()) {
@@ -115,7 +115,8 @@ impl Exprs<'_, '_> {
         info: &FunctionInfo,
         call: &Call,
         span: Span,
-    ) -> Bound<Expr> {
+    ) -> BindResult<Expr> {
+        self.check_built_in(info, span)?;
         self.check_plain(info, call, span)?;
         let (part, args) = match call.args.split_first() {
             Some((part, args)) if function.takes_part() => {
@@ -124,7 +125,7 @@ impl Exprs<'_, '_> {
             _ => (None, call.args.as_slice()),
         };
         let args = match (function, args) {
-            // The name of a property may be written like a name.
+            // The name of a property may be written like a column name.
             (Function::GetRecordPropertyValue, [of, name]) => {
                 let text = quoted_text(name);
                 let (of, name) = (self.value(of), text.map_or_else(|| self.value(name), Ok));
@@ -144,8 +145,21 @@ impl Exprs<'_, '_> {
         Ok(Expr { kind, span })
     }
 
+    fn check_built_in(&mut self, info: &FunctionInfo, span: Span) -> BindResult<()> {
+        if !self.binder.catalog.without_geo || info.category != Category::Geospatial {
+            return Ok(());
+        }
+        let message = format!(
+            "{}: this program was built without the feature `geo`",
+            info.name
+        );
+        let error = Diagnostic::error(code::UNKNOWN_FUNCTION, span, message);
+        let help = "build highwater-cli with `--features geo`";
+        Err(self.binder.report(error.help(help)))
+    }
+
     /// NULLIF(a, b) is CASE WHEN a = b THEN NULL ELSE a END.
-    fn null_if(&mut self, info: &FunctionInfo, call: &Call, span: Span) -> Bound<Expr> {
+    fn null_if(&mut self, info: &FunctionInfo, call: &Call, span: Span) -> BindResult<Expr> {
         self.check_plain(info, call, span)?;
         let [left, right] = call.args.as_slice() else {
             return Err(Reported);
@@ -173,13 +187,13 @@ impl Exprs<'_, '_> {
         info: &FunctionInfo,
         call: &Call,
         span: Span,
-    ) -> Bound<Vec<Expr>> {
+    ) -> BindResult<Vec<Expr>> {
         self.check_plain(info, call, span)?;
         self.values(&call.args)
     }
 
     /// A function of values only: no OVER, no DISTINCT, no `*`, the right number of arguments.
-    fn check_plain(&mut self, info: &FunctionInfo, call: &Call, span: Span) -> Bound<()> {
+    fn check_plain(&mut self, info: &FunctionInfo, call: &Call, span: Span) -> BindResult<()> {
         self.check_no_distinct(call)?;
         if let Some(over) = &call.over {
             let message = format!("{} has no OVER", info.name);
@@ -195,7 +209,7 @@ impl Exprs<'_, '_> {
         }
     }
 
-    pub(super) fn check_no_distinct(&mut self, call: &Call) -> Bound<()> {
+    pub(super) fn check_no_distinct(&mut self, call: &Call) -> BindResult<()> {
         let Some(distinct) = call.distinct else {
             return Ok(());
         };
@@ -208,7 +222,7 @@ impl Exprs<'_, '_> {
         info: &FunctionInfo,
         call: &Call,
         span: Span,
-    ) -> Bound<()> {
+    ) -> BindResult<()> {
         let (least, most) = info.arguments;
         let count = call.args.len() + usize::from(call.star);
         if count >= least && most.is_none_or(|most| count <= most) {
@@ -232,8 +246,8 @@ impl Exprs<'_, '_> {
 
     // Prefixes.
 
-    /// `System.x()`, `udf.x()`, `uda.x()`, and what is no such thing.
-    fn prefixed(&mut self, call: &Call, built_in: bool, span: Span) -> Bound<Expr> {
+    /// `System.x()`, `udf.x()`, `uda.x()`, and unknown prefixes.
+    fn prefixed(&mut self, call: &Call, built_in: bool, span: Span) -> BindResult<Expr> {
         let prefix = &call.prefix[0];
         let name = &call.name.name;
         if call.prefix.len() == 1 && prefix.is("udf") {
@@ -270,9 +284,8 @@ impl Exprs<'_, '_> {
             .report(Diagnostic::error(code::UNKNOWN_FUNCTION, span, message).help(help)))
     }
 
-    /// Below level 1.2 a prefix on a built-in function means nothing, and `system.` may stand for
-    /// `udf.`.
-    fn loosely_prefixed(&mut self, call: &Call, built_in: bool, span: Span) -> Bound<Expr> {
+    /// Below level 1.2 a prefix of a built-in function is ignored, and `system.` may stand for `udf.`.
+    fn loosely_prefixed(&mut self, call: &Call, built_in: bool, span: Span) -> BindResult<Expr> {
         let mut call = call.clone();
         match built_in {
             true => call.prefix.clear(),
@@ -281,8 +294,8 @@ impl Exprs<'_, '_> {
         self.call(&call, span)
     }
 
-    /// udf.name(..), which takes whatever it takes.
-    fn user_function(&mut self, call: &Call, span: Span) -> Bound<Expr> {
+    /// udf.name(..), with any arguments.
+    fn user_function(&mut self, call: &Call, span: Span) -> BindResult<Expr> {
         self.check_no_distinct(call)?;
         self.check_own_function(call, "udf")?;
         let name = &call.name.name;
@@ -299,13 +312,13 @@ impl Exprs<'_, '_> {
             }
         };
         let error = Diagnostic::error(code::ARGUMENTS, span, problem);
-        let help = "the name of the source as an argument passes the whole event";
+        let help = "pass the name of the source for the whole event";
         let help = (call.star && call.over.is_none()).then(|| help.to_string());
         Err(self.binder.report(error.help_if(help)))
     }
 
-    /// Does the job declare the function?
-    pub(super) fn check_own_function(&mut self, call: &Call, prefix: &str) -> Bound<()> {
+    /// Whether the job declares the function.
+    pub(super) fn check_own_function(&mut self, call: &Call, prefix: &str) -> BindResult<()> {
         let Some(known) = &self.binder.catalog.functions else {
             return Ok(());
         };
@@ -325,8 +338,8 @@ impl Exprs<'_, '_> {
         Err(self.binder.report(error.help(help)))
     }
 
-    /// System.Window(): which of several windows a row is of.
-    fn system_window(&mut self, call: &Call, span: Span) -> Bound<Expr> {
+    /// System.Window(): the window of a row, if there are several.
+    fn system_window(&mut self, call: &Call, span: Span) -> BindResult<Expr> {
         let plain = call.args.is_empty() && !call.star && call.over.is_none();
         let message = match (&self.grouping, self.clause) {
             (Some(grouping), Clause::Select) if plain => {
@@ -344,14 +357,14 @@ impl Exprs<'_, '_> {
                 });
             }
             (Some(_), Clause::Select) => "System.Window() takes no arguments",
-            _ => "System.Window() stands only in the SELECT list of a grouped query",
+            _ => "System.Window() is allowed only in the SELECT list of a grouped query",
         };
         let error = Diagnostic::error(code::WINDOW, span, message);
         Err(self.binder.report(error))
     }
 }
 
-/// `"text"`, where a text is wanted.
+/// `"text"` in place of a text literal.
 fn quoted_text(expr: &ast::Expr) -> Option<Expr> {
     match &expr.kind {
         Ast::Path(path) if !is_timestamp(expr) => match path.as_slice() {

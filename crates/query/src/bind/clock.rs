@@ -1,8 +1,8 @@
 //! TIMESTAMP BY: one input, one timeline, and the rules for substreams.
 
-use super::expr::Exprs;
-use super::scope::{Aliases, Clause, Of, Scope};
-use super::{Binder, Bound};
+use super::expr::ExprBinder;
+use super::scope::{Aliases, Clause, Scope, SourceKind};
+use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{self, ExprKind as Ast, TimestampBy};
 use crate::diagnostic::{Diagnostic, code};
@@ -11,7 +11,7 @@ use crate::plan::{
 };
 use crate::visit::{Visit, expr_mut, same_expr};
 
-/// What TIMESTAMP BY says about an input, and where.
+/// The TIMESTAMP BY of an input, with its position.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     pub timestamp: Option<Expr>,
@@ -36,12 +36,17 @@ impl Clock {
 }
 
 impl<'a> Binder<'a> {
-    pub(super) fn clock(&mut self, input: usize, by: &TimestampBy, scope: &Scope) -> Bound<Clock> {
+    pub(super) fn clock(
+        &mut self,
+        input: usize,
+        by: &TimestampBy,
+        scope: &Scope,
+    ) -> BindResult<Clock> {
         let mut scope = scope.clone();
         scope.node = self.inputs[input].node;
         let names = self.visible(scope.node);
         for source in &mut scope.sources {
-            source.of = Of::Rows {
+            source.of = SourceKind::Rows {
                 node: scope.node,
                 names: names.clone(),
             };
@@ -55,7 +60,7 @@ impl<'a> Binder<'a> {
             .iter()
             .map(|key| self.clock_expr(key, &scope))
             .collect();
-        let substream = keys.into_iter().collect::<Bound<Vec<_>>>()?;
+        let substream = keys.into_iter().collect::<BindResult<Vec<_>>>()?;
         Ok(Clock {
             timestamp: Some(timestamp),
             substream,
@@ -63,9 +68,9 @@ impl<'a> Binder<'a> {
         })
     }
 
-    fn clock_expr(&mut self, expr: &ast::Expr, scope: &Scope) -> Bound<Expr> {
+    fn clock_expr(&mut self, expr: &ast::Expr, scope: &Scope) -> BindResult<Expr> {
         let clause = Clause::Timestamp;
-        Exprs {
+        ExprBinder {
             binder: self,
             scope,
             clause,
@@ -75,8 +80,13 @@ impl<'a> Binder<'a> {
         .value(expr)
     }
 
-    /// A plain field is read as a time right away, without the detour over text.
-    fn time_path(&mut self, input: usize, expr: &ast::Expr, scope: &Scope) -> Bound<Option<Expr>> {
+    /// Reads a plain field as a time directly, without converting text later.
+    fn time_path(
+        &mut self,
+        input: usize,
+        expr: &ast::Expr,
+        scope: &Scope,
+    ) -> BindResult<Option<Expr>> {
         let Ast::Path(path) = &expr.kind else {
             return Ok(None);
         };
@@ -94,7 +104,7 @@ impl<'a> Binder<'a> {
         }))
     }
 
-    pub(super) fn set_clock(&mut self, input: usize, clock: Clock) -> Bound<()> {
+    pub(super) fn set_clock(&mut self, input: usize, clock: Clock) -> BindResult<()> {
         let Some(first) = &self.inputs[input].clock else {
             self.plan.inputs[input]
                 .timestamp
@@ -189,8 +199,8 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The OVER columns of the inputs on both sides of a join must be equated with each other, the
-    /// first with the first and so on: what is joined has one clock.
+    /// The OVER columns of the inputs on both sides of a join must be equated in order, because the joined rows have
+    /// one clock.
     fn check_substream_join(&mut self, join: &JoinNode) {
         let (mut lefts, mut rights) = (Vec::new(), Vec::new());
         self.sources(join.left, &mut lefts);
@@ -219,7 +229,7 @@ impl<'a> Binder<'a> {
                         name(right)
                     );
                     let error = Diagnostic::error(code::TIMESTAMP, join.span, message);
-                    error.help("what is joined has one timeline per key: give both the same keys")
+                    error.help("joined streams have one timeline per key: give both the same keys")
                 }
             };
             self.report(error);
@@ -227,7 +237,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The first OVER columns of two inputs that a join does not equate, as they are written.
+    /// The first OVER columns of two inputs that a join does not equate, as written.
     fn not_equated(
         &self,
         join: &JoinNode,
@@ -263,8 +273,8 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Is `expr`, over `node`, the unchanged value of `origin` over the source of `input`?
-    /// Branches of a union that do not read the input have no say.
+    /// Whether `expr`, over `node`, is the unchanged value of `origin` over the source of `input`. Branches of a union
+    /// that do not read the input are ignored.
     pub(super) fn comes_from(
         &self,
         node: NodeId,
@@ -304,8 +314,7 @@ impl<'a> Binder<'a> {
 }
 
 impl Binder<'_> {
-    /// The same for a column of one side of a join; a column of the other side counts as what it
-    /// is equated with.
+    /// The same for a column of one side of a join; a column of the other side counts as the column it is equated with.
     fn comes_from_side(
         &self,
         join: &JoinNode,
@@ -328,7 +337,7 @@ impl Binder<'_> {
             return self.comes_from(here, &column, input, origin);
         }
         if join.outer && side == Side::Right {
-            // A row that stayed alone has NULL here.
+            // An unmatched row has NULL here.
             return false;
         }
         join.keys.iter().any(|(left, right)| {
@@ -341,7 +350,7 @@ impl Binder<'_> {
     }
 }
 
-/// An expression over columns that a node only carries along, as one over the node below.
+/// Rewrites an expression over columns that a node only passes on, as one over the node below.
 fn uncarried(node: &Node, expr: &Expr) -> Option<(NodeId, Expr)> {
     let mut expr = expr.clone();
     let mut below = None;
@@ -368,7 +377,7 @@ fn uncarried(node: &Node, expr: &Expr) -> Option<(NodeId, Expr)> {
     below.filter(|_| !made_here).map(|below| (below, expr))
 }
 
-/// Where a column that a node only carries along comes from.
+/// The source of a column that a node only passes on.
 pub(super) fn carried(node: &Node, column: usize) -> Option<(NodeId, usize)> {
     match node {
         Node::Join(join) => Some(match join.columns[column] {

@@ -1,13 +1,13 @@
-//! Names to columns, over sources that have no schema.
+//! Resolves names to columns, over sources without a schema.
 //!
-//! Over an input every name is a column: asking for it makes the source deliver it. Over a step a
-//! name is one of its columns, or else goes through its `*` down to where the star came from; each
-//! node on the way carries the column along under a hidden name.
+//! Over an input every name is a column: reading it makes the source deliver it. Over a step a name is one of its
+//! columns, or else goes through its `*` down to the source of the star; each node on the way passes the column on
+//! under a hidden name.
 
 use super::clock::carried;
 use super::reference::table_of;
-use super::scope::{Located, Of, Scope, Source};
-use super::{Binder, Bound, InputState};
+use super::scope::{ResolvedPath, Scope, Source, SourceKind};
+use super::{BindResult, Binder, InputState};
 use crate::Span;
 use crate::ast::{Ident, same_name};
 use crate::diagnostic::{Diagnostic, code};
@@ -19,7 +19,7 @@ use crate::plan::{
 };
 use crate::visit;
 
-/// Columns that a source knows of itself; a field of that name in the event wins.
+/// Metadata columns of a source; a field of that name in the event wins.
 static METADATA: [(&[&str], Read); 5] = [
     (&["EventEnqueuedUtcTime"], Read::Arrival),
     (&["IoTHub", "EnqueuedTime"], Read::Arrival),
@@ -29,7 +29,7 @@ static METADATA: [(&[&str], Read); 5] = [
 ];
 
 impl Binder<'_> {
-    /// The input of this name, read from now on; the name has been found in the catalog.
+    /// The input of this name, which is read from now on; the catalog has the name.
     pub(super) fn input(&mut self, name: &str, span: Span) -> usize {
         if let Some(known) = self.plan.inputs.iter().position(|input| input.name == name) {
             return known;
@@ -107,8 +107,8 @@ impl Binder<'_> {
         }
     }
 
-    /// The path inside the events of an input, which must be declared if anything is.
-    pub(super) fn event_path(&mut self, input: usize, path: &[Ident]) -> Bound<Vec<String>> {
+    /// The path inside the events of an input, which must be declared if the input is.
+    pub(super) fn event_path(&mut self, input: usize, path: &[Ident]) -> BindResult<Vec<String>> {
         let mut names: Vec<String> = path.iter().map(|ident| ident.name.clone()).collect();
         let Some((schema, first)) = self.declared(input).zip(path.first()) else {
             return Ok(names);
@@ -121,7 +121,7 @@ impl Binder<'_> {
         Ok(names)
     }
 
-    /// The columns that CREATE TABLE gives an input.
+    /// The columns that CREATE TABLE declares for an input.
     fn declared(&self, input: usize) -> Option<Vec<Name>> {
         let schema = self.plan.inputs[input].schema.as_ref()?;
         let names = schema.iter().map(|(name, _)| Name::Field(name.clone()));
@@ -133,8 +133,8 @@ impl Binder<'_> {
             .is_some_and(|schema| find(&schema, name).is_some())
     }
 
-    /// The column that a path means over the columns of `node`; the name of the source is stripped.
-    pub(super) fn column(&mut self, node: NodeId, path: &[Ident], span: Span) -> Bound<Expr> {
+    /// Resolves a path over the columns of `node`, without the name of the source.
+    pub(super) fn column(&mut self, node: NodeId, path: &[Ident], span: Span) -> BindResult<Expr> {
         let names: Vec<String> = path.iter().map(|ident| ident.name.clone()).collect();
         let Some(first) = path.first() else {
             return Err(Reported);
@@ -183,8 +183,7 @@ impl Binder<'_> {
         self.report(unknown_column(name, &known))
     }
 
-    /// The field at `path` of what column `index` of `node` spreads or holds, over `node`'s
-    /// columns.
+    /// The field at `path` of the record in column `index` of `node`, over `node`'s columns.
     fn through(&mut self, node: NodeId, index: usize, path: &[String], span: Span) -> Expr {
         let key = (node, index, path.to_vec());
         if let Some(known) = self.through.get(&key) {
@@ -208,7 +207,7 @@ impl Binder<'_> {
             },
             Node::Filter { from, .. } => self.through(from, index, path, span),
             Node::Project { from, items } => match &items[index] {
-                // What is carried along for a join may have been a star below.
+                // A column passed on for a join may be a star further down.
                 Item {
                     name: Name::Spread | Name::Hidden(_),
                     expr,
@@ -236,18 +235,23 @@ impl Binder<'_> {
         found
     }
 
-    /// What a path means over the node of the scope.
-    pub(super) fn source_column(&mut self, scope: &Scope, at: Located, span: Span) -> Bound<Expr> {
+    /// Resolves a path over the node of the scope.
+    pub(super) fn source_column(
+        &mut self,
+        scope: &Scope,
+        at: ResolvedPath,
+        span: Span,
+    ) -> BindResult<Expr> {
         let source = &scope.sources[at.source];
         let names = || at.rest.iter().map(|ident| ident.name.clone());
         let label: Vec<String> = source.qualifier.iter().cloned().chain(names()).collect();
         match source.of {
-            Of::Element { column, .. } => {
+            SourceKind::Element { column, .. } => {
                 let kind = ExprKind::Column(column);
                 let element = self.raise(source, &label[..1], Expr { kind, span });
                 Ok(fields(element, &names().collect::<Vec<_>>()))
             }
-            Of::Rows { node, .. } => {
+            SourceKind::Rows { node, .. } => {
                 let found = match at.rest {
                     [] => self.whole(node, span),
                     path => self.column(node, path, span)?,
@@ -262,8 +266,8 @@ impl Binder<'_> {
         let source = &scope.sources[source];
         let qualifier = source.qualifier.clone().unwrap_or_default();
         let items = match source.of {
-            Of::Rows { node, .. } => self.star(node, span),
-            Of::Element { column, .. } => vec![Item {
+            SourceKind::Rows { node, .. } => self.star(node, span),
+            SourceKind::Element { column, .. } => vec![Item {
                 name: Name::Field(qualifier.clone()),
                 expr: Expr {
                     kind: ExprKind::Column(column),
@@ -296,12 +300,12 @@ impl Binder<'_> {
         }
     }
 
-    /// An expression over the source itself as one over the node of its scope.
+    /// Rewrites an expression over the source as one over the node of its scope.
     pub(super) fn raise(&mut self, source: &Source, label: &[String], expr: Expr) -> Expr {
-        let (Of::Rows {
+        let (SourceKind::Rows {
             node: mut below, ..
         }
-        | Of::Element {
+        | SourceKind::Element {
             node: mut below, ..
         }) = source.of;
         let mut expr = expr;
@@ -312,8 +316,8 @@ impl Binder<'_> {
         expr
     }
 
-    /// An expression over `below` as one over `node`, which reads it: a projection computes it,
-    /// others carry the columns that it looks at.
+    /// Rewrites an expression over `below` as one over `node`, which reads it: a projection computes it, other nodes
+    /// pass its columns on.
     pub(super) fn lift(
         &mut self,
         node: NodeId,
@@ -339,7 +343,7 @@ impl Binder<'_> {
         expr
     }
 
-    /// Does this column hold whole events of an input?
+    /// Whether the column holds whole events of an input.
     pub(super) fn is_whole_event(&self, node: NodeId, column: usize) -> bool {
         match &self.plan.nodes[node.0] {
             Node::Source { input } => self.plan.inputs[*input].reads[column] == Read::Whole,
@@ -348,7 +352,7 @@ impl Binder<'_> {
         }
     }
 
-    /// What is known about the columns of a node.
+    /// The known columns of a node.
     pub(super) fn visible(&self, node: NodeId) -> Vec<Name> {
         match self.plan.nodes[node.0] {
             Node::Source { input } => self.declared(input).unwrap_or(vec![Name::Spread]),
@@ -361,7 +365,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The place in `node` of column `column` of `below`, which it reads; added if it is not there yet.
+    /// The position in `node` of column `column` of `below`, which it reads; added if necessary.
     pub(super) fn carry(&mut self, node: NodeId, below: NodeId, column: usize) -> usize {
         fn place<T: PartialEq>(columns: &mut Vec<T>, wanted: T) -> usize {
             columns
@@ -421,8 +425,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The position of an expression over the columns of a branch, which is a projection or a
-    /// union.
+    /// The position of an expression over the columns of a branch, which is a projection or a union.
     fn as_column(&mut self, node: NodeId, path: &[String], expr: Expr) -> usize {
         match expr.kind {
             ExprKind::Column(index) => index,
@@ -433,7 +436,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Carries `expr`, over what `node` reads, along in a projection.
+    /// Adds `expr`, over the input of `node`, as a hidden column of a projection.
     fn append(&mut self, node: NodeId, path: &[String], expr: Expr) -> Expr {
         let span = expr.span;
         let Node::Project { items, .. } = &mut self.plan.nodes[node.0] else {
@@ -455,7 +458,7 @@ impl Binder<'_> {
         }
     }
 
-    /// How the columns of a step show up. Inputs and windows are never asked.
+    /// How the columns of a step are named. Never called for inputs and windows.
     pub(super) fn names(&self, node: NodeId) -> Vec<Name> {
         match &self.plan.nodes[node.0] {
             Node::Project { items, .. } => items.iter().map(|item| item.name.clone()).collect(),
@@ -473,7 +476,7 @@ impl Binder<'_> {
         }
     }
 
-    /// What `*` over a node stands for.
+    /// The columns of `*` over a node.
     pub(super) fn star(&mut self, node: NodeId, span: Span) -> Vec<Item> {
         let column = |index| Expr {
             kind: ExprKind::Column(index),
@@ -510,8 +513,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Was this text cast to text by the query? Followed through steps, but not into
-    /// expressions built on top of the cast.
+    /// Whether the query cast this value to text. Follows steps, but not expressions over the cast.
     pub(super) fn is_text(&self, node: NodeId, expr: &Expr) -> bool {
         let index = match &expr.kind {
             ExprKind::Cast { to, .. } => return *to == Type::Text,
@@ -551,7 +553,7 @@ impl Binder<'_> {
     }
 }
 
-/// Where a column comes from that a node carries along, or takes from reference data.
+/// The source of a column that a node passes on or takes from reference data.
 fn carried_or_looked_up(node: &Node, column: usize) -> Option<(NodeId, usize)> {
     let looked_up = match node {
         Node::Lookup(lookup) => match lookup.columns[column] {
@@ -586,7 +588,7 @@ pub(super) fn is_metadata(path: &[String]) -> bool {
     metadata(path).is_some()
 }
 
-/// Exact spelling first, then the only one that differs in case.
+/// The exact name, or else the only one that is equal ignoring case.
 pub(super) fn find(columns: &[Name], name: &str) -> Option<usize> {
     let position = |wanted: &dyn Fn(&str) -> bool| {
         let mut hits = (0..columns.len()).filter(|i| field_name(&columns[*i]).is_some_and(wanted));

@@ -3,8 +3,8 @@
 use super::columns::{fields, find, unknown_column};
 use super::group::Grouping;
 use super::same::{same, same_path};
-use super::scope::{Aliases, Clause, Lost, Scope, Source, is_timestamp};
-use super::{Binder, Bound};
+use super::scope::{Aliases, Clause, ResolveError, Scope, Source, is_timestamp};
+use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{self, Ident, Quote};
 use crate::diagnostic::{Diagnostic, code};
@@ -12,11 +12,11 @@ use crate::parser::Reported;
 use crate::plan::{CompareOp, Expr, ExprKind, Literal, Name, Node, Pred, PredKind, Type, UnaryOp};
 use crate::visit;
 
-/// A simple CASE repeats its operand in every branch; nesting them must not explode.
+/// A simple CASE repeats its operand in every branch; nested ones must not explode.
 const CASE_SIZE_MAX: usize = 20_000;
 
-/// Binds the expressions of one clause of one SELECT.
-pub(super) struct Exprs<'b, 'a> {
+/// Binds the expressions of one clause of a SELECT.
+pub(super) struct ExprBinder<'b, 'a> {
     pub binder: &'b mut Binder<'a>,
     pub scope: &'b Scope,
     pub clause: Clause,
@@ -25,8 +25,8 @@ pub(super) struct Exprs<'b, 'a> {
     pub grouping: Option<&'b mut Grouping>,
 }
 
-impl<'b> Exprs<'b, '_> {
-    pub fn value(&mut self, expr: &ast::Expr) -> Bound<Expr> {
+impl<'b> ExprBinder<'b, '_> {
+    pub(super) fn value(&mut self, expr: &ast::Expr) -> BindResult<Expr> {
         if let Some(key) = self.group_key(expr) {
             return Ok(Expr {
                 kind: ExprKind::Column(key),
@@ -76,23 +76,23 @@ impl<'b> Exprs<'b, '_> {
         })
     }
 
-    /// Both, so that errors on either side are told in one go.
-    pub fn pair(&mut self, left: &ast::Expr, right: &ast::Expr) -> Bound<(Expr, Expr)> {
+    /// Binds both sides before it fails, so that the errors of both are reported.
+    pub(super) fn pair(&mut self, left: &ast::Expr, right: &ast::Expr) -> BindResult<(Expr, Expr)> {
         let (left, right) = (self.value(left), self.value(right));
         Ok((left?, right?))
     }
 
-    fn unary(&mut self, op: UnaryOp, of: &ast::Expr) -> Bound<ExprKind> {
+    fn unary(&mut self, op: UnaryOp, of: &ast::Expr) -> BindResult<ExprKind> {
         Ok(ExprKind::Unary {
             op,
             of: Box::new(self.value(of)?),
         })
     }
 
-    /// A field that is wanted as a time is read as one where it is decoded, without the detour over text.
-    fn cast_operand(&mut self, of: &ast::Expr, to: Type) -> Bound<Expr> {
+    /// A field in place of a time is decoded as one, without converting text later.
+    fn cast_operand(&mut self, of: &ast::Expr, to: Type) -> BindResult<Expr> {
         let mut bound = self.value(of)?;
-        // Elsewhere a column need not be one of the source's.
+        // Elsewhere a column need not belong to the source.
         let over_source = matches!(
             self.clause,
             Clause::Select | Clause::Where | Clause::GroupBy | Clause::Aggregate
@@ -125,7 +125,7 @@ impl<'b> Exprs<'b, '_> {
         operand: Option<&ast::Expr>,
         branches: &[(ast::Expr, ast::Expr)],
         otherwise: &ast::Expr,
-    ) -> Bound<ExprKind> {
+    ) -> BindResult<ExprKind> {
         let operand = operand
             .map(|operand| self.case_operand(operand, branches.len()))
             .transpose()?;
@@ -144,7 +144,11 @@ impl<'b> Exprs<'b, '_> {
         })
     }
 
-    pub(super) fn case_operand(&mut self, operand: &ast::Expr, branches: usize) -> Bound<Expr> {
+    pub(super) fn case_operand(
+        &mut self,
+        operand: &ast::Expr,
+        branches: usize,
+    ) -> BindResult<Expr> {
         let bound = self.value(operand)?;
         if visit::size(&bound).saturating_mul(branches) <= CASE_SIZE_MAX {
             return Ok(bound);
@@ -155,7 +159,7 @@ impl<'b> Exprs<'b, '_> {
             .report(error.help("compute its operand in an earlier step")))
     }
 
-    fn case_equal(&mut self, operand: &Expr, when: &ast::Expr) -> Bound<Pred> {
+    fn case_equal(&mut self, operand: &Expr, when: &ast::Expr) -> BindResult<Pred> {
         let right = self.value(when)?;
         let kind = PredKind::Compare {
             op: CompareOp::Eq,
@@ -168,7 +172,7 @@ impl<'b> Exprs<'b, '_> {
         })
     }
 
-    pub fn timestamp(&mut self, span: Span) -> Bound<Expr> {
+    pub(super) fn timestamp(&mut self, span: Span) -> BindResult<Expr> {
         if self.clause == Clause::Define {
             return self.pattern_time(span);
         }
@@ -196,8 +200,7 @@ impl<'b> Exprs<'b, '_> {
             .report(error.label("this is what TIMESTAMP BY defines").help(help)))
     }
 
-    /// The group key that says the same; System.Timestamp() always means the end of the window
-    ///
+    /// The equal group key; System.Timestamp() is always the end of the window.
     fn group_key(&self, expr: &ast::Expr) -> Option<usize> {
         let grouping = self.grouping.as_ref()?;
         let find = |exact| {
@@ -213,7 +216,7 @@ impl<'b> Exprs<'b, '_> {
         }
     }
 
-    fn path(&mut self, path: &[Ident], span: Span) -> Bound<Expr> {
+    fn path(&mut self, path: &[Ident], span: Span) -> BindResult<Expr> {
         if matches!(self.clause, Clause::Define | Clause::Measures) {
             return self.pattern_path(path, span);
         }
@@ -228,12 +231,11 @@ impl<'b> Exprs<'b, '_> {
         {
             return self.use_alias(alias, span);
         }
-        let at = located.map_err(|lost| self.lost(lost, path))?;
+        let at = located.map_err(|lost| self.report_unresolved(lost, path))?;
         self.binder.source_column(self.scope, at, span)
     }
 
-    /// What a select alias of this name stands for, where the name cannot be meant for a column of
-    /// the source.
+    /// The expression of a select alias, if the name cannot be a column of the source.
     fn alias(&self, name: &Ident) -> Option<&'b ast::Expr> {
         if !matches!(
             self.clause,
@@ -247,8 +249,8 @@ impl<'b> Exprs<'b, '_> {
         (!column).then_some(alias)
     }
 
-    /// HAVING may use an alias; WHERE and GROUP BY run before there are any.
-    fn use_alias(&mut self, expr: &ast::Expr, span: Span) -> Bound<Expr> {
+    /// HAVING may use an alias; WHERE and GROUP BY are evaluated before there are any.
+    fn use_alias(&mut self, expr: &ast::Expr, span: Span) -> BindResult<Expr> {
         if self.clause == Clause::Having {
             self.clause = Clause::Select;
             let bound = self.value(expr);
@@ -274,8 +276,8 @@ impl<'b> Exprs<'b, '_> {
         Err(self.binder.report(error.label(label).help(help)))
     }
 
-    /// A name in a join that no source, or more than one, can be meant by.
-    pub(super) fn lost(&mut self, lost: Lost, path: &[Ident]) -> Reported {
+    /// A name in a join that no source, or more than one, can have.
+    pub(super) fn report_unresolved(&mut self, lost: ResolveError, path: &[Ident]) -> Reported {
         let Some(first) = path.first() else {
             return Reported;
         };
@@ -291,13 +293,13 @@ impl<'b> Exprs<'b, '_> {
             let error = Diagnostic::error(code::UNKNOWN_COLUMN, first.span, message);
             return self.binder.report(error.help(help));
         }
-        if lost == Lost::Unknown {
+        if lost == ResolveError::Unknown {
             let known = self.scope.fields();
             let error = unknown_column(first, &known);
             return self.binder.report(error);
         }
         let message = match lost {
-            Lost::Ambiguous => format!("several sources have a column `{}`", first.name),
+            ResolveError::Ambiguous => format!("several sources have a column `{}`", first.name),
             _ => format!(
                 "`{}` does not say which source it is a column of",
                 first.name
@@ -315,7 +317,7 @@ impl<'b> Exprs<'b, '_> {
     }
 
     /// Only keys, and fields of keys, survive grouping.
-    fn grouped_path(&mut self, path: &[Ident], qualified: bool, span: Span) -> Bound<Expr> {
+    fn grouped_path(&mut self, path: &[Ident], qualified: bool, span: Span) -> BindResult<Expr> {
         let Some(grouping) = &self.grouping else {
             return Err(Reported);
         };
@@ -347,7 +349,7 @@ impl<'b> Exprs<'b, '_> {
         }
         match located {
             Ok(_) => Err(self.ungrouped(rest, span)),
-            Err(lost) => Err(self.lost(lost, path)),
+            Err(lost) => Err(self.report_unresolved(lost, path)),
         }
     }
 
@@ -399,7 +401,7 @@ impl<'b> Exprs<'b, '_> {
     }
 }
 
-/// `of.name`, right away if the record is made here of nothing but named values.
+/// `of.name`, resolved at once if the record consists of named values.
 fn field(of: Expr, name: &str, span: Span) -> Expr {
     if let ExprKind::Record(items) = &of.kind {
         let names: Vec<Name> = items.iter().map(|item| item.name.clone()).collect();

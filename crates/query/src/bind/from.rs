@@ -1,8 +1,8 @@
-//! FROM: finds the source of a SELECT and gives it its clock.
+//! FROM: finds the source of a SELECT and sets its clock.
 
 use super::clock::Clock;
-use super::scope::{self, Of, Scope};
-use super::{Binder, Bound, InputState, Relation, list};
+use super::scope::{self, Scope, SourceKind};
+use super::{BindResult, Binder, InputState, Relation, list};
 use crate::ast::{self, Ident, Source, SourceOf, same_name};
 use crate::diagnostic::{Diagnostic, code};
 use crate::nearest::nearest;
@@ -10,16 +10,16 @@ use crate::parser::Reported;
 use crate::plan::NodeId;
 
 /// The sources of a SELECT.
-pub(super) struct From<'q> {
+pub(super) struct FromClause<'q> {
     pub scope: Scope,
     pub partition: Option<&'q ast::PartitionBy>,
-    /// Set if the source is an input, or passes one on, whose clock nobody has named yet.
+    /// Set if the source is an input, or passes one on, whose clock is not set yet.
     pub bare: Option<(usize, crate::Span)>,
     pub reference: bool,
 }
 
-/// What a name in FROM stands for.
-pub(super) enum Named {
+/// Resolves a name in FROM.
+pub(super) enum NamedSource {
     Input(usize),
     Step(Relation),
 }
@@ -29,7 +29,7 @@ impl<'a> Binder<'a> {
         &mut self,
         select: &ast::Select,
         mut from: &'q ast::From,
-    ) -> Bound<From<'q>> {
+    ) -> BindResult<FromClause<'q>> {
         while let SourceOf::Nested(inner) = &from.first.of {
             if !from.rest.is_empty() || from.pattern.is_some() {
                 break;
@@ -42,11 +42,11 @@ impl<'a> Binder<'a> {
         }
     }
 
-    pub(super) fn source<'q>(&mut self, source: &'q Source) -> Bound<From<'q>> {
+    pub(super) fn source<'q>(&mut self, source: &'q Source) -> BindResult<FromClause<'q>> {
         let (name, relation) = match &source.of {
             SourceOf::Name(name) => match self.named(name)? {
-                Named::Input(input) => (Some(name), self.of_input(input, source)),
-                Named::Step(relation) => (Some(name), relation),
+                NamedSource::Input(input) => (Some(name), self.of_input(input, source)),
+                NamedSource::Step(relation) => (Some(name), relation),
             },
             SourceOf::Query(query) => {
                 self.forbid_into(query);
@@ -65,7 +65,7 @@ impl<'a> Binder<'a> {
                 .sources
                 .iter_mut()
                 .for_each(|source| source.time = None);
-            return Ok(From {
+            return Ok(FromClause {
                 scope,
                 partition: None,
                 bare: None,
@@ -73,7 +73,7 @@ impl<'a> Binder<'a> {
             });
         }
         let bare = self.clock_of(source, relation.bare, &scope)?;
-        Ok(From {
+        Ok(FromClause {
             scope: self.analytic_over(scope, partition)?,
             partition,
             bare,
@@ -88,7 +88,7 @@ impl<'a> Binder<'a> {
         let source = scope::Source {
             qualifier: alias.or(name).map(own),
             hidden: alias.and(name).map(own),
-            of: Of::Rows { node, names },
+            of: SourceKind::Rows { node, names },
             above: Vec::new(),
             optional: false,
             time: Some(0),
@@ -111,13 +111,13 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Gives the input below its clock if the source says one; otherwise that stays open.
+    /// Sets the clock of the input below if the source has a TIMESTAMP BY; otherwise it stays open.
     fn clock_of(
         &mut self,
         source: &Source,
         bare: Option<(usize, crate::Span)>,
         scope: &Scope,
-    ) -> Bound<Option<(usize, crate::Span)>> {
+    ) -> BindResult<Option<(usize, crate::Span)>> {
         let Some(by) = &source.timestamp else {
             return Ok(bare.map(|(input, _)| (input, source.span)));
         };
@@ -135,11 +135,11 @@ impl<'a> Binder<'a> {
     }
 
     /// A source without TIMESTAMP BY is in order of arrival, and so must every other use of it be.
-    pub(super) fn settle_clock(&mut self, relation: &Relation) {
-        self.settle_bare(relation.bare);
+    pub(super) fn resolve_clock(&mut self, relation: &Relation) {
+        self.resolve_bare_input(relation.bare);
     }
 
-    pub(super) fn settle_bare(&mut self, bare: Option<(usize, crate::Span)>) {
+    pub(super) fn resolve_bare_input(&mut self, bare: Option<(usize, crate::Span)>) {
         if let Some((input, span)) = bare {
             let clock = Clock {
                 timestamp: None,
@@ -151,7 +151,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    pub(super) fn named(&mut self, name: &Ident) -> Bound<Named> {
+    pub(super) fn named(&mut self, name: &Ident) -> BindResult<NamedSource> {
         if let Some(step) = self
             .steps
             .iter_mut()
@@ -159,7 +159,7 @@ impl<'a> Binder<'a> {
             .find(|step| step.name.is(&name.name))
         {
             step.used = true;
-            return step.relation.clone().map(Named::Step);
+            return step.relation.clone().map(NamedSource::Step);
         }
         match self.catalog.input(&name.name) {
             Some(mut input) => {
@@ -172,7 +172,7 @@ impl<'a> Binder<'a> {
                     input.name.clone_from(&known.name);
                 }
                 if !self.step_names.iter().any(|step| name.is(step)) || !self.catalog.any_input {
-                    return Ok(Named::Input(self.input(&input.name, name.span)));
+                    return Ok(NamedSource::Input(self.input(&input.name, name.span)));
                 }
                 Err(self.unknown_source(name))
             }
@@ -202,7 +202,7 @@ impl<'a> Binder<'a> {
         self.report(error(message).help(help))
     }
 
-    fn check_reference(&mut self, source: &Source) -> Bound<()> {
+    fn check_reference(&mut self, source: &Source) -> BindResult<()> {
         let Some(by) = &source.timestamp else {
             return Ok(());
         };

@@ -1,12 +1,12 @@
-//! GROUP BY: one window, its keys, and the aggregates that SELECT and HAVING ask for.
+//! GROUP BY: a window, its keys, and the aggregates of SELECT and HAVING.
 
 use super::clock::carried;
-use super::expr::Exprs;
-use super::from::From;
+use super::expr::ExprBinder;
+use super::from::FromClause;
 use super::scope::{Aliases, Clause, default_name, is_timestamp};
 use super::window::{is_window, window_kind};
 use super::windows::Definition;
-use super::{Binder, Bound};
+use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast;
 use crate::diagnostic::{Diagnostic, code};
@@ -17,13 +17,13 @@ use crate::plan::{
 };
 use crate::visit::{same_aggregate, same_expr};
 
-/// A window node in the making, or several that differ in their window only.
+/// A window node under construction, or several that differ only in their window.
 pub(super) struct Grouping {
-    branches: Vec<Branch>,
-    /// Windows(..): the results of several windows, with a column that tells them apart behind the keys.
+    branches: Vec<WindowBranch>,
+    /// Windows(..): the results of several windows, with the window's id in a column after the keys.
     several: bool,
     keys: Vec<Key>,
-    /// The keys as the query wrote them, to recognise them in SELECT and HAVING.
+    /// The keys as written, to recognise them in SELECT and HAVING.
     pub written: Vec<ast::Expr>,
     aggregates: Vec<Aggregate>,
     by_partition: bool,
@@ -31,7 +31,7 @@ pub(super) struct Grouping {
 }
 
 /// One of the windows.
-struct Branch {
+struct WindowBranch {
     window: Window,
     id: Option<String>,
     /// Keys of this window only: those that its sessions have and GROUP BY does not name.
@@ -39,13 +39,13 @@ struct Branch {
 }
 
 impl Grouping {
-    /// The column that holds the ids of the windows, if they can have any.
-    pub fn id(&self) -> Option<usize> {
+    /// The column with the ids of the windows, if they have any.
+    pub(super) fn id(&self) -> Option<usize> {
         self.several.then_some(self.keys.len())
     }
 
-    /// The column of this aggregate, which is computed once however often it is written.
-    pub fn aggregate(&mut self, new: Aggregate) -> usize {
+    /// The column of this aggregate. Repeated aggregates share one column.
+    pub(super) fn aggregate(&mut self, new: Aggregate) -> usize {
         let same = |known: &Aggregate| same_aggregate(known, &new);
         let index = self.aggregates.iter().position(same).unwrap_or_else(|| {
             self.aggregates.push(new);
@@ -54,7 +54,7 @@ impl Grouping {
         self.keys.len() + usize::from(self.several) + index
     }
 
-    /// The index of the key, which is added unless it is there.
+    /// The index of the key, which is added if it is new.
     fn key(&mut self, written: &ast::Expr, expr: Expr) -> usize {
         self.keys
             .iter()
@@ -69,7 +69,7 @@ impl Grouping {
 }
 
 impl Grouping {
-    /// The index of a key of one window only, among `more`, unless all have it.
+    /// The index in `more` of a key of one window only, unless all windows have it.
     fn session_key(&self, more: &mut Vec<Key>, written: &ast::Expr, expr: Expr) -> usize {
         let shared = self.keys.len();
         let mut all = self.keys.iter().chain(more.iter());
@@ -86,9 +86,9 @@ impl<'a> Binder<'a> {
     pub(super) fn group(
         &mut self,
         group: &ast::Group,
-        from: &From,
+        from: &FromClause,
         aliases: &Aliases,
-    ) -> Bound<Grouping> {
+    ) -> BindResult<Grouping> {
         let (windows, keys): (Vec<_>, Vec<_>) =
             group.items.iter().partition(|item| is_window(item));
         let keys: Vec<_> = keys
@@ -120,7 +120,7 @@ impl<'a> Binder<'a> {
         Ok(grouping)
     }
 
-    /// The node that makes the groups: a window, or a union of several.
+    /// The node of the groups: a window, or a union of several.
     pub(super) fn groups(&mut self, mut grouping: Grouping, from: NodeId) -> NodeId {
         let mut branches = Vec::new();
         let mut names = Vec::new();
@@ -174,11 +174,11 @@ impl<'a> Binder<'a> {
     fn branch(
         &mut self,
         grouping: &mut Grouping,
-        from: &From,
+        from: &FromClause,
         definition: Definition,
         aliases: &Aliases,
-    ) -> Bound<()> {
-        let mut branch = Branch {
+    ) -> BindResult<()> {
+        let mut branch = WindowBranch {
             window: definition.window,
             id: definition.id,
             more: Vec::new(),
@@ -195,12 +195,12 @@ impl<'a> Binder<'a> {
     fn key(
         &mut self,
         key: &ast::Expr,
-        from: &From,
+        from: &FromClause,
         clause: Clause,
         aliases: &Aliases,
-    ) -> Bound<Expr> {
+    ) -> BindResult<Expr> {
         let scope = &from.scope;
-        Exprs {
+        ExprBinder {
             binder: self,
             scope,
             clause,
@@ -210,12 +210,12 @@ impl<'a> Binder<'a> {
         .value(key)
     }
 
-    /// The windows of a GROUP BY, and whether they stand in Windows(..).
+    /// The windows of a GROUP BY, and whether they are in Windows(..).
     fn definitions<'q>(
         &mut self,
         group: &'q ast::Group,
         windows: &[&'q ast::Expr],
-    ) -> Bound<(Vec<Definition<'q>>, bool)> {
+    ) -> BindResult<(Vec<Definition<'q>>, bool)> {
         let one = |window, of| Definition {
             window,
             id: None,
@@ -247,8 +247,8 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Partitions aggregate apart, so what they are partitioned by is a key.
-    fn partition_keys(&mut self, grouping: &mut Grouping, from: &From) -> Bound<()> {
+    /// Partitions are aggregated separately, so the partition key is a group key.
+    fn partition_keys(&mut self, grouping: &mut Grouping, from: &FromClause) -> BindResult<()> {
         let Some(by) = from.partition else {
             return Ok(());
         };
@@ -267,7 +267,7 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    /// Is this the partition that the events below were read from?
+    /// Whether the expression is the partition that the events were read from.
     pub(super) fn is_partition(&self, node: NodeId, expr: &Expr) -> bool {
         let column = match &expr.kind {
             ExprKind::Column(column) => Some(*column),
@@ -302,20 +302,20 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// SessionWindow(..) OVER (PARTITION BY k): keys of the sessions are group keys too, but not of other windows
-    /// beside it.
+    /// SessionWindow(..) OVER (PARTITION BY k): keys of the sessions are also group keys, but not of other
+    /// windows beside it.
     fn session_keys(
         &mut self,
         grouping: &mut Grouping,
         more: &mut Vec<Key>,
-        from: &From,
+        from: &FromClause,
         call: &ast::Expr,
         aliases: &Aliases,
-    ) -> Bound<Option<Vec<usize>>> {
+    ) -> BindResult<Option<Vec<usize>>> {
         let ast::ExprKind::Call(call) = &call.kind else {
             return Err(Reported);
         };
-        // PARTITION BY on the source keeps its groups apart, their sessions included.
+        // PARTITION BY on the source keeps its groups separate, their sessions included.
         let partition = from.partition.map(|by| &by.keys);
         let Some(keys) = call.over.as_ref().map(|over| &over.partition).or(partition) else {
             return Ok(None);

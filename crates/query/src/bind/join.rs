@@ -1,14 +1,13 @@
 //! FROM with several sources: joins of streams, and of streams with reference data.
 //!
-//! A stream goes into a join through a projection of its own, which computes on the right side of
-//! a LEFT JOIN what must be NULL where nothing matches, keeps two uses of one input apart, and
-//! holds the time of its rows for conditions further up.
+//! A stream enters a join through a projection of its own, which computes the columns on the right side of a LEFT JOIN
+//! that must be NULL without a match, separates two uses of one input, and has the row time for conditions further up.
 
-use super::from::From;
-use super::on::{Conditions, On};
+use super::from::FromClause;
+use super::on::{Conditions, OnClause};
 use super::scope::{Clause, Scope};
-use super::times::{Range, Times, Unbounded, duration};
-use super::{Binder, Bound};
+use super::times::{BoundsError, DistanceRange, TimeBounds, duration};
+use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{
     self, ExprKind as Ast, FromPart, Ident, PartitionBy, SelectItem, Source, SourceOf,
@@ -19,26 +18,26 @@ use crate::plan::{
 };
 use crate::visit::same_expr;
 
-/// Sources of one FROM clause; more are refused.
+/// The most sources of one FROM clause.
 const SOURCES_MAX: usize = 16;
 
-/// A FROM clause as far as it is bound.
-pub(super) struct Joined<'q> {
+/// The part of a FROM clause that is bound so far.
+pub(super) struct JoinedSources<'q> {
     pub scope: Scope,
-    /// The place of its rows' time; none if it is reference data.
+    /// The index of its row time; none for reference data.
     pub row: Option<usize>,
-    /// Of the first source, if all streams are partitioned.
+    /// The partition keys of the first source, if all streams are partitioned.
     pub partition: Option<&'q PartitionBy>,
 }
 
-impl Joined<'_> {
+impl JoinedSources<'_> {
     fn streams(&self) -> impl DoubleEndedIterator<Item = usize> {
         let timed = |index: &usize| self.scope.sources[*index].time.is_some();
         (0..self.scope.sources.len()).filter(timed)
     }
 }
 
-/// The keys of PARTITION BY with the name of their source, so that they mean the same outside it.
+/// The keys of PARTITION BY, qualified with their source, so that they mean the same outside it.
 pub(super) fn qualified(from: &ast::From) -> ast::From {
     let mut from = from.clone();
     qualify(&mut from);
@@ -83,7 +82,7 @@ impl<'a> Binder<'a> {
         &mut self,
         select: &ast::Select,
         from: &'q ast::From,
-    ) -> Bound<From<'q>> {
+    ) -> BindResult<FromClause<'q>> {
         let is_join = |part: &FromPart| matches!(part, FromPart::Join(_));
         let star = select.items.iter().find_map(|item| match item {
             SelectItem::Star { path, span } if path.is_empty() => Some(*span),
@@ -93,8 +92,8 @@ impl<'a> Binder<'a> {
             let error = Diagnostic::error(code::STAR, span, "SELECT * cannot be used with JOIN");
             return Err(self.report(error.help("name the columns, or take one side: a.*")));
         }
-        let joined = self.joined(from, &mut Times::default())?;
-        Ok(From {
+        let joined = self.joined(from, &mut TimeBounds::default())?;
+        Ok(FromClause {
             scope: joined.scope,
             partition: joined.partition,
             bare: None,
@@ -102,13 +101,17 @@ impl<'a> Binder<'a> {
         })
     }
 
-    fn joined<'q>(&mut self, from: &'q ast::From, times: &mut Times) -> Bound<Joined<'q>> {
+    fn joined<'q>(
+        &mut self,
+        from: &'q ast::From,
+        times: &mut TimeBounds,
+    ) -> BindResult<JoinedSources<'q>> {
         self.check_clock_of_elements(from)?;
         let mut left = self.joined_source(&from.first, times)?;
         if left.row.is_none() {
             let message = match from.rest.first() {
                 Some(FromPart::Apply(_)) => "reference data takes no APPLY",
-                _ => "reference data stands on the right of a JOIN",
+                _ => "reference data must be on the right of a JOIN",
             };
             let error = Diagnostic::error(code::REFERENCE, from.first.span, message);
             return Err(self.report(error.help("put the stream first")));
@@ -117,7 +120,7 @@ impl<'a> Binder<'a> {
             left = match part {
                 FromPart::Join(join) => {
                     let right = self.joined_source(&join.source, times)?;
-                    self.check_room(&left, &right, join)?;
+                    self.check_source_count(&left, &right, join)?;
                     match right.row {
                         Some(_) => self.join(left, right, join, times)?,
                         None => self.lookup(left, right, join)?,
@@ -134,31 +137,35 @@ impl<'a> Binder<'a> {
         Ok(left)
     }
 
-    fn joined_source<'q>(&mut self, source: &'q Source, times: &mut Times) -> Bound<Joined<'q>> {
+    fn joined_source<'q>(
+        &mut self,
+        source: &'q Source,
+        times: &mut TimeBounds,
+    ) -> BindResult<JoinedSources<'q>> {
         if let SourceOf::Nested(inner) = &source.of {
             return self.joined(inner, times);
         }
-        let From {
+        let FromClause {
             mut scope,
             partition,
             bare,
             reference,
         } = self.source(source)?;
-        self.settle_bare(bare);
+        self.resolve_bare_input(bare);
         let row = (!reference).then(|| times.add());
         scope
             .sources
             .iter_mut()
             .for_each(|source| source.time = row);
-        Ok(Joined {
+        Ok(JoinedSources {
             scope,
             row,
             partition,
         })
     }
 
-    /// TIMESTAMP BY comes before APPLY, whatever the alias looks like there.
-    fn check_clock_of_elements(&mut self, from: &ast::From) -> Bound<()> {
+    /// TIMESTAMP BY applies to the source, not to the result of APPLY.
+    fn check_clock_of_elements(&mut self, from: &ast::From) -> BindResult<()> {
         let aliases = from.rest.iter().filter_map(|part| match part {
             FromPart::Apply(apply) => Some(&apply.alias),
             FromPart::Join(_) => None,
@@ -175,12 +182,12 @@ impl<'a> Binder<'a> {
         {
             return Ok(());
         }
-        let message = "TIMESTAMP BY cannot use what APPLY makes";
+        let message = "TIMESTAMP BY cannot use the result of APPLY";
         let error = Diagnostic::error(code::TIMESTAMP, by.span, message);
-        Err(self.report(error.help("events have their time before they are taken apart")))
+        Err(self.report(error.help("events get their time before APPLY splits them")))
     }
 
-    pub(super) fn check_source_name(&mut self, scope: &Scope, name: &Ident) -> Bound<()> {
+    pub(super) fn check_source_name(&mut self, scope: &Scope, name: &Ident) -> BindResult<()> {
         if scope.named(name).is_none() {
             return Ok(());
         }
@@ -189,7 +196,12 @@ impl<'a> Binder<'a> {
         Err(self.report(error.help("give one of them an alias")))
     }
 
-    fn check_room(&mut self, left: &Joined, right: &Joined, join: &ast::Join) -> Bound<()> {
+    fn check_source_count(
+        &mut self,
+        left: &JoinedSources,
+        right: &JoinedSources,
+        join: &ast::Join,
+    ) -> BindResult<()> {
         for source in &right.scope.sources {
             if let Some(name) = &source.qualifier {
                 let name = Ident {
@@ -207,8 +219,8 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    /// A stream of its own goes through a projection that also holds the time of its rows.
-    fn wrap<'q>(&mut self, joined: Joined<'q>, span: Span) -> Joined<'q> {
+    /// A stream goes through a projection that also has the time of its rows.
+    fn wrap<'q>(&mut self, joined: JoinedSources<'q>, span: Span) -> JoinedSources<'q> {
         let streams: Vec<usize> = joined.streams().collect();
         let [only] = streams[..] else {
             return joined;
@@ -225,7 +237,7 @@ impl<'a> Binder<'a> {
             from: joined.scope.node,
             items: vec![time],
         });
-        Joined {
+        JoinedSources {
             scope: joined.scope.under(node),
             ..joined
         }
@@ -233,11 +245,11 @@ impl<'a> Binder<'a> {
 
     fn join<'q>(
         &mut self,
-        left: Joined<'q>,
-        right: Joined<'q>,
+        left: JoinedSources<'q>,
+        right: JoinedSources<'q>,
         join: &ast::Join,
-        times: &mut Times,
-    ) -> Bound<Joined<'q>> {
+        times: &mut TimeBounds,
+    ) -> BindResult<JoinedSources<'q>> {
         let (left, right) = (self.wrap(left, join.span), self.wrap(right, join.span));
         let node = self.push(Node::Join(JoinNode {
             left: left.scope.node,
@@ -255,7 +267,7 @@ impl<'a> Binder<'a> {
         let both = combined(&left.scope, &right.scope, node, join.outer);
         let conditions = self.conditions(&join.on, &both)?;
         let (range, row) = self.bounded(&left, &right, &both, &conditions, join, times)?;
-        // The engine knows the time of one right source; those of several are tested like columns.
+        // The engine knows the time of one right source; those of several are compared like columns.
         let lefts = left.scope.sources.len();
         let single = right.streams().count() == 1;
         let direct = |a: usize, b: usize| single && (a < lefts) != (b < lefts);
@@ -270,26 +282,26 @@ impl<'a> Binder<'a> {
             join.residual = all(on.residual);
             join.by_partition = by_partition;
         }
-        Ok(Joined {
+        Ok(JoinedSources {
             scope: both,
             row: Some(row),
             partition,
         })
     }
 
-    /// How far right rows can be from left ones, and the time of the rows that come of it.
+    /// The time bounds between left and right rows, and the time of the joined rows.
     fn bounded(
         &mut self,
-        left: &Joined,
-        right: &Joined,
+        left: &JoinedSources,
+        right: &JoinedSources,
         both: &Scope,
         conditions: &Conditions,
         join: &ast::Join,
-        times: &mut Times,
-    ) -> Bound<((f64, f64), usize)> {
+        times: &mut TimeBounds,
+    ) -> BindResult<((f64, f64), usize)> {
         let lefts = left.scope.sources.len();
         let time = |source: usize| both.sources[source].time;
-        // What ON says about the left alone is not true of a left row that stays alone.
+        // A condition of ON on the left side alone does not hold for an unmatched left row.
         let mut here = times.clone();
         for (from, to, range) in conditions.bounds() {
             let Some((a, b)) = time(from).zip(time(to)) else {
@@ -307,7 +319,7 @@ impl<'a> Binder<'a> {
         let ends = first.and_then(time).zip(last.and_then(time));
         let problem = match ends {
             Some((from, to)) => here.check(from, to).err(),
-            None => Some(Unbounded::Neither),
+            None => Some(BoundsError::Neither),
         };
         let rows = left.row.zip(right.row);
         let range = rows.and_then(|(from, to)| here.between(from, to));
@@ -323,10 +335,10 @@ impl<'a> Binder<'a> {
             name(first),
             name(last)
         );
-        let problem = problem.unwrap_or(Unbounded::Neither);
+        let problem = problem.unwrap_or(BoundsError::Neither);
         let error = Diagnostic::error(code::JOIN, join.source.span, unbounded(problem));
         let error = match problem {
-            Unbounded::Never => error,
+            BoundsError::Never => error,
             _ => error
                 .label("this would keep its events for ever")
                 .help(help),
@@ -334,11 +346,16 @@ impl<'a> Binder<'a> {
         Err(self.report(error))
     }
 
-    /// The conditions on times that the engine tests. For a right side of several sources they are
-    /// only what follows for its rows.
-    fn time_bounds(&mut self, left: &Joined, on: &On, range: (f64, f64)) -> Vec<TimeBound> {
+    /// The time bounds that the engine checks. For a right side of several sources they are only implied bounds of its
+    /// rows.
+    fn time_bounds(
+        &mut self,
+        left: &JoinedSources,
+        on: &OnClause,
+        range: (f64, f64),
+    ) -> Vec<TimeBound> {
         let lefts = left.scope.sources.len();
-        let mut ranges: Vec<(usize, Range)> = Vec::new();
+        let mut ranges: Vec<(usize, DistanceRange)> = Vec::new();
         for (from, to, range) in &on.bounds {
             let (source, range) = match *from < lefts {
                 true => (*from, *range),
@@ -357,7 +374,7 @@ impl<'a> Binder<'a> {
             }];
         }
         let alone = left.streams().count() == 1;
-        let mut bound = |(source, range): (usize, Range)| {
+        let mut bound = |(source, range): (usize, DistanceRange)| {
             let time = match alone {
                 true => None,
                 false => Some(self.time_over(&left.scope, source, Span::default())),
@@ -377,10 +394,10 @@ impl<'a> Binder<'a> {
 
     fn lookup<'q>(
         &mut self,
-        left: Joined<'q>,
-        right: Joined<'q>,
+        left: JoinedSources<'q>,
+        right: JoinedSources<'q>,
         join: &ast::Join,
-    ) -> Bound<Joined<'q>> {
+    ) -> BindResult<JoinedSources<'q>> {
         let table = self.push(Node::Project {
             from: right.scope.node,
             items: Vec::new(),
@@ -402,21 +419,21 @@ impl<'a> Binder<'a> {
             lookup.keys = on.keys;
             lookup.residual = all(on.residual);
         }
-        Ok(Joined {
+        Ok(JoinedSources {
             scope: both,
             ..left
         })
     }
 
-    /// Partitions are joined one by one, so ON must equate what they are partitioned by. Are these
-    /// the partitions of the inputs?
+    /// Partitions are joined one by one, so ON must equate the partition keys. Whether these are the partitions of the
+    /// inputs.
     fn check_partitions(
         &mut self,
-        left: &Joined,
-        right: &Joined,
+        left: &JoinedSources,
+        right: &JoinedSources,
         keys: &[(Expr, Expr)],
         join: &ast::Join,
-    ) -> Bound<bool> {
+    ) -> BindResult<bool> {
         let (Some(a), Some(b)) = (left.partition, right.partition) else {
             return Ok(false);
         };
@@ -443,7 +460,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// The sources of both sides, seen from the node that joins them.
+/// The sources of both sides, as seen from the join node.
 fn combined(left: &Scope, right: &Scope, node: NodeId, outer: bool) -> Scope {
     let mut both = left.clone().under(node);
     let mut right = right.clone().under(node);
@@ -466,12 +483,12 @@ fn path_text(key: &ast::Expr) -> String {
     }
 }
 
-fn unbounded(problem: Unbounded) -> &'static str {
+fn unbounded(problem: BoundsError) -> &'static str {
     match problem {
-        Unbounded::TooFar => "the sources of this JOIN can be more than 7 days apart",
-        Unbounded::Neither => "a JOIN of streams needs a bound in time",
-        Unbounded::NotEarly => "this JOIN bounds how late events may be, but not how early",
-        Unbounded::NotLate => "this JOIN bounds how early events may be, but not how late",
-        Unbounded::Never => "no two events can be as far apart as this JOIN asks",
+        BoundsError::TooFar => "the sources of this JOIN can be more than 7 days apart",
+        BoundsError::Neither => "a JOIN of streams needs a bound in time",
+        BoundsError::NotEarly => "this JOIN bounds how late events may be, but not how early",
+        BoundsError::NotLate => "this JOIN bounds how early events may be, but not how late",
+        BoundsError::Never => "no two events can be as far apart as this JOIN asks",
     }
 }

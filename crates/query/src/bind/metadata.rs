@@ -1,15 +1,15 @@
-//! GetMetadataPropertyValue(input, path): what an adapter knows about an event beside its payload.
+//! GetMetadataPropertyValue(input, path): properties of an event outside of its payload.
 
-use super::Bound;
-use super::expr::Exprs;
-use super::scope::{Of, Source};
+use super::BindResult;
+use super::expr::ExprBinder;
+use super::scope::{Source, SourceKind};
 use crate::Span;
 use crate::ast::{self, Call, ExprKind as Ast, Ident, Quote, same_name};
 use crate::diagnostic::{Diagnostic, code};
 use crate::parser::Reported;
 use crate::plan::{Expr, ExprKind, Node, Read};
 
-/// The spellings of the reference; names are looked up ignoring case.
+/// The spellings of the reference; names ignore case.
 const KNOWN: [&str; 31] = [
     "EventHub",
     "IoTHub",
@@ -44,8 +44,8 @@ const KNOWN: [&str; 31] = [
     "ConnectionDeviceGenerationId",
 ];
 
-impl Exprs<'_, '_> {
-    pub fn metadata_call(&mut self, call: &Call, span: Span) -> Bound<Expr> {
+impl ExprBinder<'_, '_> {
+    pub(super) fn metadata_call(&mut self, call: &Call, span: Span) -> BindResult<Expr> {
         let [of, path] = call.args.as_slice() else {
             let message = "GetMetadataPropertyValue takes an input and the path of a property";
             return Err(self.metadata_error(span, message));
@@ -69,7 +69,7 @@ impl Exprs<'_, '_> {
     }
 
     /// The input that the first argument names.
-    fn metadata_source(&mut self, of: &ast::Expr) -> Bound<(Source, usize)> {
+    fn metadata_source(&mut self, of: &ast::Expr) -> BindResult<(Source, usize)> {
         let name = match &of.kind {
             Ast::Path(path) => path.as_slice(),
             _ => &[],
@@ -83,21 +83,24 @@ impl Exprs<'_, '_> {
             alias.or_else(|| self.scope.sources.iter().find(hidden))
         };
         let [name] = name else {
-            return Err(self.metadata_error(of.span, "metadata is a matter of an input"));
+            return Err(self.metadata_error(of.span, "only inputs have metadata"));
         };
         let Some(source) = named(name).cloned() else {
             let message = format!("there is no source `{}` here", name.name);
             return Err(self.metadata_error(of.span, &message));
         };
         let input = match source.of {
-            Of::Rows { node, .. } => match self.binder.plan.nodes[node.0] {
+            SourceKind::Rows { node, .. } => match self.binder.plan.nodes[node.0] {
                 Node::Source { input } if !self.binder.inputs[input].reference => Some(input),
                 _ => None,
             },
-            Of::Element { .. } => None,
+            SourceKind::Element { .. } => None,
         };
         let Some(input) = input else {
-            let message = format!("`{}` is no input, and only inputs have metadata", name.name);
+            let message = format!(
+                "`{}` is not an input, and only inputs have metadata",
+                name.name
+            );
             return Err(self.metadata_error(of.span, &message));
         };
         Ok((source, input))
@@ -111,7 +114,7 @@ impl Exprs<'_, '_> {
     }
 
     /// A literal, also in double quotes.
-    fn metadata_path(&mut self, path: &ast::Expr) -> Bound<Vec<String>> {
+    fn metadata_path(&mut self, path: &ast::Expr) -> BindResult<Vec<String>> {
         let text = match &path.kind {
             Ast::Text(text) => Some(text),
             Ast::Path(path) => match path.as_slice() {
@@ -130,7 +133,7 @@ impl Exprs<'_, '_> {
     }
 }
 
-/// `[A].[B]` and `A.B` are the same; inside brackets `]]` is a bracket.
+/// `[A].[B]` and `A.B` are equal; inside brackets `]]` is a bracket.
 fn segments(text: &str) -> Option<Vec<String>> {
     let mut segments = Vec::new();
     let mut rest = text.trim();
@@ -166,7 +169,7 @@ fn segment(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// What must be read for a property. Those of the user keep their spelling.
+/// The column to read for a property. User properties keep their spelling.
 fn read(mut path: Vec<String>) -> Read {
     let user = same_name(&path[0], "User");
     for segment in path.iter_mut().take(if user { 1 } else { usize::MAX }) {

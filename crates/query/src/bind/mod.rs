@@ -1,11 +1,11 @@
-//! Syntax tree to plan: every name finds its column, every rule of the language is checked.
+//! Binds a syntax tree to a plan: resolves every name to a column and checks every rule of the language.
 //!
-//! Inputs have no schema unless CREATE TABLE gives them one, so the binder asks instead of looking
-//! up: a name used over an input becomes a column that the source must deliver, and a name used over `SELECT *` is fetched
-//! through the star from below. Columns are only ever appended while binding, so positions handed
-//! out stay valid; what turned out not to be needed is taken out at the end ([`prune`]).
+//! Inputs have no schema unless CREATE TABLE declares one, so the binder requests columns instead of looking them up: a
+//! name used over an input becomes a column that the source must deliver, and a name used over `SELECT *` is fetched
+//! through the star from below. Binding only ever appends columns, so positions stay valid; unneeded columns are
+//! removed at the end ([`prune`]).
 //!
-//! A failed clause reports itself once and yields [`Reported`]; whoever depends on it stays silent.
+//! A failed clause reports itself once and returns [`Reported`]; clauses that depend on it stay silent.
 
 mod aggregate;
 mod analytic;
@@ -19,11 +19,11 @@ mod group;
 mod join;
 mod metadata;
 mod on;
+mod open_rings;
 mod pattern;
 mod pred;
 mod prune;
 mod reference;
-mod rings;
 mod same;
 mod scope;
 mod script;
@@ -46,25 +46,27 @@ use crate::fold;
 use crate::parser::{Reported, parse};
 use crate::plan::{Expr, NodeId, Plan};
 
-/// More than this many complaints help nobody.
+/// More diagnostics than this help nobody.
 const DIAGNOSTICS_MAX: usize = 100;
 
-type Bound<T> = Result<T, Reported>;
+type BindResult<T> = Result<T, Reported>;
 
-/// What the job around the query has declared. With nothing declared at all, see [`Catalog::open`].
+/// The declarations of the job around the query. Without any, see [`Catalog::open`].
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     pub inputs: Vec<CatalogInput>,
-    /// `None`: any output name is fine.
+    /// `None` allows any output name.
     pub outputs: Option<Vec<String>>,
-    /// Every name in FROM that is no step is an input.
+    /// Every name in FROM that is not a step is an input.
     pub any_input: bool,
-    /// The job's own functions; `None`: any name is fine.
+    /// The job's own functions; `None` allows any name.
     pub functions: Option<Vec<String>>,
-    /// Text is compared without regard to case.
+    /// Text comparisons ignore case.
     pub ignore_case: bool,
-    /// The compatibility level of the job, where it is below 1.2.
+    /// The compatibility level of the job, if it is below 1.2.
     pub older_level: Option<&'static str>,
+    /// The engine was built without the geospatial functions.
+    pub without_geo: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +76,8 @@ pub struct CatalogInput {
 }
 
 impl Catalog {
-    /// For checking a query without its job: every name in FROM that is no step is an input, and
-    /// any output name is fine.
+    /// For checking a query without its job: every name in FROM that is not a step is an input, and any output name is
+    /// allowed.
     pub fn open() -> Catalog {
         Catalog {
             any_input: true,
@@ -115,7 +117,7 @@ pub struct Compiled {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Query text to plan, or everything that is wrong with it, in the order of the text.
+/// Compiles query text to a plan, or to all of its errors, in the order of the text.
 pub fn compile(source: &str, catalog: &Catalog) -> Result<Compiled, Vec<Diagnostic>> {
     let (script, diagnostics) = parse(source);
     let failed = diagnostics.iter().any(Diagnostic::is_error);
@@ -132,7 +134,7 @@ pub fn compile(source: &str, catalog: &Catalog) -> Result<Compiled, Vec<Diagnost
     errors.truncate(DIAGNOSTICS_MAX);
     warnings.truncate(DIAGNOSTICS_MAX);
     if errors.is_empty() {
-        let mut plan = prune::prune(reference::settle(binder.plan));
+        let mut plan = prune::prune(reference::resolve_tables(binder.plan));
         if catalog.ignore_case {
             fold::ignore_case(&mut plan);
         }
@@ -146,22 +148,21 @@ struct Binder<'a> {
     source: &'a str,
     catalog: &'a Catalog,
     plan: Plan,
-    /// Beside each of `plan.inputs`.
+    /// One per entry of `plan.inputs`.
     inputs: Vec<InputState>,
     steps: Vec<Step>,
-    /// All step names of the script, also those not bound yet.
+    /// All step names of the script, including those not bound yet.
     step_names: Vec<String>,
     tables: Vec<table::Table>,
     diagnostics: Vec<Diagnostic>,
-    /// What [`Binder::through`] answered: without it, unions of unions would ask exponentially
-    /// often.
+    /// A cache for [`Binder::through`]: without it, unions of unions would take exponential time.
     through: HashMap<(NodeId, usize, Vec<String>), Expr>,
     /// The SELECT whose FROM is being bound, if it uses analytic functions.
     analytic: Option<Span>,
-    /// What the source below an analytic node is partitioned by.
+    /// The partition keys of the source below an analytic node.
     partitions: HashMap<NodeId, Vec<Expr>>,
     /// The MATCH_RECOGNIZE that is being bound.
-    matching: Option<pattern::Matching>,
+    matching: Option<pattern::PatternScope>,
 }
 
 struct InputState {
@@ -170,23 +171,23 @@ struct InputState {
     reference: bool,
 }
 
-/// A step of WITH that later FROMs can name.
+/// A step of WITH, which later FROMs can name.
 struct Step {
     name: Ident,
     /// `Err` if it did not bind.
-    relation: Bound<Relation>,
+    relation: BindResult<Relation>,
     used: bool,
 }
 
-/// What a query amounts to.
+/// The result of binding a query.
 #[derive(Clone, Debug)]
 struct Relation {
     node: NodeId,
-    /// The input of a bare `SELECT * FROM input`, where a later TIMESTAMP BY may be pushed down to
-    /// and the place that reads it.
+    /// The input of a bare `SELECT * FROM input`, to which a later TIMESTAMP BY is pushed down, and its position
+    /// in the text.
     bare: Option<(usize, Span)>,
     partition: Option<Partitioning>,
-    /// It is reference data, or only picks from it.
+    /// It is reference data, or a selection from it.
     reference: bool,
 }
 
@@ -239,7 +240,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// `a, b and c`, for messages that list what exists.
+/// `a, b and c`, for lists in messages.
 fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     match names.as_slice() {

@@ -1,14 +1,13 @@
-//! ON: bounds in time, keys and what is left.
+//! ON: time bounds, keys, and the remaining conditions.
 //!
-//! Bounds are `DATEDIFF(unit, a, b)` conditions among the top-level ANDs, where `a` and `b` are
-//! sources. Anywhere else such a condition bounds nothing, but is tested all the same.
-//! Keys are equalities of something of one side with something of the other.
+//! Time bounds are `DATEDIFF(unit, a, b)` conditions among the top-level ANDs, where `a` and `b` are sources. Elsewhere
+//! such a condition bounds nothing, but is still evaluated. Keys are equalities between the two sides.
 
-use super::expr::Exprs;
+use super::expr::ExprBinder;
 use super::scope::{Aliases, Clause, Scope, is_timestamp};
-use super::times::{DISTANCE_MAX, Range};
+use super::times::{DISTANCE_MAX, DistanceRange};
 use super::units::{bare_word, constant, ticks};
-use super::{Binder, Bound};
+use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{CompareOp, Expr, ExprKind};
 use crate::diagnostic::{Diagnostic, code};
@@ -25,7 +24,7 @@ pub(super) struct Distance {
     unit: i64,
 }
 
-/// A distance compared with a constant.
+/// A distance in time compared with a constant.
 #[derive(Clone, Copy, Debug)]
 struct TimePred {
     distance: Distance,
@@ -34,26 +33,26 @@ struct TimePred {
     span: Span,
 }
 
-/// The conditions of ON, by what becomes of them.
+/// The conditions of ON by kind.
 #[derive(Default)]
-pub(super) struct On {
-    /// Of two sources, by their place in the scope.
-    pub bounds: Vec<(usize, usize, Range)>,
+pub(super) struct OnClause {
+    /// Between two sources, by their index in the scope.
+    pub bounds: Vec<(usize, usize, DistanceRange)>,
     pub keys: Vec<(plan::Expr, plan::Expr)>,
     pub residual: Vec<Pred>,
 }
 
 /// ON as written.
 pub(super) struct Conditions<'q> {
-    /// Conditions that hold for every pair, by the sources they are about.
+    /// Conditions on every pair, by the sources they involve.
     bounds: Vec<TimePred>,
     others: Vec<&'q Expr>,
 }
 
 impl<'q> Conditions<'q> {
-    pub fn bounds(&self) -> impl Iterator<Item = (usize, usize, Range)> {
+    pub(super) fn bounds(&self) -> impl Iterator<Item = (usize, usize, DistanceRange)> {
         let range = |pred: &TimePred| {
-            let range = Range::of(pred.op, pred.ticks())?;
+            let range = DistanceRange::of(pred.op, pred.ticks())?;
             Some((pred.distance.from, pred.distance.to, range))
         };
         self.bounds.iter().filter_map(range)
@@ -67,7 +66,7 @@ impl TimePred {
 }
 
 impl Scope {
-    /// Is this DATEDIFF(unit, source, source)?
+    /// Whether the expression is DATEDIFF(unit, source, source).
     pub(super) fn distance(&self, expr: &Expr) -> Option<Distance> {
         let ExprKind::Call(call) = &expr.kind else {
             return None;
@@ -92,7 +91,7 @@ impl Scope {
         })
     }
 
-    /// The conditions that compare a distance with constants; none if it is something else.
+    /// The comparisons of a distance with constants; none if the condition is something else.
     fn time_preds(&self, expr: &Expr) -> Vec<TimePred> {
         let pred = |distance: &Expr, op, count: &Expr| {
             Some(TimePred {
@@ -122,7 +121,7 @@ impl Scope {
         found.unwrap_or_default()
     }
 
-    /// The sources that an expression is about, if that is clear and it depends on nothing else.
+    /// The sources that an expression reads, if they are known and it reads nothing else.
     fn mentioned(&self, expr: &Expr) -> Option<Vec<usize>> {
         let mut sources = Vec::new();
         let mut clear = true;
@@ -141,8 +140,12 @@ impl Scope {
 }
 
 impl Binder<'_> {
-    /// Tells bounds in time from the rest.
-    pub(super) fn conditions<'q>(&mut self, on: &'q Expr, both: &Scope) -> Bound<Conditions<'q>> {
+    /// Separates time bounds from other conditions.
+    pub(super) fn conditions<'q>(
+        &mut self,
+        on: &'q Expr,
+        both: &Scope,
+    ) -> BindResult<Conditions<'q>> {
         let mut conditions = Conditions {
             bounds: Vec::new(),
             others: Vec::new(),
@@ -166,7 +169,7 @@ impl Binder<'_> {
         Ok(conditions)
     }
 
-    fn check_distance(&mut self, pred: &TimePred, both: &Scope) -> Bound<()> {
+    fn check_distance(&mut self, pred: &TimePred, both: &Scope) -> BindResult<()> {
         let Distance { from, to, .. } = pred.distance;
         self.check_timed(both, from, to, pred.span)?;
         if pred.ticks().abs() > DISTANCE_MAX {
@@ -176,7 +179,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn check_timed(&mut self, scope: &Scope, from: usize, to: usize, span: Span) -> Bound<()> {
+    fn check_timed(&mut self, scope: &Scope, from: usize, to: usize, span: Span) -> BindResult<()> {
         if scope.sources[from].time.is_some() && scope.sources[to].time.is_some() {
             return Ok(());
         }
@@ -184,8 +187,8 @@ impl Binder<'_> {
         Err(self.report(Diagnostic::error(code::JOIN, span, message)))
     }
 
-    /// What ON says about pairs of rows of `left` and `right`. Bounds that `direct` says no to are
-    /// tested like any other condition.
+    /// The conditions on pairs of rows of `left` and `right`. Bounds for which `direct` returns false are evaluated
+    /// like any other condition.
     pub(super) fn on(
         &mut self,
         conditions: &Conditions,
@@ -193,12 +196,12 @@ impl Binder<'_> {
         right: &Scope,
         both: &Scope,
         direct: impl Fn(usize, usize) -> bool,
-    ) -> Bound<On> {
-        let mut on = On::default();
+    ) -> BindResult<OnClause> {
+        let mut on = OnClause::default();
         let mut failed = false;
         for pred in &conditions.bounds {
             let Distance { from, to, .. } = pred.distance;
-            let range = Range::of(pred.op, pred.ticks());
+            let range = DistanceRange::of(pred.op, pred.ticks());
             match range.filter(|_| direct(from, to)) {
                 Some(range) => on.bounds.push((from, to, range)),
                 None => on.residual.push(self.distance_pred(both, pred)?),
@@ -221,8 +224,8 @@ impl Binder<'_> {
         left: &Scope,
         right: &Scope,
         both: &Scope,
-        on: &mut On,
-    ) -> Bound<()> {
+        on: &mut OnClause,
+    ) -> BindResult<()> {
         if let ExprKind::Compare {
             op: CompareOp::Eq,
             left: a,
@@ -252,7 +255,7 @@ impl Binder<'_> {
             }
         }
         let aliases = Aliases::default();
-        let mut exprs = Exprs {
+        let mut exprs = ExprBinder {
             binder: self,
             scope: both,
             clause: Clause::On,
@@ -265,7 +268,7 @@ impl Binder<'_> {
     }
 
     /// `time(to) op DATEADD(unit, count, time(from))`: elapsed time, like the bounds.
-    fn distance_pred(&mut self, scope: &Scope, pred: &TimePred) -> Bound<Pred> {
+    fn distance_pred(&mut self, scope: &Scope, pred: &TimePred) -> BindResult<Pred> {
         let TimePred { distance, span, .. } = *pred;
         let micros = ticks(DatePart::Microsecond).unwrap_or(1) as f64;
         let (part, count) = match pred.count.fract() == 0.0 {
@@ -273,7 +276,7 @@ impl Binder<'_> {
             false => (DatePart::Microsecond, pred.ticks() / micros),
         };
         if count.fract() != 0.0 || count.abs() > i64::MAX as f64 {
-            let message = "this distance is no whole number of microseconds";
+            let message = "this distance is not a whole number of microseconds";
             return Err(self.report(Diagnostic::error(code::JOIN, span, message)));
         }
         let from = self.time_over(scope, distance.from, span);
@@ -306,7 +309,7 @@ impl Binder<'_> {
             kind: plan::ExprKind::Timestamp,
             span,
         };
-        // Without a projection nothing has joined it yet, and its rows still have its time.
+        // A source without a projection has not been joined yet, and its rows still have its time.
         let Some(own) = own else {
             return expr;
         };
@@ -322,9 +325,9 @@ impl Binder<'_> {
         scope: &Scope,
         clause: Clause,
         expr: &Expr,
-    ) -> Bound<plan::Expr> {
+    ) -> BindResult<plan::Expr> {
         let aliases = Aliases::default();
-        Exprs {
+        ExprBinder {
             binder: self,
             scope,
             clause,
@@ -342,9 +345,9 @@ impl Distance {
     }
 }
 
-impl Exprs<'_, '_> {
+impl ExprBinder<'_, '_> {
     /// A distance compared with constants, where it bounds nothing.
-    pub fn distance_condition(&mut self, expr: &Expr) -> Option<Bound<Pred>> {
+    pub(super) fn distance_condition(&mut self, expr: &Expr) -> Option<BindResult<Pred>> {
         if self.clause != Clause::On {
             return None;
         }
@@ -352,7 +355,7 @@ impl Exprs<'_, '_> {
         if preds.is_empty() {
             return None;
         }
-        let preds: Bound<Vec<Pred>> = preds
+        let preds: BindResult<Vec<Pred>> = preds
             .iter()
             .map(|pred| {
                 self.binder.check_distance(pred, self.scope)?;
@@ -364,7 +367,7 @@ impl Exprs<'_, '_> {
     }
 
     /// DATEDIFF over sources as a value.
-    pub fn forbid_distance(&mut self, expr: &Expr) -> Bound<()> {
+    pub(super) fn forbid_distance(&mut self, expr: &Expr) -> BindResult<()> {
         let Some(distance) = self.scope.distance(expr).filter(|_| self.scope.is_joined()) else {
             return Ok(());
         };
@@ -376,7 +379,7 @@ impl Exprs<'_, '_> {
                 "write for example DATEDIFF(second, a, b) BETWEEN 0 AND 10",
             ),
             _ => (
-                "DATEDIFF over sources stands only in ON",
+                "DATEDIFF over sources is allowed only in ON",
                 "select System.Timestamp() of each source in an earlier step, and compare those",
             ),
         };

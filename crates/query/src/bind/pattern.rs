@@ -1,13 +1,13 @@
-//! MATCH_RECOGNIZE: a pattern of variables, what each of them stands for, and what a match amounts to.
+//! MATCH_RECOGNIZE: a pattern of variables, their conditions, and the measures of a match.
 //!
-//! DEFINE and MEASURES look at events through variables: `Up.v` is a field of the event that `Up` is tested on or has
-//! matched last, `First(Up.v)` that of the first one. Each such look is collected as a [`MatchRef`] and becomes a
+//! DEFINE and MEASURES refer to events by variables: `Up.v` is a field of the event that `Up` is tested on or has
+//! matched last, `First(Up.v)` that of the first one. Each reference is collected as a [`MatchRef`] and becomes a
 //! column of the expressions around it.
 
-use super::expr::Exprs;
-use super::from::From;
+use super::expr::ExprBinder;
+use super::from::FromClause;
 use super::scope::{Aliases, Clause, default_name};
-use super::{Binder, Bound, Relation, list};
+use super::{BindResult, Binder, Relation, list};
 use crate::Span;
 use crate::ast::{
     self, Call, ExprKind as Ast, Ident, MatchRecognize, Repeat, SelectItem, SourceOf, same_name,
@@ -20,22 +20,22 @@ use crate::plan::{
 };
 use crate::visit::same_expr;
 
-/// Different variables of one pattern.
+/// The most different variables of one pattern.
 const VARIABLES_MAX: usize = 100;
 
 /// The pattern whose expressions are being bound.
-pub(super) struct Matching {
-    /// What the events are over.
+pub(super) struct PatternScope {
+    /// The scope of the events.
     node: NodeId,
     variables: Vec<String>,
-    /// Which variables may be looked at: in DEFINE, those before this one.
+    /// The variables that may be referred to: in DEFINE, those before this one.
     known: Vec<bool>,
-    /// The variable that DEFINE is about.
+    /// The variable of the current DEFINE.
     current: Option<usize>,
     refs: Vec<MatchRef>,
 }
 
-/// The pattern of a FROM, whatever parentheses stand around it.
+/// The pattern of a FROM, inside any parentheses.
 pub(super) fn pattern_of(from: &ast::From) -> Option<(&ast::From, &MatchRecognize)> {
     match (&from.pattern, &from.first.of) {
         (Some(pattern), _) => Some((from, pattern)),
@@ -50,7 +50,7 @@ impl<'a> Binder<'a> {
         select: &ast::Select,
         from: &ast::From,
         clause: &MatchRecognize,
-    ) -> Bound<Relation> {
+    ) -> BindResult<Relation> {
         let star =
             matches!(select.items.as_slice(), [SelectItem::Star { path, .. }] if path.is_empty());
         let plain = select.filter.is_none() && select.group.is_none() && select.having.is_none();
@@ -62,11 +62,11 @@ impl<'a> Binder<'a> {
             let message = "reference data has no events in time order to match";
             return Err(self.report(Diagnostic::error(code::PATTERN, clause.span, message)));
         }
-        self.settle_bare(source.bare);
+        self.resolve_bare_input(source.bare);
         let limit = self.limit(&clause.limit);
         let variables = self.variables(clause)?;
         let (partition, shown, by_partition) = self.pattern_keys(&source, clause)?;
-        self.matching = Some(Matching {
+        self.matching = Some(PatternScope {
             node: source.scope.node,
             known: vec![true; variables.len()],
             current: None,
@@ -101,13 +101,14 @@ impl<'a> Binder<'a> {
     }
 
     pub(super) fn pattern_with_more(&mut self, span: Span) -> Reported {
-        let message = "MATCH_RECOGNIZE stands alone in SELECT * FROM source MATCH_RECOGNIZE (..)";
+        let message =
+            "MATCH_RECOGNIZE is allowed only in SELECT * FROM source MATCH_RECOGNIZE (..)";
         let error = Diagnostic::error(code::PATTERN, span, message);
-        self.report(error.help("filter, group, join and pick columns in other steps"))
+        self.report(error.help("filter, group, join and select columns in other steps"))
     }
 
-    /// The variables of the pattern in the order of the text; DEFINE must be about these.
-    fn variables(&mut self, clause: &MatchRecognize) -> Bound<Vec<String>> {
+    /// The variables of the pattern in the order of the text; DEFINE must use these.
+    fn variables(&mut self, clause: &MatchRecognize) -> BindResult<Vec<String>> {
         let mut variables: Vec<String> = Vec::new();
         collect(&clause.pattern, &mut variables);
         if variables.len() > VARIABLES_MAX {
@@ -135,12 +136,12 @@ impl<'a> Binder<'a> {
         Ok(variables)
     }
 
-    /// The keys that matches are looked for apart by: those that are shown, then those of the source.
+    /// The partition keys of the matches: those that are shown, then those of the source.
     fn pattern_keys(
         &mut self,
-        source: &From,
+        source: &FromClause,
         clause: &MatchRecognize,
-    ) -> Bound<(Vec<Key>, usize, bool)> {
+    ) -> BindResult<(Vec<Key>, usize, bool)> {
         let mut keys: Vec<Key> = Vec::new();
         for key in &clause.partition {
             if !matches!(key.kind, Ast::Path(_)) {
@@ -168,8 +169,8 @@ impl<'a> Binder<'a> {
         Ok((keys, shown, by_partition))
     }
 
-    fn pattern_key(&mut self, source: &From, key: &ast::Expr) -> Bound<Expr> {
-        Exprs {
+    fn pattern_key(&mut self, source: &FromClause, key: &ast::Expr) -> BindResult<Expr> {
+        ExprBinder {
             binder: self,
             scope: &source.scope,
             clause: Clause::PartitionBy,
@@ -185,11 +186,15 @@ impl<'a> Binder<'a> {
         self.report(error.label("the second one"))
     }
 
-    /// Per variable, its condition. A variable sees itself and those defined before it.
-    fn defines(&mut self, source: &From, clause: &MatchRecognize) -> Bound<Vec<Option<Pred>>> {
+    /// The condition of each variable. A variable sees itself and those defined before it.
+    fn defines(
+        &mut self,
+        source: &FromClause,
+        clause: &MatchRecognize,
+    ) -> BindResult<Vec<Option<Pred>>> {
         let variables = match &mut self.matching {
             Some(matching) => {
-                // Those without a definition have no place in the list that others could be before.
+                // Variables without a definition have no position in the list of definitions.
                 let defined = |name: &String| clause.defines.iter().any(|(v, _)| v.is(name));
                 matching.known = matching.variables.iter().map(|v| !defined(v)).collect();
                 matching.variables.clone()
@@ -216,10 +221,10 @@ impl<'a> Binder<'a> {
 
     fn measures(
         &mut self,
-        source: &From,
+        source: &FromClause,
         clause: &MatchRecognize,
         keys: &[Key],
-    ) -> Bound<Vec<Item>> {
+    ) -> BindResult<Vec<Item>> {
         if let Some(matching) = &mut self.matching {
             matching.current = None;
             matching.known.fill(true);
@@ -246,11 +251,11 @@ impl<'a> Binder<'a> {
 
     fn pattern_exprs<T>(
         &mut self,
-        source: &From,
+        source: &FromClause,
         clause: Clause,
-        bind: impl FnOnce(&mut Exprs) -> Bound<T>,
-    ) -> Bound<T> {
-        bind(&mut Exprs {
+        bind: impl FnOnce(&mut ExprBinder) -> BindResult<T>,
+    ) -> BindResult<T> {
+        bind(&mut ExprBinder {
             binder: self,
             scope: &source.scope,
             clause,
@@ -260,9 +265,9 @@ impl<'a> Binder<'a> {
     }
 }
 
-impl Exprs<'_, '_> {
-    /// `variable.field`: the event under test, or the last one that another variable has matched.
-    pub(super) fn pattern_path(&mut self, path: &[Ident], span: Span) -> Bound<Expr> {
+impl ExprBinder<'_, '_> {
+    /// `variable.field`: of the event under test, or of the last event that another variable has matched.
+    pub(super) fn pattern_path(&mut self, path: &[Ident], span: Span) -> BindResult<Expr> {
         let (variable, rest) = self.pattern_variable(path, span)?;
         let current = self.binder.matching.as_ref().and_then(|m| m.current);
         let pick = match current == Some(variable) {
@@ -273,7 +278,7 @@ impl Exprs<'_, '_> {
     }
 
     /// System.Timestamp() of the event under test.
-    pub(super) fn pattern_time(&mut self, span: Span) -> Bound<Expr> {
+    pub(super) fn pattern_time(&mut self, span: Span) -> BindResult<Expr> {
         let time = Expr {
             kind: ExprKind::Timestamp,
             span,
@@ -292,8 +297,8 @@ impl Exprs<'_, '_> {
         })
     }
 
-    /// What only patterns have; `None` for functions that are the same everywhere.
-    pub(super) fn pattern_call(&mut self, call: &Call, span: Span) -> Option<Bound<Expr>> {
+    /// Functions of patterns only; `None` for functions that are the same everywhere.
+    pub(super) fn pattern_call(&mut self, call: &Call, span: Span) -> Option<BindResult<Expr>> {
         if !call.prefix.is_empty() {
             return None;
         }
@@ -323,8 +328,8 @@ impl Exprs<'_, '_> {
         Some(Err(self.binder.report(error.help(help))))
     }
 
-    /// First(variable.field) and its like.
-    fn pick(&mut self, name: &str, pick: Pick, call: &Call, span: Span) -> Bound<Expr> {
+    /// First(variable.field), Last, and so on.
+    fn pick(&mut self, name: &str, pick: Pick, call: &Call, span: Span) -> BindResult<Expr> {
         let plain = call.distinct.is_none() && call.over.is_none() && !call.star;
         if let ([only], true) = (call.args.as_slice(), plain)
             && let Ast::Path(path) = &only.kind
@@ -339,12 +344,12 @@ impl Exprs<'_, '_> {
         Err(self.binder.report(error.help(help)))
     }
 
-    fn classifier(&mut self, call: &Call, span: Span) -> Bound<Expr> {
+    fn classifier(&mut self, call: &Call, span: Span) -> BindResult<Expr> {
         let plain = call.args.is_empty() && !call.star && call.over.is_none();
         let message = match self.clause {
             Clause::Measures if plain => return Ok(self.reference(MatchRef::Classifier, span)),
             Clause::Measures => "Classifier takes no arguments",
-            _ => "Classifier() stands only in MEASURES",
+            _ => "Classifier() is allowed only in MEASURES",
         };
         Err(self
             .binder
@@ -355,7 +360,7 @@ impl Exprs<'_, '_> {
         &mut self,
         path: &'q [Ident],
         span: Span,
-    ) -> Bound<(usize, &'q [Ident])> {
+    ) -> BindResult<(usize, &'q [Ident])> {
         let (Some(matching), Some((first, rest))) = (&self.binder.matching, path.split_first())
         else {
             return Err(Reported);
@@ -381,7 +386,7 @@ impl Exprs<'_, '_> {
                 let variable = matching.variables.first().map_or("", String::as_str);
                 let field = path.last().map_or("", |last| &last.name);
                 error(
-                    format!("`{}` is no variable of the pattern", first.name),
+                    format!("`{}` is not a variable of the pattern", first.name),
                     format!("the variables are {known}; a field is written {variable}.{field}"),
                 )
             }
@@ -389,7 +394,13 @@ impl Exprs<'_, '_> {
         Err(self.binder.report(error))
     }
 
-    fn picked(&mut self, variable: usize, pick: Pick, path: &[Ident], span: Span) -> Bound<Expr> {
+    fn picked(
+        &mut self,
+        variable: usize,
+        pick: Pick,
+        path: &[Ident],
+        span: Span,
+    ) -> BindResult<Expr> {
         let Some(node) = self.binder.matching.as_ref().map(|matching| matching.node) else {
             return Err(Reported);
         };
@@ -398,7 +409,7 @@ impl Exprs<'_, '_> {
         Ok(self.reference(new, span))
     }
 
-    /// The column of what is looked at, once however often it is.
+    /// The column of a reference. Repeated references share one column.
     fn reference(&mut self, new: MatchRef, span: Span) -> Expr {
         let mut column = 0;
         if let Some(matching) = &mut self.binder.matching {

@@ -1,15 +1,15 @@
-//! Conditions. They are no values, and values are no conditions.
+//! Conditions. They are not values, and values are not conditions.
 
-use super::Bound;
-use super::expr::Exprs;
+use super::BindResult;
+use super::expr::ExprBinder;
 use crate::Span;
 use crate::ast::{self, ExprKind};
 use crate::diagnostic::{Diagnostic, code};
 use crate::parser::Reported;
 use crate::plan::{Expr, Pred, PredKind};
 
-impl Exprs<'_, '_> {
-    pub fn condition(&mut self, expr: &ast::Expr) -> Bound<Pred> {
+impl ExprBinder<'_, '_> {
+    pub(super) fn condition(&mut self, expr: &ast::Expr) -> BindResult<Pred> {
         if let Some(distance) = self.distance_condition(expr) {
             return distance;
         }
@@ -74,15 +74,15 @@ impl Exprs<'_, '_> {
         })
     }
 
-    pub(super) fn values(&mut self, list: &[ast::Expr]) -> Bound<Vec<Expr>> {
+    pub(super) fn values(&mut self, list: &[ast::Expr]) -> BindResult<Vec<Expr>> {
         let bound: Vec<_> = list.iter().map(|item| self.value(item)).collect();
         bound.into_iter().collect()
     }
 
-    /// As a balanced tree: a thousand alternatives are ten levels deep, still tested left to right.
-    fn all(&mut self, all: &[ast::Expr], span: Span, join: Join) -> Bound<Pred> {
+    /// As a balanced tree: a thousand alternatives are ten levels deep, still evaluated left to right.
+    fn all(&mut self, all: &[ast::Expr], span: Span, join: Join) -> BindResult<Pred> {
         let bound: Vec<_> = all.iter().map(|expr| self.condition(expr)).collect();
-        let bound = bound.into_iter().collect::<Bound<Vec<Pred>>>()?;
+        let bound = bound.into_iter().collect::<BindResult<Vec<Pred>>>()?;
         balanced(bound, join)
             .map(|pred| Pred { span, ..pred })
             .ok_or(Reported)
@@ -99,7 +99,7 @@ impl Exprs<'_, '_> {
             .report(error.label("expected a condition").help(help))
     }
 
-    /// `x = NULL` is never true, whatever x is.
+    /// `x = NULL` is never true.
     fn hint_about_null(&mut self, null: &ast::Expr, other: &ast::Expr) {
         if matches!(null.kind, ExprKind::Null) && !matches!(other.kind, ExprKind::Null) {
             let help = format!("write {} IS NULL", self.binder.text(other.span));

@@ -1,11 +1,10 @@
 //! Reference data: tables without time, on the right of a JOIN.
 //!
-//! While binding, a table is a node like any other, so that names find their columns the same way:
-//! a source, and steps that pick rows and columns of it. The node is noted in the lookup in place of
-//! the table. Once all columns are known, [`settle`] takes these nodes apart into
-//! [`Plan::references`].
+//! While binding, a table is a node like any other, so that names resolve in the same way: a source, and steps that
+//! select rows and columns of it. The lookup refers to that node instead of the table. Once all columns are known,
+//! [`resolve_tables`] turns these nodes into [`Plan::references`].
 
-use super::{Binder, Bound, Relation};
+use super::{BindResult, Binder, Relation};
 use crate::Span;
 use crate::diagnostic::{Diagnostic, code};
 use crate::plan::{
@@ -13,19 +12,19 @@ use crate::plan::{
 };
 use crate::visit::{Visit, expr_mut};
 
-/// The node that stands for the table of a lookup, until [`settle`].
+/// The node of a lookup's table, until [`resolve_tables`].
 pub(super) fn table_of(lookup: &LookupNode) -> NodeId {
     NodeId(lookup.reference)
 }
 
 impl Binder<'_> {
-    /// Reference data never moves time, so nothing comes of it alone.
+    /// Reference data never advances time, so a query over it alone has no output.
     pub(super) fn forbid_reference(
         &mut self,
         relation: &Relation,
         what: &str,
         span: Span,
-    ) -> Bound<()> {
+    ) -> BindResult<()> {
         if !relation.reference {
             return Ok(());
         }
@@ -34,8 +33,8 @@ impl Binder<'_> {
         Err(self.report(error.help("join it to a stream: FROM stream JOIN reference ON ..")))
     }
 
-    /// A step over reference data is reference data as long as it only picks from it.
-    pub(super) fn check_reference_step(&mut self, node: NodeId, span: Span) -> Bound<()> {
+    /// A step over reference data is reference data as long as it only selects from it.
+    pub(super) fn check_reference_step(&mut self, node: NodeId, span: Span) -> BindResult<()> {
         let mut below = node;
         loop {
             below = match &self.plan.nodes[below.0] {
@@ -44,14 +43,14 @@ impl Binder<'_> {
                 _ => break,
             };
         }
-        let message = "a step over reference data only picks rows and columns";
+        let message = "a step over reference data can only select rows and columns";
         let error = Diagnostic::error(code::REFERENCE, span, message);
         Err(self.report(error.help("join it to a stream first")))
     }
 }
 
-/// Gives every lookup its table. Lookups of the same table share it.
-pub(super) fn settle(mut plan: Plan) -> Plan {
+/// Resolves the table of every lookup. Lookups of the same table share it.
+pub(super) fn resolve_tables(mut plan: Plan) -> Plan {
     let mut tables: Vec<NodeId> = Vec::new();
     for index in 0..plan.nodes.len() {
         let Node::Lookup(mut lookup) = plan.nodes[index].clone() else {
@@ -73,7 +72,7 @@ pub(super) fn settle(mut plan: Plan) -> Plan {
     plan
 }
 
-/// What a projection that only passes columns on reads, and which of its columns they are there.
+/// The input of a projection that only passes columns on, and the positions of the columns there.
 fn without_passing(plan: &Plan, node: NodeId) -> (NodeId, Option<Vec<usize>>) {
     let column = |item: &Item| match item.expr.kind {
         ExprKind::Column(column) => Some(column),

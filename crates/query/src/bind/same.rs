@@ -1,172 +1,99 @@
-//! When two pieces of a query say the same: a select item and the group key that it repeats.
+//! Equality of parts of a query: a select item and the group key that it repeats.
 
 use super::scope::{Scope, is_timestamp};
 use crate::ast::{Call, Expr, ExprKind, Ident, Over, same_name};
 use crate::functions::DatePart;
 
-/// Compares what is written, not where: qualified and bare names are equal, and so are spellings of
-/// a name that differ in case, unless `exact`.
-pub fn same(scope: &Scope, exact: bool, a: &Expr, b: &Expr) -> bool {
-    use ExprKind::*;
-    let eq = |a: &Expr, b: &Expr| same(scope, exact, a, b);
-    let all = |a: &[Expr], b: &[Expr]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| eq(a, b));
+/// Compares expressions, not their positions: qualified and bare names are equal, and so are names that differ in case,
+/// unless `exact`.
+pub(super) fn same(scope: &Scope, exact: bool, a: &Expr, b: &Expr) -> bool {
     if is_timestamp(a) || is_timestamp(b) {
         return is_timestamp(a) && is_timestamp(b);
     }
+    if !same_node(scope, exact, a, b) {
+        return false;
+    }
+    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
+    a.each_child(&mut |child| of_a.push(child));
+    b.each_child(&mut |child| of_b.push(child));
+    let mut pairs = of_a.iter().zip(&of_b);
+    of_a.len() == of_b.len() && pairs.all(|(a, b)| same(scope, exact, a, b))
+}
+
+/// Equal apart from their children.
+fn same_node(scope: &Scope, exact: bool, a: &Expr, b: &Expr) -> bool {
+    use ExprKind::*;
     match (&a.kind, &b.kind) {
-        (Null, Null) => true,
+        (Null, Null) | (And(_), And(_)) | (Or(_), Or(_)) | (Not(_), Not(_)) => true,
         (Int(a), Int(b)) => a == b,
         (Float(a), Float(b)) => a == b,
         (Text(a), Text(b)) => a == b,
         (Path(a), Path(b)) => same_column(scope, exact, a, b),
-        (Field { of: a, name: n }, Field { of: b, name: m }) => eq(a, b) && same_ident(exact, n, m),
-        (Unary { op: p, of: a }, Unary { op: q, of: b }) => p == q && eq(a, b),
+        (Field { name: a, .. }, Field { name: b, .. }) => same_ident(exact, a, b),
+        (Unary { op: a, .. }, Unary { op: b, .. }) => a == b,
+        (Binary { op: a, .. }, Binary { op: b, .. }) => a == b,
+        (Compare { op: a, .. }, Compare { op: b, .. }) => a == b,
         (
-            Binary {
-                op: p,
-                left: a,
-                right: c,
-            },
-            Binary {
-                op: q,
-                left: b,
-                right: d,
-            },
-        ) => p == q && eq(a, b) && eq(c, d),
-        (
-            Compare {
-                op: p,
-                left: a,
-                right: c,
-            },
-            Compare {
-                op: q,
-                left: b,
-                right: d,
-            },
-        ) => p == q && eq(a, b) && eq(c, d),
-        (
+            Cast { to, lenient, .. },
             Cast {
-                of: a,
-                to: t,
-                lenient: l,
+                to: t, lenient: l, ..
             },
-            Cast {
-                of: b,
-                to: u,
-                lenient: m,
-            },
-        ) => t == u && l == m && eq(a, b),
+        ) => to == t && lenient == l,
         (
             Case {
-                operand: a,
-                branches: c,
-                otherwise: e,
+                operand, branches, ..
             },
             Case {
-                operand: b,
-                branches: d,
-                otherwise: f,
+                operand: o,
+                branches: b,
+                ..
             },
-        ) => {
-            let operands = match (a, b) {
-                (Some(a), Some(b)) => eq(a, b),
-                (a, b) => a.is_none() && b.is_none(),
-            };
-            let branches =
-                c.len() == d.len() && c.iter().zip(d).all(|((w, t), (v, u))| eq(w, v) && eq(t, u));
-            operands && branches && eq(e, f)
-        }
-        (And(a), And(b)) | (Or(a), Or(b)) => all(a, b),
-        (Not(a), Not(b)) => eq(a, b),
-        (
-            Like {
-                of: a,
-                pattern: p,
-                negated: n,
-            },
-            Like {
-                of: b,
-                pattern: q,
-                negated: m,
-            },
-        ) => n == m && eq(a, b) && eq(p, q),
-        (
-            In {
-                of: a,
-                list: p,
-                negated: n,
-            },
-            In {
-                of: b,
-                list: q,
-                negated: m,
-            },
-        ) => n == m && eq(a, b) && all(p, q),
-        (
-            Between {
-                of: a,
-                low: p,
-                high: r,
-                negated: n,
-            },
-            Between {
-                of: b,
-                low: q,
-                high: s,
-                negated: m,
-            },
-        ) => n == m && eq(a, b) && eq(p, q) && eq(r, s),
-        (IsNull { of: a, negated: n }, IsNull { of: b, negated: m }) => n == m && eq(a, b),
-        (Call(a), Call(b)) => {
-            let overs = match (&a.over, &b.over) {
-                (Some(a), Some(b)) => same_over(scope, exact, a, b),
-                (a, b) => a.is_none() && b.is_none(),
-            };
-            same_call(a, b) && overs && all(&a.args, &b.args)
-        }
+        ) => operand.is_some() == o.is_some() && branches.len() == b.len(),
+        (Like { negated: a, .. }, Like { negated: b, .. })
+        | (In { negated: a, .. }, In { negated: b, .. })
+        | (Between { negated: a, .. }, Between { negated: b, .. })
+        | (IsNull { negated: a, .. }, IsNull { negated: b, .. }) => a == b,
+        (Call(a), Call(b)) => same_call(a, b),
         _ => false,
     }
 }
 
 fn same_call(a: &Call, b: &Call) -> bool {
+    let overs = match (&a.over, &b.over) {
+        (Some(a), Some(b)) => same_over(a, b),
+        (a, b) => a.is_none() && b.is_none(),
+    };
     a.name.is(&b.name.name)
         && same_path(false, &a.prefix, &b.prefix)
         && a.star == b.star
         && a.distinct.is_some() == b.distinct.is_some()
+        && a.args.len() == b.args.len()
+        && overs
 }
 
-fn same_over(scope: &Scope, exact: bool, a: &Over, b: &Over) -> bool {
-    let eq = |a: &Expr, b: &Expr| same(scope, exact, a, b);
-    let keys = a.partition.len() == b.partition.len()
-        && a.partition.iter().zip(&b.partition).all(|(a, b)| eq(a, b));
-    let order = a.order.len() == b.order.len()
-        && a.order
-            .iter()
-            .zip(&b.order)
-            .all(|(a, b)| a.descending == b.descending && eq(&a.of, &b.of));
-    let limits = match (&a.limit, &b.limit) {
-        (Some((u, n)), Some((v, m))) => {
-            DatePart::find(&u.name) == DatePart::find(&v.name) && eq(n, m)
-        }
-        (a, b) => a.is_none() && b.is_none(),
+fn same_over(a: &Over, b: &Over) -> bool {
+    let mut order = a.order.iter().zip(&b.order);
+    let unit = |over: &Over| {
+        over.limit
+            .as_ref()
+            .map(|(unit, _)| DatePart::find(&unit.name))
     };
-    let whens = match (&a.when, &b.when) {
-        (Some(a), Some(b)) => eq(a, b),
-        (a, b) => a.is_none() && b.is_none(),
-    };
-    keys && order && limits && whens
+    a.partition.len() == b.partition.len()
+        && a.order.len() == b.order.len()
+        && order.all(|(a, b)| a.descending == b.descending)
+        && unit(a) == unit(b)
+        && a.when.is_some() == b.when.is_some()
 }
 
-/// Do two paths mean the same column of the same source?
-pub fn same_column(scope: &Scope, exact: bool, a: &[Ident], b: &[Ident]) -> bool {
+/// Whether two paths refer to the same column of the same source.
+pub(super) fn same_column(scope: &Scope, exact: bool, a: &[Ident], b: &[Ident]) -> bool {
     match (scope.locate(a), scope.locate(b)) {
         (Ok(a), Ok(b)) => a.source == b.source && same_path(exact, a.rest, b.rest),
         _ => same_path(exact, a, b),
     }
 }
 
-pub fn same_path(exact: bool, a: &[Ident], b: &[Ident]) -> bool {
+pub(super) fn same_path(exact: bool, a: &[Ident], b: &[Ident]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_ident(exact, a, b))
 }
 

@@ -1,4 +1,4 @@
-//! Which names mean what inside one SELECT.
+//! The names inside one SELECT.
 
 use super::columns::{field_name, find};
 use crate::ast::{self, Expr, ExprKind, Ident, Quote, same_name};
@@ -6,50 +6,49 @@ use crate::plan::{Name, NodeId};
 
 /// The sources of a SELECT, in the order of FROM.
 #[derive(Clone, Debug)]
-pub struct Scope {
-    /// What expressions are over: the source itself, or what its JOINs and APPLYs have made of it.
+pub(super) struct Scope {
+    /// The node that expressions are over: the source itself, or the result of its JOINs and APPLYs.
     pub node: NodeId,
     pub sources: Vec<Source>,
 }
 
-/// A source and what it is called.
+/// A source and its name.
 #[derive(Clone, Debug)]
-pub struct Source {
-    /// Alias, or the name of the input or step; none for a derived table without alias.
+pub(super) struct Source {
+    /// The alias, or the name of the input or step; none for a derived table without alias.
     pub qualifier: Option<String>,
-    /// The name that an alias has taken the place of.
+    /// The original name of a source with an alias.
     pub hidden: Option<String>,
-    pub of: Of,
-    /// The nodes from the source up to what expressions are over; each carries columns of the one
-    /// before it.
+    pub of: SourceKind,
+    /// The nodes from the source up to the node of the expressions; each passes on columns of the previous one.
     pub above: Vec<NodeId>,
-    /// It is not there in every row: the right side of a LEFT JOIN.
+    /// The source may be missing in a row: the right side of a LEFT JOIN.
     pub optional: bool,
-    /// Its place among the times of the FROM clause; reference data and elements have no time.
+    /// The index of its time in the FROM clause; reference data and elements have no time.
     pub time: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
-pub enum Of {
-    /// An input or step, and what is known of its columns; a [`Name::Spread`] stands for any.
+pub(super) enum SourceKind {
+    /// An input or step, and its known columns; a [`Name::Spread`] stands for any.
     Rows { node: NodeId, names: Vec<Name> },
     /// The record that APPLY makes: a column of its node.
     Element { node: NodeId, column: usize },
 }
 
-/// What a path means.
+/// A resolved path.
 #[derive(Clone, Copy, Debug)]
-pub struct Located<'q> {
+pub(super) struct ResolvedPath<'q> {
     pub source: usize,
-    /// Inside the source.
+    /// The path inside the source.
     pub rest: &'q [Ident],
-    /// Did the path start with the name of the source?
+    /// Whether the path started with the name of the source.
     pub qualified: bool,
 }
 
-/// Why a path means nothing.
+/// Why a path cannot be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub(super) enum ResolveError {
     /// Several sources have such a column.
     Ambiguous,
     /// No source is known to have it, but one without known columns might.
@@ -58,9 +57,9 @@ pub enum Lost {
     Unknown,
 }
 
-/// Where in a SELECT an expression stands.
+/// The clause of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clause {
+pub(super) enum Clause {
     Select,
     Where,
     GroupBy,
@@ -79,7 +78,7 @@ pub enum Clause {
 }
 
 impl Clause {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Clause::Select => "SELECT",
             Clause::Where => "WHERE",
@@ -96,16 +95,16 @@ impl Clause {
     }
 }
 
-/// The names that the SELECT list gives, and what shows that such a name is a source column too.
+/// The names of the SELECT list, and whether such a name is also a source column.
 #[derive(Clone, Debug, Default)]
-pub struct Aliases<'q> {
+pub(super) struct Aliases<'q> {
     named: Vec<(&'q Ident, &'q Expr)>,
-    /// Here names can only be columns of the source: the SELECT list and TIMESTAMP BY.
+    /// Names here can only be columns of the source: the SELECT list and TIMESTAMP BY.
     over_source: Vec<&'q Expr>,
 }
 
 impl<'q> Aliases<'q> {
-    pub fn of(select: &'q ast::Select) -> Aliases<'q> {
+    pub(super) fn of(select: &'q ast::Select) -> Aliases<'q> {
         let mut aliases = Aliases::default();
         for item in &select.items {
             let ast::SelectItem::Expr { expr, alias } = item else {
@@ -121,24 +120,24 @@ impl<'q> Aliases<'q> {
         aliases
     }
 
-    /// What the alias of this name stands for.
-    pub fn get(&self, name: &str) -> Option<&'q Expr> {
+    /// The expression of the alias.
+    pub(super) fn get(&self, name: &str) -> Option<&'q Expr> {
         self.named
             .iter()
             .find(|(alias, _)| alias.is(name))
             .map(|(_, expr)| *expr)
     }
 
-    /// `x + 1 AS x`: the name is also that of a column of the source.
-    pub fn is_source_column(&self, scope: &Scope, name: &str) -> bool {
+    /// `x + 1 AS x`: the name is also a column of the source.
+    pub(super) fn is_source_column(&self, scope: &Scope, name: &str) -> bool {
         self.over_source
             .iter()
             .any(|expr| mentions(scope, expr, |column| same_name(column, name)))
     }
 }
 
-/// Does the expression read a top-level source column of such a name?
-pub fn mentions(scope: &Scope, expr: &Expr, wanted: impl Fn(&str) -> bool) -> bool {
+/// Whether the expression reads a top-level source column of such a name.
+pub(super) fn mentions(scope: &Scope, expr: &Expr, wanted: impl Fn(&str) -> bool) -> bool {
     expr.any(|e| match &e.kind {
         ExprKind::Path(path) => scope
             .strip(path)
@@ -155,12 +154,12 @@ impl Source {
             .is_some_and(|qualifier| name.is(qualifier))
     }
 
-    /// A name alone must be spelt exactly like the source to mean the whole event: over a source
-    /// `toll` with a field `Toll`, `SUM(Toll)` is about the field. Elements are never mistaken.
+    /// A bare name must equal the source's name exactly to mean the whole event: over a source `toll` with a field
+    /// `Toll`, `SUM(Toll)` means the field. Elements are never mistaken.
     fn is_whole(&self, name: &Ident) -> bool {
         match self.of {
-            Of::Rows { .. } => self.qualifier.as_ref() == Some(&name.name),
-            Of::Element { .. } => self.is(name),
+            SourceKind::Rows { .. } => self.qualifier.as_ref() == Some(&name.name),
+            SourceKind::Element { .. } => self.is(name),
         }
     }
 
@@ -174,41 +173,41 @@ impl Source {
             .is_some_and(|names| names.contains(&Name::Spread))
     }
 
-    /// The columns that may be named without saying whose they are.
+    /// The columns that may be named without a qualifier.
     fn names(&self) -> Option<&[Name]> {
         match &self.of {
-            Of::Rows { names, .. } => Some(names),
-            Of::Element { .. } => None,
+            SourceKind::Rows { names, .. } => Some(names),
+            SourceKind::Element { .. } => None,
         }
     }
 }
 
 impl Scope {
-    /// The source that a path is about.
-    pub fn locate<'q>(&self, path: &'q [Ident]) -> Result<Located<'q>, Lost> {
+    /// The source of a path.
+    pub(super) fn locate<'q>(&self, path: &'q [Ident]) -> Result<ResolvedPath<'q>, ResolveError> {
         let named = match path {
             [] => None,
             [only] => self.sources.iter().position(|source| source.is_whole(only)),
             [first, ..] => self.sources.iter().position(|source| source.is(first)),
         };
         if let Some(source) = named {
-            return Ok(Located {
+            return Ok(ResolvedPath {
                 source,
                 rest: &path[1..],
                 qualified: true,
             });
         }
         let first = path.first().map_or("", |first| &first.name);
-        self.holder(first).map(|source| Located {
+        self.holder(first).map(|source| ResolvedPath {
             source,
             rest: path,
             qualified: false,
         })
     }
 
-    /// The only source that can have a column of this name. Among several, only those count that
-    /// are known to have it.
-    fn holder(&self, name: &str) -> Result<usize, Lost> {
+    /// The only source that can have a column of this name. Among several, only those count that are known to have it
+    ///
+    fn holder(&self, name: &str) -> Result<usize, ResolveError> {
         let rows =
             || (0..self.sources.len()).filter(|index| self.sources[*index].names().is_some());
         if let (Some(only), None) = (rows().next(), rows().nth(1)) {
@@ -217,19 +216,19 @@ impl Scope {
         let mut known = rows().filter(|index| self.sources[*index].has(name));
         match (known.next(), known.next()) {
             (Some(only), None) => Ok(only),
-            (Some(_), Some(_)) => Err(Lost::Ambiguous),
-            (None, _) if self.sources.iter().any(Source::is_open) => Err(Lost::Unqualified),
-            (None, _) => Err(Lost::Unknown),
+            (Some(_), Some(_)) => Err(ResolveError::Ambiguous),
+            (None, _) if self.sources.iter().any(Source::is_open) => Err(ResolveError::Unqualified),
+            (None, _) => Err(ResolveError::Unknown),
         }
     }
 
     /// The path inside the source: `s.a.b` and `a.b` are the same column.
-    pub fn strip<'q>(&self, path: &'q [Ident]) -> &'q [Ident] {
+    pub(super) fn strip<'q>(&self, path: &'q [Ident]) -> &'q [Ident] {
         self.locate(path).map_or(path, |located| located.rest)
     }
 
-    /// Is this the name of a source that every row has?
-    pub fn is_row(&self, path: &[Ident]) -> bool {
+    /// Whether a source of this name is present in every row.
+    pub(super) fn is_row(&self, path: &[Ident]) -> bool {
         self.locate(path).is_ok_and(|at| {
             let source = &self.sources[at.source];
             at.rest.is_empty() && !source.optional && source.names().is_some()
@@ -237,35 +236,35 @@ impl Scope {
     }
 
     /// `source.*`
-    pub fn star_of(&self, path: &[Ident]) -> Option<usize> {
+    pub(super) fn star_of(&self, path: &[Ident]) -> Option<usize> {
         let [only] = path else { return None };
         let rows = |source: &Source| source.names().is_some() && source.is(only);
         self.sources.iter().position(rows)
     }
 
-    /// Is a source known to have a column of this name?
-    pub fn has(&self, name: &str) -> bool {
+    /// Whether a source is known to have a column of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
         self.sources.iter().any(|source| source.has(name))
     }
 
-    /// The columns that are known by name, of all sources.
-    pub fn fields(&self) -> Vec<&str> {
+    /// The columns of all sources that are known by name.
+    pub(super) fn fields(&self) -> Vec<&str> {
         let names = self.sources.iter().filter_map(Source::names).flatten();
         names.filter_map(field_name).collect()
     }
 
     /// The source of this name.
-    pub fn named(&self, name: &Ident) -> Option<usize> {
+    pub(super) fn named(&self, name: &Ident) -> Option<usize> {
         self.sources.iter().position(|source| source.is(name))
     }
 
-    /// Are there several sources with columns?
-    pub fn is_joined(&self) -> bool {
+    /// Whether there are several sources with columns.
+    pub(super) fn is_joined(&self) -> bool {
         self.sources.iter().filter_map(Source::names).count() > 1
     }
 
-    /// This scope as it looks above `node`, which reads its node.
-    pub fn under(mut self, node: NodeId) -> Scope {
+    /// This scope above `node`, which reads its node.
+    pub(super) fn under(mut self, node: NodeId) -> Scope {
         self.node = node;
         self.sources
             .iter_mut()
@@ -275,7 +274,7 @@ impl Scope {
 }
 
 /// System.Timestamp, with or without parentheses.
-pub fn is_timestamp(expr: &Expr) -> bool {
+pub(super) fn is_timestamp(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Path(path) => {
             matches!(path.as_slice(), [system, name] if is_system(system) && name.is("Timestamp"))
@@ -296,12 +295,12 @@ fn is_system(ident: &Ident) -> bool {
 }
 
 /// Whether the expression is a property of the event's metadata.
-pub fn is_metadata(expr: &Expr) -> bool {
+pub(super) fn is_metadata(expr: &Expr) -> bool {
     matches!(&expr.kind, ExprKind::Call(call) if call.name.is("GetMetadataPropertyValue"))
 }
 
-/// What an item without alias is called; `position` counts from 1.
-pub fn default_name(expr: &Expr, position: usize) -> String {
+/// The name of an item without alias; `position` counts from 1.
+pub(super) fn default_name(expr: &Expr, position: usize) -> String {
     if is_timestamp(expr) {
         return "timestamp".to_string();
     }

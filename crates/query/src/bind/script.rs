@@ -1,6 +1,6 @@
 //! Steps, statements and the outputs they write to.
 
-use super::{Binder, Bound, Relation, Step, list};
+use super::{BindResult, Binder, Relation, Step, list};
 use crate::Span;
 use crate::ast::{self, Ident, Query, same_name};
 use crate::diagnostic::{Diagnostic, code};
@@ -19,7 +19,7 @@ impl<'a> Binder<'a> {
             self.step(step);
         }
         for query in &script.statements {
-            // Each statement has reported its own errors; the next one is checked all the same.
+            // Each statement reports its own errors; the next one is still checked.
             let _ = self.statement(query);
         }
         self.check_substreams();
@@ -46,11 +46,11 @@ impl<'a> Binder<'a> {
         });
     }
 
-    fn statement(&mut self, query: &Query) -> Bound<()> {
+    fn statement(&mut self, query: &Query) -> BindResult<()> {
         let output = self.output(query);
         let relation = self.query(query)?;
         self.forbid_reference(&relation, "be written to an output", query_head(query))?;
-        self.settle_clock(&relation);
+        self.resolve_clock(&relation);
         self.plan.outputs.push(Output {
             name: output?,
             from: relation.node,
@@ -58,21 +58,21 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    /// A SELECT or a UNION; INTO has been dealt with.
-    pub(super) fn query(&mut self, query: &Query) -> Bound<Relation> {
+    /// A SELECT or a UNION; INTO has been handled.
+    pub(super) fn query(&mut self, query: &Query) -> BindResult<Relation> {
         match query {
             Query::Select(select) => self.select(select),
             Query::Union { branches, span } => self.union(branches, *span),
         }
     }
 
-    /// INTO stands on the first SELECT of a statement, or nowhere.
-    fn output(&mut self, query: &Query) -> Bound<String> {
+    /// INTO is on the first SELECT of a statement, or absent.
+    fn output(&mut self, query: &Query) -> BindResult<String> {
         let mut intos = Vec::new();
         collect_into(query, &mut intos);
         let into = intos.first().copied().flatten();
         for other in intos.iter().skip(1).flatten() {
-            let message = "INTO stands on the first SELECT of a UNION";
+            let message = "INTO belongs to the first SELECT of a UNION";
             let error = Diagnostic::error(code::INTO, other.span, message);
             self.report(error.label("this output is named too late"));
         }
@@ -107,7 +107,7 @@ impl<'a> Binder<'a> {
         for into in intos.into_iter().flatten() {
             let error =
                 Diagnostic::error(code::INTO, into.span, "a step cannot write to an output");
-            let help = "name the output in a SELECT behind the WITH block that reads this step";
+            let help = "name the output in a SELECT after the WITH block that reads this step";
             self.report(error.label("INTO inside a step").help(help));
         }
     }

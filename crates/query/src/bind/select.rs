@@ -1,13 +1,13 @@
 //! One SELECT: source, filter, groups, list of columns.
 
 use super::analytic::uses_analytic;
-use super::expr::Exprs;
-use super::from::From;
+use super::expr::ExprBinder;
+use super::from::FromClause;
 use super::group::Grouping;
 use super::join::qualified;
 use super::pattern::pattern_of;
 use super::scope::{Aliases, Clause, Scope, default_name, is_metadata, mentions};
-use super::{Binder, Bound, Partitioning, Relation};
+use super::{BindResult, Binder, Partitioning, Relation};
 use crate::Span;
 use crate::ast::{self, Ident, PartitionBy, SelectItem};
 use crate::diagnostic::{Diagnostic, code};
@@ -15,7 +15,7 @@ use crate::parser::Reported;
 use crate::plan::{Expr, ExprKind, Item, Name, Node, NodeId, Pred};
 
 impl<'a> Binder<'a> {
-    pub(super) fn select(&mut self, select: &ast::Select) -> Bound<Relation> {
+    pub(super) fn select(&mut self, select: &ast::Select) -> BindResult<Relation> {
         if let Some((from, clause)) = pattern_of(&select.from) {
             return self.match_recognize(select, from, clause);
         }
@@ -31,7 +31,7 @@ impl<'a> Binder<'a> {
         }
         let bare = from.bare.filter(|_| is_bare(select, &from.scope));
         if bare.is_none() {
-            self.settle_bare(from.bare);
+            self.resolve_bare_input(from.bare);
         }
         let aliases = Aliases::of(select);
         let filter = select.filter.as_ref();
@@ -60,16 +60,16 @@ impl<'a> Binder<'a> {
         })
     }
 
-    // What is wrong with one clause does not keep the others from being checked.
+    // An error in one clause does not keep the others from being checked.
 
     /// SELECT over rows. HAVING is a second WHERE here.
     fn ungrouped(
         &mut self,
         select: &ast::Select,
-        from: &From,
-        keep: Bound<Option<Pred>>,
+        from: &FromClause,
+        keep: BindResult<Option<Pred>>,
         aliases: &Aliases,
-    ) -> Bound<NodeId> {
+    ) -> BindResult<NodeId> {
         let scope = &from.scope;
         let mut list = ListBuilder::default();
         self.items(select, scope, aliases, None, &mut list);
@@ -89,18 +89,18 @@ impl<'a> Binder<'a> {
     fn grouped(
         &mut self,
         select: &ast::Select,
-        from: &From,
-        keep: Bound<Option<Pred>>,
+        from: &FromClause,
+        keep: BindResult<Option<Pred>>,
         mut grouping: Grouping,
         aliases: &Aliases,
-    ) -> Bound<NodeId> {
+    ) -> BindResult<NodeId> {
         let scope = &from.scope;
         let mut list = ListBuilder::default();
         self.items(select, scope, aliases, Some(&mut grouping), &mut list);
         let having = select.having.as_ref().map(|having| {
             let clause = Clause::Having;
             let grouping = Some(&mut grouping);
-            Exprs {
+            ExprBinder {
                 binder: self,
                 scope,
                 clause,
@@ -127,8 +127,8 @@ impl<'a> Binder<'a> {
         scope: &Scope,
         clause: Clause,
         aliases: &Aliases,
-    ) -> Bound<Pred> {
-        Exprs {
+    ) -> BindResult<Pred> {
+        ExprBinder {
             binder: self,
             scope,
             clause,
@@ -148,7 +148,7 @@ impl<'a> Binder<'a> {
     ) {
         for (index, item) in select.items.iter().enumerate() {
             let grouping = grouping.as_deref_mut();
-            let mut exprs = Exprs {
+            let mut exprs = ExprBinder {
                 binder: self,
                 scope,
                 clause: Clause::Select,
@@ -161,7 +161,7 @@ impl<'a> Binder<'a> {
                 }),
                 SelectItem::Expr { expr, alias } => exprs.value(expr).and_then(|bound| {
                     let name = match alias {
-                        // Below level 1.2 columns of metadata have names in lower case.
+                        // Below level 1.2 metadata columns have lower-case names.
                         Some(alias)
                             if exprs.binder.catalog.older_level.is_some() && is_metadata(expr) =>
                         {
@@ -180,8 +180,8 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// PARTITION BY without GROUP BY changes nothing, but a wrong name in it is still wrong.
-    fn check_partition_keys(&mut self, from: &From) -> Bound<()> {
+    /// PARTITION BY without GROUP BY changes nothing, but a wrong name in it is still an error.
+    fn check_partition_keys(&mut self, from: &FromClause) -> BindResult<()> {
         let Some(by) = from.partition else {
             return Ok(());
         };
@@ -191,7 +191,7 @@ impl<'a> Binder<'a> {
         let scope = &from.scope;
         let clause = Clause::PartitionBy;
         for key in &by.keys {
-            Exprs {
+            ExprBinder {
                 binder: self,
                 scope,
                 clause,
@@ -203,7 +203,7 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    pub(super) fn check_partition_count(&mut self, by: &PartitionBy) -> Bound<()> {
+    pub(super) fn check_partition_count(&mut self, by: &PartitionBy) -> BindResult<()> {
         match by.count {
             Some(count) if count <= 1 => {
                 let message = "PARTITION BY .. INTO needs at least 2 partitions";
@@ -229,9 +229,9 @@ impl<'a> Binder<'a> {
     }
 }
 
-impl Exprs<'_, '_> {
+impl ExprBinder<'_, '_> {
     /// `*`, `source.*` or `record.*`
-    fn star(&mut self, path: &[Ident], span: Span) -> Bound<Vec<Item>> {
+    fn star(&mut self, path: &[Ident], span: Span) -> BindResult<Vec<Item>> {
         let source = self.scope.star_of(path);
         let whole = path.is_empty() || source.is_some();
         if whole && self.grouping.is_some() {
@@ -259,17 +259,17 @@ impl Exprs<'_, '_> {
     }
 }
 
-/// The columns of a SELECT so far. Left always wins.
+/// The columns of a SELECT so far. The leftmost of equal names wins.
 #[derive(Default)]
 struct ListBuilder {
     items: Vec<Item>,
-    /// Beside each item: did the query name it, or a star?
+    /// One per item: whether the query names it, rather than a star.
     named: Vec<bool>,
     failed: bool,
 }
 
 impl ListBuilder {
-    fn finish(self) -> Bound<Vec<Item>> {
+    fn finish(self) -> BindResult<Vec<Item>> {
         if self.failed {
             Err(Reported)
         } else {
@@ -283,7 +283,7 @@ impl ListBuilder {
             .position(|item| matches!(&item.name, Name::Field(field) if field == name))
     }
 
-    /// Is there a `*` over a whole event already?
+    /// Whether there is a `*` over a whole event already.
     fn has_whole(&self, binder: &Binder, scope: &Scope) -> bool {
         self.items.iter().any(|item| match item.expr.kind {
             ExprKind::Column(column) => {
@@ -301,7 +301,7 @@ impl ListBuilder {
         }
     }
 
-    /// `hidden`: a star to the left has this column, as far as one can know.
+    /// `hidden` if a star to the left has this column, as far as known.
     fn named(
         &mut self,
         binder: &mut Binder,
@@ -309,7 +309,7 @@ impl ListBuilder {
         expr: Expr,
         span: Span,
         hidden: bool,
-    ) -> Bound<()> {
+    ) -> BindResult<()> {
         let first = self.position(&name);
         if first.is_some_and(|first| self.named[first]) {
             let message = format!("there are two columns called `{name}`");

@@ -6,7 +6,7 @@ use crate::ast::{CreateTable, same_name};
 use crate::diagnostic::{Diagnostic, code};
 use crate::plan::Type;
 
-/// What the query declares about an input.
+/// The declared columns of an input.
 pub(super) struct Table {
     name: String,
     columns: Vec<(String, Type)>,
@@ -45,13 +45,13 @@ impl Binder<'_> {
         });
     }
 
-    /// The columns that the query declares for an input, if it does.
+    /// The columns that the query declares for an input, if any.
     pub(super) fn schema(&self, input: &str) -> Option<Vec<(String, Type)>> {
         let table = self.tables.iter().find(|t| same_name(&t.name, input))?;
         Some(table.columns.clone())
     }
 
-    /// A declaration of nothing is most likely a misspelt name.
+    /// A declaration of an unused name is most likely a misspelling.
     pub(super) fn warn_about_tables(&mut self) {
         let read = |name: &str| self.plan.inputs.iter().any(|i| same_name(&i.name, name));
         let declared = |name: &str| self.catalog.inputs.iter().any(|i| same_name(&i.name, name));

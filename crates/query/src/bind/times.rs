@@ -1,9 +1,8 @@
-//! How far apart in time the rows of a join can be.
+//! Time bounds between the rows of a join.
 //!
-//! Between streams, ON must bound the distance in time on both sides, or every event would have to
-//! be kept for ever. Bounds combine: if a bounds b and b bounds c, then a bounds c. The rows that a
-//! join makes have a time too, the later one of the two, and it is that time which the next join
-//! measures its state from.
+//! Between streams, ON must bound the distance in time on both sides, or every event would have to be kept for ever.
+//! Bounds combine: if a bounds b and b bounds c, then a bounds c. JoinedSources rows have a time too, the later one of the
+//! two, from which the next join measures its state.
 
 use highwater_time::{Duration, TICKS_PER_DAY};
 
@@ -13,22 +12,22 @@ pub(super) const DISTANCE_MAX: f64 = 7.0 * TICKS_PER_DAY as f64;
 
 /// The times of the sources of a FROM clause, and of the rows of its joins.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Times {
+pub(super) struct TimeBounds {
     /// `farthest[a][b]`: the most ticks by which the time of `b` can exceed that of `a`.
     farthest: Vec<Vec<f64>>,
 }
 
 /// `low <= to - from <= high`, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Range {
+pub(super) struct DistanceRange {
     pub low: Option<f64>,
     pub high: Option<f64>,
 }
 
-impl Range {
-    /// The distances that compare so with `ticks`. A distance is a whole number of ticks, which is
-    /// what makes a strict bound an inclusive one (A-07: elapsed time, not boundaries crossed).
-    pub fn of(op: CompareOp, ticks: f64) -> Option<Range> {
+impl DistanceRange {
+    /// The distances that satisfy the comparison with `ticks`. A distance is a whole number of ticks, so a strict bound
+    /// is also an inclusive one (A-07: elapsed time, not boundaries crossed).
+    pub(super) fn of(op: CompareOp, ticks: f64) -> Option<DistanceRange> {
         let (low, high) = match op {
             CompareOp::Lt => (None, Some(ticks.ceil() - 1.0)),
             CompareOp::Le => (None, Some(ticks.floor())),
@@ -37,32 +36,32 @@ impl Range {
             CompareOp::Eq => (Some(ticks.ceil()), Some(ticks.floor())),
             CompareOp::Ne => return None,
         };
-        Some(Range { low, high })
+        Some(DistanceRange { low, high })
     }
 
     /// Of `from - to`.
-    pub fn reversed(self) -> Range {
-        Range {
+    pub(super) fn reversed(self) -> DistanceRange {
+        DistanceRange {
             low: self.high.map(|high| -high),
             high: self.low.map(|low| -low),
         }
     }
 
-    pub fn and(self, other: Range) -> Range {
+    pub(super) fn and(self, other: DistanceRange) -> DistanceRange {
         let both = |a: Option<f64>, b: Option<f64>, pick: fn(f64, f64) -> f64| match (a, b) {
             (Some(a), Some(b)) => Some(pick(a, b)),
             (a, b) => a.or(b),
         };
-        Range {
+        DistanceRange {
             low: both(self.low, other.low, f64::max),
             high: both(self.high, other.high, f64::min),
         }
     }
 }
 
-/// What is wrong with the bounds of a join.
+/// Why the bounds of a join are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unbounded {
+pub(super) enum BoundsError {
     Neither,
     NotEarly,
     NotLate,
@@ -71,8 +70,8 @@ pub(super) enum Unbounded {
     Never,
 }
 
-impl Times {
-    pub fn add(&mut self) -> usize {
+impl TimeBounds {
+    pub(super) fn add(&mut self) -> usize {
         let new = self.farthest.len();
         self.farthest
             .iter_mut()
@@ -83,7 +82,7 @@ impl Times {
         new
     }
 
-    pub fn limit(&mut self, from: usize, to: usize, range: Range) {
+    pub(super) fn limit(&mut self, from: usize, to: usize, range: DistanceRange) {
         if let Some(high) = range.high {
             self.farthest[from][to] = self.farthest[from][to].min(high);
         }
@@ -92,8 +91,8 @@ impl Times {
         }
     }
 
-    /// Bounds follow from bounds.
-    pub fn close(&mut self) {
+    /// Derives bounds from bounds.
+    pub(super) fn close(&mut self) {
         let times = self.farthest.len();
         for via in 0..times {
             for from in 0..times {
@@ -105,31 +104,31 @@ impl Times {
         }
     }
 
-    /// Are these two sources close enough to each other to be joined?
-    pub fn check(&self, from: usize, to: usize) -> Result<(), Unbounded> {
+    /// Whether the distance between the two sources is bounded.
+    pub(super) fn check(&self, from: usize, to: usize) -> Result<(), BoundsError> {
         let contradiction = (0..self.farthest.len()).any(|at| self.farthest[at][at] < 0.0);
         let (after, before) = (self.farthest[from][to], self.farthest[to][from]);
         match (after.is_finite(), before.is_finite()) {
-            (true, true) if contradiction => Err(Unbounded::Never),
+            (true, true) if contradiction => Err(BoundsError::Never),
             (true, true) if after <= DISTANCE_MAX && before <= DISTANCE_MAX => Ok(()),
-            (true, true) => Err(Unbounded::TooFar),
-            (false, false) => Err(Unbounded::Neither),
-            (true, false) => Err(Unbounded::NotEarly),
-            (false, true) => Err(Unbounded::NotLate),
+            (true, true) => Err(BoundsError::TooFar),
+            (false, false) => Err(BoundsError::Neither),
+            (true, false) => Err(BoundsError::NotEarly),
+            (false, true) => Err(BoundsError::NotLate),
         }
     }
 
     /// `low <= to - from <= high`, if it is bounded.
-    pub fn between(&self, from: usize, to: usize) -> Option<(f64, f64)> {
+    pub(super) fn between(&self, from: usize, to: usize) -> Option<(f64, f64)> {
         let (low, high) = (-self.farthest[to][from], self.farthest[from][to]);
         (low.is_finite() && high.is_finite()).then_some((low, high))
     }
 
-    /// The time of the rows that a join makes of rows at `left` and `right`, which are between
-    /// `low` and `high` apart. A row without partner is as late as the last one could have come.
-    pub fn joined(&mut self, left: usize, right: usize, (low, high): (f64, f64)) -> usize {
+    /// The time of the joined rows of `left` and `right`, whose distance is between `low` and `high`. An unmatched row
+    /// has the last time at which a match could have come.
+    pub(super) fn joined(&mut self, left: usize, right: usize, (low, high): (f64, f64)) -> usize {
         let row = self.add();
-        let after = |most: f64| Range {
+        let after = |most: f64| DistanceRange {
             low: Some(0.0),
             high: Some(most.max(0.0)),
         };
@@ -151,22 +150,40 @@ mod tests {
     // proves S1
     #[test]
     fn strict_bounds_leave_out_a_tick_and_fractions_round_inwards() {
-        let range = |low, high| Some(Range { low, high });
-        assert_eq!(Range::of(CompareOp::Lt, 50.0), range(None, Some(49.0)));
-        assert_eq!(Range::of(CompareOp::Lt, 0.5), range(None, Some(0.0)));
-        assert_eq!(Range::of(CompareOp::Le, 0.5), range(None, Some(0.0)));
-        assert_eq!(Range::of(CompareOp::Gt, 50.0), range(Some(51.0), None));
-        assert_eq!(Range::of(CompareOp::Ge, -0.5), range(Some(-0.0), None));
-        assert_eq!(Range::of(CompareOp::Eq, 7.0), range(Some(7.0), Some(7.0)));
-        assert_eq!(Range::of(CompareOp::Ne, 7.0), None);
+        let range = |low, high| Some(DistanceRange { low, high });
+        assert_eq!(
+            DistanceRange::of(CompareOp::Lt, 50.0),
+            range(None, Some(49.0))
+        );
+        assert_eq!(
+            DistanceRange::of(CompareOp::Lt, 0.5),
+            range(None, Some(0.0))
+        );
+        assert_eq!(
+            DistanceRange::of(CompareOp::Le, 0.5),
+            range(None, Some(0.0))
+        );
+        assert_eq!(
+            DistanceRange::of(CompareOp::Gt, 50.0),
+            range(Some(51.0), None)
+        );
+        assert_eq!(
+            DistanceRange::of(CompareOp::Ge, -0.5),
+            range(Some(-0.0), None)
+        );
+        assert_eq!(
+            DistanceRange::of(CompareOp::Eq, 7.0),
+            range(Some(7.0), Some(7.0))
+        );
+        assert_eq!(DistanceRange::of(CompareOp::Ne, 7.0), None);
     }
 
     // proves S1
     #[test]
     fn the_rows_of_a_join_are_as_late_as_the_later_source() {
-        let mut times = Times::default();
+        let mut times = TimeBounds::default();
         let (a, b, c) = (times.add(), times.add(), times.add());
-        let range = |low, high| Range {
+        let range = |low, high| DistanceRange {
             low: Some(low),
             high: Some(high),
         };

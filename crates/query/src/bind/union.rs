@@ -1,27 +1,27 @@
-//! UNION: branches of one shape, merged in time order.
+//! UNION: branches with the same columns, merged in time order.
 
 use super::columns::field_name;
-use super::{Binder, Bound, Partitioning, Relation};
+use super::{BindResult, Binder, Partitioning, Relation};
 use crate::Span;
 use crate::ast::{Query, same_name};
 use crate::diagnostic::{Diagnostic, code};
 use crate::parser::Reported;
 use crate::plan::{Name, Node};
 
-/// The columns of a branch that others see, with their positions.
-type Shape = Vec<(usize, Name)>;
+/// The visible columns of a branch, with their positions.
+type VisibleColumns = Vec<(usize, Name)>;
 
 impl<'a> Binder<'a> {
-    pub(super) fn union(&mut self, branches: &[Query], span: Span) -> Bound<Relation> {
+    pub(super) fn union(&mut self, branches: &[Query], span: Span) -> BindResult<Relation> {
         let bound: Vec<_> = branches
             .iter()
             .map(|branch| (branch.span(), self.query(branch)))
             .collect();
-        let mut shapes: Vec<(Relation, Shape)> = Vec::new();
+        let mut shapes: Vec<(Relation, VisibleColumns)> = Vec::new();
         for (span, relation) in bound {
             let relation = relation?;
             self.forbid_reference(&relation, "be part of a UNION", span)?;
-            self.settle_clock(&relation);
+            self.resolve_clock(&relation);
             let shape = self.shape(&relation);
             if let Some((first, expected)) = shapes.first() {
                 let partition = first.partition.clone();
@@ -35,7 +35,7 @@ impl<'a> Binder<'a> {
         };
         let partition = first.partition.clone();
         let names = shape.iter().map(|(_, name)| name.clone()).collect();
-        let columns = |shape: &Shape| shape.iter().map(|(index, _)| *index).collect();
+        let columns = |shape: &VisibleColumns| shape.iter().map(|(index, _)| *index).collect();
         let from = shapes
             .iter()
             .map(|(relation, shape)| (relation.node, columns(shape)))
@@ -48,16 +48,21 @@ impl<'a> Binder<'a> {
         })
     }
 
-    fn shape(&self, relation: &Relation) -> Shape {
+    fn shape(&self, relation: &Relation) -> VisibleColumns {
         let names = self.names(relation.node).into_iter().enumerate();
         names
             .filter(|(_, name)| !matches!(name, Name::Hidden(_)))
             .collect()
     }
 
-    fn check_shape(&mut self, expected: &Shape, found: &Shape, span: Span) -> Bound<()> {
+    fn check_shape(
+        &mut self,
+        expected: &VisibleColumns,
+        found: &VisibleColumns,
+        span: Span,
+    ) -> BindResult<()> {
         let error = |message: String| Diagnostic::error(code::UNION, span, message);
-        let open = |shape: &Shape| shape.iter().any(|(_, name)| *name == Name::Spread);
+        let open = |shape: &VisibleColumns| shape.iter().any(|(_, name)| *name == Name::Spread);
         if open(expected) != open(found) {
             let message =
                 "one branch of this UNION has a `*`, another lists its columns".to_string();
@@ -104,7 +109,7 @@ impl<'a> Binder<'a> {
         first: Option<&Partitioning>,
         here: Option<&Partitioning>,
         span: Span,
-    ) -> Bound<()> {
+    ) -> BindResult<()> {
         let (Some(first), Some(here)) = (first, here) else {
             return Ok(());
         };

@@ -1,10 +1,10 @@
-//! Units of time and constant numbers of them, as windows, joins and LIMIT DURATION write them.
+//! Units of time and constant durations, in windows, joins and LIMIT DURATION.
 
 use highwater_time::{
     Duration, TICKS_PER_DAY, TICKS_PER_HOUR, TICKS_PER_MILLI, TICKS_PER_MINUTE, TICKS_PER_SECOND,
 };
 
-use super::{Binder, Bound};
+use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{BinaryOp, Expr, ExprKind, Ident, UnaryOp};
 use crate::diagnostic::{Diagnostic, code};
@@ -13,10 +13,10 @@ use crate::nearest::nearest;
 use crate::parser::Reported;
 use crate::print::spoken;
 
-/// The longest that anything looks back.
+/// The longest lookback.
 const LIMIT_MAX: i64 = 7 * TICKS_PER_DAY;
 
-/// What a window can be measured in.
+/// The units of windows.
 const UNITS: [DatePart; 6] = [
     DatePart::Day,
     DatePart::Hour,
@@ -27,7 +27,7 @@ const UNITS: [DatePart; 6] = [
 ];
 
 impl<'a> Binder<'a> {
-    pub(super) fn unit_of(&mut self, expr: &Expr) -> Bound<i64> {
+    pub(super) fn unit_of(&mut self, expr: &Expr) -> BindResult<i64> {
         let name = bare_word(expr);
         let known = name.and_then(unit);
         known.ok_or_else(|| self.unknown_unit(name, expr.span))
@@ -43,13 +43,13 @@ impl<'a> Binder<'a> {
         let text = self.text(span);
         let message = match text.trim_matches('\'') {
             bare if unit(bare).is_some() => format!("the unit is a bare word: {bare}"),
-            _ => format!("`{text}` is no unit for a window"),
+            _ => format!("`{text}` is not a unit for a window"),
         };
         self.report(Diagnostic::error(code::SIZE, span, message).help(help))
     }
 
-    /// The datepart that a date function starts with.
-    pub(super) fn date_part(&mut self, expr: &Expr) -> Bound<DatePart> {
+    /// The datepart argument of a date function.
+    pub(super) fn date_part(&mut self, expr: &Expr) -> BindResult<DatePart> {
         let name = bare_word(expr);
         if let Some(part) = name.and_then(DatePart::find) {
             return Ok(part);
@@ -59,7 +59,7 @@ impl<'a> Binder<'a> {
             bare if DatePart::find(bare).is_some() => {
                 format!("the datepart is a bare word: {bare}")
             }
-            _ => format!("`{text}` is no datepart"),
+            _ => format!("`{text}` is not a datepart"),
         };
         let help = match name.and_then(|name| nearest(name, names(&DatePart::ALL))) {
             Some(near) => format!("did you mean {near}?"),
@@ -72,12 +72,12 @@ impl<'a> Binder<'a> {
     }
 
     /// `(unit, n)` of LIMIT DURATION.
-    pub(super) fn limit(&mut self, (unit, size): &(Ident, Box<Expr>)) -> Bound<Duration> {
+    pub(super) fn limit(&mut self, (unit, size): &(Ident, Box<Expr>)) -> BindResult<Duration> {
         self.length(&unit.name, unit.span, size)
     }
 
-    /// A length of time that something looks back: constant, positive, at most 7 days.
-    pub(super) fn length(&mut self, unit: &str, at: Span, size: &Expr) -> Bound<Duration> {
+    /// A constant lookback: positive, at most 7 days.
+    pub(super) fn length(&mut self, unit: &str, at: Span, size: &Expr) -> BindResult<Duration> {
         let Some(part) = DatePart::find(unit) else {
             return Err(self.unknown_unit(Some(unit), at));
         };
@@ -87,17 +87,17 @@ impl<'a> Binder<'a> {
             return Err(self.report(error.help("count in days or shorter units; 7 days at most")));
         };
         let Some(count) = constant(size) else {
-            let message = "how far to look back must be a constant";
+            let message = "the lookback must be a constant";
             let error = Diagnostic::error(code::SIZE, size.span, message);
             return Err(self.report(error.label("expected a number")));
         };
         let exact = count * unit as f64;
         let problem = if exact <= 0.0 {
-            "how far to look back must be positive"
+            "the lookback must be positive"
         } else if exact < 1.0 {
             "this is shorter than a tick of 100 ns"
         } else if exact > LIMIT_MAX as f64 {
-            "nothing looks back more than 7 days"
+            "the lookback is at most 7 days"
         } else {
             return Ok(Duration::from_ticks(exact.round() as i64));
         };
@@ -113,7 +113,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// What the parts are called, abbreviations last.
+/// The names of the parts, abbreviations last.
 fn names(parts: &[DatePart]) -> impl Iterator<Item = &'static str> {
     let short = parts.iter().flat_map(|part| part.abbreviations());
     let names = parts.iter().map(|part| part.name());
@@ -130,13 +130,13 @@ pub(super) fn bare_word(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The ticks of a unit that windows can be measured in.
+/// The ticks of a unit of windows.
 pub(super) fn unit(name: &str) -> Option<i64> {
     let part = DatePart::find(name).filter(|part| UNITS.contains(part));
     part.and_then(ticks)
 }
 
-/// How long the part is, if it is always the same.
+/// The length of the part, if it is fixed.
 pub(super) fn ticks(part: DatePart) -> Option<i64> {
     match part {
         DatePart::Year | DatePart::Quarter | DatePart::Month => None,

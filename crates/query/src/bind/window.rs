@@ -3,7 +3,7 @@
 use highwater_time::{Duration, TICKS_PER_DAY};
 
 use super::units::constant;
-use super::{Binder, Bound};
+use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{Call, Expr, ExprKind};
 use crate::diagnostic::{Diagnostic, code};
@@ -13,10 +13,10 @@ use crate::plan::Window;
 use crate::print::spoken;
 
 const SIZE_MAX: i64 = 7 * TICKS_PER_DAY;
-/// Sizes from here on are not told apart.
+/// Larger sizes are treated as equal.
 const SIZE_SHOWN: i64 = 10_000 * TICKS_PER_DAY;
 
-/// Is this item of GROUP BY a window function?
+/// Whether an item of GROUP BY is a window function.
 pub(super) fn is_window(item: &Expr) -> bool {
     window_kind(item).is_some()
 }
@@ -31,43 +31,43 @@ pub(super) fn window_kind(item: &Expr) -> Option<WindowKind> {
     }
 }
 
-/// One argument of a window: which one, its size and its place.
-struct Part {
+/// An argument of a window: its role, size and span.
+struct WindowArgument {
     name: &'static str,
     ticks: i64,
     span: Span,
 }
 
-/// What each window takes, in order, and how many of those it must have.
-struct Form {
+/// The arguments of each window, in order, and how many are required.
+struct WindowSignature {
     name: &'static str,
     parts: &'static [&'static str],
     needed: usize,
 }
 
-const TUMBLING: Form = Form {
+const TUMBLING: WindowSignature = WindowSignature {
     name: "TumblingWindow",
     parts: &["Duration", "Offset"],
     needed: 1,
 };
-const HOPPING: Form = Form {
+const HOPPING: WindowSignature = WindowSignature {
     name: "HoppingWindow",
     parts: &["Duration", "Hop", "Offset"],
     needed: 2,
 };
-const SLIDING: Form = Form {
+const SLIDING: WindowSignature = WindowSignature {
     name: "SlidingWindow",
     parts: &["Duration"],
     needed: 1,
 };
-const SESSION: Form = Form {
+const SESSION: WindowSignature = WindowSignature {
     name: "SessionWindow",
     parts: &["Timeout", "MaxDuration"],
     needed: 2,
 };
 
 impl<'a> Binder<'a> {
-    pub(super) fn window(&mut self, item: &Expr) -> Bound<Window> {
+    pub(super) fn window(&mut self, item: &Expr) -> BindResult<Window> {
         let (Some(kind), ExprKind::Call(call)) = (window_kind(item), &item.kind) else {
             return Err(Reported);
         };
@@ -97,13 +97,13 @@ impl<'a> Binder<'a> {
                 })
             }
             WindowKind::Windows | WindowKind::Window => {
-                let message = "Window('id', ..) stands only inside Windows(..)";
+                let message = "Window('id', ..) is allowed only inside Windows(..)";
                 Err(self.report(Diagnostic::error(code::WINDOW, item.span, message)))
             }
         }
     }
 
-    fn hopping(&mut self, call: &Call, span: Span) -> Bound<Window> {
+    fn hopping(&mut self, call: &Call, span: Span) -> BindResult<Window> {
         let parts = self.parts(&HOPPING, call, span)?;
         let (size, hop) = (get(&parts, "Duration"), get(&parts, "Hop"));
         if hop > size {
@@ -119,7 +119,12 @@ impl<'a> Binder<'a> {
         })
     }
 
-    fn parts(&mut self, form: &Form, call: &Call, span: Span) -> Bound<Vec<Part>> {
+    fn parts(
+        &mut self,
+        form: &WindowSignature,
+        call: &Call,
+        span: Span,
+    ) -> BindResult<Vec<WindowArgument>> {
         if let Some(over) = call.over.as_ref().filter(|_| form.name != SESSION.name) {
             let message = format!("{} has no OVER", form.name);
             return Err(self.report(Diagnostic::error(code::WINDOW, over.span, message)));
@@ -140,7 +145,12 @@ impl<'a> Binder<'a> {
     }
 
     /// `(unit, n, ..)`
-    fn positional_parts(&mut self, form: &Form, call: &Call, span: Span) -> Bound<Vec<Part>> {
+    fn positional_parts(
+        &mut self,
+        form: &WindowSignature,
+        call: &Call,
+        span: Span,
+    ) -> BindResult<Vec<WindowArgument>> {
         let sizes = call.args.get(1..).unwrap_or_default();
         if call.star || sizes.len() < form.needed || sizes.len() > form.parts.len() {
             return Err(self.wrong_arguments(form, span));
@@ -148,7 +158,7 @@ impl<'a> Binder<'a> {
         let unit = self.unit_of(&call.args[0])?;
         let mut parts = Vec::new();
         for (name, size) in form.parts.iter().copied().zip(sizes) {
-            parts.push(Part {
+            parts.push(WindowArgument {
                 name,
                 ticks: self.ticks(unit, size)?,
                 span: size.span,
@@ -158,8 +168,13 @@ impl<'a> Binder<'a> {
     }
 
     /// `(Duration(unit, n), ..)`
-    fn named_parts(&mut self, form: &Form, call: &Call, span: Span) -> Bound<Vec<Part>> {
-        let mut parts: Vec<Part> = Vec::new();
+    fn named_parts(
+        &mut self,
+        form: &WindowSignature,
+        call: &Call,
+        span: Span,
+    ) -> BindResult<Vec<WindowArgument>> {
+        let mut parts: Vec<WindowArgument> = Vec::new();
         for arg in &call.args {
             let ExprKind::Call(inner) = &arg.kind else {
                 return Err(self.wrong_arguments(form, span));
@@ -169,7 +184,7 @@ impl<'a> Binder<'a> {
                 return Err(self.wrong_arguments(form, arg.span));
             };
             let unit = self.unit_of(unit)?;
-            let part = Part {
+            let part = WindowArgument {
                 name,
                 ticks: self.ticks(unit, size)?,
                 span: arg.span,
@@ -189,14 +204,14 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn wrong_arguments(&mut self, form: &Form, span: Span) -> Reported {
+    fn wrong_arguments(&mut self, form: &WindowSignature, span: Span) -> Reported {
         let message = format!("these are not the arguments of {}", form.name);
         let error = Diagnostic::error(code::ARGUMENTS, span, message);
         let usage = functions::find(form.name).map_or("", |info| info.signature);
         self.report(error.help(format!("write {usage}")))
     }
 
-    fn check_size(&mut self, form: &Form, part: &Part) -> Bound<()> {
+    fn check_size(&mut self, form: &WindowSignature, part: &WindowArgument) -> BindResult<()> {
         let offset = part.name == "Offset";
         let problem = if offset && part.ticks.abs() > SIZE_MAX {
             "the offset of a window is at most 7 days either way"
@@ -218,7 +233,7 @@ impl<'a> Binder<'a> {
     }
 
     /// A constant number of units as ticks.
-    fn ticks(&mut self, unit: i64, size: &Expr) -> Bound<i64> {
+    fn ticks(&mut self, unit: i64, size: &Expr) -> BindResult<i64> {
         let Some(number) = constant(size) else {
             let message = "the size of a window must be a constant";
             let error = Diagnostic::error(code::SIZE, size.span, message);
@@ -230,11 +245,11 @@ impl<'a> Binder<'a> {
             let message = "this is shorter than a tick of 100 ns";
             return Err(self.report(Diagnostic::error(code::SIZE, size.span, message)));
         }
-        // Far beyond every limit is all that the caller has to know.
+        // The caller only has to know that it is beyond every limit.
         Ok(ticks.clamp(-(SIZE_SHOWN as f64), SIZE_SHOWN as f64) as i64)
     }
 
-    fn check_session_over(&mut self, call: &Call) -> Bound<()> {
+    fn check_session_over(&mut self, call: &Call) -> BindResult<()> {
         let Some(over) = &call.over else {
             return Ok(());
         };
@@ -247,8 +262,8 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// A missing offset is none.
-fn get(parts: &[Part], name: &str) -> Duration {
+/// A missing offset is zero.
+fn get(parts: &[WindowArgument], name: &str) -> Duration {
     let part = parts.iter().find(|part| part.name == name);
     part.map_or(Duration::ZERO, |part| Duration::from_ticks(part.ticks))
 }

@@ -1,9 +1,9 @@
-//! Windows(..): several windows in one GROUP BY. Each groups the events on its own, and their results are merged; a
-//! column of constants says which window a row is of.
+//! Windows(..): several windows in one GROUP BY. Each groups the events separately, and their results are merged; a
+//! column of constants identifies the window of a row.
 
 use super::scope::is_timestamp;
 use super::window::window_kind;
-use super::{Binder, Bound};
+use super::{BindResult, Binder};
 use crate::Span;
 use crate::ast::{Call, Expr, ExprKind};
 use crate::diagnostic::{Diagnostic, code};
@@ -15,12 +15,16 @@ use crate::plan::Window;
 pub(super) struct Definition<'q> {
     pub window: Window,
     pub id: Option<String>,
-    /// As it is written.
+    /// As written.
     pub of: &'q Expr,
 }
 
 impl<'a> Binder<'a> {
-    pub(super) fn windows<'q>(&mut self, call: &'q Call, span: Span) -> Bound<Vec<Definition<'q>>> {
+    pub(super) fn windows<'q>(
+        &mut self,
+        call: &'q Call,
+        span: Span,
+    ) -> BindResult<Vec<Definition<'q>>> {
         if let Some(over) = &call.over {
             let error = Diagnostic::error(code::WINDOW, over.span, "Windows(..) has no OVER");
             return Err(self.report(error.help("a session inside it may have one")));
@@ -58,7 +62,7 @@ impl<'a> Binder<'a> {
     }
 
     /// `Window('id', definition)` or just the definition.
-    fn window_id<'q>(&mut self, arg: &'q Expr) -> Bound<(Option<String>, &'q Expr)> {
+    fn window_id<'q>(&mut self, arg: &'q Expr) -> BindResult<(Option<String>, &'q Expr)> {
         let (Some(WindowKind::Window), ExprKind::Call(call)) = (window_kind(arg), &arg.kind) else {
             return Ok((None, arg));
         };
@@ -75,16 +79,16 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn defined(&mut self, of: &Expr) -> Bound<Window> {
+    fn defined(&mut self, of: &Expr) -> BindResult<Window> {
         if is_timestamp(of) {
             return Ok(Window::Snapshot);
         }
         match window_kind(of) {
             Some(WindowKind::Windows) => {
-                Err(self.no_window(of, "Windows(..) cannot stand inside Windows(..)"))
+                Err(self.no_window(of, "Windows(..) cannot be inside Windows(..)"))
             }
             Some(WindowKind::Window) => {
-                Err(self.no_window(of, "Window(..) cannot stand inside Window(..)"))
+                Err(self.no_window(of, "Window(..) cannot be inside Window(..)"))
             }
             Some(_) => self.window(of),
             None => Err(self.no_window(of, "expected a window function")),

@@ -1,13 +1,13 @@
 //! Function calls and their OVER.
 
-use super::{Parsed, Parser};
+use super::{ParseResult, Parser};
 use crate::ast::{Call, Expr, ExprKind, Ident, Order, Over};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
     /// `prefix.name(args) [OVER (..)]`; the name has been read, the parenthesis has not.
-    pub(super) fn call(&mut self, mut path: Vec<Ident>) -> Parsed<Expr> {
+    pub(super) fn call(&mut self, mut path: Vec<Ident>) -> ParseResult<Expr> {
         let start = path[0].span;
         let Some(name) = path.pop() else {
             return Err(self.unexpected("a function"));
@@ -34,7 +34,7 @@ impl Parser<'_> {
         self.build(ExprKind::Call(Box::new(call)), start.to(self.last_span()))
     }
 
-    fn arguments(&mut self, call: &mut Call) -> Parsed<()> {
+    fn arguments(&mut self, call: &mut Call) -> ParseResult<()> {
         if self.at_symbol(")") {
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn over(&mut self) -> Parsed<Over> {
+    fn over(&mut self) -> ParseResult<Over> {
         let start = self.bump().span;
         self.expect_symbol("(")?;
         let mut over = Over {
@@ -77,7 +77,7 @@ impl Parser<'_> {
         Ok(over)
     }
 
-    fn over_parts(&mut self, over: &mut Over) -> Parsed<()> {
+    fn over_parts(&mut self, over: &mut Over) -> ParseResult<()> {
         if self.eat_words("PARTITION", "BY") {
             over.partition = self.expr_list()?;
         }
@@ -105,7 +105,7 @@ impl Parser<'_> {
     }
 
     /// `(unit, n)`
-    pub(super) fn duration(&mut self) -> Parsed<(Ident, Box<Expr>)> {
+    pub(super) fn duration(&mut self) -> ParseResult<(Ident, Box<Expr>)> {
         self.expect_symbol("(")?;
         let unit = self.ident("a unit of time")?;
         self.expect_symbol(",")?;

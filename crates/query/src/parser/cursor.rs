@@ -1,17 +1,17 @@
-//! What every clause is parsed with: looking at tokens, taking them, and saying what was expected.
+//! The token cursor of all clauses: peeks at tokens, takes them, and reports what was expected.
 
-use super::{Parsed, Parser, Reported};
+use super::{ParseResult, Parser, Reported};
 use crate::Span;
 use crate::ast::{Expr, ExprKind, Ident, Quote};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::{Token, TokenKind};
 
-/// How deep parentheses and queries nest, which is how deep the parser recurses.
+/// The nesting limit of parentheses and queries, which bounds the recursion of the parser.
 const NESTING_MAX: usize = 100;
-/// How deep an expression tree gets, which is how deep those who walk it recurse.
+/// The depth limit of expression trees, which bounds the recursion of their visitors.
 const DEPTH_MAX: u16 = 200;
 
-/// The words that cannot be names without brackets.
+/// Words that cannot be names without brackets.
 const RESERVED: [&str; 26] = [
     "SELECT", "FROM", "WHERE", "GROUP", "BY", "HAVING", "UNION", "JOIN", "ON", "AND", "OR", "NOT",
     "CASE", "WHEN", "THEN", "ELSE", "END", "AS", "INTO", "WITH", "OVER", "NULL", "IN", "LIKE",
@@ -23,7 +23,7 @@ impl Parser<'_> {
         self.peek(0)
     }
 
-    /// The list always ends with `End`, which is never passed.
+    /// The list always ends with `End`, which is never consumed.
     pub(super) fn peek(&self, ahead: usize) -> &Token {
         let last = self.tokens.len() - 1;
         &self.tokens[(self.at + ahead).min(last)]
@@ -71,7 +71,7 @@ impl Parser<'_> {
         found
     }
 
-    /// Both words in a row, or neither.
+    /// Takes two words in a row, or neither.
     pub(super) fn eat_words(&mut self, first: &str, second: &str) -> bool {
         let found = self.at_word(first) && self.word_ahead(1, second);
         if found {
@@ -89,7 +89,7 @@ impl Parser<'_> {
         found
     }
 
-    pub(super) fn expect_word(&mut self, word: &str) -> Parsed<Span> {
+    pub(super) fn expect_word(&mut self, word: &str) -> ParseResult<Span> {
         if self.at_word(word) {
             Ok(self.bump().span)
         } else {
@@ -97,14 +97,14 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn expect_symbol(&mut self, symbol: &str) -> Parsed<Span> {
+    pub(super) fn expect_symbol(&mut self, symbol: &str) -> ParseResult<Span> {
         if self.at_symbol(symbol) {
             return Ok(self.bump().span);
         }
         Err(self.unexpected(&format!("`{symbol}`")))
     }
 
-    /// A name that may stand without brackets.
+    /// A name that is allowed without brackets.
     pub(super) fn name_ahead(&self, ahead: usize) -> bool {
         match &self.peek(ahead).kind {
             TokenKind::Word(word) => !is_reserved(word),
@@ -113,7 +113,7 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn ident(&mut self, what: &str) -> Parsed<Ident> {
+    pub(super) fn ident(&mut self, what: &str) -> ParseResult<Ident> {
         if self.name_ahead(0) {
             return Ok(self.any_ident());
         }
@@ -124,7 +124,7 @@ impl Parser<'_> {
         Err(self.unexpected(what))
     }
 
-    /// The current token as a name, reserved or not; the caller has seen that it is one.
+    /// The current token as a name, reserved or not; the caller has checked that it is one.
     pub(super) fn any_ident(&mut self) -> Ident {
         let token = self.bump();
         let (name, quote) = match token.kind {
@@ -141,7 +141,10 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    pub(super) fn nested<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Self) -> ParseResult<T>,
+    ) -> ParseResult<T> {
         if self.nesting >= NESTING_MAX {
             let message = format!("the query nests more than {NESTING_MAX} levels deep");
             let error = Diagnostic::error(code::LIMIT, self.span(), message);
@@ -155,7 +158,7 @@ impl Parser<'_> {
         result
     }
 
-    pub(super) fn build(&mut self, kind: ExprKind, span: Span) -> Parsed<Expr> {
+    pub(super) fn build(&mut self, kind: ExprKind, span: Span) -> ParseResult<Expr> {
         let expr = Expr::new(kind, span);
         if expr.depth <= DEPTH_MAX {
             return Ok(expr);

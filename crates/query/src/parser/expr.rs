@@ -1,12 +1,12 @@
 //! Expressions, from OR down to literals, with T-SQL's precedence.
 
-use super::{Parsed, Parser, foreign};
+use super::{ParseResult, Parser, foreign};
 use crate::ast::{BinaryOp, CompareOp, Expr, ExprKind, UnaryOp};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
-    pub(super) fn expr(&mut self) -> Parsed<Expr> {
+    pub(super) fn expr(&mut self) -> ParseResult<Expr> {
         self.chain("OR", ExprKind::Or, |p| {
             p.chain("AND", ExprKind::And, Self::not)
         })
@@ -16,8 +16,8 @@ impl Parser<'_> {
         &mut self,
         word: &str,
         kind: fn(Vec<Expr>) -> ExprKind,
-        operand: impl Fn(&mut Self) -> Parsed<Expr>,
-    ) -> Parsed<Expr> {
+        operand: impl Fn(&mut Self) -> ParseResult<Expr>,
+    ) -> ParseResult<Expr> {
         let first = operand(self)?;
         if !self.at_word(word) {
             return Ok(first);
@@ -30,7 +30,7 @@ impl Parser<'_> {
         self.build(kind(all), span)
     }
 
-    fn not(&mut self) -> Parsed<Expr> {
+    fn not(&mut self) -> ParseResult<Expr> {
         let mut spans = Vec::new();
         while self.at_word("NOT") {
             spans.push(self.bump().span);
@@ -43,7 +43,7 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    fn predicate(&mut self) -> Parsed<Expr> {
+    fn predicate(&mut self) -> ParseResult<Expr> {
         let left = self.sum()?;
         let start = left.span;
         let of = Box::new(left);
@@ -94,7 +94,7 @@ impl Parser<'_> {
         self.build(kind, start.to(self.last_span()))
     }
 
-    fn operand(&mut self) -> Parsed<Box<Expr>> {
+    fn operand(&mut self) -> ParseResult<Box<Expr>> {
         let quantifier = ["ANY", "ALL", "SOME"].iter().any(|word| self.at_word(word));
         if quantifier && self.symbol_ahead(1, "(") && self.word_ahead(2, "SELECT") {
             return Err(self.unexpected("a value"));
@@ -119,7 +119,7 @@ impl Parser<'_> {
         Some(op)
     }
 
-    fn in_list(&mut self) -> Parsed<Vec<Expr>> {
+    fn in_list(&mut self) -> ParseResult<Vec<Expr>> {
         let open = self.expect_symbol("(")?;
         if self.at_word("SELECT") {
             return Err(self.subquery(open.to(self.span())));
@@ -129,7 +129,7 @@ impl Parser<'_> {
         Ok(list)
     }
 
-    fn sum(&mut self) -> Parsed<Expr> {
+    fn sum(&mut self) -> ParseResult<Expr> {
         let mut left = self.product()?;
         loop {
             let op = match self.token().kind {
@@ -146,7 +146,7 @@ impl Parser<'_> {
         }
     }
 
-    fn product(&mut self) -> Parsed<Expr> {
+    fn product(&mut self) -> ParseResult<Expr> {
         let mut left = self.unary()?;
         loop {
             let op = match self.token().kind {
@@ -161,7 +161,7 @@ impl Parser<'_> {
         }
     }
 
-    fn binary(&mut self, op: BinaryOp, left: Expr, right: Expr) -> Parsed<Expr> {
+    fn binary(&mut self, op: BinaryOp, left: Expr, right: Expr) -> ParseResult<Expr> {
         let span = left.span.to(right.span);
         self.build(
             ExprKind::Binary {
@@ -173,7 +173,7 @@ impl Parser<'_> {
         )
     }
 
-    fn unary(&mut self) -> Parsed<Expr> {
+    fn unary(&mut self) -> ParseResult<Expr> {
         let mut ops = Vec::new();
         loop {
             let op = match self.token().kind {
@@ -207,7 +207,7 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    fn postfix(&mut self) -> Parsed<Expr> {
+    fn postfix(&mut self) -> ParseResult<Expr> {
         let mut expr = self.primary()?;
         while self.at_symbol(".") {
             self.bump();
@@ -227,7 +227,7 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    fn primary(&mut self) -> Parsed<Expr> {
+    fn primary(&mut self) -> ParseResult<Expr> {
         let span = self.span();
         let kind = match self.token().kind.clone() {
             TokenKind::Int(value) => ExprKind::Int(self.int(value)?),
@@ -254,7 +254,7 @@ impl Parser<'_> {
         self.build(kind, span)
     }
 
-    fn int(&mut self, value: u64) -> Parsed<i64> {
+    fn int(&mut self, value: u64) -> ParseResult<i64> {
         i64::try_from(value).map_err(|_| {
             let message = "this number does not fit into a bigint";
             let error = Diagnostic::error(code::NUMBER, self.span(), message);
@@ -262,7 +262,7 @@ impl Parser<'_> {
         })
     }
 
-    fn parentheses(&mut self) -> Parsed<Expr> {
+    fn parentheses(&mut self) -> ParseResult<Expr> {
         let open = self.bump().span;
         if self.at_word("SELECT") {
             return Err(self.subquery(open.to(self.span())));
@@ -273,7 +273,7 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    fn case(&mut self) -> Parsed<Expr> {
+    fn case(&mut self) -> ParseResult<Expr> {
         let start = self.bump().span;
         let operand = if self.at_word("WHEN") {
             None
@@ -305,7 +305,7 @@ impl Parser<'_> {
         self.build(kind, start.to(self.last_span()))
     }
 
-    fn cast(&mut self) -> Parsed<Expr> {
+    fn cast(&mut self) -> ParseResult<Expr> {
         let start = self.span();
         let lenient = self.at_word("TRY_CAST");
         self.bump();
@@ -320,7 +320,7 @@ impl Parser<'_> {
         )
     }
 
-    fn path_or_call(&mut self) -> Parsed<Expr> {
+    fn path_or_call(&mut self) -> ParseResult<Expr> {
         let mut path = vec![self.any_ident()];
         while self.at_symbol(".")
             && (self.name_ahead(1) || matches!(self.peek(1).kind, TokenKind::Word(_)))
@@ -333,8 +333,11 @@ impl Parser<'_> {
         }
         if self.at_symbol(".") && self.symbol_ahead(1, "*") {
             let span = path[0].span.to(self.peek(1).span);
-            let error =
-                Diagnostic::error(code::STAR, span, "`.*` stands only in a SELECT list, alone");
+            let error = Diagnostic::error(
+                code::STAR,
+                span,
+                "`.*` is allowed only as an item of a SELECT list",
+            );
             return Err(self.report(error));
         }
         let span = path[0].span.to(self.last_span());

@@ -1,5 +1,4 @@
-//! What people bring along from other SQL dialects, and what this language has instead; also
-//! keywords that lost a letter.
+//! Syntax of other SQL dialects and its replacement here; also misspelled keywords.
 
 use super::{Parser, Reported, is_reserved};
 use crate::Span;
@@ -12,90 +11,49 @@ const WRITE: &str = "a query only reads: SELECT .. INTO output FROM input";
 const SUBQUERY: &str = "name the inner query as a step (WITH s AS (..)) and join it";
 const LEFT_ONLY: &str = "use INNER JOIN or LEFT JOIN; swap the two sides of a RIGHT JOIN";
 const SETS: &str =
-    "use LEFT JOIN .. WHERE right.key IS NULL for what is missing, JOIN for what is common";
+    "use LEFT JOIN .. WHERE right.key IS NULL for a difference, JOIN for an intersection";
 
-/// First word, second word (or any), what it is called, what to use instead.
-const CLAUSES: [(&str, &str, &str, &str); 30] = [
-    ("ORDER", "BY", "ORDER BY", RANK),
-    ("LIMIT", "", "LIMIT", RANK),
-    ("OFFSET", "", "OFFSET", RANK),
-    ("FETCH", "", "FETCH", RANK),
-    ("INTERSECT", "", "INTERSECT", SETS),
-    ("EXCEPT", "", "EXCEPT", SETS),
-    (
-        "PIVOT",
-        "(",
-        "PIVOT",
-        "write one SUM(CASE WHEN k = 'x' THEN v ELSE NULL END) per column",
-    ),
-    (
-        "UNPIVOT",
-        "(",
-        "UNPIVOT",
-        "use CROSS APPLY GetRecordProperties(..)",
-    ),
-    ("RIGHT", "JOIN", "RIGHT JOIN", LEFT_ONLY),
-    ("RIGHT", "OUTER", "RIGHT JOIN", LEFT_ONLY),
-    ("FULL", "JOIN", "FULL JOIN", LEFT_ONLY),
-    ("FULL", "OUTER", "FULL JOIN", LEFT_ONLY),
-    (
-        "CROSS",
-        "JOIN",
-        "CROSS JOIN",
-        "use JOIN .. ON DATEDIFF(second, a, b) BETWEEN 0 AND 10",
-    ),
-    (
-        "NATURAL",
-        "JOIN",
-        "NATURAL JOIN",
-        "write the equality in ON",
-    ),
-    ("EXISTS", "(", "EXISTS", SUBQUERY),
-    ("ANY", "(", "ANY", SUBQUERY),
-    ("ALL", "(", "ALL", SUBQUERY),
-    ("SOME", "(", "SOME", SUBQUERY),
-    (
-        "FILTER",
-        "(",
-        "FILTER (WHERE ..)",
-        "write SUM(CASE WHEN condition THEN x ELSE NULL END)",
-    ),
-    (
-        "WITHIN",
-        "GROUP",
-        "WITHIN GROUP",
-        "write PERCENTILE_CONT(p) OVER (ORDER BY x)",
-    ),
-    (
-        "ESCAPE",
-        "",
-        "LIKE .. ESCAPE",
-        "put the wildcard in brackets: LIKE '100[%]'",
-    ),
-    ("INSERT", "", "INSERT", WRITE),
-    ("UPDATE", "", "UPDATE", WRITE),
-    ("DELETE", "", "DELETE", WRITE),
-    ("MERGE", "", "MERGE", WRITE),
-    (
-        "DECLARE",
-        "",
-        "DECLARE",
-        "there are no variables: write the constant where it is used",
-    ),
-    (
-        "SET",
-        "",
-        "SET",
-        "there are no variables: write the constant where it is used",
-    ),
-    ("DROP", "", "DROP", WRITE),
-    ("ALTER", "", "ALTER", WRITE),
-    (
-        "RECURSIVE",
-        "",
-        "recursive WITH",
-        "steps read inputs and the steps before them",
-    ),
+const PIVOT: &str = "write one SUM(CASE WHEN k = 'x' THEN v ELSE NULL END) per column";
+const UNPIVOT: &str = "use CROSS APPLY GetRecordProperties(..)";
+const CROSS_JOIN: &str = "use JOIN .. ON DATEDIFF(second, a, b) BETWEEN 0 AND 10";
+const FILTER: &str = "write SUM(CASE WHEN condition THEN x ELSE NULL END)";
+const PERCENTILE: &str = "write PERCENTILE_CONT(p) OVER (ORDER BY x)";
+const ESCAPE: &str = "put the wildcard in brackets: LIKE '100[%]'";
+const VARIABLES: &str = "there are no variables: write the constant where it is used";
+const RECURSIVE: &str = "steps read inputs and the steps before them";
+
+/// One or two tokens that start the syntax, its name, and its replacement.
+const CLAUSES: [(&str, &str, &str); 30] = [
+    ("ORDER BY", "ORDER BY", RANK),
+    ("LIMIT", "LIMIT", RANK),
+    ("OFFSET", "OFFSET", RANK),
+    ("FETCH", "FETCH", RANK),
+    ("INTERSECT", "INTERSECT", SETS),
+    ("EXCEPT", "EXCEPT", SETS),
+    ("PIVOT (", "PIVOT", PIVOT),
+    ("UNPIVOT (", "UNPIVOT", UNPIVOT),
+    ("RIGHT JOIN", "RIGHT JOIN", LEFT_ONLY),
+    ("RIGHT OUTER", "RIGHT JOIN", LEFT_ONLY),
+    ("FULL JOIN", "FULL JOIN", LEFT_ONLY),
+    ("FULL OUTER", "FULL JOIN", LEFT_ONLY),
+    ("CROSS JOIN", "CROSS JOIN", CROSS_JOIN),
+    ("NATURAL JOIN", "NATURAL JOIN", "write the equality in ON"),
+    ("EXISTS (", "EXISTS", SUBQUERY),
+    ("ANY (", "ANY", SUBQUERY),
+    ("ALL (", "ALL", SUBQUERY),
+    ("SOME (", "SOME", SUBQUERY),
+    ("FILTER (", "FILTER (WHERE ..)", FILTER),
+    ("WITHIN GROUP", "WITHIN GROUP", PERCENTILE),
+    ("ESCAPE", "LIKE .. ESCAPE", ESCAPE),
+    ("INSERT", "INSERT", WRITE),
+    ("UPDATE", "UPDATE", WRITE),
+    ("DELETE", "DELETE", WRITE),
+    ("MERGE", "MERGE", WRITE),
+    ("DECLARE", "DECLARE", VARIABLES),
+    ("SET", "SET", VARIABLES),
+    ("DROP", "DROP", WRITE),
+    ("ALTER", "ALTER", WRITE),
+    ("RECURSIVE", "recursive WITH", RECURSIVE),
 ];
 
 const KEYWORDS: [&str; 19] = [
@@ -122,21 +80,17 @@ const KEYWORDS: [&str; 19] = [
 
 impl Parser<'_> {
     pub(super) fn foreign_clause(&self) -> Option<Diagnostic> {
-        let found = CLAUSES.iter().find(|(first, second, _, _)| {
-            self.at_word(first)
-                && (second.is_empty() || self.word_ahead(1, second) || self.symbol_ahead(1, second))
-        });
-        found.map(|(_, second, name, help)| {
-            let more = if second.is_empty() || *second == "(" {
-                0
-            } else {
-                1
-            };
-            foreign(name, self.span().to(self.peek(more).span), help)
+        CLAUSES.iter().find_map(|(tokens, name, help)| {
+            let (first, second) = tokens.split_once(' ').unwrap_or((tokens, ""));
+            let is_word = self.word_ahead(1, second);
+            let matches = self.at_word(first)
+                && (second.is_empty() || is_word || self.symbol_ahead(1, second));
+            let end = self.peek(usize::from(is_word)).span;
+            matches.then(|| foreign(name, self.span().to(end), help))
         })
     }
 
-    /// A word that would pass for an alias if it did not start such a clause.
+    /// A word that would be an alias if it did not start such a clause.
     pub(super) fn at_foreign_clause(&self) -> bool {
         let starts_expr = matches!(
             self.peek(1).kind,
@@ -148,11 +102,11 @@ impl Parser<'_> {
         self.foreign_clause().is_some() && starts_expr
     }
 
-    /// SELECT DISTINCT and SELECT TOP: reported, then read over, so that the rest is still checked.
+    /// SELECT DISTINCT and SELECT TOP: reported, then skipped, so that the rest is still checked.
     pub(super) fn select_modifier(&mut self) {
         let name_follows = self.name_ahead(1) && !self.symbol_ahead(2, "=");
         let star_follows = self.symbol_ahead(1, "*") && self.word_ahead(2, "FROM");
-        let help = "duplicates fall together when you GROUP BY a window";
+        let help = "GROUP BY a window removes duplicates";
         if self.at_word("DISTINCT") && (name_follows || star_follows) {
             let span = self.bump().span;
             self.report(foreign("SELECT DISTINCT", span, help));
@@ -171,7 +125,7 @@ impl Parser<'_> {
         self.report(foreign("a subquery inside an expression", span, SUBQUERY))
     }
 
-    /// A mistyped keyword is taken for a name, so the trouble often starts one word later.
+    /// A misspelled keyword is read as a name, so the error often comes one word later.
     pub(super) fn keyword_hint(&self) -> Option<String> {
         let places = [Some(self.at), self.at.checked_sub(1)];
         places.into_iter().flatten().find_map(|at| {

@@ -1,6 +1,6 @@
 //! FROM: sources with their TIMESTAMP BY and PARTITION BY, joins and APPLY.
 
-use super::{Parsed, Parser};
+use super::{ParseResult, Parser};
 use crate::ast::{
     Apply, Each, From, FromPart, Ident, Join, PartitionBy, Source, SourceOf, TimestampBy,
 };
@@ -8,7 +8,7 @@ use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
-    pub(super) fn sources(&mut self) -> Parsed<From> {
+    pub(super) fn sources(&mut self) -> ParseResult<From> {
         let first = self.source_item()?;
         let mut from = From {
             first,
@@ -37,7 +37,7 @@ impl Parser<'_> {
         Ok(from)
     }
 
-    fn source_item(&mut self) -> Parsed<Source> {
+    fn source_item(&mut self) -> ParseResult<Source> {
         let start = self.span();
         let of = if self.eat_symbol("(") {
             self.nested(Self::parenthesized)?
@@ -58,8 +58,8 @@ impl Parser<'_> {
         Ok(source)
     }
 
-    /// A derived table or a FROM clause of its own; the parenthesis has been read.
-    fn parenthesized(&mut self) -> Parsed<SourceOf> {
+    /// A derived table or a FROM clause in parentheses; the parenthesis has been read.
+    fn parenthesized(&mut self) -> ParseResult<SourceOf> {
         let mut ahead = 0;
         while self.symbol_ahead(ahead, "(") {
             ahead += 1;
@@ -73,7 +73,7 @@ impl Parser<'_> {
         Ok(of)
     }
 
-    fn source_alias(&mut self) -> Parsed<Option<Ident>> {
+    fn source_alias(&mut self) -> ParseResult<Option<Ident>> {
         if self.eat_word("AS") {
             return self.ident("an alias").map(Some);
         }
@@ -100,7 +100,7 @@ impl Parser<'_> {
     }
 
     /// TIMESTAMP BY and PARTITION BY, in either order, each once.
-    fn stream_modifier(&mut self, source: &mut Source) -> Parsed<bool> {
+    fn stream_modifier(&mut self, source: &mut Source) -> ParseResult<bool> {
         let start = self.span();
         let again = if self.eat_words("TIMESTAMP", "BY") {
             let again = source.timestamp.is_some();
@@ -114,13 +114,13 @@ impl Parser<'_> {
             return Ok(false);
         };
         if again {
-            let error = Diagnostic::error(code::SYNTAX, start, "this clause stands here already");
+            let error = Diagnostic::error(code::SYNTAX, start, "this clause is repeated");
             return Err(self.report(error.label("the second one")));
         }
         Ok(true)
     }
 
-    fn timestamp_by(&mut self, start: crate::Span) -> Parsed<TimestampBy> {
+    fn timestamp_by(&mut self, start: crate::Span) -> ParseResult<TimestampBy> {
         self.no_over = true;
         let expr = self.expr();
         self.no_over = false;
@@ -137,7 +137,7 @@ impl Parser<'_> {
         })
     }
 
-    fn partition_by(&mut self, start: crate::Span) -> Parsed<PartitionBy> {
+    fn partition_by(&mut self, start: crate::Span) -> ParseResult<PartitionBy> {
         let keys = self.expr_list()?;
         let mut count = None;
         if self.at_word("INTO") && !self.name_ahead(1) {
@@ -161,7 +161,7 @@ impl Parser<'_> {
             || (self.at_word("LEFT") && (self.word_ahead(1, "JOIN") || self.word_ahead(1, "OUTER")))
     }
 
-    fn join(&mut self) -> Parsed<FromPart> {
+    fn join(&mut self) -> ParseResult<FromPart> {
         let start = self.span();
         let outer = self.eat_word("LEFT");
         let _ = match outer {
@@ -181,7 +181,7 @@ impl Parser<'_> {
         })))
     }
 
-    fn apply(&mut self) -> Parsed<FromPart> {
+    fn apply(&mut self) -> ParseResult<FromPart> {
         let outer = self.at_word("OUTER");
         self.bump();
         self.bump();
@@ -191,7 +191,7 @@ impl Parser<'_> {
         } else if function.is("GetRecordProperties") {
             Each::Property
         } else {
-            let message = format!("`{}` makes no rows for APPLY", function.name);
+            let message = format!("`{}` returns no rows for APPLY", function.name);
             let error = Diagnostic::error(code::SYNTAX, function.span, message);
             return Err(
                 self.report(error.label("expected GetArrayElements or GetRecordProperties"))

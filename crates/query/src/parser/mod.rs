@@ -1,11 +1,11 @@
-//! Text to syntax tree, by recursive descent.
+//! Parses text to a syntax tree, by recursive descent.
 //!
-//! The whole grammar of the language is accepted, also what cannot run yet, so that the binder can
-//! name the clause instead of calling it a syntax error. After an error the parser goes on at the
-//! next statement: one run reports at least one error per broken statement.
+//! The whole grammar of the language is accepted, including what cannot run yet, so that the binder can name the clause
+//! instead of calling it a syntax error. After an error the parser continues at the next statement: one run reports at
+//! least one error per broken statement.
 //!
-//! Recursion is bounded twice: `NESTING_MAX` limits how deep parentheses and queries may nest while
-//! parsing, `DEPTH_MAX` how deep an expression tree may get for those who walk it later.
+//! Recursion is bounded twice: `NESTING_MAX` limits the nesting of parentheses and queries while parsing, `DEPTH_MAX`
+//! the depth of expression trees for their visitors.
 
 mod call;
 mod cursor;
@@ -27,13 +27,13 @@ use crate::lexer::{Token, TokenKind, lex};
 /// Steps can build on each other, so their number bounds recursion over the plan.
 const STEPS_MAX: usize = 200;
 
-/// An error that has been written down already.
+/// An error that has been reported already.
 #[derive(Clone, Copy, Debug)]
-pub struct Reported;
-pub type Parsed<T> = Result<T, Reported>;
+pub(crate) struct Reported;
+pub(crate) type ParseResult<T> = Result<T, Reported>;
 
-/// The script as far as it could be read, and everything that was wrong or odd about it.
-pub fn parse(source: &str) -> (Script, Vec<Diagnostic>) {
+/// The parsed part of the script, and its errors and warnings.
+pub(crate) fn parse(source: &str) -> (Script, Vec<Diagnostic>) {
     let (tokens, diagnostics) = lex(source);
     let mut parser = Parser {
         source,
@@ -49,7 +49,7 @@ pub fn parse(source: &str) -> (Script, Vec<Diagnostic>) {
     (script, diagnostics)
 }
 
-pub struct Parser<'a> {
+pub(crate) struct Parser<'a> {
     source: &'a str,
     tokens: Vec<Token>,
     at: usize,
@@ -82,12 +82,12 @@ impl Parser<'_> {
         script
     }
 
-    fn script_part(&mut self, script: &mut Script) -> Parsed<()> {
+    fn script_part(&mut self, script: &mut Script) -> ParseResult<()> {
         if self.at_word("CREATE") {
             let start = self.span();
             let table = self.create_table()?;
             if !script.statements.is_empty() || !script.steps.is_empty() {
-                let message = "CREATE TABLE stands before WITH and the first SELECT";
+                let message = "CREATE TABLE must come before WITH and the first SELECT";
                 let error = Diagnostic::error(code::SYNTAX, start, message);
                 self.diagnostics
                     .push(error.help("move it to the start of the query"));
@@ -105,7 +105,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn statement_end(&mut self) -> Parsed<()> {
+    fn statement_end(&mut self) -> ParseResult<()> {
         let starts = ["SELECT", "WITH", "CREATE"]
             .iter()
             .any(|word| self.at_word(word));
@@ -116,7 +116,7 @@ impl Parser<'_> {
     }
 
     /// WITH name AS (query), ..
-    fn with(&mut self, script: &mut Script) -> Parsed<()> {
+    fn with(&mut self, script: &mut Script) -> ParseResult<()> {
         let span = self.bump().span;
         if self.at_word("RECURSIVE") && self.name_ahead(1) {
             return Err(self.unexpected("the name of a step"));
@@ -142,7 +142,7 @@ impl Parser<'_> {
         }
     }
 
-    fn step(&mut self) -> Parsed<Step> {
+    fn step(&mut self) -> ParseResult<Step> {
         let name = self.ident("the name of a step")?;
         self.expect_word("AS")?;
         self.expect_symbol("(")?;
@@ -151,7 +151,7 @@ impl Parser<'_> {
         Ok(Step { name, query })
     }
 
-    /// Goes to the comma before the next step, or behind the broken one.
+    /// Skips to the comma before the next step, or past the broken one.
     fn skip_step(&mut self, start: usize) {
         let mut depth = self.open_parens(start);
         while !self.at_end() && !(depth == 0 && (self.at_symbol(",") || self.at_word("SELECT"))) {
@@ -160,7 +160,7 @@ impl Parser<'_> {
         self.nesting = 0;
     }
 
-    /// Goes to where the next statement may start.
+    /// Skips to where the next statement may start.
     fn resync(&mut self, start: usize) {
         let mut depth = self.open_parens(start);
         if self.at == start {
@@ -186,7 +186,7 @@ impl Parser<'_> {
     }
 
     /// CREATE TABLE name (column type, ..)
-    fn create_table(&mut self) -> Parsed<CreateTable> {
+    fn create_table(&mut self) -> ParseResult<CreateTable> {
         self.bump();
         self.expect_word("TABLE")?;
         let name = self.ident("the name of an input")?;

@@ -1,13 +1,13 @@
-//! MATCH_RECOGNIZE: its clauses, which stand in one order, and the pattern, which is a small language of its own.
+//! MATCH_RECOGNIZE: its clauses, which have a fixed order, and the pattern, which has a grammar of its own.
 
-use super::{Parsed, Parser, Reported};
+use super::{ParseResult, Parser, Reported};
 use crate::Span;
 use crate::ast::{Expr, Ident, MatchRecognize, Pattern, Repeat};
 use crate::diagnostic::{Diagnostic, code};
 
 const ORDER: &str = "the clauses are, in this order: LIMIT DURATION, [PARTITION BY,] MEASURES, AFTER MATCH SKIP, PATTERN, DEFINE";
 
-/// Clauses that other dialects have between these: first word, second word, what to know about it.
+/// Clauses of other dialects between these: first word, second word, help.
 const FOREIGN: [(&str, &str, &str, &str); 6] = [
     (
         "ORDER",
@@ -48,7 +48,7 @@ const FOREIGN: [(&str, &str, &str, &str); 6] = [
 ];
 
 impl Parser<'_> {
-    pub(super) fn match_recognize(&mut self) -> Parsed<MatchRecognize> {
+    pub(super) fn match_recognize(&mut self) -> ParseResult<MatchRecognize> {
         let span = self.bump().span;
         self.expect_symbol("(")?;
         let clauses = self.nested(|p| p.pattern_clauses(span))?;
@@ -61,7 +61,7 @@ impl Parser<'_> {
         Ok(clauses)
     }
 
-    fn pattern_clauses(&mut self, span: Span) -> Parsed<MatchRecognize> {
+    fn pattern_clauses(&mut self, span: Span) -> ParseResult<MatchRecognize> {
         self.clause("LIMIT")?;
         self.expect_word("DURATION")?;
         let limit = self.duration()?;
@@ -90,7 +90,7 @@ impl Parser<'_> {
     }
 
     /// The first word of the clause that must come next.
-    fn clause(&mut self, word: &str) -> Parsed<Span> {
+    fn clause(&mut self, word: &str) -> ParseResult<Span> {
         if self.at_word(word) {
             return Ok(self.bump().span);
         }
@@ -110,7 +110,7 @@ impl Parser<'_> {
         }
     }
 
-    fn measures(&mut self) -> Parsed<Vec<(Expr, Ident)>> {
+    fn measures(&mut self) -> ParseResult<Vec<(Expr, Ident)>> {
         let mut measures = Vec::new();
         loop {
             let measure = self.expr()?;
@@ -122,7 +122,7 @@ impl Parser<'_> {
         }
     }
 
-    fn after_match(&mut self) -> Parsed<()> {
+    fn after_match(&mut self) -> ParseResult<()> {
         let start = self.clause("AFTER")?;
         self.expect_word("MATCH")?;
         self.expect_word("SKIP")?;
@@ -135,7 +135,7 @@ impl Parser<'_> {
         Err(self.report(error.help("write AFTER MATCH SKIP TO NEXT ROW")))
     }
 
-    fn alternatives(&mut self) -> Parsed<Pattern> {
+    fn alternatives(&mut self) -> ParseResult<Pattern> {
         let mut all = vec![self.sequence()?];
         while self.eat_symbol("|") {
             all.push(self.sequence()?);
@@ -143,7 +143,7 @@ impl Parser<'_> {
         Ok(only(all, Pattern::Either))
     }
 
-    fn sequence(&mut self) -> Parsed<Pattern> {
+    fn sequence(&mut self) -> ParseResult<Pattern> {
         let mut all = vec![self.repeated()?];
         while !self.at_symbol(")") && !self.at_symbol("|") {
             all.push(self.repeated()?);
@@ -151,7 +151,7 @@ impl Parser<'_> {
         Ok(only(all, Pattern::Sequence))
     }
 
-    fn repeated(&mut self) -> Parsed<Pattern> {
+    fn repeated(&mut self) -> ParseResult<Pattern> {
         let atom = self.atom()?;
         let repeat = if self.eat_symbol("*") {
             Repeat::Any
@@ -164,12 +164,12 @@ impl Parser<'_> {
         };
         if ["*", "+", "?"].iter().any(|symbol| self.at_symbol(symbol)) {
             let help = "patterns take as many events as they can; group a repeated part: (A B)*";
-            return Err(self.no_pattern("a second sign of repetition", help));
+            return Err(self.no_pattern("a second repetition sign", help));
         }
         Ok(Pattern::Repeat(Box::new(atom), repeat))
     }
 
-    fn atom(&mut self) -> Parsed<Pattern> {
+    fn atom(&mut self) -> ParseResult<Pattern> {
         if self.at_word("PERMUTE") && self.symbol_ahead(1, "(") {
             return Err(self.no_pattern("PERMUTE", "write the orders out: (A B | B A)"));
         }
@@ -201,7 +201,7 @@ impl Parser<'_> {
         self.report(error.help(help))
     }
 
-    fn definitions(&mut self) -> Parsed<Vec<(Ident, Expr)>> {
+    fn definitions(&mut self) -> ParseResult<Vec<(Ident, Expr)>> {
         let mut defines = Vec::new();
         loop {
             let variable = self.ident("a pattern variable")?;
@@ -214,7 +214,7 @@ impl Parser<'_> {
     }
 }
 
-/// One of something needs nothing around it.
+/// A sequence or choice of one is that one.
 fn only(mut all: Vec<Pattern>, around: fn(Vec<Pattern>) -> Pattern) -> Pattern {
     match (all.pop(), all.is_empty()) {
         (Some(one), true) => one,

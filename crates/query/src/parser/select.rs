@@ -1,13 +1,13 @@
 //! UNION, SELECT and the clauses that hold expressions.
 
-use super::{Parsed, Parser, Reported};
+use super::{ParseResult, Parser, Reported};
 use crate::Span;
 use crate::ast::{Expr, ExprKind, Group, Ident, Query, Quote, Select, SelectItem};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
-    pub(super) fn query(&mut self) -> Parsed<Query> {
+    pub(super) fn query(&mut self) -> ParseResult<Query> {
         let start = self.span();
         let mut branches = vec![self.query_term()?];
         while self.eat_word("UNION") {
@@ -24,7 +24,7 @@ impl Parser<'_> {
         }
     }
 
-    fn query_term(&mut self) -> Parsed<Query> {
+    fn query_term(&mut self) -> ParseResult<Query> {
         if self.eat_symbol("(") {
             let query = self.nested(Self::query)?;
             self.expect_symbol(")")?;
@@ -33,7 +33,7 @@ impl Parser<'_> {
         Ok(Query::Select(Box::new(self.select()?)))
     }
 
-    fn select(&mut self) -> Parsed<Select> {
+    fn select(&mut self) -> ParseResult<Select> {
         let start = self.expect_word("SELECT")?;
         self.select_modifier();
         let mut items = vec![self.select_item()?];
@@ -78,7 +78,7 @@ impl Parser<'_> {
         })
     }
 
-    fn output_name(&mut self) -> Parsed<Ident> {
+    fn output_name(&mut self) -> ParseResult<Ident> {
         self.ident("the name of an output")
     }
 
@@ -89,10 +89,10 @@ impl Parser<'_> {
             return self.unexpected("`,` or FROM");
         }
         let error = Diagnostic::error(code::SYNTAX, head, "every SELECT needs a FROM");
-        self.report(error.label("expected FROM behind this"))
+        self.report(error.label("expected FROM after this"))
     }
 
-    fn group(&mut self) -> Parsed<Option<Group>> {
+    fn group(&mut self) -> ParseResult<Option<Group>> {
         if !self.at_word("GROUP") {
             return Ok(None);
         }
@@ -105,7 +105,7 @@ impl Parser<'_> {
         }))
     }
 
-    pub(super) fn expr_list(&mut self) -> Parsed<Vec<Expr>> {
+    pub(super) fn expr_list(&mut self) -> ParseResult<Vec<Expr>> {
         let mut list = vec![self.expr()?];
         while self.eat_symbol(",") {
             list.push(self.expr()?);
@@ -113,7 +113,7 @@ impl Parser<'_> {
         Ok(list)
     }
 
-    fn select_item(&mut self) -> Parsed<SelectItem> {
+    fn select_item(&mut self) -> ParseResult<SelectItem> {
         if let Some(star) = self.star() {
             return Ok(star);
         }
@@ -131,7 +131,7 @@ impl Parser<'_> {
         Ok(SelectItem::Expr { expr, alias })
     }
 
-    /// `*`, `a.*`, `a.b.*`: seen by looking ahead, because a path alone never ends in a star.
+    /// `*`, `a.*`, `a.b.*`: found by looking ahead, because a path alone never ends in a star.
     fn star(&mut self) -> Option<SelectItem> {
         let mut ahead = 0;
         while self.name_ahead(ahead) && self.symbol_ahead(ahead + 1, ".") {
@@ -153,7 +153,7 @@ impl Parser<'_> {
         })
     }
 
-    fn alias(&mut self, expr: &Expr) -> Parsed<Option<Ident>> {
+    fn alias(&mut self, expr: &Expr) -> ParseResult<Option<Ident>> {
         let text = matches!(self.token().kind, TokenKind::Text(_));
         if self.eat_word("AS") {
             if matches!(self.token().kind, TokenKind::Text(_)) {
@@ -169,7 +169,7 @@ impl Parser<'_> {
         Ok(Some(alias))
     }
 
-    /// `a[0]` is column `a` under the name `0`, which nobody means.
+    /// `a[0]` is column `a` with the alias `0`, which nobody intends.
     fn warn_about_subscript(&mut self, expr: &Expr, alias: &Ident) {
         let digits = !alias.name.is_empty() && alias.name.bytes().all(|b| b.is_ascii_digit());
         let path = matches!(expr.kind, ExprKind::Path(_));

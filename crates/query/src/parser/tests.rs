@@ -50,7 +50,7 @@ fn one_run_reports_every_broken_statement() {
              --> q:4:1
               |
             4 | SELECT q
-              | ^^^^^^^^ expected FROM behind this
+              | ^^^^^^^^ expected FROM after this
         "#]],
     );
 }
@@ -215,7 +215,7 @@ fn rules_that_need_no_names_are_checked_while_parsing() {
     errors(
         "SELECT a FROM t TIMESTAMP BY x TIMESTAMP BY y",
         expect![[r#"
-            error[HW1002]: this clause stands here already
+            error[HW1002]: this clause is repeated
              --> q:1:32
               |
             1 | SELECT a FROM t TIMESTAMP BY x TIMESTAMP BY y
@@ -240,7 +240,7 @@ fn rules_that_need_no_names_are_checked_while_parsing() {
          --> q:1:1
           |
         1 | SELECT a
-          | ^^^^^^^^ expected FROM behind this
+          | ^^^^^^^^ expected FROM after this
     "#]],
     );
     errors(

@@ -1,6 +1,6 @@
 //! Names of types, in CAST and CREATE TABLE.
 
-use super::{Parsed, Parser};
+use super::{ParseResult, Parser};
 use crate::ast::Type;
 use crate::diagnostic::{Diagnostic, code};
 use crate::lexer::TokenKind;
@@ -16,7 +16,7 @@ const TYPES: [(&str, Type); 7] = [
     ("array", Type::Array),
 ];
 
-/// Types of other dialects, and the one that holds their values here.
+/// Types of other dialects, and the type that holds their values here.
 const OTHER_TYPES: [(&str, &str); 20] = [
     ("int", "bigint"),
     ("integer", "bigint"),
@@ -41,7 +41,7 @@ const OTHER_TYPES: [(&str, &str); 20] = [
 ];
 
 impl Parser<'_> {
-    pub(super) fn data_type(&mut self) -> Parsed<Type> {
+    pub(super) fn data_type(&mut self) -> ParseResult<Type> {
         let name = self.ident("a type")?;
         let Some((_, found)) = TYPES.iter().find(|(known, _)| name.is(known)) else {
             let other = OTHER_TYPES
@@ -62,7 +62,7 @@ impl Parser<'_> {
         Ok(*found)
     }
 
-    fn text_length(&mut self, start: crate::Span) -> Parsed<()> {
+    fn text_length(&mut self, start: crate::Span) -> ParseResult<()> {
         let max =
             self.symbol_ahead(0, "(") && self.word_ahead(1, "max") && self.symbol_ahead(2, ")");
         if max {

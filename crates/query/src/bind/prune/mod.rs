@@ -1,32 +1,33 @@
-//! Takes out what no output needs: steps that nothing reads, columns carried for nobody, and above
-//! all whole events that only `SELECT *` in a first step asked for.
+//! Removes what no output needs: steps that nothing reads, columns that nobody uses, and above all whole events that
+//! only `SELECT *` in a first step reads.
 //!
-//! Binding cannot know this, because a column may be asked for until the last statement is bound.
+//! Binding cannot know this, because columns are requested until the last statement is bound.
 
 use crate::plan::{
     Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, ApplyColumn, Expr, ExprKind, Input,
     JoinNode, LookupNode, MatchNode, MatchRef, Name, Node, NodeId, Output, Plan, Pred, Side,
+    WindowNode,
 };
 use crate::visit::{Visit, expr_mut, pred_mut};
 
 mod table;
 
 pub(super) fn prune(mut plan: Plan) -> Plan {
-    let used = Used::of(&mut plan);
+    let used = Usage::of(&mut plan);
     Renumber::default().run(plan, &used)
 }
 
-/// Which nodes matter, and which of their columns.
-struct Used {
+/// The needed nodes, and their needed columns.
+struct Usage {
     node: Vec<bool>,
     columns: Vec<Vec<bool>>,
     reference: Vec<bool>,
     references: Vec<Vec<bool>>,
 }
 
-impl Used {
-    /// Looking for columns does not change a plan; the visitor just wants to be able to.
-    fn of(plan: &mut Plan) -> Used {
+impl Usage {
+    /// Collecting columns does not change a plan; only the visitor needs a mutable one.
+    fn of(plan: &mut Plan) -> Usage {
         let columns = plan
             .nodes
             .iter()
@@ -35,7 +36,7 @@ impl Used {
                 widths.last().map(|width| vec![false; *width])
             });
         let columns: Vec<Vec<bool>> = columns.collect();
-        let mut used = Used {
+        let mut used = Usage {
             node: vec![false; plan.nodes.len()],
             columns,
             reference: vec![false; plan.references.len()],
@@ -74,7 +75,7 @@ impl Used {
         }
     }
 
-    /// What node `index` needs of the nodes that it reads.
+    /// Marks the columns that node `index` needs of its inputs.
     fn below(&mut self, node: &mut Node, inputs: &mut [Input], index: usize) {
         node.below()
             .into_iter()
@@ -166,7 +167,7 @@ impl Used {
             let side = if side == Side::Left { left } else { right };
             self.columns[side][column] = true;
         }
-        // A projection that nobody wants is left out, and then two uses of one input fall together.
+        // An unneeded projection is removed, and then two uses of one input merge.
         for side in [left, right] {
             let columns = &mut self.columns[side];
             if !columns.contains(&true)
@@ -257,16 +258,16 @@ fn width(inputs: &[Input], widths: &[usize], node: &Node) -> usize {
 #[derive(Default)]
 struct Renumber {
     plan: Plan,
-    /// New places of old nodes; of those left out, whatever.
+    /// New indexes of old nodes; undefined for removed nodes.
     nodes: Vec<NodeId>,
     /// New positions of old columns, by old node.
     columns: Vec<Vec<usize>>,
-    /// New places of old references, and of their columns.
+    /// New indexes of old references, and of their columns.
     references: Vec<(usize, Vec<usize>)>,
 }
 
 impl Renumber {
-    fn run(mut self, plan: Plan, used: &Used) -> Plan {
+    fn run(mut self, plan: Plan, used: &Usage) -> Plan {
         let mut inputs: Vec<Option<Input>> = plan.inputs.into_iter().map(Some).collect();
         for (index, reference) in plan.references.into_iter().enumerate() {
             let (reference, columns) = table::slim(reference, &used.references[index]);
@@ -333,7 +334,7 @@ impl Renumber {
                     keep,
                 }
             }
-            // No column of it matters, so neither does it.
+            // None of its columns is needed, so neither is the node.
             Node::Project { from, .. } if !wanted.contains(&true) => {
                 return Some(self.nodes[from.0]);
             }
@@ -347,21 +348,7 @@ impl Renumber {
                     items,
                 }
             }
-            Node::Window(mut window) => {
-                let wanted = keep_keys(wanted, window.keys.len());
-                window.aggregates = pick(window.aggregates, &wanted[window.keys.len()..]);
-                window
-                    .keys
-                    .iter_mut()
-                    .for_each(|key| self.renumber(window.from, &mut key.expr));
-                for aggregate in &mut window.aggregates {
-                    let order = aggregate.order.iter_mut().map(|key| &mut key.expr);
-                    let exprs = aggregate.argument.iter_mut().chain(order);
-                    exprs.for_each(|expr| self.renumber(window.from, expr));
-                }
-                window.from = self.nodes[window.from.0];
-                Node::Window(window)
-            }
+            Node::Window(window) => Node::Window(self.window(window, wanted)),
             Node::Join(join) => Node::Join(self.join(join, wanted, index)),
             Node::Lookup(lookup) => Node::Lookup(self.lookup(lookup, wanted, index)),
             Node::Apply {
@@ -386,7 +373,7 @@ impl Renumber {
                     columns: pick(columns, wanted).into_iter().map(place).collect(),
                 }
             }
-            // It computes nothing that anybody wants.
+            // It computes nothing that is needed.
             Node::Analytic(analytic) if !computes(&analytic, wanted) => {
                 return Some(self.nodes[analytic.from.0]);
             }
@@ -397,22 +384,42 @@ impl Renumber {
                 node.from = self.nodes[node.from.0];
                 Node::Match(node)
             }
-            Node::Union { from, names } => {
-                let branch = |(branch, map): (NodeId, Vec<usize>)| {
-                    let map = pick(map, wanted)
-                        .into_iter()
-                        .map(|c| self.columns[branch.0][c])
-                        .collect();
-                    (self.nodes[branch.0], map)
-                };
-                Node::Union {
-                    from: from.into_iter().map(branch).collect(),
-                    names: pick(names, wanted),
-                }
-            }
+            Node::Union { from, names } => Node::Union {
+                from: self.branches(from, wanted),
+                names: pick(names, wanted),
+            },
         };
         self.plan.nodes.push(node);
         Some(NodeId(self.plan.nodes.len() - 1))
+    }
+
+    fn window(&self, mut window: WindowNode, wanted: &[bool]) -> WindowNode {
+        let wanted = keep_keys(wanted, window.keys.len());
+        window.aggregates = pick(window.aggregates, &wanted[window.keys.len()..]);
+        window
+            .keys
+            .iter_mut()
+            .for_each(|key| self.renumber(window.from, &mut key.expr));
+        for aggregate in &mut window.aggregates {
+            let order = aggregate.order.iter_mut().map(|key| &mut key.expr);
+            let exprs = aggregate.argument.iter_mut().chain(order);
+            exprs.for_each(|expr| self.renumber(window.from, expr));
+        }
+        window.from = self.nodes[window.from.0];
+        window
+    }
+
+    fn branches(
+        &self,
+        from: Vec<(NodeId, Vec<usize>)>,
+        wanted: &[bool],
+    ) -> Vec<(NodeId, Vec<usize>)> {
+        let branch = |(branch, map): (NodeId, Vec<usize>)| {
+            let columns = &self.columns[branch.0];
+            let map = pick(map, wanted).into_iter().map(|c| columns[c]);
+            (self.nodes[branch.0], map.collect())
+        };
+        from.into_iter().map(branch).collect()
     }
 
     fn join(&self, mut join: JoinNode, wanted: &[bool], index: usize) -> JoinNode {
@@ -516,7 +523,7 @@ impl Renumber {
     }
 }
 
-/// Is the value of one of its calls wanted?
+/// Whether the value of one of its calls is needed.
 fn computes(analytic: &AnalyticNode, wanted: &[bool]) -> bool {
     let call = |column: &AnalyticColumn| matches!(column, AnalyticColumn::Call(_));
     let mut columns = analytic.columns.iter().zip(wanted);
@@ -553,7 +560,7 @@ fn visit_call(call: &mut AnalyticCall, visit: &mut dyn FnMut(&mut Expr)) {
     }
 }
 
-/// What a match looks at in the events below it; its conditions and measures are over that.
+/// The references of a match to the events below it; its conditions and measures are over them.
 fn exprs_of_match(node: &mut MatchNode) -> impl Iterator<Item = &mut Expr> {
     let keys = node.partition.iter_mut().map(|key| &mut key.expr);
     let refs = node.refs.iter_mut().filter_map(|of| match of {
@@ -563,7 +570,7 @@ fn exprs_of_match(node: &mut MatchNode) -> impl Iterator<Item = &mut Expr> {
     keys.chain(refs)
 }
 
-/// The columns of a node, with the side they come from, that are wanted.
+/// The needed columns of a node, with the side they come from.
 fn wanted_of(columns: &[(Side, usize)], wanted: &[bool]) -> Vec<(Side, usize)> {
     pick(columns.to_vec(), wanted)
 }
@@ -588,7 +595,7 @@ fn renumber(columns: &[usize], expr: &mut Expr) {
     }
 }
 
-/// Groups are made of their keys, shown or not.
+/// Groups depend on all of their keys, shown or not.
 fn keep_keys(wanted: &[bool], keys: usize) -> Vec<bool> {
     wanted
         .iter()

@@ -1,10 +1,10 @@
-//! Reference data without the columns that no lookup needs.
+//! Removes columns of reference data that no lookup needs.
 
 use super::{mark, pick, positions, renumber, visit_columns};
 use crate::plan::{Reference, ReferenceStep};
 use crate::visit::{Visit, pred_mut};
 
-/// How many columns a table has after its steps.
+/// The number of columns of a table after its steps.
 pub(super) fn width(reference: &Reference) -> usize {
     let projected = reference.steps.iter().rev().find_map(|step| match step {
         ReferenceStep::Project(items) => Some(items.len()),
@@ -13,7 +13,7 @@ pub(super) fn width(reference: &Reference) -> usize {
     projected.unwrap_or(reference.reads.len())
 }
 
-/// The table with the wanted ones of its columns, and where those are now.
+/// The table with the needed columns, and their new positions.
 pub(super) fn slim(mut reference: Reference, wanted: &[bool]) -> (Reference, Vec<usize>) {
     let marks = marks(&mut reference, wanted);
     let mut columns = positions(&marks[0]);
@@ -53,7 +53,7 @@ pub(super) fn slim(mut reference: Reference, wanted: &[bool]) -> (Reference, Vec
     (reference, columns)
 }
 
-/// Which columns are wanted: of what is read, then of what each step makes.
+/// The needed columns: of the table itself, then of each step.
 fn marks(reference: &mut Reference, wanted: &[bool]) -> Vec<Vec<bool>> {
     let reads = reference.reads.len();
     let widths: Vec<usize> = std::iter::once(reads)

@@ -92,9 +92,9 @@ fn what_aggregates_cannot_do() {
         PERCENTILE_DISC(0.5) OVER (ORDER BY b, c) => PERCENTILE_DISC is over one value
         PERCENTILE_DISC(0.5) OVER (ORDER BY b LIMIT DURATION(s, 1)) => PERCENTILE_DISC of a group takes OVER (ORDER BY ..) alone
         STDEV(a) OVER (LIMIT DURATION(s, 1)) => STDEV has no OVER
-        Collect(SUM(a)) => SUM cannot stand inside another aggregate
-        TopOne(a) OVER (ORDER BY SUM(b)) => SUM cannot stand inside another aggregate
-        uda.f(uda.g(a)) => uda.g cannot stand inside another aggregate
+        Collect(SUM(a)) => SUM cannot be inside another aggregate
+        TopOne(a) OVER (ORDER BY SUM(b)) => SUM cannot be inside another aggregate
+        uda.f(uda.g(a)) => uda.g cannot be inside another aggregate
         uda.f(a, b) => uda.f takes one argument
         uda.f(a) OVER (LIMIT DURATION(s, 1)) => uda.f has no OVER
         Collect(DISTINCT) + SUM(a, 1) => SUM takes one argument

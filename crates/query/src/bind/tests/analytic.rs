@@ -161,7 +161,7 @@ fn over_a_join_they_look_at_one_source() {
     );
     super::rejects_one(
         &format!("SELECT LAG(d.x) {over} AS x FROM input i JOIN devices d ON i.k = d.k"),
-        "LAG looks at events in time order, and here are none",
+        "LAG needs events in time order, and reference data has none",
     );
 }
 
@@ -212,11 +212,11 @@ fn what_analytic_functions_cannot_do() {
         r#"
         SELECT LAG(a) FROM input => LAG needs OVER (.. LIMIT DURATION(unit, n))
         SELECT SUM(a) OVER (PARTITION BY b) FROM input => SUM needs OVER (.. LIMIT DURATION(unit, n))
-        SELECT LAG(a) OVER (LIMIT DURATION(fortnight, 1)) FROM input => `fortnight` is no unit for a window
-        SELECT LAG(a) OVER (LIMIT DURATION(day, 8)) FROM input => nothing looks back more than 7 days
-        SELECT LAG(a) OVER (LIMIT DURATION(day, 0)) FROM input => how far to look back must be positive
-        SELECT LAG(a) OVER (LIMIT DURATION(day, -1)) FROM input => how far to look back must be positive
-        SELECT LAG(a) OVER (LIMIT DURATION(day, b)) FROM input => how far to look back must be a constant
+        SELECT LAG(a) OVER (LIMIT DURATION(fortnight, 1)) FROM input => `fortnight` is not a unit for a window
+        SELECT LAG(a) OVER (LIMIT DURATION(day, 8)) FROM input => the lookback is at most 7 days
+        SELECT LAG(a) OVER (LIMIT DURATION(day, 0)) FROM input => the lookback must be positive
+        SELECT LAG(a) OVER (LIMIT DURATION(day, -1)) FROM input => the lookback must be positive
+        SELECT LAG(a) OVER (LIMIT DURATION(day, b)) FROM input => the lookback must be a constant
         SELECT LAG(a) OVER (LIMIT DURATION(mcs, 0.01)) FROM input => this is shorter than a tick of 100 ns
         SELECT LAG(a) OVER (LIMIT DURATION(year, 1)) FROM input => a year has no fixed length
         SELECT LAG(a) OVER (ORDER BY b LIMIT DURATION(s, 1)) FROM input => LAG takes no ORDER BY
@@ -232,14 +232,14 @@ fn what_analytic_functions_cannot_do() {
         SELECT LAG(udf.f(a)) OVER (LIMIT DURATION(s, 1)) FROM input => LAG cannot take another analytic or user-defined function
         SELECT SUM(SUM(a) OVER (LIMIT DURATION(s, 1))) OVER (LIMIT DURATION(s, 1)) FROM input => SUM cannot take another analytic or user-defined function
         SELECT SUM(MAX(a)) OVER (LIMIT DURATION(s, 1)) FROM input => an analytic function cannot use MAX
-        SELECT LAG(a) OVER (LIMIT DURATION(s, 1) WHEN ISFIRST(s, 1) = 1) FROM input => ISFIRST cannot stand inside another analytic function
-        SELECT LAG(a) OVER (PARTITION BY ISFIRST(s, 1) LIMIT DURATION(s, 1)) FROM input => ISFIRST cannot stand inside another analytic function
+        SELECT LAG(a) OVER (LIMIT DURATION(s, 1) WHEN ISFIRST(s, 1) = 1) FROM input => ISFIRST cannot be inside another analytic function
+        SELECT LAG(a) OVER (PARTITION BY ISFIRST(s, 1) LIMIT DURATION(s, 1)) FROM input => ISFIRST cannot be inside another analytic function
         SELECT LAG(a) OVER (LIMIT DURATION(s, 1) WHEN b) FROM input => a value is not a condition
         SELECT LAG(DISTINCT a) OVER (LIMIT DURATION(s, 1)) FROM input => DISTINCT exists for COUNT only
         SELECT COUNT(DISTINCT a) OVER (LIMIT DURATION(s, 1)) FROM input => COUNT(DISTINCT ..) cannot have an OVER
         SELECT ISFIRST(s) FROM input => ISFIRST takes 2 arguments
         SELECT ISFIRST('s', 1) FROM input => the unit is a bare word: s
-        SELECT ISFIRST(1, 1) FROM input => `1` is no unit for a window
+        SELECT ISFIRST(1, 1) FROM input => `1` is not a unit for a window
         SELECT ISFIRST(s, 1) OVER (LIMIT DURATION(s, 1)) FROM input => ISFIRST takes no LIMIT DURATION
         SELECT COUNT(*) AS n, ISFIRST(s, 1) AS f FROM input GROUP BY Tumbling(s, 1) => `ISFIRST(s, 1)` is neither grouped nor aggregated
         SELECT a FROM input TIMESTAMP BY (LAG(a) OVER (LIMIT DURATION(s, 1))) => TIMESTAMP BY cannot use LAG

@@ -122,12 +122,12 @@ fn what_apply_makes_is_grouped_and_joined() {
 fn apply_has_rules_of_its_own() {
     rejects(
         r#"
-        SELECT a.x FROM input a CROSS APPLY Foo(a.l) AS e => `Foo` makes no rows for APPLY
+        SELECT a.x FROM input a CROSS APPLY Foo(a.l) AS e => `Foo` returns no rows for APPLY
         SELECT e FROM input CROSS APPLY GetArrayElements(GetArrayElement(l, 0)) AS e => APPLY works on a column, not on an expression
         SELECT e FROM input CROSS APPLY GetArrayElements(l) AS input => two sources are called `input`
         SELECT e FROM input CROSS APPLY GetArrayElements(l) AS e CROSS APPLY GetArrayElements(m) AS E => two sources are called `E`
-        SELECT e FROM input TIMESTAMP BY e.ArrayValue CROSS APPLY GetArrayElements(l) AS e => TIMESTAMP BY cannot use what APPLY makes
-        SELECT GetArrayElements(l) FROM input => GetArrayElements makes rows, so it stands only behind APPLY
+        SELECT e FROM input TIMESTAMP BY e.ArrayValue CROSS APPLY GetArrayElements(l) AS e => TIMESTAMP BY cannot use the result of APPLY
+        SELECT GetArrayElements(l) FROM input => GetArrayElements returns rows, so it is allowed only after APPLY
         WITH s AS (SELECT e FROM input CROSS APPLY GetArrayElements(l) AS e) SELECT e FROM s TIMESTAMP BY e.ArrayValue => TIMESTAMP BY works on the fields of an input, not on the columns of a step
         SELECT * FROM input CROSS APPLY GetArrayElements(l) AS e GROUP BY Tumbling(s, 1) => a group has no `*`
     "#,

@@ -44,7 +44,7 @@ fn a_call_that_does_not_fit_shows_how_it_is_written() {
             1 | SELECT ROUND(x) AS a, DATEADD(dya, 1, t) AS b FROM input
               |        ^^^^^^^^ here is one
               = help: write ROUND(x, n)
-            error[HW1403]: `dya` is no datepart
+            error[HW1403]: `dya` is not a datepart
              --> q:1:31
               |
             1 | SELECT ROUND(x) AS a, DATEADD(dya, 1, t) AS b FROM input
@@ -64,11 +64,11 @@ fn a_call_that_does_not_fit_shows_how_it_is_written() {
         SELECT ABS(DISTINCT a) AS x FROM input => DISTINCT exists for COUNT only
         SELECT ABS(a) OVER (PARTITION BY b) AS x FROM input => ABS has no OVER
         SELECT DATEPART('day', t) AS x FROM input => the datepart is a bare word: day
-        SELECT DATEPART(fortnight, t) AS x FROM input => `fortnight` is no datepart
-        SELECT DATEPART(1, t) AS x FROM input => `1` is no datepart
+        SELECT DATEPART(fortnight, t) AS x FROM input => `fortnight` is not a datepart
+        SELECT DATEPART(1, t) AS x FROM input => `1` is not a datepart
         SELECT [CAST](a) AS x FROM input => CAST takes a value and a type
-        SELECT Classifier() AS x FROM input => Classifier stands only inside MATCH_RECOGNIZE
-        SELECT First(a.x) AS x FROM input => First stands only inside MATCH_RECOGNIZE
+        SELECT Classifier() AS x FROM input => Classifier is allowed only inside MATCH_RECOGNIZE
+        SELECT First(a.x) AS x FROM input => First is allowed only inside MATCH_RECOGNIZE
         SELECT [System.Timestamp](a) AS x FROM input => unknown function `System.Timestamp`
         SELECT frobnicate(a) FROM input => unknown function `frobnicate`
         SELECT x.ABS(a) FROM input => the built-in function ABS takes no prefix

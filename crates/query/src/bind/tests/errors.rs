@@ -54,9 +54,9 @@ fn a_mistyped_function_is_recognised() {
 fn functions_with_a_place_of_their_own_stand_only_there() {
     rejects(
         r#"
-        SELECT GetArrayElements(a) FROM input => GetArrayElements makes rows, so it stands only behind APPLY
-        SELECT Tumbling(s, 1) FROM input => Tumbling stands only in GROUP BY
-        SELECT Duration(s, 1) FROM input => Duration(..) stands only inside a window function
+        SELECT GetArrayElements(a) FROM input => GetArrayElements returns rows, so it is allowed only after APPLY
+        SELECT Tumbling(s, 1) FROM input => Tumbling is allowed only in GROUP BY
+        SELECT Duration(s, 1) FROM input => Duration(..) is allowed only inside a window function
         SELECT System.Timestamp(1) FROM input => System.Timestamp() takes no arguments
     "#,
     );

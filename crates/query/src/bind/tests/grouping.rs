@@ -50,9 +50,9 @@ fn sizes_are_positive_constants_of_at_most_seven_days() {
         Tumbling(s, 0.00000001) => this is shorter than a tick of 100 ns
         Session(day, 1, 8) => a window is at most 7 days long
         Tumbling(day, 1, 8) => the offset of a window is at most 7 days either way
-        Tumbling(secnd, 1) => `secnd` is no unit for a window
+        Tumbling(secnd, 1) => `secnd` is not a unit for a window
         Tumbling('second', 1) => the unit is a bare word: second
-        Tumbling(month, 1) => `month` is no unit for a window
+        Tumbling(month, 1) => `month` is not a unit for a window
         Tumbling(s) => these are not the arguments of TumblingWindow
         Tumbling() => these are not the arguments of TumblingWindow
         Hopping(s, 1) => these are not the arguments of HoppingWindow
@@ -60,8 +60,8 @@ fn sizes_are_positive_constants_of_at_most_seven_days() {
         Session(Timeout(s, 1), Timeout(s, 1)) => these are not the arguments of SessionWindow
         Tumbling(s, 1) OVER (PARTITION BY k) => TumblingWindow has no OVER
         Session(s, 1, 2) OVER (ORDER BY k) => a session takes OVER (PARTITION BY ..) and nothing else
-        Window('a', Tumbling(s, 1)) => Window('id', ..) stands only inside Windows(..)
-        Windows(Windows(Tumbling(s, 1))) => Windows(..) cannot stand inside Windows(..)
+        Window('a', Tumbling(s, 1)) => Window('id', ..) is allowed only inside Windows(..)
+        Windows(Windows(Tumbling(s, 1))) => Windows(..) cannot be inside Windows(..)
         Windows(Window('a', Tumbling(s, 1)), Sliding(s, 1)) => either all windows have an id or none has
         Windows(Window('a', Tumbling(s, 1)), Window('A', Sliding(s, 1))) => two windows have this id; ids ignore case
         Windows(Window(NULL, Tumbling(s, 1))) => the id of a window is a text, as in Window('1 minute', ..)
@@ -157,8 +157,8 @@ fn aggregates_stand_in_select_and_having_of_grouped_queries_only() {
         SELECT a FROM input HAVING SUM(a) > 1 => SUM needs a GROUP BY with a window
         SELECT a FROM input WHERE SUM(a) > 1 => WHERE cannot use SUM
         SELECT 1 AS x FROM input GROUP BY MAX(a), Tumbling(s, 1) => GROUP BY cannot use MAX
-        SELECT SUM(AVG(a)) FROM input GROUP BY Tumbling(s, 1) => AVG cannot stand inside another aggregate
-        SELECT SUM(STDEV(a)) FROM input GROUP BY Tumbling(s, 1) => STDEV cannot stand inside another aggregate
+        SELECT SUM(AVG(a)) FROM input GROUP BY Tumbling(s, 1) => AVG cannot be inside another aggregate
+        SELECT SUM(STDEV(a)) FROM input GROUP BY Tumbling(s, 1) => STDEV cannot be inside another aggregate
         SELECT SUM(DISTINCT a) FROM input GROUP BY Tumbling(s, 1) => DISTINCT exists for COUNT only
         SELECT COUNT(DISTINCT a) OVER (LIMIT DURATION(s, 1)) FROM input => COUNT(DISTINCT ..) cannot have an OVER
         SELECT SUM(a) OVER (PARTITION BY b) FROM input => SUM needs OVER (.. LIMIT DURATION(unit, n))

@@ -155,14 +155,14 @@ fn distances_that_bound_nothing_are_still_tested() {
     let cases = r#"
         DATEDIFF(s, a, b) BETWEEN 0 AND 5 AND DATEDIFF(s, a, b) IN (1, 2) => DATEDIFF over sources can only be compared with a constant
         DATEDIFF(s, a, b) BETWEEN 0 AND 5 AND DATEDIFF(s, a, b) < a.x => DATEDIFF over sources can only be compared with a constant
-        DATEDIFF(s, a, b) BETWEEN 0 AND 5 AND (DATEDIFF(s, a, b) < 1.00000005 OR a.x = 1) => this distance is no whole number of microseconds
+        DATEDIFF(s, a, b) BETWEEN 0 AND 5 AND (DATEDIFF(s, a, b) < 1.00000005 OR a.x = 1) => this distance is not a whole number of microseconds
     "#;
     for (condition, message) in table(cases) {
         rejects_one(&on(condition), message);
     }
     rejects(
         r#"
-        SELECT DATEDIFF(s, a, b) AS d FROM input a JOIN orders b ON DATEDIFF(s, a, b) = 0 => DATEDIFF over sources stands only in ON
+        SELECT DATEDIFF(s, a, b) AS d FROM input a JOIN orders b ON DATEDIFF(s, a, b) = 0 => DATEDIFF over sources is allowed only in ON
     "#,
     );
 }
@@ -400,7 +400,7 @@ fn analytic_functions_look_at_one_source_before_it_is_joined() {
     rejects(
         r#"
         SELECT LAG(a.x + b.y) OVER (LIMIT DURATION(s, 9)) AS l FROM input a JOIN orders b ON DATEDIFF(s, a, b) = 0 => LAG looks at the events of one source, before the JOIN
-        SELECT LAG(d.x) OVER (LIMIT DURATION(s, 9)) AS l FROM input a JOIN devices d ON a.k = d.k => LAG looks at events in time order, and here are none
+        SELECT LAG(d.x) OVER (LIMIT DURATION(s, 9)) AS l FROM input a JOIN devices d ON a.k = d.k => LAG needs events in time order, and reference data has none
     "#,
     );
 }

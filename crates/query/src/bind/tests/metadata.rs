@@ -41,12 +41,12 @@ fn metadata_is_read_from_the_source() {
 fn metadata_has_rules_of_its_own() {
     rejects(
         r#"
-        WITH s AS (SELECT * FROM input) SELECT GetMetadataPropertyValue(s, 'EventId') AS x FROM s => `s` is no input, and only inputs have metadata
-        SELECT GetMetadataPropertyValue(d, 'EventId') AS x FROM input i JOIN devices d ON i.k = d.k => `d` is no input, and only inputs have metadata
+        WITH s AS (SELECT * FROM input) SELECT GetMetadataPropertyValue(s, 'EventId') AS x FROM s => `s` is not an input, and only inputs have metadata
+        SELECT GetMetadataPropertyValue(d, 'EventId') AS x FROM input i JOIN devices d ON i.k = d.k => `d` is not an input, and only inputs have metadata
         SELECT GetMetadataPropertyValue(orders, 'EventId') AS x FROM input => there is no source `orders` here
         SELECT GetMetadataPropertyValue(input, name) AS x FROM input => the path of a property is a text such as '[User].[name]'
         SELECT GetMetadataPropertyValue(input, '[User') AS x FROM input => the path of a property is a text such as '[User].[name]'
-        SELECT GetMetadataPropertyValue(input.a, 'x') AS x FROM input => metadata is a matter of an input
+        SELECT GetMetadataPropertyValue(input.a, 'x') AS x FROM input => only inputs have metadata
         SELECT GetMetadataPropertyValue(input, 'EventId') AS x FROM input GROUP BY Tumbling(s, 1) => a group has many events, and each has metadata of its own
     "#,
     );

@@ -71,7 +71,7 @@ fn a_pattern_that_is_wrong_is_told_so() {
     let cases = r#"
         A.x AS x / A / B AS B.x > 1 => the pattern has no variable `B`
         A.x AS x / A / A AS A.x > 1, a AS A.x > 2 => `a` is defined twice
-        x AS x / A / A AS A.x > 1 => `x` is no variable of the pattern
+        x AS x / A / A AS A.x > 1 => `x` is not a variable of the pattern
         A AS x / A / A AS A.x > 1 => `A` is a variable; name a field of it
         First(A.x + 1) AS x / A / A AS A.x > 1 => First takes one field of one variable
         Max(A.x, A.y) AS x / A / A AS A.x > 1 => Max takes one field of one variable
@@ -80,14 +80,14 @@ fn a_pattern_that_is_wrong_is_told_so() {
         SUM(A.x) AS x / A / A AS A.x > 1 => MATCH_RECOGNIZE cannot use SUM
         LAG(A.x) AS x / A / A AS A.x > 1 => MATCH_RECOGNIZE cannot use LAG
         A.x AS x / A / A AS PREV(A.x) > 1 => MATCH_RECOGNIZE cannot use PREV
-        A.x AS x / A / A AS Classifier() = 'A' => Classifier() stands only in MEASURES
+        A.x AS x / A / A AS Classifier() = 'A' => Classifier() is allowed only in MEASURES
         Classifier(A) AS x / A / A AS A.x > 1 => Classifier takes no arguments
         A.x AS x, A.y AS x / A / A AS A.x > 1 => there are two columns called `x`
         A.x AS id / A / A AS A.x > 1 => there are two columns called `id`
         A.x AS x / A / A AS A.x => a value is not a condition
         A.x > 1 AS x / A / A AS A.x > 1 => a condition is not a value
         A.x AS x / A{2,3} / A AS A.x > 1 => patterns do not have counts in braces
-        A.x AS x / A+? / A AS A.x > 1 => patterns do not have a second sign of repetition
+        A.x AS x / A+? / A AS A.x > 1 => patterns do not have a second repetition sign
         A.x AS x / ^ A / A AS A.x > 1 => patterns do not have anchors
         A.x AS x / PERMUTE(A, B) / A AS A.x > 1 => patterns do not have PERMUTE
         A.x AS x / (A / A AS A.x > 1 => unexpected `DEFINE`
@@ -109,7 +109,7 @@ fn the_clauses_stand_in_one_order() {
         LIMIT DURATION(s, 5) MEASURES A.x AS x AFTER MATCH SKIP PAST LAST ROW PATTERN (A) DEFINE A AS A.x = 1 => matches only skip to the next row
         LIMIT DURATION(s, 5) MEASURES A.x AS x PATTERN (A) DEFINE A AS A.x = 1 => unexpected `PATTERN`
         LIMIT DURATION(s, 5) MEASURES A.x AS x AFTER MATCH SKIP TO NEXT ROW PATTERN (A) SUBSET B = (A) DEFINE A AS A.x = 1 => SUBSET does not exist in this language
-        LIMIT DURATION(day, 8) MEASURES A.x AS x AFTER MATCH SKIP TO NEXT ROW PATTERN (A) DEFINE A AS A.x = 1 => nothing looks back more than 7 days
+        LIMIT DURATION(day, 8) MEASURES A.x AS x AFTER MATCH SKIP TO NEXT ROW PATTERN (A) DEFINE A AS A.x = 1 => the lookback is at most 7 days
         LIMIT DURATION(s, 5) PARTITION BY a + 1 MEASURES A.x AS x AFTER MATCH SKIP TO NEXT ROW PATTERN (A) DEFINE A AS A.x = 1 => PARTITION BY of MATCH_RECOGNIZE takes columns
         LIMIT DURATION(s, 5) PARTITION BY a, input.a MEASURES A.x AS x AFTER MATCH SKIP TO NEXT ROW PATTERN (A) DEFINE A AS A.x = 1 => there are two columns called `a`
     "#;
@@ -120,7 +120,7 @@ fn the_clauses_stand_in_one_order() {
         );
     }
     let clauses = "LIMIT DURATION(s, 5) MEASURES A.x AS x AFTER MATCH SKIP TO NEXT ROW PATTERN (A) DEFINE A AS A.x = 1";
-    let alone = "MATCH_RECOGNIZE stands alone in SELECT * FROM source MATCH_RECOGNIZE (..)";
+    let alone = "MATCH_RECOGNIZE is allowed only in SELECT * FROM source MATCH_RECOGNIZE (..)";
     rejects_one(
         &format!("SELECT x FROM input MATCH_RECOGNIZE ({clauses}) AS m"),
         alone,

@@ -89,7 +89,7 @@ fn reference_data_joins_what_was_joined_and_goes_on() {
 fn reference_data_has_rules_of_its_own() {
     rejects(
         r#"
-        SELECT d.x FROM devices d JOIN input i ON d.k = i.k => reference data stands on the right of a JOIN
+        SELECT d.x FROM devices d JOIN input i ON d.k = i.k => reference data must be on the right of a JOIN
         SELECT x FROM devices TIMESTAMP BY t => reference data has no timestamps
         SELECT COUNT(*) FROM devices GROUP BY Tumbling(s, 1) => reference data cannot be windowed on its own
         SELECT x FROM devices => reference data cannot be written to an output on its own

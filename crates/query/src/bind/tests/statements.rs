@@ -95,13 +95,13 @@ fn into_stands_on_the_first_select_of_a_statement() {
               |
             1 | WITH s AS (SELECT a INTO x FROM input) SELECT a FROM s
               |                          ^ INTO inside a step
-              = help: name the output in a SELECT behind the WITH block that reads this step
+              = help: name the output in a SELECT after the WITH block that reads this step
         "#]],
     );
     rejects(
         r#"
         SELECT a FROM (SELECT a INTO x FROM input) d => a step cannot write to an output
-        SELECT a FROM input UNION SELECT a INTO x FROM orders => INTO stands on the first SELECT of a UNION
+        SELECT a FROM input UNION SELECT a INTO x FROM orders => INTO belongs to the first SELECT of a UNION
     "#,
     );
 }

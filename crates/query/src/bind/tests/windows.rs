@@ -94,19 +94,19 @@ fn what_windows_cannot_be() {
         r#"
         SELECT COUNT(*) AS n FROM input GROUP BY Windows() => Windows(..) needs windows
         SELECT COUNT(*) AS n FROM input GROUP BY Windows(a) => expected a window function
-        SELECT COUNT(*) AS n FROM input GROUP BY Windows(Windows(Tumbling(s, 1))) => Windows(..) cannot stand inside Windows(..)
-        SELECT COUNT(*) AS n FROM input GROUP BY Windows(Window('a', Window('b', Tumbling(s, 1)))) => Window(..) cannot stand inside Window(..)
+        SELECT COUNT(*) AS n FROM input GROUP BY Windows(Windows(Tumbling(s, 1))) => Windows(..) cannot be inside Windows(..)
+        SELECT COUNT(*) AS n FROM input GROUP BY Windows(Window('a', Window('b', Tumbling(s, 1)))) => Window(..) cannot be inside Window(..)
         SELECT COUNT(*) AS n FROM input GROUP BY Windows(Window('a', Tumbling(s, 1)), Tumbling(s, 2)) => either all windows have an id or none has
         SELECT COUNT(*) AS n FROM input GROUP BY Windows(Window('a', Tumbling(s, 1)), Window('A', Tumbling(s, 2))) => two windows have this id; ids ignore case
         SELECT COUNT(*) AS n FROM input GROUP BY Windows(Window(NULL, Tumbling(s, 1))) => the id of a window is a text, as in Window('1 minute', ..)
         SELECT COUNT(*) AS n FROM input GROUP BY Windows(Window(Tumbling(s, 1))) => Window takes 2 arguments
         SELECT COUNT(*) AS n FROM input GROUP BY Windows(Tumbling(day, 8)) => a window is at most 7 days long
         SELECT COUNT(*) AS n FROM input GROUP BY Windows(Tumbling(s, 1)) OVER (PARTITION BY a) => Windows(..) has no OVER
-        SELECT COUNT(*) AS n FROM input GROUP BY Window('a', Tumbling(s, 1)) => Window('id', ..) stands only inside Windows(..)
+        SELECT COUNT(*) AS n FROM input GROUP BY Window('a', Tumbling(s, 1)) => Window('id', ..) is allowed only inside Windows(..)
         SELECT COUNT(*) AS n FROM input GROUP BY Windows(Tumbling(s, 1)), Tumbling(s, 1) => GROUP BY takes one window
         SELECT k, COUNT(*) AS n FROM input GROUP BY Windows(Session(s, 1, 2) OVER (PARTITION BY k)) => `k` is neither grouped nor aggregated
-        SELECT COUNT(*) AS n FROM input GROUP BY Windows(Tumbling(s, 1)) HAVING System.Window().Id = 'a' => System.Window() stands only in the SELECT list of a grouped query
-        SELECT System.Window().Id FROM input => System.Window() stands only in the SELECT list of a grouped query
+        SELECT COUNT(*) AS n FROM input GROUP BY Windows(Tumbling(s, 1)) HAVING System.Window().Id = 'a' => System.Window() is allowed only in the SELECT list of a grouped query
+        SELECT System.Window().Id FROM input => System.Window() is allowed only in the SELECT list of a grouped query
         SELECT System.Window(1).Id FROM input GROUP BY Tumbling(s, 1) => System.Window() takes no arguments
     "#,
     );

@@ -1,15 +1,15 @@
-//! Rings that do not end where they began: they are closed, and whoever wrote one is told.
+//! Polygon rings that do not end where they began: they are closed, with a warning.
 //!
-//! Only what stands in the query can be told before it runs; the rings of events are counted while it does.
+//! Only rings in the text of the query can be checked here; those of events are counted at run time.
 
-use super::expr::Exprs;
+use super::expr::ExprBinder;
 use crate::Span;
 use crate::diagnostic::{Diagnostic, code};
 use crate::functions::Function;
 use crate::plan::{Expr, ExprKind, Literal};
 use crate::visit;
 
-impl Exprs<'_, '_> {
+impl ExprBinder<'_, '_> {
     pub(super) fn warn_about_open_rings(&mut self, function: Function, args: &[Expr], span: Span) {
         match function {
             Function::CreatePolygon => {
@@ -44,7 +44,7 @@ impl Exprs<'_, '_> {
     }
 }
 
-/// Are these the same but for 1 and 1.0?
+/// Equal, taking 1 and 1.0 as equal.
 fn same_point(a: &Expr, b: &Expr) -> bool {
     let in_floats = |point: &Expr| {
         let mut point = point.clone();
@@ -65,7 +65,7 @@ fn same_point(a: &Expr, b: &Expr) -> bool {
     visit::same_expr(&in_floats(a), &in_floats(b))
 }
 
-/// Whether a text is a polygon, or several, with a ring whose ends differ. What is no well-known text fails when it runs.
+/// Whether a text is a polygon or multipolygon with an open ring. Invalid well-known text fails at run time.
 fn is_open(text: &str) -> bool {
     let shape = text.trim_start().to_ascii_uppercase();
     if !shape.starts_with("POLYGON") && !shape.starts_with("MULTIPOLYGON") {
