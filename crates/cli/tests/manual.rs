@@ -228,6 +228,7 @@ fn every_query_compiles_or_is_rejected_as_the_page_says() {
 
 // proves S1
 #[test]
+#[cfg_attr(not(feature = "javascript"), ignore = "needs the feature `javascript`")]
 fn every_query_with_events_gives_the_rows_that_the_page_shows() {
     let folder = tempfile::tempdir().unwrap();
     let mut cases = 0;

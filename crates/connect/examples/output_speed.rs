@@ -100,13 +100,13 @@ async fn measure(
     while let Err(EndpointError::Unavailable { .. }) = endpoint.resume(None).await {
         tokio::task::yield_now().await;
     }
-    let mut mark = endpoint.settle().await?;
+    let mut mark = endpoint.checkpoint().await?;
     let before = cpu();
     for rows in given {
         endpoint.write(rows).await?;
         endpoint.advance(rows.chunk.time(0)).await?;
         if rows.end().is_multiple_of(CHECKPOINT) {
-            mark = endpoint.settle().await?;
+            mark = endpoint.checkpoint().await?;
         }
     }
     endpoint.advance(Instant::AFTER_ALL).await?;

@@ -1,7 +1,7 @@
-//! The bytes of a file, decompressed on the way.
+//! The bytes of a file, decompressed.
 //!
-//! Compression is what the job says, else what the name says, and the first bytes must agree: a file
-//! that is not what it is said to be is named as such, instead of being torn apart as text.
+//! The job file or else the file name declares the compression, and the first bytes must agree: a file of another kind
+//! is reported as such instead of being parsed as text.
 
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -21,45 +21,45 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub(crate) struct FileBytes {
     pub file: PathBuf,
     pub bytes: Box<dyn Read + Send>,
-    pub watch: Arc<Watch>,
+    pub progress: Arc<ReadProgress>,
     pub modified: i128,
 }
 
-/// How far a file has been read, seen from outside of whoever reads it.
+/// How far a file has been read; shared with observers of the reader.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct ReadProgress {
     bytes: AtomicU64,
     ended: AtomicBool,
     /// `None` for a pipe.
     pub bytes_at_open: Option<u64>,
 }
 
-struct Watched {
+struct CountingReader {
     file: disk::Reader,
-    watch: Arc<Watch>,
+    progress: Arc<ReadProgress>,
 }
 
 impl FileBytes {
-    pub fn open(path: &Path, compression: Compression) -> Result<FileBytes, ReadError> {
+    pub(crate) fn open(path: &Path, compression: Compression) -> Result<FileBytes, ReadError> {
         let file = path.to_path_buf();
         let opened = disk::open(path).map_err(|source| ReadError::Open {
             file: file.clone(),
             source,
         })?;
         let modified = opened.modified();
-        let watch = Arc::new(Watch {
+        let progress = Arc::new(ReadProgress {
             bytes_at_open: opened.is_file().then_some(opened.len()),
-            ..Watch::default()
+            ..ReadProgress::default()
         });
-        let raw = Watched {
+        let raw = CountingReader {
             file: opened,
-            watch: watch.clone(),
+            progress: progress.clone(),
         };
-        FileBytes::new(file, Box::new(raw), watch, modified, compression)
+        FileBytes::new(file, Box::new(raw), progress, modified, compression)
     }
 
-    /// Bytes that are in memory; `name` is what errors call them.
-    pub fn of_value(
+    /// Bytes in memory; `name` stands for the file in errors.
+    pub(crate) fn of_value(
         name: &Path,
         value: Vec<u8>,
         compression: Compression,
@@ -71,7 +71,7 @@ impl FileBytes {
     fn new(
         file: PathBuf,
         mut raw: Box<dyn Read + Send>,
-        watch: Arc<Watch>,
+        progress: Arc<ReadProgress>,
         modified: i128,
         compression: Compression,
     ) -> Result<FileBytes, ReadError> {
@@ -89,7 +89,7 @@ impl FileBytes {
         let bytes: Box<dyn Read + Send> = match by_name(compression, &file) {
             Compression::Gzip if !is_gzip => {
                 return Err(wrong(
-                    "it is said to be compressed with gzip, but does not start as such a file does",
+                    "it is declared as gzip, but does not start with a gzip header",
                 ));
             }
             Compression::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(
@@ -102,7 +102,7 @@ impl FileBytes {
             ))),
             Compression::None | Compression::ByName if is_gzip => {
                 return Err(wrong(
-                    "it is compressed with gzip; name it .gz or say compression = \"gzip\"",
+                    "it is compressed with gzip; name it .gz or set compression = \"gzip\"",
                 ));
             }
             Compression::None | Compression::ByName => Box::new(raw),
@@ -110,19 +110,18 @@ impl FileBytes {
         Ok(FileBytes {
             file,
             bytes,
-            watch,
+            progress,
             modified,
         })
     }
 
-    /// The first bytes, which are still to be read afterwards. An error on the way comes again when
-    /// reading gets there.
-    pub fn peek(&mut self, most: usize) -> Vec<u8> {
+    /// The first bytes, which remain to be read. An error on the way recurs when reading reaches it.
+    pub(crate) fn peek(&mut self, most: usize) -> Vec<u8> {
         let mut first = Vec::new();
         let read = (&mut self.bytes).take(most as u64).read_to_end(&mut first);
         let rest = match read {
             Ok(_) => std::mem::replace(&mut self.bytes, Box::new(io::empty())),
-            Err(error) => Box::new(Failing(Some(error))),
+            Err(error) => Box::new(FailingReader(Some(error))),
         };
         self.bytes = Box::new(Cursor::new(first.clone()).chain(rest));
         first
@@ -146,31 +145,33 @@ fn peek(from: &mut impl Read, most: usize) -> io::Result<Vec<u8>> {
     Ok(first)
 }
 
-/// Fails once, and has nothing else to give.
-struct Failing(Option<io::Error>);
+/// Fails once, then is empty.
+struct FailingReader(Option<io::Error>);
 
-impl Read for Failing {
+impl Read for FailingReader {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }
 }
 
-impl Watch {
-    pub fn bytes_read(&self) -> u64 {
+impl ReadProgress {
+    pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    pub fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 }
 
-impl Read for Watched {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
-        self.watch.bytes.fetch_add(count as u64, Ordering::Relaxed);
+        self.progress
+            .bytes
+            .fetch_add(count as u64, Ordering::Relaxed);
         if count == 0 && !buffer.is_empty() {
-            self.watch.ended.store(true, Ordering::Relaxed);
+            self.progress.ended.store(true, Ordering::Relaxed);
         }
         Ok(count)
     }

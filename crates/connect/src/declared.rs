@@ -1,8 +1,7 @@
-//! CREATE TABLE: whether a value is of its declared type, up to widening that loses nothing.
+//! CREATE TABLE: whether a value has its declared type, after lossless widening.
 //!
-//! A JSON integer may serve as a float and an ISO text as a datetime; the text `"12"` is no bigint.
-//! Text of a CSV file has no type of its own, so there anything goes that can be parsed. NULL is of
-//! every type.
+//! A JSON integer may be a float and an ISO text a datetime; the text `"12"` is not a bigint. CSV text has no type of
+//! its own and is parsed. NULL has every type.
 
 use highwater_engine::{Value, ValueRef};
 use highwater_query::plan::Type;
@@ -10,7 +9,7 @@ use highwater_time::Instant;
 
 use crate::source::Level;
 
-/// What a value becomes: `None` if it stays as it is. The error says what was found instead.
+/// The widened value; `None` if the value stays as it is. The error describes the value.
 pub(crate) fn widen(
     value: ValueRef<'_>,
     declared: Type,
@@ -29,12 +28,17 @@ pub(crate) fn widen(
         (Type::Datetime, ValueRef::Text(text)) => {
             match Instant::parse_iso(text.trim().as_bytes()) {
                 Some(time) => Value::Time(time),
-                None => return Err(format!("the text {}, which is no date-time", shown(text))),
+                None => {
+                    return Err(format!(
+                        "the text {}, which is not a date-time",
+                        shown(text)
+                    ));
+                }
             }
         }
-        // Before level 1.2 there is no bit: a boolean has already become a number.
+        // Levels below 1.2 have no bit: a boolean has already become a number.
         (Type::Bit, ValueRef::Int(0 | 1)) if level < Level::V1_2 => return Ok(None),
-        // Level 1.0 has made a time of a date text.
+        // Level 1.0 turns a date text into a time.
         (Type::Text, ValueRef::Time(time)) => {
             let mut text = Vec::new();
             time.write_iso(&mut text);
@@ -45,7 +49,7 @@ pub(crate) fn widen(
     }))
 }
 
-/// What CSV text means as a value of its declared type.
+/// Parses CSV text as its declared type.
 pub(crate) fn parse(text: &str, declared: Type, level: Level) -> Result<Value, String> {
     let trimmed = text.trim();
     if declared == Type::Text {
@@ -81,19 +85,7 @@ fn shown(text: &str) -> String {
     }
 }
 
-pub(crate) fn type_name(declared: Type) -> &'static str {
-    match declared {
-        Type::Bigint => "bigint",
-        Type::Float => "float",
-        Type::Text => "nvarchar(max)",
-        Type::Datetime => "datetime",
-        Type::Bit => "bit",
-        Type::Record => "record",
-        Type::Array => "array",
-    }
-}
-
-/// The time that level 1.0 takes a JSON text for: a date with its time of day, in full.
+/// The time that level 1.0 makes of a JSON text: a full date with a time of day.
 pub(crate) fn date_text(text: &str) -> Option<Instant> {
     const SHORTEST: usize = "2026-01-01T00:00:00".len();
     let looks_like_one = text.len() >= SHORTEST

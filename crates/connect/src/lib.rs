@@ -1,10 +1,9 @@
 //! Formats and endpoints: how events come in from files and how results go out.
 //!
-//! A file of any format is a [`Source`] of columns ([`open`]): JSON is read in blocks of whole lines
-//! ([`LineReader`]) that become columns ([`json::Decoder`]), CSV, Avro and Parquet have readers of
-//! their own. Rows become bytes again in a [`RowWriter`] and go to a [`Sink`]; those of a job that
-//! never ends go to an [`Endpoint`], which knows by their numbers what it has. This crate knows
-//! nothing of jobs: it neither decides what to read nor when.
+//! A file of any format is a [`Source`] of columns ([`open`]): JSON is read in blocks of complete lines
+//! ([`LineReader`]) that become columns ([`json::Decoder`]); CSV, Avro and Parquet have readers of their own. A
+//! [`RowWriter`] encodes rows for a [`Sink`]; the rows of live jobs go to an [`Endpoint`], which knows from their
+//! numbers which rows it has. This crate knows nothing of jobs.
 //!
 //! ```
 //! use highwater_connect::json::{Batch, Decoder, Field};
@@ -18,13 +17,15 @@
 //! assert_eq!((decoded.bad[0].line, decoded.bad[0].column), (2, 11));
 //! ```
 
+#![warn(unreachable_pub)]
+
 #[cfg(feature = "avro")]
 mod avro;
 mod bytes;
-pub mod csv;
-mod cut;
+mod csv;
 mod declared;
 mod endpoint;
+mod file_slice;
 pub mod http;
 pub mod json;
 mod lines;
@@ -35,22 +36,22 @@ mod sink;
 mod source;
 mod table;
 pub mod tls;
-mod values;
+mod value_decoder;
 mod writer;
 
-pub use cut::{Cut, CutKind, Cutter, Cutting};
 #[cfg(feature = "postgres")]
 pub use endpoint::PostgresOutput;
 pub use endpoint::{
-    Endpoint, EndpointError, FilesOutput, HubOutput, Memory, MemoryEndpoint, OUTPUT_KINDS,
-    OutputContext, OutputKind, OutputSettings, QueueOutput, Rows, SettingsReader, StdoutOutput,
-    Underway, WebhookOutput,
+    Endpoint, EndpointError, EndpointFuture, FilesOutput, HubOutput, OUTPUT_KINDS, OutputContext,
+    OutputKind, OutputSettings, Rows, SettingsReader, StdoutOutput,
 };
-pub use lines::{Block, LineOptions, LineReader, ReadError, SourceNote};
+pub use file_slice::{FileSlice, FileSlicer, SliceKind, SliceOptions};
+pub use lines::{Block, LineReader, ReadError, SourceNote};
 pub use rows::RowNames;
 pub use sink::{FileSink, Sink, SinkError, StdoutSink};
 pub use source::{
-    BadEvent, BadKind, Compression, CsvFormat, Events, Format, Level, Source, SourceOptions, open,
+    BadEvent, BadKind, Compression, CsvFormat, Events, Format, Level, MissingFeature, Source,
+    SourceOptions, open,
 };
-pub use values::Values;
-pub use writer::{OutputFormat, RowWriter, WriteError, Written, row_writer};
+pub use value_decoder::ValueDecoder;
+pub use writer::{OutputFormat, RowWriter, WriteError, WriterOutput, row_writer};

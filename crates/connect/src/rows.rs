@@ -1,7 +1,7 @@
-//! The named values of a result row, whatever the query made them of.
+//! The named values of a result row.
 //!
-//! A row's columns are fields with a name, records whose fields are spread out among them, and
-//! hidden ones. Of equal names the leftmost counts.
+//! A row's columns are named fields, records whose fields are spread among them, and hidden columns. Of equal names the
+//! leftmost counts.
 
 use highwater_engine::{Chunk, Record, Value, ValueRef};
 use highwater_query::plan::Name;
@@ -9,7 +9,7 @@ use highwater_query::plan::Name;
 #[derive(Clone, Debug)]
 pub struct RowNames {
     names: Vec<Name>,
-    /// No name can come twice.
+    /// No name can occur twice.
     distinct: bool,
 }
 
@@ -46,7 +46,7 @@ impl RowNames {
         found
     }
 
-    /// The value of one name; NULL where the row has no such name.
+    /// The value of a name; NULL if the row has no such name.
     pub fn value<'a>(&self, chunk: &'a Chunk, row: usize, wanted: &str) -> ValueRef<'a> {
         let mut columns = self.names.iter().zip(&chunk.columns);
         let found = columns.find_map(|(name, column)| match (name, column.get(row)) {
@@ -68,7 +68,7 @@ impl RowNames {
         })
     }
 
-    /// The names that every row has, in order, and whether there may be others.
+    /// The names that every row has, in order, and whether rows may have others.
     pub fn known(&self) -> (impl Iterator<Item = &str>, bool) {
         let fields = self.names.iter().filter_map(|name| match name {
             Name::Field(name) => Some(&name[..]),

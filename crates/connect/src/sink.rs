@@ -1,4 +1,4 @@
-//! Where results go: a file that appears only when it is complete, or standard output.
+//! Destinations of results: a file that appears only when it is complete, or standard output.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,12 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub trait Sink: Send {
     fn write(&mut self, bytes: &[u8]) -> Result<(), SinkError>;
 
-    /// Passes on what is buffered, where somebody may be watching; a file is seen only when
-    /// committed.
+    /// Flushes buffered bytes, where somebody may be watching; a file becomes visible only when committed.
     fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
 
-    /// Makes everything written count. A sink dropped without this leaves nothing behind, as far as
-    /// it can.
+    /// Publishes everything written. A sink dropped without this leaves nothing behind, as far as possible.
     fn commit(self: Box<Self>) -> Result<(), SinkError>;
 }
 
@@ -30,14 +28,14 @@ pub enum SinkError {
     Create { file: PathBuf, source: io::Error },
     #[error("cannot write {to}: {source}")]
     Write { to: String, source: io::Error },
-    /// The reader has gone away, as `head` does; end quietly.
+    /// The reader has closed the pipe, as `head` does; end quietly.
     #[error("standard output was closed by its reader")]
     Closed,
     #[error("{0}")]
     Format(#[from] WriteError),
 }
 
-/// A file that takes its name when it is committed, replacing what had that name.
+/// A file that gets its name when it is committed, replacing an older file of that name.
 #[derive(Debug)]
 pub struct FileSink {
     path: PathBuf,
@@ -47,7 +45,7 @@ pub struct FileSink {
 impl FileSink {
     pub fn create(path: impl AsRef<Path>) -> Result<FileSink, SinkError> {
         let path = path.as_ref().to_path_buf();
-        // What cannot be tidied up is in nobody's way, and a folder that is not there is named below.
+        // A leftover that cannot be removed does no harm, and a missing folder is reported below.
         let _ = disk::remove_stale(&path);
         match disk::create_atomic(&path) {
             Ok(file) => Ok(FileSink {

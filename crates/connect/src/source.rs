@@ -1,30 +1,30 @@
 //! Files of any format as columns of events.
 //!
-//! [`open`] looks at a file's name and first bytes and gives a [`Source`], which hands out decoded
-//! events batch by batch. Whoever reads does not see whether they were lines of JSON, an array over
-//! the whole file, CSV, Avro or Parquet, nor whether the file was compressed.
+//! [`open`] looks at a file's name and first bytes and returns a [`Source`] of decoded events. Readers do not see
+//! whether they were lines of JSON, an array over the whole file, CSV, Avro or Parquet, or whether the file was
+//! compressed.
 //!
-//! What is wrong with one event never ends a file, and what is wrong with a file never ends a job:
-//! the first comes as a [`BadEvent`] beside the good ones, the second as an error after them.
+//! An error in one event never ends a file, and an error in a file never ends a job: the first is a [`BadEvent`] beside
+//! the good ones, the second an error after them.
 
 use std::path::{Path, PathBuf};
 
 use highwater_engine::Column;
 use highwater_query::plan::Type;
 
-use crate::bytes::{FileBytes, Watch};
-use crate::json::{BadLine, Decoded, Field};
+use crate::bytes::{FileBytes, ReadProgress};
+use crate::json::{BadLine, DecodedBatch, Field};
 use crate::{ReadError, SourceNote, csv, json};
 
-/// How much of a bad event is kept to show.
+/// How much of a bad event is kept for display.
 pub(crate) const SAMPLE_BYTES_MAX: usize = 200;
-/// How much of it is kept where the whole event is wanted.
+/// How much of it is kept where the whole event is needed.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Decoded events in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
-    /// One for each field that was asked for.
+    /// One per requested field.
     pub columns: Vec<Column>,
     pub rows: usize,
     /// Per row, the line where its event starts; for formats without lines, the number of the event
@@ -33,7 +33,7 @@ pub struct Events {
     pub bad: Vec<BadEvent>,
 }
 
-/// An event that was left out, and why.
+/// An event that cannot be decoded, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadEvent {
     /// As in [`Events::lines`].
@@ -44,7 +44,7 @@ pub struct BadEvent {
     pub text: String,
 }
 
-/// What kind of data error it is, as users of Stream Analytics know them.
+/// The kind of data error, as in Stream Analytics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BadKind {
     InvalidData,
@@ -61,25 +61,24 @@ pub trait Source: Send {
     /// The next events, or `None` after the last. An error comes after everything before it.
     fn next_batch(&mut self) -> Result<Option<Events>, ReadError>;
 
-    /// How far the file has been read, in bytes as they are on the disk; for showing progress.
+    /// How far the file has been read, in bytes on the disk; for progress displays.
     fn bytes_read(&self) -> u64;
 
     /// When the file was last written, in nanoseconds since 1970.
     fn modified(&self) -> i128;
 
-    /// Once the file has been read: whether it had the size that it started with.
+    /// After the file was read: whether its size changed since opening.
     fn note(&self) -> Option<SourceNote> {
         None
     }
 }
 
-/// How the events of a file are written.
+/// How the events of a file are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// One array of objects, or objects separated by blank space; lines of one object each, if that
-    /// is what it turns out to be.
+    /// One array of objects, or objects separated by blanks; lines of one object each, if the first bytes look like it.
     Json,
-    /// One object on each line, whatever the first bytes look like.
+    /// One object per line, whatever the first bytes look like.
     JsonLines,
     Csv(CsvFormat),
     Avro,
@@ -112,10 +111,10 @@ pub enum Compression {
     Deflate,
 }
 
-/// The compatibility level of the job, as far as reading events goes.
+/// The compatibility level of the job, as far as it affects reading events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Names lose their case and must differ by more than case, JSON date texts are times.
+    /// Names are lower-cased and must differ by more than case; JSON date texts are times.
     V1_0,
     /// Booleans are 0 and 1.
     V1_1,
@@ -123,7 +122,7 @@ pub enum Level {
     V1_2,
 }
 
-/// What is wanted of a file, and how to read it.
+/// What to read from a file, and how.
 #[derive(Clone, Debug, Default)]
 pub struct SourceOptions {
     /// `None`: by the name of the file.
@@ -154,7 +153,7 @@ impl SourceOptions {
 }
 
 impl Format {
-    /// What a file of that name holds, a compression suffix aside; JSON unless it says otherwise.
+    /// The format by the name of a file, ignoring a compression suffix; JSON by default.
     pub fn of_name(path: &Path) -> Format {
         match &extension(path)[..] {
             "csv" => Format::Csv(CsvFormat::default()),
@@ -169,7 +168,16 @@ impl Format {
         }
     }
 
-    /// The extensions that a folder of such files is searched for.
+    /// Whether this build can read the format.
+    pub fn check_built_in(self) -> Result<(), MissingFeature> {
+        match self {
+            Format::Avro if cfg!(not(feature = "avro")) => Err(MissingFeature("avro")),
+            Format::Parquet if cfg!(not(feature = "parquet")) => Err(MissingFeature("parquet")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The extensions of such files in a folder.
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
             Format::Json | Format::JsonLines => &["jsonl", "json", "ndjson"],
@@ -179,13 +187,20 @@ impl Format {
         }
     }
 
-    /// Whether a file of that name would be searched for, `.gz` aside.
+    /// Whether a file in a folder has this format, by its extension without `.gz`.
     pub fn matches(self, path: &Path) -> bool {
         self.extensions().contains(&&extension(path)[..])
     }
 }
 
-/// The last extension in lower case, after `.gz` has been taken off.
+/// A format, function or output that this build lacks because a Cargo feature is off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this program was built without the feature `{0}`: build highwater-cli with `--features {0}`"
+)]
+pub struct MissingFeature(pub &'static str);
+
+/// The last extension in lower case, without `.gz`.
 pub(crate) fn extension(path: &Path) -> String {
     let lower = |path: &Path| {
         let extension = path.extension().and_then(|e| e.to_str());
@@ -197,8 +212,8 @@ pub(crate) fn extension(path: &Path) -> String {
     }
 }
 
-/// Opens a file. Only a file that cannot be opened is an error here; one that turns out to be
-/// something else than was said is an error of its first batch.
+/// Opens a file. Only a file that cannot be opened is an error here; a file that is not of its declared format is an
+/// error of its first batch.
 pub fn open(path: &Path, options: SourceOptions) -> Result<Box<dyn Source>, ReadError> {
     let format = options.format.unwrap_or_else(|| Format::of_name(path));
     let opened = match format {
@@ -208,12 +223,12 @@ pub fn open(path: &Path, options: SourceOptions) -> Result<Box<dyn Source>, Read
     };
     match opened {
         Err(error @ ReadError::Open { .. }) => Err(error),
-        Err(error) => Ok(Box::new(Broken(Some(error)))),
+        Err(error) => Ok(Box::new(UnreadableSource(Some(error)))),
         opened => opened,
     }
 }
 
-/// Of anything but Parquet, which is not read from front to back.
+/// Any format but Parquet, which is not read sequentially.
 pub(crate) fn source_of(
     bytes: FileBytes,
     format: Format,
@@ -237,7 +252,7 @@ fn open_avro(bytes: FileBytes, options: SourceOptions) -> Result<Box<dyn Source>
 
 #[cfg(not(feature = "avro"))]
 fn open_avro(bytes: FileBytes, _: SourceOptions) -> Result<Box<dyn Source>, ReadError> {
-    Err(ReadError::left_out(&bytes.file, "Avro"))
+    Err(ReadError::not_built_in(&bytes.file, "avro"))
 }
 
 #[cfg(feature = "parquet")]
@@ -249,13 +264,13 @@ fn open_parquet(path: &Path, options: SourceOptions) -> Result<Box<dyn Source>, 
 
 #[cfg(not(feature = "parquet"))]
 fn open_parquet(path: &Path, _: SourceOptions) -> Result<Box<dyn Source>, ReadError> {
-    Err(ReadError::left_out(path, "Parquet"))
+    Err(ReadError::not_built_in(path, "parquet"))
 }
 
-/// A file that is not what it was said to be.
-struct Broken(Option<ReadError>);
+/// A file that is not of its declared format.
+struct UnreadableSource(Option<ReadError>);
 
-impl Source for Broken {
+impl Source for UnreadableSource {
     fn next_batch(&mut self) -> Result<Option<Events>, ReadError> {
         self.0.take().map_or(Ok(None), Err)
     }
@@ -271,14 +286,14 @@ impl Source for Broken {
 
 impl ReadError {
     #[cfg(not(all(feature = "avro", feature = "parquet")))]
-    fn left_out(file: &Path, format: &str) -> ReadError {
+    fn not_built_in(file: &Path, feature: &'static str) -> ReadError {
         ReadError::Format {
             file: file.to_path_buf(),
-            reason: format!("this build of Highwater was made without {format}"),
+            reason: MissingFeature(feature).to_string(),
         }
     }
 
-    /// The kind of data error, where the file is to blame and not the disk.
+    /// The kind of data error, if the file is to blame and not the disk.
     pub fn kind(&self) -> Option<BadKind> {
         match self {
             ReadError::Open { .. } | ReadError::Read { .. } => None,
@@ -289,7 +304,7 @@ impl ReadError {
     }
 }
 
-impl Watch {
+impl ReadProgress {
     pub(crate) fn note(&self, file: &Path) -> Option<SourceNote> {
         let (bytes_at_open, bytes_read) = (self.bytes_at_open?, self.bytes_read());
         let file: PathBuf = file.to_path_buf();
@@ -310,8 +325,8 @@ impl Watch {
     }
 }
 
-impl From<Decoded> for Events {
-    fn from(decoded: Decoded) -> Events {
+impl From<DecodedBatch> for Events {
+    fn from(decoded: DecodedBatch) -> Events {
         Events {
             columns: decoded.columns,
             rows: decoded.rows,
@@ -336,8 +351,7 @@ impl From<BadLine> for BadEvent {
     }
 }
 
-/// The start of an event's text, lossy and within the limit even after replacement characters have
-/// made it longer.
+/// The start of an event's text, lossy, and within the limit even with replacement characters.
 pub(crate) fn sample(text: &[u8], bytes_max: usize) -> String {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     let mut text = String::from_utf8_lossy(&text[..text.len().min(bytes_max)]).into_owned();

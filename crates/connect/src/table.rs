@@ -1,8 +1,8 @@
-//! Events that come as named columns: what CSV, Avro and Parquet have in common.
+//! Events from named columns: the common part of CSV, Avro and Parquet.
 //!
-//! A format decodes its columns as they are; here they are held against the compatibility level and
-//! CREATE TABLE, rows that do not pass are taken out, and the fields that a query reads are picked.
-//! Columns that nobody reads or declares are not decoded, and so cannot make an event bad.
+//! A format decodes its columns; this module checks them against the compatibility level and CREATE TABLE, removes
+//! invalid rows, and selects the fields that a query reads. Columns that nobody reads or declares are not decoded, and
+//! so cannot make an event bad.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use highwater_engine::{Column, ColumnBuilder, Record, Value, ValueRef, same_but_
 use highwater_query::plan::Type;
 use highwater_time::Instant;
 
-use crate::declared::{parse, type_name, widen};
+use crate::declared::{parse, widen};
 use crate::json::Field;
-use crate::source::{BadKind, Level, SourceOptions};
+use crate::source::{BadEvent, BadKind, Events, Level, SourceOptions};
 
-/// What is wanted of columns, once their names are known.
+/// The requested and declared columns, once the names are known.
 #[derive(Debug)]
 pub(crate) struct Table {
     names: Vec<Arc<str>>,
     level: Level,
-    /// Text is parsed into declared types, not merely widened.
+    /// Text is parsed into declared types, not only widened.
     from_text: bool,
     needed: Vec<bool>,
-    declared: Option<Vec<Declared>>,
-    picks: Vec<Pick>,
+    declared: Option<Vec<DeclaredColumn>>,
+    selections: Vec<Selection>,
     pub text_bytes_max: usize,
 }
 
 #[derive(Debug)]
-struct Declared {
+struct DeclaredColumn {
     name: Arc<str>,
     kind: Type,
     /// `None`: no such column.
@@ -36,15 +36,15 @@ struct Declared {
 }
 
 #[derive(Debug)]
-enum Pick {
-    /// A column, or what is inside it.
+enum Selection {
+    /// A column, or a field inside it.
     Path(usize, Vec<String>),
     Time(usize, Vec<String>),
     Whole,
     Nothing,
 }
 
-/// A row that has to go.
+/// An invalid row.
 #[derive(Debug)]
 pub(crate) struct BadRow {
     pub row: usize,
@@ -52,17 +52,17 @@ pub(crate) struct BadRow {
     pub reason: String,
 }
 
-/// The picked fields of the rows that pass.
-pub(crate) struct Picked {
+/// The selected fields of the valid rows.
+pub(crate) struct SelectedRows {
     pub columns: Vec<Column>,
     /// In order of rows.
     pub bad: Vec<BadRow>,
-    /// The rows that pass.
+    /// The valid rows.
     pub good: Vec<u32>,
 }
 
 impl Table {
-    pub fn new(names: Vec<String>, from_text: bool, options: &SourceOptions) -> Table {
+    pub(crate) fn new(names: Vec<String>, from_text: bool, options: &SourceOptions) -> Table {
         let names: Vec<Arc<str>> = names
             .into_iter()
             .map(|name| match options.level {
@@ -71,32 +71,36 @@ impl Table {
             })
             .collect();
         let find = |name: &String| find(&names, name);
-        let picks: Vec<Pick> = options
+        let selections: Vec<Selection> = options
             .fields
             .iter()
             .map(|field| match field {
-                Field::Whole => Pick::Whole,
+                Field::Whole => Selection::Whole,
                 Field::Path(path) | Field::Time(path) => {
                     match (path.first().and_then(find), field) {
-                        (Some(column), Field::Time(_)) => Pick::Time(column, path[1..].to_vec()),
-                        (Some(column), _) => Pick::Path(column, path[1..].to_vec()),
-                        (None, _) => Pick::Nothing,
+                        (Some(column), Field::Time(_)) => {
+                            Selection::Time(column, path[1..].to_vec())
+                        }
+                        (Some(column), _) => Selection::Path(column, path[1..].to_vec()),
+                        (None, _) => Selection::Nothing,
                     }
                 }
             })
             .collect();
-        let declared: Option<Vec<Declared>> = options.declared.as_ref().map(|columns| {
-            let column = |(name, kind): &(String, Type)| Declared {
+        let declared: Option<Vec<DeclaredColumn>> = options.declared.as_ref().map(|columns| {
+            let column = |(name, kind): &(String, Type)| DeclaredColumn {
                 name: name.as_str().into(),
                 kind: *kind,
                 column: find(name),
             };
             columns.iter().map(column).collect()
         });
-        let whole = picks.iter().any(|pick| matches!(pick, Pick::Whole));
+        let whole = selections
+            .iter()
+            .any(|selection| matches!(selection, Selection::Whole));
         let mut needed = vec![whole && declared.is_none(); names.len()];
-        for pick in &picks {
-            if let Pick::Path(column, _) | Pick::Time(column, _) = pick {
+        for selection in &selections {
+            if let Selection::Path(column, _) | Selection::Time(column, _) = selection {
                 needed[*column] = true;
             }
         }
@@ -109,23 +113,28 @@ impl Table {
             from_text,
             needed,
             declared,
-            picks,
+            selections,
             text_bytes_max: options.text_bytes_max(),
         }
     }
 
-    pub fn names(&self) -> &[Arc<str>] {
+    pub(crate) fn names(&self) -> &[Arc<str>] {
         &self.names
     }
 
-    /// Whether a column has to be decoded; for others any column will do, such as NULLs.
-    pub fn needs(&self, column: usize) -> bool {
+    /// Whether a column must be decoded; for others any column will do, such as NULLs.
+    pub(crate) fn needs(&self, column: usize) -> bool {
         self.needed[column]
     }
 
-    /// Checks the rows of these columns and picks the fields from those that pass. `bad` holds rows
-    /// that did not survive decoding.
-    pub fn pick(&self, mut columns: Vec<Column>, rows: usize, mut bad: Vec<BadRow>) -> Picked {
+    /// Checks the rows of these columns and selects the fields of the valid ones. `bad` holds rows that failed to
+    /// decode.
+    pub(crate) fn select(
+        &self,
+        mut columns: Vec<Column>,
+        rows: usize,
+        mut bad: Vec<BadRow>,
+    ) -> SelectedRows {
         for (column, needed) in columns.iter_mut().zip(&self.needed) {
             if *needed {
                 self.apply_level(column);
@@ -142,23 +151,48 @@ impl Table {
             columns = columns.iter().map(|column| column.take(&good)).collect();
         }
         let rows = good.len();
-        let columns = self.picks.iter().map(|pick| match pick {
-            Pick::Path(column, path) if path.is_empty() => columns[*column].clone(),
-            Pick::Time(column, path) if path.is_empty() => as_times(&columns[*column]),
-            Pick::Path(column, path) => inside(&columns[*column], path),
-            Pick::Time(column, path) => as_times(&inside(&columns[*column], path)),
-            Pick::Whole => self.whole(&columns, rows),
-            Pick::Nothing => Column::Null(rows),
+        let columns = self.selections.iter().map(|selection| match selection {
+            Selection::Path(column, path) if path.is_empty() => columns[*column].clone(),
+            Selection::Time(column, path) if path.is_empty() => as_times(&columns[*column]),
+            Selection::Path(column, path) => inside(&columns[*column], path),
+            Selection::Time(column, path) => as_times(&inside(&columns[*column], path)),
+            Selection::Whole => self.whole(&columns, rows),
+            Selection::Nothing => Column::Null(rows),
         });
-        Picked {
+        SelectedRows {
             columns: columns.collect(),
             bad,
             good,
         }
     }
 
-    /// The event as JSON, for showing a bad one.
-    pub fn shown(&self, columns: &[Column], row: usize) -> String {
+    /// The events of these columns; `line` numbers a row, and bad events are shown as JSON.
+    pub(crate) fn events(
+        &self,
+        columns: Vec<Column>,
+        rows: usize,
+        bad: Vec<BadRow>,
+        line: impl Fn(usize) -> u64,
+    ) -> Events {
+        let decoded = columns.clone();
+        let selected = self.select(columns, rows, bad);
+        let bad = selected.bad.into_iter().map(|bad| BadEvent {
+            line: line(bad.row),
+            kind: bad.kind,
+            reason: bad.reason,
+            text: self.shown(&decoded, bad.row),
+        });
+        let lines = selected.good.iter().map(|row| line(*row as usize));
+        Events {
+            rows: selected.good.len(),
+            lines: lines.collect(),
+            columns: selected.columns,
+            bad: bad.collect(),
+        }
+    }
+
+    /// The event as JSON, for displaying a bad one.
+    fn shown(&self, columns: &[Column], row: usize) -> String {
         let record = self.record(columns, row, |column| self.needed[column]);
         let mut text = String::new();
         highwater_engine::eval::write_json(Value::Record(record.into()).view(), &mut text);
@@ -176,7 +210,7 @@ impl Table {
             let record = match &self.declared {
                 None => self.record(columns, row, |_| true),
                 Some(declared) => {
-                    let value = |d: &Declared| match d.column {
+                    let value = |d: &DeclaredColumn| match d.column {
                         Some(column) => columns[column].get(row).to_value(),
                         None => Value::Null,
                     };
@@ -225,7 +259,7 @@ impl Table {
         }
     }
 
-    /// NaN and the infinities are no values of SAQL; level 1.0 let them in.
+    /// NaN and the infinities are not values of SAQL; level 1.0 accepts them.
     fn find_strange_floats(&self, columns: &[Column], bad: &mut Vec<BadRow>) {
         if self.level == Level::V1_0 || self.from_text {
             return;
@@ -244,7 +278,7 @@ impl Table {
                 bad.push(BadRow {
                     row,
                     kind: BadKind::InvalidData,
-                    reason: format!("{name} holds NaN or infinity, which is no float of a query"),
+                    reason: format!("{name} holds NaN or infinity, which queries do not support"),
                 });
             }
         }
@@ -269,7 +303,12 @@ impl Table {
         }
     }
 
-    fn conformed(&self, column: &Column, declared: &Declared, bad: &mut Vec<BadRow>) -> Column {
+    fn conformed(
+        &self,
+        column: &Column,
+        declared: &DeclaredColumn,
+        bad: &mut Vec<BadRow>,
+    ) -> Column {
         let mut builder = ColumnBuilder::with_capacity(column.len());
         for row in 0..column.len() {
             let value = column.get(row);
@@ -290,7 +329,7 @@ impl Table {
                         reason: format!(
                             "{} is declared as {}, but the event holds {found}",
                             declared.name,
-                            type_name(declared.kind)
+                            declared.kind.name()
                         ),
                     });
                 }
@@ -300,7 +339,7 @@ impl Table {
     }
 }
 
-/// The column of that exact name, else the only one that matches but for case.
+/// The column of that exact name, or else the only one that is equal ignoring case.
 fn find(names: &[Arc<str>], name: &str) -> Option<usize> {
     let exact = names.iter().position(|known| &**known == name);
     exact.or_else(|| {
@@ -346,7 +385,7 @@ fn inside(column: &Column, path: &[String]) -> Column {
     builder.finish()
 }
 
-/// ISO text becomes a time, and anything else stays what it is.
+/// ISO text becomes a time; anything else stays as it is.
 fn as_times(column: &Column) -> Column {
     if !matches!(column, Column::Text(_) | Column::Dynamic(_)) {
         return column.clone();

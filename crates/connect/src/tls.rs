@@ -1,4 +1,4 @@
-//! Whom we believe when we call somebody: the authorities that the system knows, and those given by hand.
+//! Trusted certificate authorities for outgoing connections: those of the system, and those given in settings.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,7 +6,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// `ca` is one or more certificates in PEM form to be believed beside those of the system.
+/// `ca` is one or more certificates in PEM form to trust beside those of the system.
 pub fn client(ca: Option<&str>) -> Result<Arc<ClientConfig>, String> {
     let mut roots = system_roots().clone();
     for certificate in CertificateDer::pem_slice_iter(ca.unwrap_or_default().as_bytes()) {
@@ -24,13 +24,13 @@ pub fn client(ca: Option<&str>) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// Read once: there are a hundred and more.
+/// Read once: there are more than a hundred.
 fn system_roots() -> &'static RootCertStore {
     static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
     ROOTS.get_or_init(|| {
         let mut roots = RootCertStore::empty();
         for certificate in rustls_native_certs::load_native_certs().certs {
-            // One that cannot be used is no reason not to use the others.
+            // An unusable certificate does not affect the others.
             let _ = roots.add(certificate);
         }
         roots

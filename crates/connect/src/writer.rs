@@ -1,16 +1,16 @@
-//! Rows on their way into a file of any format.
+//! Encodes rows as a file of any format.
 
 use highwater_engine::Chunk;
 use highwater_query::plan::Name;
 
 use crate::csv::CsvWriter;
 use crate::json::JsonWriter;
-use crate::source::CsvFormat;
+use crate::source::{CsvFormat, Format, MissingFeature};
 
-/// How rows are written.
+/// How rows are encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// One object on each line.
+    /// One object per line.
     #[default]
     JsonLines,
     /// One array of objects.
@@ -20,7 +20,7 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// What a file of that name should hold: lines of JSON unless it says otherwise.
+    /// The format by the name of a file; JSON lines by default.
     pub fn of_name(path: &std::path::Path) -> OutputFormat {
         match &crate::source::extension(path)[..] {
             "csv" => OutputFormat::Csv(CsvFormat::default()),
@@ -32,28 +32,36 @@ impl OutputFormat {
             _ => OutputFormat::JsonLines,
         }
     }
+
+    /// Whether this build can write the format.
+    pub fn check_built_in(self) -> Result<(), MissingFeature> {
+        match self {
+            OutputFormat::Parquet => Format::Parquet.check_built_in(),
+            _ => Ok(()),
+        }
+    }
 }
 
-/// Turns rows into the bytes of one file, or of several parts of it.
+/// Encodes rows as the bytes of one file or of several parts.
 pub trait RowWriter: Send {
-    /// Takes the rows of a chunk.
+    /// Encodes the rows of a chunk.
     fn write(&mut self, chunk: &Chunk) -> Result<(), WriteError>;
 
-    /// Says that no more rows will come.
+    /// Ends the rows.
     fn finish(&mut self) -> Result<(), WriteError>;
 
-    /// The next bytes to be written; `None` if there are none yet. A new part is a file of its own.
-    fn take(&mut self) -> Option<Written>;
+    /// The next encoded bytes; `None` if there are none yet. A new part is a file of its own.
+    fn take(&mut self) -> Option<WriterOutput>;
 
-    /// Something that the user should know about what was written.
+    /// A remark for the user about the written rows.
     fn note(&self) -> Option<String> {
         None
     }
 }
 
-/// What a writer has made.
+/// The output of a writer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum WriterOutput {
     Bytes(Vec<u8>),
     /// The file ends here, and another one starts.
     NewPart,
@@ -66,26 +74,19 @@ pub struct WriteError {
     pub reason: String,
 }
 
-/// A writer for chunks whose columns show up under these names.
+/// A writer for chunks whose columns have these names.
 pub fn row_writer(
     format: OutputFormat,
     names: Vec<Name>,
 ) -> Result<Box<dyn RowWriter>, WriteError> {
     Ok(match format {
-        OutputFormat::JsonLines => Box::new(Lines {
-            writer: JsonWriter::new(names),
-            bytes: Vec::new(),
-        }),
-        OutputFormat::JsonArray => Box::new(Array {
+        OutputFormat::JsonLines => BufferedWriter::boxed(JsonWriter::new(names)),
+        OutputFormat::JsonArray => BufferedWriter::boxed(ArrayWriter {
             writer: JsonWriter::new(names),
             lines: Vec::new(),
-            bytes: Vec::new(),
             rows: 0,
         }),
-        OutputFormat::Csv(format) => Box::new(Csv {
-            writer: CsvWriter::new(names, format),
-            bytes: Vec::new(),
-        }),
+        OutputFormat::Csv(format) => BufferedWriter::boxed(CsvWriter::new(names, format)),
         OutputFormat::Parquet => parquet_writer(names)?,
     })
 }
@@ -99,90 +100,96 @@ fn parquet_writer(names: Vec<Name>) -> Result<Box<dyn RowWriter>, WriteError> {
 fn parquet_writer(_: Vec<Name>) -> Result<Box<dyn RowWriter>, WriteError> {
     Err(WriteError {
         format: "Parquet",
-        reason: "this build of Highwater was made without it".into(),
+        reason: MissingFeature("parquet").to_string(),
     })
 }
 
-fn take_bytes(bytes: &mut Vec<u8>) -> Option<Written> {
-    (!bytes.is_empty()).then(|| Written::Bytes(std::mem::take(bytes)))
+/// A format whose file is the encoded rows in order.
+trait RowEncoder: Send {
+    fn encode(&mut self, chunk: &Chunk, out: &mut Vec<u8>);
+
+    /// Ends the file.
+    fn finish(&mut self, _: &mut Vec<u8>) {}
+
+    fn note(&self) -> Option<String> {
+        None
+    }
 }
 
-struct Lines {
-    writer: JsonWriter,
+struct BufferedWriter<E> {
+    encoder: E,
     bytes: Vec<u8>,
 }
 
-impl RowWriter for Lines {
+impl<E: RowEncoder + 'static> BufferedWriter<E> {
+    fn boxed(encoder: E) -> Box<dyn RowWriter> {
+        Box::new(BufferedWriter {
+            encoder,
+            bytes: Vec::new(),
+        })
+    }
+}
+
+impl<E: RowEncoder> RowWriter for BufferedWriter<E> {
     fn write(&mut self, chunk: &Chunk) -> Result<(), WriteError> {
-        self.writer.write(chunk, &mut self.bytes);
+        self.encoder.encode(chunk, &mut self.bytes);
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), WriteError> {
+        self.encoder.finish(&mut self.bytes);
         Ok(())
     }
 
-    fn take(&mut self) -> Option<Written> {
-        take_bytes(&mut self.bytes)
+    fn take(&mut self) -> Option<WriterOutput> {
+        (!self.bytes.is_empty()).then(|| WriterOutput::Bytes(std::mem::take(&mut self.bytes)))
+    }
+
+    fn note(&self) -> Option<String> {
+        self.encoder.note()
     }
 }
 
-/// Still one row on each line, with what makes an array of them around.
-struct Array {
+impl RowEncoder for JsonWriter {
+    fn encode(&mut self, chunk: &Chunk, out: &mut Vec<u8>) {
+        self.write(chunk, out);
+    }
+}
+
+/// Still one row per line, inside an array.
+struct ArrayWriter {
     writer: JsonWriter,
     lines: Vec<u8>,
-    bytes: Vec<u8>,
     rows: u64,
 }
 
-impl RowWriter for Array {
-    fn write(&mut self, chunk: &Chunk) -> Result<(), WriteError> {
+impl RowEncoder for ArrayWriter {
+    fn encode(&mut self, chunk: &Chunk, out: &mut Vec<u8>) {
         self.lines.clear();
         self.writer.write(chunk, &mut self.lines);
         for line in self.lines.split_inclusive(|b| *b == b'\n') {
             let before: &[u8] = if self.rows == 0 { b"[\n" } else { b",\n" };
-            self.bytes.extend_from_slice(before);
-            self.bytes
-                .extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+            out.extend_from_slice(before);
+            out.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
             self.rows += 1;
         }
-        Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), WriteError> {
+    fn finish(&mut self, out: &mut Vec<u8>) {
         let end: &[u8] = if self.rows == 0 { b"[]\n" } else { b"\n]\n" };
-        self.bytes.extend_from_slice(end);
-        Ok(())
-    }
-
-    fn take(&mut self) -> Option<Written> {
-        take_bytes(&mut self.bytes)
+        out.extend_from_slice(end);
     }
 }
 
-struct Csv {
-    writer: CsvWriter,
-    bytes: Vec<u8>,
-}
-
-impl RowWriter for Csv {
-    fn write(&mut self, chunk: &Chunk) -> Result<(), WriteError> {
-        self.writer.write(chunk, &mut self.bytes);
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), WriteError> {
-        Ok(())
-    }
-
-    fn take(&mut self) -> Option<Written> {
-        take_bytes(&mut self.bytes)
+impl RowEncoder for CsvWriter {
+    fn encode(&mut self, chunk: &Chunk, out: &mut Vec<u8>) {
+        self.write(chunk, out);
     }
 
     fn note(&self) -> Option<String> {
-        let left_out = self.writer.left_out();
+        let left_out = self.left_out();
         (left_out > 0).then(|| {
-            format!("{left_out} values were left out: the columns of a CSV file are those of its first row")
+            format!("{left_out} values were dropped: the columns of a CSV file are those of its first row")
         })
     }
 }

@@ -205,7 +205,7 @@ fn booleans_are_numbers_before_level_1_2() {
 #[test]
 fn what_cannot_be_read_is_named() {
     for (bytes, reason) in [
-        (b"{}".to_vec(), "does not start as an Avro"),
+        (b"{}".to_vec(), "does not start with the header of an Avro"),
         (
             file(&one_field(r#"{"type":"map","values":"int"}"#), &[]),
             "a is an Avro map",

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use highwater_connect::json::{BadJson, Batch, Decoded, Decoder, Field};
+use highwater_connect::json::{BadJson, Batch, DecodedBatch, Decoder, Field};
 use highwater_connect::{LineReader, ReadError};
 use highwater_engine::ValueRef;
 
@@ -15,17 +15,17 @@ fn a() -> Vec<Field> {
     vec![Field::Path(vec!["a".into()])]
 }
 
-fn decode_with(fields: Vec<Field>, block: &[u8]) -> Decoded {
+fn decode_with(fields: Vec<Field>, block: &[u8]) -> DecodedBatch {
     let mut batch = Batch::tracking_lines(fields.len());
     Decoder::new(fields).decode(block, 1, &mut batch);
     batch.finish()
 }
 
-fn decode(block: &[u8]) -> Decoded {
+fn decode(block: &[u8]) -> DecodedBatch {
     decode_with(a(), block)
 }
 
-fn ints(decoded: &Decoded) -> Vec<i64> {
+fn ints(decoded: &DecodedBatch) -> Vec<i64> {
     let int = |row| match decoded.columns[0].get(row) {
         ValueRef::Int(value) => value,
         other => panic!("{other:?} is not an integer"),
@@ -34,14 +34,14 @@ fn ints(decoded: &Decoded) -> Vec<i64> {
 }
 
 /// The only bad line: its number, column and reason.
-fn only_bad(decoded: &Decoded) -> (u64, u32, BadJson) {
+fn only_bad(decoded: &DecodedBatch) -> (u64, u32, BadJson) {
     assert_eq!(decoded.bad.len(), 1, "{:?}", decoded.bad);
     let bad = &decoded.bad[0];
     assert!(!bad.reason.to_string().is_empty());
     (bad.line, bad.column, bad.reason.clone())
 }
 
-fn decode_file(path: &Path) -> Result<Decoded, ReadError> {
+fn decode_file(path: &Path) -> Result<DecodedBatch, ReadError> {
     let mut reader = LineReader::open(path)?;
     let mut batch = Batch::tracking_lines(1);
     let mut decoder = Decoder::new(a());

@@ -9,7 +9,7 @@
 mod common;
 
 use common::lines;
-use highwater_connect::json::{BadJson, Batch, Decoded, Decoder, Field};
+use highwater_connect::json::{BadJson, Batch, DecodedBatch, Decoder, Field};
 use highwater_engine::{ValueRef, same_but_for_case};
 use highwater_time::Instant;
 use proptest::prelude::*;
@@ -39,7 +39,7 @@ fn wanted() -> Vec<Field> {
     ]
 }
 
-fn decode(decoder: &mut Decoder, fields: usize, blocks: &[&[u8]]) -> Decoded {
+fn decode(decoder: &mut Decoder, fields: usize, blocks: &[&[u8]]) -> DecodedBatch {
     let mut batch = Batch::tracking_lines(fields);
     let mut line = 1;
     for block in blocks {
@@ -112,7 +112,7 @@ fn same_field(ours: ValueRef<'_>, field: &Field, event: &Json) -> bool {
 }
 
 /// Holds a decoded batch against what serde_json makes of the same lines.
-fn check(decoded: &Decoded, fields: &[Field], lines: &[Vec<u8>]) -> Result<(), TestCaseError> {
+fn check(decoded: &DecodedBatch, fields: &[Field], lines: &[Vec<u8>]) -> Result<(), TestCaseError> {
     let (mut row, mut bad) = (0, decoded.bad.iter());
     for (line, number) in lines.iter().zip(1u64..) {
         let shown = String::from_utf8_lossy(line);
@@ -165,7 +165,7 @@ fn joined(lines: &[Vec<u8>]) -> Vec<u8> {
         .collect()
 }
 
-fn shown(decoded: &Decoded) -> (Vec<String>, &[u64], String) {
+fn shown(decoded: &DecodedBatch) -> (Vec<String>, &[u64], String) {
     let row = |row| {
         let values: Vec<_> = decoded
             .columns

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use flate2::write::{DeflateEncoder, GzEncoder};
 use highwater_connect::json::Field;
 use highwater_connect::{
-    BadKind, Compression, CsvFormat, Format, Level, OutputFormat, SourceOptions, Written, open,
-    row_writer,
+    BadKind, Compression, CsvFormat, Format, Level, OutputFormat, SourceOptions, WriterOutput,
+    open, row_writer,
 };
 use highwater_engine::{Chunk, Column, ColumnBuilder, Record, Value, ValueRef, eval};
 use highwater_query::plan::{Name, Type};
@@ -216,7 +216,7 @@ fn older_levels_read_json_in_their_own_way() {
         found.rows,
         [r#"{"ab":1,"t":"2026-01-01T00:00:00.0000000Z","r":{"b":0}}"#]
     );
-    assert!(found.bad[0].2.contains("equal but for case"));
+    assert!(found.bad[0].2.contains("differ only in case"));
     let options = SourceOptions {
         fields: vec![
             Field::Path(vec!["Ab".into()]),
@@ -391,8 +391,8 @@ fn write(format: OutputFormat, names: Vec<Name>, chunks: &[Chunk]) -> Vec<Vec<u8
     writer.finish().unwrap();
     while let Some(written) = writer.take() {
         match written {
-            Written::Bytes(bytes) => parts.last_mut().unwrap().extend(bytes),
-            Written::NewPart => parts.push(Vec::new()),
+            WriterOutput::Bytes(bytes) => parts.last_mut().unwrap().extend(bytes),
+            WriterOutput::NewPart => parts.push(Vec::new()),
         }
     }
     parts
@@ -436,11 +436,11 @@ fn the_columns_of_csv_are_those_of_the_first_row() {
     ])]);
     let mut writer = row_writer(csv, vec![Name::Spread]).unwrap();
     writer.write(&rows).unwrap();
-    let Some(Written::Bytes(bytes)) = writer.take() else {
+    let Some(WriterOutput::Bytes(bytes)) = writer.take() else {
         panic!("something is written")
     };
     assert_eq!(bytes, b"a;b\r\n1;2\r\n;4\r\n");
-    assert!(writer.note().unwrap().starts_with("1 values were left out"));
+    assert!(writer.note().unwrap().starts_with("1 values were dropped"));
 }
 
 #[test]
@@ -675,7 +675,7 @@ mod parquet {
         ] {
             let (kind, message) = read_parquet(cut).error.unwrap();
             assert_eq!(kind, Some(BadKind::InvalidData));
-            assert!(message.contains("no Parquet file"), "{message}");
+            assert!(message.contains("not a valid Parquet file"), "{message}");
         }
     }
 

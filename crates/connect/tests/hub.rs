@@ -188,7 +188,7 @@ impl World {
                 self.at = mark.map_or(0, |(_, at)| at);
                 self.endpoint = Some(endpoint);
                 if self.mark.is_none() {
-                    self.settle();
+                    self.checkpoint();
                 }
                 true
             }
@@ -207,11 +207,11 @@ impl World {
         }
     }
 
-    fn settle(&mut self) -> bool {
+    fn checkpoint(&mut self) -> bool {
         let (Some(endpoint), Some(node)) = (&mut self.endpoint, &self.node) else {
             return false;
         };
-        match node.runtime.block_on(endpoint.settle()) {
+        match node.runtime.block_on(endpoint.checkpoint()) {
             Ok(mark) => {
                 self.mark = Some((mark, self.at));
                 true
@@ -240,7 +240,7 @@ impl World {
                 let count = 1 + self.random.below(12);
                 self.write(count);
             }
-            6 => drop(self.settle()),
+            6 => drop(self.checkpoint()),
             // The job starts over while its batches may still be on their way.
             7 => self.endpoint = None,
             8 => self.crash(false),
@@ -271,7 +271,7 @@ fn rows_are_on_the_hub_once_and_in_order_whatever_happens() {
         for _ in 0..60 {
             world.step();
         }
-        while !(world.open() && world.at == ROWS && world.settle()) {
+        while !(world.open() && world.at == ROWS && world.checkpoint()) {
             world.disk.set_faults(Faults::default());
             world.write(50);
         }

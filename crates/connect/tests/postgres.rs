@@ -96,7 +96,7 @@ fn numbered(range: std::ops::Range<u64>) -> Rows {
 
 async fn begin(endpoint: &mut Box<dyn Endpoint>) -> Vec<u8> {
     endpoint.resume(None).await.unwrap();
-    endpoint.settle().await.unwrap()
+    endpoint.checkpoint().await.unwrap()
 }
 
 async fn insist(endpoint: &mut Box<dyn Endpoint>, rows: &Rows) {
@@ -300,7 +300,7 @@ async fn an_older_start_is_shut_out_and_a_new_beginning_is_one() {
             .len(),
         7
     );
-    let later = new.settle().await.unwrap();
+    let later = new.checkpoint().await.unwrap();
     let mut anew = open();
     begin(&mut anew).await;
     anew.write(&numbered(0..1)).await.unwrap();
@@ -340,7 +340,7 @@ async fn survive(table: &str, key: &[&str], seed: u64, mut disturb: impl AsyncFn
     let mut at = 0;
     while at < ROWS {
         match random.below(6) {
-            0 => mark = (endpoint.settle().await.unwrap(), at),
+            0 => mark = (endpoint.checkpoint().await.unwrap(), at),
             1 => {
                 endpoint = open();
                 while let Err(error) = endpoint.resume(Some(&mark.0)).await {

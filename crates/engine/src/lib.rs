@@ -26,3 +26,6 @@ pub use physical::{Physical, PhysicalError, Shared};
 pub use pipeline::{Pipeline, Target};
 pub use script::{Entered, ScriptError, Scripts};
 pub use value::{Record, Value, ValueRef, same_but_for_case};
+
+/// Whether the geospatial functions are built in. Without them, compile queries with `Catalog::without_geo`.
+pub const HAS_GEO: bool = cfg!(feature = "geo");

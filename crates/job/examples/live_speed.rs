@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_connect::{Endpoint, EndpointError, Rows, Underway};
+use highwater_connect::{Endpoint, EndpointError, EndpointFuture, Rows};
 use highwater_env::random::Random;
 use highwater_env::{Clock, RealClock, RealDisk, usage};
 use highwater_flow::retry::Policy;
@@ -178,15 +178,15 @@ impl Endpoints for Nowhere {
 }
 
 impl Endpoint for Nowhere {
-    fn resume<'a>(&'a mut self, _: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
+    fn resume<'a>(&'a mut self, _: Option<&'a [u8]>) -> EndpointFuture<'a, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn write<'a>(&'a mut self, _: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
+    fn write<'a>(&'a mut self, _: &'a Rows) -> EndpointFuture<'a, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
+    fn checkpoint(&mut self) -> EndpointFuture<'_, Vec<u8>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }

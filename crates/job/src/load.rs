@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_connect::Level;
+use highwater_connect::{Format, Level, MissingFeature};
 use highwater_engine::{Physical, PhysicalError, ScriptError, Scripts};
 use highwater_env::disk;
 use highwater_query::plan::Plan;
@@ -49,6 +49,16 @@ pub enum LoadError {
     Script(#[from] ScriptError),
     #[error("error: {0}")]
     Physical(#[from] PhysicalError),
+    #[error("error: the format of input \"{input}\": {missing}")]
+    InputFormat {
+        input: String,
+        missing: MissingFeature,
+    },
+    #[error("error: the format of output \"{output}\": {missing}")]
+    OutputFormat {
+        output: String,
+        missing: MissingFeature,
+    },
     #[error(
         "error: input \"{input}\" has a partition column and {files} files; \
          name one file, or leave the column out and let each file be a partition"
@@ -145,6 +155,7 @@ impl Job {
                 })
                 .collect(),
             outputs: named_outputs(&file),
+            without_geo: !highwater_engine::HAS_GEO,
             functions: Some(file.functions.iter().map(|f| f.name.clone()).collect()),
             ignore_case: file.ignore_case,
             older_level: match file.compatibility {
@@ -160,6 +171,7 @@ impl Job {
             text: query.clone(),
             diagnostics,
         })?;
+        check_formats(&file)?;
         let plan = Arc::new(compiled.plan);
         let scripts = Arc::new(scripts(&file)?);
         let physical = Physical::new(plan.clone())?.with_scripts(scripts.clone());
@@ -208,6 +220,26 @@ fn named_outputs(file: &JobFile) -> Option<Vec<String>> {
     };
     let names: Vec<String> = file.outputs.iter().map(|o| o.name.clone()).collect();
     (!names.iter().all(is_own)).then_some(names)
+}
+
+fn check_formats(file: &JobFile) -> Result<(), LoadError> {
+    for input in &file.inputs {
+        let by_name = || input.paths.first().map(|path| Format::of_name(path));
+        let format = input.format.or_else(by_name).unwrap_or(Format::Json);
+        let missing = |missing| LoadError::InputFormat {
+            input: input.name.clone(),
+            missing,
+        };
+        format.check_built_in().map_err(missing)?;
+    }
+    for output in &file.outputs {
+        let missing = |missing| LoadError::OutputFormat {
+            output: output.name.clone(),
+            missing,
+        };
+        output.format.check_built_in().map_err(missing)?;
+    }
+    Ok(())
 }
 
 fn scripts(file: &JobFile) -> Result<Scripts, LoadError> {

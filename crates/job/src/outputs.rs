@@ -10,7 +10,8 @@ use std::sync::Arc;
 use arrow_array::StringArray;
 use highwater_connect::json::JsonWriter;
 use highwater_connect::{
-    FileSink, OutputFormat, RowNames, RowWriter, Sink, SinkError, StdoutSink, Written, row_writer,
+    FileSink, OutputFormat, RowNames, RowWriter, Sink, SinkError, StdoutSink, WriterOutput,
+    row_writer,
 };
 use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator};
 use highwater_query::plan::{Name, Node, NodeId, Plan};
@@ -397,8 +398,8 @@ impl Destination {
     fn pass_on(&mut self) -> Result<(), SinkError> {
         while let Some(written) = self.writer.as_mut().and_then(|writer| writer.take()) {
             match written {
-                Written::Bytes(bytes) => self.sink.write(&bytes)?,
-                Written::NewPart => {
+                WriterOutput::Bytes(bytes) => self.sink.write(&bytes)?,
+                WriterOutput::NewPart => {
                     let number = self.parts.len() + 2;
                     let next = self.place.open(number, self.collected.as_ref())?;
                     self.parts.push(std::mem::replace(&mut self.sink, next));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_connect::{OutputFormat, Written, row_writer};
+use highwater_connect::{OutputFormat, WriterOutput, row_writer};
 use highwater_engine::{Chunk, ColumnBuilder, Record, Value};
 use highwater_query::plan::Name;
 use highwater_time::Instant;
@@ -133,7 +133,7 @@ fn parquet_file(columns: &[(&str, Vec<Value>)]) -> Vec<u8> {
     writer.finish().expect("a file has an end");
     let mut bytes = Vec::new();
     while let Some(written) = writer.take() {
-        if let Written::Bytes(more) = written {
+        if let WriterOutput::Bytes(more) = written {
             bytes.extend(more);
         }
     }

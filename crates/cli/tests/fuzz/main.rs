@@ -430,6 +430,7 @@ fn csv() {
 
 // proves S3
 #[test]
+#[cfg_attr(not(feature = "avro"), ignore = "needs the feature `avro`")]
 fn avro() {
     fuzz(
         "avro",
@@ -441,6 +442,7 @@ fn avro() {
 
 // proves S3
 #[test]
+#[cfg_attr(not(feature = "parquet"), ignore = "needs the feature `parquet`")]
 fn parquet() {
     let files = formats::parquet_files();
     fuzz("parquet", targets::parquet, files, &formats::words());

@@ -1,8 +1,8 @@
-//! Avro object container files in.
+//! Reads Avro object container files.
 //!
-//! Written out here because so little of Avro is needed: the schema of the file says everything, and
-//! there is none to compare it with. A file is blocks of events between markers; what is wrong
-//! within a block costs the rest of that block, and reading goes on behind the next marker.
+//! Our own code, because so little of Avro is needed: the schema of the file is the only schema. A file is a
+//! sequence of blocks separated by sync markers; an error inside a block loses the rest of that block, and reading
+//! continues after the next marker.
 
 mod schema;
 mod value;
@@ -13,32 +13,32 @@ use std::sync::Arc;
 
 use highwater_engine::{Column, ColumnBuilder};
 
-use crate::bytes::{FileBytes, Watch};
+use crate::bytes::{FileBytes, ReadProgress};
 use crate::lines::{ReadError, SourceNote};
-use crate::source::{BadEvent, BadKind, Events, Source, SourceOptions};
+use crate::source::{BadKind, Events, Source, SourceOptions};
 use crate::table::{BadRow, Table};
 use schema::Schemas;
 use value::{BadValue, Values};
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
 const MARKER_BYTES: usize = 16;
-/// A larger block, as it is or decompressed, is refused.
+/// A larger block, compressed or not, is refused.
 const BLOCK_BYTES_MAX: u64 = 256 << 20;
-/// Small blocks are handed out together.
+/// Small blocks are returned together.
 const BATCH_ROWS: usize = 8192;
 const BATCH_BYTES: usize = 4 << 20;
 
 pub(crate) struct AvroSource {
     file: PathBuf,
     bytes: BufReader<Box<dyn Read + Send>>,
-    watch: Arc<Watch>,
+    progress: Arc<ReadProgress>,
     modified: i128,
     options: SourceOptions,
     header: Option<Header>,
-    /// Events seen so far.
+    /// Events read so far.
     rows: u64,
     ended: bool,
-    /// To be returned once the events before it have been handed out.
+    /// Returned once the events before it have been returned.
     failed: Option<ReadError>,
 }
 
@@ -64,11 +64,11 @@ struct Block {
 }
 
 impl AvroSource {
-    pub fn new(bytes: FileBytes, options: SourceOptions) -> AvroSource {
+    pub(crate) fn new(bytes: FileBytes, options: SourceOptions) -> AvroSource {
         AvroSource {
             file: bytes.file,
             bytes: BufReader::with_capacity(256 << 10, bytes.bytes),
-            watch: bytes.watch,
+            progress: bytes.progress,
             modified: bytes.modified,
             options,
             header: None,
@@ -82,7 +82,9 @@ impl AvroSource {
         let mut magic = [0; 4];
         let read = self.bytes.read_exact(&mut magic);
         if read.is_err() || &magic != MAGIC {
-            return Err(self.wrong("it does not start as an Avro object container file does"));
+            return Err(
+                self.wrong("it does not start with the header of an Avro object container file")
+            );
         }
         let mut schema = None;
         let mut codec = Codec::Null;
@@ -105,7 +107,7 @@ impl AvroSource {
             }
         }
         let Some(schema) = schema else {
-            return Err(self.wrong("its header holds no schema"));
+            return Err(self.wrong("its header has no schema"));
         };
         let (schemas, root) = Schemas::parse(&schema).map_err(|reason| self.wrong(&reason))?;
         let fields = schemas.records[root].iter();
@@ -149,7 +151,7 @@ impl AvroSource {
         let events = self.long_from(first[0])?;
         let size = self.long()?;
         let (Ok(events), Ok(size)) = (u64::try_from(events), u64::try_from(size)) else {
-            return Err(self.wrong("a block says that it is shorter than nothing"));
+            return Err(self.wrong("a block has a negative size"));
         };
         let bytes = self.exactly(size)?;
         let marker = self.exactly(MARKER_BYTES as u64)?;
@@ -185,24 +187,8 @@ impl AvroSource {
             }
         }
         let columns: Vec<Column> = columns.into_iter().map(ColumnBuilder::finish).collect();
-        let before = columns.clone();
-        let picked = header.table.pick(columns, rows, bad);
         let line = |row: usize| first + row as u64 + 1;
-        Events {
-            rows: picked.good.len(),
-            lines: picked.good.iter().map(|row| line(*row as usize)).collect(),
-            columns: picked.columns,
-            bad: picked
-                .bad
-                .into_iter()
-                .map(|bad| BadEvent {
-                    line: line(bad.row),
-                    kind: bad.kind,
-                    reason: bad.reason,
-                    text: header.table.shown(&before, bad.row),
-                })
-                .collect(),
-        }
+        header.table.events(columns, rows, bad, line)
     }
 
     fn long(&mut self) -> Result<i64, ReadError> {
@@ -232,7 +218,7 @@ impl AvroSource {
     fn exactly(&mut self, count: u64) -> Result<Vec<u8>, ReadError> {
         if count > BLOCK_BYTES_MAX {
             return Err(self.wrong(&format!(
-                "a block says that it has {count} bytes; {BLOCK_BYTES_MAX} are the most that is read"
+                "a block has {count} bytes; the limit is {BLOCK_BYTES_MAX}"
             )));
         }
         let mut bytes = Vec::new();
@@ -241,7 +227,7 @@ impl AvroSource {
             Ok(_) if bytes.len() as u64 == count => Ok(bytes),
             Ok(_) => Err(self.failed(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                "the file ends inside of a block; it was cut short",
+                "the file ends inside a block; it was cut short",
             ))),
             Err(error) => Err(self.failed(error)),
         }
@@ -257,7 +243,7 @@ impl AvroSource {
     fn failed(&self, source: io::Error) -> ReadError {
         ReadError::Read {
             file: self.file.clone(),
-            offset: self.watch.bytes_read(),
+            offset: self.progress.bytes_read(),
             source,
         }
     }
@@ -273,7 +259,7 @@ fn decode_block(
     let mut values = Values::new(&header.schemas, &block.bytes);
     let mut fields = Vec::new();
     for event in 0..block.events {
-        // Events of no bytes at all cannot be told from a damaged count.
+        // An event without any bytes cannot be distinguished from a damaged count.
         let read = match values.is_empty() && !columns.is_empty() {
             true => Err(BadValue {
                 reason: "the block ends before its last event".into(),
@@ -296,7 +282,7 @@ fn decode_block(
                 let lost = block.events - event - 1;
                 let rest = match lost {
                     0 => String::new(),
-                    lost => format!("; {lost} events behind it in the same block are lost too"),
+                    lost => format!("; {lost} later events in the same block are lost too"),
                 };
                 columns.iter_mut().for_each(ColumnBuilder::push_null);
                 bad.push(BadRow {
@@ -365,7 +351,7 @@ impl Source for AvroSource {
     }
 
     fn bytes_read(&self) -> u64 {
-        self.watch.bytes_read()
+        self.progress.bytes_read()
     }
 
     fn modified(&self) -> i128 {
@@ -373,6 +359,6 @@ impl Source for AvroSource {
     }
 
     fn note(&self) -> Option<SourceNote> {
-        self.watch.note(&self.file)
+        self.progress.note(&self.file)
     }
 }

@@ -1,11 +1,11 @@
-//! The schema that an Avro file carries, as far as events can be made of it.
+//! The schema in an Avro file, as far as events can be built from it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-/// Schemas may refer to each other by name, so records are kept in a list and pointed to.
+/// Schemas may refer to each other by name, so records are in a list and referenced by index.
 #[derive(Debug, Default)]
 pub(crate) struct Schemas {
     pub records: Vec<Vec<(Arc<str>, Schema)>>,
@@ -26,25 +26,25 @@ pub(crate) enum Schema {
     Enum(Arc<[Arc<str>]>),
     Array(Arc<Schema>),
     Union(Arc<[Schema]>),
-    /// A place in [`Schemas::records`].
+    /// An index into [`Schemas::records`].
     Record(usize),
     /// Days since 1970.
     Date,
-    /// Since 1970, in units of that many nanoseconds.
+    /// Since 1970, in units of this many nanoseconds.
     Timestamp(i128),
-    /// A number of digits behind the point, of bytes or of a fixed number of them.
+    /// The number of digits after the decimal point; stored as bytes or fixed.
     Decimal(u32, Option<usize>),
 }
 
 impl Schemas {
-    /// Parses the schema of a file, which must be a record. The error says what cannot be read.
-    pub fn parse(text: &[u8]) -> Result<(Schemas, usize), String> {
+    /// Parses the schema of a file, which must be a record. The error says what is not supported.
+    pub(super) fn parse(text: &[u8]) -> Result<(Schemas, usize), String> {
         let json: Json = serde_json::from_slice(text)
             .map_err(|error| format!("its schema is not valid JSON: {error}"))?;
         let mut schemas = Schemas::default();
         match schemas.schema(&json, "", "the event")? {
             Schema::Record(root) => Ok((schemas, root)),
-            _ => Err("its schema is no record, so its values are no events".into()),
+            _ => Err("its schema is not a record, so its values are not events".into()),
         }
     }
 
@@ -161,7 +161,7 @@ impl Schemas {
         Ok(schema)
     }
 
-    /// Makes a schema known under its name.
+    /// Registers a schema under its name.
     fn define(
         &mut self,
         object: &Map<String, Json>,

@@ -9,8 +9,8 @@ use super::schema::{Schema, Schemas};
 
 /// How deep values may nest.
 const DEPTH_MAX: u32 = 128;
-/// How many values of no bytes (null, records of nulls) a block may have beyond one for each of its bytes: a damaged
-/// count of them would otherwise be believed, whatever it is.
+/// How many values without bytes (null, records of nulls) a block may have beyond one per byte. Otherwise any damaged
+/// count would be believed.
 const WITHOUT_BYTES_MAX: usize = 4096;
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 
@@ -18,13 +18,13 @@ const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 pub(crate) struct Values<'a> {
     schemas: &'a Schemas,
     bytes: &'a [u8],
-    /// What was read well but cannot be a value of an event.
+    /// A well-formed value that an event cannot hold.
     misfit: Option<&'static str>,
-    /// How many more values may take no bytes.
+    /// How many more values may have no bytes.
     spare: usize,
 }
 
-/// Why a value cannot be read. What follows it in the block is lost with it.
+/// Why a value cannot be read. The rest of its block is lost.
 #[derive(Debug)]
 pub(crate) struct BadValue {
     pub reason: String,
@@ -39,7 +39,7 @@ fn bad<T>(reason: impl Into<String>) -> Read<T> {
 }
 
 impl<'a> Values<'a> {
-    pub fn new(schemas: &'a Schemas, bytes: &'a [u8]) -> Values<'a> {
+    pub(super) fn new(schemas: &'a Schemas, bytes: &'a [u8]) -> Values<'a> {
         Values {
             schemas,
             bytes,
@@ -48,13 +48,13 @@ impl<'a> Values<'a> {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The fields of the next event, in the order of the schema. An event may be read whole and yet
-    /// be bad, for the reason that is returned.
-    pub fn event(&mut self, root: usize, fields: &mut Vec<Value>) -> Read<Option<String>> {
+    /// The fields of the next event, in the order of the schema. An event may be well-formed and still be bad, for the
+    /// returned reason.
+    pub(super) fn event(&mut self, root: usize, fields: &mut Vec<Value>) -> Read<Option<String>> {
         fields.clear();
         let mut misfit = None;
         let (schemas, before) = (self.schemas, self.bytes.len());
@@ -72,7 +72,7 @@ impl<'a> Values<'a> {
         Ok(misfit)
     }
 
-    /// Counts a value, or an event, that has taken no bytes.
+    /// Counts a value or an event that has no bytes.
     fn took(&mut self, before: usize) -> Read<()> {
         if self.bytes.len() < before {
             return Ok(());
@@ -86,7 +86,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// NULL in place of what cannot be a value.
+    /// NULL in place of a value that an event cannot hold.
     fn fit(&mut self, value: Result<Value, &'static str>) -> Value {
         value.unwrap_or_else(|reason| {
             self.misfit = Some(reason);
@@ -177,7 +177,7 @@ impl<'a> Values<'a> {
                 return Ok(Value::Array(Arc::from(items)));
             }
             if count < 0 {
-                // The size in bytes follows, for those who want to skip.
+                // The size in bytes follows, which lets readers skip the block.
                 self.long()?;
             }
             for _ in 0..count.unsigned_abs() {
@@ -192,7 +192,7 @@ impl<'a> Values<'a> {
                 self.bytes = rest;
                 Ok(taken)
             }
-            None => bad("the block ends inside of the value"),
+            None => bad("the block ends inside the value"),
         }
     }
 
@@ -208,7 +208,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    pub fn long(&mut self) -> Read<i64> {
+    pub(super) fn long(&mut self) -> Read<i64> {
         let mut value = 0u64;
         for (i, &byte) in self.bytes.iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * i);
@@ -231,11 +231,11 @@ fn instant(nanos: i128) -> Result<Value, &'static str> {
     let time = Instant::from_unix_nanos(nanos);
     match time.is_in_calendar() {
         true => Ok(Value::Time(time)),
-        false => Err("the time lies outside of the years 1 to 9999"),
+        false => Err("the time is outside of the years 1 to 9999"),
     }
 }
 
-/// SAQL has no decimals: a float is what comes closest.
+/// SAQL has no decimals; the nearest float is used.
 fn decimal(bytes: &[u8], scale: u32) -> Result<Value, &'static str> {
     if bytes.len() > 16 {
         return Err("the decimal has more than 38 digits");
@@ -245,9 +245,9 @@ fn decimal(bytes: &[u8], scale: u32) -> Result<Value, &'static str> {
     let unscaled = bytes
         .iter()
         .fold(start, |value, byte| value << 8 | i128::from(*byte));
-    // Through decimal text, so that it is rounded once.
+    // Through decimal text, so that there is one rounding.
     let value = format!("{unscaled}e-{scale}").parse();
     value
         .map(Value::Float)
-        .map_err(|_| "the decimal is no number")
+        .map_err(|_| "the decimal is not a number")
 }

@@ -9,4 +9,4 @@ mod write;
 
 pub(crate) use source::{CsvSource, RECORD_BYTES_MAX};
 pub(crate) use split::{Split, split};
-pub use write::CsvWriter;
+pub(crate) use write::CsvWriter;

@@ -1,32 +1,33 @@
-//! A file of CSV as a source of events.
+//! A CSV file as a source of events.
 
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use highwater_engine::{Column, ColumnBuilder};
 
 use super::split::{Field, Split, split};
-use crate::bytes::{FileBytes, Watch};
+use crate::bytes::{FileBytes, ReadProgress};
 use crate::lines::{ReadError, SourceNote};
 use crate::source::{BadEvent, BadKind, CsvFormat, Events, Level, Source, SourceOptions, sample};
 use crate::table::Table;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const BLOCK_BYTES: usize = 1 << 20;
-/// A record that is longer than this is taken for one whose quote was never closed.
+/// A longer record is taken for one with an unclosed quote.
 pub(crate) const RECORD_BYTES_MAX: usize = 8 << 20;
 
 pub(crate) struct CsvSource {
     file: PathBuf,
     bytes: Box<dyn Read + Send>,
-    watch: Arc<Watch>,
+    progress: Arc<ReadProgress>,
     modified: i128,
     format: CsvFormat,
     options: SourceOptions,
     /// Known after the first record.
     table: Option<Table>,
-    /// Bytes read and not yet handed out are `buffer[start..]`.
+    /// Bytes read and not yet returned are `buffer[start..]`.
     buffer: Vec<u8>,
     start: usize,
     line: u64,
@@ -42,11 +43,11 @@ struct Record {
 }
 
 impl CsvSource {
-    pub fn new(bytes: FileBytes, format: CsvFormat, options: SourceOptions) -> CsvSource {
+    pub(crate) fn new(bytes: FileBytes, format: CsvFormat, options: SourceOptions) -> CsvSource {
         CsvSource {
             file: bytes.file,
             bytes: bytes.bytes,
-            watch: bytes.watch,
+            progress: bytes.progress,
             modified: bytes.modified,
             format,
             options,
@@ -59,7 +60,7 @@ impl CsvSource {
         }
     }
 
-    /// Reads once more behind what is left.
+    /// Reads once more, appending to the buffer.
     fn read(&mut self) {
         let first = self.line == 1 && self.start == 0 && self.buffer.is_empty();
         self.buffer.drain(..self.start);
@@ -84,7 +85,7 @@ impl CsvSource {
         }
     }
 
-    /// The first record that is not blank, as names or as a count of columns.
+    /// The first record that is not blank, as names or as a number of columns.
     fn read_header(&mut self) -> Result<(), ReadError> {
         let mut fields = Vec::new();
         loop {
@@ -145,7 +146,7 @@ impl CsvSource {
         }
     }
 
-    /// Everything in the buffer up to the last whole record.
+    /// Everything in the buffer up to the end of the last complete record.
     fn decode(&mut self, table: &Table) -> Events {
         let mut columns: Vec<ColumnBuilder> = Vec::new();
         let needed: Vec<bool> = (0..table.names().len()).map(|i| table.needs(i)).collect();
@@ -175,35 +176,9 @@ impl CsvSource {
                 Split::Blank(next) if next == at => break,
                 Split::Blank(next) => next,
                 Split::Record(next) => {
-                    match std::str::from_utf8(&self.buffer[at..next]) {
-                        Err(_) => complain(
-                            next,
-                            "the record is not valid UTF-8; convert the file, for example with iconv"
-                                .into(),
-                        ),
-                        Ok(_) if fields.len() != columns.len() => complain(
-                            next,
-                            format!(
-                                "the record has {} fields, but there are {} columns",
-                                fields.len(),
-                                columns.len()
-                            ),
-                        ),
-                        Ok(text) => {
-                            for (i, field) in fields.iter().enumerate().filter(|(i, _)| needed[*i]) {
-                                let field = Field {
-                                    start: field.start - at,
-                                    end: field.end - at,
-                                    ..*field
-                                };
-                                columns[i].push_text(&field.text(text));
-                            }
-                            records.push(Record {
-                                start: at,
-                                end: next,
-                                line: self.line,
-                            });
-                        }
+                    match self.push_record(at..next, &fields, &needed, &mut columns) {
+                        Ok(record) => records.push(record),
+                        Err(reason) => complain(next, reason),
                     }
                     next
                 }
@@ -235,28 +210,71 @@ impl CsvSource {
             self.line += newlines(&self.buffer[at..next]);
             self.start = next;
         }
-        let rows = records.len();
         let columns = columns.into_iter().zip(&needed);
         let columns = columns.map(|(column, needed)| match needed {
             true => column.finish(),
-            false => Column::Null(rows),
+            false => Column::Null(records.len()),
         });
-        let picked = table.pick(columns.collect(), rows, Vec::new());
-        bad.extend(picked.bad.into_iter().map(|row| {
+        self.events(table, columns.collect(), &records, bad)
+    }
+
+    /// Appends the needed fields of a record. The error says why it is not a record of the table.
+    fn push_record(
+        &self,
+        range: Range<usize>,
+        fields: &[Field],
+        needed: &[bool],
+        columns: &mut [ColumnBuilder],
+    ) -> Result<Record, String> {
+        let text = std::str::from_utf8(&self.buffer[range.clone()]).map_err(
+            |_| "the record is not valid UTF-8; convert the file, for example with iconv",
+        )?;
+        let (found, expected) = (fields.len(), columns.len());
+        if found != expected {
+            return Err(format!(
+                "the record has {found} fields, but there are {expected} columns"
+            ));
+        }
+        for (i, field) in fields.iter().enumerate().filter(|(i, _)| needed[*i]) {
+            let field = Field {
+                start: field.start - range.start,
+                end: field.end - range.start,
+                ..*field
+            };
+            columns[i].push_text(&field.text(text));
+        }
+        Ok(Record {
+            start: range.start,
+            end: range.end,
+            line: self.line,
+        })
+    }
+
+    /// The events of decoded records; `bad` has those that are no records.
+    fn events(
+        &self,
+        table: &Table,
+        columns: Vec<Column>,
+        records: &[Record],
+        mut bad: Vec<BadEvent>,
+    ) -> Events {
+        let selected = table.select(columns, records.len(), Vec::new());
+        bad.extend(selected.bad.into_iter().map(|row| {
             let record = &records[row.row];
+            let text = line_of(&self.buffer[record.start..record.end]);
             BadEvent {
                 line: record.line,
                 kind: row.kind,
                 reason: row.reason,
-                text: sample(line_of(&self.buffer[record.start..record.end]), limit),
+                text: sample(text, table.text_bytes_max),
             }
         }));
         bad.sort_by_key(|bad| bad.line);
         let line = |row: &u32| records[*row as usize].line;
         Events {
-            rows: picked.good.len(),
-            lines: picked.good.iter().map(line).collect(),
-            columns: picked.columns,
+            rows: selected.good.len(),
+            lines: selected.good.iter().map(line).collect(),
+            columns: selected.columns,
             bad,
         }
     }
@@ -281,7 +299,7 @@ impl Source for CsvSource {
                     self.start = self.buffer.len();
                     Err(ReadError::Read {
                         file: self.file.clone(),
-                        offset: self.watch.bytes_read(),
+                        offset: self.progress.bytes_read(),
                         source,
                     })
                 }
@@ -301,7 +319,7 @@ impl Source for CsvSource {
     }
 
     fn bytes_read(&self) -> u64 {
-        self.watch.bytes_read()
+        self.progress.bytes_read()
     }
 
     fn modified(&self) -> i128 {
@@ -309,12 +327,12 @@ impl Source for CsvSource {
     }
 
     fn note(&self) -> Option<SourceNote> {
-        self.watch.note(&self.file)
+        self.progress.note(&self.file)
     }
 }
 
 impl Events {
-    /// No events, with the columns that were asked for.
+    /// No events, with the requested columns.
     pub(crate) fn default_for(options: &SourceOptions) -> Events {
         Events {
             columns: options.fields.iter().map(|_| Column::Null(0)).collect(),

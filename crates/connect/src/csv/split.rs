@@ -2,26 +2,26 @@
 
 use std::borrow::Cow;
 
-/// A field as a range of the bytes; quotes around it are outside of the range.
+/// A field as a range of the bytes, without surrounding quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     pub start: usize,
     pub end: usize,
-    /// Holds quotes that are written twice.
+    /// Contains doubled quotes.
     pub doubled: bool,
 }
 
-/// What stands at the start of the bytes.
+/// The record at the start of the bytes, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Split {
-    /// A record; holds where the next one starts.
+    /// A record; holds the start of the next one.
     Record(usize),
     Blank(usize),
-    /// No end in sight; `quoted` says that a quote is still open.
+    /// The record does not end; `quoted` if a quote is still open.
     Unfinished {
         quoted: bool,
     },
-    /// Something follows a closing quote; holds where, and the start of the next line.
+    /// Text follows a closing quote; holds its position and the start of the next line.
     AfterQuote(usize, usize),
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn split(
 
 fn ended(start: usize, next: usize, fields: &[Field]) -> Split {
     match fields {
-        // A quoted empty field is a record, an empty line is none.
+        // A quoted empty field is a record, an empty line is not.
         [only] if only.start == only.end && only.start == start => Split::Blank(next),
         _ => Split::Record(next),
     }
@@ -105,7 +105,7 @@ fn quoted(bytes: &[u8], at: usize) -> Option<(Field, usize)> {
 }
 
 impl Field {
-    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let raw = &text[self.start..self.end];
         match self.doubled {
             true => raw.replace("\"\"", "\"").into(),

@@ -1,8 +1,7 @@
-//! From columns to CSV.
+//! Writes columns as CSV.
 //!
-//! The first row decides the columns, because a file has one header; what later rows have beyond
-//! them is left out and counted, and what they lack is empty. An empty text is written in quotes, so
-//! that it differs from NULL.
+//! The first row decides the columns, because a file has one header. Other fields of later rows are dropped and
+//! counted, and fields they lack are empty. An empty text is written in quotes to distinguish it from NULL.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,7 +13,7 @@ use crate::rows::RowNames;
 use crate::source::CsvFormat;
 
 #[derive(Debug)]
-pub struct CsvWriter {
+pub(crate) struct CsvWriter {
     rows: RowNames,
     format: CsvFormat,
     columns: Option<Vec<String>>,
@@ -22,7 +21,7 @@ pub struct CsvWriter {
 }
 
 impl CsvWriter {
-    pub fn new(names: Vec<Name>, format: CsvFormat) -> CsvWriter {
+    pub(crate) fn new(names: Vec<Name>, format: CsvFormat) -> CsvWriter {
         CsvWriter {
             rows: RowNames::new(names),
             format,
@@ -31,7 +30,7 @@ impl CsvWriter {
         }
     }
 
-    /// Goes on with a file that has these columns, or with a new one.
+    /// Continues a file that has these columns, or starts a new one.
     pub(crate) fn set_columns(&mut self, columns: Option<Vec<String>>) {
         self.columns = columns;
     }
@@ -40,18 +39,18 @@ impl CsvWriter {
         self.columns.take()
     }
 
-    /// How many values had no column.
-    pub fn left_out(&self) -> u64 {
+    /// How many values were dropped because they had no column.
+    pub(crate) fn left_out(&self) -> u64 {
         self.left_out
     }
 
     /// Appends the rows of a chunk to `out`.
-    pub fn write(&mut self, chunk: &Chunk, out: &mut Vec<u8>) {
+    pub(crate) fn write(&mut self, chunk: &Chunk, out: &mut Vec<u8>) {
         self.write_rows(chunk, 0..chunk.rows(), out);
     }
 
     /// Appends some rows of a chunk to `out`.
-    pub fn write_rows(&mut self, chunk: &Chunk, rows: Range<usize>, out: &mut Vec<u8>) {
+    pub(crate) fn write_rows(&mut self, chunk: &Chunk, rows: Range<usize>, out: &mut Vec<u8>) {
         let delimiter = self.format.delimiter;
         for row in rows {
             let values = self.rows.row(chunk, row);
@@ -66,7 +65,7 @@ impl CsvWriter {
                 }
                 names
             });
-            // Rows nearly always look like the first one.
+            // Rows nearly always have the columns of the first one.
             let same = values.len() == columns.len()
                 && values.iter().zip(&*columns).all(|((a, _), b)| a == b);
             if same {
@@ -85,7 +84,7 @@ impl CsvWriter {
     }
 }
 
-/// The text of a value; nothing for NULL.
+/// The text of a value; empty for NULL.
 fn field(value: ValueRef<'_>) -> Option<Cow<'_, str>> {
     Some(match value {
         ValueRef::Null => return None,
@@ -102,7 +101,7 @@ fn field(value: ValueRef<'_>) -> Option<Cow<'_, str>> {
     })
 }
 
-/// NULL leaves its place empty.
+/// NULL leaves its field empty.
 fn write_record<'a>(
     fields: impl Iterator<Item = Option<Cow<'a, str>>>,
     delimiter: u8,
@@ -119,14 +118,14 @@ fn write_record<'a>(
         }
         count += 1;
     }
-    // A line with nothing on it would be taken for no record at all.
+    // An empty line would be read as no record at all.
     if count == 1 && out.len() == start {
         out.extend_from_slice(b"\"\"");
     }
     out.extend_from_slice(b"\r\n");
 }
 
-/// In quotes where the text would not be read back as it is; the empty text too, to tell it from NULL.
+/// Quotes the text where it would not be read back unchanged, the empty text included, which differs from NULL.
 fn write_field(text: &str, delimiter: u8, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let plain = !bytes.is_empty()

@@ -1,9 +1,8 @@
-//! Where a live job's rows go: each once, in order, across restarts and failures.
+//! Destinations of a live job's rows: each row once, in order, across restarts and failures.
 //!
-//! The rows of an output are numbered from 0 on, and the numbers are a function of the job's input alone.
-//! After a restart the job goes on from its last checkpoint and hands over rows again that it had handed over
-//! before; the endpoint knows by their numbers what it has, and passes over it. This is all that exactly-once
-//! delivery takes, so there is no other protocol between a job and its outputs.
+//! The rows of an output are numbered from 0, and the numbers depend on the job's input alone. After a restart the job
+//! resumes from its last checkpoint and writes some rows again; the endpoint knows from their numbers which it has, and
+//! skips those. This is the whole exactly-once protocol between a job and its outputs.
 
 use std::future::Future;
 use std::ops::Range;
@@ -15,12 +14,11 @@ use highwater_time::Instant;
 
 mod files;
 mod hub;
-mod mark;
-mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queue;
 mod registry;
+mod state;
 mod stdout;
 #[cfg(test)]
 mod testing;
@@ -28,13 +26,10 @@ mod webhook;
 
 pub use files::FilesOutput;
 pub use hub::HubOutput;
-pub use memory::{Memory, MemoryEndpoint};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOutput;
-pub use queue::QueueOutput;
 pub use registry::{OUTPUT_KINDS, OutputContext, OutputKind, OutputSettings, SettingsReader};
 pub use stdout::StdoutOutput;
-pub use webhook::WebhookOutput;
 
 #[cfg(not(feature = "postgres"))]
 mod postgres {
@@ -42,41 +37,41 @@ mod postgres {
         super::OutputKind::not_built_in("postgres", "postgres");
 }
 
-/// Something that takes numbered rows.
+/// A destination for numbered rows.
 ///
-/// A job calls [`resume`](Endpoint::resume) once, then [`write`](Endpoint::write) with rows that follow one
-/// another, and [`settle`](Endpoint::settle) for every checkpoint. **The first checkpoint is stored before the first
-/// write**: only then does a job that crashes early find out what it had written. Some endpoints insist on it.
+/// A job calls [`resume`](Endpoint::resume) once, then [`write`](Endpoint::write) with consecutive rows, and
+/// [`checkpoint`](Endpoint::checkpoint) for every checkpoint. **The first checkpoint is stored before the first
+/// write**: otherwise a job that crashes early could not find out what it had written. Some endpoints insist on it.
 ///
-/// All of it runs on a tokio runtime.
+/// All methods run on a tokio runtime.
 pub trait Endpoint: Send {
-    /// Finds out what is already there. `mark` is what [`settle`](Endpoint::settle) gave at the checkpoint that the
-    /// job goes on from; `None` when it starts from the beginning, and what an earlier job of that name wrote is none
-    /// of its business. May be called again after a failure.
-    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>>;
+    /// Finds out which rows are already there. `state` is the result of [`checkpoint`](Endpoint::checkpoint) in the
+    /// checkpoint that the job resumes from; `None` if the job starts from the beginning, where rows of an earlier job
+    /// of that name do not count. May be called again after a failure.
+    fn resume<'a>(&'a mut self, state: Option<&'a [u8]>) -> EndpointFuture<'a, ()>;
 
-    /// Takes rows, and may still hold them back when this is done. Rows that are already there are passed over. After a
-    /// failure the same rows are handed over again, some of which may have arrived; without those that were refused, if
-    /// that was the failure. So numbers only grow, and a gap is a row that nobody wants any more.
-    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>>;
+    /// Accepts rows, which may stay buffered. Skips rows that are already there. After a failure the job writes the
+    /// same rows again, some of which may have arrived, but without refused rows. So numbers only grow, and a gap is a
+    /// dropped row.
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> EndpointFuture<'a, ()>;
 
-    /// Every row before `watermark` has been handed over. Something that gathers rows by their time can let go of them.
-    fn advance(&mut self, watermark: Instant) -> Underway<'_, Result<(), EndpointError>> {
+    /// All rows before `watermark` have been written. An endpoint that groups rows by time can complete those groups.
+    fn advance(&mut self, watermark: Instant) -> EndpointFuture<'_, ()> {
         let _ = watermark;
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Makes sure that no row taken so far can be lost: it is either in its place or in the answer, which is what
-    /// [`resume`](Endpoint::resume) is given when the job goes on from here.
-    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>>;
+    /// Makes every accepted row durable: in the destination or in the returned state, which
+    /// [`resume`](Endpoint::resume) gets when the job resumes from this checkpoint.
+    fn checkpoint(&mut self) -> EndpointFuture<'_, Vec<u8>>;
 }
 
-/// Rows of one output that follow one another.
+/// Consecutive rows of one output.
 #[derive(Clone, Debug)]
 pub struct Rows {
     /// The number of the first row.
     pub first: u64,
-    /// Times are those of the rows, ascending; columns are those of the statement.
+    /// Times are the times of the rows, ascending; columns are those of the statement.
     pub chunk: Chunk,
 }
 
@@ -86,7 +81,7 @@ impl Rows {
         self.first + self.chunk.rows() as u64
     }
 
-    /// Those that come at or after `number`, as rows of the chunk.
+    /// The rows of the chunk from `number` on.
     fn from(&self, number: u64) -> Range<usize> {
         let rows = self.chunk.rows();
         let passed = number.saturating_sub(self.first).min(rows as u64);
@@ -94,25 +89,25 @@ impl Rows {
     }
 }
 
-/// Why rows were not taken.
+/// Why rows were not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// It may work later: a connection, a time-out, a server that is starting, a full disk.
+    /// It may succeed later: no connection, a timeout, a server that is starting, a full disk.
     #[error("{reason}")]
     Unavailable {
         reason: String,
-        /// No sooner than this, says the other side.
+        /// The delay that the destination asks for.
         retry_after: Option<Duration>,
     },
-    /// These rows will never be taken as they are, such as a text for a column of numbers. None of the rows that were
-    /// handed over with them has been taken.
+    /// These rows will never be accepted as they are, such as a text for a numeric column. None of the rows written
+    /// with them has been accepted.
     #[error("{reason}")]
     Refused {
-        /// Numbers of rows, ascending.
+        /// Row numbers, ascending.
         rows: Vec<u64>,
         reason: String,
     },
-    /// Nothing will be taken until somebody changes something: no such table, wrong password.
+    /// No rows will be accepted until somebody changes something: no such table, wrong password.
     #[error("{reason}")]
     Unfit { reason: String },
 }
@@ -132,5 +127,6 @@ impl EndpointError {
     }
 }
 
-/// Work of an endpoint that is not done yet.
-pub type Underway<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A boxed future of an endpoint.
+pub type EndpointFuture<'a, T> =
+    Pin<Box<dyn Future<Output = Result<T, EndpointError>> + Send + 'a>>;

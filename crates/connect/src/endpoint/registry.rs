@@ -15,6 +15,7 @@ use highwater_queue::Queues;
 use highwater_time::Duration;
 
 use super::{Endpoint, EndpointError, files, hub, postgres, queue, webhook};
+use crate::source::MissingFeature;
 use crate::writer::OutputFormat;
 
 /// Every kind of output that a job file may declare.
@@ -35,8 +36,8 @@ pub struct OutputKind {
     pub keys: &'static [&'static str],
     /// Reads the keys. `None` if a required key is absent or wrong, which the reader has reported.
     pub read: fn(&mut dyn SettingsReader) -> Option<Arc<dyn OutputSettings>>,
-    /// The Cargo feature that this build lacks, if the kind is not built in.
-    pub missing_feature: Option<&'static str>,
+    /// Set if the kind is not built in.
+    pub missing_feature: Option<MissingFeature>,
 }
 
 impl OutputKind {
@@ -47,7 +48,7 @@ impl OutputKind {
             name,
             keys: &[],
             read: |_| None,
-            missing_feature: Some(feature),
+            missing_feature: Some(MissingFeature(feature)),
         }
     }
 }
@@ -146,6 +147,7 @@ impl OutputContext {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "postgres")]
     #[test]
     fn every_kind_and_every_key_is_documented() {
         let page = include_str!("../../../../docs/outputs.md");

@@ -1,11 +1,11 @@
-//! Rows on standard output as they come: at least once, because nobody can ask a terminal what it has shown.
+//! Rows on standard output: at least once, because a terminal cannot say what it has shown.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use highwater_query::plan::Name;
 
-use super::mark::{self, Kind};
-use super::{Endpoint, EndpointError, OutputContext, OutputSettings, Rows, Underway};
+use super::state::{self, EndpointKind};
+use super::{Endpoint, EndpointError, EndpointFuture, OutputContext, OutputSettings, Rows};
 use crate::json::JsonWriter;
 use crate::sink::{Sink, SinkError, StdoutSink};
 
@@ -25,7 +25,7 @@ impl OutputSettings for StdoutOutput {
 
 struct StdoutEndpoint {
     writer: JsonWriter,
-    /// Written to where it may block.
+    /// WriterOutput to on a blocking thread.
     sink: Arc<Mutex<dyn Sink>>,
     next: u64,
 }
@@ -39,7 +39,7 @@ impl StdoutEndpoint {
         }
     }
 
-    async fn show(&mut self, rows: &Rows) -> Result<(), EndpointError> {
+    async fn print(&mut self, rows: &Rows) -> Result<(), EndpointError> {
         let mut lines = Vec::new();
         self.writer
             .write_rows(&rows.chunk, rows.from(self.next), &mut lines);
@@ -61,18 +61,18 @@ impl StdoutEndpoint {
 }
 
 impl Endpoint for StdoutEndpoint {
-    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
-        let next = mark::to_number(Kind::Stdout, mark);
+    fn resume<'a>(&'a mut self, state: Option<&'a [u8]>) -> EndpointFuture<'a, ()> {
+        let next = state::to_number(EndpointKind::Stdout, state);
         Box::pin(std::future::ready(next.map(|next| self.next = next)))
     }
 
-    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
-        Box::pin(self.show(rows))
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> EndpointFuture<'a, ()> {
+        Box::pin(self.print(rows))
     }
 
-    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
-        let mark = mark::of_number(Kind::Stdout, self.next);
-        Box::pin(std::future::ready(Ok(mark)))
+    fn checkpoint(&mut self) -> EndpointFuture<'_, Vec<u8>> {
+        let state = state::of_number(EndpointKind::Stdout, self.next);
+        Box::pin(std::future::ready(Ok(state)))
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::super::testing::{Row, names, rows};
     use super::*;
 
-    /// Takes what it is given, until its reader goes away.
+    /// Accepts bytes until its reader goes away.
     struct Screen {
         shown: Arc<Mutex<Vec<u8>>>,
         lines_max: usize,
@@ -123,10 +123,10 @@ mod tests {
         let text = String::from_utf8(shown.lock().unwrap().clone()).unwrap();
         let texts: Vec<&str> = text.lines().map(|line| &line[23..24]).collect();
         assert_eq!(texts, ["a", "b", "c"]);
-        let mark = endpoint.settle().await.unwrap();
+        let state = endpoint.checkpoint().await.unwrap();
         let closed = endpoint.write(&rows(3, &given[3..])).await;
         assert!(matches!(closed, Err(EndpointError::Unfit { .. })));
-        endpoint.resume(Some(&mark)).await.unwrap();
+        endpoint.resume(Some(&state)).await.unwrap();
         assert_eq!(endpoint.next, 3);
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests of endpoints share: rows, and a job that crashes.
+//! Shared by the tests of endpoints: rows, and a job that crashes.
 
 use std::future::Future;
 
@@ -75,12 +75,12 @@ pub fn any_rows(count: usize) -> impl Strategy<Value = Vec<Row>> {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Hands over so many rows.
+    /// Writes this many rows.
     Write(usize),
-    /// Tells of the time of the next row.
+    /// Advances the watermark to the time of the next row.
     Advance,
     Settle,
-    /// Goes on from the last checkpoint with a new endpoint.
+    /// Resumes from the last checkpoint with a new endpoint.
     Crash,
 }
 
@@ -94,8 +94,8 @@ pub fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 0..30)
 }
 
-/// Lives through the steps, then hands over the rest and ends. Something that is not available is asked again; rows that
-/// are refused are left out and their numbers told.
+/// Runs the steps, then writes the remaining rows and ends. Retries what is unavailable; drops refused rows and returns
+/// their numbers.
 pub async fn play(
     input: &[Row],
     steps: &[Step],
@@ -108,21 +108,21 @@ pub async fn play(
     };
     let mut endpoint = open();
     insist(async |endpoint| endpoint.resume(None).await, &mut endpoint).await;
-    let mut mark = (settled(&mut endpoint).await, 0);
+    let mut state = (settled(&mut endpoint).await, 0);
     for step in steps {
         match step {
             Step::Write(count) => job.write(&mut endpoint, *count).await,
             Step::Advance => job.advance(&mut endpoint).await,
-            Step::Settle => mark = (settled(&mut endpoint).await, job.at),
+            Step::Settle => state = (settled(&mut endpoint).await, job.at),
             Step::Crash => {
                 endpoint = open();
-                let bytes = &mark.0[..];
+                let bytes = &state.0[..];
                 insist(
                     async |endpoint| endpoint.resume(Some(bytes)).await,
                     &mut endpoint,
                 )
                 .await;
-                job.at = mark.1;
+                job.at = state.1;
             }
         }
     }
@@ -148,7 +148,7 @@ impl Job<'_> {
             match retry(async |endpoint| endpoint.write(&given).await, endpoint).await {
                 Ok(()) => self.at = end,
                 Err(EndpointError::Refused { rows, .. }) => {
-                    // Those before the first are handed over again, and then those after it.
+                    // Writes the rows before the first refused one again, then those after it.
                     let first = rows[0] as usize;
                     if first > self.at {
                         Box::pin(self.write(endpoint, first - self.at)).await;
@@ -169,7 +169,7 @@ impl Job<'_> {
 }
 
 async fn settled(endpoint: &mut Box<dyn Endpoint>) -> Vec<u8> {
-    insist(async |endpoint| endpoint.settle().await, endpoint).await
+    insist(async |endpoint| endpoint.checkpoint().await, endpoint).await
 }
 
 async fn insist<T>(

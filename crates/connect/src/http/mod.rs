@@ -1,6 +1,5 @@
-//! A small HTTP client for calling other people's services: HTTP/1.1, plain or over TLS, with connections kept and
-//! everything bounded. It follows no redirects and repeats nothing that may have arrived; whoever calls decides about
-//! that.
+//! A small HTTP/1.1 client for calling other services, plain or over TLS, with a connection pool and limits on
+//! everything. It follows no redirects and repeats no request that may have arrived; that is the caller's decision.
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -28,13 +27,13 @@ use tokio_rustls::TlsConnector;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// For a whole exchange, the connection included.
+    /// For the whole exchange, connecting included.
     pub timeout: Duration,
-    /// A longer answer is an error.
+    /// A longer response is an error.
     pub answer_bytes_max: usize,
-    /// So many connections are kept while nobody uses them.
+    /// How many idle connections are kept.
     pub idle_max: usize,
-    /// Certificates in PEM form that are believed beside those of the system.
+    /// Certificates in PEM form to trust beside those of the system.
     pub ca: Option<String>,
 }
 
@@ -49,7 +48,7 @@ impl Default for Options {
     }
 }
 
-/// Clones share their connections.
+/// Clones share a connection pool.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -58,7 +57,7 @@ pub struct Client {
 struct Inner {
     options: Options,
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
-    /// The one used last comes last.
+    /// The most recently used one is last.
     idle: Mutex<VecDeque<(Origin, Sender)>>,
 }
 
@@ -70,22 +69,22 @@ struct Origin {
     authority: Authority,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// It can never work.
+    /// The request is invalid.
     #[error("{0}")]
     Request(String),
     /// Nothing was sent.
     #[error("cannot connect to {to}: {source}")]
     Connect { to: String, source: io::Error },
     /// The request may have arrived.
-    #[error("no answer from {to} within {after:?}")]
+    #[error("no response from {to} within {after:?}")]
     TimedOut { to: String, after: Duration },
     /// The request may have arrived.
     #[error("the connection to {to} broke: {source}")]
     Broken { to: String, source: hyper::Error },
-    #[error("the answer of {to} is longer than {max} bytes")]
+    #[error("the response of {to} is longer than {max} bytes")]
     TooLong { to: String, max: usize },
 }
 
@@ -100,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Sends a request whose address is whole, such as `https://example.org/hook?x=1`, and waits for all of the answer.
+    /// Sends a request with an absolute URL, such as `https://example.org/hook?x=1`, and reads the whole response.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let origin = Origin::of(request.uri())?;
         let after = self.inner.options.timeout;
@@ -129,7 +128,7 @@ impl Client {
             let answer = match sender.try_send_request(request).await {
                 Ok(answer) => answer,
                 Err(mut failed) => match failed.take_message() {
-                    // The other side had hung up before anything was sent.
+                    // The server closed the connection before anything was sent.
                     Some(unsent) if kept => {
                         request = unsent;
                         continue;
@@ -164,7 +163,7 @@ impl Inner {
         idle.remove(at).map(|(_, sender)| sender)
     }
 
-    /// Keeps a connection for the next request, if there may be one.
+    /// Returns a connection to the pool, if the server keeps it open.
     async fn keep(&self, origin: &Origin, mut sender: Sender) {
         if sender.ready().await.is_err() {
             return;
@@ -182,7 +181,7 @@ impl Inner {
             source,
         };
         let host = origin.authority.host();
-        // An address of version 6 stands in brackets.
+        // An IPv6 address is in brackets.
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let stream = TcpStream::connect((host, origin.port())).await;
         let stream = stream.map_err(failed)?;
@@ -206,7 +205,8 @@ async fn handshake(
 ) -> io::Result<Sender> {
     let shaken = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(io::Error::other)?;
-    // Ends when the sender is gone or the other side hangs up. What goes wrong is told to whoever waits for an answer.
+    // Ends when the sender is dropped or the server closes the connection. The caller that waits for a response gets
+    // the error.
     tokio::spawn(async {
         let _ = connection.await;
     });
@@ -217,9 +217,7 @@ impl Origin {
     fn of(uri: &Uri) -> Result<Origin, HttpError> {
         let wrong = || {
             let example = "https://example.org/hook";
-            HttpError::Request(format!(
-                "`{uri}` is no address: write one such as {example}"
-            ))
+            HttpError::Request(format!("`{uri}` is not a URL: write one such as {example}"))
         };
         let tls = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => true,
@@ -235,7 +233,7 @@ impl Origin {
         self.authority.port_u16().unwrap_or(default)
     }
 
-    /// As it goes over the wire: the path alone, and the host in a header.
+    /// As sent: the path alone, and the host in a header.
     fn form(&self, request: Request<Bytes>) -> Result<Request<Full<Bytes>>, HttpError> {
         let (mut head, body) = request.into_parts();
         let wrong = |error: &dyn fmt::Display| HttpError::Request(error.to_string());

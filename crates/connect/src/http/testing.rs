@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// Of 127.0.0.1, signed by itself.
+/// For 127.0.0.1, self-signed.
 pub(crate) const CERTIFICATE: &str = include_str!("../../../server/tests/http/cert.pem");
 
 type Handler = dyn Fn(Request<Bytes>) -> Response<Bytes> + Send + Sync;

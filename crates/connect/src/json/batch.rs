@@ -1,4 +1,4 @@
-//! Decoded events on their way to becoming a chunk.
+//! Decoded events that become a chunk.
 
 use highwater_engine::{CHUNK_ROWS, Column, ColumnBuilder};
 
@@ -10,25 +10,25 @@ use crate::source::SAMPLE_BYTES_MAX;
 pub struct Batch {
     pub(crate) columns: Vec<ColumnBuilder>,
     pub(crate) rows: usize,
-    /// `None` unless somebody asked.
+    /// `None` unless the batch tracks lines.
     pub(crate) lines: Option<Vec<u64>>,
     pub(crate) bad: Vec<BadLine>,
     /// How much of a bad line is kept.
     pub(crate) sample_bytes: usize,
 }
 
-/// The events of a finished batch, and the lines that were none.
+/// The events of a finished batch, and its bad lines.
 #[derive(Clone, Debug, Default)]
-pub struct Decoded {
+pub struct DecodedBatch {
     pub columns: Vec<Column>,
     pub rows: usize,
-    /// The number of the line that each row stood on; empty unless the batch tracks lines.
+    /// The line number of each row; empty unless the batch tracks lines.
     pub lines: Vec<u64>,
     pub bad: Vec<BadLine>,
 }
 
 impl Batch {
-    /// For a decoder of that many fields.
+    /// For a decoder of this many fields.
     pub fn new(fields: usize) -> Batch {
         Batch {
             columns: builders(fields),
@@ -39,7 +39,7 @@ impl Batch {
         }
     }
 
-    /// Also keeps the line number of each row, for when the fate of single events is asked for.
+    /// Also keeps the line number of each row, for tracing single events.
     pub fn tracking_lines(fields: usize) -> Batch {
         Batch {
             lines: Some(Vec::new()),
@@ -51,11 +51,11 @@ impl Batch {
         self.rows
     }
 
-    /// Hands over what has been gathered and starts anew.
-    pub fn finish(&mut self) -> Decoded {
+    /// Returns the events and starts a new batch.
+    pub fn finish(&mut self) -> DecodedBatch {
         let fresh = builders(self.columns.len());
         let columns = std::mem::replace(&mut self.columns, fresh);
-        Decoded {
+        DecodedBatch {
             columns: columns.into_iter().map(ColumnBuilder::finish).collect(),
             rows: std::mem::take(&mut self.rows),
             lines: self.lines.as_mut().map(std::mem::take).unwrap_or_default(),

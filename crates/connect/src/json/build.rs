@@ -1,7 +1,6 @@
-//! Values that stand on their own: records and arrays, for columns that hold them.
+//! Builds records and arrays, for columns that hold them.
 //!
-//! Recursion is bounded by [`DEPTH_MAX`]. Field names repeat from event to event, so they are
-//! shared.
+//! Recursion is bounded by [`DEPTH_MAX`]. Field names are interned, because they repeat from event to event.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use super::text::unescape;
 use crate::declared::date_text;
 use crate::source::Level;
 
-/// How many names are shared; an object used as a map would otherwise fill the memory.
+/// How many names are interned; an object used as a map would otherwise fill the memory.
 const NAMES_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -28,15 +27,20 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    pub fn new(level: Level) -> Builder {
+    pub(super) fn new(level: Level) -> Builder {
         Builder {
             level,
             ..Builder::default()
         }
     }
 
-    /// The value at `at` and the position after it; `open` objects and arrays surround it.
-    pub fn value(&mut self, line: &str, at: usize, open: u32) -> Result<(Value, usize), Fault> {
+    /// The value at `at` and the position after it, inside `open` objects and arrays.
+    pub(super) fn value(
+        &mut self,
+        line: &str,
+        at: usize,
+        open: u32,
+    ) -> Result<(Value, usize), Fault> {
         let bytes = line.as_bytes();
         let at = skip_blanks(bytes, at);
         match byte(bytes, at) {
@@ -141,7 +145,7 @@ impl Builder {
     }
 }
 
-/// Names have lost their case by now, so that equal but for case means equal.
+/// Names are already lower case, so equal ignoring case means equal.
 fn has_same_names(fields: &[(Arc<str>, Value)]) -> bool {
     let mut names: Vec<&str> = fields.iter().map(|(name, _)| &**name).collect();
     names.sort_unstable();

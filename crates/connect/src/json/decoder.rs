@@ -1,9 +1,8 @@
-//! From lines straight into columns.
+//! Decodes lines straight into columns.
 //!
-//! One pass over the bytes does everything: it validates, finds the end of the line, and picks out
-//! the wanted values. Keys are predicted (see [`super::shape`]), so a line that looks like the one
-//! before costs a comparison for each key and a short scan for each value. The rows come out alike
-//! whatever was predicted, however lines are cut into blocks.
+//! One pass over the bytes validates, finds the end of the line, and extracts the requested values. Keys are predicted
+//! (see [`super::shape`]), so a line that resembles the previous one costs a comparison per key and a short scan per
+//! value. The rows do not depend on predictions or on how lines are split into blocks.
 
 use super::batch::Batch;
 use super::build::Builder;
@@ -13,33 +12,33 @@ use super::row::{Cell, Row};
 use super::scan::{self, byte, skip_blanks, skip_value};
 use super::shape::{Act, END, START, Shape, Target};
 use super::{DEPTH_MAX, Field};
-use crate::declared::{type_name, widen};
+use crate::declared::widen;
 use crate::source::Level;
 use highwater_query::plan::Type;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads JSON lines. Keeps what it has learned of their layout from one block to the next.
+/// Decodes JSON lines. Remembers their layout from one block to the next.
 #[derive(Debug)]
 pub struct Decoder {
     shape: Shape,
     row: Row,
     builder: Builder,
-    takes: Vec<Take>,
-    declared: Vec<Declared>,
+    takes: Vec<FieldSource>,
+    declared: Vec<DeclaredColumn>,
 }
 
 /// A column of CREATE TABLE.
 #[derive(Debug)]
-struct Declared {
+struct DeclaredColumn {
     node: usize,
     name: std::sync::Arc<str>,
     kind: Type,
 }
 
-/// Where a field's values come from.
+/// The node that a field's values come from.
 #[derive(Clone, Copy, Debug)]
-struct Take {
+struct FieldSource {
     node: usize,
     as_time: bool,
 }
@@ -49,7 +48,7 @@ impl Decoder {
         Decoder::with_rules(fields, Level::default(), &[])
     }
 
-    /// For a compatibility level, and events that must have these columns.
+    /// For a compatibility level, and for events that must have these columns.
     pub fn with_rules(fields: Vec<Field>, level: Level, declared: &[(String, Type)]) -> Decoder {
         let mut all = fields.clone();
         all.extend(
@@ -58,9 +57,9 @@ impl Decoder {
                 .map(|(name, _)| Field::Path(vec![name.clone()])),
         );
         let (mut shape, nodes) = Shape::new(&all);
-        // Names are compared and lose their case in objects that are built.
+        // Built objects have their names compared and lower-cased.
         shape.nodes[0].wanted |= level == Level::V1_0;
-        let take = |(field, node): (&Field, &usize)| Take {
+        let take = |(field, node): (&Field, &usize)| FieldSource {
             node: *node,
             as_time: matches!(field, &Field::Time(_)),
         };
@@ -72,7 +71,7 @@ impl Decoder {
             declared: declared
                 .iter()
                 .zip(&nodes[fields.len()..])
-                .map(|((name, kind), node)| Declared {
+                .map(|((name, kind), node)| DeclaredColumn {
                     node: *node,
                     name: name.as_str().into(),
                     kind: *kind,
@@ -100,7 +99,7 @@ impl Decoder {
         }
     }
 
-    /// Some line is not UTF-8: only that line is bad.
+    /// Some line is not UTF-8; only that line is bad.
     #[cold]
     fn lines_one_by_one(&mut self, block: &[u8], first_line: u64, batch: &mut Batch) {
         for (line, number) in block.split_inclusive(|&b| b == b'\n').zip(first_line..) {
@@ -123,23 +122,25 @@ impl Decoder {
         let (mut start, mut line) = (0, first_line);
         while start < bytes.len() {
             match self.line(block, start) {
-                Ok(Line::Event(end)) if !self.fits(block, start, end, line, batch) => start = end,
-                Ok(Line::Event(end)) => {
+                Ok(LineEnd::Event(end)) if !self.fits(block, start, end, line, batch) => {
+                    start = end
+                }
+                Ok(LineEnd::Event(end)) => {
                     self.push_row(block, batch);
                     if let Some(lines) = &mut batch.lines {
                         lines.push(line);
                     }
                     start = end;
                 }
-                Ok(Line::Blank(end)) => start = end,
+                Ok(LineEnd::Blank(end)) => start = end,
                 Err(fault) => start = bad_line(fault, bytes, start, line, batch),
             }
             line += 1;
         }
     }
 
-    /// Whether the row is as CREATE TABLE says; values are widened to the declared types. A row that
-    /// does not fit is reported.
+    /// Whether the row conforms to CREATE TABLE; widens values to the declared types. Reports a row that does not
+    /// conform.
     #[inline(always)]
     fn fits(
         &mut self,
@@ -173,7 +174,7 @@ impl Decoder {
             let found = self.row.look(declared.node, block);
             let wrong = |found: String| BadJson::WrongType {
                 column: column(),
-                declared: type_name(declared.kind),
+                declared: declared.kind.name(),
                 found,
             };
             if let Some(value) = widen(found, declared.kind, self.builder.level).map_err(wrong)? {
@@ -182,7 +183,7 @@ impl Decoder {
             }
         }
         if self.shape.nodes[0].wanted {
-            let value = |declared: &Declared| self.row.look(declared.node, block).to_value();
+            let value = |declared: &DeclaredColumn| self.row.look(declared.node, block).to_value();
             let fields = self.declared.iter().map(|d| (d.name.clone(), value(d)));
             let record = highwater_engine::Record::from_fields(fields.collect());
             let cell = self
@@ -207,14 +208,14 @@ impl Decoder {
 
     /// Reads one line into the row.
     #[inline(always)]
-    fn line(&mut self, block: &str, start: usize) -> Result<Line, Fault> {
+    fn line(&mut self, block: &str, start: usize) -> Result<LineEnd, Fault> {
         let bytes = block.as_bytes();
         let mut at = start;
         if byte(bytes, at) != b'{' {
             at = skip_blanks(bytes, at);
             match byte(bytes, at) {
                 b'{' => {}
-                b'\n' => return Ok(Line::Blank(at + 1)),
+                b'\n' => return Ok(LineEnd::Blank(at + 1)),
                 _ => return Err(Fault::new(at, Kind::NotAnObject)),
             }
         }
@@ -229,20 +230,19 @@ impl Decoder {
                 return Err(Fault::new(end, Kind::Trailing));
             }
         }
-        Ok(Line::Event(end + 1))
+        Ok(LineEnd::Event(end + 1))
     }
 
-    /// Reads the object at `at` for what is wanted below `node`; `open` counts it and the levels
-    /// around it.
+    /// Reads the object at `at` for the paths below `node`; `open` counts it and the levels around it.
     fn object(&mut self, block: &str, node: usize, at: usize, open: u32) -> Result<usize, Fault> {
         let bytes = block.as_bytes();
         let (mut key, mut at) = (START, at);
         loop {
             let act;
             (key, act, at) = match self.run(block, node, key, at)? {
-                Run::Surprise(key, at) => self.surprise(block, node, key, at)?,
-                Run::Value(key, act, at) => (key, act, at),
-                Run::End(at) => return Ok(at),
+                RunEnd::Surprise(key, at) => self.surprise(block, node, key, at)?,
+                RunEnd::Value(key, act, at) => (key, act, at),
+                RunEnd::End(at) => return Ok(at),
             };
             at = match act {
                 _ if key == END => return Ok(at),
@@ -253,23 +253,23 @@ impl Decoder {
         }
     }
 
-    /// Runs over fields for as long as keys come as expected and values are plain texts or numbers.
+    /// Runs over fields while keys come as predicted and values are plain texts or numbers.
     ///
-    /// This is where nearly all the time goes. It touches little, so that all of it stays in
-    /// registers, and leaves everything unusual to its caller.
+    /// Nearly all the time is spent here. The loop touches little, so that its state stays in registers, and leaves
+    /// everything unusual to the caller.
     #[inline(never)]
-    fn run(&mut self, block: &str, node: usize, key: usize, at: usize) -> Result<Run, Fault> {
+    fn run(&mut self, block: &str, node: usize, key: usize, at: usize) -> Result<RunEnd, Fault> {
         let bytes = block.as_bytes();
         let keys = &self.shape.nodes[node].keys[..];
         let (mut key, mut at) = (key, at);
         loop {
             let known = &keys[key];
             let Some(start) = known.expect.after(bytes, at) else {
-                return Ok(Run::Surprise(key, at));
+                return Ok(RunEnd::Surprise(key, at));
             };
             key = known.next;
             if key == END {
-                return Ok(Run::End(start));
+                return Ok(RunEnd::End(start));
             }
             let first = byte(bytes, start);
             let number_follows = matches!(first, b'-'..=b'9');
@@ -287,12 +287,12 @@ impl Decoder {
                     (value, at) = number::number(bytes, start)?;
                     self.row.keep_number(target.node as usize, value);
                 }
-                act => return Ok(Run::Value(key, act, start)),
+                act => return Ok(RunEnd::Value(key, act, start)),
             }
         }
     }
 
-    /// Reads what follows the value of `key` the slow way, and expects it from now on.
+    /// Reads the text after the value of `key` by the slow path, and predicts it from now on.
     #[inline(never)]
     fn surprise(
         &mut self,
@@ -324,7 +324,7 @@ impl Decoder {
         Ok((next, node.act(next), found.value))
     }
 
-    /// Reads the value of a key that answers one wanted name.
+    /// Reads the value of a key that matches one requested name.
     #[inline(always)]
     fn take(
         &mut self,
@@ -420,7 +420,7 @@ impl Decoder {
         self.value(block, node, skip_blanks(block.as_bytes(), at), open)
     }
 
-    /// Builds the record or array at `at` for `node`, and answers what is wanted below from it.
+    /// Builds the record or array at `at` for `node`, and fills the nodes below from it.
     #[inline(never)]
     fn build(&mut self, block: &str, node: usize, at: usize, open: u32) -> Result<usize, Fault> {
         let (value, end) = self.builder.value(block, at, open)?;
@@ -433,18 +433,18 @@ impl Decoder {
     }
 }
 
-/// Why a run over fields has stopped.
-enum Run {
-    /// Something else than expected follows the value of the key.
+/// Why a run over fields stopped.
+enum RunEnd {
+    /// Other text than predicted follows the value of the key.
     Surprise(usize, usize),
-    /// The value of the key needs more than a run can do.
+    /// The run cannot handle the value of the key.
     Value(usize, Act, usize),
     /// The object has ended.
     End(usize),
 }
 
-/// What a line turned out to be; both hold the start of the next line.
-enum Line {
+/// The result of a line; both variants hold the start of the next line.
+enum LineEnd {
     Event(usize),
     Blank(usize),
 }

@@ -1,8 +1,7 @@
-//! Why a line is not an event, said so that its owner can mend it.
+//! Why a line is not an event, in words that help to fix it.
 //!
-//! Inside the decoder a fault is two words, a place and a kind, so that passing it up costs the
-//! good lines nothing. Only when a line has failed does it become a [`BadLine`], which looks at the
-//! bytes once more to say what stood there.
+//! Inside the decoder a fault is two words, a position and a kind, so that passing it up costs valid lines nothing.
+//! Only a failed line makes a [`BadLine`], which looks at the bytes again to describe them.
 
 use std::fmt;
 
@@ -11,7 +10,7 @@ use thiserror::Error;
 use super::DEPTH_MAX;
 use crate::source::{BadKind, sample};
 
-/// A line that was left out, and why.
+/// A line that is not an event, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
     /// Counted from 1.
@@ -19,7 +18,7 @@ pub struct BadLine {
     /// The byte where reading failed, counted from 1.
     pub column: u32,
     pub reason: BadJson,
-    /// The start of the line: at most 200 bytes, unless the batch was told to keep more.
+    /// The start of the line: at most 200 bytes, unless the batch keeps more.
     pub sample: String,
 }
 
@@ -28,7 +27,7 @@ pub enum BadJson {
     #[error("expected {expected} but found {found}; each line must be one whole JSON object")]
     Unexpected {
         expected: &'static str,
-        found: Found,
+        found: FoundByte,
     },
     #[error(
         "the line ends where {expected} should follow; it may be cut short, \
@@ -38,9 +37,9 @@ pub enum BadJson {
     #[error("the line holds {found}, not an object; write each event as {{\"name\": value, ..}}")]
     NotAnObject { found: &'static str },
     #[error("{found} follows the object; put each event on a line of its own")]
-    Trailing { found: Found },
+    Trailing { found: FoundByte },
     #[error("text holds a raw control character, {found}; write it as an escape such as \\u0000")]
-    ControlCharacter { found: Found },
+    ControlCharacter { found: FoundByte },
     #[error("unknown escape in text; only \\\" \\\\ \\/ \\b \\f \\n \\r \\t and \\uXXXX exist")]
     BadEscape,
     #[error(
@@ -62,7 +61,7 @@ pub enum BadJson {
     NotUtf8,
     #[error("the line is longer than {limit_bytes} bytes; split the event or raise the limit")]
     TooLong { limit_bytes: usize },
-    #[error("two names in one object are equal but for case, which level 1.0 does not allow")]
+    #[error("two names in one object differ only in case, which level 1.0 does not allow")]
     SameNames,
     #[error("the event lacks {column}, which CREATE TABLE declares")]
     MissingColumn { column: String },
@@ -84,11 +83,11 @@ impl BadJson {
     }
 }
 
-/// A byte as a person would name it.
+/// A byte, displayed for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found(pub u8);
+pub struct FoundByte(pub u8);
 
-impl fmt::Display for Found {
+impl fmt::Display for FoundByte {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             b'\t' => write!(f, "a tab"),
@@ -128,11 +127,11 @@ pub(crate) enum Kind {
 
 impl Fault {
     #[cold]
-    pub fn new(at: usize, kind: Kind) -> Fault {
+    pub(super) fn new(at: usize, kind: Kind) -> Fault {
         Fault { at, kind }
     }
 
-    /// `rest` is the line from the fault on; nothing is left of it where the line ends early.
+    /// `rest` is the line from the fault on; empty if the line ends too early.
     fn reason(self, rest: &[u8]) -> BadJson {
         let found = rest.first().copied().unwrap_or(b'\n');
         let expected = match self.kind {
@@ -144,7 +143,7 @@ impl Fault {
             Kind::CommaOrBracket => "',' or ']'",
             Kind::InText if found != b'\n' => {
                 return BadJson::ControlCharacter {
-                    found: Found(found),
+                    found: FoundByte(found),
                 };
             }
             Kind::InText => "a closing quote",
@@ -156,7 +155,7 @@ impl Fault {
             Kind::TooDeep => return BadJson::TooDeep,
             Kind::Trailing => {
                 return BadJson::Trailing {
-                    found: Found(found),
+                    found: FoundByte(found),
                 };
             }
             Kind::NotAnObject => return not_an_object(rest, found),
@@ -166,13 +165,13 @@ impl Fault {
             b'\n' => BadJson::EndsEarly { expected },
             found => BadJson::Unexpected {
                 expected,
-                found: Found(found),
+                found: FoundByte(found),
             },
         }
     }
 
     /// The report on this fault in the line of `block` that starts at `start`.
-    pub fn report(
+    pub(super) fn report(
         self,
         block: &[u8],
         start: usize,
@@ -210,7 +209,7 @@ impl BadLine {
     }
 }
 
-/// Another JSON value, or no JSON at all: `null` is a value, `not json` only starts like one.
+/// Another JSON value, or no JSON at all: `null` is a value, `not json` merely starts like one.
 fn not_an_object(rest: &[u8], found: u8) -> BadJson {
     let is = |word: &str| rest.trim_ascii() == word.as_bytes();
     let found = match found {
@@ -222,7 +221,7 @@ fn not_an_object(rest: &[u8], found: u8) -> BadJson {
         found => {
             return BadJson::Unexpected {
                 expected: "'{'",
-                found: Found(found),
+                found: FoundByte(found),
             };
         }
     };

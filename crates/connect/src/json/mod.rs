@@ -1,13 +1,12 @@
-//! JSON in and out.
+//! Reads and writes JSON.
 //!
-//! In: [`Decoder`] reads blocks of lines into a [`Batch`] of columns, one for each [`Field`]; arrays
-//! and objects over several lines are laid out as lines first. Out: [`JsonWriter`].
+//! [`Decoder`] reads blocks of lines into a [`Batch`] of columns, one per [`Field`]; arrays and objects over several
+//! lines are rewritten as lines first. [`JsonWriter`] writes.
 //!
-//! How JSON becomes values: an integer is a bigint (outside 64 bits the event is bad), a number
-//! with a fraction or exponent is a float (beyond its range the event is bad), `true` and `false`
-//! are bits, null and a missing field are NULL. A name is looked up exactly, else by the only match
-//! but for case; of repeated keys the last one counts. A line is taken whole or not at all: what a
-//! query does not read is checked like what it does.
+//! JSON becomes values as follows: an integer is a bigint (outside 64 bits the event is bad), a number with a fraction
+//! or exponent is a float (out of range the event is bad), `true` and `false` are bits, null and a missing field are
+//! NULL. A name matches exactly, or else the only name that is equal ignoring case; of repeated keys the last one
+//! counts. A line is valid or not as a whole: fields that a query does not read are checked too.
 
 mod batch;
 mod build;
@@ -22,22 +21,22 @@ mod source;
 mod text;
 mod write;
 
-pub use batch::{Batch, Decoded};
+pub use batch::{Batch, DecodedBatch};
 pub use decoder::Decoder;
-pub use fault::{BadJson, BadLine, Found};
+pub use fault::{BadJson, BadLine, FoundByte};
 pub(crate) use objects::{Objects, is_lines};
 pub(crate) use source::{JsonSource, PEEK_BYTES};
 pub use write::JsonWriter;
 
-/// How many objects and arrays may be open at once, the event itself included.
+/// How many objects and arrays may be nested, the event included.
 pub(crate) const DEPTH_MAX: u32 = 128;
 
-/// What one column takes from each event.
+/// What a column takes from each event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// The value at a path of names.
     Path(Vec<String>),
-    /// The same, as a point in time: text in ISO form becomes a time, anything else stays what it is.
+    /// The value at a path as a time: ISO text becomes a time, anything else stays as it is.
     Time(Vec<String>),
     /// The event as one record.
     Whole,

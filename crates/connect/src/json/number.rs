@@ -1,11 +1,9 @@
-//! Numbers: integers stay integers, everything with a fraction or exponent is a correctly rounded
-//! float.
+//! Numbers: integers stay integers, numbers with a fraction or exponent become correctly rounded floats.
 //!
-//! Most numbers in events are short, so the first road reads up to seven digits on each side of the
-//! point in one step of eight bytes each, without a loop over digits. Whatever is longer takes the
-//! second road, which walks the grammar and hands the hard roundings to the standard library. A
-//! number that is skipped is checked for range as well: whether an event is good must not depend on
-//! which of its fields a query reads.
+//! Most numbers in events are short, so the fast path reads up to seven digits on each side of the point in one step of
+//! eight bytes each, without a loop over digits. Longer numbers take the slow path, which follows the grammar and
+//! leaves hard roundings to the standard library. Skipped numbers are checked for range as well: whether an event is
+//! good must not depend on the fields that a query reads.
 
 use super::fault::{Fault, Kind};
 use super::scan::{byte, load8};
@@ -61,7 +59,7 @@ impl Digits {
         (self.word >> (8 * self.count)) as u8
     }
 
-    /// The number that short digits write.
+    /// The value of short digits.
     #[inline(always)]
     fn value(self) -> u64 {
         let t = (self.word ^ 0x3030_3030_3030_3030) << (64 - 8 * self.count);
@@ -72,8 +70,8 @@ impl Digits {
     }
 }
 
-/// Reads a number. Callers send everything here that starts with a byte from `-` to `9`, which is
-/// one comparison; the two bytes between the sign and the digits start no number and fail here.
+/// Reads a number. Callers send everything here that starts with a byte from `-` to `9`, which is one comparison; the
+/// two bytes between the sign and the digits start no number and fail here.
 #[inline(always)]
 pub(crate) fn number(bytes: &[u8], at: usize) -> Result<(Number, usize), Fault> {
     let negative = byte(bytes, at) == b'-';
@@ -90,7 +88,7 @@ pub(crate) fn number(bytes: &[u8], at: usize) -> Result<(Number, usize), Fault> 
                 return long_number(bytes, at);
             }
             let mantissa = whole.value() * POW10_INT[part.count & 7] + part.value();
-            // From a signed integer the conversion is one instruction.
+            // Converting from a signed integer is one instruction.
             let value = mantissa as i64 as f64 / POW10[part.count & 7];
             let value = if negative { -value } else { value };
             Ok((Number::Float(value), end + 1 + part.count))
@@ -183,8 +181,7 @@ fn integer(digits: &[u8], negative: bool) -> Option<i64> {
     }
 }
 
-/// Exact when the digits fit a float and so does the power of ten: then one rounding is the only
-/// rounding.
+/// Exact if both the digits and the power of ten fit a float: then there is only one rounding.
 fn short_decimal(bytes: &[u8], start: usize, mantissa_end: usize, end: usize) -> Option<f64> {
     let (mut mantissa, mut fraction_digits, mut in_fraction) = (0u64, 0i64, false);
     for &b in &bytes[start..mantissa_end] {

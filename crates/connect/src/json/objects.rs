@@ -1,20 +1,18 @@
-//! JSON that is not laid out in lines: one array of objects over the whole file, or objects with
-//! blank space between them.
+//! JSON that is not in lines: one array of objects over the whole file, or objects separated by blanks.
 //!
-//! Such a file is cut at the borders of its outermost values and each becomes a line, which is all
-//! that the decoder needs. A newline inside a value turns into a carriage return: between values
-//! that is blank space as before, inside a text it stays as wrong as it was. Only one value has to
-//! fit into memory at a time.
+//! Such a file is split at its outermost values, and each becomes a line for the decoder. A newline inside a value
+//! turns into a carriage return: between tokens that is still a blank, inside a text it is still an error. Only one
+//! value has to fit into memory at a time.
 
 use std::io::{self, Read};
 
-/// Blocks of lines, and where in the file each line started.
+/// Blocks of lines, with the line of the file where each value started.
 pub(crate) struct Objects {
     source: Box<dyn Read + Send>,
     block_bytes: usize,
     value_bytes_max: usize,
     raw: Vec<u8>,
-    /// What is left of `raw` is from here on.
+    /// The unread part of `raw` starts here.
     at: usize,
     lines: Vec<u8>,
     starts: Vec<u64>,
@@ -31,25 +29,25 @@ pub(crate) struct Objects {
 enum State {
     /// Between values.
     Between,
-    /// In an object or array that many levels deep.
+    /// In an object or array of this depth.
     Nested(u32),
-    /// In a text, that many levels deep.
+    /// In a text at this depth.
     Text(u32),
     /// After a backslash in a text.
     Escape(u32),
-    /// In a number or word that stands where an object should.
+    /// In a number or word in place of an object.
     Scalar,
 }
 
 pub(crate) struct ObjectBlock<'a> {
     /// One value on each line.
     pub bytes: &'a [u8],
-    /// Per line, the line of the file that the value starts on.
+    /// Per line, the line of the file where the value starts.
     pub starts: &'a [u64],
 }
 
 impl Objects {
-    pub fn new(
+    pub(crate) fn new(
         source: Box<dyn Read + Send>,
         block_bytes: usize,
         value_bytes_max: usize,
@@ -72,7 +70,7 @@ impl Objects {
     }
 
     /// The next values, or `None` after the last; an error comes after every whole value before it.
-    pub fn next_block(&mut self) -> io::Result<Option<ObjectBlock<'_>>> {
+    pub(crate) fn next_block(&mut self) -> io::Result<Option<ObjectBlock<'_>>> {
         self.lines.clear();
         self.starts.clear();
         loop {
@@ -138,7 +136,7 @@ impl Objects {
         count > 0
     }
 
-    /// Moves on through `raw` to its end, or to the end of a value that fills the block.
+    /// Scans `raw` to its end, or to the end of a value that fills the block.
     fn scan(&mut self) -> io::Result<()> {
         while self.at < self.raw.len() {
             match self.state {
@@ -170,7 +168,7 @@ impl Objects {
         self.at += 1;
     }
 
-    /// Takes bytes up to the end of the value or of what has been read.
+    /// Takes bytes up to the end of the value or of the data.
     fn inside(&mut self) -> io::Result<()> {
         let start = self.at;
         let mut newlines = 0;
@@ -188,7 +186,7 @@ impl Objects {
                 (State::Text(depth), b'\\') => (State::Escape(depth), false),
                 (State::Escape(depth), _) => (State::Text(depth), false),
                 (State::Scalar, b',' | b']' | b'\n' | b' ' | b'\t' | b'\r') => {
-                    // What ends a scalar is not part of it.
+                    // The byte that ends a scalar is not part of it.
                     self.take(start, self.at, newlines - u64::from(byte == b'\n'))?;
                     self.lines.push(b'\n');
                     self.state = State::Between;
@@ -232,7 +230,7 @@ impl Objects {
     }
 }
 
-/// Whether a file that starts like this is laid out in lines of one object each.
+/// Whether a file that starts like this has one object per line.
 pub(crate) fn is_lines(first: &[u8]) -> bool {
     let first = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
     let Some(start) = first.iter().position(|b| !b.is_ascii_whitespace()) else {
@@ -247,7 +245,7 @@ pub(crate) fn is_lines(first: &[u8]) -> bool {
             _ if escaped => escaped = false,
             b'\\' if in_text => escaped = true,
             b'"' => in_text = !in_text,
-            // A text cannot hold a newline: the line is broken, and the next one may be better.
+            // A text cannot contain a newline: the line is broken, and the next one may be fine.
             b'\n' if in_text => return true,
             _ if in_text => {}
             b'{' | b'[' => open.push(byte),
@@ -256,7 +254,7 @@ pub(crate) fn is_lines(first: &[u8]) -> bool {
             }
             b'\n' => {
                 let next = first[at..].iter().find(|b| !b.is_ascii_whitespace());
-                // Right inside an object no other object can start: a line was cut short.
+                // No object can start directly inside an object: a line was cut short.
                 return next == Some(&b'{') && open.last() == Some(&b'{');
             }
             _ => {}

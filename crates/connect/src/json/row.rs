@@ -1,8 +1,7 @@
-//! The values of one event while it is being read.
+//! The values of one event while it is read.
 //!
-//! They are held back until the whole line has proved valid, because a bad event must leave nothing
-//! behind, and because a repeated key may still replace a value. Texts stay where they are in the
-//! line: a cell only points there.
+//! They are buffered until the whole line has proved valid, because a bad event must leave nothing behind, and because
+//! a repeated key may still replace a value. Texts stay in the line: a cell only points there.
 
 use highwater_engine::{ColumnBuilder, Record, Value, ValueRef};
 use highwater_time::Instant;
@@ -12,11 +11,11 @@ use super::scan::Text;
 use super::shape::{Node, Target};
 use super::text::unescape;
 
-/// One cell for each node of the wanted paths.
+/// One cell per node of the requested paths.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     slots: Vec<Slot>,
-    /// The names behind [`Found::Alike`].
+    /// The names behind [`KeyMatch::Alike`].
     alike: Vec<String>,
     unescaped: String,
     nested: Vec<Value>,
@@ -25,7 +24,7 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     cell: Cell,
-    found: Found,
+    matched: KeyMatch,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,23 +39,23 @@ pub(crate) enum Cell {
     Text(usize, usize),
     /// A range of [`Row::unescaped`].
     Unescaped(usize, usize),
-    /// A place in [`Row::nested`].
+    /// An index into [`Row::nested`].
     Nested(usize),
 }
 
-/// Which key has answered a wanted name so far.
+/// The key that matched a requested name so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Found {
+enum KeyMatch {
     #[default]
     Nothing,
     Alike,
-    /// Two names that differ only in case, neither of them exact: neither is taken.
+    /// Two names that differ only in case, neither of them exact: neither counts.
     Ambiguous,
     Exact,
 }
 
 impl Row {
-    pub fn new(nodes: usize) -> Row {
+    pub(super) fn new(nodes: usize) -> Row {
         Row {
             slots: vec![Slot::default(); nodes],
             alike: vec![String::new(); nodes],
@@ -65,7 +64,7 @@ impl Row {
     }
 
     #[inline(always)]
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         for slot in &mut self.slots {
             slot.clear();
         }
@@ -79,46 +78,45 @@ impl Row {
 
     /// The cell of a node.
     #[inline(always)]
-    pub fn cell(&mut self, node: usize) -> &mut Cell {
+    pub(super) fn cell(&mut self, node: usize) -> &mut Cell {
         &mut self.slots[node].cell
     }
 
-    /// Whether a key that answers `target` exactly is the first to answer it, which is the usual
-    /// case.
+    /// Whether a key that matches `target` exactly is the first to match it, which is the usual case.
     #[inline(always)]
-    pub fn is_first_exact(&mut self, target: Target) -> bool {
+    pub(super) fn is_first_exact(&mut self, target: Target) -> bool {
         let slot = &mut self.slots[target.node as usize];
-        if target.exact && slot.found == Found::Nothing {
-            slot.found = Found::Exact;
+        if target.exact && slot.matched == KeyMatch::Nothing {
+            slot.matched = KeyMatch::Exact;
             return true;
         }
         false
     }
 
-    /// Whether the value of the key `name` is to be taken for `target`; if so, what an earlier key
-    /// gave to the nodes from the target's to `end` is gone.
+    /// Whether to take the value of the key `name` for `target`; if so, clears the values that an earlier key gave to
+    /// the nodes from the target's to `end`.
     #[inline(never)]
-    pub fn accept(&mut self, target: Target, name: &str, end: usize) -> bool {
+    pub(super) fn accept(&mut self, target: Target, name: &str, end: usize) -> bool {
         let node = target.node as usize;
-        let found = match self.slots[node].found {
-            _ if target.exact => Found::Exact,
-            Found::Exact => return false,
-            Found::Nothing => {
+        let found = match self.slots[node].matched {
+            _ if target.exact => KeyMatch::Exact,
+            KeyMatch::Exact => return false,
+            KeyMatch::Nothing => {
                 self.alike[node].clear();
                 self.alike[node].push_str(name);
-                Found::Alike
+                KeyMatch::Alike
             }
-            Found::Alike if self.alike[node] == name => Found::Alike,
-            Found::Alike | Found::Ambiguous => Found::Ambiguous,
+            KeyMatch::Alike if self.alike[node] == name => KeyMatch::Alike,
+            KeyMatch::Alike | KeyMatch::Ambiguous => KeyMatch::Ambiguous,
         };
         self.slots[node..end].iter_mut().for_each(Slot::clear);
-        self.slots[node].found = found;
-        found != Found::Ambiguous
+        self.slots[node].matched = found;
+        found != KeyMatch::Ambiguous
     }
 
     /// Keeps a text of the line, from `start` to its closing quote.
     #[inline(always)]
-    pub fn keep_text(&mut self, node: usize, line: &str, start: usize, text: Text) {
+    pub(super) fn keep_text(&mut self, node: usize, line: &str, start: usize, text: Text) {
         if text.escaped {
             self.keep_unescaped(node, &line[start..text.end]);
         } else {
@@ -133,16 +131,16 @@ impl Row {
         self.slots[node].cell = Cell::Unescaped(start, self.unescaped.len());
     }
 
-    /// Each arm stores its own cell: one made up first would travel through memory.
+    /// Each arm stores its own cell: one built first would travel through memory.
     #[inline(always)]
-    pub fn keep_number(&mut self, node: usize, number: Number) {
+    pub(super) fn keep_number(&mut self, node: usize, number: Number) {
         match number {
             Number::Int(value) => self.slots[node].cell = Cell::Int(value),
             Number::Float(value) => self.slots[node].cell = Cell::Float(value),
         }
     }
 
-    pub fn hold(&mut self, value: Value) -> Cell {
+    pub(super) fn hold(&mut self, value: Value) -> Cell {
         match value {
             Value::Null => Cell::Null,
             Value::Bit(value) => Cell::Bit(value),
@@ -156,8 +154,8 @@ impl Row {
         }
     }
 
-    /// Fills the cells below a node from the record that was built for the node itself.
-    pub fn fill_from(&mut self, nodes: &[Node], node: usize, record: &Record) {
+    /// Fills the cells below a node from the record built for the node.
+    pub(super) fn fill_from(&mut self, nodes: &[Node], node: usize, record: &Record) {
         for (name, child) in &nodes[node].children {
             let Some(value) = record.get(name) else {
                 continue;
@@ -165,7 +163,7 @@ impl Row {
             let cell = self.hold(value.clone());
             self.slots[*child] = Slot {
                 cell,
-                found: Found::Exact,
+                matched: KeyMatch::Exact,
             };
             if let Value::Record(inner) = value {
                 self.fill_from(nodes, *child, inner);
@@ -175,7 +173,7 @@ impl Row {
 
     /// Appends a cell's value to its column.
     #[inline(always)]
-    pub fn push(&self, node: usize, line: &str, column: &mut ColumnBuilder) {
+    pub(super) fn push(&self, node: usize, line: &str, column: &mut ColumnBuilder) {
         match self.slots[node].cell {
             Cell::Null => column.push_null(),
             Cell::Bit(value) => column.push_bit(value),
@@ -188,9 +186,9 @@ impl Row {
         }
     }
 
-    /// Appends a cell's value to its column, as a time if it is text that says one.
+    /// Appends a cell's value to its column, as a time if it is the text of one.
     #[inline(always)]
-    pub fn push_time(&self, node: usize, line: &str, column: &mut ColumnBuilder) {
+    pub(super) fn push_time(&self, node: usize, line: &str, column: &mut ColumnBuilder) {
         let text = match self.slots[node].cell {
             Cell::Text(start, end) => &line[start..end],
             Cell::Unescaped(start, end) => &self.unescaped[start..end],
@@ -206,13 +204,13 @@ impl Row {
         }
     }
 
-    /// Whether a key has answered a node, be it with null.
-    pub fn is_present(&self, node: usize) -> bool {
-        matches!(self.slots[node].found, Found::Exact | Found::Alike)
+    /// Whether a key matched a node, even with null.
+    pub(super) fn is_present(&self, node: usize) -> bool {
+        matches!(self.slots[node].matched, KeyMatch::Exact | KeyMatch::Alike)
     }
 
-    /// A cell's value, to be looked at.
-    pub fn look<'a>(&'a self, node: usize, line: &'a str) -> ValueRef<'a> {
+    /// A view of a cell's value.
+    pub(super) fn look<'a>(&'a self, node: usize, line: &'a str) -> ValueRef<'a> {
         match self.slots[node].cell {
             Cell::Null => ValueRef::Null,
             Cell::Bit(value) => ValueRef::Bit(value),
@@ -230,6 +228,6 @@ impl Slot {
     #[inline(always)]
     fn clear(&mut self) {
         self.cell = Cell::Null;
-        self.found = Found::Nothing;
+        self.matched = KeyMatch::Nothing;
     }
 }

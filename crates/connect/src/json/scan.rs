@@ -1,9 +1,8 @@
-//! Moving over JSON without keeping any of it, yet checking all of it.
+//! Skips over JSON without keeping any of it, but validating all of it.
 //!
-//! A position points into a block of whole lines that is known to be UTF-8. A newline always ends
-//! the line, so it is never blank space here, and the end of the block reads as one: no scan can
-//! leave its line. Texts are searched 16 bytes at a time, because they are short and a search that
-//! looks once is a search that does not branch.
+//! A position points into a block of complete lines that is known to be UTF-8. A newline always ends the line, so it is
+//! never a blank here, and the end of the block reads as one: no scan can leave its line. Texts are searched 16 bytes
+//! at a time, because they are short and a search without a loop does not branch.
 
 use super::DEPTH_MAX;
 use super::fault::{Fault, Kind};
@@ -52,7 +51,7 @@ fn load_tail(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(chunk)
 }
 
-/// The first position that holds no blank; a newline is not one.
+/// The first position without a blank; a newline is not one.
 #[inline(always)]
 pub(crate) fn skip_blanks(bytes: &[u8], mut at: usize) -> usize {
     while matches!(byte(bytes, at), b' ' | b'\t' | b'\r') {
@@ -61,8 +60,7 @@ pub(crate) fn skip_blanks(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// How far the plain text reaches: the place of the first quote, backslash or control character, 16
-/// if there is none.
+/// The length of the plain text: the position of the first quote, backslash or control character, or 16.
 ///
 /// Eight bytes are looked at as one word. Flipping bit 1 moves the quote next to the control
 /// characters and everything else away from them, so one subtraction finds both. It sets the high
@@ -83,7 +81,7 @@ fn special(word: u64) -> u64 {
     (quote_or_control | backslash) & !word & (0x80 * EACH)
 }
 
-/// How many bytes from the start need no escape inside quotes.
+/// How many bytes at the start need no escape inside quotes.
 #[inline]
 pub(crate) fn plain_len(bytes: &[u8]) -> usize {
     let mut rest = bytes;
@@ -100,7 +98,7 @@ pub(crate) fn plain_len(bytes: &[u8]) -> usize {
     bytes.len() - rest.len() + plain.unwrap_or(rest.len())
 }
 
-/// A text between its quotes; `end` is where the closing quote stands.
+/// A text between its quotes; `end` is the position of the closing quote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Text {
     pub end: usize,
@@ -126,7 +124,7 @@ pub(crate) fn text(bytes: &[u8], mut at: usize) -> Result<Text, Fault> {
     }
 }
 
-/// The rest of a text from its first backslash, or the fault that stands there.
+/// The rest of a text from its first backslash, or the fault there.
 #[inline(never)]
 fn text_with_escapes(bytes: &[u8], mut at: usize) -> Result<Text, Fault> {
     loop {
@@ -150,8 +148,7 @@ fn text_with_escapes(bytes: &[u8], mut at: usize) -> Result<Text, Fault> {
     }
 }
 
-/// Checks one escape and gives the position after it. Half a surrogate pair has no meaning and is
-/// refused.
+/// Checks one escape and returns the position after it. Half a surrogate pair is refused.
 fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     match byte(bytes, at + 1) {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(at + 2),
@@ -219,8 +216,7 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> Result<&'static str, Fault> {
         .ok_or_else(|| Fault::new(at, Kind::Value))
 }
 
-/// Skips an object or array without recursion: a bit for each open level says which of the two it
-/// is.
+/// Skips an object or array without recursion: a bit per open level tells objects from arrays.
 fn skip_nested(bytes: &[u8], mut at: usize, outer: u32) -> Result<usize, Fault> {
     let (mut levels, mut open) = (0u128, 0u32);
     loop {
@@ -282,7 +278,7 @@ fn skip_scalar(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     }
 }
 
-/// A field name and where its value starts.
+/// A field name and the position of its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub start: usize,

@@ -1,11 +1,9 @@
-//! What is wanted of an event, and what its lines have looked like so far.
+//! The requested paths of an event, and the layout of the lines so far.
 //!
-//! The wanted paths form a tree. Each node of it remembers the keys that were seen in its object
-//! and, for each key, the exact bytes that stood between its value and the next one: comma, blanks,
-//! name, colon. Lines of one stream nearly always repeat that, so reading a key is one comparison,
-//! and a key that comes as a surprise is looked up once and becomes the next expectation. Nothing
-//! here is needed to be right, only to be fast: an expectation that matches is the same bytes in
-//! the same place, so it means the same.
+//! The requested paths form a tree. Each node remembers the keys of its object and, per key, the exact bytes between
+//! its value and the next one: comma, blanks, name, colon. Lines of one stream nearly always repeat them, so reading a
+//! key is one comparison, and an unexpected key is looked up once and becomes the next prediction. Predictions affect
+//! speed only: one that matches is the same bytes at the same position, so it means the same.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -22,12 +20,12 @@ pub(crate) const STRANGER: usize = 1;
 /// The object has ended.
 pub(crate) const END: usize = usize::MAX;
 
-/// Objects used as maps have endless keys; remembering stops here.
+/// Objects used as maps have endless keys; no more are remembered.
 const KEYS_MAX: usize = 1024;
 const KEY_BYTES_MAX: usize = 256;
 const EXPECTED_BYTES_MAX: usize = 32;
 
-/// The tree of wanted paths in preorder: the nodes below one follow it directly, up to its `end`.
+/// The tree of requested paths in preorder: the nodes below one follow it directly, up to its `end`.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub nodes: Vec<Node>,
@@ -35,7 +33,7 @@ pub(crate) struct Shape {
 
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Its value is wanted, not only something inside it.
+    /// Its value is requested, not only something inside it.
     pub wanted: bool,
     /// One past the last node below.
     pub end: usize,
@@ -45,32 +43,32 @@ pub(crate) struct Node {
     overflowed: bool,
 }
 
-/// A key of the object at a node, and what is expected to follow its value.
+/// A key of the object at a node, and the predicted bytes after its value.
 #[derive(Debug)]
 pub(crate) struct Key {
     pub expect: Expect,
-    /// The key that `expect` leads to, or [`END`], and what to do with the value of that key.
+    /// The key that `expect` leads to, or [`END`], and how to handle its value.
     pub next: usize,
     pub next_act: Act,
     pub act: Act,
-    /// All that the key answers.
+    /// Every node that the key matches.
     pub targets: Vec<Target>,
     pub name: Box<str>,
 }
 
-/// What to do with the value of a key.
+/// How to handle the value of a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Skip,
     Take(Target),
-    /// Names that differ only in case can both be wanted, and one key may answer both.
+    /// Names that differ only in case can both be requested, and one key may match both.
     TakeMany,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub node: u32,
-    /// The key is the wanted name, not merely the same but for case.
+    /// The key equals the requested name, not only ignoring case.
     pub exact: bool,
 }
 
@@ -107,7 +105,7 @@ impl Expect {
 
     /// The position after the expected bytes, if they stand at `at`.
     #[inline(always)]
-    pub fn after(&self, bytes: &[u8], at: usize) -> Option<usize> {
+    pub(super) fn after(&self, bytes: &[u8], at: usize) -> Option<usize> {
         let differs = |at, i: usize| {
             let (first, second) = load16(bytes, at);
             (first & self.masks[i] ^ self.words[i])
@@ -139,7 +137,7 @@ impl Key {
 
 impl Shape {
     /// The tree of the fields' paths, and the node of each field.
-    pub fn new(fields: &[Field]) -> (Shape, Vec<usize>) {
+    pub(super) fn new(fields: &[Field]) -> (Shape, Vec<usize>) {
         let mut shape = Shape { nodes: Vec::new() };
         let paths: Vec<&[String]> = fields.iter().map(Field::path).collect();
         shape.grow(&paths, 0);
@@ -182,9 +180,8 @@ impl Shape {
         node
     }
 
-    /// Forgets the keys of objects that had too many, so that a stream that has changed can be
-    /// learned anew.
-    pub fn refresh(&mut self) {
+    /// Forgets the keys of objects that had too many, so that a changed stream can be learned again.
+    pub(super) fn refresh(&mut self) {
         for node in self.nodes.iter_mut().filter(|node| node.overflowed) {
             let children = std::mem::take(&mut node.children);
             *node = Node {
@@ -210,8 +207,8 @@ impl Node {
         }
     }
 
-    /// The entry of the key written as `raw`, made if it is new.
-    pub fn key(&mut self, raw: &str, escaped: bool) -> usize {
+    /// The entry of the key spelled `raw`, created if it is new.
+    pub(super) fn key(&mut self, raw: &str, escaped: bool) -> usize {
         if let Some(&known) = self.index.get(raw.as_bytes()) {
             return known;
         }
@@ -233,8 +230,8 @@ impl Node {
         self.keys.len() - 1
     }
 
-    /// From now on expects `between` after the value of `key`, leading to `next`.
-    pub fn learn(&mut self, key: usize, between: &[u8], next: usize) {
+    /// From now on predicts `between` after the value of `key`, leading to `next`.
+    pub(super) fn learn(&mut self, key: usize, between: &[u8], next: usize) {
         if key == STRANGER || next == STRANGER || between.len() > EXPECTED_BYTES_MAX {
             return;
         }
@@ -243,8 +240,8 @@ impl Node {
         (key.expect, key.next, key.next_act) = (Expect::new(between), next, next_act);
     }
 
-    /// What to do with the value of a key; nothing after the end.
-    pub fn act(&self, key: usize) -> Act {
+    /// How to handle the value of a key; nothing after the end.
+    pub(super) fn act(&self, key: usize) -> Act {
         self.keys.get(key).map_or(Act::Skip, |key| key.act)
     }
 

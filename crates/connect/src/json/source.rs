@@ -1,20 +1,20 @@
-//! A file of JSON as a source of events.
+//! A JSON file as a source of events.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::objects::{Objects, is_lines};
 use super::{Batch, Decoder};
-use crate::bytes::{FileBytes, Watch};
+use crate::bytes::{FileBytes, ReadProgress};
 use crate::lines::{LineOptions, LineReader, ReadError, SourceNote};
 use crate::source::{BadEvent, Events, Source, SourceOptions, extension};
 
-/// How much of a file may be looked at to tell its layout.
+/// How many bytes may be read to detect the layout.
 pub(crate) const PEEK_BYTES: usize = 64 << 10;
 
 pub(crate) struct JsonSource {
     file: PathBuf,
-    watch: Arc<Watch>,
+    progress: Arc<ReadProgress>,
     modified: i128,
     blocks: Blocks,
     decoder: Decoder,
@@ -22,20 +22,20 @@ pub(crate) struct JsonSource {
 }
 
 enum Blocks {
-    /// Nothing has been read yet; the layout shows only then.
+    /// Nothing has been read yet, so the layout is unknown.
     Unread(Option<FileBytes>, bool),
     Lines(LineReader),
     Objects(Objects),
 }
 
 impl JsonSource {
-    pub fn new(bytes: FileBytes, lines: bool, options: SourceOptions) -> JsonSource {
+    pub(crate) fn new(bytes: FileBytes, lines: bool, options: SourceOptions) -> JsonSource {
         let mut batch = Batch::tracking_lines(options.fields.len());
         batch.sample_bytes = options.text_bytes_max();
         let declared = options.declared.unwrap_or_default();
         JsonSource {
             file: bytes.file.clone(),
-            watch: bytes.watch.clone(),
+            progress: bytes.progress.clone(),
             modified: bytes.modified,
             blocks: Blocks::Unread(Some(bytes), lines),
             decoder: Decoder::with_rules(options.fields, options.level, &declared),
@@ -92,7 +92,7 @@ impl Source for JsonSource {
                 let block = objects.next_block();
                 let Some(block) = block.map_err(|source| ReadError::Read {
                     file: self.file.clone(),
-                    offset: self.watch.bytes_read(),
+                    offset: self.progress.bytes_read(),
                     source,
                 })?
                 else {
@@ -113,7 +113,7 @@ impl Source for JsonSource {
     }
 
     fn bytes_read(&self) -> u64 {
-        self.watch.bytes_read()
+        self.progress.bytes_read()
     }
 
     fn modified(&self) -> i128 {
@@ -121,6 +121,6 @@ impl Source for JsonSource {
     }
 
     fn note(&self) -> Option<SourceNote> {
-        self.watch.note(&self.file)
+        self.progress.note(&self.file)
     }
 }

@@ -1,8 +1,8 @@
-//! Undoing escapes in a text that the scanner has already found valid.
+//! Unescapes a text that the scanner has validated.
 
 use super::scan::{byte, hex4, low_surrogate};
 
-/// Appends what `raw`, the inside of a quoted text, stands for.
+/// Appends the text that `raw`, the inside of a quoted text, stands for.
 pub(crate) fn unescape(raw: &str, out: &mut String) {
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
@@ -14,7 +14,7 @@ pub(crate) fn unescape(raw: &str, out: &mut String) {
     out.push_str(rest);
 }
 
-/// The character that an escape stands for, and how many bytes write it.
+/// The character of an escape, and the length of the escape in bytes.
 fn escaped(bytes: &[u8]) -> (char, usize) {
     let plain = match byte(bytes, 1) {
         b'b' => '\u{8}',
@@ -36,7 +36,7 @@ fn unicode(bytes: &[u8]) -> (char, usize) {
         }
         _ => (high, 6),
     };
-    // The scanner lets no half pair through, so this never replaces anything.
+    // The scanner rejects half pairs, so this never replaces anything.
     (
         char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER),
         length,

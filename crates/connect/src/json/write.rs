@@ -1,8 +1,7 @@
-//! From columns to JSON lines.
+//! Writes columns as JSON lines.
 //!
-//! Each field is written with a comma in front of its name; the first comma of a row is then turned
-//! into the opening brace. So no field needs to know whether it is the first, which matters because
-//! a spread record may be empty.
+//! Each field is written with a comma before its name; the first comma of a row is then replaced by the opening brace.
+//! So no field needs to know whether it is the first, which matters because a spread record may be empty.
 
 use std::io::Write;
 use std::ops::Range;
@@ -14,7 +13,7 @@ use highwater_query::plan::Name;
 
 use super::scan::plain_len;
 
-/// Writes one JSON object for each row of a chunk, a line each.
+/// Writes each row of a chunk as one JSON object on one line.
 #[derive(Debug)]
 pub struct JsonWriter {
     items: Vec<Item>,
@@ -26,7 +25,7 @@ enum Item {
         name: String,
         /// `,"name":`
         encoded: Vec<u8>,
-        /// Columns further left whose records may already hold the name; left wins.
+        /// Columns further left whose records may already contain the name; left wins.
         after: Vec<usize>,
     },
     Spread {
@@ -39,7 +38,7 @@ enum Item {
 }
 
 impl JsonWriter {
-    /// For chunks whose columns show up under these names.
+    /// For chunks whose columns have these names.
     pub fn new(names: Vec<Name>) -> JsonWriter {
         let mut named = HashSet::default();
         let mut after = Vec::new();
@@ -124,7 +123,7 @@ impl Item {
     }
 }
 
-/// Whether a record in one of those columns holds exactly this name.
+/// Whether a record in one of these columns has exactly this name.
 fn is_in(chunk: &Chunk, columns: &[usize], row: usize, name: &str) -> bool {
     columns
         .iter()
@@ -134,8 +133,7 @@ fn is_in(chunk: &Chunk, columns: &[usize], row: usize, name: &str) -> bool {
         })
 }
 
-/// Turns the comma in front of the first field, if there is one, into the brace that opens the
-/// object.
+/// Replaces the comma before the first field, if there is one, by the opening brace.
 fn open_brace(start: usize, out: &mut Vec<u8>) {
     match out.get_mut(start) {
         Some(comma) => *comma = b'{',
@@ -158,7 +156,7 @@ fn write_value(value: ValueRef<'_>, out: &mut Vec<u8>) {
         ValueRef::Int(value) => {
             out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
         }
-        // JSON cannot say NaN or infinity, and SAQL has no such floats.
+        // JSON has no NaN or infinity, and SAQL has no such floats.
         ValueRef::Float(value) if !value.is_finite() => out.extend_from_slice(b"null"),
         ValueRef::Float(value) => {
             out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());

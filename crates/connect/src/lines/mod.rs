@@ -1,9 +1,8 @@
-//! A file as blocks of whole lines.
+//! A file as blocks of complete lines.
 //!
-//! One buffer serves the whole file; it grows only for a line that is longer than itself, and a
-//! line beyond the limit is passed over without being held. Reading goes on to the end of the file,
-//! however long it has become since it was opened, and then says if that was not the size it had at
-//! first: a copy may have been cut short, or somebody is still writing.
+//! One buffer serves the whole file; it grows only for a line longer than itself, and a line beyond the limit is
+//! skipped without being buffered. Reading continues to the end of the file, even if it grows meanwhile, and then
+//! reports a size that differs from the size at opening: a copy was cut short, or somebody is still writing.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -36,13 +35,13 @@ impl Default for LineOptions {
     }
 }
 
-/// Whole lines; only the last line of a file may lack its newline.
+/// Complete lines; only the last line of a file may lack its newline.
 #[derive(Debug)]
 pub struct Block<'a> {
     pub bytes: &'a [u8],
     /// The number of the first line in `bytes`, counted from 1.
     pub first_line: u64,
-    /// A line in front of `bytes` that was too long to be read.
+    /// A line before `bytes` that was too long to be read.
     pub bad: Option<BadLine>,
 }
 
@@ -58,22 +57,22 @@ pub enum ReadError {
     },
     #[error("{} cannot be read: {reason}", file.display())]
     Format { file: PathBuf, reason: String },
-    #[error("the header of {} cannot serve: {reason}", file.display())]
+    #[error("the header of {} is invalid: {reason}", file.display())]
     Header { file: PathBuf, reason: String },
-    #[error("{} has another compression: {reason}", file.display())]
+    #[error("{} does not have the declared compression: {reason}", file.display())]
     Compression { file: PathBuf, reason: &'static str },
 }
 
-/// Something about a file that its reader should be told, though it was read to its end.
+/// A remark about a file that was read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceNote {
-    /// It ended before the size that it had when it was opened.
+    /// It ended before the size it had when it was opened.
     CutShort {
         file: PathBuf,
         bytes_at_open: u64,
         bytes_read: u64,
     },
-    /// It was written to while it was read; what was there by the end has been read too.
+    /// It was written to while it was read; everything up to its end was read.
     Grew {
         file: PathBuf,
         bytes_at_open: u64,
@@ -85,7 +84,7 @@ pub struct LineReader {
     file: PathBuf,
     source: Box<dyn Read + Send>,
     options: LineOptions,
-    /// Bytes read and not yet handed out are `buffer[start..end]`.
+    /// Bytes read and not yet returned are `buffer[start..end]`.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -100,7 +99,7 @@ pub struct LineReader {
 enum State {
     Reading,
     Ended,
-    /// To be returned once the lines before it have been handed out.
+    /// Returned once the lines before it have been returned.
     Failed(io::Error),
     /// The failure has been returned.
     Stopped,
@@ -127,7 +126,7 @@ impl LineReader {
         }
     }
 
-    /// Reads lines from anything; `file` is what errors and notes call it.
+    /// Reads lines from any reader; `file` names it in errors and notes.
     pub fn new(
         file: PathBuf,
         source: Box<dyn Read + Send>,
@@ -167,13 +166,12 @@ impl LineReader {
         self.bytes_at_open
     }
 
-    /// How far the file has been read; for showing progress.
+    /// How far the file has been read, for progress displays.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// The next block, or `None` after the last. An error comes after every whole line that was
-    /// read before it.
+    /// The next block, or `None` after the last. An error comes after every complete line before it.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>, ReadError> {
         if self.bytes_read == 0 {
             self.pass_byte_order_mark();
@@ -202,7 +200,7 @@ impl LineReader {
         }
     }
 
-    /// Once the file has been read: whether it had the size that it started with.
+    /// After the file was read: whether its size changed since opening.
     pub fn note(&self) -> Option<SourceNote> {
         let (bytes_at_open, bytes_read) = (self.bytes_at_open?, self.bytes_read);
         let file = self.file.clone();
@@ -232,7 +230,7 @@ impl LineReader {
         }
     }
 
-    /// Reads once, into a larger buffer if this one is full, and remembers how that went.
+    /// Reads once, into a larger buffer if this one is full, and remembers the result.
     fn read_some(&mut self) {
         if self.end == self.buffer.len() {
             let most = self.options.line_bytes_max.saturating_add(1);
@@ -263,7 +261,7 @@ impl LineReader {
         }
     }
 
-    /// Reads on to the next line without keeping this one.
+    /// Skips to the next line without buffering this one.
     fn pass_over_line(&mut self) -> Block<'_> {
         let limit_bytes = self.options.line_bytes_max;
         let sample = &self.buffer[..self.end.min(SAMPLE_BYTES_MAX)];

@@ -1,4 +1,4 @@
-//! From the arrays of a Parquet file to columns of events.
+//! Converts the arrays of a Parquet file to columns of events.
 
 use std::sync::Arc;
 
@@ -18,8 +18,7 @@ use crate::table::BadRow;
 
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 
-/// The column, and rows whose values events cannot hold. The error names a type that they cannot
-/// hold at all.
+/// The column, and the rows with values that events cannot hold. The error names a type that events cannot hold at all.
 pub(crate) fn decode_column(
     array: &ArrayRef,
     name: &str,
@@ -50,10 +49,10 @@ pub(crate) fn decode_column(
     }
 }
 
-/// What one value of a row can turn out to be: a value, or what is wrong with it.
-type Fitted = Result<Value, &'static str>;
+/// One value of a row, or why it is invalid.
+type ValueResult = Result<Value, &'static str>;
 
-fn decode(array: &ArrayRef, row: usize) -> Result<Fitted, String> {
+fn decode(array: &ArrayRef, row: usize) -> Result<ValueResult, String> {
     if array.is_null(row) {
         return Ok(Ok(Value::Null));
     }
@@ -74,7 +73,7 @@ fn decode(array: &ArrayRef, row: usize) -> Result<Fitted, String> {
         DataType::UInt32 => int(native::<UInt32Type>(array, row).into()),
         DataType::UInt64 => Ok(i64::try_from(native::<UInt64Type>(array, row))
             .map(Value::Int)
-            .map_err(|_| "the integer is out of range of 64 bits with a sign")),
+            .map_err(|_| "the integer does not fit into 64 bits with a sign")),
         DataType::Float16 => float(native::<Float16Type>(array, row).into()),
         DataType::Float32 => float(native::<Float32Type>(array, row).into()),
         DataType::Float64 => float(native::<Float64Type>(array, row)),
@@ -101,11 +100,11 @@ fn decode(array: &ArrayRef, row: usize) -> Result<Fitted, String> {
         }
         DataType::Decimal128(_, scale) => {
             let unscaled = native::<Decimal128Type>(array, row);
-            // Through decimal text, so that it is rounded once.
+            // Through decimal text, so that there is one rounding.
             let value = format!("{unscaled}e{}", -i32::from(*scale)).parse();
             Ok(value
                 .map(Value::Float)
-                .map_err(|_| "the decimal is no number"))
+                .map_err(|_| "the decimal is not a number"))
         }
         DataType::List(_) => items(&array.as_list::<i32>().value(row)),
         DataType::LargeList(_) => items(&array.as_list::<i64>().value(row)),
@@ -128,7 +127,7 @@ fn decode(array: &ArrayRef, row: usize) -> Result<Fitted, String> {
     }
 }
 
-fn items(array: &ArrayRef) -> Result<Fitted, String> {
+fn items(array: &ArrayRef) -> Result<ValueResult, String> {
     let mut values = Vec::with_capacity(array.len());
     for row in 0..array.len() {
         match decode(array, row)? {
@@ -139,8 +138,8 @@ fn items(array: &ArrayRef) -> Result<Fitted, String> {
     Ok(Ok(Value::Array(values.into())))
 }
 
-/// A map becomes a record, if its keys are texts.
-fn entries(entries: &arrow_array::StructArray) -> Result<Fitted, String> {
+/// A map becomes a record if its keys are texts.
+fn entries(entries: &arrow_array::StructArray) -> Result<ValueResult, String> {
     let mut fields = Vec::with_capacity(entries.len());
     for row in 0..entries.len() {
         let key = decode(entries.column(0), row)?;
@@ -148,27 +147,27 @@ fn entries(entries: &arrow_array::StructArray) -> Result<Fitted, String> {
         match (key, value) {
             (Ok(Value::Text(key)), Ok(value)) => fields.push((key, value)),
             (Err(reason), _) | (_, Err(reason)) => return Ok(Err(reason)),
-            _ => return Ok(Err("a map has a key that is no text")),
+            _ => return Ok(Err("a map has a key that is not text")),
         }
     }
     Ok(Ok(Value::Record(Record::from_fields(fields).into())))
 }
 
-fn text(bytes: &[u8]) -> Fitted {
+fn text(bytes: &[u8]) -> ValueResult {
     let text = std::str::from_utf8(bytes);
     text.map(Value::text)
         .map_err(|_| "the bytes are not valid UTF-8, and events hold text only")
 }
 
-fn time(nanos: i128) -> Fitted {
+fn time(nanos: i128) -> ValueResult {
     let time = Instant::from_unix_nanos(nanos);
     match time.is_in_calendar() {
         true => Ok(Value::Time(time)),
-        false => Err("the time lies outside of the years 1 to 9999"),
+        false => Err("the time is outside of the years 1 to 9999"),
     }
 }
 
-/// Whether a value can be told as nanoseconds since 1970 in 64 bits.
+/// Whether a value fits into nanoseconds since 1970 in 64 bits.
 pub(crate) fn unix_nanos(value: ValueRef<'_>) -> Option<i64> {
     match value {
         ValueRef::Time(time) => i64::try_from(time.to_unix_nanos()).ok(),

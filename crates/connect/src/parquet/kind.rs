@@ -1,7 +1,7 @@
-//! The type that a set of values has in common, and the values as an array of that type.
+//! The common type of a set of values, and the values as an array of that type.
 //!
-//! Integers and floats meet as floats, as long as no integer loses digits by it. Values that have
-//! nothing else in common meet as text, nested ones as the text of their JSON.
+//! Integers and floats have floats in common, as long as no integer loses digits. Values of unrelated types have text
+//! in common, nested values as JSON text.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     /// Only NULLs so far.
     Null,
     Bit,
-    /// `wide`: some of them have more digits than a float.
+    /// `wide` if some have more digits than a float.
     Int {
         wide: bool,
     },
@@ -30,11 +30,11 @@ pub(crate) enum Kind {
     Struct(Vec<(Arc<str>, Kind)>),
 }
 
-/// The largest integer up to which a float has them all.
+/// Floats represent every integer up to this one.
 const EXACT_MAX: u64 = 1 << 53;
 
 impl Kind {
-    pub fn of(value: ValueRef<'_>) -> Kind {
+    pub(super) fn of(value: ValueRef<'_>) -> Kind {
         match value {
             ValueRef::Null => Kind::Null,
             ValueRef::Bit(_) => Kind::Bit,
@@ -59,8 +59,8 @@ impl Kind {
         }
     }
 
-    /// The kind of values of either.
-    pub fn join(self, other: Kind) -> Kind {
+    /// The common kind of both.
+    pub(super) fn join(self, other: Kind) -> Kind {
         match (self, other) {
             (Kind::Null, kind) | (kind, Kind::Null) => kind,
             (Kind::Int { wide: a }, Kind::Int { wide: b }) => Kind::Int { wide: a || b },
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    pub fn data_type(&self) -> DataType {
+    pub(super) fn data_type(&self) -> DataType {
         match self {
             Kind::Null | Kind::Text => DataType::Utf8,
             Kind::Bit => DataType::Boolean,
@@ -94,7 +94,7 @@ impl Kind {
         }
     }
 
-    pub fn array(&self, values: &[ValueRef<'_>]) -> Result<ArrayRef, ArrowError> {
+    pub(super) fn array(&self, values: &[ValueRef<'_>]) -> Result<ArrayRef, ArrowError> {
         Ok(match self {
             Kind::Null | Kind::Text => {
                 let mut builder = StringBuilder::new();

@@ -1,4 +1,4 @@
-//! Parquet in and out.
+//! Reads and writes Parquet.
 
 mod column;
 mod kind;

@@ -1,10 +1,10 @@
-//! A file of Parquet as a source of events.
+//! A Parquet file as a source of events.
 //!
-//! Only the columns that a query reads are decoded, a few thousand rows at a time. The file must be
-//! read at arbitrary places, so a compressed one is decompressed into memory first.
+//! Only the columns that a query reads are decoded, a few thousand rows at a time. The file needs random access, so a
+//! compressed one is decompressed into memory first.
 //!
-//! The library asserts what holds in files that are whole, and a damaged one must not end a job: a
-//! panic of it is an error like its others ([`guarded`]).
+//! The library asserts invariants of valid files, and a damaged file must not end a job: its panics are errors like its
+//! others ([`guarded`]).
 
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,12 +25,12 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::column::decode_column;
 use crate::bytes::{FileBytes, by_name};
 use crate::lines::ReadError;
-use crate::source::{BadEvent, Compression, Events, Source, SourceOptions};
+use crate::source::{Compression, Events, Source, SourceOptions};
 use crate::table::Table;
 
 pub(crate) struct ParquetSource {
     file: PathBuf,
-    bytes: Places,
+    bytes: RandomAccessFile,
     modified: i128,
     options: SourceOptions,
     reader: Option<(ParquetRecordBatchReader, Table, Vec<usize>)>,
@@ -38,21 +38,21 @@ pub(crate) struct ParquetSource {
     ended: bool,
 }
 
-/// A file that can be read at any place.
+/// A file with random access.
 #[derive(Clone)]
-struct Places {
-    from: Arc<From>,
+struct RandomAccessFile {
+    from: Arc<Contents>,
     len: u64,
     read: Arc<AtomicU64>,
 }
 
-enum From {
+enum Contents {
     Disk(disk::Reader),
     Memory(Bytes),
 }
 
 impl ParquetSource {
-    pub fn open(path: &Path, options: SourceOptions) -> Result<ParquetSource, ReadError> {
+    pub(crate) fn open(path: &Path, options: SourceOptions) -> Result<ParquetSource, ReadError> {
         let file = path.to_path_buf();
         let compressed = by_name(options.compression, path) != Compression::None;
         let (from, len, modified) = if compressed {
@@ -61,22 +61,22 @@ impl ParquetSource {
             let read = opened.bytes.read_to_end(&mut bytes);
             read.map_err(|source| ReadError::Read {
                 file: file.clone(),
-                offset: opened.watch.bytes_read(),
+                offset: opened.progress.bytes_read(),
                 source,
             })?;
             let len = bytes.len() as u64;
-            (From::Memory(bytes.into()), len, opened.modified)
+            (Contents::Memory(bytes.into()), len, opened.modified)
         } else {
             let opened = disk::open(path).map_err(|source| ReadError::Open {
                 file: file.clone(),
                 source,
             })?;
             let (len, modified) = (opened.len(), opened.modified());
-            (From::Disk(opened), len, modified)
+            (Contents::Disk(opened), len, modified)
         };
         Ok(ParquetSource {
             file,
-            bytes: Places {
+            bytes: RandomAccessFile {
                 from: Arc::new(from),
                 len,
                 read: Arc::default(),
@@ -90,7 +90,7 @@ impl ParquetSource {
     }
 
     fn start(&self) -> Result<(ParquetRecordBatchReader, Table, Vec<usize>), ReadError> {
-        // The types of the file itself, not those that a writer once had in memory.
+        // The types of the file itself, not those that its writer had in memory.
         let how = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let builder =
             ParquetRecordBatchReaderBuilder::try_new_with_options(self.bytes.clone(), how)
@@ -111,14 +111,14 @@ impl ParquetSource {
     fn wrong(&self, error: &dyn std::fmt::Display) -> ReadError {
         ReadError::Format {
             file: self.file.clone(),
-            reason: format!("it is no Parquet file, or a damaged one: {error}"),
+            reason: format!("it is not a valid Parquet file: {error}"),
         }
     }
 }
 
-/// What the library makes of the file, unless it panics.
+/// The result of the library, unless it panics.
 fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, &'static str> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| "its parts contradict each other")
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| "its metadata is inconsistent")
 }
 
 impl Source for ParquetSource {
@@ -126,7 +126,7 @@ impl Source for ParquetSource {
         if self.ended {
             return Ok(None);
         }
-        // Until there is a batch; what fails on the way ends the file.
+        // Until there is a batch: an error ends the file.
         self.ended = true;
         let started = match self.reader.take() {
             Some(reader) => Ok(reader),
@@ -154,25 +154,8 @@ impl Source for ParquetSource {
                 }
             }
         }
-        let before = columns.clone();
-        let picked = table.pick(columns, rows, bad);
         let first = self.rows;
-        let line = |row: usize| first + row as u64 + 1;
-        let events = Events {
-            rows: picked.good.len(),
-            lines: picked.good.iter().map(|row| line(*row as usize)).collect(),
-            columns: picked.columns,
-            bad: picked
-                .bad
-                .into_iter()
-                .map(|bad| BadEvent {
-                    line: line(bad.row),
-                    kind: bad.kind,
-                    reason: bad.reason,
-                    text: table.shown(&before, bad.row),
-                })
-                .collect(),
-        };
+        let events = table.events(columns, rows, bad, |row| first + row as u64 + 1);
         self.rows += rows as u64;
         self.reader = Some((reader, table, needed));
         self.ended = false;
@@ -188,18 +171,18 @@ impl Source for ParquetSource {
     }
 }
 
-impl Length for Places {
+impl Length for RandomAccessFile {
     fn len(&self) -> u64 {
         self.len
     }
 }
 
-impl ChunkReader for Places {
-    type T = Place;
+impl ChunkReader for RandomAccessFile {
+    type T = PositionedReader;
 
-    fn get_read(&self, start: u64) -> Result<Place, ParquetError> {
-        Ok(Place {
-            places: self.clone(),
+    fn get_read(&self, start: u64) -> Result<PositionedReader, ParquetError> {
+        Ok(PositionedReader {
+            file: self.clone(),
             at: start,
         })
     }
@@ -211,8 +194,8 @@ impl ChunkReader for Places {
         }
         self.read.fetch_add(length as u64, Ordering::Relaxed);
         match &*self.from {
-            From::Memory(bytes) => Ok(bytes.slice(start as usize..start as usize + length)),
-            From::Disk(file) => {
+            Contents::Memory(bytes) => Ok(bytes.slice(start as usize..start as usize + length)),
+            Contents::Disk(file) => {
                 let mut buffer = vec![0; length];
                 file.read_exact_at(&mut buffer, start)?;
                 Ok(buffer.into())
@@ -221,19 +204,19 @@ impl ChunkReader for Places {
     }
 }
 
-/// Reading on from one place.
-pub(crate) struct Place {
-    places: Places,
+/// Reads on from one position.
+pub(crate) struct PositionedReader {
+    file: RandomAccessFile,
     at: u64,
 }
 
-impl Read for Place {
+impl Read for PositionedReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.places.len.saturating_sub(self.at);
+        let left = self.file.len.saturating_sub(self.at);
         let count = buffer
             .len()
             .min(usize::try_from(left).unwrap_or(usize::MAX));
-        let bytes = self.places.get_bytes(self.at, count);
+        let bytes = self.file.get_bytes(self.at, count);
         let bytes = bytes.map_err(io::Error::other)?;
         buffer[..count].copy_from_slice(&bytes);
         self.at += count as u64;

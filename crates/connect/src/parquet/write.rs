@@ -1,9 +1,8 @@
-//! From columns to Parquet.
+//! Writes columns as Parquet.
 //!
-//! A Parquet file has one schema and our rows have none, so the schema is that of the first row
-//! group. When later rows do not fit it, because a column is new or has values of another type, the
-//! file ends and a new part starts, whose schema has room for both. Row groups hold a fixed number of
-//! rows, so that where a part ends depends on the rows alone.
+//! A Parquet file has one schema and rows have none, so the schema is that of the first row group. When later rows do
+//! not fit it, because a column is new or has values of another type, the file ends and a new part starts, whose schema
+//! has room for both. Row groups hold a fixed number of rows, so that part boundaries depend on the rows alone.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -18,32 +17,32 @@ use parquet::file::properties::WriterProperties;
 
 use super::kind::Kind;
 use crate::rows::RowNames;
-use crate::writer::{RowWriter, WriteError, Written};
+use crate::writer::{RowWriter, WriteError, WriterOutput};
 
 const GROUP_ROWS: usize = 32_768;
 
 pub(crate) struct ParquetWriter {
     rows: RowNames,
-    /// What is known without any row: the names that the query gives.
+    /// The columns known without any row: the names in the query.
     schema: Vec<(Arc<str>, Kind)>,
-    /// Rows of the group that is being gathered.
+    /// Rows of the current group.
     group: Vec<Value>,
-    part: Option<ArrowWriter<Shared>>,
-    bytes: Shared,
-    done: Vec<Written>,
+    part: Option<ArrowWriter<SharedBuffer>>,
+    bytes: SharedBuffer,
+    done: Vec<WriterOutput>,
 }
 
-/// Where the library leaves its bytes until they are taken.
+/// Collects the library's bytes until they are taken.
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Shared {
+impl SharedBuffer {
     fn take(&self) -> Vec<u8> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(|e| e.into_inner()))
     }
 }
 
-impl Write for Shared {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut buffer = self.0.lock().unwrap_or_else(|e| e.into_inner());
         buffer.extend_from_slice(bytes);
@@ -56,7 +55,7 @@ impl Write for Shared {
 }
 
 impl ParquetWriter {
-    pub fn new(names: Vec<Name>) -> ParquetWriter {
+    pub(crate) fn new(names: Vec<Name>) -> ParquetWriter {
         let mut schema: Vec<(Arc<str>, Kind)> = Vec::new();
         for name in &names {
             if let Name::Field(name) = name
@@ -70,7 +69,7 @@ impl ParquetWriter {
             schema,
             group: Vec::new(),
             part: None,
-            bytes: Shared::default(),
+            bytes: SharedBuffer::default(),
             done: Vec::new(),
         }
     }
@@ -89,7 +88,7 @@ impl ParquetWriter {
         let kinds = group.iter().map(kind_of_row);
         let found = kinds.fold(Kind::Struct(self.schema.clone()), Kind::join);
         let Kind::Struct(wanted) = found else {
-            return Err(failed("rows are no records"));
+            return Err(failed("rows are not records"));
         };
         let same = |a: &[(Arc<str>, Kind)], b: &[(Arc<str>, Kind)]| {
             let types = a.iter().zip(b);
@@ -100,7 +99,7 @@ impl ParquetWriter {
         };
         if self.part.is_some() && !same(&self.schema, &wanted) {
             self.end_part()?;
-            self.done.push(Written::NewPart);
+            self.done.push(WriterOutput::NewPart);
         }
         self.schema = wanted;
         let schema = self.schema();
@@ -131,8 +130,8 @@ impl ParquetWriter {
         ))
     }
 
-    /// The file that is being written, started if need be.
-    fn part(&mut self) -> Result<&mut ArrowWriter<Shared>, WriteError> {
+    /// The current file, created if necessary.
+    fn part(&mut self) -> Result<&mut ArrowWriter<SharedBuffer>, WriteError> {
         if self.part.is_none() {
             let how = WriterProperties::builder()
                 .set_compression(Compression::SNAPPY)
@@ -158,12 +157,12 @@ impl ParquetWriter {
     fn keep_bytes(&mut self) {
         let bytes = self.bytes.take();
         if !bytes.is_empty() {
-            self.done.push(Written::Bytes(bytes));
+            self.done.push(WriterOutput::Bytes(bytes));
         }
     }
 }
 
-/// A row without a field says nothing of the schema.
+/// A row without fields does not affect the schema.
 fn kind_of_row(row: &Value) -> Kind {
     match row {
         Value::Record(record) if record.is_empty() => Kind::Null,
@@ -177,7 +176,7 @@ pub(crate) fn write_whole(names: Vec<Name>, rows: Vec<Value>) -> Result<Vec<u8>,
     let kinds = rows.iter().map(kind_of_row);
     let found = kinds.fold(Kind::Struct(writer.schema.clone()), Kind::join);
     let Kind::Struct(schema) = found else {
-        return Err(failed("rows are no records"));
+        return Err(failed("rows are not records"));
     };
     writer.schema = schema;
     for row in rows {
@@ -187,8 +186,8 @@ pub(crate) fn write_whole(names: Vec<Name>, rows: Vec<Value>) -> Result<Vec<u8>,
     let mut file = Vec::new();
     while let Some(written) = writer.take() {
         match written {
-            Written::Bytes(bytes) => file.extend_from_slice(&bytes),
-            Written::NewPart => return Err(failed("the schema of its rows has no end")),
+            WriterOutput::Bytes(bytes) => file.extend_from_slice(&bytes),
+            WriterOutput::NewPart => return Err(failed("its schema keeps growing")),
         }
     }
     Ok(file)
@@ -211,12 +210,12 @@ impl RowWriter for ParquetWriter {
         if !self.group.is_empty() {
             self.write_group()?;
         }
-        // A file without rows is a file all the same.
+        // A file without rows is still a file.
         self.part()?;
         self.end_part()
     }
 
-    fn take(&mut self) -> Option<Written> {
+    fn take(&mut self) -> Option<WriterOutput> {
         (!self.done.is_empty()).then(|| self.done.remove(0))
     }
 }

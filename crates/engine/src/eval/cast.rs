@@ -69,7 +69,7 @@ pub(super) fn apply(value: ValueRef<'_>, to: Type) -> Result<Value, EvalError> {
     result.ok_or_else(|| EvalError::Cast {
         value: shown(value),
         from: value.type_name(),
-        to: type_name(to),
+        to: to.name(),
     })
 }
 
@@ -126,16 +126,4 @@ fn to_text(of: &Datum, site: &mut Site<'_>) -> Datum {
         builder.push_text(&text);
     }
     Datum::Column(builder.finish())
-}
-
-fn type_name(to: Type) -> &'static str {
-    match to {
-        Type::Bigint => "bigint",
-        Type::Float => "float",
-        Type::Text => "nvarchar(max)",
-        Type::Datetime => "datetime",
-        Type::Bit => "bit",
-        Type::Record => "record",
-        Type::Array => "array",
-    }
 }

@@ -195,7 +195,7 @@ mod interpreter {
 mod interpreter {
     use super::*;
 
-    const MISSING: &str = "this program was built without JavaScript";
+    const MISSING: &str = "this program was built without the feature `javascript`: build highwater-cli with `--features javascript`";
 
     pub fn check(scripts: &Scripts) -> Result<(), ScriptError> {
         match scripts.names().next() {

@@ -111,12 +111,14 @@ fn read_settings(
     section: &Section,
     kind: &OutputKind,
 ) -> Option<Arc<dyn OutputSettings>> {
-    if let Some(feature) = kind.missing_feature
-        && let Some(entry) = section.entry("type")
-    {
-        let message = format!("outputs of type \"{}\" are not built in", kind.name);
-        let label = format!("build highwater-cli with the feature \"{feature}\"");
-        reader.mistake(entry.key_span(), &message, &section.path("type"), &label);
+    if let (Some(missing), Some(entry)) = (kind.missing_feature, section.entry("type")) {
+        let label = format!("no outputs of type \"{}\" here", kind.name);
+        reader.mistake(
+            entry.key_span(),
+            &missing.to_string(),
+            &section.path("type"),
+            &label,
+        );
         return None;
     }
     let mut keys = vec!["type", "on_failure"];
@@ -179,6 +181,13 @@ impl SettingsReader for OutputTable<'_, '_, '_> {
     }
 
     fn format(&mut self) -> OutputFormat {
-        read_format(self.reader, self.section, OutputFormat::JsonLines)
+        let format = read_format(self.reader, self.section, OutputFormat::JsonLines);
+        if let (Err(missing), Some(entry)) = (format.check_built_in(), self.section.entry("format"))
+        {
+            let (message, key) = (missing.to_string(), self.section.path("format"));
+            self.reader
+                .mistake(entry.key_span(), &message, &key, "not a format here");
+        }
+        format
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use highwater_connect::{BadEvent, BadKind, CutKind, Events, SourceOptions, Values};
+use highwater_connect::{BadEvent, BadKind, Events, SliceKind, SourceOptions, ValueDecoder};
 use highwater_log::batch::{Batches, Broken, Skip, Stored, Unpacker};
 use highwater_log::{Fetched, Offset};
 use highwater_time::Instant;
@@ -44,13 +44,13 @@ struct Marked {
     options: SourceOptions,
     /// What files are shown without.
     folder: PathBuf,
-    kind: CutKind,
+    kind: SliceKind,
     file: Option<Arc<File>>,
 }
 
 pub(super) struct BatchDecoder {
     unpacker: Unpacker,
-    values: Values,
+    values: ValueDecoder,
     marked: Option<Marked>,
     bad: Vec<BadEvent>,
     /// Of each batch that has been gathered: its last offset, and when it arrived.
@@ -58,7 +58,7 @@ pub(super) struct BatchDecoder {
 }
 
 impl BatchDecoder {
-    pub fn new(values: Values) -> BatchDecoder {
+    pub fn new(values: ValueDecoder) -> BatchDecoder {
         BatchDecoder {
             unpacker: Unpacker::new(UNPACKED_BYTES_MAX),
             values,
@@ -70,8 +70,8 @@ impl BatchDecoder {
 
     /// For a hub that files are brought to; they are shown without the folder.
     pub fn of_files(options: SourceOptions, folder: PathBuf) -> BatchDecoder {
-        let kind = CutKind::Json;
-        let values = Values::of_cuts(kind, options.clone());
+        let kind = SliceKind::Json;
+        let values = ValueDecoder::of_slices(kind, options.clone());
         BatchDecoder {
             marked: Some(Marked {
                 options,
@@ -156,7 +156,7 @@ impl BatchDecoder {
         };
         if marked.kind != mark.kind {
             marked.kind = mark.kind;
-            self.values = Values::of_cuts(mark.kind, marked.options.clone());
+            self.values = ValueDecoder::of_slices(mark.kind, marked.options.clone());
         }
         marked.file = Some(Arc::new(File {
             name: shown_file(&mark.file, &marked.folder),

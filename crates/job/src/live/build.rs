@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader};
-use highwater_connect::Values;
+use highwater_connect::ValueDecoder;
 use highwater_engine::{Physical, Value};
 use highwater_env::Clock;
 use highwater_log::Offset;
@@ -148,7 +148,7 @@ fn stream(
     let (intake, fields) = Intake::new(input, false);
     let options = how.options(fields, wants.dead_letters);
     let opener = match is_hub {
-        true => BatchDecoder::new(Values::new(options).ok_or(StartError::Format(name))?),
+        true => BatchDecoder::new(ValueDecoder::new(options).ok_or(StartError::Format(name))?),
         false => BatchDecoder::of_files(options, folder),
     };
     Ok(Stream::new(

@@ -87,7 +87,7 @@ impl Output {
     pub async fn settle(&mut self) -> EndpointStates {
         let mut tries = Tries::default();
         let own = loop {
-            match self.endpoint.settle().await {
+            match self.endpoint.checkpoint().await {
                 Ok(mark) => break mark,
                 Err(error) => self.pause(&mut tries, &error).await,
             }
@@ -96,7 +96,7 @@ impl Output {
             let Some(dead) = &mut self.dead else {
                 break None;
             };
-            match dead.settle().await {
+            match dead.checkpoint().await {
                 Ok(mark) => break Some(mark),
                 Err(error) => self.pause(&mut tries, &error).await,
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use highwater_connect::json::JsonWriter;
-use highwater_connect::{Endpoint, EndpointError, Rows, Underway};
+use highwater_connect::{Endpoint, EndpointError, EndpointFuture, Rows};
 use highwater_env::random::Random;
 use highwater_job::live::{EndpointRequest, Endpoints};
 use highwater_time::Instant;
@@ -175,7 +175,7 @@ impl Recording {
 }
 
 impl Endpoint for Recording {
-    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
+    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> EndpointFuture<'a, ()> {
         let mark = mark.map(|mark| u64::from_le_bytes(mark.try_into().unwrap()));
         self.next = mark;
         let resumed = self.with(|recorded, faults| {
@@ -187,7 +187,7 @@ impl Endpoint for Recording {
         Box::pin(std::future::ready(resumed))
     }
 
-    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> EndpointFuture<'a, ()> {
         if let Some((row, reason)) = self.recorder.kept.lock().unwrap().refused.clone()
             && self.key.0 == "out"
             && (rows.first..rows.end()).contains(&row)
@@ -229,13 +229,13 @@ impl Endpoint for Recording {
         Box::pin(std::future::ready(written))
     }
 
-    fn advance(&mut self, watermark: Instant) -> Underway<'_, Result<(), EndpointError>> {
+    fn advance(&mut self, watermark: Instant) -> EndpointFuture<'_, ()> {
         let advanced = self.with(|recorded, _| recorded.watermark = Some(watermark));
         self.recorder.heard();
         Box::pin(std::future::ready(advanced))
     }
 
-    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
+    fn checkpoint(&mut self) -> EndpointFuture<'_, Vec<u8>> {
         let settled = self.with(|recorded, _| {
             let loose = std::mem::take(&mut recorded.loose);
             recorded.rows.extend(loose);

@@ -1,7 +1,7 @@
-//! The rows of a file that is not complete, in whatever form they can be carried over a restart and made a file of.
+//! The rows of an incomplete file, in a form that survives a restart and can become a file.
 //!
-//! Lines are kept as they will be written. Parquet lays rows out by columns, and only once all of them are known, so
-//! its rows are kept as values.
+//! Lines are stored as they will be written. Parquet stores rows by column, which needs all of them, so its rows are
+//! stored as values.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::json::JsonWriter;
 use crate::rows::RowNames;
 use crate::writer::{OutputFormat, WriteError};
 
-/// Makes bodies longer, and files of them.
+/// Appends rows to bodies, and makes files of them.
 pub(super) struct Encoder {
     format: OutputFormat,
     names: Vec<Name>,
@@ -25,18 +25,18 @@ pub(super) struct Encoder {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Body {
+pub(super) struct FileBody {
     bytes: Vec<u8>,
     /// Of a CSV file, after its first row.
     columns: Option<Vec<String>>,
 }
 
-impl Body {
-    pub fn len(&self) -> usize {
+impl FileBody {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    pub fn save(&self, out: &mut Vec<u8>) {
+    pub(super) fn save(&self, out: &mut Vec<u8>) {
         out.blob(&self.bytes);
         out.u8(self.columns.is_some().into());
         if let Some(columns) = &self.columns {
@@ -45,7 +45,7 @@ impl Body {
         }
     }
 
-    pub fn restore(input: &mut Reader<'_>) -> Result<Body, DecodeError> {
+    pub(super) fn restore(input: &mut Reader<'_>) -> Result<FileBody, DecodeError> {
         let bytes = input.blob()?.to_vec();
         let columns = match input.u8()? {
             0 => None,
@@ -55,12 +55,12 @@ impl Body {
                 Some(names.collect::<Result<_, _>>()?)
             }
         };
-        Ok(Body { bytes, columns })
+        Ok(FileBody { bytes, columns })
     }
 }
 
 impl Encoder {
-    pub fn new(format: OutputFormat, names: Vec<Name>) -> Encoder {
+    pub(super) fn new(format: OutputFormat, names: Vec<Name>) -> Encoder {
         let csv = match format {
             OutputFormat::Csv(format) => Some(CsvWriter::new(names.clone(), format)),
             _ => None,
@@ -74,11 +74,11 @@ impl Encoder {
         }
     }
 
-    pub fn names(&self) -> &RowNames {
+    pub(super) fn names(&self) -> &RowNames {
         &self.rows
     }
 
-    pub fn extension(&self) -> &'static str {
+    pub(super) fn extension(&self) -> &'static str {
         match self.format {
             OutputFormat::JsonLines => "jsonl",
             OutputFormat::JsonArray => "json",
@@ -88,7 +88,7 @@ impl Encoder {
         }
     }
 
-    pub fn push(&mut self, chunk: &Chunk, row: usize, body: &mut Body) {
+    pub(super) fn push(&mut self, chunk: &Chunk, row: usize, body: &mut FileBody) {
         let one = row..row + 1;
         match (&mut self.csv, self.format) {
             (Some(csv), _) => {
@@ -104,10 +104,10 @@ impl Encoder {
         }
     }
 
-    /// Makes the whole file, wherever there is time for it.
-    pub fn finish(
+    /// Returns the work of making the whole file, to be run where it may block.
+    pub(super) fn finish(
         &self,
-        body: Arc<Body>,
+        body: Arc<FileBody>,
     ) -> impl FnOnce() -> Result<Vec<u8>, WriteError> + Send + 'static {
         let (format, names) = (self.format, self.names.clone());
         move || match format {
@@ -138,7 +138,7 @@ fn parquet(names: Vec<Name>, _rows: Vec<Value>) -> Result<Vec<u8>, WriteError> {
     crate::writer::row_writer(OutputFormat::Parquet, names).map(|_| Vec::new())
 }
 
-/// One array of what stands on the lines.
+/// Turns lines into one array.
 fn array(lines: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(lines.len() * 9 / 8 + 4);
     for line in lines.split_inclusive(|byte| *byte == b'\n') {

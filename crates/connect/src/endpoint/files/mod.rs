@@ -1,12 +1,12 @@
 //! Rows in files, below a folder or in an object store: exactly once, because the same rows always make the same files.
 //!
-//! [`gather`] decides which rows make up a file, [`template`] which folder it goes to, and it is named after the number
-//! of its first row. A file is written when it is complete, in one step ([`store`], `remote`). After a restart the rows of
-//! files that were not complete come back from the mark and those after the mark are handed over again; a file that
-//! is there already must have the very bytes that would be written, and is left alone.
+//! [`open_files`] assigns rows to files, [`template`] decides the folder of a file, and a file is named after the number of
+//! its first row. A complete file is written in one step ([`store`], `remote`). After a restart the rows of incomplete
+//! files come back from the endpoint's state, and the rows after the checkpoint are written again; an existing file
+//! must have exactly the bytes that would be written, and is left alone.
 
 mod body;
-mod gather;
+mod open_files;
 #[cfg(any(test, feature = "object-store"))]
 mod remote;
 mod store;
@@ -23,29 +23,32 @@ use highwater_codec::Writer;
 use highwater_query::plan::Name;
 use highwater_time::{Duration, Instant};
 
-use super::mark::{self, Kind};
-use super::{Endpoint, EndpointError, OutputContext, OutputKind, OutputSettings, Rows, Underway};
+use super::state::{self, EndpointKind};
+use super::{
+    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+};
 use crate::rows::RowNames;
+use crate::source::MissingFeature;
 use crate::writer::OutputFormat;
 use body::Encoder;
-use gather::{Complete, Gather, Limits};
+use open_files::{CompleteFile, Limits, OpenFiles};
 use store::{Folder, Store};
 use template::Template;
 
-/// An output that is made of files.
+/// The settings of an output in files.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FilesOutput {
     /// A folder, or a URL such as `s3://bucket/prefix`.
     pub location: String,
-    /// Folders below it: text, `{date}`, `{hour}`, `{minute}`, `{datetime:yyyy}` and the like, and `{Column}`.
+    /// Subfolders: text, `{date}`, `{hour}`, `{minute}`, `{datetime:yyyy}` and so on, and `{Column}`.
     pub folders: String,
     pub format: OutputFormat,
-    /// A file is complete with so many rows.
+    /// A file is complete with this many rows.
     pub rows_max: u64,
-    /// A file holds rows of one such stretch of event time, and is written when it has passed.
+    /// The span of event time of one file, which is written when the span has passed.
     pub every: Option<Duration>,
-    /// What an object store must know, such as `region`; beside what it finds in the environment. May be secret, and is
-    /// never shown.
+    /// Settings of the object store, such as `region`, beside those in the environment. May be secret, and are never
+    /// shown.
     pub options: Vec<(String, String)>,
 }
 
@@ -86,14 +89,14 @@ impl OutputSettings for FilesOutput {
 impl FilesOutput {
     pub const ROWS_MAX: u64 = 100_000;
     pub const EVERY: Duration = Duration::from_minutes(5);
-    /// A file is complete with so many bytes, before packing.
+    /// A file is complete with this many bytes, before compression.
     pub const FILE_BYTES_MAX: usize = 8 << 20;
-    /// Files that are not complete may take so much together, which is also what they add to a checkpoint.
+    /// The size of all incomplete files together, which is also what they add to a checkpoint.
     pub const OPEN_BYTES_MAX: usize = 16 << 20;
-    /// As many files may be open; when one more is needed, the oldest is complete with what it has.
+    /// How many files may be open; when one more is needed, the oldest is completed.
     pub const OPEN_MAX: usize = 1000;
 
-    /// Below a folder, with everything else as it is by default.
+    /// Below a folder, with the defaults of everything else.
     pub fn new(location: impl Into<String>, format: OutputFormat) -> FilesOutput {
         FilesOutput {
             location: location.into(),
@@ -130,19 +133,19 @@ pub(super) struct FilesEndpoint {
     template: Template,
     limits: Limits,
     format: OutputFormat,
-    /// That of the job. Part of the names of files, because rows of different epochs have the same numbers.
+    /// The job's epoch. Part of the file names, because rows of different epochs have the same numbers.
     epoch: u64,
     names: Vec<Name>,
     store: Box<dyn Store>,
-    gather: Gather,
-    /// Complete, and not written yet.
-    complete: VecDeque<Complete>,
+    open_files: OpenFiles,
+    /// CompleteFile files that are not written yet.
+    complete: VecDeque<CompleteFile>,
     /// The number of the next row to take.
     next: u64,
 }
 
 impl FilesEndpoint {
-    pub fn open(
+    pub(super) fn open(
         output: &FilesOutput,
         names: Vec<Name>,
         context: &OutputContext,
@@ -170,7 +173,7 @@ impl FilesEndpoint {
         store: Box<dyn Store>,
     ) -> Result<FilesEndpoint, EndpointError> {
         if limits.every.is_some_and(|every| every <= Duration::ZERO) {
-            return Err(EndpointError::unfit("`every` must be longer than nothing"));
+            return Err(EndpointError::unfit("`every` must be longer than 0"));
         }
         let template = Template::parse(&output.folders).map_err(EndpointError::unfit)?;
         let known = RowNames::new(names.clone());
@@ -182,7 +185,7 @@ impl FilesEndpoint {
         }
         let encoder = Encoder::new(output.format, names.clone());
         Ok(FilesEndpoint {
-            gather: Gather::new(template.clone(), limits, encoder),
+            open_files: OpenFiles::new(template.clone(), limits, encoder),
             template,
             limits,
             format: output.format,
@@ -194,47 +197,47 @@ impl FilesEndpoint {
         })
     }
 
-    fn start(&mut self, mark: Option<&[u8]>) -> Result<(), EndpointError> {
+    fn start(&mut self, state: Option<&[u8]>) -> Result<(), EndpointError> {
         let encoder = Encoder::new(self.format, self.names.clone());
-        self.gather = Gather::new(self.template.clone(), self.limits, encoder);
+        self.open_files = OpenFiles::new(self.template.clone(), self.limits, encoder);
         self.complete.clear();
         self.next = 0;
-        let Some(mark) = mark else { return Ok(()) };
-        let mut input = mark::open(Kind::Files, mark)?;
-        let format = input.blob().map_err(mark::damaged)?;
-        if format != self.gather.encoder().extension().as_bytes() {
+        let Some(state) = state else { return Ok(()) };
+        let mut input = state::open(EndpointKind::Files, state)?;
+        let format = input.blob().map_err(state::damaged)?;
+        if format != self.open_files.encoder().extension().as_bytes() {
             return Err(EndpointError::unfit(
-                "rows of the format before wait in the checkpoint: start the job from the beginning, or under another name",
+                "the checkpoint has rows in the previous format: start the job from the beginning, or under another name",
             ));
         }
-        self.next = input.u64().map_err(mark::damaged)?;
-        self.gather.restore(&mut input).map_err(mark::damaged)
+        self.next = input.u64().map_err(state::damaged)?;
+        self.open_files.restore(&mut input).map_err(state::damaged)
     }
 
-    async fn take(&mut self, rows: &Rows) -> Result<(), EndpointError> {
+    async fn accept(&mut self, rows: &Rows) -> Result<(), EndpointError> {
         self.write_complete().await?;
         let mut done = Vec::new();
         for row in rows.from(self.next) {
             let number = rows.first + row as u64;
-            self.gather.push(&rows.chunk, row, number, &mut done);
+            self.open_files.push(&rows.chunk, row, number, &mut done);
         }
         self.next = self.next.max(rows.end());
         self.complete.extend(done);
-        // The rows are ours from here on, so what fails now is told when somebody asks the next time.
+        // The rows are accepted from here on, so the next call reports a failure.
         let _ = self.write_complete().await;
         Ok(())
     }
 
-    async fn let_go(&mut self, watermark: Instant) -> Result<(), EndpointError> {
+    async fn complete_before(&mut self, watermark: Instant) -> Result<(), EndpointError> {
         let mut done = Vec::new();
-        self.gather.advance(watermark, &mut done);
+        self.open_files.advance(watermark, &mut done);
         self.complete.extend(done);
         self.write_complete().await
     }
 
     async fn write_complete(&mut self) -> Result<(), EndpointError> {
         while let Some(file) = self.complete.front_mut() {
-            let encoder = self.gather.encoder();
+            let encoder = self.open_files.encoder();
             let bytes = match &file.bytes {
                 Some(bytes) => bytes.clone(),
                 None => {
@@ -252,17 +255,17 @@ impl FilesEndpoint {
         Ok(())
     }
 
-    async fn rest(&mut self) -> Result<Vec<u8>, EndpointError> {
+    async fn flush(&mut self) -> Result<Vec<u8>, EndpointError> {
         self.write_complete().await?;
-        let mut out = mark::begin(Kind::Files);
-        out.blob(self.gather.encoder().extension().as_bytes());
+        let mut out = state::begin(EndpointKind::Files);
+        out.blob(self.open_files.encoder().extension().as_bytes());
         out.u64(self.next);
-        self.gather.save(&mut out);
+        self.open_files.save(&mut out);
         Ok(out)
     }
 }
 
-fn path(file: &Complete, epoch: u64, extension: &str) -> String {
+fn path(file: &CompleteFile, epoch: u64, extension: &str) -> String {
     let folders = file.folder.split('/').filter(|folder| !folder.is_empty());
     let name = match epoch {
         0 => format!("part-{:012}.{extension}", file.first),
@@ -287,25 +290,33 @@ fn object_store(
     _: &str,
     _: &[(String, String)],
 ) -> Result<Box<dyn Store>, EndpointError> {
-    Err(EndpointError::unfit(format!(
-        "this build of Highwater was made without `{scheme}://`"
-    )))
+    Err(no_object_store(scheme))
+}
+
+fn no_object_store(scheme: &str) -> EndpointError {
+    let feature = match scheme {
+        "s3" | "s3a" => "aws",
+        "az" | "abfs" | "abfss" => "azure",
+        "gs" => "gcp",
+        _ => return EndpointError::unfit(format!("there is no object store `{scheme}://`")),
+    };
+    EndpointError::unfit(MissingFeature(feature))
 }
 
 impl Endpoint for FilesEndpoint {
-    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
-        Box::pin(std::future::ready(self.start(mark)))
+    fn resume<'a>(&'a mut self, state: Option<&'a [u8]>) -> EndpointFuture<'a, ()> {
+        Box::pin(std::future::ready(self.start(state)))
     }
 
-    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
-        Box::pin(self.take(rows))
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> EndpointFuture<'a, ()> {
+        Box::pin(self.accept(rows))
     }
 
-    fn advance(&mut self, watermark: Instant) -> Underway<'_, Result<(), EndpointError>> {
-        Box::pin(self.let_go(watermark))
+    fn advance(&mut self, watermark: Instant) -> EndpointFuture<'_, ()> {
+        Box::pin(self.complete_before(watermark))
     }
 
-    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
-        Box::pin(self.rest())
+    fn checkpoint(&mut self) -> EndpointFuture<'_, Vec<u8>> {
+        Box::pin(self.flush())
     }
 }

@@ -1,4 +1,4 @@
-//! Object stores. An object appears when all of it is there, so there is nothing to do but not to replace one.
+//! Object stores. An object appears only as a whole, so all there is to do is never to replace one.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
-use super::super::{EndpointError, Underway};
-use super::store::{Store, taken};
+use super::super::{EndpointError, EndpointFuture};
+use super::store::{Store, conflict};
 
 pub(super) struct Bucket {
     store: Arc<dyn ObjectStore>,
@@ -27,18 +27,18 @@ impl Bucket {
         match self.store.put_opts(&at, bytes.clone().into(), create).await {
             Ok(_) => Ok(()),
             Err(Error::AlreadyExists { .. }) => {
-                let there = self.store.get(&at).await.map_err(sort)?;
-                match there.bytes().await.map_err(sort)? == bytes {
+                let there = self.store.get(&at).await.map_err(endpoint_error)?;
+                match there.bytes().await.map_err(endpoint_error)? == bytes {
                     true => Ok(()),
-                    false => Err(taken(&whole)),
+                    false => Err(conflict(&whole)),
                 }
             }
-            Err(error) => Err(sort(error)),
+            Err(error) => Err(endpoint_error(error)),
         }
     }
 }
 
-fn sort(error: Error) -> EndpointError {
+fn endpoint_error(error: Error) -> EndpointError {
     match error {
         Error::NotFound { .. }
         | Error::InvalidPath { .. }
@@ -50,8 +50,8 @@ fn sort(error: Error) -> EndpointError {
     }
 }
 
-/// The store that a URL leads to. What it must know is found in the environment, as the tools of its maker do, and
-/// in `options`, which count for more. Failures are for the job to repeat, so that it can tell of them.
+/// The store of a URL. Its settings come from the environment, as with the vendor's tools, and from `options`, which
+/// take precedence. The job does the retries, so that it can report failures.
 #[cfg(feature = "object-store")]
 pub(super) fn open(
     scheme: &str,
@@ -67,9 +67,7 @@ pub(super) fn open(
         "gs" => build!(object_store::gcp::GoogleCloudStorageBuilder, url, options),
         _ => {
             let _ = options;
-            return Err(EndpointError::unfit(format!(
-                "this build of Highwater was made without `{scheme}://`"
-            )));
+            return Err(super::no_object_store(scheme));
         }
     };
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
@@ -97,7 +95,7 @@ macro_rules! build {
 use build;
 
 impl Store for Bucket {
-    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> Underway<'a, Result<(), EndpointError>> {
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> EndpointFuture<'a, ()> {
         Box::pin(self.write(path, bytes))
     }
 }

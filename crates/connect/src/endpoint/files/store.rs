@@ -1,4 +1,4 @@
-//! Where complete files go: they appear whole or not at all, and last from then on.
+//! Storage for complete files: they appear whole or not at all, and are durable from then on.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use highwater_env::disk::{Access, Disk};
 
-use super::super::{EndpointError, Underway};
+use super::super::{EndpointError, EndpointFuture};
 
-/// So many folders are remembered as being there.
+/// How many folders are remembered as existing.
 const FOLDERS_MAX: usize = 10_000;
 
 pub(super) trait Store: Send + Sync {
-    /// Puts a file there. One that is there with the same contents is left; other contents are somebody else's.
-    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> Underway<'a, Result<(), EndpointError>>;
+    /// Writes a file. An existing file with the same contents is left alone; other contents are an error.
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> EndpointFuture<'a, ()>;
 }
 
-pub(super) fn taken(path: &str) -> EndpointError {
+pub(super) fn conflict(path: &str) -> EndpointError {
     EndpointError::unfit(format!(
-        "{path} is there with other contents: did the job start from the beginning, or does another one write to this folder?"
+        "{path} exists with other contents: was the checkpoint lost, or does another job write to this folder?"
     ))
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub fn new(disk: Arc<dyn Disk>, root: PathBuf) -> Folder {
+    pub(super) fn new(disk: Arc<dyn Disk>, root: PathBuf) -> Folder {
         Folder {
             disk,
             root,
@@ -43,10 +43,10 @@ impl Folder {
     }
 
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), EndpointError> {
-        let failed = |error: io::Error| sort(&self.root.join(path), error);
+        let failed = |error: io::Error| endpoint_error(&self.root.join(path), error);
         match self.disk.open(&self.root.join(path), Access::Read) {
-            Ok(file) if file.read_all().map_err(failed)? != bytes => return Err(taken(path)),
-            // It may be there and not last yet, so it is written again.
+            Ok(file) if file.read_all().map_err(failed)? != bytes => return Err(conflict(path)),
+            // It may exist and not be durable yet, so it is written again.
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
@@ -59,7 +59,7 @@ impl Folder {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         self.make_folder(folder)?;
-        // Always the same, so that what a crash leaves is used again.
+        // Always the same name, so that a crash leaves one file to overwrite.
         let temporary = folder.join(format!(".{}.tmp", name.to_string_lossy()));
         let file = self.disk.open(&temporary, Access::Create)?;
         file.set_len(0)?;
@@ -70,7 +70,7 @@ impl Folder {
         self.disk.sync_folder(folder)
     }
 
-    /// Makes a folder and those above it, down from the root, so that they last.
+    /// Creates a folder and its parents up to the root, and syncs them.
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
         let is_known = |known: &HashSet<_, _>| known.contains(folder);
         if is_known(&self.known.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -96,7 +96,7 @@ impl Folder {
     }
 }
 
-fn sort(path: &Path, error: io::Error) -> EndpointError {
+fn endpoint_error(path: &Path, error: io::Error) -> EndpointError {
     let reason = format!("cannot write {}: {error}", path.display());
     match error.kind() {
         io::ErrorKind::PermissionDenied
@@ -110,7 +110,7 @@ fn sort(path: &Path, error: io::Error) -> EndpointError {
 }
 
 impl Store for Folder {
-    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> Underway<'a, Result<(), EndpointError>> {
+    fn put<'a>(&'a self, path: &'a str, bytes: Bytes) -> EndpointFuture<'a, ()> {
         let (folder, path) = (self.clone(), path.to_owned());
         Box::pin(async move {
             let written = tokio::task::spawn_blocking(move || folder.write(&path, &bytes));

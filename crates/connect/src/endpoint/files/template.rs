@@ -1,7 +1,7 @@
-//! Folders named after the rows in them, such as `{date}/{hour}/device={DeviceId}`.
+//! Folders named after their rows, such as `{date}/{hour}/device={DeviceId}`.
 //!
-//! Values may come from anywhere, so whatever could leave the folder or mean something to a file system is escaped as
-//! in a URL, which is also what Spark and Hive read back. Different values never share a folder.
+//! Values may come from anywhere, so characters that could leave the folder or mean something to a file system are
+//! escaped as in a URL, which Spark and Hive read back. Different values never share a folder.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use highwater_time::{Instant, TICKS_PER_HOUR, TICKS_PER_MINUTE};
 
 use crate::rows::RowNames;
 
-/// Longer values are cut, and told apart by a hash.
+/// Longer values are cut, and distinguished by a hash.
 const VALUE_BYTES_MAX: usize = 100;
 
-/// Where Hive puts rows without a value.
+/// The folder name for NULL in Hive.
 const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ enum Part {
 }
 
 impl Template {
-    /// The error says what is wrong with it.
-    pub fn parse(text: &str) -> Result<Template, String> {
+    /// Parses a template. The error says what is wrong with it.
+    pub(super) fn parse(text: &str) -> Result<Template, String> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some(open) = rest.find(['{', '}']) {
@@ -49,9 +49,7 @@ impl Template {
                 .strip_prefix('{')
                 .and_then(|after| after.split_once('}'));
             let (name, behind) = inside.ok_or_else(|| {
-                format!(
-                    "`{text}`: a brace without its other half; write `{{date}}` or `{{Column}}`"
-                )
+                format!("`{text}`: unbalanced brace; write `{{date}}` or `{{Column}}`")
             })?;
             parts.push(Part::named(name).ok_or_else(|| {
                 format!("`{text}`: `{{{name}}}` is neither a column nor a part of the time")
@@ -71,7 +69,7 @@ impl Template {
         }
     }
 
-    pub fn columns(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn columns(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Column(name) => Some(&name[..]),
             _ => None,
@@ -79,12 +77,12 @@ impl Template {
     }
 
     /// Whether all rows of a minute go to one folder.
-    pub fn is_of_time_alone(&self) -> bool {
+    pub(super) fn is_of_time_alone(&self) -> bool {
         self.columns().next().is_none()
     }
 
     /// The folder of a row.
-    pub fn render(&self, names: &RowNames, chunk: &Chunk, row: usize, out: &mut String) {
+    pub(super) fn render(&self, names: &RowNames, chunk: &Chunk, row: usize, out: &mut String) {
         let time = chunk.time(row);
         let time = time.clamp(Instant::CALENDAR_START, Instant::CALENDAR_END);
         let (year, month, day) = time.civil();
@@ -134,7 +132,7 @@ fn write_value(value: ValueRef<'_>, out: &mut String) {
     for (at, byte) in text.bytes().enumerate() {
         let plain =
             byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b' ' | b':' | b'@');
-        // A dot or an underscore in front means something: a folder above, a hidden one, no value.
+        // A leading dot or underscore has a meaning: a parent folder, a hidden one, no value.
         match plain && !(at == 0 && byte == b'.') || byte == b'_' && at > 0 {
             true => out.push(byte.into()),
             false => {
@@ -144,7 +142,7 @@ fn write_value(value: ValueRef<'_>, out: &mut String) {
     }
     if out.len() - start > VALUE_BYTES_MAX {
         let mut end = start + VALUE_BYTES_MAX;
-        // Not inside of an escape.
+        // Not inside an escape.
         while out[end - 2..end].contains('%') {
             end -= 1;
         }

@@ -193,7 +193,7 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
         for _ in 0..3 {
             let failed = endpoint.write(&rest).await.unwrap_err();
             let full = matches!(failed, EndpointError::Unavailable { .. });
-            assert!(full && endpoint.settle().await.is_err(), "{failed}");
+            assert!(full && endpoint.checkpoint().await.is_err(), "{failed}");
         }
         disk.set_faults(Faults::default());
         endpoint.write(&rest).await.unwrap();
@@ -244,8 +244,8 @@ fn a_million_folders_keep_few_files_open() {
         let mut endpoint = endpoint(&output, below(&disk));
         endpoint.resume(None).await.unwrap();
         endpoint.write(&rows(0, &input)).await.unwrap();
-        let mark = endpoint.settle().await.unwrap();
-        assert!(mark.len() < 1000, "{}", mark.len());
+        let state = endpoint.checkpoint().await.unwrap();
+        assert!(state.len() < 1000, "{}", state.len());
         assert_eq!(contents(&disk).len(), 500 - 3);
     });
 }
@@ -273,7 +273,7 @@ fn a_file_on_a_real_disk_holds_what_the_writer_of_its_format_makes() {
         writer.write(&given.chunk).unwrap();
         writer.finish().unwrap();
         let mut expected = Vec::new();
-        while let Some(crate::Written::Bytes(bytes)) = writer.take() {
+        while let Some(crate::WriterOutput::Bytes(bytes)) = writer.take() {
             expected.extend(bytes);
         }
         let path = location.join("2026-03-01/x/part-000000000000");

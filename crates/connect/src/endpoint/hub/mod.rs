@@ -1,19 +1,19 @@
 //! Rows as records of a hub, exactly once.
 //!
-//! An output is a producer of its own, known by its name to whoever hands out producers, and every start raises its
-//! epoch. Every record carries the number of its row, and a partition gets its rows in order, so the last row of ours
-//! that a partition has says what it has ([`last`]). A mark says where each partition ended; a start first shuts out
-//! whatever an earlier start still has under way, then looks behind the mark, and passes over rows that are there. For
-//! that to be the same rows, a row's partition must be a function of the row: of its key, or else of its number; and of
-//! the number of partitions when the output first started.
+//! An output is a producer with a transactional id, and every start raises its epoch. Every record carries the number
+//! of its row, and a partition gets its rows in order, so the output's last row in a partition tells what the partition
+//! has ([`last_row`]). The checkpoint has the end of each partition. A start first fences the producer of an earlier
+//! start, then searches from those ends, and skips the rows that are there. For that to be the same rows, a row's
+//! partition must be a function of the row: of its key, or else of its number; and of the number of partitions when the
+//! output first started.
 //!
-//! Batches are under way while the next are put together, up to a bound ([`channel`]). Order survives failures because
-//! the log refuses a batch whose numbers are not due.
+//! Batches are in flight while the next are filled, up to a bound ([`partition_writer`]). Order survives failures
+//! because the log rejects a batch whose sequence numbers are not due.
 
-mod channel;
-mod last;
-mod mark;
+mod last_row;
+mod partition_writer;
 mod records;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -27,21 +27,23 @@ use highwater_log::{
 };
 use highwater_query::plan::Name;
 
-use super::{Endpoint, EndpointError, OutputContext, OutputKind, OutputSettings, Rows, Underway};
-use channel::Channel;
-use mark::Mark;
+use super::{
+    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+};
+use partition_writer::PartitionWriter;
 use records::Records;
+use state::HubState;
 
-/// Rows without a key change the partition after so many.
+/// Rows without a key switch to the next partition after this many.
 const BLOCK_ROWS: u64 = 1024;
 
-/// What a batch aims at; smaller where the hub takes no such batches.
+/// The target size of a batch; less if the hub allows only smaller ones.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// More is never under way.
-const UNDERWAY_BYTES_MAX: usize = 8 << 20;
+/// The limit for all batches in flight.
+const IN_FLIGHT_BYTES_MAX: usize = 8 << 20;
 
-/// An output that is a hub.
+/// The settings of an output to a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubOutput {
     pub hub: String,
@@ -77,28 +79,28 @@ impl OutputSettings for HubOutput {
 
 pub(super) struct HubEndpoint {
     output: HubOutput,
-    /// The name that its producer goes by.
+    /// The transactional id of its producer.
     id: String,
     log: Arc<dyn Log>,
     transactions: Arc<dyn Transactions>,
-    /// The rows at hand.
+    /// The rows of the current write.
     records: Records,
-    open: Option<Open>,
+    open: Option<OpenHub>,
 }
 
 /// A hub that is being written to.
-struct Open {
+struct OpenHub {
     hub: HubId,
     producer: Producer,
-    channels: Vec<Channel>,
-    /// The number of the next row to take.
+    writers: Vec<PartitionWriter>,
+    /// The number of the next row to accept.
     next: u64,
-    /// There is a mark to come back to.
-    marked: bool,
+    /// A checkpoint has been taken, so a restart can find out what was written.
+    has_checkpoint: bool,
 }
 
 impl HubEndpoint {
-    pub fn open(
+    pub(super) fn open(
         output: &HubOutput,
         id: String,
         names: Vec<Name>,
@@ -108,7 +110,7 @@ impl HubEndpoint {
         let records = Records::new(names);
         match &output.key {
             Some(key) if !records.may_have(key) => Err(EndpointError::unfit(format!(
-                "the output has no column `{key}`, which is to be the key"
+                "the output has no column `{key}` for its key"
             ))),
             _ => Ok(HubEndpoint {
                 output: output.clone(),
@@ -121,62 +123,62 @@ impl HubEndpoint {
         }
     }
 
-    async fn start(&mut self, mark: Option<&[u8]>) -> Result<(), EndpointError> {
+    async fn start(&mut self, state: Option<&[u8]>) -> Result<(), EndpointError> {
         self.open = None;
-        let mark = mark.map(Mark::read).transpose()?;
-        let hub = self.find_hub(mark.as_ref())?;
-        let producer = self.introduce().await?;
-        let count = mark
+        let state = state.map(HubState::read).transpose()?;
+        let hub = self.find_hub(state.as_ref())?;
+        let producer = self.init_producer().await?;
+        let count = state
             .as_ref()
-            .map_or(hub.partitions, |mark| mark.partitions.len() as u32);
+            .map_or(hub.partitions, |state| state.partitions.len() as u32);
         let partitions: Option<Vec<Arc<dyn Partition>>> = (0..count)
             .map(|partition| self.log.partition(hub.name.as_str(), partition))
             .collect();
         let partitions = partitions.ok_or_else(|| {
             EndpointError::unfit(format!("hub `{}` has lost partitions", hub.name))
         })?;
-        let ends = shut_out(&partitions, producer, mark.as_ref()).await?;
-        let mut channels = Vec::with_capacity(partitions.len());
+        let ends = fence(&partitions, producer, state.as_ref()).await?;
+        let mut writers = Vec::with_capacity(partitions.len());
         for (at, (partition, end)) in partitions.into_iter().zip(ends).enumerate() {
-            let have = match &mark {
+            let have = match &state {
                 None => 0,
-                Some(mark) => {
-                    let (ours, from) = ([mark.producer, producer.id], mark.partitions[at]);
-                    let last = last::row(&*partition, ours, from.end, end).await?;
+                Some(state) => {
+                    let (ours, from) = ([state.producer, producer.id], state.partitions[at]);
+                    let last = last_row::find(&*partition, ours, from.end, end).await?;
                     from.have.max(last.map_or(0, |last| last + 1))
                 }
             };
-            channels.push(Channel::new(partition, producer, have));
+            writers.push(PartitionWriter::new(partition, producer, have));
         }
-        self.open = Some(Open {
+        self.open = Some(OpenHub {
             hub: hub.id,
             producer,
-            channels,
-            next: mark.as_ref().map_or(0, |mark| mark.next),
-            marked: mark.is_some(),
+            writers,
+            next: state.as_ref().map_or(0, |state| state.next),
+            has_checkpoint: state.is_some(),
         });
         Ok(())
     }
 
-    fn find_hub(&self, mark: Option<&Mark>) -> Result<Arc<HubInfo>, EndpointError> {
+    fn find_hub(&self, state: Option<&HubState>) -> Result<Arc<HubInfo>, EndpointError> {
         let name = &self.output.hub;
         let hub = self.log.hub(name);
         let hub = hub.ok_or_else(|| EndpointError::unfit(format!("there is no hub `{name}`")))?;
         if hub.name.is_internal() {
             return Err(EndpointError::unfit(format!(
-                "hub `{name}` is kept by the node for itself"
+                "hub `{name}` is internal to the node"
             )));
         }
-        match mark {
-            Some(mark) if mark.hub != hub.id => Err(EndpointError::unfit(format!(
-                "hub `{name}` was deleted and made again: start the job from the beginning"
+        match state {
+            Some(state) if state.hub != hub.id => Err(EndpointError::unfit(format!(
+                "hub `{name}` was deleted and recreated: start the job from the beginning"
             ))),
             _ => Ok(hub),
         }
     }
 
-    /// The next epoch of our producer.
-    async fn introduce(&mut self) -> Result<Producer, EndpointError> {
+    /// Raises the epoch of the producer.
+    async fn init_producer(&mut self) -> Result<Producer, EndpointError> {
         let request = InitProducer {
             transactional_id: Some(self.id.clone()),
             timeout: Duration::from_secs(60),
@@ -191,25 +193,25 @@ impl HubEndpoint {
         })
     }
 
-    async fn take(&mut self, rows: &Rows) -> Result<(), EndpointError> {
-        let open = opened(&mut self.open)?;
-        if !open.marked {
+    async fn accept(&mut self, rows: &Rows) -> Result<(), EndpointError> {
+        let open = open_hub(&mut self.open)?;
+        if !open.has_checkpoint {
             return Err(EndpointError::unfit(
                 "rows were written to a hub before the first checkpoint, so a crash could write them twice",
             ));
         }
-        for channel in &mut open.channels {
-            channel.mend().await?;
+        for writer in &mut open.writers {
+            writer.retry().await?;
         }
-        self.put(rows)?;
-        // The rows are ours from here on, so what fails now is told when somebody asks the next time.
-        let _ = opened(&mut self.open)?.make_room().await;
+        self.send(rows)?;
+        // The rows are accepted from here on, so the next call reports a failure.
+        let _ = open_hub(&mut self.open)?.wait_for_room().await;
         Ok(())
     }
 
-    /// Puts rows into batches and sends them. Either all are taken or, when some are refused, none.
-    fn put(&mut self, rows: &Rows) -> Result<(), EndpointError> {
-        let open = opened(&mut self.open)?;
+    /// Adds rows to batches and sends them. Accepts all rows, or none if some are refused.
+    fn send(&mut self, rows: &Rows) -> Result<(), EndpointError> {
+        let open = open_hub(&mut self.open)?;
         let new = rows.from(open.next);
         let first = rows.first + new.start as u64;
         self.records
@@ -231,92 +233,96 @@ impl HubEndpoint {
             });
         }
         let batch_bytes = BATCH_BYTES.min(bytes_max);
-        let count = open.channels.len() as u32;
+        let count = open.writers.len() as u32;
         for (number, record) in numbered() {
             let at = match record.key {
                 Some(key) => partition_for_key(key, count),
                 None => (number / BLOCK_ROWS % u64::from(count)) as u32,
             };
-            open.channels[at as usize].push(number, &record, batch_bytes)?;
+            open.writers[at as usize].push(number, &record, batch_bytes)?;
         }
         open.next = open.next.max(rows.end());
-        open.channels.iter_mut().try_for_each(Channel::send)
+        open.writers.iter_mut().try_for_each(PartitionWriter::send)
     }
 
-    async fn rest(&mut self) -> Result<Vec<u8>, EndpointError> {
-        let open = opened(&mut self.open)?;
-        for channel in &mut open.channels {
-            channel.mend().await?;
-            channel.drain().await?;
+    async fn flush(&mut self) -> Result<Vec<u8>, EndpointError> {
+        let open = open_hub(&mut self.open)?;
+        for writer in &mut open.writers {
+            writer.retry().await?;
+            writer.drain().await?;
         }
-        open.marked = true;
-        let mark = Mark {
+        open.has_checkpoint = true;
+        let state = HubState {
             hub: open.hub,
             producer: open.producer.id,
             next: open.next,
-            partitions: open.channels.iter().map(Channel::mark).collect(),
+            partitions: open.writers.iter().map(PartitionWriter::state).collect(),
         };
-        Ok(mark.write())
+        Ok(state.write())
     }
 }
 
-fn opened(open: &mut Option<Open>) -> Result<&mut Open, EndpointError> {
+fn open_hub(open: &mut Option<OpenHub>) -> Result<&mut OpenHub, EndpointError> {
     open.as_mut()
         .ok_or_else(|| EndpointError::unfit("rows were written to a hub before it was opened"))
 }
 
-impl Open {
-    /// Waits for the oldest batches until few enough are under way.
-    async fn make_room(&mut self) -> Result<(), EndpointError> {
+impl OpenHub {
+    /// Waits for the oldest batches until few enough are in flight.
+    async fn wait_for_room(&mut self) -> Result<(), EndpointError> {
         loop {
-            let underway: usize = self.channels.iter().map(Channel::underway_bytes).sum();
-            if underway <= UNDERWAY_BYTES_MAX {
+            let in_flight: usize = self
+                .writers
+                .iter()
+                .map(PartitionWriter::in_flight_bytes)
+                .sum();
+            if in_flight <= IN_FLIGHT_BYTES_MAX {
                 return Ok(());
             }
             let fullest = self
-                .channels
+                .writers
                 .iter_mut()
-                .max_by_key(|channel| channel.underway_bytes());
+                .max_by_key(|writer| writer.in_flight_bytes());
             match fullest {
-                Some(channel) => channel.wait().await?,
+                Some(writer) => writer.wait().await?,
                 None => return Ok(()),
             }
         }
     }
 }
 
-/// Makes sure that nothing of an earlier start can be appended any more, and says where each partition ended then. The
-/// end of a transaction that was never begun says so, because it carries the new epoch and stands in line behind
-/// whatever was sent before.
-async fn shut_out(
+/// Fences earlier producers, so that none of their batches can still be appended, and returns the end of each
+/// partition. Aborting a transaction that was never begun does it, because the marker carries the new epoch and is
+/// appended after every batch sent before.
+async fn fence(
     partitions: &[Arc<dyn Partition>],
     producer: Producer,
-    mark: Option<&Mark>,
+    state: Option<&HubState>,
 ) -> Result<Vec<Offset>, EndpointError> {
-    // Whoever hands out producers has forgotten ours. The old one cannot come back, and its last epoch is free.
-    let forgotten = mark
-        .filter(|mark| mark.producer != producer.id)
-        .map(|mark| Producer {
-            id: mark.producer,
+    // The coordinator has forgotten our producer. The old id cannot come back, so its last epoch is free.
+    let forgotten = state
+        .filter(|state| state.producer != producer.id)
+        .map(|state| Producer {
+            id: state.producer,
             epoch: i16::MAX,
         });
-    // Nobody was there before.
+    // There was no earlier producer.
     let known = (producer.epoch > 0).then_some(producer);
-    let mut underway = Vec::new();
+    let mut in_flight = Vec::new();
     for partition in partitions {
         let markers = known.into_iter().chain(forgotten);
         let pending: Vec<_> = markers
             .map(|producer| partition.append_marker(producer, Marker::Abort))
             .collect();
-        underway.push((partition, pending));
+        in_flight.push((partition, pending));
     }
     let mut ends = Vec::with_capacity(partitions.len());
-    for (partition, pending) in underway {
+    for (partition, pending) in in_flight {
         for marker in pending {
             match marker.await {
-                // The forgotten one was shut out before.
+                // The forgotten producer was fenced before.
                 Ok(_) | Err(AppendError::NoTransaction { .. }) => {}
-                Err(error) => return Err(channel::sort(error)),
+                Err(error) => return Err(partition_writer::endpoint_error(error)),
             }
         }
         ends.push(partition.bounds().end);
@@ -325,15 +331,15 @@ async fn shut_out(
 }
 
 impl Endpoint for HubEndpoint {
-    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
-        Box::pin(self.start(mark))
+    fn resume<'a>(&'a mut self, state: Option<&'a [u8]>) -> EndpointFuture<'a, ()> {
+        Box::pin(self.start(state))
     }
 
-    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
-        Box::pin(self.take(rows))
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> EndpointFuture<'a, ()> {
+        Box::pin(self.accept(rows))
     }
 
-    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
-        Box::pin(self.rest())
+    fn checkpoint(&mut self) -> EndpointFuture<'_, Vec<u8>> {
+        Box::pin(self.flush())
     }
 }

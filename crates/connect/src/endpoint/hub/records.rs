@@ -1,5 +1,5 @@
-//! The rows of a write as records: a line of JSON each and, where the output names a column for it, a key. The number of
-//! the row is added as a header when they are sent.
+//! The rows of a write as records: a line of JSON each and, if the output names a key column, a key. The row number is
+//! added as a header when a batch is sent.
 
 use std::ops::Range;
 
@@ -10,24 +10,24 @@ use highwater_query::plan::Name;
 use crate::json::JsonWriter;
 use crate::rows::RowNames;
 
-/// The header of every record that says the number of its row, in digits.
+/// The header with the row number, in digits.
 pub(super) const ROW_HEADER: &str = "row";
 
-/// What a record takes beside its key and its value, at most.
+/// The size of a record beside its key and value, at most.
 const RECORD_BYTES: usize = 64;
 
 pub(super) struct Records {
     names: RowNames,
     writer: JsonWriter,
-    /// Lines of JSON, each with its end.
+    /// Lines of JSON with their newlines.
     lines: Vec<u8>,
     keys: String,
-    /// Where the key of each row ends; `None` for a row without one. Empty if no row has.
+    /// The end of each row's key; `None` for a row without one. Empty if no row has a key.
     key_ends: Vec<Option<usize>>,
 }
 
 impl Records {
-    pub fn new(names: Vec<Name>) -> Records {
+    pub(super) fn new(names: Vec<Name>) -> Records {
         Records {
             names: RowNames::new(names.clone()),
             writer: JsonWriter::new(names),
@@ -37,11 +37,11 @@ impl Records {
         }
     }
 
-    pub fn may_have(&self, name: &str) -> bool {
+    pub(super) fn may_have(&self, name: &str) -> bool {
         self.names.may_have(name)
     }
 
-    pub fn encode(&mut self, chunk: &Chunk, rows: Range<usize>, key: Option<&str>) {
+    pub(super) fn encode(&mut self, chunk: &Chunk, rows: Range<usize>, key: Option<&str>) {
         self.lines.clear();
         self.writer.write_rows(chunk, rows.clone(), &mut self.lines);
         self.keys.clear();
@@ -55,8 +55,8 @@ impl Records {
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = NewRecord<'_>> {
-        // Line ends inside of values are escaped, so a line is a row.
+    pub(super) fn iter(&self) -> impl Iterator<Item = NewRecord<'_>> {
+        // Newlines inside values are escaped, so a line is a row.
         let ends = memchr::memchr_iter(b'\n', &self.lines);
         let keys = self.key_ends.iter().copied().chain(std::iter::repeat(None));
         let (mut line, mut key) = (0, 0);
@@ -77,7 +77,7 @@ impl Records {
     }
 }
 
-/// What a batch of this one record takes, at most.
+/// The size of a batch with this one record, at most.
 pub(super) fn size(record: &NewRecord<'_>) -> usize {
     let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
     HEADER_LEN + RECORD_BYTES + length(record.key) + length(record.value)

@@ -329,13 +329,13 @@ fn rows_that_were_given_up_do_not_confuse_the_others() {
     block_on(async {
         let mut before = endpoint(&log, &producers, None);
         before.resume(None).await.unwrap();
-        let mark = before.settle().await.unwrap();
+        let state = before.checkpoint().await.unwrap();
         before.write(&rows(0, &input[..5])).await.unwrap();
         before.write(&rows(8, &input[8..10])).await.unwrap();
         let mut after = endpoint(&log, &producers, None);
-        after.resume(Some(&mark)).await.unwrap();
+        after.resume(Some(&state)).await.unwrap();
         after.write(&rows(0, &input)).await.unwrap();
-        after.settle().await.unwrap();
+        after.checkpoint().await.unwrap();
     });
     let numbers: Vec<String> = log.contents()[0]
         .iter()
@@ -352,18 +352,18 @@ fn an_older_start_may_write_no_more() {
     block_on(async {
         let mut old = endpoint(&log, &producers, None);
         old.resume(None).await.unwrap();
-        let mark = old.settle().await.unwrap();
+        let state = old.checkpoint().await.unwrap();
         let mut new = endpoint(&log, &producers, None);
-        new.resume(Some(&mark)).await.unwrap();
+        new.resume(Some(&state)).await.unwrap();
         old.write(&rows(0, std::slice::from_ref(&row)))
             .await
             .unwrap();
         assert!(matches!(
-            old.settle().await,
+            old.checkpoint().await,
             Err(EndpointError::Unfit { .. })
         ));
         new.write(&rows(0, &[row])).await.unwrap();
-        new.settle().await.unwrap();
+        new.checkpoint().await.unwrap();
     });
     assert_eq!(log.contents()[0].len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Rows as the text that COPY reads.
+//! Rows as the text format of COPY.
 
 use std::ops::Range;
 
@@ -10,23 +10,23 @@ use super::error::Failure;
 use super::table::{Column, Kind, Table};
 use crate::rows::RowNames;
 
-/// Rows that follow one another, a line each.
+/// Consecutive rows, one line each.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct CopyLines {
     first: u64,
     bytes: Bytes,
     /// Where each line ends.
     ends: Vec<usize>,
 }
 
-impl Lines {
+impl CopyLines {
     /// Fails with the rows that cannot be stored at all.
-    pub fn encode(
+    pub(super) fn encode(
         rows: &Rows,
         range: Range<usize>,
         names: &RowNames,
         table: &Table,
-    ) -> Result<Lines, Failure> {
+    ) -> Result<CopyLines, Failure> {
         let first = rows.first + range.start as u64;
         let mut bytes = Vec::new();
         let mut ends = Vec::with_capacity(range.len());
@@ -52,7 +52,7 @@ impl Lines {
             ends.push(bytes.len());
         }
         match refused.is_empty() {
-            true => Ok(Lines {
+            true => Ok(CopyLines {
                 first,
                 bytes: bytes.into(),
                 ends,
@@ -65,24 +65,24 @@ impl Lines {
     }
 
     /// The number of the first row.
-    pub fn first(&self) -> u64 {
+    pub(super) fn first(&self) -> u64 {
         self.first
     }
 
     /// The number of the row after the last.
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.first + self.ends.len() as u64
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    pub fn all(&self) -> Bytes {
+    pub(super) fn all(&self) -> Bytes {
         self.bytes.clone()
     }
 
-    pub fn some(&self, lines: Range<usize>) -> Bytes {
+    pub(super) fn some(&self, lines: Range<usize>) -> Bytes {
         let end = |line: usize| line.checked_sub(1).map_or(0, |line| self.ends[line]);
         self.bytes.slice(end(lines.start)..end(lines.end))
     }
@@ -103,7 +103,7 @@ fn write(value: ValueRef<'_>, column: &Column, out: &mut Vec<u8>) -> Result<(), 
     }
     for byte in text.bytes() {
         match byte {
-            0 => return Err("PostgreSQL stores no text with the character of code 0"),
+            0 => return Err("PostgreSQL cannot store a text with the character U+0000"),
             b'\\' => out.extend_from_slice(b"\\\\"),
             b'\t' => out.extend_from_slice(b"\\t"),
             b'\n' => out.extend_from_slice(b"\\n"),
@@ -117,7 +117,7 @@ fn write(value: ValueRef<'_>, column: &Column, out: &mut Vec<u8>) -> Result<(), 
 fn write_scalar(value: ValueRef<'_>, kind: Kind, out: &mut String) {
     match (value, kind) {
         (ValueRef::Float(float), Kind::Integer) if float.fract() == 0.0 => {
-            // As far as floats go without a power of ten.
+            // The range of floats without an exponent.
             match float.abs() < 9e18 {
                 true => out.push_str(itoa::Buffer::new().format(float as i64)),
                 false => out.push_str(ryu::Buffer::new().format(float)),
@@ -131,7 +131,7 @@ fn write_scalar(value: ValueRef<'_>, kind: Kind, out: &mut String) {
     }
 }
 
-/// An array as the server writes it: `{1,2,NULL}`, `{"a","b"}`.
+/// An array in the text format of the server: `{1,2,NULL}`, `{"a","b"}`.
 fn write_array(items: &[Value], kind: Kind, out: &mut String) {
     out.push('{');
     for (at, item) in items.iter().enumerate() {

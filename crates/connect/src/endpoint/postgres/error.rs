@@ -1,4 +1,4 @@
-//! What a failure of the database means for the rows.
+//! What a database error means for the rows.
 
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
@@ -7,13 +7,13 @@ use super::super::EndpointError;
 
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It may work later.
+    /// It may succeed later.
     Unavailable(String),
-    /// Some of the values are not taken.
+    /// The server rejects some values.
     Data(String),
-    /// These rows are not taken.
+    /// The server rejects these rows.
     Refused { rows: Vec<u64>, reason: String },
-    /// Nothing is taken until somebody changes something.
+    /// No rows are accepted until somebody changes something.
     Unfit(String),
 }
 
@@ -40,7 +40,7 @@ impl From<Error> for Failure {
         let Some(told) = error.as_db_error() else {
             return match error.is_closed() || source_is_io(&error) {
                 true => Failure::Unavailable(whole(&error)),
-                // Of a setting, of an encoding: nothing that time mends.
+                // An invalid setting or encoding: retrying does not help.
                 false => Failure::Unfit(whole(&error)),
             };
         };
@@ -55,19 +55,19 @@ impl From<Error> for Failure {
 fn sort(code: &SqlState, reason: String) -> Failure {
     let class = code.code().get(..2).unwrap_or_default();
     match (class, code) {
-        // A standby that will be the primary soon, a lock, a deadlock.
+        // A standby that will soon be the primary, a lock, a deadlock.
         (_, &SqlState::READ_ONLY_SQL_TRANSACTION | &SqlState::LOCK_NOT_AVAILABLE) => {
             Failure::Unavailable(reason)
         }
-        // Connections, conflicts with others, want of room, a server that stops or is stopped, its disk.
+        // Connections, serialization conflicts, insufficient resources, a server that shuts down, I/O errors.
         ("08" | "40" | "53" | "57" | "58" | "XX", _) => Failure::Unavailable(reason),
-        // Values that the types or the rules of the table do not allow; a trigger that says no.
+        // Values that the types or constraints of the table do not allow; errors raised by triggers.
         ("22" | "23" | "P0" | "44", _) => Failure::Data(reason),
         _ => Failure::Unfit(reason),
     }
 }
 
-/// With what lies behind it, which the library leaves out.
+/// With the cause, which the library leaves out.
 fn whole(error: &Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

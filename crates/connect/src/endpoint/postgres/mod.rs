@@ -1,16 +1,16 @@
-//! Rows in a table of PostgreSQL, exactly once: the number of the next row is stored in the same transaction.
+//! Rows in a PostgreSQL table, exactly once: the number of the next row is stored in the same transaction.
 //!
-//! The table `highwater_outputs` has a row for every output of every job. A write moves its number forward and copies
-//! the rows in, both or neither; whoever comes back after a failure reads there how far things went. Each start of an
-//! output also raises `run`, without which a start that was thought dead could go on writing.
+//! The table `highwater_outputs` has a row per output of a job. A write advances the number there and copies the rows
+//! in one transaction; after a failure the number tells which rows are stored. Each start of an output also raises
+//! `run`, which fences an earlier start that was thought dead.
 //!
-//! Rows travel as text by COPY, which is what the server reads fastest, and the server makes values of them by the
-//! types of its columns. With a key they go through a temporary table, from which the last row of each key is merged.
+//! Rows are sent as text by COPY, which the server reads fastest, and the server parses the values by the types of its
+//! columns. With a key they go through a temporary table, from which the last row of each key is merged.
 
-mod connection;
 mod copy;
 mod error;
-mod refuse;
+mod refused_rows;
+mod session;
 mod table;
 
 use std::fmt;
@@ -19,25 +19,27 @@ use std::time::Duration;
 
 use highwater_query::plan::Name;
 
-use super::mark::{self, Kind};
-use super::{Endpoint, EndpointError, OutputContext, OutputKind, OutputSettings, Rows, Underway};
+use super::state::{self, EndpointKind};
+use super::{
+    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+};
 use crate::rows::RowNames;
-use connection::Session;
-use copy::Lines;
+use copy::CopyLines;
 use error::Failure;
+use session::Session;
 
-/// An output that is a table.
+/// The settings of an output to a table.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresOutput {
-    /// As `postgres://user:password@host:5432/database?sslmode=require`, or in words.
+    /// A URL such as `postgres://user:password@host:5432/database?sslmode=require`, or a list of `key=value` pairs.
     pub connection: String,
     pub table: String,
-    /// A row replaces the one with the same values in these columns, which a unique index must cover. Without them
-    /// every row is a new one.
+    /// A row replaces the row with the same values in these columns, which need a unique index. Without them every row
+    /// is inserted.
     pub key: Vec<String>,
     /// For one write.
     pub timeout: Duration,
-    /// Certificates in PEM form that are believed beside those of the system.
+    /// Certificates in PEM form to trust beside those of the system.
     pub ca: Option<String>,
 }
 
@@ -92,12 +94,12 @@ impl fmt::Debug for PostgresOutput {
     }
 }
 
-/// Which row of `highwater_outputs` is ours.
+/// Identifies the output's row in `highwater_outputs`.
 #[derive(Clone, Debug)]
 struct Owner {
     job: String,
     output: String,
-    /// Ours alone, from [`Endpoint::resume`] on.
+    /// The number of this run, set by [`Endpoint::resume`].
     run: i64,
 }
 
@@ -106,14 +108,14 @@ pub(super) struct PostgresEndpoint {
     owner: Owner,
     names: RowNames,
     session: Option<Session>,
-    /// The number of the next row, as the server knows it.
+    /// The number of the next row, as stored in the database.
     next: u64,
-    /// There is a mark to come back to.
-    marked: bool,
+    /// A checkpoint has been taken, so a restart can find out what was written.
+    has_checkpoint: bool,
 }
 
 impl PostgresEndpoint {
-    pub fn new(
+    pub(super) fn new(
         output: PostgresOutput,
         job: String,
         name: String,
@@ -129,27 +131,27 @@ impl PostgresEndpoint {
             names: RowNames::new(names),
             session: None,
             next: 0,
-            marked: false,
+            has_checkpoint: false,
         }
     }
 
-    async fn start(&mut self, mark: Option<&[u8]>) -> Result<(), Failure> {
-        let marked = match mark {
-            Some(_) => Some(mark::to_number(Kind::Postgres, mark)?),
+    async fn start(&mut self, state: Option<&[u8]>) -> Result<(), Failure> {
+        let saved = match state {
+            Some(_) => Some(state::to_number(EndpointKind::Postgres, state)?),
             None => None,
         };
         let session = self.connect().await?;
-        let (next, run) = session.begin_run(&self.owner, marked).await?;
-        if let Some(marked) = marked
-            && next < marked
+        let (next, run) = session.begin_run(&self.owner, saved).await?;
+        if let Some(saved) = saved
+            && next < saved
         {
             return Err(Failure::Unfit(format!(
-                "the database has rows up to {next} of this output and the checkpoint goes up to {marked}: was an older state of the database restored? Start the job from an earlier time or from the beginning"
+                "the database has rows up to {next} of this output and the checkpoint goes up to {saved}: was an older state of the database restored? Start the job from an earlier time or from the beginning"
             )));
         }
         self.owner.run = run;
         self.next = next;
-        self.marked = marked.is_some();
+        self.has_checkpoint = saved.is_some();
         self.session = Some(session);
         Ok(())
     }
@@ -158,7 +160,7 @@ impl PostgresEndpoint {
         Session::open(&self.output, &self.names).await
     }
 
-    /// A session that works, after a failure a new one, and what the server knows of us.
+    /// Reconnects after a failure, and reads the number of the next row.
     async fn session(&mut self) -> Result<&mut Session, Failure> {
         if self.session.as_ref().is_none_or(Session::is_closed) {
             let session = self.connect().await?;
@@ -172,7 +174,7 @@ impl PostgresEndpoint {
     }
 
     async fn store(&mut self, rows: &Rows) -> Result<(), Failure> {
-        if !self.marked {
+        if !self.has_checkpoint {
             return Err(Failure::Unfit(
                 "rows were written to a table before the first checkpoint, so a crash could write them twice".into(),
             ));
@@ -187,7 +189,7 @@ impl PostgresEndpoint {
         if new.is_empty() {
             return Ok(());
         }
-        let lines = Lines::encode(rows, new, names, session.table())?;
+        let lines = CopyLines::encode(rows, new, names, session.table())?;
         match session.store(&owner, &lines).await {
             Err(Failure::Data(reason)) => Err(session.find_refused(&lines, reason).await),
             stored => {
@@ -198,13 +200,13 @@ impl PostgresEndpoint {
         }
     }
 
-    /// Gives an answer in time, and lets go of a session that may be in any state.
-    async fn bounded(&mut self, work: Work<'_>) -> Result<(), EndpointError> {
+    /// Applies the timeout, and drops a session whose state is unknown.
+    async fn with_timeout(&mut self, operation: Operation<'_>) -> Result<(), EndpointError> {
         let limit = self.output.timeout;
         let done = tokio::time::timeout(limit, async {
-            match work {
-                Work::Start(mark) => self.start(mark).await,
-                Work::Store(rows) => self.store(rows).await,
+            match operation {
+                Operation::Start(state) => self.start(state).await,
+                Operation::Store(rows) => self.store(rows).await,
             }
         });
         let failure = match done.await {
@@ -219,23 +221,23 @@ impl PostgresEndpoint {
     }
 }
 
-enum Work<'a> {
+enum Operation<'a> {
     Start(Option<&'a [u8]>),
     Store(&'a Rows),
 }
 
 impl Endpoint for PostgresEndpoint {
-    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
-        Box::pin(self.bounded(Work::Start(mark)))
+    fn resume<'a>(&'a mut self, state: Option<&'a [u8]>) -> EndpointFuture<'a, ()> {
+        Box::pin(self.with_timeout(Operation::Start(state)))
     }
 
-    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
-        Box::pin(self.bounded(Work::Store(rows)))
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> EndpointFuture<'a, ()> {
+        Box::pin(self.with_timeout(Operation::Store(rows)))
     }
 
-    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
-        self.marked = true;
-        let mark = mark::of_number(Kind::Postgres, self.next);
-        Box::pin(std::future::ready(Ok(mark)))
+    fn checkpoint(&mut self) -> EndpointFuture<'_, Vec<u8>> {
+        self.has_checkpoint = true;
+        let state = state::of_number(EndpointKind::Postgres, self.next);
+        Box::pin(std::future::ready(Ok(state)))
     }
 }

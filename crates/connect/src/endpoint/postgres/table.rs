@@ -1,4 +1,4 @@
-//! The table as the server describes it: which of its columns are filled, and by which statements.
+//! The table as the server describes it: the columns that rows fill, and the statements for it.
 
 use highwater_engine::same_but_for_case;
 use tokio_postgres::Client;
@@ -7,8 +7,8 @@ use super::PostgresOutput;
 use super::error::Failure;
 use crate::rows::RowNames;
 
-/// Columns of a table that can be written to: their name, the name as SQL, their type, that of the elements if it is an
-/// array, and the name of the table as SQL.
+/// The writable columns of a table: name, quoted name, type, element type of an array, and the quoted name of the
+/// table.
 const COLUMNS: &str = "
     SELECT a.attname::text, format('%I', a.attname), t.typname::text, e.typname::text,
            format('%I.%I', n.nspname, c.relname)
@@ -20,7 +20,7 @@ const COLUMNS: &str = "
     WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
     ORDER BY a.attnum";
 
-/// Where rows with a key wait for being merged.
+/// Holds rows with a key until they are merged.
 const TEMPORARY: &str = "pg_temp.highwater_rows";
 
 #[derive(Debug)]
@@ -33,23 +33,23 @@ pub(super) struct Table {
 
 #[derive(Clone, Debug)]
 pub(super) struct Column {
-    /// In the rows.
+    /// The name in the rows.
     pub name: String,
-    /// As SQL.
+    /// Quoted for SQL.
     quoted: String,
     pub kind: Kind,
     pub is_array: bool,
     pub is_key: bool,
 }
 
-/// What a value, or an element of an array, must be written as.
+/// The text form of a value or of an array element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Bool,
     Integer,
     /// Floats and decimals.
     Number,
-    /// Whatever reads text: texts, times, JSON, and types of other people.
+    /// Any type that reads text: texts, times, JSON, and extension types.
     Text,
 }
 
@@ -66,7 +66,7 @@ impl Kind {
 }
 
 impl Table {
-    pub async fn find(
+    pub(super) async fn find(
         client: &Client,
         output: &PostgresOutput,
         names: &RowNames,
@@ -93,7 +93,7 @@ impl Table {
         for key in &output.key {
             let column = columns.iter_mut().find(|column| column.name == *key);
             let column = column.ok_or_else(|| {
-                Failure::Unfit(format!("the key `{key}` is no column of the output"))
+                Failure::Unfit(format!("the key `{key}` is not a column of the output"))
             })?;
             column.is_key = true;
         }
@@ -139,30 +139,30 @@ impl Table {
         }
     }
 
-    pub fn columns(&self) -> &[Column] {
+    pub(super) fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Whether a line begins with the number of its row.
-    pub fn is_numbered(&self) -> bool {
+    /// Whether a line starts with the number of its row.
+    pub(super) fn is_numbered(&self) -> bool {
         self.merge.is_some()
     }
 
-    pub fn copy(&self) -> &str {
+    pub(super) fn copy(&self) -> &str {
         &self.copy
     }
 
-    pub fn temporary(&self) -> Option<String> {
+    pub(super) fn temporary(&self) -> Option<String> {
         self.temporary.clone()
     }
 
-    pub fn merge(&self) -> Option<&str> {
+    pub(super) fn merge(&self) -> Option<&str> {
         self.merge.as_deref()
     }
 }
 
-/// The columns that rows fill. A name that the query gives must be one, in the same letters or else but for case; of a
-/// `*` whatever has a column is stored.
+/// The columns that rows fill. A column that the query names must exist, by its exact name or else ignoring case; a `*`
+/// stores the fields that have a column.
 fn choose(there: Vec<Column>, names: &RowNames, table: &str) -> Result<Vec<Column>, Failure> {
     let (known, open) = names.known();
     let mut chosen: Vec<Column> = Vec::new();

@@ -1,8 +1,9 @@
-//! Rows as messages of a queue, exactly once: the queue keeps how far it has come in the same batch as the messages.
+//! Rows as messages of a queue, exactly once: the queue stores the position of the output in the same batch as the
+//! messages.
 //!
-//! To the queue an output is a feed like that of a hub: every message comes with its number, and those that were taken over
-//! are passed over. An output that starts anew goes on counting where the feed is, so that no number and no message id is
-//! ever used for two rows; where it began is part of its mark.
+//! To the queue an output is a feed like that of a hub: every message has a number, and the queue skips the numbers it
+//! has. An output that starts from the beginning continues the numbers of the feed, so that no number and no message id
+//! is used for two rows; the first number is part of its state.
 
 #[cfg(test)]
 mod tests;
@@ -15,14 +16,16 @@ use highwater_engine::eval;
 use highwater_query::plan::Name;
 use highwater_queue::{Content, Error, ID_BYTES_MAX, NewMessage, Queue, Queues, Refusal};
 
-use super::mark::{self, Kind};
-use super::{Endpoint, EndpointError, OutputContext, OutputKind, OutputSettings, Rows, Underway};
+use super::state::{self, EndpointKind};
+use super::{
+    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+};
 use crate::json::JsonWriter;
 use crate::rows::RowNames;
 
-/// An output that is a queue.
+/// The settings of an output to a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueOutput {
+pub(super) struct QueueOutput {
     pub queue: String,
     /// The column whose value is the session of a message.
     pub session: Option<String>,
@@ -54,7 +57,7 @@ impl OutputSettings for QueueOutput {
     }
 }
 
-/// What goes to the queue at once: rows, and bytes unless a single row is longer.
+/// The limits of one request to the queue: rows, and bytes unless a single row is longer.
 const ROWS_MAX: usize = 1000;
 const BYTES_MAX: usize = 1 << 20;
 
@@ -65,14 +68,14 @@ pub(super) struct QueueEndpoint {
     queues: Queues,
     names: RowNames,
     writer: JsonWriter,
-    /// The number that the queue has for row 0.
+    /// The queue's number of row 0.
     base: i64,
-    /// The row after the last that the queue has taken.
+    /// The number of the row after the last one in the queue.
     next: u64,
 }
 
 impl QueueEndpoint {
-    pub fn open(
+    pub(super) fn open(
         output: &QueueOutput,
         id: String,
         names: Vec<Name>,
@@ -82,7 +85,7 @@ impl QueueEndpoint {
         if let Some(column) = &output.session
             && !row_names.may_have(column)
         {
-            let reason = format!("the rows have no column `{column}` to be the session");
+            let reason = format!("the output has no column `{column}` for its session");
             return Err(EndpointError::unfit(reason));
         }
         Ok(QueueEndpoint {
@@ -102,22 +105,22 @@ impl QueueEndpoint {
         self.queues.get(name).ok_or_else(missing)
     }
 
-    async fn find_out(&mut self, mark: Option<&[u8]>) -> Result<(), EndpointError> {
+    async fn load_position(&mut self, state: Option<&[u8]>) -> Result<(), EndpointError> {
         let fed = self.queue()?.fed(self.id.clone(), 0).await;
-        let fed = fed.map_err(judged)?.unwrap_or(0);
-        self.base = match mark {
-            Some(mark) => {
-                let base = mark::open(Kind::Queue, mark)?.i64();
-                base.map_err(mark::damaged)?
+        let fed = fed.map_err(endpoint_error)?.unwrap_or(0);
+        self.base = match state {
+            Some(state) => {
+                let base = state::open(EndpointKind::Queue, state)?.i64();
+                base.map_err(state::damaged)?
             }
             None => fed,
         };
-        // A queue that was deleted and made again has nothing.
+        // A queue that was deleted and recreated has no position.
         self.next = fed.saturating_sub(self.base).max(0) as u64;
         Ok(())
     }
 
-    async fn hand_over(&mut self, rows: &Rows) -> Result<(), EndpointError> {
+    async fn send(&mut self, rows: &Rows) -> Result<(), EndpointError> {
         loop {
             let left = rows.from(self.next);
             if left.is_empty() {
@@ -134,7 +137,7 @@ impl QueueEndpoint {
                     let (rows, reason) = (vec![first], error.to_string());
                     return Err(EndpointError::Refused { rows, reason });
                 }
-                Err(error) => return Err(judged(error)),
+                Err(error) => return Err(endpoint_error(error)),
             }
         }
     }
@@ -143,7 +146,7 @@ impl QueueEndpoint {
         self.base + row as i64
     }
 
-    /// Rows from `start` on, as many as go to the queue at once.
+    /// Messages for the rows from `start` on, as many as fit into one request.
     fn messages(&mut self, rows: &Rows, start: usize) -> Vec<(i64, NewMessage)> {
         let end = rows.chunk.rows().min(start + ROWS_MAX);
         let (mut messages, mut bytes) = (Vec::new(), 0);
@@ -181,7 +184,7 @@ impl QueueEndpoint {
     }
 }
 
-/// `job/output/number`, of which the end counts where names are long.
+/// `job/output/number`, without its start if it is too long.
 fn message_id(output: &str, number: i64) -> String {
     let id = format!("{output}/{number}");
     let long = id.len().saturating_sub(ID_BYTES_MAX);
@@ -189,7 +192,7 @@ fn message_id(output: &str, number: i64) -> String {
     id[start.unwrap_or(0)..].to_owned()
 }
 
-fn judged(error: Error) -> EndpointError {
+fn endpoint_error(error: Error) -> EndpointError {
     match error {
         Error::Refused(Refusal::Full { .. }) | Error::Log(_) | Error::Stopped(_) => {
             EndpointError::unavailable(error)
@@ -199,17 +202,17 @@ fn judged(error: Error) -> EndpointError {
 }
 
 impl Endpoint for QueueEndpoint {
-    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
-        Box::pin(self.find_out(mark))
+    fn resume<'a>(&'a mut self, state: Option<&'a [u8]>) -> EndpointFuture<'a, ()> {
+        Box::pin(self.load_position(state))
     }
 
-    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
-        Box::pin(self.hand_over(rows))
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> EndpointFuture<'a, ()> {
+        Box::pin(self.send(rows))
     }
 
-    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
-        let mut mark = mark::begin(Kind::Queue);
-        mark.i64(self.base);
-        Box::pin(std::future::ready(Ok(mark)))
+    fn checkpoint(&mut self) -> EndpointFuture<'_, Vec<u8>> {
+        let mut state = state::begin(EndpointKind::Queue);
+        state.i64(self.base);
+        Box::pin(std::future::ready(Ok(state)))
     }
 }

@@ -1,11 +1,11 @@
 //! Rows posted to a web service, at least once.
 //!
-//! Every row has a number that it keeps for ever, and every request says that of its first: row `i` of a request is row
-//! `first + i` of the output. How rows are cut into requests may differ when they come again, so a receiver that wants
-//! each row once remembers the highest number that it has taken. Requests are sent one after another, so numbers only
-//! go back after a failure.
+//! Every row keeps its number for ever, and every request has the number of its first row: row `i` of a request is row
+//! `first + i` of the output. The same rows may be split into requests differently when they are sent again, so a
+//! receiver that needs each row once remembers the highest number it has processed. Requests are sent one after
+//! another, so numbers go back only after a failure.
 //!
-//! A request that is refused is cut in halves until the row is found that is to blame.
+//! A refused request is split in halves until the refused row is found.
 
 #[cfg(test)]
 mod tests;
@@ -19,30 +19,32 @@ use highwater_query::plan::Name;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 
-use super::mark::{self, Kind};
-use super::{Endpoint, EndpointError, OutputContext, OutputKind, OutputSettings, Rows, Underway};
+use super::state::{self, EndpointKind};
+use super::{
+    Endpoint, EndpointError, EndpointFuture, OutputContext, OutputKind, OutputSettings, Rows,
+};
 use crate::http::{self, HttpError};
 use crate::json::JsonWriter;
 
-/// An output that is a web service.
+/// The settings of an output to a web service.
 #[derive(Clone, PartialEq, Eq)]
-pub struct WebhookOutput {
+pub(super) struct WebhookOutput {
     pub url: String,
-    /// Sent with every request; they may be secret and are never shown.
+    /// Sent with every request; may be secret, and are never shown.
     pub headers: Vec<(String, String)>,
-    /// A row on each line instead of one array of rows.
+    /// One row per line instead of one array of rows.
     pub lines: bool,
-    /// Of one request.
+    /// Rows in one request.
     pub rows_max: usize,
-    /// Of one request, beside which a single row may be longer.
+    /// Bytes in one request, unless a single row is longer.
     pub bytes_max: usize,
     pub timeout: Duration,
-    /// Certificates in PEM form that are believed beside those of the system.
+    /// Certificates in PEM form to trust beside those of the system.
     pub ca: Option<String>,
 }
 
 impl WebhookOutput {
-    pub fn new(url: impl Into<String>) -> WebhookOutput {
+    pub(super) fn new(url: impl Into<String>) -> WebhookOutput {
         WebhookOutput {
             url: url.into(),
             headers: Vec::new(),
@@ -98,14 +100,14 @@ pub(super) struct WebhookEndpoint {
     id: String,
     output: WebhookOutput,
     writer: JsonWriter,
-    /// As many go into one request for now.
+    /// The current limit of rows in one request, lowered while searching for a refused row.
     rows_max: usize,
     next: u64,
     lines: Vec<u8>,
 }
 
 impl WebhookEndpoint {
-    pub fn open(
+    pub(super) fn open(
         output: &WebhookOutput,
         id: String,
         names: Vec<Name>,
@@ -122,8 +124,11 @@ impl WebhookEndpoint {
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         for (name, value) in &output.headers {
-            let wrong =
-                || EndpointError::unfit(format!("`{name}` is no header, or its value is none"));
+            let wrong = || {
+                EndpointError::unfit(format!(
+                    "`{name}` or its value is not valid in an HTTP header"
+                ))
+            };
             let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
             value.set_sensitive(true);
             headers.insert(HeaderName::try_from(name).map_err(|_| wrong())?, value);
@@ -155,22 +160,22 @@ impl WebhookEndpoint {
             let first = rows.first + left.start as u64;
             let (body, count) = self.body(rows, left.start);
             let answer = self.client.send(self.request(first, count, body)?).await;
-            match judge(answer, self.url.host().unwrap_or_default()) {
-                Verdict::Taken => {
+            match outcome(answer, self.url.host().unwrap_or_default()) {
+                Outcome::Accepted => {
                     self.next = first + count as u64;
                     self.rows_max = (self.rows_max * 2).min(self.output.rows_max.max(1));
                 }
-                Verdict::Refused(_) if count > 1 => self.rows_max = count / 2,
-                Verdict::Refused(reason) => {
+                Outcome::Refused(_) if count > 1 => self.rows_max = count / 2,
+                Outcome::Refused(reason) => {
                     let rows = vec![first];
                     return Err(EndpointError::Refused { rows, reason });
                 }
-                Verdict::Failed(error) => return Err(error),
+                Outcome::Failed(error) => return Err(error),
             }
         }
     }
 
-    /// Rows from `start` on, as many as go into one request.
+    /// The body for the rows from `start` on, as many as fit into one request, and their count.
     fn body(&mut self, rows: &Rows, start: usize) -> (Bytes, usize) {
         let end = (start + self.rows_max).min(rows.chunk.rows());
         self.lines.clear();
@@ -221,42 +226,42 @@ impl WebhookEndpoint {
     }
 }
 
-enum Verdict {
-    Taken,
+enum Outcome {
+    Accepted,
     Refused(String),
     Failed(EndpointError),
 }
 
-fn judge(answer: Result<Response<Bytes>, HttpError>, host: &str) -> Verdict {
+fn outcome(answer: Result<Response<Bytes>, HttpError>, host: &str) -> Outcome {
     let answer = match answer {
         Ok(answer) => answer,
-        Err(error @ HttpError::Request(_)) => return Verdict::Failed(EndpointError::unfit(error)),
-        // The status came with it, but nobody read it.
-        Err(error) => return Verdict::Failed(EndpointError::unavailable(error)),
+        Err(error @ HttpError::Request(_)) => return Outcome::Failed(EndpointError::unfit(error)),
+        // The server may have accepted the rows, but the response is lost.
+        Err(error) => return Outcome::Failed(EndpointError::unavailable(error)),
     };
     let status = answer.status();
-    let told = String::from_utf8_lossy(answer.body());
-    let told: String = told.chars().take(200).collect();
-    let reason = format!("{host} answered {status}: {told}");
+    let body = String::from_utf8_lossy(answer.body());
+    let body: String = body.chars().take(200).collect();
+    let reason = format!("{host} answered {status}: {body}");
     match status {
-        status if status.is_success() => Verdict::Taken,
+        status if status.is_success() => Outcome::Accepted,
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
-            Verdict::Failed(later(&answer, reason))
+            Outcome::Failed(unavailable(&answer, reason))
         }
-        status if status.is_server_error() => Verdict::Failed(later(&answer, reason)),
+        status if status.is_server_error() => Outcome::Failed(unavailable(&answer, reason)),
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
         | StatusCode::NOT_FOUND
         | StatusCode::METHOD_NOT_ALLOWED
         | StatusCode::PROXY_AUTHENTICATION_REQUIRED
-        | StatusCode::GONE => Verdict::Failed(EndpointError::unfit(reason)),
-        status if status.is_client_error() => Verdict::Refused(reason),
-        // Neither yes nor no: a redirect, say.
-        _ => Verdict::Failed(EndpointError::unfit(reason)),
+        | StatusCode::GONE => Outcome::Failed(EndpointError::unfit(reason)),
+        status if status.is_client_error() => Outcome::Refused(reason),
+        // Neither accepted nor refused, such as a redirect.
+        _ => Outcome::Failed(EndpointError::unfit(reason)),
     }
 }
 
-fn later(answer: &Response<Bytes>, reason: String) -> EndpointError {
+fn unavailable(answer: &Response<Bytes>, reason: String) -> EndpointError {
     let seconds = answer.headers().get(RETRY_AFTER);
     let seconds = seconds.and_then(|value| value.to_str().ok()?.trim().parse().ok());
     EndpointError::Unavailable {
@@ -266,17 +271,17 @@ fn later(answer: &Response<Bytes>, reason: String) -> EndpointError {
 }
 
 impl Endpoint for WebhookEndpoint {
-    fn resume<'a>(&'a mut self, mark: Option<&'a [u8]>) -> Underway<'a, Result<(), EndpointError>> {
-        let next = mark::to_number(Kind::Webhook, mark);
+    fn resume<'a>(&'a mut self, state: Option<&'a [u8]>) -> EndpointFuture<'a, ()> {
+        let next = state::to_number(EndpointKind::Webhook, state);
         Box::pin(std::future::ready(next.map(|next| self.next = next)))
     }
 
-    fn write<'a>(&'a mut self, rows: &'a Rows) -> Underway<'a, Result<(), EndpointError>> {
+    fn write<'a>(&'a mut self, rows: &'a Rows) -> EndpointFuture<'a, ()> {
         Box::pin(self.post(rows))
     }
 
-    fn settle(&mut self) -> Underway<'_, Result<Vec<u8>, EndpointError>> {
-        let mark = mark::of_number(Kind::Webhook, self.next);
-        Box::pin(std::future::ready(Ok(mark)))
+    fn checkpoint(&mut self) -> EndpointFuture<'_, Vec<u8>> {
+        let state = state::of_number(EndpointKind::Webhook, self.next);
+        Box::pin(std::future::ready(Ok(state)))
     }
 }

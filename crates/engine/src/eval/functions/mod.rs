@@ -15,9 +15,8 @@ mod cache;
 mod case;
 mod cut;
 mod date;
+#[cfg(feature = "geo")]
 mod geo;
-mod geometry;
-mod globe;
 mod json;
 mod make;
 mod math;
@@ -25,7 +24,6 @@ mod pattern;
 mod records;
 mod regexmatch;
 mod round;
-mod wkt;
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +33,6 @@ use highwater_query::functions::{DatePart, Function};
 use super::datum::{Datum, Site};
 
 use args::Call;
-use geometry::Surface;
 
 pub(super) use records::record;
 
@@ -97,17 +94,27 @@ pub(super) fn call(
         Function::GetArrayElement => records::get_array_element(call),
         Function::GetArrayLength => records::get_array_length(call),
         Function::GetRecordPropertyValue => records::get_record_property_value(call),
-        Function::CreatePoint => geo::create_point(call),
-        Function::CreateLineString => geo::create_line_string(call, Surface::Plane),
-        Function::CreatePolygon => geo::create_polygon(call, Surface::Plane),
-        Function::StDistance => geo::distance(call),
-        Function::StIntersects => geo::intersects(call),
-        Function::StOverlaps => geo::overlaps(call),
-        Function::StWithin => geo::within(call),
-        Function::GlobeLineString => geo::create_line_string(call, Surface::Globe),
-        Function::GlobePolygon => geo::create_polygon(call, Surface::Globe),
-        Function::GlobeIntersects => geo::ask_globe(call, globe::intersects),
-        Function::GlobeOverlaps => geo::ask_globe(call, globe::overlaps),
-        Function::GlobeWithin => geo::ask_globe(call, globe::within),
+        Function::CreatePoint
+        | Function::CreateLineString
+        | Function::CreatePolygon
+        | Function::StDistance
+        | Function::StIntersects
+        | Function::StOverlaps
+        | Function::StWithin
+        | Function::GlobeLineString
+        | Function::GlobePolygon
+        | Function::GlobeIntersects
+        | Function::GlobeOverlaps
+        | Function::GlobeWithin => geo::call(function, call),
+    }
+}
+
+#[cfg(not(feature = "geo"))]
+mod geo {
+    use super::{Call, Datum, Function};
+
+    /// The binder refuses the functions where the catalog is `without_geo`.
+    pub(super) fn call(function: Function, _: Call<'_, '_>) -> Datum {
+        unreachable!("{function:?} needs the feature `geo`")
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use highwater_connect::{Cut, CutKind, Cutter, ReadError};
+use highwater_connect::{FileSlice, FileSlicer, ReadError, SliceKind};
 use highwater_env::disk::{self, Stamp};
 use highwater_log::batch::NewRecord;
 use highwater_log::{AppendError, Offset};
@@ -220,10 +220,15 @@ impl Follower {
     }
 
     /// Appends a mark and what it stands for, however long that takes.
-    async fn append(&self, file: &str, taken: Taken, cut: Option<&Cut>) -> Result<Offset, Failure> {
+    async fn append(
+        &self,
+        file: &str,
+        taken: Taken,
+        cut: Option<&FileSlice>,
+    ) -> Result<Offset, Failure> {
         let mark = Mark {
             file: file.into(),
-            kind: cut.map_or(CutKind::Json, |cut| cut.kind),
+            kind: cut.map_or(SliceKind::Json, |cut| cut.kind),
             taken,
         };
         let mark = mark.encode();
@@ -234,7 +239,7 @@ impl Follower {
             headers,
         };
         let mut records = vec![record(None, &headers[..])];
-        let values = cut.into_iter().flat_map(Cut::values);
+        let values = cut.into_iter().flat_map(FileSlice::values);
         records.extend(values.map(|value| record(Some(value), &[])));
         loop {
             match append(&*self.events, &records).await {
@@ -331,7 +336,10 @@ impl From<io::Error> for Failure {
     }
 }
 
-async fn next_cut(mut cutter: Cutter, last: bool) -> Result<(Cutter, Option<Cut>), Failure> {
+async fn next_cut(
+    mut cutter: FileSlicer,
+    last: bool,
+) -> Result<(FileSlicer, Option<FileSlice>), Failure> {
     let cut = aside(move || {
         let cut = cutter.next(last);
         (cutter, cut)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use highwater_connect::Cutting;
+use highwater_connect::SliceOptions;
 use highwater_env::disk::{self, Stamp};
 
 /// What one look has found.
@@ -19,7 +19,7 @@ pub(super) struct Found {
 
 impl Found {
     /// Looks at the disk, which may block.
-    pub fn look(paths: &[PathBuf], cutting: &Cutting) -> Found {
+    pub fn look(paths: &[PathBuf], cutting: &SliceOptions) -> Found {
         let (mut found, mut known) = (Found::default(), BTreeSet::new());
         for path in paths {
             let is_folder = path.is_dir();

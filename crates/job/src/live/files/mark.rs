@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_connect::CutKind;
+use highwater_connect::SliceKind;
 use highwater_env::disk::Stamp;
 use highwater_log::batch::RecordHeaders;
 
@@ -62,7 +62,7 @@ impl Taken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::live) struct Mark {
     pub file: Arc<str>,
-    pub kind: CutKind,
+    pub kind: SliceKind,
     pub(super) taken: Taken,
 }
 
@@ -77,9 +77,9 @@ impl Mark {
         out.u8(VERSION);
         out.text(&self.file);
         let (kind, delimiter) = match self.kind {
-            CutKind::Json => (0, 0),
-            CutKind::Csv { delimiter } => (1, delimiter),
-            CutKind::Table => (2, 0),
+            SliceKind::Json => (0, 0),
+            SliceKind::Csv { delimiter } => (1, delimiter),
+            SliceKind::Table => (2, 0),
         };
         out.u8(kind);
         out.u8(delimiter);
@@ -93,9 +93,9 @@ impl Mark {
         let file = from.text()?.into();
         let (kind, delimiter) = (from.u8()?, from.u8()?);
         let kind = match kind {
-            0 => CutKind::Json,
-            1 => CutKind::Csv { delimiter },
-            2 => CutKind::Table,
+            0 => SliceKind::Json,
+            1 => SliceKind::Csv { delimiter },
+            2 => SliceKind::Table,
             other => return Err(DecodeError::unknown("a kind of file", other)),
         };
         let taken = Taken::read(&mut from)?;
@@ -117,7 +117,7 @@ mod tests {
     fn a_mark_is_read_back_and_no_part_of_one_is() {
         let mark = Mark {
             file: "in/ä.csv".into(),
-            kind: CutKind::Csv { delimiter: b';' },
+            kind: SliceKind::Csv { delimiter: b';' },
             taken: Taken {
                 next: 7,
                 is_done: true,

@@ -21,7 +21,7 @@ mod memory;
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_connect::Cutting;
+use highwater_connect::SliceOptions;
 use highwater_env::Clock;
 use highwater_log::{AdminError, Cleanup, HubName, HubSettings, HubSpec, Log, Partition};
 use tokio::sync::watch;
@@ -36,7 +36,7 @@ pub(super) use mark::Mark;
 /// Takes the files of one input.
 pub(super) struct Follower {
     pub input: Input,
-    pub cutting: Cutting,
+    pub cutting: SliceOptions,
     /// The place of what it writes among the streams of the job.
     pub stream: usize,
     pub events: Arc<dyn Partition>,
@@ -61,7 +61,7 @@ impl Follower {
             let input = job.file.input(name).filter(|input| input.is_followed())?;
             let positions = hub_name(POSITIONS, &job.file.name, &input.name);
             Some(Follower {
-                cutting: Cutting {
+                cutting: SliceOptions {
                     format: input.format,
                     compression: input.compression,
                     level: job.file.compatibility,

@@ -1,6 +1,7 @@
 //! Tables of calls and their values, row by row of the reference; then laws, against independent oracles.
 
 mod dates;
+#[cfg(feature = "geo")]
 mod geometries;
 mod laws;
 mod manual;

@@ -1,27 +1,28 @@
-//! Which rows the server does not take.
+//! Finds the rows that the server rejects.
 //!
-//! It says that something is wrong, and not always where. So rows are tried in halves, each half behind a savepoint and
-//! on top of the rows before it that are right, because a row may be wrong only beside another. Nothing of it stays.
+//! The server reports that something is wrong, and not always where. So rows are tried in halves, each half behind a
+//! savepoint and after the valid rows before it, because a row may be invalid only beside another. The transaction is
+//! rolled back.
 
-use super::connection::{Session, copy};
-use super::copy::Lines;
+use super::copy::CopyLines;
 use super::error::Failure;
+use super::session::{Session, copy};
 
-/// No more are looked for at a time.
+/// The most rows to find at a time.
 const REFUSED_MAX: usize = 100;
 
 impl Session {
-    /// `reason` is what the server said to all of them.
-    pub async fn find_refused(&mut self, lines: &Lines, reason: String) -> Failure {
+    /// `reason` is the server's error for all of the rows.
+    pub(super) async fn find_refused(&mut self, lines: &CopyLines, reason: String) -> Failure {
         match self.try_halves(lines).await {
             Ok((rows, reason)) if !rows.is_empty() => Failure::Refused { rows, reason },
-            // All of them are right by now: what was wrong had to do with the rows of somebody else.
+            // All rows are valid now: the error involved rows of another writer.
             Ok(_) => Failure::Unavailable(reason),
             Err(failure) => failure,
         }
     }
 
-    async fn try_halves(&mut self, lines: &Lines) -> Result<(Vec<u64>, String), Failure> {
+    async fn try_halves(&mut self, lines: &CopyLines) -> Result<(Vec<u64>, String), Failure> {
         let (transaction, table) = self.attempt().await?;
         let mut refused = Vec::new();
         let mut first_reason = None;

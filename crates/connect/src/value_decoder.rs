@@ -1,35 +1,35 @@
-//! Values of records as columns of events.
+//! Decodes the values of records into columns of events.
 //!
-//! A value is like a small file: mostly one JSON object, but it may span lines, hold an array of objects, or be CSV or
-//! Avro. Plain objects are gathered as lines and decoded together, so that a record costs what a line of a file costs;
-//! anything else is taken apart value by value.
+//! A value is like a small file: usually one JSON object, but it may span lines, hold an array of objects, or be CSV or
+//! Avro. Plain objects are collected as lines and decoded together, so that a record costs as much as a line of a file;
+//! any other value is decoded alone.
 
 use std::path::Path;
 
 use highwater_engine::Column;
 
 use crate::bytes::FileBytes;
-use crate::cut::{CutKind, Part};
+use crate::file_slice::{SliceKind, TableValue};
 use crate::json::{Batch, Decoder, Objects};
 use crate::source::{
     BadEvent, BadKind, Compression, CsvFormat, Events, Format, SourceOptions, sample, source_of,
 };
 
-/// Takes values and gives back the events in them.
-pub struct Values {
-    how: How,
-    /// Per event gathered so far, the number of the value that it is in.
+/// Takes the values of records and returns the events in them.
+pub struct ValueDecoder {
+    encoding: Encoding,
+    /// Per collected event, the number of its value.
     numbers: Vec<u64>,
     bad: Vec<BadEvent>,
     text_bytes_max: usize,
 }
 
-enum How {
+enum Encoding {
     Json {
         decoder: Box<Decoder>,
         batch: Batch,
         lines: Vec<u8>,
-        /// Every value is one line of a file, and an array in it no list of events.
+        /// Every value is one line of a file, and an array is not a list of events.
         of_file: bool,
     },
     Other {
@@ -41,70 +41,70 @@ enum How {
     },
 }
 
-/// A longer value than this is not taken apart.
+/// A longer value is not split.
 const VALUE_BYTES_MAX: usize = 64 << 20;
 
-impl Values {
-    /// JSON unless the options say otherwise; `None` for Parquet, which is a format of files.
-    pub fn new(options: SourceOptions) -> Option<Values> {
+impl ValueDecoder {
+    /// JSON unless the options name another format; `None` for Parquet, which is a format of files.
+    pub fn new(options: SourceOptions) -> Option<ValueDecoder> {
         let format = options.format.unwrap_or(Format::Json);
-        (format != Format::Parquet).then(|| Values::of(Some(format), options))
+        (format != Format::Parquet).then(|| ValueDecoder::of(Some(format), options))
     }
 
-    /// Values that a [`Cutter`](crate::Cutter) made of a file, whatever the options say of their format.
-    pub fn of_cuts(kind: CutKind, mut options: SourceOptions) -> Values {
+    /// For values that a [`FileSlicer`](crate::FileSlicer) made from a file, whatever format the options name.
+    pub fn of_slices(kind: SliceKind, mut options: SourceOptions) -> ValueDecoder {
         options.compression = Compression::None;
         let format = match kind {
-            CutKind::Json => Some(Format::Json),
-            CutKind::Csv { delimiter } => Some(Format::Csv(CsvFormat {
+            SliceKind::Json => Some(Format::Json),
+            SliceKind::Csv { delimiter } => Some(Format::Csv(CsvFormat {
                 delimiter,
                 header: true,
             })),
-            CutKind::Table => None,
+            SliceKind::Table => None,
         };
-        let mut values = Values::of(format, options);
-        if let How::Json { of_file, .. } = &mut values.how {
+        let mut values = ValueDecoder::of(format, options);
+        if let Encoding::Json { of_file, .. } = &mut values.encoding {
             *of_file = true;
         }
         values
     }
 
-    /// Without a format they are tables.
-    fn of(format: Option<Format>, options: SourceOptions) -> Values {
+    /// Without a format the values are tables.
+    fn of(format: Option<Format>, options: SourceOptions) -> ValueDecoder {
         let packed = !matches!(options.compression, Compression::None | Compression::ByName);
         let text_bytes_max = options.text_bytes_max();
-        let how = match format {
+        let encoding = match format {
             Some(Format::Json | Format::JsonLines) if !packed => {
                 let mut batch = Batch::tracking_lines(options.fields.len());
                 batch.sample_bytes = text_bytes_max;
                 let declared = options.declared.unwrap_or_default();
                 let decoder = Decoder::with_rules(options.fields, options.level, &declared);
-                How::Json {
+                Encoding::Json {
                     decoder: Box::new(decoder),
                     batch,
                     lines: Vec::new(),
                     of_file: false,
                 }
             }
-            format => How::Other {
+            format => Encoding::Other {
                 format,
                 options,
                 parts: Vec::new(),
                 bytes: 0,
             },
         };
-        Values {
-            how,
+        ValueDecoder {
+            encoding,
             numbers: Vec::new(),
             bad: Vec::new(),
             text_bytes_max,
         }
     }
 
-    /// Takes a value. Its events and complaints are known by `number` instead of a line; numbers grow.
+    /// Takes a value. Its events and errors have `number` in place of a line; numbers grow.
     pub fn push(&mut self, value: &[u8], number: u64) {
-        match &mut self.how {
-            How::Json { lines, of_file, .. } => match *of_file || is_one_line(value) {
+        match &mut self.encoding {
+            Encoding::Json { lines, of_file, .. } => match *of_file || is_one_line(value) {
                 true => {
                     lines.extend_from_slice(value);
                     lines.push(b'\n');
@@ -112,22 +112,22 @@ impl Values {
                 }
                 false => self.take_apart(value, number),
             },
-            How::Other { .. } => self.read_alone(value, number),
+            Encoding::Other { .. } => self.read_alone(value, number),
         }
     }
 
-    /// How much has been gathered.
+    /// How many bytes have been collected.
     pub fn bytes(&self) -> usize {
-        match &self.how {
-            How::Json { lines, .. } => lines.len(),
-            How::Other { bytes, .. } => *bytes,
+        match &self.encoding {
+            Encoding::Json { lines, .. } => lines.len(),
+            Encoding::Other { bytes, .. } => *bytes,
         }
     }
 
     /// The events of all values since the last call, in order.
     pub fn finish(&mut self) -> Events {
-        let mut events = match &mut self.how {
-            How::Json {
+        let mut events = match &mut self.encoding {
+            Encoding::Json {
                 decoder,
                 batch,
                 lines,
@@ -147,7 +147,7 @@ impl Values {
                     .for_each(|bad| bad.line = number(bad.line));
                 events
             }
-            How::Other { parts, bytes, .. } => {
+            Encoding::Other { parts, bytes, .. } => {
                 *bytes = 0;
                 joined(&std::mem::take(parts))
             }
@@ -158,9 +158,9 @@ impl Values {
         events
     }
 
-    /// A value that is not an object on one line becomes a line for each object in it.
+    /// Rewrites a value that is not an object on one line as a line per object.
     fn take_apart(&mut self, value: &[u8], number: u64) {
-        let How::Json { lines, .. } = &mut self.how else {
+        let Encoding::Json { lines, .. } = &mut self.encoding else {
             return;
         };
         let source = std::io::Cursor::new(value.to_vec());
@@ -178,19 +178,19 @@ impl Values {
     }
 
     fn read_alone(&mut self, value: &[u8], number: u64) {
-        let How::Other {
+        let Encoding::Other {
             format,
             options,
             parts,
             bytes,
-        } = &mut self.how
+        } = &mut self.encoding
         else {
             return;
         };
         *bytes += value.len();
         let Some(format) = format else {
-            return match Part::decode(value) {
-                Ok(part) => parts.push(part.pick(options, number)),
+            return match TableValue::decode(value) {
+                Ok(part) => parts.push(part.select(options, number)),
                 Err(error) => self.refuse(value, number, error.to_string()),
             };
         };
@@ -223,7 +223,7 @@ impl Values {
     }
 }
 
-/// Whether the decoder can take the value as it is: no array, and no newline inside.
+/// Whether the decoder can take the value as it is: not an array, and no newline inside.
 fn is_one_line(value: &[u8]) -> bool {
     let starts = value.first().is_some_and(|byte| *byte == b'{');
     starts && memchr::memchr(b'\n', value).is_none()
@@ -253,14 +253,14 @@ mod tests {
     use crate::json::Field;
     use highwater_engine::ValueRef;
 
-    fn values(format: Format) -> Values {
+    fn values(format: Format) -> ValueDecoder {
         let mut options = SourceOptions::of(vec![Field::Path(vec!["a".into()])]);
         options.format = Some(format);
-        Values::new(options).unwrap()
+        ValueDecoder::new(options).unwrap()
     }
 
     /// Numbers and values of `a`, and the numbers of bad values.
-    fn seen(values: &mut Values) -> (Vec<(u64, String)>, Vec<u64>) {
+    fn seen(values: &mut ValueDecoder) -> (Vec<(u64, String)>, Vec<u64>) {
         let events = values.finish();
         let shown = |row: usize| match events.columns[0].get(row) {
             ValueRef::Int(value) => value.to_string(),
@@ -324,7 +324,7 @@ mod tests {
         let rows = [(7, "1"), (7, "3"), (8, "2")];
         assert_eq!(seen(&mut values), (numbered(&rows), vec![]));
         assert!(
-            Values::new(SourceOptions {
+            ValueDecoder::new(SourceOptions {
                 format: Some(Format::Parquet),
                 ..SourceOptions::default()
             })

@@ -1,4 +1,4 @@
-//! A connection over TLS, in the words of the library.
+//! TLS connections for the PostgreSQL library.
 
 use std::future::Future;
 use std::io;
@@ -19,7 +19,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub fn new(ca: Option<&str>) -> Result<Connector, String> {
+    pub(super) fn new(ca: Option<&str>) -> Result<Connector, String> {
         let config = crate::tls::client(ca)?;
         Ok(Connector { config })
     }
@@ -29,48 +29,48 @@ impl<S> MakeTlsConnect<S> for Connector
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    type Stream = Encrypted<S>;
-    type TlsConnect = To;
+    type Stream = EncryptedStream<S>;
+    type TlsConnect = TlsHandshake;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, domain: &str) -> io::Result<To> {
+    fn make_tls_connect(&mut self, domain: &str) -> io::Result<TlsHandshake> {
         let name = ServerName::try_from(domain.to_owned()).map_err(io::Error::other)?;
         let connector = TlsConnector::from(Arc::clone(&self.config));
-        Ok(To { name, connector })
+        Ok(TlsHandshake { name, connector })
     }
 }
 
 /// One server.
-pub(super) struct To {
+pub(super) struct TlsHandshake {
     name: ServerName<'static>,
     connector: TlsConnector,
 }
 
-impl<S> TlsConnect<S> for To
+impl<S> TlsConnect<S> for TlsHandshake
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    type Stream = Encrypted<S>;
+    type Stream = EncryptedStream<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
             let stream = self.connector.connect(self.name, stream).await?;
-            Ok(Encrypted(stream))
+            Ok(EncryptedStream(stream))
         })
     }
 }
 
-pub(super) struct Encrypted<S>(TlsStream<S>);
+pub(super) struct EncryptedStream<S>(TlsStream<S>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for EncryptedStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -80,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EncryptedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,7 +1,7 @@
-//! One partition as an output writes to it: a batch that is being filled, and those that are under way.
+//! Writes to one partition: a batch that is being filled, and the batches in flight.
 //!
-//! A batch that was sent is kept until the log has answered, because the job has let go of its rows. After a failure
-//! everything that is kept is sent again in order; the numbers tell the log what it has.
+//! A sent batch is kept until the log has answered, because the job has dropped its rows. After a failure all kept
+//! batches are sent again in order; their sequence numbers tell the log which of them it has.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,32 +11,36 @@ use highwater_log::batch::{Batch, Builder, NewRecord, Seal};
 use highwater_log::{AppendError, Appended, Partition, Pending, Producer};
 
 use super::super::EndpointError;
-use super::mark::PartitionMark;
 use super::records::{self, ROW_HEADER};
+use super::state::PartitionState;
 
-pub(super) struct Channel {
+pub(super) struct PartitionWriter {
     partition: Arc<dyn Partition>,
     producer: Producer,
-    /// Of the next record.
+    /// The sequence number of the next record.
     sequence: i32,
-    /// Rows with lower numbers are there.
+    /// Rows with lower numbers are in the partition.
     have: u64,
     filling: Builder,
-    sent: VecDeque<Sent>,
-    /// A batch was not taken, and nothing of `sent` is under way any more.
+    sent: VecDeque<InFlightBatch>,
+    /// A batch failed, and none of `sent` is in flight any more.
     broken: bool,
 }
 
-struct Sent {
+struct InFlightBatch {
     batch: Batch,
     answer: Answer,
 }
 
 type Answer = Pending<Result<Appended, AppendError>>;
 
-impl Channel {
-    pub fn new(partition: Arc<dyn Partition>, producer: Producer, have: u64) -> Channel {
-        Channel {
+impl PartitionWriter {
+    pub(super) fn new(
+        partition: Arc<dyn Partition>,
+        producer: Producer,
+        have: u64,
+    ) -> PartitionWriter {
+        PartitionWriter {
             partition,
             producer,
             sequence: 0,
@@ -47,8 +51,8 @@ impl Channel {
         }
     }
 
-    /// Takes the record of a row, unless it is there.
-    pub fn push(
+    /// Adds the record of a row, unless the partition has it.
+    pub(super) fn push(
         &mut self,
         number: u64,
         record: &NewRecord<'_>,
@@ -69,8 +73,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends what was pushed.
-    pub fn send(&mut self) -> Result<(), EndpointError> {
+    /// Sends the pushed records.
+    pub(super) fn send(&mut self) -> Result<(), EndpointError> {
         if self.filling.is_empty() {
             return Ok(());
         }
@@ -81,16 +85,16 @@ impl Channel {
         let batch = self.filling.seal(&seal).map_err(EndpointError::unfit)?;
         self.sequence = next_sequence(&batch);
         let answer = self.partition.append(batch.clone());
-        self.sent.push_back(Sent { batch, answer });
+        self.sent.push_back(InFlightBatch { batch, answer });
         Ok(())
     }
 
-    pub fn underway_bytes(&self) -> usize {
+    pub(super) fn in_flight_bytes(&self) -> usize {
         self.sent.iter().map(|sent| sent.batch.size()).sum()
     }
 
-    /// Takes the answers that are there, and sends again what was not taken.
-    pub async fn mend(&mut self) -> Result<(), EndpointError> {
+    /// Takes the answers that have arrived, and sends failed batches again.
+    pub(super) async fn retry(&mut self) -> Result<(), EndpointError> {
         while !self.broken
             && let Some(sent) = self.sent.front_mut()
             && let Some(answer) = (&mut sent.answer).now_or_never()
@@ -107,8 +111,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for the oldest batch under way.
-    pub async fn wait(&mut self) -> Result<(), EndpointError> {
+    /// Waits for the oldest batch in flight.
+    pub(super) async fn wait(&mut self) -> Result<(), EndpointError> {
         match self.sent.front_mut() {
             Some(sent) => {
                 let answer = (&mut sent.answer).await;
@@ -118,8 +122,8 @@ impl Channel {
         }
     }
 
-    /// Waits for all of them.
-    pub async fn drain(&mut self) -> Result<(), EndpointError> {
+    /// Waits for all batches.
+    pub(super) async fn drain(&mut self) -> Result<(), EndpointError> {
         while !self.sent.is_empty() {
             self.wait().await?;
         }
@@ -128,22 +132,22 @@ impl Channel {
 
     fn answered(&mut self, answer: Result<Appended, AppendError>) -> Result<(), EndpointError> {
         match answer {
-            // What is repeated too late was certainly written.
+            // A duplicate that the log no longer knows was certainly written.
             Ok(_) | Err(AppendError::RepeatedTooLate { .. }) => {
                 self.sent.pop_front();
                 Ok(())
             }
             Err(error) => {
                 self.broken = true;
-                Err(sort(error))
+                Err(endpoint_error(error))
             }
         }
     }
 
-    /// Only when nothing is under way.
-    pub fn mark(&self) -> PartitionMark {
+    /// Only when nothing is in flight.
+    pub(super) fn state(&self) -> PartitionState {
         debug_assert!(self.sent.is_empty(), "everything was waited for");
-        PartitionMark {
+        PartitionState {
             end: self.partition.bounds().end,
             have: self.have,
         }
@@ -157,7 +161,7 @@ fn next_sequence(batch: &Batch) -> i32 {
     }
 }
 
-pub(super) fn sort(error: AppendError) -> EndpointError {
+pub(super) fn endpoint_error(error: AppendError) -> EndpointError {
     match error {
         AppendError::Full { .. }
         | AppendError::NoRoom { .. }

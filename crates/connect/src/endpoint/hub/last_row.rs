@@ -1,8 +1,8 @@
-//! The last row of ours that a partition has behind a mark.
+//! Finds the output's last row in a partition after the checkpoint.
 //!
-//! Headers of batches tell which are ours; of the last of them the records are looked at, which carry the numbers of
-//! their rows. What retention or compaction took away does not matter: the last row of an output outlives those before
-//! it. Where none is left, the rows behind the mark are gone from the hub, and are written again.
+//! Batch headers show which batches are the output's own; the records of the last of them carry the row numbers.
+//! Retention and compaction do not matter: the last row of an output outlives those before it. If none is left, the
+//! rows after the checkpoint are gone from the hub and are written again.
 
 use highwater_log::batch::{BatchError, Batches, Stored, Unpacker};
 use highwater_log::{Isolation, Offset, Partition, ReadError};
@@ -12,11 +12,11 @@ use super::records::ROW_HEADER;
 
 const READ_BYTES: usize = 1 << 20;
 
-/// Batches of ours are not packed, so this is what they may have.
+/// Our batches are not compressed, so this bounds them.
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
-/// The number of the last row between `from` and `end` that one of these producers has written.
-pub(super) async fn row(
+/// The number of the last row between `from` and `end` written by one of these producers.
+pub(super) async fn find(
     partition: &dyn Partition,
     ours: [i64; 2],
     from: Offset,
@@ -27,7 +27,7 @@ pub(super) async fn row(
     let mut last = None;
     while from < end {
         let read = partition.read(from, READ_BYTES, Isolation::Uncommitted);
-        let fetched = read.await.map_err(sort)?;
+        let fetched = read.await.map_err(endpoint_error)?;
         let before = from;
         for piece in &fetched.pieces {
             let mut found = None;
@@ -62,7 +62,7 @@ fn last_row(batch: &Stored<'_>, unpacker: &mut Unpacker) -> Result<Option<u64>, 
     Ok(last)
 }
 
-fn sort(error: ReadError) -> EndpointError {
+fn endpoint_error(error: ReadError) -> EndpointError {
     match error {
         ReadError::Storage { .. } => EndpointError::unavailable(error),
         ReadError::OutOfRange { .. } | ReadError::Damaged { .. } | ReadError::Deleted(_) => {

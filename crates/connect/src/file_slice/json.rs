@@ -1,65 +1,73 @@
-//! JSON: a value for every line, or for every object where the file is no sequence of lines.
+//! JSON: one value per line, or per object where the file is not a sequence of lines.
 
 use std::path::{Path, PathBuf};
 
-use super::text::Text;
-use super::{CUT_BYTES, Cut, CutKind, Cuts, Cutting, LINE_BYTES_MAX};
+use super::text_reader::TextReader;
+use super::{FileSlice, LINE_BYTES_MAX, SLICE_BYTES, SliceKind, SliceOptions, SliceReader};
 use crate::ReadError;
 use crate::json::{Objects, PEEK_BYTES, is_lines};
 use crate::source::{BadEvent, BadKind, SAMPLE_BYTES_MAX, sample};
 
-/// As its first bytes look.
-pub(super) fn open(path: &Path, cutting: &Cutting, from: u64) -> Result<Box<dyn Cuts>, ReadError> {
-    let mut bytes = cutting.bytes(path)?;
+/// The layout is decided by the first bytes.
+pub(super) fn open(
+    path: &Path,
+    options: &SliceOptions,
+    from: u64,
+) -> Result<Box<dyn SliceReader>, ReadError> {
+    let mut bytes = options.bytes(path)?;
     if is_lines(&bytes.peek(PEEK_BYTES)) {
-        return Ok(Box::new(Lines::open(path, cutting, from)?));
+        return Ok(Box::new(LineReader::open(path, options, from)?));
     }
-    Ok(Box::new(Values {
+    Ok(Box::new(ObjectReader {
         file: path.to_owned(),
-        objects: Objects::new(bytes.bytes, CUT_BYTES, LINE_BYTES_MAX),
+        objects: Objects::new(bytes.bytes, SLICE_BYTES, LINE_BYTES_MAX),
         passed: 0,
         from,
     }))
 }
 
-/// Counts bytes.
-pub(super) struct Lines(Text);
+/// Positions are bytes.
+pub(super) struct LineReader(TextReader);
 
-impl Lines {
-    pub fn open(path: &Path, cutting: &Cutting, from: u64) -> Result<Lines, ReadError> {
-        Text::open(path, cutting, from).map(Lines)
+impl LineReader {
+    pub(super) fn open(
+        path: &Path,
+        options: &SliceOptions,
+        from: u64,
+    ) -> Result<LineReader, ReadError> {
+        TextReader::open(path, options, from).map(LineReader)
     }
 
-    /// Where the last whole line ends.
-    fn end(&mut self, last: bool) -> End {
+    /// The end of the last complete line.
+    fn end(&mut self, last: bool) -> LineEnd {
         let mut searched = 0;
         loop {
-            let rest = self.0.rest();
+            let rest = self.0.unread();
             if let Some(newline) = memchr::memrchr(b'\n', &rest[searched..]) {
-                return End::At(searched + newline + 1);
+                return LineEnd::At(searched + newline + 1);
             }
             searched = rest.len();
             if searched > LINE_BYTES_MAX {
-                return End::TooFar;
+                return LineEnd::TooFar;
             }
             if self.0.ended {
                 return match self.0.is_complete(last) && searched > 0 {
-                    true => End::At(searched),
-                    false => End::None,
+                    true => LineEnd::At(searched),
+                    false => LineEnd::None,
                 };
             }
             self.0.fill();
         }
     }
 
-    /// Passes over a line that is too long, if it ends.
-    fn too_long(&mut self, last: bool) -> Option<Cut> {
-        let text = sample(self.0.rest(), SAMPLE_BYTES_MAX);
+    /// Skips a line that is too long, if it ends.
+    fn too_long(&mut self, last: bool) -> Option<FileSlice> {
+        let text = sample(self.0.unread(), SAMPLE_BYTES_MAX);
         loop {
-            let rest = self.0.rest();
+            let rest = self.0.unread();
             let end = memchr::memchr(b'\n', rest).map(|newline| newline + 1);
             let whole = rest.len();
-            self.0.pass(end.unwrap_or(whole));
+            self.0.consume(end.unwrap_or(whole));
             if end.is_some() || self.0.ended {
                 let bad = BadEvent {
                     line: 0,
@@ -68,38 +76,38 @@ impl Lines {
                     text,
                 };
                 let is_whole = end.is_some() || self.0.is_complete(last);
-                return is_whole.then(|| Cut::of_bad(bad, self.0.at));
+                return is_whole.then(|| FileSlice::of_bad(bad, self.0.at));
             }
             self.0.fill();
         }
     }
 }
 
-enum End {
+enum LineEnd {
     At(usize),
     None,
     TooFar,
 }
 
-impl Cuts for Lines {
-    fn next(&mut self, last: bool) -> Result<Option<Cut>, ReadError> {
+impl SliceReader for LineReader {
+    fn next(&mut self, last: bool) -> Result<Option<FileSlice>, ReadError> {
         let end = match self.end(last) {
-            End::At(end) => end,
-            End::None => return self.0.at_end(),
-            End::TooFar => match self.too_long(last) {
-                Some(cut) => return Ok(Some(cut)),
+            LineEnd::At(end) => end,
+            LineEnd::None => return self.0.at_end(),
+            LineEnd::TooFar => match self.too_long(last) {
+                Some(slice) => return Ok(Some(slice)),
                 None => return self.0.at_end(),
             },
         };
-        let mut cut = Cut::new(CutKind::Json, self.0.at + end as u64);
-        for line in self.0.rest()[..end].split(|byte| *byte == b'\n') {
+        let mut slice = FileSlice::new(SliceKind::Json, self.0.at + end as u64);
+        for line in self.0.unread()[..end].split(|byte| *byte == b'\n') {
             let line = line.trim_ascii_end();
             if !line.is_empty() {
-                cut.push(&[line]);
+                slice.push(&[line]);
             }
         }
-        self.0.pass(end);
-        Ok(Some(cut))
+        self.0.consume(end);
+        Ok(Some(slice))
     }
 
     fn at(&self) -> u64 {
@@ -107,16 +115,16 @@ impl Cuts for Lines {
     }
 }
 
-/// Counts values.
-struct Values {
+/// Positions are numbers of values.
+struct ObjectReader {
     file: PathBuf,
     objects: Objects,
     passed: u64,
     from: u64,
 }
 
-impl Cuts for Values {
-    fn next(&mut self, _: bool) -> Result<Option<Cut>, ReadError> {
+impl SliceReader for ObjectReader {
+    fn next(&mut self, _: bool) -> Result<Option<FileSlice>, ReadError> {
         loop {
             let block = self.objects.next_block();
             let block = block.map_err(|error| ReadError::Format {
@@ -132,12 +140,12 @@ impl Cuts for Values {
             if skipped == count {
                 continue;
             }
-            let mut cut = Cut::new(CutKind::Json, self.passed);
+            let mut slice = FileSlice::new(SliceKind::Json, self.passed);
             let lines = block.bytes.split(|byte| *byte == b'\n');
             for line in lines.take(count as usize).skip(skipped as usize) {
-                cut.push(&[line]);
+                slice.push(&[line]);
             }
-            return Ok(Some(cut));
+            return Ok(Some(slice));
         }
     }
 

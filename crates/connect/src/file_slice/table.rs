@@ -1,6 +1,6 @@
-//! Rows that keep their types, for files that cannot be cut as they are. Counts rows, and what was no row.
+//! Typed rows of files that cannot be split. Positions count rows and errors.
 //!
-//! A value holds the names of its columns, then rows, then what could not be read; `docs/formats/files.md` draws it.
+//! A value holds column names, rows and errors; `docs/formats/files.md` draws it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,38 +9,40 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::codec::{ReadValue, WriteValue};
 use highwater_engine::{Column, ColumnBuilder, Record, ValueRef};
 
-use super::{CUT_BYTES, Cut, CutKind, Cuts, Cutting, LINE_BYTES_MAX, VALUE_BYTES};
+use super::{
+    FileSlice, LINE_BYTES_MAX, SLICE_BYTES, SliceKind, SliceOptions, SliceReader, VALUE_BYTES,
+};
 use crate::ReadError;
 use crate::json::Field;
 use crate::source::{BadEvent, BadKind, Events, Format, Source, SourceOptions, open, sample};
 use crate::table::Table;
 
-pub(super) struct Tables {
+pub(super) struct TableReader {
     source: Box<dyn Source>,
-    /// What has been read and not been handed out yet.
+    /// Rows and errors that were read and not yet returned.
     events: Events,
-    /// Of these, how many were handed out.
+    /// How many of them were returned.
     row: usize,
     passed: u64,
     from: u64,
 }
 
-impl Tables {
-    pub fn open(
+impl TableReader {
+    pub(super) fn open(
         path: &Path,
         format: Format,
-        cutting: &Cutting,
+        options: &SliceOptions,
         from: u64,
-    ) -> Result<Tables, ReadError> {
+    ) -> Result<TableReader, ReadError> {
         let options = SourceOptions {
             format: Some(format),
-            compression: cutting.compression,
-            level: cutting.level,
+            compression: options.compression,
+            level: options.level,
             declared: None,
             fields: vec![Field::Whole],
             keep_text: true,
         };
-        Ok(Tables {
+        Ok(TableReader {
             source: open(path, options)?,
             events: Events::default(),
             row: 0,
@@ -49,7 +51,7 @@ impl Tables {
         })
     }
 
-    /// Reads on until there is something that has not been handed out. `false` at the end.
+    /// Reads until there is something to return. `false` at the end.
     fn read(&mut self) -> Result<bool, ReadError> {
         while self.row >= self.events.rows && self.events.bad.is_empty() {
             let Some(events) = self.source.next_batch()? else {
@@ -61,7 +63,7 @@ impl Tables {
         Ok(true)
     }
 
-    /// Passes over what was handed out before: first what is bad, then rows, as it is handed out.
+    /// Skips what was returned before: first errors, then rows, in the order in which they are returned.
     fn skip(&mut self) {
         let mut left = self.from.saturating_sub(self.passed);
         let bad = (self.events.bad.len() as u64).min(left);
@@ -72,7 +74,7 @@ impl Tables {
         self.passed += bad + rows;
     }
 
-    /// As many rows as a value should hold, all with the same columns.
+    /// The rows of one value, all with the same columns.
     fn take_value(&mut self) -> Vec<u8> {
         let mut bad = std::mem::take(&mut self.events.bad);
         let (mut rows, first) = (Rows::default(), self.row);
@@ -134,18 +136,18 @@ fn names(record: &Record) -> impl Iterator<Item = &Arc<str>> {
     record.iter().map(|(name, _)| name)
 }
 
-impl Cuts for Tables {
-    fn next(&mut self, _: bool) -> Result<Option<Cut>, ReadError> {
-        let mut cut = Cut::new(CutKind::Table, 0);
-        while cut.bytes() < CUT_BYTES && (cut.bytes() == 0 || self.row < self.events.rows) {
+impl SliceReader for TableReader {
+    fn next(&mut self, _: bool) -> Result<Option<FileSlice>, ReadError> {
+        let mut slice = FileSlice::new(SliceKind::Table, 0);
+        while slice.bytes() < SLICE_BYTES && (slice.bytes() == 0 || self.row < self.events.rows) {
             if !self.read()? {
                 break;
             }
             let value = self.take_value();
-            cut.push(&[&value]);
+            slice.push(&[&value]);
         }
-        cut.next = self.passed;
-        Ok((cut.bytes() > 0).then_some(cut))
+        slice.next = self.passed;
+        Ok((slice.bytes() > 0).then_some(slice))
     }
 
     fn at(&self) -> u64 {
@@ -177,16 +179,16 @@ pub(super) fn encode(rows: &Rows, bad: &[BadEvent]) -> Vec<u8> {
     out
 }
 
-/// A value taken apart.
-pub(crate) struct Part {
+/// A decoded value.
+pub(crate) struct TableValue {
     pub names: Vec<String>,
     pub columns: Vec<Column>,
     pub rows: usize,
     pub bad: Vec<(BadKind, String, String)>,
 }
 
-impl Part {
-    pub fn decode(value: &[u8]) -> Result<Part, DecodeError> {
+impl TableValue {
+    pub(crate) fn decode(value: &[u8]) -> Result<TableValue, DecodeError> {
         let mut from = Reader::new(value);
         let names: Vec<String> = (0..from.count()?)
             .map(|_| from.text().map(str::to_owned))
@@ -204,38 +206,25 @@ impl Part {
             let kind = *kind.ok_or(DecodeError::Invalid("an error has an unknown kind"))?;
             Ok((kind, from.text()?.to_owned(), from.text()?.to_owned()))
         });
-        Ok(Part {
+        Ok(TableValue {
             bad: bad.collect::<Result<_, DecodeError>>()?,
             columns: columns.into_iter().map(ColumnBuilder::finish).collect(),
             names,
             rows,
         })
     }
-}
 
-impl Part {
-    /// The events that pass, all of them known by one number.
-    pub fn pick(self, options: &SourceOptions, number: u64) -> Events {
+    /// The valid events, all under one number.
+    pub(crate) fn select(self, options: &SourceOptions, number: u64) -> Events {
         let table = Table::new(self.names, false, options);
-        let columns = self.columns.clone();
-        let picked = table.pick(self.columns, self.rows, Vec::new());
+        let mut events = table.events(self.columns, self.rows, Vec::new(), |_| number);
         let bad = self.bad.into_iter().map(|(kind, reason, text)| BadEvent {
             line: number,
             kind,
             reason,
             text: sample(text.as_bytes(), table.text_bytes_max),
         });
-        let unfit = picked.bad.into_iter().map(|bad| BadEvent {
-            line: number,
-            kind: bad.kind,
-            reason: bad.reason,
-            text: table.shown(&columns, bad.row),
-        });
-        Events {
-            bad: bad.chain(unfit).collect(),
-            lines: vec![number; picked.good.len()],
-            rows: picked.good.len(),
-            columns: picked.columns,
-        }
+        events.bad.splice(0..0, bad);
+        events
     }
 }

@@ -1,9 +1,9 @@
-//! Which rows make up a file: a function of the rows and their times, and of nothing else.
+//! Assigns rows to files, as a function of the rows and their times alone.
 //!
-//! Rows of one folder and one stretch of event time go to one file, until it has enough of them. So a job that is cut
-//! off anywhere and hands over its rows again makes the same files again. How rows were handed over, how far the
-//! watermark was known and when checkpoints were taken must not matter; a file that the watermark lets go of early
-//! therefore keeps its place here until the rows themselves have moved on.
+//! Rows of one folder and one span of event time go to one file, until it is full. So a job that crashes anywhere and
+//! writes its rows again makes the same files again. The grouping of rows into writes, the watermark and the times of
+//! checkpoints must not matter; a file that the watermark completes early therefore stays registered here until the
+//! rows themselves have moved on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,38 +15,38 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::Chunk;
 use highwater_time::{Duration, Instant, TICKS_PER_MINUTE};
 
-use super::body::{Body, Encoder};
+use super::body::{Encoder, FileBody};
 use super::template::Template;
 
-/// What bounds the files that are open at a time.
+/// Limits on the open files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// A file is complete with so many rows.
+    /// A file is complete with this many rows.
     pub rows_max: u64,
-    /// A file holds rows of one such stretch of event time.
+    /// The span of event time of one file.
     pub every: Option<Duration>,
-    /// A file is complete with so many bytes.
+    /// A file is complete with this many bytes.
     pub file_bytes_max: usize,
-    /// Of all open files together; beyond it the oldest are complete.
+    /// Of all open files together; beyond it the oldest are completed.
     pub open_bytes_max: usize,
-    /// As many at most; beyond it the oldest are complete.
+    /// How many files may be open; beyond it the oldest are completed.
     pub open_max: usize,
 }
 
-/// A file all of whose rows are there.
+/// A file with all of its rows.
 #[derive(Debug)]
-pub(super) struct Complete {
+pub(super) struct CompleteFile {
     pub folder: String,
     /// The number of its first row.
     pub first: u64,
-    pub body: Arc<Body>,
-    /// What it is made of, once that is done.
+    pub body: Arc<FileBody>,
+    /// The encoded file, once it is made.
     pub bytes: Option<Bytes>,
 }
 
-impl Complete {
-    fn new(folder: String, first: u64, body: Body) -> Complete {
-        Complete {
+impl CompleteFile {
+    fn new(folder: String, first: u64, body: FileBody) -> CompleteFile {
+        CompleteFile {
             folder,
             first,
             body: Arc::new(body),
@@ -55,39 +55,39 @@ impl Complete {
     }
 }
 
-pub(super) struct Gather {
+pub(super) struct OpenFiles {
     template: Template,
     limits: Limits,
     encoder: Encoder,
     /// By the number of their first row: the oldest come first.
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenFile>,
     by_folder: HashMap<String, u64, FixedState>,
-    /// Of all that is open.
+    /// The size of all open files.
     bytes: usize,
-    /// Where the stretch of time ends that all open files belong to.
+    /// The end of the time span of all open files.
     until: Instant,
-    folder: Folder,
+    folder: CurrentFolder,
 }
 
-struct Open {
+struct OpenFile {
     folder: String,
     rows: u64,
     bytes: usize,
-    /// `None` once the watermark has let go of the file.
-    body: Option<Body>,
+    /// `None` once the watermark has completed the file.
+    body: Option<FileBody>,
 }
 
-/// The folder of the row at hand.
+/// The folder of the current row.
 #[derive(Default)]
-struct Folder {
+struct CurrentFolder {
     name: String,
-    /// Where the template depends on the time alone, the minute that it is of.
+    /// If the template depends on the time alone: the minute for which it was rendered.
     minute: Option<i64>,
 }
 
-impl Gather {
-    pub fn new(template: Template, limits: Limits, encoder: Encoder) -> Gather {
-        Gather {
+impl OpenFiles {
+    pub(super) fn new(template: Template, limits: Limits, encoder: Encoder) -> OpenFiles {
+        OpenFiles {
             template,
             limits,
             encoder,
@@ -95,27 +95,33 @@ impl Gather {
             by_folder: HashMap::default(),
             bytes: 0,
             until: Instant::BEFORE_ALL,
-            folder: Folder::default(),
+            folder: CurrentFolder::default(),
         }
     }
 
-    pub fn encoder(&self) -> &Encoder {
+    pub(super) fn encoder(&self) -> &Encoder {
         &self.encoder
     }
 
-    /// Takes a row, and passes on files that are complete.
-    pub fn push(&mut self, chunk: &Chunk, row: usize, number: u64, done: &mut Vec<Complete>) {
+    /// Adds a row, and returns the files that become complete.
+    pub(super) fn push(
+        &mut self,
+        chunk: &Chunk,
+        row: usize,
+        number: u64,
+        done: &mut Vec<CompleteFile>,
+    ) {
         let time = chunk.time(row);
         if time >= self.until {
             while let Some((&first, _)) = self.open.first_key_value() {
                 self.close(first, done);
             }
-            self.until = self.end_of_stretch(time);
+            self.until = self.end_of_span(time);
         }
         self.find_folder(chunk, row);
         let first = self.file_for(number, done);
         let file = self.open.get_mut(&first);
-        if let Some(Open {
+        if let Some(OpenFile {
             rows,
             bytes,
             body: Some(body),
@@ -137,7 +143,7 @@ impl Gather {
         }
     }
 
-    fn end_of_stretch(&self, time: Instant) -> Instant {
+    fn end_of_span(&self, time: Instant) -> Instant {
         match self.limits.every {
             Some(every) => {
                 let into = time.ticks().rem_euclid(every.ticks());
@@ -158,8 +164,8 @@ impl Gather {
         self.folder.minute = self.template.is_of_time_alone().then_some(minute);
     }
 
-    /// The file that takes the row, begun with it if need be.
-    fn file_for(&mut self, number: u64, done: &mut Vec<Complete>) -> u64 {
+    /// The file for the row, created if necessary.
+    fn file_for(&mut self, number: u64, done: &mut Vec<CompleteFile>) -> u64 {
         if let Some(&first) = self.by_folder.get(&self.folder.name) {
             match self
                 .open
@@ -177,17 +183,17 @@ impl Gather {
         }
         let folder = self.folder.name.clone();
         self.by_folder.insert(folder.clone(), number);
-        let file = Open {
+        let file = OpenFile {
             folder,
             rows: 0,
             bytes: 0,
-            body: Some(Body::default()),
+            body: Some(FileBody::default()),
         };
         self.open.insert(number, file);
         number
     }
 
-    fn close(&mut self, first: u64, done: &mut Vec<Complete>) {
+    fn close(&mut self, first: u64, done: &mut Vec<CompleteFile>) {
         let Some(file) = self.open.remove(&first) else {
             return;
         };
@@ -195,22 +201,22 @@ impl Gather {
         self.by_folder.remove(&file.folder);
         done.extend(
             file.body
-                .map(|body| Complete::new(file.folder, first, body)),
+                .map(|body| CompleteFile::new(file.folder, first, body)),
         );
     }
 
-    /// Lets go of files that can get no more rows.
-    pub fn advance(&mut self, watermark: Instant, done: &mut Vec<Complete>) {
+    /// Completes files that can get no more rows.
+    pub(super) fn advance(&mut self, watermark: Instant, done: &mut Vec<CompleteFile>) {
         if watermark < self.until {
             return;
         }
         for (&first, file) in &mut self.open {
             let body = file.body.take();
-            done.extend(body.map(|body| Complete::new(file.folder.clone(), first, body)));
+            done.extend(body.map(|body| CompleteFile::new(file.folder.clone(), first, body)));
         }
     }
 
-    pub fn save(&self, out: &mut Vec<u8>) {
+    pub(super) fn save(&self, out: &mut Vec<u8>) {
         out.i64(self.until.ticks());
         out.count(self.open.len());
         for (first, file) in &self.open {
@@ -225,7 +231,7 @@ impl Gather {
         }
     }
 
-    pub fn restore(&mut self, input: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(super) fn restore(&mut self, input: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.until = Instant::from_ticks(input.i64()?);
         for _ in 0..input.count()? {
             let first = input.u64()?;
@@ -233,7 +239,7 @@ impl Gather {
             let (rows, bytes) = (input.u64()?, input.u64()? as usize);
             let body = match input.u8()? {
                 0 => None,
-                _ => Some(Body::restore(input)?),
+                _ => Some(FileBody::restore(input)?),
             };
             self.bytes = self
                 .bytes
@@ -241,7 +247,7 @@ impl Gather {
                 .ok_or(DecodeError::Invalid("a file is larger than can be"))?;
             self.by_folder.insert(folder.into(), first);
             let folder = folder.into();
-            let file = Open {
+            let file = OpenFile {
                 folder,
                 rows,
                 bytes,

@@ -8,13 +8,13 @@ use futures_util::SinkExt;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls, Transaction};
 
-use super::copy::Lines;
+use super::copy::CopyLines;
 use super::error::Failure;
 use super::table::Table;
 use super::{Owner, PostgresOutput};
 use crate::rows::RowNames;
 
-mod encrypted;
+mod tls;
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS highwater_outputs (
     job text, output text, next bigint NOT NULL, run bigint NOT NULL, PRIMARY KEY (job, output))";
@@ -37,7 +37,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub async fn open(output: &PostgresOutput, names: &RowNames) -> Result<Session, Failure> {
+    pub(super) async fn open(
+        output: &PostgresOutput,
+        names: &RowNames,
+    ) -> Result<Session, Failure> {
         let client = connect(output).await?;
         let table = Table::find(&client, output, names).await?;
         if let Some(temporary) = table.temporary() {
@@ -46,29 +49,25 @@ impl Session {
         Ok(Session { client, table })
     }
 
-    pub fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
-    pub fn table(&self) -> &Table {
+    pub(super) fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The number of the next row, and the number of this run. With `None` everything begins anew.
-    pub async fn begin_run(
+    /// The numbers of the next row and of this run. With `None` the output starts from row 0.
+    pub(super) async fn begin_run(
         &self,
         owner: &Owner,
-        marked: Option<u64>,
+        saved: Option<u64>,
     ) -> Result<(u64, i64), Failure> {
         let there = "SELECT to_regclass('highwater_outputs') IS NOT NULL";
         if !self.client.query_one(there, &[]).await?.get::<_, bool>(0) {
             self.client.batch_execute(CREATE).await?;
         }
-        let begin = if marked.is_some() {
-            NEXT_RUN
-        } else {
-            FIRST_RUN
-        };
+        let begin = if saved.is_some() { NEXT_RUN } else { FIRST_RUN };
         let row = self
             .client
             .query_opt(begin, &[&owner.job, &owner.output])
@@ -78,20 +77,20 @@ impl Session {
     }
 
     /// The number of the next row.
-    pub async fn next(&self, owner: &Owner) -> Result<u64, Failure> {
+    pub(super) async fn next(&self, owner: &Owner) -> Result<u64, Failure> {
         let row = self
             .client
             .query_opt(LOOK, &[&owner.job, &owner.output])
             .await?;
         match row.map(|row| (row.get(0), row.get::<_, i64>(1))) {
             Some((next, run)) if run == owner.run => Ok(number(next)),
-            Some(_) => Err(Failure::Unfit(shut_out(owner))),
+            Some(_) => Err(Failure::Unfit(fenced(owner))),
             None => Err(Failure::Unfit(unknown(owner))),
         }
     }
 
-    /// All of the rows and the number of the one after them, or nothing.
-    pub async fn store(&mut self, owner: &Owner, lines: &Lines) -> Result<(), Failure> {
+    /// Stores all rows and the number of the row after them, or nothing.
+    pub(super) async fn store(&mut self, owner: &Owner, lines: &CopyLines) -> Result<(), Failure> {
         let transaction = self.client.transaction().await?;
         let (first, end) = (lines.first() as i64, lines.end() as i64);
         let moved = transaction
@@ -101,17 +100,17 @@ impl Session {
             )
             .await?;
         if moved != 1 {
-            return Err(Failure::Unfit(shut_out(owner)));
+            return Err(Failure::Unfit(fenced(owner)));
         }
         copy(&transaction, &self.table, lines.all()).await?;
         transaction.commit().await?;
         Ok(())
     }
 
-    /// A transaction for trying out.
-    pub async fn attempt(&mut self) -> Result<(Transaction<'_>, &Table), Failure> {
+    /// Starts a transaction for finding refused rows.
+    pub(super) async fn attempt(&mut self) -> Result<(Transaction<'_>, &Table), Failure> {
         let transaction = self.client.transaction().await?;
-        // What would only be found at the end of the transaction is to be found at once.
+        // Deferred constraints must fail at once, not at the end of the transaction.
         transaction
             .batch_execute("SET CONSTRAINTS ALL IMMEDIATE")
             .await?;
@@ -119,7 +118,7 @@ impl Session {
     }
 }
 
-/// Copies lines into the table, and through the temporary one if there is one.
+/// Copies lines into the table, through the temporary table if there is one.
 pub(super) async fn copy(
     transaction: &Transaction<'_>,
     table: &Table,
@@ -137,7 +136,7 @@ pub(super) async fn copy(
 
 async fn connect(output: &PostgresOutput) -> Result<Client, Failure> {
     let config = Config::from_str(&output.connection);
-    // The text holds a password, which the library does not repeat.
+    // The text contains a password, which the library does not repeat.
     let mut config = config.map_err(|error| Failure::Unfit(error.to_string()))?;
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(output.timeout);
@@ -151,25 +150,25 @@ async fn connect(output: &PostgresOutput) -> Result<Client, Failure> {
         tokio::spawn(connection);
         return Ok(client);
     }
-    let tls = encrypted::Connector::new(output.ca.as_deref()).map_err(Failure::Unfit)?;
+    let tls = tls::Connector::new(output.ca.as_deref()).map_err(Failure::Unfit)?;
     let (client, connection) = config.connect(tls).await?;
     tokio::spawn(connection);
     Ok(client)
 }
 
-/// The column is only ever written by us, and never below 0.
+/// Only Highwater writes the column, and never a negative number.
 fn number(stored: i64) -> u64 {
     stored.max(0) as u64
 }
 
 fn unknown(owner: &Owner) -> String {
     format!(
-        "table highwater_outputs knows nothing of output `{}` of job `{}`: is this another database? Start the job from the beginning",
+        "table highwater_outputs has no row for output `{}` of job `{}`: is this another database? Start the job from the beginning",
         owner.output, owner.job
     )
 }
 
-fn shut_out(owner: &Owner) -> String {
+fn fenced(owner: &Owner) -> String {
     format!(
         "output `{}` of job `{}` was opened again, and only the last to open it may write",
         owner.output, owner.job

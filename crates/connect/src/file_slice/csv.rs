@@ -1,65 +1,65 @@
-//! CSV: runs of records, each with the header on top. Counts bytes.
+//! CSV: runs of records, each with the header prepended. Positions are bytes.
 //!
-//! A record may span lines, so only whole records are taken; what is wrong with one is told by whoever reads the value. A
-//! quote that is opened and never closed would hold up everything behind it: after a while its line is taken alone.
+//! A record may span lines, so only complete records are taken; errors in a record are reported by the reader of the
+//! value. An unclosed quote would block everything after it, so beyond a limit its line is taken alone.
 
 use std::path::Path;
 
-use super::text::Text;
-use super::{CUT_BYTES, Cut, CutKind, Cuts, Cutting, VALUE_BYTES};
+use super::text_reader::TextReader;
+use super::{FileSlice, SLICE_BYTES, SliceKind, SliceOptions, SliceReader, VALUE_BYTES};
 use crate::csv::{RECORD_BYTES_MAX, Split, split};
 use crate::{CsvFormat, ReadError};
 
-pub(super) struct Records {
-    text: Text,
+pub(super) struct RecordReader {
+    text: TextReader,
     csv: CsvFormat,
-    /// `None` until there is one.
+    /// `None` until the header has been read.
     header: Option<Vec<u8>>,
 }
 
-impl Records {
-    pub fn open(
+impl RecordReader {
+    pub(super) fn open(
         path: &Path,
         csv: CsvFormat,
-        cutting: &Cutting,
+        options: &SliceOptions,
         from: u64,
-    ) -> Result<Records, ReadError> {
-        let mut records = Records {
-            text: Text::open(path, cutting, 0)?,
+    ) -> Result<RecordReader, ReadError> {
+        let mut records = RecordReader {
+            text: TextReader::open(path, options, 0)?,
             csv,
             header: None,
         };
         if from > 0 {
-            // There was one when this file was first cut, and what it ends with does not matter any more.
+            // The header was there when this file was first sliced; its line ending no longer matters.
             records.take_header(true);
-            records.text = Text::open(path, cutting, from)?;
+            records.text = TextReader::open(path, options, from)?;
         }
         Ok(records)
     }
 
     /// The length of the record at `at`, its newline included; `None` if it does not end.
-    fn record(&mut self, at: usize, last: bool) -> Option<Found> {
+    fn record(&mut self, at: usize, last: bool) -> Option<RecordEnd> {
         let mut fields = Vec::new();
         loop {
-            let (rest, ended) = (self.text.rest(), self.text.is_complete(last));
+            let (rest, ended) = (self.text.unread(), self.text.is_complete(last));
             let found = match split(rest, at, self.csv.delimiter, ended, &mut fields) {
                 Split::Blank(next) if next == at => None,
-                Split::Blank(next) => Some(Found {
+                Split::Blank(next) => Some(RecordEnd {
                     is_blank: true,
-                    ..Found::at(next)
+                    ..RecordEnd::at(next)
                 }),
-                Split::Record(next) => Some(Found {
+                Split::Record(next) => Some(RecordEnd {
                     fields: fields.len(),
-                    ..Found::at(next)
+                    ..RecordEnd::at(next)
                 }),
-                Split::AfterQuote(_, next) => Some(Found::at(next)),
+                Split::AfterQuote(_, next) => Some(RecordEnd::at(next)),
                 Split::Unfinished { .. } => {
                     let given_up = ended || rest.len() - at > RECORD_BYTES_MAX;
                     let line = memchr::memchr(b'\n', &rest[at..]);
                     let next = line.map_or(rest.len(), |newline| at + newline + 1);
-                    given_up.then_some(Found {
+                    given_up.then_some(RecordEnd {
                         is_open: true,
-                        ..Found::at(next)
+                        ..RecordEnd::at(next)
                     })
                 }
             };
@@ -70,21 +70,21 @@ impl Records {
         }
     }
 
-    /// Finds the header, or makes one of the number of fields. `false` if there is none yet.
+    /// Finds the header, or makes one from the number of fields. `false` if there is none yet.
     fn take_header(&mut self, last: bool) -> bool {
         while self.header.is_none() {
             let Some(found) = self.record(0, last) else {
                 return false;
             };
             if found.is_blank {
-                self.text.pass(found.next);
+                self.text.consume(found.next);
             } else if self.csv.header {
-                let mut header = self.text.rest()[..found.next].to_vec();
+                let mut header = self.text.unread()[..found.next].to_vec();
                 if header.last() != Some(&b'\n') {
                     header.push(b'\n');
                 }
                 self.header = Some(header);
-                self.text.pass(found.next);
+                self.text.consume(found.next);
             } else {
                 self.header = Some(self.numbered(found.fields.max(1)));
             }
@@ -100,17 +100,17 @@ impl Records {
 }
 
 #[derive(Clone, Copy)]
-struct Found {
+struct RecordEnd {
     next: usize,
     fields: usize,
     is_blank: bool,
-    /// Its end was not found, and it is the first line of what was looked at.
+    /// The record has no end in sight; this is the first line of the data searched.
     is_open: bool,
 }
 
-impl Found {
-    fn at(next: usize) -> Found {
-        Found {
+impl RecordEnd {
+    fn at(next: usize) -> RecordEnd {
+        RecordEnd {
             next,
             fields: 0,
             is_blank: false,
@@ -119,15 +119,15 @@ impl Found {
     }
 }
 
-impl Cuts for Records {
-    fn next(&mut self, last: bool) -> Result<Option<Cut>, ReadError> {
+impl SliceReader for RecordReader {
+    fn next(&mut self, last: bool) -> Result<Option<FileSlice>, ReadError> {
         if !self.take_header(last) {
             return self.text.at_end();
         }
         let header = self.header.clone().unwrap_or_default();
         let delimiter = self.csv.delimiter;
-        let mut cut = Cut::new(CutKind::Csv { delimiter }, 0);
-        while cut.bytes() < CUT_BYTES {
+        let mut slice = FileSlice::new(SliceKind::Csv { delimiter }, 0);
+        while slice.bytes() < SLICE_BYTES {
             let (mut end, mut has_records) = (0, false);
             while end < VALUE_BYTES {
                 let Some(found) = self.record(end, last) else {
@@ -143,13 +143,13 @@ impl Cuts for Records {
                 break;
             }
             if has_records {
-                cut.push(&[&header, &self.text.rest()[..end]]);
+                slice.push(&[&header, &self.text.unread()[..end]]);
             }
-            self.text.pass(end);
+            self.text.consume(end);
         }
-        cut.next = self.text.at;
-        match cut.bytes() > 0 {
-            true => Ok(Some(cut)),
+        slice.next = self.text.at;
+        match slice.bytes() > 0 {
+            true => Ok(Some(slice)),
             false => self.text.at_end(),
         }
     }

@@ -13,7 +13,7 @@ use geo::geometry::{
 
 use crate::value::{Record, Value, ValueRef};
 
-use super::args::Row;
+use super::super::args::Row;
 use super::wkt;
 use crate::eval::fault::EvalError;
 

@@ -4,6 +4,10 @@
 //! topology are answered on the plane of longitude and latitude, or below compatibility level 1.2 on the [`globe`], by
 //! the rules of OGC: a point on the edge of a polygon intersects it but is not within it.
 
+mod geometry;
+mod globe;
+mod wkt;
+
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,18 +15,38 @@ use geo::algorithm::{Contains, CoordsIter, Distance, Intersects, LinesIter, Rela
 use geo::geometry::{Coord, Geometry, Line, Point};
 use geo::line_intersection::{LineIntersection, line_intersection};
 use geo::line_measures::metric_spaces::Geodesic;
+use highwater_query::functions::Function;
 
 use crate::column::ColumnBuilder;
 use crate::eval::datum::Datum;
 use crate::eval::fault::EvalError;
 use crate::value::Value;
 
+use self::geometry::{Maker, Malformed, OPEN_RING, Reading, Surface};
+use self::globe::Shape;
 use super::args::{Call, Row};
-use super::geometry::{self, Maker, Malformed, OPEN_RING, Reading, Surface};
-use super::globe::{self, Shape};
+
+/// The value of a geospatial function in every row.
+pub(super) fn call(function: Function, call: Call<'_, '_>) -> Datum {
+    match function {
+        Function::CreatePoint => create_point(call),
+        Function::CreateLineString => create_line_string(call, Surface::Plane),
+        Function::CreatePolygon => create_polygon(call, Surface::Plane),
+        Function::StDistance => distance(call),
+        Function::StIntersects => intersects(call),
+        Function::StOverlaps => overlaps(call),
+        Function::StWithin => within(call),
+        Function::GlobeLineString => create_line_string(call, Surface::Globe),
+        Function::GlobePolygon => create_polygon(call, Surface::Globe),
+        Function::GlobeIntersects => ask_globe(call, globe::intersects),
+        Function::GlobeOverlaps => ask_globe(call, globe::overlaps),
+        Function::GlobeWithin => ask_globe(call, globe::within),
+        other => unreachable!("{other:?} is not geospatial"),
+    }
+}
 
 /// CreatePoint(latitude, longitude), which is not the order it is stored in.
-pub(super) fn create_point(call: Call<'_, '_>) -> Datum {
+fn create_point(call: Call<'_, '_>) -> Datum {
     let maker = Maker::new("Point");
     call.strict(|row, out| {
         let (y, x) = (row.float(0)?, row.float(1)?);
@@ -32,7 +56,7 @@ pub(super) fn create_point(call: Call<'_, '_>) -> Datum {
 }
 
 /// CreateLineString(point, point, ..)
-pub(super) fn create_line_string(call: Call<'_, '_>, surface: Surface) -> Datum {
+fn create_line_string(call: Call<'_, '_>, surface: Surface) -> Datum {
     let maker = Maker::new("LineString");
     call.strict(|row, out| {
         let points = points(row)?;
@@ -53,7 +77,7 @@ pub(super) fn create_line_string(call: Call<'_, '_>, surface: Surface) -> Datum 
 }
 
 /// CreatePolygon(point, point, point, ..)
-pub(super) fn create_polygon(mut call: Call<'_, '_>, surface: Surface) -> Datum {
+fn create_polygon(mut call: Call<'_, '_>, surface: Surface) -> Datum {
     let maker = Maker::new("Polygon");
     let mut open = Vec::new();
     let made = call.again().strict(|row, out| {
@@ -106,17 +130,17 @@ fn runs_over_itself(points: &[Coord]) -> Option<usize> {
 }
 
 /// ST_INTERSECTS(a, b)
-pub(super) fn intersects(call: Call<'_, '_>) -> Datum {
+fn intersects(call: Call<'_, '_>) -> Datum {
     ask(call, |a, b| a.intersects(b))
 }
 
 /// ST_OVERLAPS(a, b): shapes of one dimension that share some of their insides but not all.
-pub(super) fn overlaps(call: Call<'_, '_>) -> Datum {
+fn overlaps(call: Call<'_, '_>) -> Datum {
     ask(call, |a, b| a.relate(b).is_overlaps())
 }
 
 /// ST_WITHIN(shape, polygon)
-pub(super) fn within(call: Call<'_, '_>) -> Datum {
+fn within(call: Call<'_, '_>) -> Datum {
     ask(call, |a, b| match (a, b) {
         (Geometry::Point(point), Geometry::Polygon(polygon)) => polygon.contains(point),
         _ => a.relate(b).is_within(),
@@ -136,7 +160,7 @@ fn ask(call: Call<'_, '_>, question: fn(&Geometry, &Geometry) -> bool) -> Datum 
 }
 
 /// The same questions on the globe.
-pub(super) fn ask_globe(call: Call<'_, '_>, question: fn(&Shape, &Shape) -> bool) -> Datum {
+fn ask_globe(call: Call<'_, '_>, question: fn(&Shape, &Shape) -> bool) -> Datum {
     let shape = |geometry: Geometry| Shape::new(&geometry);
     on_two(call, Surface::Globe, shape, |_, a, b, out| {
         out.push_int(i64::from(question(a, b)));
@@ -145,7 +169,7 @@ pub(super) fn ask_globe(call: Call<'_, '_>, question: fn(&Shape, &Shape) -> bool
 }
 
 /// ST_DISTANCE(a, b) in metres; 0 where a polygon is involved, as the reference has it.
-pub(super) fn distance(call: Call<'_, '_>) -> Datum {
+fn distance(call: Call<'_, '_>) -> Datum {
     on_two(call, Surface::Plane, Ok, |row, a, b, out| {
         for (at, shape) in [a, b].into_iter().enumerate() {
             let on_earth = |coord: Coord| coord.y.abs() <= 90.0;

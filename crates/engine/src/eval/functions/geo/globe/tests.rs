@@ -6,8 +6,8 @@ use geo::geometry::{Coord, LineString, Polygon};
 use proptest::prelude::*;
 
 use super::*;
-use crate::eval::functions::geometry::{Reading, Surface};
-use crate::eval::functions::wkt;
+use crate::eval::functions::geo::geometry::{Reading, Surface};
+use crate::eval::functions::geo::wkt;
 
 fn shape(text: &str) -> Shape {
     let geometry = wkt::parse(text, &mut Reading::on(Surface::Globe)).expect("well-known text");

@@ -1,32 +1,32 @@
-//! Where a hub stood at a checkpoint, as bytes.
+//! The state of a hub endpoint in a checkpoint.
 
 use highwater_codec::{DecodeError, Writer};
 use highwater_log::{HubId, Offset};
 
 use super::super::EndpointError;
-use super::super::mark::{self, Kind};
+use super::super::state::{self, EndpointKind};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct HubState {
     pub hub: HubId,
-    /// The id of our producer.
+    /// The id of the output's producer.
     pub producer: i64,
     /// The number of the next row.
     pub next: u64,
-    pub partitions: Vec<PartitionMark>,
+    pub partitions: Vec<PartitionState>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PartitionMark {
-    /// Where the partition ended.
+pub(super) struct PartitionState {
+    /// The end of the partition.
     pub end: Offset,
-    /// Rows of this partition whose numbers are lower are there.
+    /// Rows with lower numbers are in the partition.
     pub have: u64,
 }
 
-impl Mark {
-    pub fn write(&self) -> Vec<u8> {
-        let mut out = mark::begin(Kind::Hub);
+impl HubState {
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut out = state::begin(EndpointKind::Hub);
         out.raw(&self.hub.0);
         out.i64(self.producer);
         out.u64(self.next);
@@ -38,8 +38,8 @@ impl Mark {
         out
     }
 
-    pub fn read(bytes: &[u8]) -> Result<Mark, EndpointError> {
-        let mut input = mark::open(Kind::Hub, bytes)?;
+    pub(super) fn read(bytes: &[u8]) -> Result<HubState, EndpointError> {
+        let mut input = state::open(EndpointKind::Hub, bytes)?;
         let mut read = || {
             let mut hub = [0; 16];
             for byte in &mut hub {
@@ -48,12 +48,12 @@ impl Mark {
             let (producer, next) = (input.i64()?, input.u64()?);
             let count = input.count()?;
             let partitions = (0..count).map(|_| {
-                Ok(PartitionMark {
+                Ok(PartitionState {
                     end: Offset(input.i64()?),
                     have: input.u64()?,
                 })
             });
-            Ok(Mark {
+            Ok(HubState {
                 hub: HubId(hub),
                 producer,
                 next,
@@ -61,11 +61,11 @@ impl Mark {
             })
         };
         match read() {
-            Ok(Mark { partitions, .. }) if partitions.is_empty() => {
+            Ok(HubState { partitions, .. }) if partitions.is_empty() => {
                 let error = DecodeError::Invalid("a hub has at least one partition");
-                Err(mark::damaged(error))
+                Err(state::damaged(error))
             }
-            read => read.map_err(mark::damaged),
+            read => read.map_err(state::damaged),
         }
     }
 }

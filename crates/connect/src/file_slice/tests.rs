@@ -1,4 +1,4 @@
-//! A file cut anywhere gives the events that it gives as a whole.
+//! A file slice anywhere gives the events that it gives as a whole.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::json::Field;
-use crate::{OutputFormat, SourceOptions, Values, open};
+use crate::{OutputFormat, SourceOptions, ValueDecoder, open};
 
 fn write(path: &Path, bytes: &[u8]) {
     let mut file = disk::create_atomic(path).unwrap();
@@ -56,24 +56,24 @@ fn as_a_whole(path: &Path) -> (Vec<String>, usize) {
     }
 }
 
-/// Begins anew after every cut, as somebody does who crashes all the time. Says also where it ended.
+/// Begins anew after every slice, as somebody does who crashes all the time. Says also where it ended.
 fn in_cuts(path: &Path, from: u64, last: bool) -> (Vec<String>, usize, u64) {
-    let cutting = Cutting::default();
+    let cutting = SliceOptions::default();
     let (mut rows, mut bad, mut next) = (Vec::new(), 0, from);
     loop {
-        let cut = cutting.open(path, next).unwrap().next(last).unwrap();
-        let Some(cut) = cut else {
+        let slice = cutting.open(path, next).unwrap().next(last).unwrap();
+        let Some(slice) = slice else {
             return (rows, bad, next);
         };
-        let mut values = Values::of_cuts(cut.kind, options());
-        for (number, value) in (0..).zip(cut.values()) {
+        let mut values = ValueDecoder::of_slices(slice.kind, options());
+        for (number, value) in (0..).zip(slice.values()) {
             values.push(value, number);
         }
         let found = shown(&values.finish());
         rows.extend(found.0);
         bad += found.1;
-        next = cut.next;
-        if cut.is_end {
+        next = slice.next;
+        if slice.is_end {
             return (rows, bad, next);
         }
     }
@@ -105,7 +105,7 @@ fn whatever_the_format_a_file_in_cuts_holds_the_same_events() {
         same(name, bytes);
         same(&format!("{name}.gz"), &packed(bytes));
     }
-    same("cut.jsonl.gz", &packed(lines)[..30]);
+    same("slice.jsonl.gz", &packed(lines)[..30]);
     same("plain.jsonl.gz", lines);
     same("packed.csv", &packed(table));
     same("no.avro", b"Obj\x01and nothing else");
@@ -133,18 +133,21 @@ fn types_of_a_table_are_kept() {
     writer.write(&Chunk::new(times.into(), columns)).unwrap();
     writer.finish().unwrap();
     let mut bytes = Vec::new();
-    while let Some(crate::Written::Bytes(written)) = writer.take() {
+    while let Some(crate::WriterOutput::Bytes(written)) = writer.take() {
         bytes.extend(written);
     }
     write(&path, &bytes);
     let (rows, bad, next) = in_cuts(&path, 0, true);
     assert_eq!((next, bad), (count as u64, 0));
     assert_eq!((rows, bad), as_a_whole(&path));
-    let cut = Cutting::default().open(&path, 39_999).unwrap().next(true);
-    let cut = cut.unwrap().unwrap();
+    let slice = SliceOptions::default()
+        .open(&path, 39_999)
+        .unwrap()
+        .next(true);
+    let slice = slice.unwrap().unwrap();
     let time = SourceOptions::of(vec![Field::Path(vec!["t".into()])]);
-    let mut values = Values::of_cuts(cut.kind, time);
-    values.push(cut.values().next().unwrap(), 5);
+    let mut values = ValueDecoder::of_slices(slice.kind, time);
+    values.push(slice.values().next().unwrap(), 5);
     let events = values.finish();
     assert!(matches!(events.columns[0], Column::Time(_)));
     assert_eq!((events.rows, &events.lines[..]), (1, &[5][..]));
@@ -194,7 +197,7 @@ fn record() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Whatever lies in a file, it is cut without harm, and what is good in it comes out as it does from the whole.
+    /// Whatever lies in a file, it is slice without harm, and what is good in it comes out as it does from the whole.
     #[test]
     fn any_bytes_have_the_events_of_the_whole(
         bytes in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(&b"{}[]\",:\r\n\\ 1a"[..])], 0..60),

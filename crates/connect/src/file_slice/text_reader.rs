@@ -1,33 +1,37 @@
-//! The text of a file from some byte on, held a block at a time.
+//! The text of a file from a byte position on, one block at a time.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use highwater_env::disk;
 
-use super::{CUT_BYTES, Cutting};
+use super::{SLICE_BYTES, SliceOptions};
 use crate::ReadError;
 use crate::bytes::by_name;
 use crate::source::Compression;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-pub(super) struct Text {
+pub(super) struct TextReader {
     file: PathBuf,
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
-    /// What is left of the buffer is from here on.
+    /// The unread part of the buffer starts here.
     start: usize,
-    /// The place of `start` in the text, after unpacking.
+    /// The position of `start` in the decompressed text.
     pub at: u64,
     pub ended: bool,
-    /// Why nothing follows, if that is not the end; told when everything before has been handed out.
+    /// The error that ends the text, if it is not the end of the file; returned after everything before it.
     failure: Option<io::Error>,
 }
 
-impl Text {
-    pub fn open(path: &Path, cutting: &Cutting, from: u64) -> Result<Text, ReadError> {
-        let mut text = Text {
+impl TextReader {
+    pub(super) fn open(
+        path: &Path,
+        options: &SliceOptions,
+        from: u64,
+    ) -> Result<TextReader, ReadError> {
+        let mut text = TextReader {
             file: path.to_owned(),
             source: Box::new(io::empty()),
             buffer: Vec::new(),
@@ -36,8 +40,8 @@ impl Text {
             ended: false,
             failure: None,
         };
-        text.source = match by_name(cutting.compression, path) {
-            // Read as a whole, the first bytes are held against the name; what follows belongs to them.
+        text.source = match by_name(options.compression, path) {
+            // Opening the file at 0 checks its first bytes against its name; the rest of the file needs no check.
             Compression::None if from > 0 => {
                 let open = |source| ReadError::Open {
                     file: path.to_owned(),
@@ -48,7 +52,7 @@ impl Text {
                 Box::new(file)
             }
             _ => {
-                let mut bytes = cutting.bytes(path)?.bytes;
+                let mut bytes = options.bytes(path)?.bytes;
                 let skipped = io::copy(&mut (&mut bytes).take(from), &mut io::sink());
                 skipped.map_err(|error| text.failed(error))?;
                 bytes
@@ -56,41 +60,41 @@ impl Text {
         };
         if from == 0 {
             text.fill();
-            if text.rest().starts_with(BYTE_ORDER_MARK) {
-                text.pass(BYTE_ORDER_MARK.len());
+            if text.unread().starts_with(BYTE_ORDER_MARK) {
+                text.consume(BYTE_ORDER_MARK.len());
             }
         }
         Ok(text)
     }
 
-    pub fn rest(&self) -> &[u8] {
+    pub(super) fn unread(&self) -> &[u8] {
         &self.buffer[self.start..]
     }
 
-    /// So many bytes have been dealt with.
-    pub fn pass(&mut self, bytes: usize) {
+    /// Consumes bytes.
+    pub(super) fn consume(&mut self, bytes: usize) {
         self.start += bytes;
         self.at += bytes as u64;
     }
 
-    /// Reads on behind what is left.
-    pub fn fill(&mut self) {
+    /// Reads more, appending to the buffer.
+    pub(super) fn fill(&mut self) {
         self.buffer.drain(..self.start);
         self.start = 0;
-        let mut block = (&mut self.source).take(CUT_BYTES as u64);
+        let mut block = (&mut self.source).take(SLICE_BYTES as u64);
         match block.read_to_end(&mut self.buffer) {
-            Ok(count) => self.ended = count < CUT_BYTES,
+            Ok(count) => self.ended = count < SLICE_BYTES,
             Err(error) => (self.ended, self.failure) = (true, Some(error)),
         }
     }
 
-    /// Whether what is left is all there will ever be, if `last` says so of the file.
-    pub fn is_complete(&self, last: bool) -> bool {
+    /// Whether the buffer holds the rest of the file, if `last` says that the file is complete.
+    pub(super) fn is_complete(&self, last: bool) -> bool {
         last && self.ended && self.failure.is_none()
     }
 
-    /// There is nothing more to hand out, which may be no end but a failure.
-    pub fn at_end<T>(&mut self) -> Result<Option<T>, ReadError> {
+    /// The end of the text: the end of the file, or an error.
+    pub(super) fn at_end<T>(&mut self) -> Result<Option<T>, ReadError> {
         match self.failure.take() {
             Some(error) => Err(self.failed(error)),
             None => Ok(None),
