@@ -16,7 +16,7 @@ use std::time::Duration;
 use highwater_env::random::Random;
 use highwater_env::{Clock, RealClock, RealDisk, usage};
 use highwater_hub::{Hub, Options};
-use highwater_queue::{Content, Most, NewMessage, Queue, Queues, Receive, Settings};
+use highwater_queue::{Content, NewMessage, Queue, Queues, ReceiveLimit, ReceiveRequest, Settings};
 
 const BODY: usize = 200;
 
@@ -100,10 +100,10 @@ async fn send(queue: Queue, batch: usize, stop: Arc<AtomicBool>) {
 
 async fn receive(queue: Queue, batch: usize, stop: Arc<AtomicBool>, done: Arc<AtomicU64>) {
     while !stop.load(Ordering::Relaxed) {
-        let receive = Receive {
-            most: Most::from(batch),
+        let receive = ReceiveRequest {
+            limit: ReceiveLimit::from(batch),
             wait: Duration::from_millis(100),
-            ..Receive::default()
+            ..ReceiveRequest::default()
         };
         let got = queue.receive(receive).await.expect("the queue answers");
         let tokens = got.iter().filter_map(|it| Some(it.lock?.0)).collect();

@@ -1,8 +1,7 @@
-//! The hub that a queue is written on: one partition of its own, whose records are events.
+//! The journal of a queue: a hub with one partition whose records are events.
 //!
-//! Batches are numbered as those of an idempotent producer. So when one is turned away (the disk is
-//! full), the log refuses those that were sent after it, and no event is ever written that stands on
-//! one that is not there.
+//! Batches carry the sequence numbers of an idempotent producer. When the log rejects a batch (the disk is
+//! full), it also rejects every later one, so no event is ever written whose predecessors are missing.
 
 use std::sync::Arc;
 
@@ -17,16 +16,16 @@ use highwater_log::{
 use crate::codec;
 use crate::machine::{Event, Machine};
 
-/// In front of the name of a queue.
-pub const PREFIX: &str = "__queue.";
+/// Prefix of a queue's hub name.
+pub const HUB_PREFIX: &str = "__queue.";
 
-/// The largest batch. Whatever one request says is one batch, so that it counts whole or not at all.
+/// The largest batch. All events of one request share a batch, so that a request applies completely or not at all.
 const BATCH_BYTES_MAX: u32 = 32 << 20;
 
-/// Why a queue could not be read back.
+/// Why a queue's journal could not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    #[error("`{0}` is not there")]
+    #[error("`{0}` does not exist")]
     Missing(Place),
     #[error(transparent)]
     Replay(#[from] ReplayError),
@@ -38,11 +37,11 @@ pub struct Journal {
     record: Vec<u8>,
     producer: Producer,
     sequence: i32,
-    /// Since the point up to which everything has been said again.
+    /// Bytes appended since the start of the last snapshot.
     pub bytes: u64,
 }
 
-/// Makes the hub of a queue.
+/// Creates the hub of a queue.
 pub async fn create(log: &dyn Log, hub: HubName) -> Result<(), AdminError> {
     let settings = HubSettings {
         cleanup: Cleanup::Delete,
@@ -59,7 +58,7 @@ pub async fn create(log: &dyn Log, hub: HubName) -> Result<(), AdminError> {
 }
 
 impl Journal {
-    /// `producer` must be one that was never used before.
+    /// `producer` must be an id that was never used before.
     pub fn open(log: &dyn Log, hub: &HubName, producer: i64) -> Result<Journal, JournalError> {
         let missing = || {
             JournalError::Missing(Place {
@@ -80,7 +79,7 @@ impl Journal {
         })
     }
 
-    /// What is to be in the next batch.
+    /// Adds an event to the next batch.
     pub fn push(&mut self, event: &Event) {
         self.record.clear();
         codec::write(event, &mut self.record);
@@ -95,7 +94,7 @@ impl Journal {
         self.builder.is_empty()
     }
 
-    /// Appends what was pushed, which happened at `now_ms`.
+    /// Appends the pushed events, which happened at `now_ms`.
     pub fn append(&mut self, now_ms: i64) -> Pending<Result<Appended, AppendError>> {
         let count = self.builder.count();
         self.bytes += self.builder.size() as u64;
@@ -111,7 +110,7 @@ impl Journal {
         }
     }
 
-    /// Goes on under another name after an append has failed.
+    /// Continues as a new producer after a failed append.
     pub fn restart(&mut self, producer: i64) {
         (self.producer.id, self.sequence) = (producer, 0);
     }
@@ -120,7 +119,7 @@ impl Journal {
         self.partition.trim(before)
     }
 
-    /// The queue that the journal adds up to.
+    /// Restores the queue by applying all events of the journal.
     pub async fn replay(&mut self) -> Result<Machine, JournalError> {
         let mut machine = Machine::new();
         let add = |record: &Record<'_>| {
@@ -131,8 +130,8 @@ impl Journal {
         };
         let end = self.partition.bounds().end;
         self.bytes = replay(&*self.partition, BATCH_BYTES_MAX as usize, add).await?;
-        // What was damaged lies behind what can be read, and a read there says so. A queue that has lost
-        // messages must not look like one that has none.
+        // Damaged records are beyond the readable end, and reading there reports them. A queue that lost messages must
+        // not look like an empty one.
         let behind = self.partition.read(end, 1, Isolation::Uncommitted).await;
         behind.map_err(ReplayError::Read)?;
         machine.reset_totals();

@@ -1,7 +1,7 @@
-//! Queues over a log: competing receivers, locks that run out, settlement that lasts.
+//! Queues over a log: competing receivers, message locks that expire, and durable settlement.
 //!
-//! A queue is a state machine ([`machine`]) whose events are records on a hub of the log, so its state
-//! is what a replay adds up to: messages, locks, counts and sessions alike. A restart is nothing that
+//! A queue is a state machine ([`machine`]) whose events are records on a hub. Replaying them restores the
+//! whole state: messages, locks, delivery counts and sessions. Receivers do not notice a restart.
 //! a receiver would notice.
 //!
 //! ```
@@ -9,7 +9,7 @@
 //!
 //! use highwater_env::{RealClock, random::Random};
 //! use highwater_log::MemoryLog;
-//! use highwater_queue::{Content, NewMessage, Options, Queues, Receive, Settings};
+//! use highwater_queue::{Content, NewMessage, Options, Queues, ReceiveRequest, Settings};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,7 +21,7 @@
 //! let message = NewMessage { content, ..NewMessage::default() };
 //! orders.send(vec![message]).await?; // from here on it is not lost
 //!
-//! let received = orders.receive(Receive::default()).await?;
+//! let received = orders.receive(ReceiveRequest::default()).await?;
 //! assert_eq!(received[0].message.content.body, "an order");
 //! let (token, _until) = received[0].lock.expect("it was received under a lock");
 //! assert_eq!(orders.complete(vec![token]).await?, [Ok(())]); // and from here on it is gone
@@ -40,14 +40,17 @@ mod message;
 mod service;
 mod settings;
 
-pub use journal::{JournalError, PREFIX};
+pub use journal::{HUB_PREFIX, JournalError};
 pub use machine::{
-    Counts, Delivery, Mode, Most, Part, Peeked, Refusal, Sent, SessionLock, Token, Totals,
+    Counts, Delivery, LockToken, PeekedMessage, ReceiveLimit, ReceiveMode, Refusal, SendResult,
+    SessionLock, SubQueue, Totals,
 };
 pub use message::{
-    Content, Death, ID_BYTES_MAX, Lock, Message, NewMessage, Properties, State, Until,
+    Content, DeadLetterCause, ID_BYTES_MAX, Lock, LockExpiry, Message, MessageState, NewMessage,
+    Properties,
 };
 pub use service::{
-    Accepted, CreateError, Done, Error, Exchange, Options, Queue, Queues, Receive, Stats, feed,
+    AcceptedSession, CreateError, Error, ExchangeResult, Options, Queue, QueueStats, Queues,
+    ReceiveRequest, Settlement, feed,
 };
 pub use settings::{Settings, SettingsError};

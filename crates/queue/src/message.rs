@@ -1,14 +1,14 @@
-//! A message: what its sender said, and what has become of it since.
+//! A message: the content its sender gave it, and its state in the queue.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// What a sender says. Shared by everybody who looks at the message.
+/// The part of a message set by its sender. Shared by all copies of the message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     pub body: Bytes,
-    /// Tells repeats apart, see [`crate::Settings::duplicates_within`].
+    /// Identifies duplicates, see [`crate::Settings::duplicates_within`].
     pub id: Option<String>,
     pub session: Option<String>,
     pub content_type: Option<String>,
@@ -17,14 +17,14 @@ pub struct Content {
 
 pub type Properties = Vec<(String, String)>;
 
-/// How long ids of messages and sessions may be, in bytes.
+/// Maximum length of message and session ids, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
 
-/// About what a message takes besides its texts and its body.
+/// Approximate memory per message besides its texts and its body.
 const OVERHEAD: usize = 64;
 
 impl Content {
-    /// What the message counts for against the limits of its queue.
+    /// The size that counts against the limits of the queue.
     pub fn size(&self) -> usize {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let properties = self.properties.iter();
@@ -44,9 +44,9 @@ impl Content {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewMessage {
     pub content: Content,
-    /// Not to be received before, in milliseconds since 1970.
+    /// Earliest delivery time, in milliseconds since 1970.
     pub scheduled_ms: Option<i64>,
-    /// How long it is worth delivering; the queue's own limit counts if it is shorter.
+    /// Time to live. The queue's own limit applies if it is shorter.
     pub time_to_live_ms: Option<i64>,
 }
 
@@ -54,22 +54,22 @@ pub struct NewMessage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub content: Arc<Content>,
-    /// When it was sent, or is to be received first. Decides its place among the others.
+    /// When it was sent or is scheduled for. Determines its position in the queue.
     pub enqueued_ms: i64,
     pub expires_ms: Option<i64>,
-    /// How often it was handed out.
+    /// Number of deliveries so far.
     pub deliveries: u32,
-    pub state: State,
-    /// Why it is a dead letter, if it is.
-    pub death: Option<Arc<Death>>,
+    pub state: MessageState,
+    /// Set if the message is a dead letter.
+    pub dead_letter: Option<Arc<DeadLetterCause>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum MessageState {
     Ready,
-    /// Will be ready at [`Message::enqueued_ms`].
+    /// Becomes ready at [`Message::enqueued_ms`].
     Scheduled,
-    /// Set aside; received by number only.
+    /// Deferred: received by sequence number only.
     Deferred,
     Locked(Lock),
 }
@@ -79,27 +79,27 @@ pub enum State {
 pub struct Lock {
     /// Never used twice in a queue.
     pub number: u64,
-    pub until: Until,
-    /// Where the message goes back to.
+    pub until: LockExpiry,
+    /// Whether the message returns to the deferred state when the lock ends.
     pub deferred: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum LockExpiry {
     Time(i64),
-    /// As long as the session is locked.
+    /// Expires with the session lock.
     Session,
 }
 
-/// Why a message was set aside.
+/// Why and when a message was dead-lettered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Death {
+pub struct DeadLetterCause {
     pub reason: String,
     pub description: String,
     pub at_ms: i64,
 }
 
-/// Delivered as often as the queue allows.
+/// Reason: the delivery count reached the queue's maximum.
 pub const TOO_MANY_DELIVERIES: &str = "MaxDeliveryCountExceeded";
-/// Outlived its time.
+/// Reason: the time to live passed.
 pub const EXPIRED: &str = "TTLExpiredException";

@@ -1,23 +1,23 @@
-//! What can be set about a queue, with the defaults of Service Bus where it has one.
+//! The settings of a queue, with Service Bus defaults where it has one.
 
 use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a received message stays with its receiver.
+    /// Duration of a message or session lock.
     pub lock: Duration,
-    /// A message that was delivered so often and not settled becomes a dead letter.
+    /// A message delivered this many times without being settled is dead-lettered.
     pub deliveries_max: u32,
-    /// How long a message lives when its sender says nothing, and at most; `None` is for ever.
+    /// Default and maximum time to live of a message. `None` means forever.
     pub time_to_live: Option<Duration>,
-    /// Messages that outlived their time become dead letters instead of being dropped.
+    /// Expired messages are dead-lettered instead of dropped.
     pub dead_letter_expired: bool,
-    /// Within this time a message with the id of another one is taken for a repeat and dropped.
+    /// Messages with an id already seen within this window are dropped as duplicates.
     pub duplicates_within: Option<Duration>,
-    /// Messages belong to sessions, each of which is received in order by one receiver at a time.
-    /// Stays as it was made.
+    /// Messages belong to sessions; each session is received in order by one receiver at a time. Fixed when the
+    /// queue is created.
     pub sessions: bool,
-    /// Bytes of messages the queue holds, dead letters included. They are kept in memory as well.
+    /// Maximum bytes of messages, dead letters included. All messages are also held in memory.
     pub bytes_max: u64,
     pub message_bytes_max: u32,
 }
@@ -37,7 +37,7 @@ impl Default for Settings {
     }
 }
 
-/// A setting outside of what makes sense.
+/// A setting outside its allowed range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is {given}, but must be {range}")]
 pub struct SettingsError {
@@ -51,7 +51,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Settings {
-    /// The largest message that any queue takes; a batch of the log must hold it.
+    /// Upper limit of `message_bytes_max`: a batch of the log must hold a message.
     pub const MESSAGE_BYTES_MAX: u32 = 8 << 20;
 
     pub fn check(&self) -> Result<(), SettingsError> {

@@ -110,7 +110,7 @@ mod tests {
     use highwater_env::SimClock;
     use highwater_log::batch::NewRecord;
     use highwater_log::{HubSettings, HubSpec, MemoryLog};
-    use highwater_queue::{Mode, Receive};
+    use highwater_queue::{ReceiveMode, ReceiveRequest};
 
     async fn append(log: &MemoryLog, text: &str) {
         let record = NewRecord {
@@ -127,9 +127,9 @@ mod tests {
         let queue = queues.get("work").unwrap();
         let mut bodies = Vec::new();
         while bodies.len() < count {
-            let receive = Receive {
-                mode: Mode::ReceiveAndDelete,
-                ..Receive::default()
+            let receive = ReceiveRequest {
+                mode: ReceiveMode::ReceiveAndDelete,
+                ..ReceiveRequest::default()
             };
             for delivery in queue.receive(receive).await.unwrap() {
                 let body = delivery.message.content.body.to_vec();

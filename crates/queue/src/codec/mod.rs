@@ -14,7 +14,7 @@ use highwater_codec::{DecodeError, Writer};
 
 use self::read::EventReader;
 use self::write::{list, optional};
-use crate::machine::{Event, Gone, KnownId};
+use crate::machine::{Event, KnownId, RemovalReason};
 
 mod kind {
     pub const CONFIGURED: u8 = 1;
@@ -43,8 +43,8 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             out.u8(kind::CONFIGURED);
             write::settings(out, settings);
         }
-        Event::Sent { seq, message } => write::put(out, kind::SENT, *seq, message),
-        Event::Kept { seq, message } => write::put(out, kind::KEPT, *seq, message),
+        Event::Enqueued { seq, message } => write::put(out, kind::SENT, *seq, message),
+        Event::MessageSnapshot { seq, message } => write::put(out, kind::KEPT, *seq, message),
         Event::Delivered {
             seqs,
             first_lock,
@@ -58,10 +58,10 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
         Event::Removed { seqs, why } => {
             out.u8(kind::REMOVED);
             out.u8(match why {
-                Gone::Completed => 0,
-                Gone::ReceivedAndDeleted => 1,
-                Gone::Cancelled => 2,
-                Gone::Purged => 3,
+                RemovalReason::Completed => 0,
+                RemovalReason::ReceivedAndDeleted => 1,
+                RemovalReason::Cancelled => 2,
+                RemovalReason::Purged => 3,
             });
             list(out, seqs);
         }
@@ -76,7 +76,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             out.i64_be(*until_ms);
             list(out, seqs);
         }
-        Event::Died {
+        Event::DeadLettered {
             seq,
             reason,
             description,
@@ -86,7 +86,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             out.text_var(reason);
             out.text_var(description);
         }
-        Event::Revived { seq } => {
+        Event::Resubmitted { seq } => {
             out.u8(kind::REVIVED);
             out.varint(*seq);
         }
@@ -100,7 +100,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             out.varint(*lock);
             out.i64_be(*until_ms);
         }
-        Event::SessionFreed { session } => {
+        Event::SessionReleased { session } => {
             out.u8(kind::SESSION_FREED);
             out.text_var(session);
         }
@@ -109,7 +109,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             out.text_var(session);
             optional(out, state.as_ref(), |out, state| out.blob_var(state));
         }
-        Event::Fed {
+        Event::FeedPosition {
             hub,
             partition,
             next,
@@ -127,7 +127,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             out.varint(*next_seq);
             out.varint(*next_lock);
         }
-        Event::KeptSession {
+        Event::SessionSnapshot {
             session,
             lock,
             state,
@@ -140,7 +140,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             });
             optional(out, state.as_ref(), |out, state| out.blob_var(state));
         }
-        Event::KeptIds(known) => {
+        Event::IdsSnapshot(known) => {
             out.u8(kind::KEPT_IDS);
             out.varint(known.len() as u64);
             for known in known {
@@ -157,11 +157,11 @@ pub fn read(record: &Bytes) -> Result<Event, DecodeError> {
     let mut from = EventReader::new(record);
     let event = match from.u8()? {
         kind::CONFIGURED => Event::Configured(from.settings()?),
-        kind::SENT => Event::Sent {
+        kind::SENT => Event::Enqueued {
             seq: from.varint()?,
             message: from.message()?,
         },
-        kind::KEPT => Event::Kept {
+        kind::KEPT => Event::MessageSnapshot {
             seq: from.varint()?,
             message: from.message()?,
         },
@@ -172,10 +172,10 @@ pub fn read(record: &Bytes) -> Result<Event, DecodeError> {
         },
         kind::REMOVED => Event::Removed {
             why: match from.u8()? {
-                0 => Gone::Completed,
-                1 => Gone::ReceivedAndDeleted,
-                2 => Gone::Cancelled,
-                3 => Gone::Purged,
+                0 => RemovalReason::Completed,
+                1 => RemovalReason::ReceivedAndDeleted,
+                2 => RemovalReason::Cancelled,
+                3 => RemovalReason::Purged,
                 other => return Err(DecodeError::unknown("an end of a message", other)),
             },
             seqs: from.seqs()?,
@@ -192,13 +192,13 @@ pub fn read(record: &Bytes) -> Result<Event, DecodeError> {
             until_ms: from.i64_be()?,
             seqs: from.seqs()?,
         },
-        kind::DIED => Event::Died {
+        kind::DIED => Event::DeadLettered {
             seq: from.varint()?,
             properties: from.optional(EventReader::properties)?,
             reason: from.text()?,
             description: from.text()?,
         },
-        kind::REVIVED => Event::Revived {
+        kind::REVIVED => Event::Resubmitted {
             seq: from.varint()?,
         },
         kind::SESSION_LOCKED => Event::SessionLocked {
@@ -206,14 +206,14 @@ pub fn read(record: &Bytes) -> Result<Event, DecodeError> {
             number: from.varint()?,
             until_ms: from.i64_be()?,
         },
-        kind::SESSION_FREED => Event::SessionFreed {
+        kind::SESSION_FREED => Event::SessionReleased {
             session: from.text()?,
         },
         kind::SESSION_STATE => Event::SessionState {
             session: from.text()?,
             state: from.optional(EventReader::bytes)?,
         },
-        kind::FED => Event::Fed {
+        kind::FED => Event::FeedPosition {
             hub: from.text()?,
             partition: from.varint()? as u32,
             next: from.i64_be()?,
@@ -222,12 +222,12 @@ pub fn read(record: &Bytes) -> Result<Event, DecodeError> {
             next_seq: from.varint()?,
             next_lock: from.varint()?,
         },
-        kind::KEPT_SESSION => Event::KeptSession {
+        kind::KEPT_SESSION => Event::SessionSnapshot {
             session: from.text()?,
             lock: from.optional(|from| Ok((from.varint()?, from.i64_be()?)))?,
             state: from.optional(EventReader::bytes)?,
         },
-        kind::KEPT_IDS => Event::KeptIds(from.list(|from| {
+        kind::KEPT_IDS => Event::IdsSnapshot(from.list(|from| {
             Ok(KnownId {
                 at_ms: from.i64_be()?,
                 seq: from.varint()?,

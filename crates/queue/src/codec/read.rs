@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader};
 
-use crate::message::{Content, Death, Lock, Message, Properties, State, Until};
+use crate::message::{
+    Content, DeadLetterCause, Lock, LockExpiry, Message, MessageState, Properties,
+};
 use crate::settings::Settings;
 
 /// Bodies are slices of the record that is read, not copies.
@@ -70,10 +72,10 @@ impl<'a> EventReader<'a> {
         self.list(|from| Ok((from.text()?, from.text()?)))
     }
 
-    pub fn until(&mut self) -> Read<Until> {
+    pub fn until(&mut self) -> Read<LockExpiry> {
         match self.from.bool()? {
-            false => Ok(Until::Session),
-            true => Ok(Until::Time(self.i64_be()?)),
+            false => Ok(LockExpiry::Session),
+            true => Ok(LockExpiry::Time(self.i64_be()?)),
         }
     }
 
@@ -97,8 +99,8 @@ impl<'a> EventReader<'a> {
             expires_ms: self.optional(EventReader::i64_be)?,
             deliveries: self.varint()? as u32,
             state: self.state()?,
-            death: self.optional(|from| {
-                Ok(Arc::new(Death {
+            dead_letter: self.optional(|from| {
+                Ok(Arc::new(DeadLetterCause {
                     reason: from.text()?,
                     description: from.text()?,
                     at_ms: from.i64_be()?,
@@ -114,12 +116,12 @@ impl<'a> EventReader<'a> {
         })
     }
 
-    fn state(&mut self) -> Read<State> {
+    fn state(&mut self) -> Read<MessageState> {
         Ok(match self.u8()? {
-            0 => State::Ready,
-            1 => State::Scheduled,
-            2 => State::Deferred,
-            3 => State::Locked(Lock {
+            0 => MessageState::Ready,
+            1 => MessageState::Scheduled,
+            2 => MessageState::Deferred,
+            3 => MessageState::Locked(Lock {
                 number: self.varint()?,
                 until: self.until()?,
                 deferred: self.from.bool()?,

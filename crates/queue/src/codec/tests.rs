@@ -3,18 +3,18 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::message::{Content, Death, Lock, Message, State, Until};
+use crate::message::{Content, DeadLetterCause, Lock, LockExpiry, Message, MessageState};
 
 fn message() -> impl Strategy<Value = Message> {
     let text = || prop::option::of(".{0,9}");
     let state = prop_oneof![
-        Just(State::Ready),
-        Just(State::Scheduled),
-        Just(State::Deferred),
+        Just(MessageState::Ready),
+        Just(MessageState::Scheduled),
+        Just(MessageState::Deferred),
         (any::<u64>(), prop::option::of(any::<i64>()), any::<bool>()).prop_map(
-            |(number, at, deferred)| State::Locked(Lock {
+            |(number, at, deferred)| MessageState::Locked(Lock {
                 number,
-                until: at.map_or(Until::Session, Until::Time),
+                until: at.map_or(LockExpiry::Session, LockExpiry::Time),
                 deferred,
             })
         ),
@@ -33,24 +33,24 @@ fn message() -> impl Strategy<Value = Message> {
         content_type,
         properties,
     });
-    let death = prop::option::of((".{0,5}", ".{0,5}", any::<i64>()));
+    let dead_letter = prop::option::of((".{0,5}", ".{0,5}", any::<i64>()));
     (
         content,
         any::<i64>(),
         prop::option::of(any::<i64>()),
         any::<u32>(),
         state,
-        death,
+        dead_letter,
     )
         .prop_map(
-            |(content, enqueued_ms, expires_ms, deliveries, state, death)| Message {
+            |(content, enqueued_ms, expires_ms, deliveries, state, dead_letter)| Message {
                 content: Arc::new(content),
                 enqueued_ms,
                 expires_ms,
                 deliveries,
                 state,
-                death: death.map(|(reason, description, at_ms)| {
-                    Arc::new(Death {
+                dead_letter: dead_letter.map(|(reason, description, at_ms)| {
+                    Arc::new(DeadLetterCause {
                         reason,
                         description,
                         at_ms,
@@ -63,7 +63,7 @@ fn message() -> impl Strategy<Value = Message> {
 proptest! {
     #[test]
     fn a_message_is_read_as_it_was_written(seq: u64, message in message()) {
-        let event = Event::Kept { seq, message };
+        let event = Event::MessageSnapshot { seq, message };
         let mut out = Vec::new();
         write(&event, &mut out);
         let bytes = Bytes::from(out);
@@ -92,15 +92,15 @@ fn a_message_has_these_bytes() {
         enqueued_ms: 0x0102,
         expires_ms: None,
         deliveries: 300,
-        state: State::Locked(Lock {
+        state: MessageState::Locked(Lock {
             number: 5,
-            until: Until::Session,
+            until: LockExpiry::Session,
             deferred: false,
         }),
-        death: None,
+        dead_letter: None,
     };
     let mut out = Vec::new();
-    write(&Event::Sent { seq: 9, message }, &mut out);
+    write(&Event::Enqueued { seq: 9, message }, &mut out);
     let expected = [
         &[2, 9][..],
         &[0, 0, 0, 0, 0, 0, 1, 2],
@@ -118,7 +118,7 @@ fn a_message_has_these_bytes() {
 #[test]
 fn a_completed_message_costs_four_bytes_of_journal() {
     let mut out = Vec::new();
-    let (seqs, why) = (vec![7], Gone::Completed);
+    let (seqs, why) = (vec![7], RemovalReason::Completed);
     write(&Event::Removed { seqs, why }, &mut out);
     assert_eq!(out, [4, 0, 1, 7]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use highwater_codec::Writer;
 
-use crate::message::{Message, Properties, State, Until};
+use crate::message::{LockExpiry, Message, MessageState, Properties};
 use crate::settings::Settings;
 
 pub fn settings(out: &mut Vec<u8>, settings: &Settings) {
@@ -37,20 +37,20 @@ pub fn put(out: &mut Vec<u8>, kind: u8, seq: u64, message: &Message) {
     optional(out, message.expires_ms.as_ref(), |out, at| out.i64_be(*at));
     out.varint(u64::from(message.deliveries));
     match message.state {
-        State::Ready => out.u8(0),
-        State::Scheduled => out.u8(1),
-        State::Deferred => out.u8(2),
-        State::Locked(lock) => {
+        MessageState::Ready => out.u8(0),
+        MessageState::Scheduled => out.u8(1),
+        MessageState::Deferred => out.u8(2),
+        MessageState::Locked(lock) => {
             out.u8(3);
             out.varint(lock.number);
             until(out, lock.until);
             out.bool(lock.deferred);
         }
     }
-    optional(out, message.death.as_ref(), |out, death| {
-        out.text_var(&death.reason);
-        out.text_var(&death.description);
-        out.i64_be(death.at_ms);
+    optional(out, message.dead_letter.as_ref(), |out, dead_letter| {
+        out.text_var(&dead_letter.reason);
+        out.text_var(&dead_letter.description);
+        out.i64_be(dead_letter.at_ms);
     });
     for text in [&content.id, &content.session, &content.content_type] {
         optional(out, text.as_ref(), |out, text| out.text_var(text));
@@ -67,10 +67,10 @@ fn properties(out: &mut Vec<u8>, properties: &Properties) {
     }
 }
 
-pub fn until(out: &mut Vec<u8>, until: Until) {
+pub fn until(out: &mut Vec<u8>, until: LockExpiry) {
     match until {
-        Until::Session => out.u8(0),
-        Until::Time(at) => {
+        LockExpiry::Session => out.u8(0),
+        LockExpiry::Time(at) => {
             out.u8(1);
             out.i64_be(at);
         }

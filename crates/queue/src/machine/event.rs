@@ -1,35 +1,34 @@
-//! What can happen to a queue. The journal is a list of these, and the state of a queue is what they
-//! add up to.
+//! The events of a queue. The journal is a list of them, and applying them in order restores the queue.
 //!
-//! Events are outcomes, not wishes: numbers are given and repeats are found out before. What follows
-//! from time alone (a lock runs out, a message becomes due or too old) is in no event: every event
-//! has a time, and [`super::Machine::apply`] first does what was due until then.
+//! Events are outcomes, not requests: numbers are assigned and duplicates are detected before. The effects of
+//! time alone (a lock expires, a message becomes due or expires) have no event. Every event has a time, and
+//! [`super::Machine::apply`] first fires the timers that were due until then.
 
 use bytes::Bytes;
 
-use crate::message::{Message, Properties, Until};
+use crate::message::{LockExpiry, Message, Properties};
 use crate::settings::Settings;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Configured(Settings),
-    /// Taken in; its id counts against repeats from now on.
-    Sent {
+    /// The message was enqueued. Its id now counts for duplicate detection.
+    Enqueued {
         seq: u64,
         message: Message,
     },
-    /// Handed out under locks numbered from `first_lock`.
+    /// Delivered under locks numbered from `first_lock`.
     Delivered {
         seqs: Vec<u64>,
         first_lock: u64,
-        until: Until,
+        until: LockExpiry,
     },
-    /// Gone for good: completed, received for good, cancelled or purged.
+    /// Removed: completed, received-and-deleted, cancelled or purged.
     Removed {
         seqs: Vec<u64>,
-        why: Gone,
+        why: RemovalReason,
     },
-    /// Given back.
+    /// Abandoned.
     Released {
         seq: u64,
         properties: Option<Properties>,
@@ -42,62 +41,62 @@ pub enum Event {
         seq: u64,
         properties: Option<Properties>,
     },
-    Died {
+    DeadLettered {
         seq: u64,
         reason: String,
         description: String,
         properties: Option<Properties>,
     },
-    /// A dead letter is a message again, as if just sent.
-    Revived {
+    /// A dead letter returned to the main queue, as if just sent.
+    Resubmitted {
         seq: u64,
     },
-    /// Locked anew, or for longer.
+    /// A session was locked, or its lock renewed.
     SessionLocked {
         session: String,
         number: u64,
         until_ms: i64,
     },
-    SessionFreed {
+    SessionReleased {
         session: String,
     },
     SessionState {
         session: String,
         state: Option<Bytes>,
     },
-    /// So far a hub has been taken over.
-    Fed {
+    /// The next offset to read from a feeding hub.
+    FeedPosition {
         hub: String,
         partition: u32,
         next: i64,
     },
-    /// What follows says again everything that is left of what came before.
+    /// Begins a snapshot: the events that follow restate everything that is left.
     Numbers {
         next_seq: u64,
         next_lock: u64,
     },
-    KeptSession {
+    SessionSnapshot {
         session: String,
         lock: Option<(u64, i64)>,
         state: Option<Bytes>,
     },
-    KeptIds(Vec<KnownId>),
-    Kept {
+    IdsSnapshot(Vec<KnownId>),
+    MessageSnapshot {
         seq: u64,
         message: Message,
     },
 }
 
-/// How a message left the queue.
+/// Why a message was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum RemovalReason {
     Completed,
     ReceivedAndDeleted,
     Cancelled,
     Purged,
 }
 
-/// An id that a message had, when, and which one.
+/// A recent message id, with the time and the sequence number of its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownId {
     pub at_ms: i64,

@@ -1,95 +1,95 @@
 //! A queue as a pure state machine: no clock, no I/O, no async.
 //!
-//! Operations (`send.rs`, `receive.rs`, `settle.rs`, `session.rs`) decide and leave events behind;
-//! [`Machine::apply`] is the only thing that changes the state, so whoever applies the events of a
-//! journal has the same queue, locks included. Time comes with each operation and never goes back; how
-//! often it is told makes no difference, because what is due happens in the order in which it is due,
-//! each at its own time.
+//! Operations (`send.rs`, `receive.rs`, `settle.rs`, `session.rs`) decide and record events.
+//! [`Machine::apply`] is the only function that changes the state, so applying the events of a journal
+//! restores the same queue, locks included. Each operation is given the time, which never goes back.
+//! Timers fire in order, each at its own due time, so the result does not depend on how often time is
+//! advanced.
 //!
-//! A journal may begin in the middle, if everything that was there is said again after that point
-//! (`keep.rs`). So an event for a message that is not known is passed over: it is said again later, or
-//! it is gone.
+//! A journal may begin in the middle if a snapshot of the remaining state follows (`snapshot.rs`). An event
+//! for an unknown message is therefore ignored: the message is in the snapshot, or it is gone.
 
 mod event;
-mod ids;
-mod keep;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
 mod oracle;
 mod receive;
+mod recent_ids;
 mod send;
 mod session;
 mod settle;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use event::{Event, Gone, KnownId};
-pub use keep::{Cursor, KEEP_BYTES};
-pub use receive::{Delivery, Mode, Most, Peeked};
-pub use send::Sent;
+pub use event::{Event, KnownId, RemovalReason};
+pub use receive::{Delivery, PeekedMessage, ReceiveLimit, ReceiveMode};
+pub use send::SendResult;
 pub use session::SessionLock;
-pub use settle::Token;
+pub use settle::LockToken;
+pub use snapshot::{SNAPSHOT_BYTES, SnapshotCursor};
 
 use crate::message::{
-    Death, EXPIRED, Lock, Message, Properties, State, TOO_MANY_DELIVERIES, Until,
+    DeadLetterCause, EXPIRED, Lock, LockExpiry, Message, MessageState, Properties,
+    TOO_MANY_DELIVERIES,
 };
 use crate::settings::Settings;
-use ids::Ids;
+use recent_ids::RecentIds;
 use session::Session;
 
-/// Why an operation changed nothing.
+/// Why an operation was rejected. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("the lock has run out, or the message was settled")]
+    #[error("the lock has expired, or the message was settled")]
     LockLost,
-    #[error("the session is not locked under this token, or no longer")]
+    #[error("this token does not hold the session lock, or no longer")]
     SessionLost,
-    #[error("session `{0}` is with another receiver")]
-    SessionTaken(String),
-    #[error("messages of this queue need a session")]
-    NoSession,
-    #[error("this queue is received session by session: accept one first")]
-    BySession,
+    #[error("session `{0}` is locked by another receiver")]
+    SessionLocked(String),
+    #[error("messages of this queue need a session id")]
+    SessionIdRequired,
+    #[error("this queue is received by session: accept one first")]
+    SessionRequired,
     #[error("this queue has no sessions")]
-    WithoutSessions,
-    #[error("the queue holds {held} of {max} bytes and takes no more for now")]
+    SessionsDisabled,
+    #[error("the queue is full: it holds {held} of {max} bytes")]
     Full { held: u64, max: u64 },
-    #[error("a message of {bytes} bytes is larger than the {max} that the queue takes")]
+    #[error("a message of {bytes} bytes exceeds the queue's limit of {max}")]
     TooLarge { bytes: usize, max: u32 },
     #[error("an id of {0} bytes is too long: 128 are allowed")]
     IdTooLong(usize),
     #[error("there is no message {seq} that is {what}")]
-    NotThere { seq: u64, what: &'static str },
-    #[error("a dead letter cannot become one")]
-    DeadAlready,
+    NoSuchMessage { seq: u64, what: &'static str },
+    #[error("the message is already a dead letter")]
+    AlreadyDeadLettered,
 }
 
-/// The two halves of a queue.
+/// The main queue or its dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SubQueue {
     Main,
     DeadLetters,
 }
 
-/// How many messages are where.
+/// Current number of messages by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// To be received.
+    /// Ready to be received.
     pub active: u64,
     pub scheduled: u64,
     pub deferred: u64,
     pub locked: u64,
-    /// Dead letters, whatever their state.
+    /// Dead letters in any state.
     pub dead: u64,
-    /// Of all messages.
+    /// Size of all messages.
     pub bytes: u64,
 }
 
-/// What happened since the start of the node.
+/// Counters since the start of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub sent: u64,
@@ -98,18 +98,18 @@ pub struct Totals {
     pub completed: u64,
     pub abandoned: u64,
     pub dead_lettered: u64,
-    /// Dropped because they had outlived their time.
+    /// Dropped because their time to live passed.
     pub expired: u64,
-    /// Locks that ran out.
+    /// Locks that expired.
     pub locks_lost: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum Timer {
     Activate(u64),
     Unlock(u64),
     Expire(u64),
-    /// The lock of this number on a session.
+    /// Expiry of the session lock with this number.
     Session(u64),
 }
 
@@ -118,22 +118,22 @@ pub struct Machine {
     settings: Settings,
     now_ms: i64,
     messages: BTreeMap<u64, Message>,
-    /// Messages to be received in order, outside of sessions.
+    /// Ready messages in order, outside of sessions.
     ready: BTreeSet<(i64, u64)>,
     dead_ready: BTreeSet<(i64, u64)>,
-    due: BTreeSet<(i64, Due)>,
+    due: BTreeSet<(i64, Timer)>,
     sessions: BTreeMap<String, Session>,
-    /// Sessions that could be accepted, by their first message.
+    /// Sessions that can be accepted, by their first message.
     free: BTreeMap<(i64, u64), String>,
-    /// Which session a lock is on.
+    /// The session of each session lock.
     session_locks: BTreeMap<u64, String>,
-    ids: Ids,
-    fed: BTreeMap<(String, u32), i64>,
+    ids: RecentIds,
+    feed_positions: BTreeMap<(String, u32), i64>,
     next_seq: u64,
     next_lock: u64,
     counts: Counts,
     totals: Totals,
-    /// Made by operations and not yet taken.
+    /// Recorded by operations and not yet taken.
     events: Vec<Event>,
 }
 
@@ -158,7 +158,7 @@ impl Machine {
         self.totals
     }
 
-    /// Counting starts anew, as after a replay.
+    /// Resets the counters, as after a replay.
     pub fn reset_totals(&mut self) {
         self.totals = Totals::default();
     }
@@ -167,22 +167,24 @@ impl Machine {
         self.now_ms
     }
 
-    /// When something will happen by itself.
+    /// When the next timer fires.
     pub fn next_due_ms(&self) -> Option<i64> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// The position up to which a partition of a hub has been taken over.
-    pub fn fed(&self, hub: &str, partition: u32) -> Option<i64> {
-        self.fed.get(&(hub.to_owned(), partition)).copied()
+    /// The next offset to read from a partition that feeds this queue.
+    pub fn feed_position(&self, hub: &str, partition: u32) -> Option<i64> {
+        self.feed_positions
+            .get(&(hub.to_owned(), partition))
+            .copied()
     }
 
-    /// What the operations since the last call have to say, in order.
+    /// Takes the events recorded since the last call, in order.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
-    /// Begins a queue that was just made, with locks numbered from `first_lock` on.
+    /// Initialises a new queue. Lock numbers start at `first_lock`.
     pub fn begin(&mut self, settings: Settings, first_lock: u64) {
         self.configure(settings);
         self.commit(Event::Numbers {
@@ -195,7 +197,7 @@ impl Machine {
         self.commit(Event::Configured(settings));
     }
 
-    /// Lets time pass. It never goes back: an earlier time changes nothing.
+    /// Advances the time and fires due timers. An earlier time changes nothing.
     pub fn advance(&mut self, now_ms: i64) {
         while let Some(&(at, what)) = self.due.first() {
             if at > now_ms {
@@ -203,13 +205,15 @@ impl Machine {
             }
             self.due.pop_first();
             match what {
-                Due::Activate(seq) => self.change(seq, |message| message.state = State::Ready),
-                Due::Unlock(seq) => {
+                Timer::Activate(seq) => {
+                    self.change(seq, |message| message.state = MessageState::Ready)
+                }
+                Timer::Unlock(seq) => {
                     self.totals.locks_lost += 1;
                     self.release(seq, at, None);
                 }
-                Due::Expire(seq) => self.expire(seq, at),
-                Due::Session(number) => self.session_expired(number, at),
+                Timer::Expire(seq) => self.expire(seq, at),
+                Timer::Session(number) => self.session_expired(number, at),
             }
         }
         self.now_ms = self.now_ms.max(now_ms);
@@ -218,7 +222,7 @@ impl Machine {
         }
     }
 
-    /// Applies what an operation decided, and remembers it for the journal. Neighbours of one kind
+    /// Applies an event of an operation and records it for the journal. Consecutive removals for the same reason
     /// share an event.
     fn commit(&mut self, event: Event) {
         let now = self.now_ms;
@@ -235,7 +239,7 @@ impl Machine {
         }
     }
 
-    /// Changes the state by one event that happened at `now_ms`.
+    /// Applies one event that happened at `now_ms`.
     pub fn apply(&mut self, now_ms: i64, event: &Event) {
         self.advance(now_ms);
         let now = self.now_ms;
@@ -243,28 +247,28 @@ impl Machine {
             Event::Configured(settings) => {
                 self.settings = settings.clone();
                 if settings.duplicates_within.is_none() {
-                    self.ids = Ids::default();
+                    self.ids = RecentIds::default();
                 }
             }
-            Event::Sent { seq, message } => {
+            Event::Enqueued { seq, message } => {
                 self.totals.sent += 1;
-                self.note_id(*seq, message, now);
+                self.record_id(*seq, message, now);
                 self.put(*seq, message.clone());
             }
-            Event::Kept { seq, message } => self.put(*seq, message.clone()),
+            Event::MessageSnapshot { seq, message } => self.put(*seq, message.clone()),
             Event::Delivered {
                 seqs,
                 first_lock,
                 until,
-            } => self.delivered(seqs, *first_lock, *until),
+            } => self.lock_messages(seqs, *first_lock, *until),
             Event::Removed { seqs, why } => {
                 for seq in seqs {
                     self.remove(*seq);
                 }
                 match why {
-                    Gone::Completed => self.totals.completed += seqs.len() as u64,
-                    Gone::ReceivedAndDeleted => self.totals.received += seqs.len() as u64,
-                    Gone::Cancelled | Gone::Purged => {}
+                    RemovalReason::Completed => self.totals.completed += seqs.len() as u64,
+                    RemovalReason::ReceivedAndDeleted => self.totals.received += seqs.len() as u64,
+                    RemovalReason::Cancelled | RemovalReason::Purged => {}
                 }
             }
             Event::Released { seq, properties } => {
@@ -274,37 +278,38 @@ impl Machine {
             Event::Renewed { seqs, until_ms } => {
                 for seq in seqs {
                     self.change(*seq, |message| {
-                        if let State::Locked(lock) = &mut message.state {
-                            lock.until = Until::Time(*until_ms);
+                        if let MessageState::Locked(lock) = &mut message.state {
+                            lock.until = LockExpiry::Time(*until_ms);
                         }
                     });
                 }
             }
             Event::Deferred { seq, properties } => self.change(*seq, |message| {
                 modify(message, properties.as_ref());
-                message.state = State::Deferred;
+                message.state = MessageState::Deferred;
             }),
-            Event::Died {
+            Event::DeadLettered {
                 seq,
                 reason,
                 description,
                 properties,
             } => {
-                let death = Death {
+                let dead_letter = DeadLetterCause {
                     reason: reason.clone(),
                     description: description.clone(),
                     at_ms: now,
                 };
-                self.die(*seq, death, properties.as_ref());
+                self.move_to_dead_letters(*seq, dead_letter, properties.as_ref());
             }
-            Event::Revived { seq } => {
-                let lives = self.settings.time_to_live.map(millis);
+            Event::Resubmitted { seq } => {
+                let time_to_live_ms = self.settings.time_to_live.map(millis);
                 self.change(*seq, |message| {
-                    message.death = None;
+                    message.dead_letter = None;
                     message.deliveries = 0;
                     message.enqueued_ms = now;
-                    message.expires_ms = lives.map(|lives| now.saturating_add(lives));
-                    message.state = State::Ready;
+                    message.expires_ms =
+                        time_to_live_ms.map(|time_to_live_ms| now.saturating_add(time_to_live_ms));
+                    message.state = MessageState::Ready;
                 });
             }
             Event::SessionLocked {
@@ -312,14 +317,14 @@ impl Machine {
                 number,
                 until_ms,
             } => self.session_locked(session, *number, *until_ms),
-            Event::SessionFreed { session } => self.session_freed(session, now),
+            Event::SessionReleased { session } => self.session_freed(session, now),
             Event::SessionState { session, state } => self.session_state(session, state.clone()),
-            Event::Fed {
+            Event::FeedPosition {
                 hub,
                 partition,
                 next,
             } => {
-                self.fed.insert((hub.clone(), *partition), *next);
+                self.feed_positions.insert((hub.clone(), *partition), *next);
             }
             Event::Numbers {
                 next_seq,
@@ -328,7 +333,7 @@ impl Machine {
                 self.next_seq = self.next_seq.max(*next_seq);
                 self.next_lock = self.next_lock.max(*next_lock);
             }
-            Event::KeptSession {
+            Event::SessionSnapshot {
                 session,
                 lock,
                 state,
@@ -338,7 +343,7 @@ impl Machine {
                     self.session_locked(session, *number, *until_ms);
                 }
             }
-            Event::KeptIds(known) => known
+            Event::IdsSnapshot(known) => known
                 .iter()
                 .for_each(|known| self.ids.insert(known.clone())),
         }
@@ -359,14 +364,14 @@ impl Machine {
         }
     }
 
-    fn delivered(&mut self, seqs: &[u64], first_lock: u64, until: Until) {
+    fn lock_messages(&mut self, seqs: &[u64], first_lock: u64, until: LockExpiry) {
         for (number, seq) in (first_lock..).zip(seqs) {
             self.change(*seq, |message| {
                 message.deliveries += 1;
-                message.state = State::Locked(Lock {
+                message.state = MessageState::Locked(Lock {
                     number,
                     until,
-                    deferred: message.state == State::Deferred,
+                    deferred: message.state == MessageState::Deferred,
                 });
             });
         }
@@ -374,31 +379,31 @@ impl Machine {
         self.totals.received += seqs.len() as u64;
     }
 
-    /// Ends a lock without the message having been settled.
+    /// Ends a lock without settling the message.
     fn release(&mut self, seq: u64, at_ms: i64, properties: Option<&Properties>) {
         let deliveries_max = self.settings.deliveries_max;
         let Some(message) = self.messages.get(&seq) else {
             return;
         };
-        let State::Locked(lock) = message.state else {
+        let MessageState::Locked(lock) = message.state else {
             return;
         };
-        let in_main = message.death.is_none();
+        let in_main = message.dead_letter.is_none();
         let (deliveries, expires) = (message.deliveries, message.expires_ms);
         self.change(seq, |message| {
             modify(message, properties);
             message.state = match lock.deferred {
-                true => State::Deferred,
-                false => State::Ready,
+                true => MessageState::Deferred,
+                false => MessageState::Ready,
             };
         });
         if in_main && deliveries >= deliveries_max {
-            let death = Death {
+            let dead_letter = DeadLetterCause {
                 reason: TOO_MANY_DELIVERIES.into(),
                 description: format!("delivered {deliveries} times without being settled"),
                 at_ms,
             };
-            self.die(seq, death, None);
+            self.move_to_dead_letters(seq, dead_letter, None);
         } else if in_main && !lock.deferred && expires.is_some_and(|expires| expires <= at_ms) {
             self.expire(seq, at_ms);
         }
@@ -406,28 +411,33 @@ impl Machine {
 
     fn expire(&mut self, seq: u64, at_ms: i64) {
         if self.settings.dead_letter_expired {
-            let death = Death {
+            let dead_letter = DeadLetterCause {
                 reason: EXPIRED.into(),
                 description: "its time to live was over".into(),
                 at_ms,
             };
-            self.die(seq, death, None);
+            self.move_to_dead_letters(seq, dead_letter, None);
         } else {
             self.totals.expired += 1;
             self.remove(seq);
         }
     }
 
-    fn die(&mut self, seq: u64, death: Death, properties: Option<&Properties>) {
+    fn move_to_dead_letters(
+        &mut self,
+        seq: u64,
+        dead_letter: DeadLetterCause,
+        properties: Option<&Properties>,
+    ) {
         self.totals.dead_lettered += 1;
         self.change(seq, |message| {
             modify(message, properties);
-            message.death = Some(Arc::new(death));
-            message.state = State::Ready;
+            message.dead_letter = Some(Arc::new(dead_letter));
+            message.state = MessageState::Ready;
         });
     }
 
-    /// Changes a message and everything that is kept in order by what it says.
+    /// Changes a message and updates its entries in all indexes.
     fn change(&mut self, seq: u64, how: impl FnOnce(&mut Message)) {
         self.index(seq, false);
         if let Some(message) = self.messages.get_mut(&seq) {
@@ -438,43 +448,50 @@ impl Machine {
         self.index(seq, true);
     }
 
-    /// Puts a message where it is looked for, or takes it away from there. Knows every index.
+    /// Adds a message to every index it belongs to, or removes it from them.
     fn index(&mut self, seq: u64, add: bool) {
         let Some(message) = self.messages.get(&seq) else {
             return;
         };
-        let dead = message.death.as_ref().map(|death| death.at_ms);
-        let place = (dead.unwrap_or(message.enqueued_ms), seq);
+        let dead = message
+            .dead_letter
+            .as_ref()
+            .map(|dead_letter| dead_letter.at_ms);
+        let position = (dead.unwrap_or(message.enqueued_ms), seq);
         let (state, expires) = (message.state, message.expires_ms);
         let session = match self.settings.sessions && dead.is_none() {
             true => message.content.session.clone(),
             false => None,
         };
         match (state, session) {
-            (State::Ready, Some(session)) => self.in_session(&session, |session| {
-                toggle(&mut session.ready, place, add);
+            (MessageState::Ready, Some(session)) => self.in_session(&session, |session| {
+                toggle(&mut session.ready, position, add);
             }),
-            (State::Ready, None) if dead.is_some() => toggle(&mut self.dead_ready, place, add),
-            (State::Ready, None) => toggle(&mut self.ready, place, add),
-            (State::Locked(lock), session) => match (lock.until, session) {
-                (Until::Time(at), _) => toggle(&mut self.due, (at, Due::Unlock(seq)), add),
-                (Until::Session, Some(session)) => self.in_session(&session, |session| {
+            (MessageState::Ready, None) if dead.is_some() => {
+                toggle(&mut self.dead_ready, position, add)
+            }
+            (MessageState::Ready, None) => toggle(&mut self.ready, position, add),
+            (MessageState::Locked(lock), session) => match (lock.until, session) {
+                (LockExpiry::Time(at), _) => toggle(&mut self.due, (at, Timer::Unlock(seq)), add),
+                (LockExpiry::Session, Some(session)) => self.in_session(&session, |session| {
                     toggle(&mut session.held, seq, add);
                 }),
-                (Until::Session, None) => {}
+                (LockExpiry::Session, None) => {}
             },
-            (State::Scheduled, _) => toggle(&mut self.due, (place.0, Due::Activate(seq)), add),
-            (State::Deferred, _) => {}
+            (MessageState::Scheduled, _) => {
+                toggle(&mut self.due, (position.0, Timer::Activate(seq)), add)
+            }
+            (MessageState::Deferred, _) => {}
         }
-        if let (State::Ready, None, Some(at)) = (state, dead, expires) {
-            toggle(&mut self.due, (at, Due::Expire(seq)), add);
+        if let (MessageState::Ready, None, Some(at)) = (state, dead, expires) {
+            toggle(&mut self.due, (at, Timer::Expire(seq)), add);
         }
         let count = match (dead, state) {
             (Some(_), _) => &mut self.counts.dead,
-            (None, State::Ready) => &mut self.counts.active,
-            (None, State::Scheduled) => &mut self.counts.scheduled,
-            (None, State::Deferred) => &mut self.counts.deferred,
-            (None, State::Locked(_)) => &mut self.counts.locked,
+            (None, MessageState::Ready) => &mut self.counts.active,
+            (None, MessageState::Scheduled) => &mut self.counts.scheduled,
+            (None, MessageState::Deferred) => &mut self.counts.deferred,
+            (None, MessageState::Locked(_)) => &mut self.counts.locked,
         };
         match add {
             true => *count += 1,
@@ -482,7 +499,7 @@ impl Machine {
         }
     }
 
-    /// Whether two machines would answer every question alike.
+    /// Whether two machines have the same state, counters since the start aside.
     pub fn equals(&self, other: &Machine) -> bool {
         self.settings == other.settings
             && self.messages == other.messages
@@ -493,7 +510,7 @@ impl Machine {
             && self.free == other.free
             && self.session_locks == other.session_locks
             && self.ids == other.ids
-            && self.fed == other.fed
+            && self.feed_positions == other.feed_positions
             && (self.next_seq, self.next_lock) == (other.next_seq, other.next_lock)
             && self.counts == other.counts
     }

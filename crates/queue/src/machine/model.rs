@@ -19,14 +19,14 @@ struct World {
     oracle: Oracle,
     journal: Vec<(i64, Bytes)>,
     /// Where a sweep under way began, and how far it is.
-    sweep: Option<(usize, Cursor)>,
-    tokens: Vec<Token>,
+    sweep: Option<(usize, SnapshotCursor)>,
+    tokens: Vec<LockToken>,
     session_locks: Vec<SessionLock>,
     /// Everything that was ever acknowledged as gone.
     gone: BTreeSet<u64>,
     sent: BTreeSet<u64>,
     /// Who holds what, by the tokens that were handed out.
-    holders: BTreeMap<u64, Token>,
+    holders: BTreeMap<u64, LockToken>,
 }
 
 impl World {
@@ -75,17 +75,17 @@ impl World {
         self.random.below(count) == 0
     }
 
-    fn part(&mut self) -> Part {
+    fn sub_queue(&mut self) -> SubQueue {
         match self.one_in(4) {
-            true => Part::DeadLetters,
-            false => Part::Main,
+            true => SubQueue::DeadLetters,
+            false => SubQueue::Main,
         }
     }
 
-    fn mode(&mut self) -> Mode {
+    fn mode(&mut self) -> ReceiveMode {
         match self.one_in(5) {
-            true => Mode::ReceiveAndDelete,
-            false => Mode::PeekLock,
+            true => ReceiveMode::ReceiveAndDelete,
+            false => ReceiveMode::PeekLock,
         }
     }
 
@@ -93,7 +93,7 @@ impl World {
         self.random.below(self.oracle.next_seq + 1)
     }
 
-    fn some_token(&mut self) -> Token {
+    fn some_token(&mut self) -> LockToken {
         // Mostly one of the last, sometimes an old one, now and then one that never was.
         let (seq, number) = (self.random.below(9), self.random.below(99));
         let count = self.tokens.len() as u64;
@@ -103,7 +103,7 @@ impl World {
         };
         let at = count.wrapping_sub(1 + back) as usize;
         let token = self.tokens.get(at).copied();
-        token.unwrap_or(Token { seq, number })
+        token.unwrap_or(LockToken { seq, number })
     }
 
     fn step(&mut self) {
@@ -154,7 +154,7 @@ impl World {
         let sent = self.machine.send(messages.clone());
         let missing = |new: &NewMessage| new.content.session.is_none();
         if self.oracle.sessions && messages.iter().any(missing) {
-            assert_eq!(sent, Err(Refusal::NoSession));
+            assert_eq!(sent, Err(Refusal::SessionIdRequired));
             return;
         }
         let expected = messages.iter().map(|new| self.expect_sent(new)).collect();
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    fn expect_sent(&mut self, new: &NewMessage) -> Sent {
+    fn expect_sent(&mut self, new: &NewMessage) -> SendResult {
         let oracle = &mut self.oracle;
         let id = new.content.id.clone();
         let known = oracle
@@ -189,7 +189,7 @@ impl World {
             .find(|known| Some(&known.0) == id.as_ref());
         if let Some(&(_, _, seq)) = known.filter(|_| oracle.window.is_some()) {
             let duplicate = true;
-            return Sent { seq, duplicate };
+            return SendResult { seq, duplicate };
         }
         let seq = oracle.next_seq;
         oracle.next_seq += 1;
@@ -212,24 +212,24 @@ impl World {
         });
         self.sent.insert(seq);
         let duplicate = false;
-        Sent { seq, duplicate }
+        SendResult { seq, duplicate }
     }
 
     fn receive(&mut self) {
-        let (part, mode) = (self.part(), self.mode());
+        let (sub_queue, mode) = (self.sub_queue(), self.mode());
         let max = 1 + self.random.below(3) as usize;
-        let got = self.machine.receive(part, max, mode);
-        if self.oracle.sessions && part == Part::Main {
-            assert_eq!(got, Err(Refusal::BySession));
+        let got = self.machine.receive(sub_queue, max, mode);
+        if self.oracle.sessions && sub_queue == SubQueue::Main {
+            assert_eq!(got, Err(Refusal::SessionRequired));
             return;
         }
-        let mut expected = self.oracle.ready(part, None);
+        let mut expected = self.oracle.ready(sub_queue, None);
         expected.truncate(max);
         self.got(got.unwrap(), expected, mode, false);
     }
 
     /// Checks deliveries against what the oracle would hand out.
-    fn got(&mut self, got: Vec<Delivery>, expected: Vec<u64>, mode: Mode, in_session: bool) {
+    fn got(&mut self, got: Vec<Delivery>, expected: Vec<u64>, mode: ReceiveMode, in_session: bool) {
         let seqs: Vec<u64> = got.iter().map(|delivery| delivery.seq).collect();
         assert_eq!(seqs, expected);
         for delivery in &got {
@@ -239,7 +239,7 @@ impl World {
             );
             assert!(!self.holders.contains_key(&delivery.seq), "two holders");
         }
-        if mode == Mode::ReceiveAndDelete {
+        if mode == ReceiveMode::ReceiveAndDelete {
             self.oracle.remove(&seqs);
             self.gone.extend(&seqs);
             return;
@@ -247,7 +247,7 @@ impl World {
         let numbers = self.oracle.lock_all(&seqs, in_session);
         for (delivery, number) in got.iter().zip(numbers) {
             let seq = delivery.seq;
-            let token = Token { seq, number };
+            let token = LockToken { seq, number };
             assert_eq!(delivery.lock.unwrap().0, token);
             let count = self.oracle.item(seq).unwrap().count;
             assert_eq!(delivery.message.deliveries, count);
@@ -257,7 +257,7 @@ impl World {
     }
 
     /// The oracle's word on whether a token is worth something.
-    fn is_live(&mut self, token: Token) -> Result<Item, Refusal> {
+    fn is_live(&mut self, token: LockToken) -> Result<Item, Refusal> {
         let item = self.oracle.locked(token.seq, token.number);
         item.map(|item| item.clone())
     }
@@ -293,7 +293,7 @@ impl World {
             return;
         }
         let expected = live.and_then(|item| match item.dead {
-            Some(_) => Err(Refusal::DeadAlready),
+            Some(_) => Err(Refusal::AlreadyDeadLettered),
             None => Ok(()),
         });
         let why = "Wish".to_owned();
@@ -316,28 +316,28 @@ impl World {
                     *end = until;
                     Ok(until)
                 }
-                _ => Err(Refusal::BySession),
+                _ => Err(Refusal::SessionRequired),
             },
         };
         assert_eq!(self.machine.renew(token), expected);
     }
 
     fn receive_deferred(&mut self) {
-        let (part, mode) = (self.part(), self.mode());
+        let (sub_queue, mode) = (self.sub_queue(), self.mode());
         let seqs = vec![self.some_seq(), self.some_seq()];
         let lock = self.session_locks.last().cloned();
-        let by_session = self.oracle.sessions && part == Part::Main;
-        let got = (self.machine).receive_deferred(part, seqs.clone(), mode, lock.as_ref());
+        let by_session = self.oracle.sessions && sub_queue == SubQueue::Main;
+        let got = (self.machine).receive_deferred(sub_queue, seqs.clone(), mode, lock.as_ref());
         let held = |lock: &SessionLock| self.oracle.holds(&lock.session, lock.number);
         match (by_session, &lock) {
-            (true, None) => return assert_eq!(got, Err(Refusal::BySession)),
+            (true, None) => return assert_eq!(got, Err(Refusal::SessionRequired)),
             (true, Some(lock)) if !held(lock) => {
                 return assert_eq!(got, Err(Refusal::SessionLost));
             }
             _ => {}
         }
         let session = lock.filter(|_| by_session).map(|lock| lock.session);
-        let dead = part == Part::DeadLetters;
+        let dead = sub_queue == SubQueue::DeadLetters;
         let good = |seq: &u64| {
             let mut items = self.oracle.items.iter();
             items.any(|item| {
@@ -348,7 +348,7 @@ impl World {
         };
         match seqs.iter().all(good) && seqs[0] != seqs[1] {
             true => self.got(got.unwrap(), seqs, mode, by_session),
-            false => assert!(matches!(got, Err(Refusal::NotThere { .. }))),
+            false => assert!(matches!(got, Err(Refusal::NoSuchMessage { .. }))),
         }
     }
 
@@ -375,7 +375,7 @@ impl World {
 
     fn sessions(&mut self) {
         if !self.oracle.sessions {
-            assert_eq!(self.machine.accept(None), Err(Refusal::WithoutSessions));
+            assert_eq!(self.machine.accept(None), Err(Refusal::SessionsDisabled));
             return;
         }
         let count = self.session_locks.len() as u64;
@@ -386,7 +386,7 @@ impl World {
             (2..=4, Some(lock)) => self.receive_in_session(&lock),
             (5, Some(lock)) => {
                 let held = self.oracle.holds(&lock.session, lock.number);
-                assert_eq!(self.machine.free_session(&lock).is_ok(), held);
+                assert_eq!(self.machine.release_session(&lock).is_ok(), held);
                 if held {
                     self.oracle.free(&lock.session);
                 }
@@ -418,10 +418,10 @@ impl World {
         };
         let expected = match name {
             Some(name) if taken(&name) => {
-                return assert_eq!(accepted, Err(Refusal::SessionTaken(name)));
+                return assert_eq!(accepted, Err(Refusal::SessionLocked(name)));
             }
             Some(name) => Some(name),
-            None => self.oracle.free_session(),
+            None => self.oracle.release_session(),
         };
         let lock = accepted.unwrap();
         assert_eq!(lock.as_ref().map(|lock| lock.session.clone()), expected);
@@ -441,7 +441,7 @@ impl World {
         if !self.oracle.holds(&lock.session, lock.number) {
             return assert_eq!(got, Err(Refusal::SessionLost));
         }
-        let mut expected = self.oracle.ready(Part::Main, Some(&lock.session));
+        let mut expected = self.oracle.ready(SubQueue::Main, Some(&lock.session));
         expected.truncate(max);
         self.got(got.unwrap(), expected, mode, true);
     }
@@ -460,15 +460,15 @@ impl World {
 
     fn configure_or_purge(&mut self) {
         if self.one_in(4) {
-            let (part, max) = (self.part(), self.random.below(3) as usize);
-            let dead = part == Part::DeadLetters;
+            let (sub_queue, max) = (self.sub_queue(), self.random.below(3) as usize);
+            let dead = sub_queue == SubQueue::DeadLetters;
             let mut items: Vec<_> = (self.oracle.items.iter())
                 .filter(|item| item.dead.is_some() == dead && !matches!(item.at, At::Locked(..)))
                 .map(|item| item.seq)
                 .collect();
             items.sort();
             items.truncate(max);
-            assert_eq!(self.machine.purge(part, max), items.len());
+            assert_eq!(self.machine.purge(sub_queue, max), items.len());
             self.oracle.remove(&items);
             self.gone.extend(items);
             return;
@@ -486,9 +486,9 @@ impl World {
         let (from, cursor) = self.sweep.take().unwrap_or_else(|| {
             let events = self.machine.take_events();
             self.record(events);
-            (self.journal.len(), Cursor::Start)
+            (self.journal.len(), SnapshotCursor::Start)
         });
-        let (events, next) = self.machine.keep(cursor);
+        let (events, next) = self.machine.snapshot(cursor);
         self.record(events);
         match next {
             Some(next) => self.sweep = Some((from, next)),
@@ -529,14 +529,14 @@ impl World {
         assert_eq!(counts.deferred, count(|at| *at == At::Deferred));
         assert_eq!(counts.locked, count(|at| matches!(at, At::Locked(..))));
         assert_eq!(counts.dead, oracle.items.iter().filter(dead).count() as u64);
-        for part in [Part::Main, Part::DeadLetters] {
-            let seen = self.machine.peek(part, 0, usize::MAX);
+        for sub_queue in [SubQueue::Main, SubQueue::DeadLetters] {
+            let seen = self.machine.peek(sub_queue, 0, usize::MAX);
             let seen: Vec<_> = seen
                 .iter()
                 .map(|it| (it.seq, it.message.deliveries))
                 .collect();
             let mut there: Vec<_> = (oracle.items.iter())
-                .filter(|item| item.dead.is_some() == (part == Part::DeadLetters))
+                .filter(|item| item.dead.is_some() == (sub_queue == SubQueue::DeadLetters))
                 .map(|item| (item.seq, item.count))
                 .collect();
             there.sort();

@@ -1,7 +1,7 @@
 //! What a queue is, said as plainly as possible: a list that is searched from the front for every
 //! question. Slow, and easy to believe.
 
-use super::{Part, Refusal};
+use super::{Refusal, SubQueue};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum At {
@@ -124,10 +124,10 @@ impl Oracle {
     }
 
     /// Ready messages in the order in which they are received.
-    pub fn ready(&self, part: Part, session: Option<&str>) -> Vec<u64> {
+    pub fn ready(&self, sub_queue: SubQueue, session: Option<&str>) -> Vec<u64> {
         let mut found: Vec<_> = (self.items.iter())
             .filter(|item| item.at == At::Ready)
-            .filter(|item| item.dead.is_some() == (part == Part::DeadLetters))
+            .filter(|item| item.dead.is_some() == (sub_queue == SubQueue::DeadLetters))
             .filter(|item| session.is_none_or(|session| item.session == session))
             .map(|item| {
                 let at = item.dead.as_ref().map_or(item.enqueued, |dead| dead.0);
@@ -144,8 +144,8 @@ impl Oracle {
     }
 
     /// The session that somebody who takes any gets.
-    pub fn free_session(&self) -> Option<String> {
-        let ready = self.ready(Part::Main, None).into_iter();
+    pub fn release_session(&self) -> Option<String> {
+        let ready = self.ready(SubQueue::Main, None).into_iter();
         let sessions = ready.filter_map(|seq| {
             let item = self.items.iter().find(|item| item.seq == seq)?;
             Some(item.session.clone())

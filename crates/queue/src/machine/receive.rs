@@ -1,101 +1,101 @@
-//! Messages out: under a lock, for good, or only to look at.
+//! Receive operations: peek-lock, receive-and-delete, deferred, and peek.
 
 use std::collections::BTreeSet;
 
-use super::{Event, Gone, Machine, Part, Refusal, SessionLock, Token, millis};
-use crate::message::{Message, State, Until};
+use super::{Event, LockToken, Machine, Refusal, RemovalReason, SessionLock, SubQueue, millis};
+use crate::message::{LockExpiry, Message, MessageState};
 
-/// What happens to a message that is received.
+/// What happens to a received message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// It is locked until it is settled or the lock runs out.
+pub enum ReceiveMode {
+    /// It is locked until it is settled or the lock expires.
     #[default]
     PeekLock,
-    /// It is gone, whatever becomes of its receiver.
+    /// It is removed at once, even if the receiver fails.
     ReceiveAndDelete,
 }
 
-/// How much to receive. There is always one message, if there is any.
+/// How much to receive. At least one message is returned if any is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Most {
+pub struct ReceiveLimit {
     pub count: usize,
     pub bytes: usize,
 }
 
-impl From<usize> for Most {
-    fn from(count: usize) -> Most {
+impl From<usize> for ReceiveLimit {
+    fn from(count: usize) -> ReceiveLimit {
         let bytes = usize::MAX;
-        Most { count, bytes }
+        ReceiveLimit { count, bytes }
     }
 }
 
-/// One message handed to one receiver.
+/// One message delivered to one receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     pub seq: u64,
     pub message: Message,
-    /// To settle it with; none if it is gone already.
-    pub lock: Option<(Token, i64)>,
+    /// Settlement token and expiry (ms). `None` after receive-and-delete.
+    pub lock: Option<(LockToken, i64)>,
 }
 
-/// A message that was looked at.
+/// A message returned by `peek`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peeked {
+pub struct PeekedMessage {
     pub seq: u64,
     pub message: Message,
 }
 
 impl Machine {
-    /// The messages that wait the longest.
+    /// Receives the oldest ready messages.
     pub fn receive(
         &mut self,
-        part: Part,
-        most: impl Into<Most>,
-        mode: Mode,
+        sub_queue: SubQueue,
+        limit: impl Into<ReceiveLimit>,
+        mode: ReceiveMode,
     ) -> Result<Vec<Delivery>, Refusal> {
-        let ready = match part {
-            Part::Main if self.settings.sessions => return Err(Refusal::BySession),
-            Part::Main => &self.ready,
-            Part::DeadLetters => &self.dead_ready,
+        let ready = match sub_queue {
+            SubQueue::Main if self.settings.sessions => return Err(Refusal::SessionRequired),
+            SubQueue::Main => &self.ready,
+            SubQueue::DeadLetters => &self.dead_ready,
         };
-        let seqs = self.first(ready, most.into());
+        let seqs = self.first(ready, limit.into());
         Ok(self.deliver(seqs, mode, self.until()))
     }
 
-    /// Whether [`Machine::receive`] would find something.
-    pub fn has_ready(&self, part: Part) -> bool {
-        match part {
-            Part::Main => !self.ready.is_empty(),
-            Part::DeadLetters => !self.dead_ready.is_empty(),
+    /// Whether [`Machine::receive`] would return a message.
+    pub fn has_ready(&self, sub_queue: SubQueue) -> bool {
+        match sub_queue {
+            SubQueue::Main => !self.ready.is_empty(),
+            SubQueue::DeadLetters => !self.dead_ready.is_empty(),
         }
     }
 
-    /// The next messages of a session, in order.
+    /// Receives the next messages of a session, in order.
     pub fn receive_in_session(
         &mut self,
         lock: &SessionLock,
-        most: impl Into<Most>,
-        mode: Mode,
+        limit: impl Into<ReceiveLimit>,
+        mode: ReceiveMode,
     ) -> Result<Vec<Delivery>, Refusal> {
-        let session = self.held_session(lock)?;
-        let seqs = self.first(&session.ready, most.into());
-        Ok(self.deliver(seqs, mode, Until::Session))
+        let session = self.locked_session(lock)?;
+        let seqs = self.first(&session.ready, limit.into());
+        Ok(self.deliver(seqs, mode, LockExpiry::Session))
     }
 
-    /// Messages that were set aside; all of them or none.
+    /// Receives deferred messages by sequence number, all or none.
     pub fn receive_deferred(
         &mut self,
-        part: Part,
+        sub_queue: SubQueue,
         seqs: Vec<u64>,
-        mode: Mode,
+        mode: ReceiveMode,
         lock: Option<&SessionLock>,
     ) -> Result<Vec<Delivery>, Refusal> {
-        let by_session = self.settings.sessions && part == Part::Main;
+        let by_session = self.settings.sessions && sub_queue == SubQueue::Main;
         let until = match (by_session, lock) {
-            (true, None) => return Err(Refusal::BySession),
+            (true, None) => return Err(Refusal::SessionRequired),
             (true, Some(lock)) => {
-                self.held_session(lock)?;
-                Until::Session
+                self.locked_session(lock)?;
+                LockExpiry::Session
             }
             (false, _) => self.until(),
         };
@@ -103,53 +103,53 @@ impl Machine {
         for &seq in &seqs {
             let mine = |message: &&Message| {
                 let session = lock.filter(|_| by_session).map(|lock| &lock.session);
-                message.state == State::Deferred
-                    && message.part() == part
+                message.state == MessageState::Deferred
+                    && message.sub_queue() == sub_queue
                     && session.is_none_or(|name| message.content.session.as_ref() == Some(name))
             };
             if self.messages.get(&seq).filter(mine).is_none() || !seen.insert(seq) {
                 let what = "deferred";
-                return Err(Refusal::NotThere { seq, what });
+                return Err(Refusal::NoSuchMessage { seq, what });
             }
         }
         Ok(self.deliver(seqs, mode, until))
     }
 
-    /// Up to `max` messages from number `from` on, whatever their state.
-    pub fn peek(&self, part: Part, from: u64, max: usize) -> Vec<Peeked> {
+    /// Up to `max` messages from sequence number `from`, in any state.
+    pub fn peek(&self, sub_queue: SubQueue, from: u64, max: usize) -> Vec<PeekedMessage> {
         let messages = self.messages.range(from..);
-        let messages = messages.filter(|(_, message)| message.part() == part);
-        let peeked = messages.take(max).map(|(seq, message)| Peeked {
+        let messages = messages.filter(|(_, message)| message.sub_queue() == sub_queue);
+        let peeked = messages.take(max).map(|(seq, message)| PeekedMessage {
             seq: *seq,
             message: message.clone(),
         });
         peeked.collect()
     }
 
-    fn first(&self, ready: &BTreeSet<(i64, u64)>, most: Most) -> Vec<u64> {
-        let mut left = most.bytes;
+    fn first(&self, ready: &BTreeSet<(i64, u64)>, limit: ReceiveLimit) -> Vec<u64> {
+        let mut left = limit.bytes;
         let fits = |&(at, seq): &(usize, u64)| {
             let size = self.messages.get(&seq).map_or(0, |it| it.content.size());
             let fits = at == 0 || size <= left;
             left = left.saturating_sub(size);
             fits
         };
-        let ready = ready.iter().take(most.count).map(|(_, seq)| *seq);
+        let ready = ready.iter().take(limit.count).map(|(_, seq)| *seq);
         let ready = ready.enumerate().take_while(fits);
         ready.map(|(_, seq)| seq).collect()
     }
 
-    fn until(&self) -> Until {
-        Until::Time(self.now_ms.saturating_add(millis(self.settings.lock)))
+    fn until(&self) -> LockExpiry {
+        LockExpiry::Time(self.now_ms.saturating_add(millis(self.settings.lock)))
     }
 
-    fn deliver(&mut self, seqs: Vec<u64>, mode: Mode, until: Until) -> Vec<Delivery> {
+    fn deliver(&mut self, seqs: Vec<u64>, mode: ReceiveMode, until: LockExpiry) -> Vec<Delivery> {
         if seqs.is_empty() {
             return Vec::new();
         }
-        if mode == Mode::ReceiveAndDelete {
+        if mode == ReceiveMode::ReceiveAndDelete {
             let gone = seqs.iter().filter_map(|seq| self.gone(*seq)).collect();
-            let why = Gone::ReceivedAndDeleted;
+            let why = RemovalReason::ReceivedAndDeleted;
             self.commit(Event::Removed { seqs, why });
             return gone;
         }
@@ -162,7 +162,7 @@ impl Machine {
         });
         let locked = numbered.filter_map(|(number, seq)| {
             let message = self.messages.get(&seq)?.clone();
-            let lock = Some((Token { seq, number }, self.lock_end(&message)?));
+            let lock = Some((LockToken { seq, number }, self.lock_end(&message)?));
             Some(Delivery { seq, message, lock })
         });
         locked.collect()
@@ -177,10 +177,10 @@ impl Machine {
 }
 
 impl Message {
-    pub fn part(&self) -> Part {
-        match self.death {
-            None => Part::Main,
-            Some(_) => Part::DeadLetters,
+    pub fn sub_queue(&self) -> SubQueue {
+        match self.dead_letter {
+            None => SubQueue::Main,
+            Some(_) => SubQueue::DeadLetters,
         }
     }
 }

@@ -1,29 +1,29 @@
-//! Messages in: now, later, and never twice.
+//! Send operations: immediate, scheduled, deduplicated, and from a feeding hub.
 
 use std::sync::Arc;
 
-use super::{Event, Gone, KnownId, Machine, Refusal, millis};
-use crate::message::{Content, Death, ID_BYTES_MAX, Message, NewMessage, State};
+use super::{Event, KnownId, Machine, Refusal, RemovalReason, millis};
+use crate::message::{Content, DeadLetterCause, ID_BYTES_MAX, Message, MessageState, NewMessage};
 
-/// What became of a message that was sent.
+/// The result of sending one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendResult {
     pub seq: u64,
-    /// A message with this id was there before: `seq` is the number of that one.
+    /// It is a duplicate: `seq` is the number of the first message with this id.
     pub duplicate: bool,
 }
 
 impl Machine {
-    /// All of them or none. A scheduled message keeps its number when its time comes.
-    pub fn send(&mut self, messages: Vec<NewMessage>) -> Result<Vec<Sent>, Refusal> {
+    /// Enqueues all messages or none. A scheduled message keeps its number when its time comes.
+    pub fn send(&mut self, messages: Vec<NewMessage>) -> Result<Vec<SendResult>, Refusal> {
         messages.iter().try_for_each(|new| self.check_new(new))?;
         self.check_room(&messages)?;
         Ok(messages.into_iter().map(|new| self.send_one(new)).collect())
     }
 
-    /// Takes over events of a hub, each with its offset, up to before `next`. Those that were taken
-    /// over before are passed over, so a repeat does no harm. One that the queue does not take becomes
-    /// a dead letter, or it would hold up all that follow.
+    /// Enqueues events of a hub, each with its offset, up to before `next`. Events below the stored position are
+    /// skipped, so a repetition is harmless. An event that the queue rejects becomes a dead letter; otherwise it
+    /// would block all later ones.
     pub fn feed(
         &mut self,
         hub: &str,
@@ -31,7 +31,7 @@ impl Machine {
         messages: Vec<(i64, NewMessage)>,
         next: i64,
     ) -> Result<usize, Refusal> {
-        let from = self.fed(hub, partition).unwrap_or(i64::MIN);
+        let from = self.feed_position(hub, partition).unwrap_or(i64::MIN);
         let new = messages.into_iter().filter(|(offset, _)| *offset >= from);
         let new: Vec<NewMessage> = new.map(|(_, message)| message).collect();
         self.check_room(&new)?;
@@ -41,11 +41,13 @@ impl Machine {
                 Ok(()) => {
                     self.send_one(message);
                 }
-                Err(refusal) => self.bury(message.content, "Refused", refusal.to_string()),
+                Err(refusal) => {
+                    self.enqueue_dead_letter(message.content, "Refused", refusal.to_string())
+                }
             }
         }
         if next > from {
-            self.commit(Event::Fed {
+            self.commit(Event::FeedPosition {
                 hub: hub.to_owned(),
                 partition,
                 next,
@@ -54,32 +56,42 @@ impl Machine {
         Ok(taken)
     }
 
-    /// A partition was made again under the same name, and is taken over from its beginning.
-    pub fn feed_anew(&mut self, hub: &str, partition: u32) {
+    /// Restarts a feed at offset 0, because its partition was recreated under the same name.
+    pub fn restart_feed(&mut self, hub: &str, partition: u32) {
         let (hub, next) = (hub.to_owned(), 0);
-        self.commit(Event::Fed {
+        self.commit(Event::FeedPosition {
             hub,
             partition,
             next,
         });
     }
 
-    /// An event that cannot even be read becomes a dead letter, so that it is not lost. The position
-    /// stays: events before it may still be on their way.
-    pub fn feed_dead(&mut self, hub: &str, partition: u32, event: (i64, Content), reason: &str) {
-        let (offset, content) = event;
-        if self.fed(hub, partition).is_none_or(|next| next <= offset) {
-            self.bury(content, "Unreadable", reason.to_owned());
+    /// Dead-letters an event that cannot be decoded, so that it is not lost. The position does not move: earlier
+    /// events may still be in flight.
+    pub fn feed_unreadable(
+        &mut self,
+        hub: &str,
+        partition: u32,
+        offset: i64,
+        content: Content,
+        reason: &str,
+    ) {
+        if self
+            .feed_position(hub, partition)
+            .is_none_or(|next| next <= offset)
+        {
+            self.enqueue_dead_letter(content, "Unreadable", reason.to_owned());
         }
     }
 
     pub fn cancel(&mut self, seq: u64) -> Result<(), Refusal> {
-        let scheduled = (self.messages.get(&seq)).is_some_and(|m| m.state == State::Scheduled);
+        let scheduled =
+            (self.messages.get(&seq)).is_some_and(|m| m.state == MessageState::Scheduled);
         if !scheduled {
             let what = "scheduled";
-            return Err(Refusal::NotThere { seq, what });
+            return Err(Refusal::NoSuchMessage { seq, what });
         }
-        let (seqs, why) = (vec![seq], Gone::Cancelled);
+        let (seqs, why) = (vec![seq], RemovalReason::Cancelled);
         self.commit(Event::Removed { seqs, why });
         Ok(())
     }
@@ -93,7 +105,7 @@ impl Machine {
             }
         }
         if self.settings.sessions && content.session.is_none() {
-            return Err(Refusal::NoSession);
+            return Err(Refusal::SessionIdRequired);
         }
         let (bytes, max) = (content.size(), self.settings.message_bytes_max);
         match bytes <= max as usize {
@@ -111,9 +123,9 @@ impl Machine {
         }
     }
 
-    fn bury(&mut self, content: Content, reason: &str, description: String) {
+    fn enqueue_dead_letter(&mut self, content: Content, reason: &str, description: String) {
         let seq = self.next_seq;
-        let death = Death {
+        let cause = DeadLetterCause {
             reason: reason.to_owned(),
             description,
             at_ms: self.now_ms,
@@ -123,38 +135,39 @@ impl Machine {
             enqueued_ms: self.now_ms,
             expires_ms: None,
             deliveries: 0,
-            state: State::Ready,
-            death: Some(Arc::new(death)),
+            state: MessageState::Ready,
+            dead_letter: Some(Arc::new(cause)),
         };
         self.totals.dead_lettered += 1;
-        self.commit(Event::Sent { seq, message });
+        self.commit(Event::Enqueued { seq, message });
     }
 
-    fn send_one(&mut self, new: NewMessage) -> Sent {
+    fn send_one(&mut self, new: NewMessage) -> SendResult {
         if let Some(seq) = self.repeated(&new) {
             self.totals.duplicates += 1;
             let duplicate = true;
-            return Sent { seq, duplicate };
+            return SendResult { seq, duplicate };
         }
         let seq = self.next_seq;
         let later = new.scheduled_ms.filter(|at| *at > self.now_ms);
         let enqueued_ms = later.unwrap_or(self.now_ms);
         let limit = self.settings.time_to_live.map(millis);
-        let lives = new.time_to_live_ms.into_iter().chain(limit).min();
+        let time_to_live_ms = new.time_to_live_ms.into_iter().chain(limit).min();
         let message = Message {
             content: Arc::new(new.content),
             enqueued_ms,
-            expires_ms: lives.map(|lives| enqueued_ms.saturating_add(lives.max(1))),
+            expires_ms: time_to_live_ms
+                .map(|time_to_live_ms| enqueued_ms.saturating_add(time_to_live_ms.max(1))),
             deliveries: 0,
             state: match later {
-                Some(_) => State::Scheduled,
-                None => State::Ready,
+                Some(_) => MessageState::Scheduled,
+                None => MessageState::Ready,
             },
-            death: None,
+            dead_letter: None,
         };
-        self.commit(Event::Sent { seq, message });
+        self.commit(Event::Enqueued { seq, message });
         let duplicate = false;
-        Sent { seq, duplicate }
+        SendResult { seq, duplicate }
     }
 
     fn repeated(&self, new: &NewMessage) -> Option<u64> {
@@ -162,7 +175,7 @@ impl Machine {
         self.ids.find(new.content.id.as_deref()?)
     }
 
-    pub(super) fn note_id(&mut self, seq: u64, message: &Message, at_ms: i64) {
+    pub(super) fn record_id(&mut self, seq: u64, message: &Message, at_ms: i64) {
         if self.settings.duplicates_within.is_some()
             && let Some(id) = message.content.id.clone()
         {

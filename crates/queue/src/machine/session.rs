@@ -5,15 +5,15 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::{Due, Event, Machine, Refusal, millis, toggle};
+use super::{Event, Machine, Refusal, Timer, millis, toggle};
 
 /// There as long as it has a message, a lock or a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Session {
     pub ready: BTreeSet<(i64, u64)>,
-    /// Locked by whoever holds the session.
+    /// Messages locked through the session lock.
     pub held: BTreeSet<u64>,
-    /// Number and end.
+    /// Lock number and expiry.
     pub lock: Option<(u64, i64)>,
     pub state: Option<Bytes>,
 }
@@ -33,18 +33,18 @@ impl fmt::Display for SessionLock {
 }
 
 impl Machine {
-    /// Locks a session: this one, or the free one whose first message waits the longest. `None` if
-    /// there is no free one.
+    /// Locks the named session, or the free one whose first message is the oldest. `None` if no session is
+    /// available.
     pub fn accept(&mut self, session: Option<String>) -> Result<Option<SessionLock>, Refusal> {
         if !self.settings.sessions {
-            return Err(Refusal::WithoutSessions);
+            return Err(Refusal::SessionsDisabled);
         }
         let session = match session {
             Some(name) if name.len() > crate::message::ID_BYTES_MAX => {
                 return Err(Refusal::IdTooLong(name.len()));
             }
             Some(name) => match self.sessions.get(&name) {
-                Some(taken) if taken.lock.is_some() => return Err(Refusal::SessionTaken(name)),
+                Some(taken) if taken.lock.is_some() => return Err(Refusal::SessionLocked(name)),
                 _ => name,
             },
             None => match self.free.first_key_value() {
@@ -57,15 +57,15 @@ impl Machine {
     }
 
     pub fn renew_session(&mut self, lock: &SessionLock) -> Result<SessionLock, Refusal> {
-        self.held_session(lock)?;
+        self.locked_session(lock)?;
         self.lock_session(lock.session.clone(), lock.number)
     }
 
-    /// Lets others have the session; what was received and not settled goes back.
-    pub fn free_session(&mut self, lock: &SessionLock) -> Result<(), Refusal> {
-        self.held_session(lock)?;
+    /// Releases a session. Its unsettled messages are released too.
+    pub fn release_session(&mut self, lock: &SessionLock) -> Result<(), Refusal> {
+        self.locked_session(lock)?;
         let session = lock.session.clone();
-        self.commit(Event::SessionFreed { session });
+        self.commit(Event::SessionReleased { session });
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Machine {
         lock: &SessionLock,
         state: Option<Bytes>,
     ) -> Result<(), Refusal> {
-        self.held_session(lock)?;
+        self.locked_session(lock)?;
         let (bytes, max) = (state.as_ref().map_or(0, Bytes::len), 256 << 10);
         if bytes > max as usize {
             return Err(Refusal::TooLarge { bytes, max });
@@ -85,31 +85,31 @@ impl Machine {
     }
 
     pub fn get_session_state(&self, lock: &SessionLock) -> Result<Option<Bytes>, Refusal> {
-        Ok(self.held_session(lock)?.state.clone())
+        Ok(self.locked_session(lock)?.state.clone())
     }
 
-    /// Whether somebody who accepts any session would get one.
+    /// Whether `accept(None)` would return a session.
     pub fn has_free_session(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Whether a session has something for its holder.
+    /// Whether a session has ready messages.
     pub fn has_ready_in(&self, session: &str) -> bool {
         (self.sessions.get(session)).is_some_and(|session| !session.ready.is_empty())
     }
 
     pub fn holds_session(&self, lock: &SessionLock) -> bool {
-        self.held_session(lock).is_ok()
+        self.locked_session(lock).is_ok()
     }
 
-    /// A session that nobody holds, or that does not exist yet, can be accepted.
+    /// Whether a session is unlocked. An unknown session is.
     pub fn is_free(&self, session: &str) -> bool {
         (self.sessions.get(session)).is_none_or(|session| session.lock.is_none())
     }
 
-    pub(super) fn held_session(&self, lock: &SessionLock) -> Result<&Session, Refusal> {
+    pub(super) fn locked_session(&self, lock: &SessionLock) -> Result<&Session, Refusal> {
         if !self.settings.sessions {
-            return Err(Refusal::WithoutSessions);
+            return Err(Refusal::SessionsDisabled);
         }
         let session = self.sessions.get(&lock.session);
         let session = session.filter(|session| {
@@ -143,7 +143,7 @@ impl Machine {
         self.unlock(name);
         self.next_lock = self.next_lock.max(number + 1);
         self.session_locks.insert(number, name.to_owned());
-        self.due.insert((until_ms, Due::Session(number)));
+        self.due.insert((until_ms, Timer::Session(number)));
         self.in_session(name, |session| session.lock = Some((number, until_ms)));
     }
 
@@ -172,12 +172,12 @@ impl Machine {
             return;
         };
         self.session_locks.remove(&number);
-        toggle(&mut self.due, (until_ms, Due::Session(number)), false);
+        toggle(&mut self.due, (until_ms, Timer::Session(number)), false);
         self.in_session(name, |session| session.lock = None);
     }
 
-    /// Changes a session, made if need be and forgotten when nothing is left of it, and keeps it
-    /// where free sessions are looked for.
+    /// Changes a session and updates the index of free sessions. Creates the session if it is new and removes it
+    /// when it is empty.
     pub(super) fn in_session(&mut self, name: &str, how: impl FnOnce(&mut Session)) {
         if !self.sessions.contains_key(name) {
             self.sessions.insert(name.to_owned(), Session::default());
@@ -189,8 +189,8 @@ impl Machine {
         how(session);
         let (after, empty) = (session.free_since(), *session == Session::default());
         if before != after {
-            before.and_then(|place| self.free.remove(&place));
-            after.and_then(|place| self.free.insert(place, name.to_owned()));
+            before.and_then(|position| self.free.remove(&position));
+            after.and_then(|position| self.free.insert(position, name.to_owned()));
         }
         if empty {
             self.sessions.remove(name);

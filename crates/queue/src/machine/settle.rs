@@ -1,56 +1,64 @@
-//! What a receiver may do with a message it has locked, and what may be done to dead letters.
+//! Settlement of locked messages, and operations on dead letters.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Event, Gone, Machine, Part, Refusal, millis};
-use crate::message::{Message, Properties, State, Until};
+use super::{Event, Machine, Refusal, RemovalReason, SubQueue, millis};
+use crate::message::{LockExpiry, Message, MessageState, Properties};
 
-/// Names a message and the lock on it. A message that is locked again has another number, so an old
-/// token never fits.
+/// Identifies a message and the lock on it. A message that is locked again has a new lock number, so an old
+/// token never matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Token {
+pub struct LockToken {
     pub seq: u64,
     pub number: u64,
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for LockToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}-{:x}", self.seq, self.number)
     }
 }
 
-impl FromStr for Token {
+impl FromStr for LockToken {
     type Err = Refusal;
 
-    fn from_str(text: &str) -> Result<Token, Refusal> {
+    fn from_str(text: &str) -> Result<LockToken, Refusal> {
         let number = |text: &str| u64::from_str_radix(text, 16).ok();
         let token = text.split_once('-').and_then(|(seq, lock)| {
             let (seq, number) = (number(seq)?, number(lock)?);
-            Some(Token { seq, number })
+            Some(LockToken { seq, number })
         });
         token.ok_or(Refusal::LockLost)
     }
 }
 
 impl Machine {
-    pub fn complete(&mut self, token: Token) -> Result<(), Refusal> {
+    pub fn complete(&mut self, token: LockToken) -> Result<(), Refusal> {
         self.locked(token)?;
-        let (seqs, why) = (vec![token.seq], Gone::Completed);
+        let (seqs, why) = (vec![token.seq], RemovalReason::Completed);
         self.commit(Event::Removed { seqs, why });
         Ok(())
     }
 
-    /// Gives a message back, with other properties if there are any; it goes to where it was.
-    pub fn abandon(&mut self, token: Token, properties: Option<Properties>) -> Result<(), Refusal> {
+    /// Releases a message to its previous position, optionally with new properties.
+    pub fn abandon(
+        &mut self,
+        token: LockToken,
+        properties: Option<Properties>,
+    ) -> Result<(), Refusal> {
         self.locked(token)?;
         let seq = token.seq;
         self.commit(Event::Released { seq, properties });
         Ok(())
     }
 
-    /// Sets a message aside; from now on it is received by its number only.
-    pub fn defer(&mut self, token: Token, properties: Option<Properties>) -> Result<(), Refusal> {
+    /// Defers a message: it is then received by its sequence number only.
+    pub fn defer(
+        &mut self,
+        token: LockToken,
+        properties: Option<Properties>,
+    ) -> Result<(), Refusal> {
         self.locked(token)?;
         let seq = token.seq;
         self.commit(Event::Deferred { seq, properties });
@@ -59,15 +67,15 @@ impl Machine {
 
     pub fn dead_letter(
         &mut self,
-        token: Token,
+        token: LockToken,
         reason: String,
         description: String,
         properties: Option<Properties>,
     ) -> Result<(), Refusal> {
-        if self.locked(token)?.part() == Part::DeadLetters {
-            return Err(Refusal::DeadAlready);
+        if self.locked(token)?.sub_queue() == SubQueue::DeadLetters {
+            return Err(Refusal::AlreadyDeadLettered);
         }
-        self.commit(Event::Died {
+        self.commit(Event::DeadLettered {
             seq: token.seq,
             reason,
             description,
@@ -76,14 +84,14 @@ impl Machine {
         Ok(())
     }
 
-    /// The lock starts anew; answers until when. A message of a session lives with the lock of its
-    /// session, which is renewed instead.
-    pub fn renew(&mut self, token: Token) -> Result<i64, Refusal> {
+    /// Renews the lock and returns its new expiry. The lock of a session's message is renewed with
+    /// [`Machine::renew_session`].
+    pub fn renew(&mut self, token: LockToken) -> Result<i64, Refusal> {
         let message = self.locked(token)?;
-        if let State::Locked(lock) = message.state
-            && lock.until == Until::Session
+        if let MessageState::Locked(lock) = message.state
+            && lock.until == LockExpiry::Session
         {
-            return Err(Refusal::BySession);
+            return Err(Refusal::SessionRequired);
         }
         let until_ms = self.now_ms.saturating_add(millis(self.settings.lock));
         let seqs = vec![token.seq];
@@ -91,47 +99,49 @@ impl Machine {
         Ok(until_ms)
     }
 
-    /// Makes a dead letter a message again, at the end of the queue and with a count of 0.
+    /// Returns a dead letter to the end of the main queue with a delivery count of 0.
     pub fn resubmit(&mut self, seq: u64) -> Result<(), Refusal> {
-        let dead = |m: &&Message| m.death.is_some() && !matches!(m.state, State::Locked(_));
+        let dead =
+            |m: &&Message| m.dead_letter.is_some() && !matches!(m.state, MessageState::Locked(_));
         if self.messages.get(&seq).filter(dead).is_none() {
-            let what = "a dead letter that nobody has locked";
-            return Err(Refusal::NotThere { seq, what });
+            let what = "an unlocked dead letter";
+            return Err(Refusal::NoSuchMessage { seq, what });
         }
-        self.commit(Event::Revived { seq });
+        self.commit(Event::Resubmitted { seq });
         Ok(())
     }
 
-    /// Removes up to `max` messages that nobody has locked; answers how many.
-    pub fn purge(&mut self, part: Part, max: usize) -> usize {
-        let loose = |m: &Message| m.part() == part && !matches!(m.state, State::Locked(_));
+    /// Removes up to `max` unlocked messages and returns how many.
+    pub fn purge(&mut self, sub_queue: SubQueue, max: usize) -> usize {
+        let loose =
+            |m: &Message| m.sub_queue() == sub_queue && !matches!(m.state, MessageState::Locked(_));
         let messages = self.messages.iter();
         let messages = messages.filter(|(_, message)| loose(message));
         let seqs: Vec<u64> = messages.take(max).map(|(seq, _)| *seq).collect();
         let count = seqs.len();
         if count > 0 {
-            let why = Gone::Purged;
+            let why = RemovalReason::Purged;
             self.commit(Event::Removed { seqs, why });
         }
         count
     }
 
-    fn locked(&self, token: Token) -> Result<&Message, Refusal> {
+    fn locked(&self, token: LockToken) -> Result<&Message, Refusal> {
         let message = self.messages.get(&token.seq).ok_or(Refusal::LockLost)?;
         match message.state {
-            State::Locked(lock) if lock.number == token.number => Ok(message),
+            MessageState::Locked(lock) if lock.number == token.number => Ok(message),
             _ => Err(Refusal::LockLost),
         }
     }
 
-    /// Until when a locked message is locked.
+    /// The lock's expiry, if the message is locked.
     pub(super) fn lock_end(&self, message: &Message) -> Option<i64> {
-        let State::Locked(lock) = message.state else {
+        let MessageState::Locked(lock) = message.state else {
             return None;
         };
         match lock.until {
-            Until::Time(at) => Some(at),
-            Until::Session => self.session_end(message.content.session.as_ref()?),
+            LockExpiry::Time(at) => Some(at),
+            LockExpiry::Session => self.session_end(message.content.session.as_ref()?),
         }
     }
 }

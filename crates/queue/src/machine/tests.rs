@@ -70,24 +70,25 @@ impl Fixture {
         self
     }
 
-    fn put(&mut self, message: NewMessage) -> Sent {
+    fn put(&mut self, message: NewMessage) -> SendResult {
         self.send(vec![message]).unwrap()[0]
     }
 
     fn take(&mut self, max: usize) -> Vec<Delivery> {
-        self.receive(Part::Main, max, Mode::PeekLock).unwrap()
+        self.receive(SubQueue::Main, max, ReceiveMode::PeekLock)
+            .unwrap()
     }
 
-    fn take_one(&mut self) -> (String, Token, u32) {
+    fn take_one(&mut self) -> (String, LockToken, u32) {
         let delivery = self.take(1).pop().unwrap();
         let token = delivery.lock.unwrap().0;
         (body(&delivery.message), token, delivery.message.deliveries)
     }
 
     fn dead(&self) -> Vec<(String, String)> {
-        let dead = self.peek(Part::DeadLetters, 0, 100);
+        let dead = self.peek(SubQueue::DeadLetters, 0, 100);
         let facts = dead.iter().map(|dead| {
-            let reason = dead.message.death.as_ref().unwrap().reason.clone();
+            let reason = dead.message.dead_letter.as_ref().unwrap().reason.clone();
             (body(&dead.message), reason)
         });
         facts.collect()
@@ -165,11 +166,13 @@ fn a_dead_letter_can_be_received_completed_and_sent_back_but_not_killed_again() 
     queue
         .dead_letter(token, words("BadOrder"), words("no such customer"), None)
         .unwrap();
-    let dead = queue.receive(Part::DeadLetters, 1, Mode::PeekLock).unwrap();
+    let dead = queue
+        .receive(SubQueue::DeadLetters, 1, ReceiveMode::PeekLock)
+        .unwrap();
     let token = dead[0].lock.unwrap().0;
     assert_eq!(
         queue.dead_letter(token, words("x"), words(""), None),
-        Err(Refusal::DeadAlready)
+        Err(Refusal::AlreadyDeadLettered)
     );
     assert!(queue.resubmit(dead[0].seq).is_err(), "it is locked");
     queue.abandon(token, None).unwrap();
@@ -257,9 +260,9 @@ fn a_deferred_message_is_found_by_its_number_only_and_does_not_grow_old() {
     let (_, token, _) = queue.take_one();
     queue.defer(token, None).unwrap();
     assert!(queue.at(3600).take(1).is_empty());
-    let twice = queue.receive_deferred(Part::Main, vec![seq, seq], Mode::PeekLock, None);
+    let twice = queue.receive_deferred(SubQueue::Main, vec![seq, seq], ReceiveMode::PeekLock, None);
     assert!(twice.is_err());
-    let got = queue.receive_deferred(Part::Main, vec![seq], Mode::PeekLock, None);
+    let got = queue.receive_deferred(SubQueue::Main, vec![seq], ReceiveMode::PeekLock, None);
     assert_eq!(got.unwrap()[0].message.deliveries, 2);
     assert_eq!(queue.at(3660).counts().deferred, 1, "it goes back there");
 }
@@ -269,7 +272,7 @@ fn a_message_received_for_good_is_gone() {
     let mut queue = queue();
     queue.put(message("a"));
     let got = queue
-        .receive(Part::Main, 1, Mode::ReceiveAndDelete)
+        .receive(SubQueue::Main, 1, ReceiveMode::ReceiveAndDelete)
         .unwrap();
     assert_eq!((bodies(&got), got[0].lock), (vec!["a".to_owned()], None));
     assert_eq!(queue.counts(), Counts::default());
@@ -279,13 +282,16 @@ fn a_message_received_for_good_is_gone() {
 fn a_session_is_received_in_order_by_one_at_a_time() {
     // proves Q2
     let mut queue = queue_with(|settings| settings.sessions = true);
-    assert_eq!(queue.send(vec![message("x")]), Err(Refusal::NoSession));
+    assert_eq!(
+        queue.send(vec![message("x")]),
+        Err(Refusal::SessionIdRequired)
+    );
     for (text, session) in [("a1", "a"), ("b1", "b"), ("a2", "a")] {
         queue.put(of(text, session));
     }
     assert_eq!(
-        queue.receive(Part::Main, 1, Mode::PeekLock),
-        Err(Refusal::BySession)
+        queue.receive(SubQueue::Main, 1, ReceiveMode::PeekLock),
+        Err(Refusal::SessionRequired)
     );
     let a = queue.accept(None).unwrap().unwrap();
     let b = queue.accept(None).unwrap().unwrap();
@@ -293,9 +299,13 @@ fn a_session_is_received_in_order_by_one_at_a_time() {
     assert_eq!(queue.accept(None), Ok(None));
     assert!(queue.accept(Some("a".into())).is_err());
 
-    let first = queue.receive_in_session(&a, 1, Mode::PeekLock).unwrap();
+    let first = queue
+        .receive_in_session(&a, 1, ReceiveMode::PeekLock)
+        .unwrap();
     queue.put(of("a3", "a"));
-    let rest = queue.receive_in_session(&a, 9, Mode::PeekLock).unwrap();
+    let rest = queue
+        .receive_in_session(&a, 9, ReceiveMode::PeekLock)
+        .unwrap();
     assert_eq!(
         (bodies(&first), bodies(&rest)),
         (vec!["a1".into()], vec!["a2".into(), "a3".into()])
@@ -311,7 +321,9 @@ fn a_session_is_received_in_order_by_one_at_a_time() {
     );
     let a = queue.accept(Some("a".into())).unwrap().unwrap();
     assert_eq!(queue.get_session_state(&a), Ok(Some("at 1".into())));
-    let again = queue.receive_in_session(&a, 9, Mode::PeekLock).unwrap();
+    let again = queue
+        .receive_in_session(&a, 9, ReceiveMode::PeekLock)
+        .unwrap();
     assert_eq!(bodies(&again), ["a2", "a3"]);
 }
 
@@ -337,7 +349,7 @@ fn a_hub_is_taken_over_once_whatever_is_repeated() {
     assert_eq!(queue.feed("h", 0, events(0..3), 3), Ok(3));
     assert_eq!(queue.feed("h", 0, events(1..5), 7), Ok(2));
     assert_eq!(queue.feed("h", 1, events(0..1), 1), Ok(1));
-    assert_eq!(queue.fed("h", 0), Some(7));
+    assert_eq!(queue.feed_position("h", 0), Some(7));
     assert_eq!(bodies(&queue.take(99)), ["0", "1", "2", "3", "4", "0"]);
 }
 

@@ -11,42 +11,41 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::error::Error;
-use super::waiting::{Waiter, Waiting};
+use super::waiting::{WaitQueues, Waiter};
 use crate::journal::Journal;
-use crate::machine::{Counts, Cursor, Machine, Totals};
+use crate::machine::{Counts, Machine, SnapshotCursor, Totals};
 
-/// Tells a caller how it went. Called when everything up to it is durable, or with the reason why
-/// nobody knows.
+/// Replies to a caller. Called when all events up to this operation are durable, or with the error that leaves
+/// the outcome unknown.
 pub type Reply = Box<dyn FnOnce(Result<(), &Error>) + Send>;
 
-/// What a caller wants done, or why it cannot be, which it is told at once.
-pub type Act = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Reply> + Send>;
+/// An operation of a caller. It is given the machine, or the reason why the queue rejects requests.
+pub type Operation = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Reply> + Send>;
 
-/// What is done before a caller waits, and then for what it waits.
-pub type Begin = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Waiter> + Send>;
+/// Runs at once for a caller that waits, and returns what it waits for.
+pub type WaitSetup = Box<dyn FnOnce(Result<&mut Machine, &Error>) -> Option<Waiter> + Send>;
 
 pub enum Command {
-    /// To be done at once.
-    Call(Act),
-    /// To be done when there is something to be had.
-    Wait(Begin),
-    /// Everybody has waited long enough.
+    /// Runs at once.
+    Call(Operation),
+    /// Runs when its condition is met.
+    Wait(WaitSetup),
+    /// Ends all waits now.
     EndWaits,
-    /// What was asked before is still done.
+    /// Stops after the commands before it.
     Stop,
 }
 
 /// Limits of a queue's task. The defaults suit one machine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Commands that are taken together.
+    /// Commands run in one round.
     pub commands_max: usize,
-    /// Bytes that may be on their way to the log.
+    /// Bytes that may be in flight to the log.
     pub in_flight_bytes_max: usize,
-    /// The journal is said again and begun anew when it holds so many bytes more than twice what the
-    /// messages take.
-    pub sweep_bytes: u64,
-    /// After the log turned something away, nothing is tried for so long.
+    /// The journal is compacted when it exceeds twice the size of the messages by this many bytes.
+    pub compaction_bytes: u64,
+    /// How long requests are rejected after a failed append.
     pub pause: Duration,
 }
 
@@ -55,7 +54,7 @@ impl Default for Options {
         Options {
             commands_max: 1024,
             in_flight_bytes_max: 16 << 20,
-            sweep_bytes: 16 << 20,
+            compaction_bytes: 16 << 20,
             pause: Duration::from_secs(1),
         }
     }
@@ -68,36 +67,36 @@ pub struct Actor {
     pub random: Random,
     pub options: Options,
     pub commands: mpsc::Receiver<Command>,
-    /// For whoever only wants to look.
-    pub glance: Arc<Mutex<(Counts, Totals)>>,
-    waiting: Waiting,
-    flights: VecDeque<Flight>,
+    /// Read by [`Queue::counters`](super::Queue::counters) without a request.
+    pub counters: Arc<Mutex<(Counts, Totals)>>,
+    waiting: WaitQueues,
+    appends: VecDeque<PendingAppend>,
     in_flight_bytes: u64,
-    sweep: Option<Sweep>,
-    /// Why everything is refused, and until when.
+    compaction: Option<Compaction>,
+    /// Why all requests are rejected, and until when.
     refusing: Option<(Error, Option<Duration>)>,
 }
 
-/// A batch on its way, and who waits for it.
-struct Flight {
-    append: Pending<Result<Appended, AppendError>>,
+/// An append in flight, and the replies that wait for it.
+struct PendingAppend {
+    result: Pending<Result<Appended, AppendError>>,
     replies: Vec<Reply>,
     bytes: u64,
-    mark: Option<Mark>,
+    marker: Option<CompactionMarker>,
 }
 
-/// What a batch is for a sweep.
+/// Marks the first and the last batch of a compaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum CompactionMarker {
     First,
     Last,
 }
 
-/// Says again what is left, see `machine/keep.rs`.
-struct Sweep {
-    cursor: Option<Cursor>,
+/// Writes a snapshot, see `machine/snapshot.rs`.
+struct Compaction {
+    cursor: Option<SnapshotCursor>,
     from: Option<Offset>,
-    /// Of the journal before it began.
+    /// Size of the journal when the compaction began.
     bytes_before: u64,
 }
 
@@ -109,7 +108,7 @@ impl Actor {
         random: Random,
         options: Options,
         commands: mpsc::Receiver<Command>,
-        glance: Arc<Mutex<(Counts, Totals)>>,
+        counters: Arc<Mutex<(Counts, Totals)>>,
     ) -> Actor {
         Actor {
             machine,
@@ -118,16 +117,16 @@ impl Actor {
             random,
             options,
             commands,
-            glance,
-            waiting: Waiting::default(),
-            flights: VecDeque::new(),
+            counters,
+            waiting: WaitQueues::default(),
+            appends: VecDeque::new(),
             in_flight_bytes: 0,
-            sweep: None,
+            compaction: None,
             refusing: None,
         }
     }
 
-    /// Ends when nobody can ask for anything any more and everything is answered.
+    /// Runs until all handles are dropped or `Stop` arrives, and all replies are sent.
     pub async fn run(mut self) {
         let mut commands = Vec::new();
         loop {
@@ -136,23 +135,23 @@ impl Actor {
             let wait = self.next_wait();
             tokio::select! {
                 biased;
-                landed = land(&mut self.flights), if !self.flights.is_empty() => {
-                    self.landed(landed).await;
+                result = next_append(&mut self.appends), if !self.appends.is_empty() => {
+                    self.append_finished(result).await;
                 }
                 count = self.commands.recv_many(&mut commands, max), if room => {
                     let stop = |command: &Command| matches!(command, Command::Stop);
                     let stopping = count == 0 || commands.iter().any(stop);
-                    self.turn(&mut commands);
+                    self.run_round(&mut commands);
                     if stopping {
                         break;
                     }
                 }
-                () = pause(wait) => self.turn(&mut commands),
+                () = pause(wait) => self.run_round(&mut commands),
             }
         }
-        while !self.flights.is_empty() {
-            let landed = land(&mut self.flights).await;
-            self.landed(landed).await;
+        while !self.appends.is_empty() {
+            let result = next_append(&mut self.appends).await;
+            self.append_finished(result).await;
         }
     }
 
@@ -161,7 +160,7 @@ impl Actor {
         now.max(self.machine.now_ms())
     }
 
-    /// How long nothing happens by itself.
+    /// The time until the next timer or deadline.
     fn next_wait(&self) -> Option<Duration> {
         if let Some((_, until)) = &self.refusing {
             return until.map(|until| until.saturating_sub(self.clock.elapsed()));
@@ -174,8 +173,8 @@ impl Actor {
         due.into_iter().chain(until).min()
     }
 
-    /// Does what has gathered, and everything that is due.
-    fn turn(&mut self, commands: &mut Vec<Command>) {
+    /// Runs all waiting commands, due timers and served waiters.
+    fn run_round(&mut self, commands: &mut Vec<Command>) {
         let elapsed = self.clock.elapsed();
         if let Some((_, Some(until))) = &self.refusing
             && *until <= elapsed
@@ -185,8 +184,8 @@ impl Actor {
         if let Some((error, _)) = &self.refusing {
             for command in commands.drain(..) {
                 match command {
-                    Command::Call(act) => drop(act(Err(error))),
-                    Command::Wait(begin) => drop(begin(Err(error))),
+                    Command::Call(operation) => drop(operation(Err(error))),
+                    Command::Wait(setup) => drop(setup(Err(error))),
                     Command::EndWaits | Command::Stop => {}
                 }
             }
@@ -197,9 +196,9 @@ impl Actor {
         let mut wait_end = elapsed;
         for command in commands.drain(..) {
             match command {
-                Command::Call(act) => replies.extend(act(Ok(&mut self.machine))),
-                Command::Wait(begin) => {
-                    if let Some(waiter) = begin(Ok(&mut self.machine)) {
+                Command::Call(operation) => replies.extend(operation(Ok(&mut self.machine))),
+                Command::Wait(setup) => {
+                    if let Some(waiter) = setup(Ok(&mut self.machine)) {
                         self.waiting.add(waiter);
                     }
                 }
@@ -212,43 +211,43 @@ impl Actor {
             self.journal.push(&event);
         }
         self.dispatch(replies, None);
-        self.sweep_on();
-        *self.glance.lock() = (self.machine.counts(), self.machine.totals());
+        self.continue_compaction();
+        *self.counters.lock() = (self.machine.counts(), self.machine.totals());
     }
 
-    /// Sends off what was pushed. Answers that say nothing new wait for what is ahead of them.
-    fn dispatch(&mut self, replies: Vec<Reply>, mark: Option<Mark>) {
+    /// Appends the pushed events. Replies without new events wait for the last append in flight.
+    fn dispatch(&mut self, replies: Vec<Reply>, marker: Option<CompactionMarker>) {
         if !self.journal.is_empty() {
             let before = self.journal.bytes;
-            let append = self.journal.append(self.machine.now_ms());
+            let result = self.journal.append(self.machine.now_ms());
             let bytes = self.journal.bytes - before;
             self.in_flight_bytes += bytes;
-            self.flights.push_back(Flight {
-                append,
+            self.appends.push_back(PendingAppend {
+                result,
                 replies,
                 bytes,
-                mark,
+                marker,
             });
-        } else if let Some(last) = self.flights.back_mut() {
+        } else if let Some(last) = self.appends.back_mut() {
             last.replies.extend(replies);
         } else {
             replies.into_iter().for_each(|reply| reply(Ok(())));
         }
     }
 
-    async fn landed(&mut self, result: Result<Appended, AppendError>) {
-        let Some(flight) = self.flights.pop_front() else {
+    async fn append_finished(&mut self, result: Result<Appended, AppendError>) {
+        let Some(append) = self.appends.pop_front() else {
             return;
         };
-        self.in_flight_bytes -= flight.bytes;
+        self.in_flight_bytes -= append.bytes;
         match result {
             Ok(appended) => {
-                flight.replies.into_iter().for_each(|reply| reply(Ok(())));
-                self.swept(flight.mark, appended.offset);
+                append.replies.into_iter().for_each(|reply| reply(Ok(())));
+                self.compaction_progress(append.marker, appended.offset);
             }
             Err(error) => {
                 let error = Error::Log(error);
-                flight
+                append
                     .replies
                     .into_iter()
                     .for_each(|reply| reply(Err(&error)));
@@ -257,20 +256,20 @@ impl Actor {
         }
     }
 
-    /// What is in memory was not written: it is thrown away, and what was is read again.
+    /// Recovers from a failed append: discards the state in memory and replays the journal.
     async fn recover(&mut self, error: Error) {
-        tracing::warn!(%error, "a queue could not be written");
-        while let Some(flight) = self.flights.pop_front() {
-            // The log refuses what comes after a batch that it refused.
-            let _ = flight.append.await;
-            flight
+        tracing::warn!(%error, "a queue's journal could not be written");
+        while let Some(append) = self.appends.pop_front() {
+            // The log rejects every batch after one that it rejected.
+            let _ = append.result.await;
+            append
                 .replies
                 .into_iter()
                 .for_each(|reply| reply(Err(&error)));
         }
-        (self.in_flight_bytes, self.sweep) = (0, None);
+        (self.in_flight_bytes, self.compaction) = (0, None);
         self.waiting.refuse(&error);
-        let lasting = !matches!(
+        let permanent = !matches!(
             error,
             Error::Log(AppendError::Full { .. } | AppendError::NoRoom { .. })
         );
@@ -283,50 +282,52 @@ impl Actor {
         }
         self.journal.restart(new_producer(&mut self.random));
         let until = self.clock.elapsed() + self.options.pause;
-        self.refusing = Some((error, (!lasting).then_some(until)));
+        self.refusing = Some((error, (!permanent).then_some(until)));
     }
 
-    /// Says a piece more again, if it is time to.
-    fn sweep_on(&mut self) {
+    /// Writes the next piece of the snapshot, if a compaction is due or running.
+    fn continue_compaction(&mut self) {
         let live = self.machine.counts().bytes;
-        if self.sweep.is_none() && self.journal.bytes > 2 * live + self.options.sweep_bytes {
-            self.sweep = Some(Sweep {
-                cursor: Some(Cursor::Start),
+        if self.compaction.is_none()
+            && self.journal.bytes > 2 * live + self.options.compaction_bytes
+        {
+            self.compaction = Some(Compaction {
+                cursor: Some(SnapshotCursor::Start),
                 from: None,
                 bytes_before: self.journal.bytes,
             });
         }
-        let Some(sweep) = &mut self.sweep else {
+        let Some(compaction) = &mut self.compaction else {
             return;
         };
-        while let Some(cursor) = sweep.cursor.take() {
-            let mut mark = (cursor == Cursor::Start).then_some(Mark::First);
-            let (mut events, next) = self.machine.keep(cursor);
+        while let Some(cursor) = compaction.cursor.take() {
+            let mut marker = (cursor == SnapshotCursor::Start).then_some(CompactionMarker::First);
+            let (mut events, next) = self.machine.snapshot(cursor);
             if next.is_none() {
-                mark = Some(Mark::Last);
+                marker = Some(CompactionMarker::Last);
                 if events.is_empty() {
-                    // Something must say that it is over, and this does no harm.
-                    (events, _) = self.machine.keep(Cursor::Start);
+                    // The last marker needs a batch, and repeating the start is harmless.
+                    (events, _) = self.machine.snapshot(SnapshotCursor::Start);
                 }
             }
-            sweep.cursor = next;
+            compaction.cursor = next;
             if !events.is_empty() {
                 events.iter().for_each(|event| self.journal.push(event));
-                self.dispatch(Vec::new(), mark);
+                self.dispatch(Vec::new(), marker);
                 return;
             }
         }
     }
 
-    fn swept(&mut self, mark: Option<Mark>, offset: Offset) {
-        let Some(sweep) = &mut self.sweep else {
+    fn compaction_progress(&mut self, marker: Option<CompactionMarker>, offset: Offset) {
+        let Some(compaction) = &mut self.compaction else {
             return;
         };
-        match mark {
-            Some(Mark::First) => sweep.from = Some(offset),
-            Some(Mark::Last) => {
-                let (from, before) = (sweep.from, sweep.bytes_before);
-                self.sweep = None;
+        match marker {
+            Some(CompactionMarker::First) => compaction.from = Some(offset),
+            Some(CompactionMarker::Last) => {
+                let (from, before) = (compaction.from, compaction.bytes_before);
+                self.compaction = None;
                 if let Some(from) = from {
                     self.journal.bytes -= before.min(self.journal.bytes);
                     self.trim(from);
@@ -334,18 +335,17 @@ impl Actor {
             }
             None => {}
         }
-        if self.sweep.is_some() {
-            self.sweep_on();
+        if self.compaction.is_some() {
+            self.continue_compaction();
         }
     }
 
     fn trim(&self, before: Offset) {
         let trim = self.journal.trim(before);
-        // Whoever waits for the disk here would hold up the queue; what is not removed now is removed
-        // after the next sweep.
+        // Not awaited, because that would delay the queue. A trim that fails is repeated after the next compaction.
         tokio::spawn(async move {
             if let Err(error) = trim.await {
-                tracing::warn!(%error, "the journal of a queue could not be shortened");
+                tracing::warn!(%error, "a queue's journal could not be trimmed");
             }
         });
     }
@@ -355,9 +355,9 @@ pub fn new_producer(random: &mut Random) -> i64 {
     (random.next_u64() >> 1) as i64
 }
 
-async fn land(flights: &mut VecDeque<Flight>) -> Result<Appended, AppendError> {
-    match flights.front_mut() {
-        Some(flight) => flight.append.as_mut().await,
+async fn next_append(appends: &mut VecDeque<PendingAppend>) -> Result<Appended, AppendError> {
+    match appends.front_mut() {
+        Some(append) => append.result.as_mut().await,
         None => std::future::pending().await,
     }
 }

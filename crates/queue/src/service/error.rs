@@ -9,18 +9,18 @@ use crate::settings::SettingsError;
 pub enum Error {
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Nothing was done, or nobody knows: see the kind of error.
+    /// The append failed. The kind says whether the outcome is unknown.
     #[error(transparent)]
     Log(#[from] AppendError),
     #[error("the queue has stopped: {0}")]
     Stopped(String),
-    #[error("{bytes} bytes in one request are more than the {max} that are taken")]
+    #[error("the request has {bytes} bytes, and the limit is {max}")]
     RequestTooLarge { bytes: usize, max: usize },
 }
 
 impl Error {
-    /// Whether less of it would perhaps have been taken.
-    pub(super) fn is_too_much(&self) -> bool {
+    /// Whether a smaller request may succeed.
+    pub(super) fn is_over_limit(&self) -> bool {
         matches!(
             self,
             Error::Refused(Refusal::Full { .. }) | Error::RequestTooLarge { .. }
@@ -28,7 +28,7 @@ impl Error {
     }
 }
 
-/// Why a queue was not made, changed or removed.
+/// Why a queue was not created, changed or deleted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
     #[error("queue `{0}` exists already")]
@@ -41,7 +41,7 @@ pub enum CreateError {
     Name(String),
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    #[error("whether a queue has sessions is decided when it is made")]
+    #[error("`sessions` cannot be changed after a queue is created")]
     SessionsFixed,
     #[error(transparent)]
     Admin(#[from] AdminError),

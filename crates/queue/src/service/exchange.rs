@@ -1,44 +1,46 @@
-//! What a receiver asks for, and what it hands in on the way: the round of a worker is one request.
+//! The parameters of a receive, and of an exchange: settle and receive in one request.
 
 use std::time::Duration;
 
-use crate::machine::{Delivery, Machine, Mode, Most, Part, Refusal, SessionLock, Token};
+use crate::machine::{
+    Delivery, LockToken, Machine, ReceiveLimit, ReceiveMode, Refusal, SessionLock, SubQueue,
+};
 
-/// How it went with each of several.
-pub type Settled = Vec<Result<(), Refusal>>;
+/// One result per settled message.
+pub type SettleResults = Vec<Result<(), Refusal>>;
 
 /// What to receive, and how long to wait for it.
 #[derive(Clone, Debug)]
-pub struct Receive {
-    pub part: Part,
-    pub most: Most,
-    pub mode: Mode,
+pub struct ReceiveRequest {
+    pub sub_queue: SubQueue,
+    pub limit: ReceiveLimit,
+    pub mode: ReceiveMode,
     pub wait: Duration,
-    /// Only from this session.
+    /// Receives from this session only.
     pub session: Option<SessionLock>,
 }
 
-impl Default for Receive {
-    fn default() -> Receive {
-        Receive {
-            part: Part::Main,
-            most: Most::from(1),
-            mode: Mode::PeekLock,
+impl Default for ReceiveRequest {
+    fn default() -> ReceiveRequest {
+        ReceiveRequest {
+            sub_queue: SubQueue::Main,
+            limit: ReceiveLimit::from(1),
+            mode: ReceiveMode::PeekLock,
             wait: Duration::ZERO,
             session: None,
         }
     }
 }
 
-/// What a receiver that comes for more has done with what it had.
+/// The settlements of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Done {
-    pub complete: Vec<Token>,
-    pub abandon: Vec<Token>,
+pub struct Settlement {
+    pub complete: Vec<LockToken>,
+    pub abandon: Vec<LockToken>,
 }
 
-impl Done {
-    pub(super) fn settle(self, machine: &mut Machine) -> Settled {
+impl Settlement {
+    pub(super) fn settle(self, machine: &mut Machine) -> SettleResults {
         let mut settled = Vec::with_capacity(self.complete.len() + self.abandon.len());
         let complete = self.complete.into_iter();
         settled.extend(complete.map(|token| machine.complete(token)));
@@ -48,10 +50,10 @@ impl Done {
     }
 }
 
-/// How a request to settle and receive went.
+/// The result of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exchange {
-    /// Of those to be completed, then of those to be abandoned.
-    pub settled: Settled,
+pub struct ExchangeResult {
+    /// One result per completed, then per abandoned message.
+    pub settled: SettleResults,
     pub received: Result<Vec<Delivery>, Refusal>,
 }

@@ -1,12 +1,10 @@
-//! A hub feeds a queue: a spike is absorbed as a stream and worked off as a queue (Q3).
+//! A hub feeds a queue: the hub absorbs a spike, and workers process it from the queue (Q3).
 //!
-//! The events go through a pipeline of `highwater_flow`, which reads ahead of nothing that is not
-//! safe. The position is an event of the queue's own journal, in the same batch as the messages it
-//! stands for, so neither can be there without the other: every event becomes a message exactly
-//! once, whatever happens in between.
+//! Events go through a pipeline of `highwater_flow`. The read position is an event of the queue's own journal,
+//! in the same batch as the messages before it, so neither is ever stored without the other: every event
+//! becomes a message exactly once, even after a crash.
 //!
-//! What cannot be read or written for now is tried again for ever, because a feed has nobody who would
-//! start it anew.
+//! Failed reads and writes are retried forever, because nothing else would restart a feed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +23,14 @@ use super::error::Error;
 use super::handle::Queue;
 use crate::message::{Content, NewMessage};
 
-/// Events that are taken over together.
+/// Events enqueued together.
 const COUNT_MAX: usize = 256;
 
-/// How often partitions are looked for that were added, and how long to wait after a failure.
+/// Interval of the check for new partitions, and delay after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Takes over the events of every partition of `hub`, also of those that are added later, until it is
-/// told to stop or the queue is deleted.
+/// Feeds the events of every partition of `hub`, including partitions added later, until `stop` is set or the
+/// queue is deleted.
 pub async fn feed(
     log: Arc<dyn Log>,
     hub: &str,
@@ -46,42 +44,58 @@ pub async fn feed(
     loop {
         let count = log.hub(hub).map_or(0, |info| info.partitions);
         for number in known..count {
-            let place = (hub.to_owned(), number);
-            let parts = (Arc::clone(&log), queue.clone(), Arc::clone(&clock));
-            partitions.spawn(feed_for_ever(place, parts, stop.clone()));
+            let source = SourcePartition {
+                log: Arc::clone(&log),
+                hub: hub.to_owned(),
+                number,
+            };
+            partitions.spawn(feed_until_stopped(
+                source,
+                queue.clone(),
+                Arc::clone(&clock),
+                stop.clone(),
+            ));
         }
         known = known.max(count);
         tokio::select! {
             _ = &mut over => break,
-            // What is under way has nowhere to go, and is ended with the set.
-            () = queue.gone() => return,
+            // Pipelines in progress have no target and end with the set.
+            () = queue.closed() => return,
             () = tokio::time::sleep(PAUSE) => {}
         }
     }
     partitions.join_all().await;
 }
 
-/// Until it is told to stop, through everything that goes wrong.
-async fn feed_for_ever(
-    (hub, number): (String, u32),
-    (log, queue, clock): (Arc<dyn Log>, Queue, Arc<dyn Clock>),
+/// A partition to read, which may not exist yet.
+struct SourcePartition {
+    log: Arc<dyn Log>,
+    hub: String,
+    number: u32,
+}
+
+/// Feeds one partition until `stop`, restarting after every error.
+async fn feed_until_stopped(
+    source: SourcePartition,
+    queue: Queue,
+    clock: Arc<dyn Clock>,
     stop: watch::Receiver<bool>,
 ) {
-    let told = || {
+    let stopped = || {
         let mut stop = stop.clone();
         async move { drop(stop.wait_for(|stop| *stop).await) }
     };
     while !*stop.borrow() {
-        if let Some(partition) = log.partition(&hub, number) {
-            match feed_partition(partition, queue.clone(), Arc::clone(&clock), told()).await {
+        if let Some(partition) = source.log.partition(&source.hub, source.number) {
+            match feed_partition(partition, queue.clone(), Arc::clone(&clock), stopped()).await {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::error!(%error, "hub `{hub}` cannot feed queue `{}` for now", queue.name());
+                    tracing::error!(%error, "hub `{}` cannot feed queue `{}` for now", source.hub, queue.name());
                 }
             }
         }
         tokio::select! {
-            () = told() => return,
+            () = stopped() => return,
             () = tokio::time::sleep(PAUSE) => {}
         }
     }
@@ -93,29 +107,31 @@ async fn feed_partition(
     clock: Arc<dyn Clock>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
-    let into = Arc::new(Into(queue));
+    let target = Arc::new(FeedQueue(queue));
     let (place, bounds) = (partition.place(), partition.bounds());
-    let mut stored = into.last(place).await.map_err(RunError::Position)?;
-    // No end ever goes back, so this is another hub of the same name.
+    let mut stored = target.last(place).await.map_err(RunError::Position)?;
+    // An end never goes back, so this is a new hub with the same name.
     if stored.is_some_and(|stored| stored > bounds.end) {
-        let anew = into.0.feed_anew(place.hub.to_string(), place.partition);
+        let anew = target
+            .0
+            .restart_feed(place.hub.to_string(), place.partition);
         anew.await
-            .map_err(|error| RunError::Position(unstored(&error)))?;
+            .map_err(|error| RunError::Position(storage_error(&error)))?;
         stored = None;
     }
     let start = stored.unwrap_or(Offset(0)).max(bounds.start);
     let handler = {
-        let into = into.clone();
-        move |events: Vec<Delivery<Event>>| take(into.clone(), events)
+        let target = target.clone();
+        move |events: Vec<Delivery<Event>>| enqueue(target.clone(), events)
     };
     let pipeline =
-        PartitionSource::new(partition, start).handle_batches(COUNT_MAX, for_ever(), handler);
-    let sink = Sink::new(into.clone(), into, clock);
+        PartitionSource::new(partition, start).handle_batches(COUNT_MAX, retry_forever(), handler);
+    let sink = Sink::new(target.clone(), target, clock);
     run(pipeline, sink, stop).await.map(drop)
 }
 
-/// A queue that is full, or a log that has no room, is waited for: that is what the hub is for.
-fn for_ever() -> Options {
+/// Waits as long as the queue or the log is full: absorbing that is the purpose of the hub.
+fn retry_forever() -> Options {
     let delay = Delay::Exponential {
         first: Duration::from_millis(50),
         cap: Duration::from_secs(5),
@@ -131,8 +147,8 @@ fn for_ever() -> Options {
     }
 }
 
-/// As many at a time as the queue takes: what is one request for a hub may be too much for a small queue.
-async fn take(into: Arc<Into>, events: Vec<Delivery<Event>>) -> Result<(), Failure> {
+/// Enqueues a batch, in smaller requests if the queue does not accept it at once.
+async fn enqueue(target: Arc<FeedQueue>, events: Vec<Delivery<Event>>) -> Result<(), Failure> {
     let (mut rest, mut count) = (&events[..], events.len());
     loop {
         let (piece, behind) = rest.split_at(count.min(rest.len()));
@@ -142,9 +158,9 @@ async fn take(into: Arc<Into>, events: Vec<Delivery<Event>>) -> Result<(), Failu
         let (place, next) = (last.event.place().clone(), last.event.offset().0 + 1);
         let messages = piece.iter().map(message).collect();
         let hub = place.hub.to_string();
-        match into.0.feed(hub, place.partition, messages, next).await {
+        match target.0.feed(hub, place.partition, messages, next).await {
             Ok(_) => rest = behind,
-            Err(error) if error.is_too_much() && piece.len() > 1 => count = piece.len() / 2,
+            Err(error) if error.is_over_limit() && piece.len() > 1 => count = piece.len() / 2,
             Err(error) => return Err(Failure::transient(error)),
         }
     }
@@ -158,7 +174,7 @@ fn message(delivery: &Delivery<Event>) -> (i64, NewMessage) {
     (delivery.event.offset().0, message)
 }
 
-/// The key becomes the session, so that a queue with sessions keeps the order of every key.
+/// The key becomes the session, so that a queue with sessions preserves the order per key.
 fn content(event: &Event) -> Content {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let headers = event.headers();
@@ -173,15 +189,15 @@ fn content(event: &Event) -> Content {
     }
 }
 
-/// A queue as the keeper of positions and as the place for what cannot be read.
-struct Into(Queue);
+/// The queue as position store and dead-letter sink of its feed.
+struct FeedQueue(Queue);
 
-impl PositionStore for Into {
+impl PositionStore for FeedQueue {
     fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
         let (queue, hub, partition) = (self.0.clone(), place.hub.to_string(), place.partition);
         Box::pin(async move {
-            let next = queue.fed(hub, partition).await;
-            let next = next.map_err(|error| unstored(&error))?;
+            let next = queue.feed_position(hub, partition).await;
+            let next = next.map_err(|error| storage_error(&error))?;
             Ok(next.map(Offset))
         })
     }
@@ -190,25 +206,27 @@ impl PositionStore for Into {
         let (queue, hub, partition) = (self.0.clone(), place.hub.to_string(), place.partition);
         Box::pin(async move {
             let stored = queue.feed(hub, partition, Vec::new(), next.0).await;
-            stored.map(drop).map_err(|error| unstored(&error))
+            stored.map(drop).map_err(|error| storage_error(&error))
         })
     }
 }
 
-fn unstored(error: &Error) -> GroupError {
+fn storage_error(error: &Error) -> GroupError {
     GroupError::Storage(error.to_string())
 }
 
-impl DeadLetterSink for Into {
+impl DeadLetterSink for FeedQueue {
     fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
         let event = &letter.event;
         let place = event.place().clone();
-        let dead = (event.offset().0, content(event));
+        let (offset, content) = (event.offset().0, content(event));
         let reason = letter.attempts.last().map(|attempt| attempt.reason.clone());
         let queue = self.0.clone();
         Box::pin(async move {
             let (hub, reason) = (place.hub.to_string(), reason.unwrap_or_default());
-            let put = queue.feed_dead(hub, place.partition, dead, reason).await;
+            let put = queue
+                .feed_unreadable(hub, place.partition, offset, content, reason)
+                .await;
             put.map_err(|error| error.to_string())
         })
     }

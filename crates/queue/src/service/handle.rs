@@ -1,5 +1,5 @@
-//! The face of a queue. Clones are the same queue. Every method is ready when what it did would
-//! survive a crash.
+//! The handle of a queue. Clones refer to the same queue. Every method completes when its effect would survive a
+//! crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,18 @@ use highwater_env::Clock;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor::{Act, Begin, Command, Reply};
+use super::actor::{Command, Operation, Reply, WaitSetup};
 use super::error::Error;
-use super::exchange::{Done, Exchange, Receive, Settled};
-use super::waiting::{Waiter, Want};
+use super::exchange::{ExchangeResult, ReceiveRequest, SettleResults, Settlement};
+use super::waiting::{WaitCondition, Waiter};
 use crate::machine::{
-    Counts, Delivery, Machine, Mode, Part, Peeked, Refusal, Sent, SessionLock, Token, Totals,
+    Counts, Delivery, LockToken, Machine, PeekedMessage, ReceiveMode, Refusal, SendResult,
+    SessionLock, SubQueue, Totals,
 };
 use crate::message::{Content, NewMessage, Properties};
 use crate::settings::Settings;
 
-/// What one request may bring; a batch of the journal must hold it.
+/// The largest request; a batch of the journal must hold it.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone)]
@@ -27,19 +28,19 @@ pub struct Queue {
     name: Arc<str>,
     commands: mpsc::Sender<Command>,
     clock: Arc<dyn Clock>,
-    glance: Arc<Mutex<(Counts, Totals)>>,
+    counters: Arc<Mutex<(Counts, Totals)>>,
 }
 
-/// A session that was accepted, and the state that was left with it.
+/// An accepted session and its stored state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedSession {
     pub lock: SessionLock,
     pub state: Option<Bytes>,
 }
 
-/// How a queue is doing.
+/// Settings and counters of a queue.
 #[derive(Clone, Debug)]
-pub struct Stats {
+pub struct QueueStats {
     pub settings: Settings,
     pub counts: Counts,
     pub totals: Totals,
@@ -50,14 +51,14 @@ impl Queue {
         name: &str,
         commands: mpsc::Sender<Command>,
         clock: Arc<dyn Clock>,
-        glance: Arc<Mutex<(Counts, Totals)>>,
+        counters: Arc<Mutex<(Counts, Totals)>>,
     ) -> Queue {
         let name = name.into();
         Queue {
             name,
             commands,
             clock,
-            glance,
+            counters,
         }
     }
 
@@ -65,78 +66,87 @@ impl Queue {
         &self.name
     }
 
-    /// How it stood when something happened last. Asks nobody, so it may be ahead of what is durable.
-    pub fn glance(&self) -> (Counts, Totals) {
-        *self.glance.lock()
+    /// The counters after the last round. Sends no request, so they may be ahead of the durable state.
+    pub fn counters(&self) -> (Counts, Totals) {
+        *self.counters.lock()
     }
 
-    /// All of them or none, in order.
-    pub async fn send(&self, messages: Vec<NewMessage>) -> Result<Vec<Sent>, Error> {
+    /// Enqueues all messages or none, in order.
+    pub async fn send(&self, messages: Vec<NewMessage>) -> Result<Vec<SendResult>, Error> {
         check_size(messages.iter().map(|message| &message.content))?;
         self.call(|machine| machine.send(messages)).await
     }
 
-    pub async fn cancel(&self, seqs: Vec<u64>) -> Result<Settled, Error> {
+    pub async fn cancel(&self, seqs: Vec<u64>) -> Result<SettleResults, Error> {
         self.each(seqs, Machine::cancel).await
     }
 
-    /// Messages as soon as there are any; none if there were none in time.
-    pub async fn receive(&self, receive: Receive) -> Result<Vec<Delivery>, Error> {
-        let exchange = self.exchange(Done::default(), receive).await?;
+    /// Receives messages as soon as any are ready. Returns none if the wait ends first.
+    pub async fn receive(&self, receive: ReceiveRequest) -> Result<Vec<Delivery>, Error> {
+        let exchange = self.exchange(Settlement::default(), receive).await?;
         exchange.received.map_err(Error::Refused)
     }
 
-    /// Settles what the receiver had, at once, and then receives as [`receive`](Queue::receive) does: the
-    /// whole round of a worker in one request. What could not be settled keeps nobody from receiving.
-    pub async fn exchange(&self, done: Done, receive: Receive) -> Result<Exchange, Error> {
-        let Receive {
-            part,
-            most,
+    /// Settles messages at once, then receives as [`receive`](Queue::receive) does: a worker's whole cycle in one
+    /// request. A failed settlement does not prevent the receive.
+    pub async fn exchange(
+        &self,
+        settlement: Settlement,
+        receive: ReceiveRequest,
+    ) -> Result<ExchangeResult, Error> {
+        let ReceiveRequest {
+            sub_queue,
+            limit,
             mode,
             wait,
             session,
         } = receive;
-        let want = match &session {
-            Some(lock) => Want::InSession(lock.clone()),
-            None => Want::Message(part),
+        let condition = match &session {
+            Some(lock) => WaitCondition::InSession(lock.clone()),
+            None => WaitCondition::Message(sub_queue),
         };
-        let settle = |machine: &mut Machine| done.settle(machine);
+        let settle = |machine: &mut Machine| settlement.settle(machine);
         let take = move |machine: &mut Machine, settled| {
             let received = match &session {
-                Some(lock) => machine.receive_in_session(lock, most, mode),
-                None => machine.receive(part, most, mode),
+                Some(lock) => machine.receive_in_session(lock, limit, mode),
+                None => machine.receive(sub_queue, limit, mode),
             };
-            Ok(Exchange { settled, received })
+            Ok(ExchangeResult { settled, received })
         };
-        self.wait(want, wait, settle, take).await
+        self.wait(condition, wait, settle, take).await
     }
 
-    /// Messages that were set aside, by their numbers; all of them or none.
+    /// Receives deferred messages by sequence number, all or none.
     pub async fn receive_deferred(
         &self,
-        part: Part,
+        sub_queue: SubQueue,
         seqs: Vec<u64>,
-        mode: Mode,
+        mode: ReceiveMode,
         session: Option<SessionLock>,
     ) -> Result<Vec<Delivery>, Error> {
-        self.call(move |machine| machine.receive_deferred(part, seqs, mode, session.as_ref()))
+        self.call(move |machine| machine.receive_deferred(sub_queue, seqs, mode, session.as_ref()))
             .await
     }
 
-    pub async fn peek(&self, part: Part, from: u64, max: usize) -> Result<Vec<Peeked>, Error> {
-        self.call(move |machine| Ok(machine.peek(part, from, max)))
+    pub async fn peek(
+        &self,
+        sub_queue: SubQueue,
+        from: u64,
+        max: usize,
+    ) -> Result<Vec<PeekedMessage>, Error> {
+        self.call(move |machine| Ok(machine.peek(sub_queue, from, max)))
             .await
     }
 
-    pub async fn complete(&self, tokens: Vec<Token>) -> Result<Settled, Error> {
+    pub async fn complete(&self, tokens: Vec<LockToken>) -> Result<SettleResults, Error> {
         self.each(tokens, Machine::complete).await
     }
 
     pub async fn abandon(
         &self,
-        tokens: Vec<Token>,
+        tokens: Vec<LockToken>,
         properties: Option<Properties>,
-    ) -> Result<Settled, Error> {
+    ) -> Result<SettleResults, Error> {
         let abandon =
             move |machine: &mut Machine, token| machine.abandon(token, properties.clone());
         self.each(tokens, abandon).await
@@ -144,78 +154,79 @@ impl Queue {
 
     pub async fn defer(
         &self,
-        tokens: Vec<Token>,
+        tokens: Vec<LockToken>,
         properties: Option<Properties>,
-    ) -> Result<Settled, Error> {
+    ) -> Result<SettleResults, Error> {
         let defer = move |machine: &mut Machine, token| machine.defer(token, properties.clone());
         self.each(tokens, defer).await
     }
 
     pub async fn dead_letter(
         &self,
-        tokens: Vec<Token>,
+        tokens: Vec<LockToken>,
         reason: String,
         description: String,
         properties: Option<Properties>,
-    ) -> Result<Settled, Error> {
-        let kill = move |machine: &mut Machine, token| {
+    ) -> Result<SettleResults, Error> {
+        let dead_letter = move |machine: &mut Machine, token| {
             let (reason, description) = (reason.clone(), description.clone());
             machine.dead_letter(token, reason, description, properties.clone())
         };
-        self.each(tokens, kill).await
+        self.each(tokens, dead_letter).await
     }
 
-    /// Until when each is locked now, in milliseconds since 1970.
-    pub async fn renew(&self, tokens: Vec<Token>) -> Result<Vec<Result<i64, Refusal>>, Error> {
+    /// Renews locks and returns their new expiry times, in milliseconds since 1970.
+    pub async fn renew(&self, tokens: Vec<LockToken>) -> Result<Vec<Result<i64, Refusal>>, Error> {
         self.each(tokens, Machine::renew).await
     }
 
-    /// Dead letters become messages again.
-    pub async fn resubmit(&self, seqs: Vec<u64>) -> Result<Settled, Error> {
+    /// Returns dead letters to the main queue.
+    pub async fn resubmit(&self, seqs: Vec<u64>) -> Result<SettleResults, Error> {
         self.each(seqs, Machine::resubmit).await
     }
 
-    /// Removes whatever nobody has locked, a bounded number at a time; answers how many there were.
-    pub async fn purge(&self, part: Part) -> Result<usize, Error> {
+    /// Removes all unlocked messages, a bounded number at a time, and returns how many.
+    pub async fn purge(&self, sub_queue: SubQueue) -> Result<usize, Error> {
         const STEP: usize = 10_000;
         let mut all = 0;
         loop {
-            let gone = self
-                .call(move |machine| Ok(machine.purge(part, STEP)))
+            let removed = self
+                .call(move |machine| Ok(machine.purge(sub_queue, STEP)))
                 .await?;
-            all += gone;
-            if gone < STEP {
+            all += removed;
+            if removed < STEP {
                 return Ok(all);
             }
         }
     }
 
-    /// This session, or any that has a message; `None` if there was none in time.
+    /// Accepts the named session, or any with a ready message. `None` if the wait ends first.
     pub async fn accept(
         &self,
         session: Option<String>,
         wait: Duration,
-    ) -> Result<Option<Accepted>, Error> {
-        let want = match &session {
-            Some(name) => Want::Session(name.clone()),
-            None => Want::AnySession,
+    ) -> Result<Option<AcceptedSession>, Error> {
+        let condition = match &session {
+            Some(name) => WaitCondition::Session(name.clone()),
+            None => WaitCondition::AnySession,
         };
         let accept = move |machine: &mut Machine, ()| {
             let Some(lock) = machine.accept(session)? else {
                 return Ok(None);
             };
             let state = machine.get_session_state(&lock)?;
-            Ok(Some(Accepted { lock, state }))
+            Ok(Some(AcceptedSession { lock, state }))
         };
-        self.wait(want, wait, |_| (), accept).await
+        self.wait(condition, wait, |_| (), accept).await
     }
 
     pub async fn renew_session(&self, lock: SessionLock) -> Result<SessionLock, Error> {
         self.call(move |machine| machine.renew_session(&lock)).await
     }
 
-    pub async fn free_session(&self, lock: SessionLock) -> Result<(), Error> {
-        self.call(move |machine| machine.free_session(&lock)).await
+    pub async fn release_session(&self, lock: SessionLock) -> Result<(), Error> {
+        self.call(move |machine| machine.release_session(&lock))
+            .await
     }
 
     pub async fn session_state(&self, lock: SessionLock) -> Result<Option<Bytes>, Error> {
@@ -232,9 +243,9 @@ impl Queue {
             .await
     }
 
-    pub async fn stats(&self) -> Result<Stats, Error> {
+    pub async fn stats(&self) -> Result<QueueStats, Error> {
         let stats = |machine: &mut Machine| {
-            Ok(Stats {
+            Ok(QueueStats {
                 settings: machine.settings().clone(),
                 counts: machine.counts(),
                 totals: machine.totals(),
@@ -243,7 +254,7 @@ impl Queue {
         self.call(stats).await
     }
 
-    /// Says what a queue that was just made is like.
+    /// Initialises a new queue.
     pub(super) async fn begin(&self, settings: Settings, first_lock: u64) -> Result<(), Error> {
         let begin = move |machine: &mut Machine| {
             machine.begin(settings, first_lock);
@@ -260,13 +271,13 @@ impl Queue {
         self.call(configure).await
     }
 
-    /// Where the next event of a partition of a hub is to be read.
-    pub async fn fed(&self, hub: String, partition: u32) -> Result<Option<i64>, Error> {
-        self.call(move |machine| Ok(machine.fed(&hub, partition)))
+    /// The next offset to read from a feeding partition.
+    pub async fn feed_position(&self, hub: String, partition: u32) -> Result<Option<i64>, Error> {
+        self.call(move |machine| Ok(machine.feed_position(&hub, partition)))
             .await
     }
 
-    /// Takes over events of a hub, see [`Machine::feed`].
+    /// Enqueues events of a hub, see [`Machine::feed`].
     pub async fn feed(
         &self,
         hub: String,
@@ -279,41 +290,42 @@ impl Queue {
             .await
     }
 
-    pub(super) async fn feed_anew(&self, hub: String, partition: u32) -> Result<(), Error> {
+    pub(super) async fn restart_feed(&self, hub: String, partition: u32) -> Result<(), Error> {
         self.call(move |machine| {
-            machine.feed_anew(&hub, partition);
+            machine.restart_feed(&hub, partition);
             Ok(())
         })
         .await
     }
 
-    pub(super) async fn feed_dead(
+    pub(super) async fn feed_unreadable(
         &self,
         hub: String,
         partition: u32,
-        event: (i64, Content),
+        offset: i64,
+        content: Content,
         reason: String,
     ) -> Result<(), Error> {
         self.call(move |machine| {
-            machine.feed_dead(&hub, partition, event, &reason);
+            machine.feed_unreadable(&hub, partition, offset, content, &reason);
             Ok(())
         })
         .await
     }
 
-    /// Whoever waits is answered now, with what there is, which may be nothing.
+    /// Ends all waits now, with the messages that are ready, if any.
     pub async fn end_waits(&self) {
-        // If it is gone, nobody waits.
+        // If the task has ended, nobody waits.
         let _ = self.commands.send(Command::EndWaits).await;
     }
 
-    /// Ready when the queue was deleted or the node stops.
-    pub(super) async fn gone(&self) {
+    /// Completes when the queue is deleted or the node stops.
+    pub(super) async fn closed(&self) {
         self.commands.closed().await;
     }
 
     pub(super) async fn stop(&self) {
-        // If it is gone, it has stopped.
+        // If the task has ended, it has stopped.
         let _ = self.commands.send(Command::Stop).await;
     }
 
@@ -337,24 +349,24 @@ impl Queue {
         &self,
         act: impl FnOnce(&mut Machine) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
-        let (answer, answered) = oneshot::channel();
-        self.ask(Command::Call(answering(answer, act)), answered)
+        let (answer, reply) = oneshot::channel();
+        self.ask(Command::Call(reply_when_durable(answer, act)), reply)
             .await
     }
 
-    /// Does `first` at once, and `act` as soon as there is what is wanted, or its time is over.
+    /// Runs `first` at once, and `act` as soon as the condition is met or the wait ends.
     async fn wait<F: Send + 'static, T: Send + 'static>(
         &self,
-        want: Want,
+        condition: WaitCondition,
         wait: Duration,
         first: impl FnOnce(&mut Machine) -> F + Send + 'static,
         act: impl FnOnce(&mut Machine, F) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
-        let (answer, answered) = oneshot::channel();
-        let gone = Arc::new(());
-        let here = Arc::downgrade(&gone);
+        let (answer, reply) = oneshot::channel();
+        let caller = Arc::new(());
+        let alive = Arc::downgrade(&caller);
         let until = self.clock.elapsed() + wait;
-        let begin: Begin = Box::new(move |machine| match machine {
+        let begin: WaitSetup = Box::new(move |machine| match machine {
             Err(error) => {
                 let _ = answer.send(Err(error.clone()));
                 None
@@ -362,36 +374,36 @@ impl Queue {
             Ok(machine) => {
                 let first = first(machine);
                 Some(Waiter {
-                    want,
+                    condition,
                     until,
-                    act: answering(answer, move |machine| act(machine, first)),
-                    is_gone: Box::new(move || here.strong_count() == 0),
+                    operation: reply_when_durable(answer, move |machine| act(machine, first)),
+                    is_cancelled: Box::new(move || alive.strong_count() == 0),
                 })
             }
         });
-        let asked = self.ask(Command::Wait(begin), answered).await;
-        drop(gone);
+        let asked = self.ask(Command::Wait(begin), reply).await;
+        drop(caller);
         asked
     }
 
     async fn ask<T>(
         &self,
         command: Command,
-        answered: oneshot::Receiver<Result<T, Error>>,
+        reply: oneshot::Receiver<Result<T, Error>>,
     ) -> Result<T, Error> {
         let stopped = || Error::Stopped("the node is stopping, or the queue was deleted".into());
         let sent = self.commands.send(command).await;
         sent.map_err(|_| stopped())?;
-        answered.await.unwrap_or_else(|_| Err(stopped()))
+        reply.await.unwrap_or_else(|_| Err(stopped()))
     }
 }
 
-/// Does `act` and has the answer ready for when it is durable.
-fn answering<T: Send + 'static>(
+/// Runs `act` and keeps its result until it is durable.
+fn reply_when_durable<T: Send + 'static>(
     answer: oneshot::Sender<Result<T, Error>>,
     act: impl FnOnce(&mut Machine) -> Result<T, Refusal> + Send + 'static,
-) -> Act {
-    // Whoever asked may have stopped waiting.
+) -> Operation {
+    // The caller may have stopped waiting.
     Box::new(move |machine| match machine {
         Err(error) => {
             let _ = answer.send(Err(error.clone()));

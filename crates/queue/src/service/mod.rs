@@ -1,10 +1,9 @@
-//! The machine at work: one task a queue, which owns the machine and the journal.
+//! The service: one task per queue, which owns the machine and the journal.
 //!
-//! Callers send functions. The task runs whatever has gathered, appends all the events that came of it
-//! as one batch, and answers when that batch is durable; the next batch is under way meanwhile. Since
-//! every answer waits for all that was done before it, nobody is told of anything that a crash could
-//! undo. When the log turns a batch away, what the task has in memory is worth nothing any more: it
-//! answers everybody with the reason and reads the journal again.
+//! Callers send closures. The task runs all closures that are waiting, appends their events as one batch, and
+//! replies when that batch is durable; meanwhile it prepares the next batch. Every reply waits for all earlier
+//! events, so no caller learns anything that a crash could undo. When the log rejects a batch, the state in
+//! memory is invalid: the task fails all callers with the reason and replays the journal.
 
 mod actor;
 mod error;
@@ -16,7 +15,7 @@ mod waiting;
 
 pub use actor::Options;
 pub use error::{CreateError, Error};
-pub use exchange::{Done, Exchange, Receive};
+pub use exchange::{ExchangeResult, ReceiveRequest, Settlement};
 pub use feed::feed;
-pub use handle::{Accepted, Queue, Stats};
+pub use handle::{AcceptedSession, Queue, QueueStats};
 pub use queues::Queues;

@@ -1,4 +1,4 @@
-//! The queues of a node: opened at its start, made, changed and removed.
+//! The queues of a node: opened at its start, created, changed and deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use tokio::task::JoinHandle;
 use super::actor::{Actor, Options, new_producer};
 use super::error::CreateError;
 use super::handle::Queue;
-use crate::journal::{self, Journal, JournalError, PREFIX};
+use crate::journal::{self, HUB_PREFIX, Journal, JournalError};
 use crate::settings::Settings;
 
-/// Commands that may wait for a queue's task; beyond it callers wait to hand theirs over.
+/// Capacity of a queue's command channel. Callers wait when it is full.
 const COMMANDS_WAITING: usize = 4096;
 const NAME_BYTES_MAX: usize = 200;
-/// The first lock of a queue has a number below this, by chance. So a token of a queue that was deleted
-/// fits no message of one that was made under the same name.
+/// Lock numbers of a new queue start at a random number below this, so a token of a deleted queue matches no
+/// message of a new queue with the same name.
 const FIRST_LOCK_MAX: u64 = 1 << 48;
 
-/// Clones are the same queues.
+/// Clones refer to the same queues.
 #[derive(Clone)]
 pub struct Queues {
     inner: Arc<Inner>,
@@ -35,17 +35,17 @@ struct Inner {
     clock: Arc<dyn Clock>,
     options: Options,
     random: Mutex<Random>,
-    running: RwLock<BTreeMap<String, Running>>,
-    /// Held while a queue is made or removed.
+    running: RwLock<BTreeMap<String, RunningQueue>>,
+    /// Held while a queue is created or deleted.
     changing: tokio::sync::Mutex<()>,
 }
 
-struct Running {
+struct RunningQueue {
     queue: Queue,
     task: JoinHandle<()>,
 }
 
-/// Queues that are let go of without [`Queues::stop`] end as in a crash.
+/// Queues dropped without [`Queues::stop`] end as in a crash.
 impl Drop for Inner {
     fn drop(&mut self) {
         for running in self.running.get_mut().values() {
@@ -55,7 +55,7 @@ impl Drop for Inner {
 }
 
 impl Queues {
-    /// Reads back every queue that there is. One that cannot be read is named, and left out.
+    /// Replays the journals of all queues. Queues that cannot be replayed are returned with their errors.
     pub async fn open(
         log: Arc<dyn Log>,
         clock: Arc<dyn Clock>,
@@ -75,7 +75,7 @@ impl Queues {
         let hubs = queues.inner.log.hubs();
         let names = hubs
             .iter()
-            .filter_map(|hub| hub.name.as_str().strip_prefix(PREFIX));
+            .filter_map(|hub| hub.name.as_str().strip_prefix(HUB_PREFIX));
         let opened = join_all(names.map(|name| queues.start(name))).await;
         let failed = opened.into_iter().filter_map(Result::err).collect();
         (queues, failed)
@@ -95,7 +95,7 @@ impl Queues {
             .collect()
     }
 
-    /// Ready once the queue would be there after a crash.
+    /// Completes when the new queue would survive a crash.
     pub async fn create(&self, name: &str, settings: Settings) -> Result<Queue, CreateError> {
         settings.check()?;
         let hub = hub_of(name)?;
@@ -104,7 +104,7 @@ impl Queues {
             return Err(CreateError::Exists(name.to_owned()));
         }
         match journal::create(&*self.inner.log, hub).await {
-            // A crash may have come between this and the settings.
+            // The node may have crashed after creating the hub and before storing the settings.
             Ok(()) | Err(AdminError::Exists(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -124,23 +124,23 @@ impl Queues {
         Ok(queue.configure(settings).await?)
     }
 
-    /// With everything in it.
+    /// Deletes a queue with all its messages.
     pub async fn delete(&self, name: &str) -> Result<(), CreateError> {
         let _changing = self.inner.changing.lock().await;
         let running = self.inner.running.write().remove(name);
-        let Some(Running { queue, task }) = running else {
+        let Some(RunningQueue { queue, task }) = running else {
             return Err(CreateError::Unknown(name.to_owned()));
         };
         queue.stop().await;
-        // A task that panicked has said so, and is gone.
+        // A panic of the task was logged.
         let _ = task.await;
         Ok(self.inner.log.delete(&hub_of(name)?).await?)
     }
 
-    /// What was asked before is still done and answered.
+    /// Stops all queues after the requests before it are answered.
     pub async fn stop(&self) {
         let running = std::mem::take(&mut *self.inner.running.write());
-        for Running { queue, task } in running.into_values() {
+        for RunningQueue { queue, task } in running.into_values() {
             queue.stop().await;
             let _ = task.await;
         }
@@ -151,14 +151,14 @@ impl Queues {
         let inner = &self.inner;
         let mut random = Random::seeded(inner.random.lock().next_u64());
         let producer = new_producer(&mut random);
-        let hub = hub_of(name).expect("the hub of this name is there");
+        let hub = hub_of(name).expect("the name was validated when its hub was created");
         let journal = Journal::open(&*inner.log, &hub, producer);
         let mut journal = journal.map_err(failed)?;
         let machine = journal.replay().await.map_err(failed)?;
         let (commands, received) = mpsc::channel(COMMANDS_WAITING);
         let clock = inner.clock.clone();
-        let glance = Arc::new(Mutex::new((machine.counts(), machine.totals())));
-        let queue = Queue::new(name, commands, clock.clone(), glance.clone());
+        let counters = Arc::new(Mutex::new((machine.counts(), machine.totals())));
+        let queue = Queue::new(name, commands, clock.clone(), counters.clone());
         let actor = Actor::new(
             machine,
             journal,
@@ -166,9 +166,9 @@ impl Queues {
             random,
             inner.options.clone(),
             received,
-            glance,
+            counters,
         );
-        let running = Running {
+        let running = RunningQueue {
             queue: queue.clone(),
             task: tokio::spawn(actor.run()),
         };
@@ -181,7 +181,7 @@ fn hub_of(name: &str) -> Result<HubName, CreateError> {
     match name.len() <= NAME_BYTES_MAX && !name.is_empty() {
         true => {
             HubName::new(name)?;
-            Ok(HubName::new(&format!("{PREFIX}{name}"))?)
+            Ok(HubName::new(&format!("{HUB_PREFIX}{name}"))?)
         }
         false => Err(CreateError::Name(
             name.chars().take(NAME_BYTES_MAX).collect(),

@@ -1,119 +1,124 @@
-//! Those who wait for a message or a session, first come, first served.
+//! Receivers waiting for a message or a session, served first come, first served.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::actor::{Act, Reply};
+use super::actor::{Operation, Reply};
 use super::error::Error;
-use crate::machine::{Machine, Part, SessionLock};
+use crate::machine::{Machine, SessionLock, SubQueue};
 
-/// What somebody waits for.
+/// What a waiter waits for.
 #[derive(Clone, Debug)]
-pub enum Want {
-    Message(Part),
+pub enum WaitCondition {
+    Message(SubQueue),
     AnySession,
     Session(String),
     InSession(SessionLock),
 }
 
-impl Want {
-    /// Whether there is something to be told, if only that it will never come.
-    fn is_there(&self, machine: &Machine) -> bool {
+impl WaitCondition {
+    /// Whether the waiter can be answered, even if only with an error.
+    fn is_met(&self, machine: &Machine) -> bool {
         let sessions = machine.settings().sessions;
         match self {
-            Want::Message(Part::Main) if sessions => true,
-            Want::Message(part) => machine.has_ready(*part),
-            Want::AnySession => machine.has_free_session() || !sessions,
-            Want::Session(name) => machine.is_free(name),
-            Want::InSession(lock) => {
+            WaitCondition::Message(SubQueue::Main) if sessions => true,
+            WaitCondition::Message(sub_queue) => machine.has_ready(*sub_queue),
+            WaitCondition::AnySession => machine.has_free_session() || !sessions,
+            WaitCondition::Session(name) => machine.is_free(name),
+            WaitCondition::InSession(lock) => {
                 machine.has_ready_in(&lock.session) || !machine.holds_session(lock)
             }
         }
     }
 
-    /// Those of one line want the same, so when there is nothing for the first there is nothing for
-    /// the others.
-    fn line(&self) -> usize {
+    /// Waiters of one queue have the same condition, so if the first one's is not met, no other's is.
+    fn queue_index(&self) -> usize {
         match self {
-            Want::Message(Part::Main) => 0,
-            Want::Message(Part::DeadLetters) => 1,
-            Want::AnySession => 2,
-            Want::Session(_) | Want::InSession(_) => 3,
+            WaitCondition::Message(SubQueue::Main) => 0,
+            WaitCondition::Message(SubQueue::DeadLetters) => 1,
+            WaitCondition::AnySession => 2,
+            WaitCondition::Session(_) | WaitCondition::InSession(_) => 3,
         }
     }
 }
 
 pub struct Waiter {
-    pub want: Want,
-    /// On the clock's `elapsed`.
+    pub condition: WaitCondition,
+    /// Deadline, on the clock's `elapsed`.
     pub until: Duration,
-    pub act: Act,
-    pub is_gone: Box<dyn Fn() -> bool + Send>,
+    pub operation: Operation,
+    pub is_cancelled: Box<dyn Fn() -> bool + Send>,
 }
 
 #[derive(Default)]
-pub struct Waiting {
-    lines: [VecDeque<(u64, Waiter)>; 4],
+pub struct WaitQueues {
+    queues: [VecDeque<(u64, Waiter)>; 4],
     deadlines: BTreeSet<(Duration, u64, usize)>,
     next: u64,
 }
 
-impl Waiting {
+impl WaitQueues {
     pub fn add(&mut self, waiter: Waiter) {
-        let (number, line) = (self.next, waiter.want.line());
+        let (number, queue) = (self.next, waiter.condition.queue_index());
         self.next += 1;
-        self.deadlines.insert((waiter.until, number, line));
-        self.lines[line].push_back((number, waiter));
+        self.deadlines.insert((waiter.until, number, queue));
+        self.queues[queue].push_back((number, waiter));
     }
 
     pub fn deadline(&self) -> Option<Duration> {
         self.deadlines.first().map(|(until, _, _)| *until)
     }
 
-    /// Serves whom it can, and tells those whose time is over that there was nothing.
+    /// Runs the operations of waiters whose condition is met or whose deadline has passed.
     pub fn serve(&mut self, machine: &mut Machine, now: Duration, replies: &mut Vec<Reply>) {
-        for line in 0..3 {
-            while let Some((_, first)) = self.lines[line].front() {
-                if !(first.is_gone)() && !first.want.is_there(machine) {
+        for queue in 0..3 {
+            while let Some((_, first)) = self.queues[queue].front() {
+                if !(first.is_cancelled)() && !first.condition.is_met(machine) {
                     break;
                 }
-                self.take(line, 0, machine, replies);
+                self.take(queue, 0, machine, replies);
             }
         }
-        let mut at = 0;
-        while let Some((_, waiter)) = self.lines[3].get(at) {
-            match (waiter.is_gone)() || waiter.want.is_there(machine) {
-                true => self.take(3, at, machine, replies),
-                false => at += 1,
+        let mut index = 0;
+        while let Some((_, waiter)) = self.queues[3].get(index) {
+            match (waiter.is_cancelled)() || waiter.condition.is_met(machine) {
+                true => self.take(3, index, machine, replies),
+                false => index += 1,
             }
         }
-        while let Some(&(until, number, line)) = self.deadlines.first() {
+        while let Some(&(until, number, queue)) = self.deadlines.first() {
             if until > now {
                 break;
             }
-            let mut waiting = self.lines[line].iter();
+            let mut waiting = self.queues[queue].iter();
             match waiting.position(|(other, _)| *other == number) {
-                Some(at) => self.take(line, at, machine, replies),
+                Some(index) => self.take(queue, index, machine, replies),
                 None => drop(self.deadlines.pop_first()),
             }
         }
     }
 
-    /// Tells everybody that there will be nothing, and why.
+    /// Fails all waiters.
     pub fn refuse(&mut self, error: &Error) {
         self.deadlines.clear();
-        for (_, waiter) in self.lines.iter_mut().flat_map(|line| line.drain(..)) {
-            drop((waiter.act)(Err(error)));
+        for (_, waiter) in self.queues.iter_mut().flat_map(|queue| queue.drain(..)) {
+            drop((waiter.operation)(Err(error)));
         }
     }
 
-    fn take(&mut self, line: usize, at: usize, machine: &mut Machine, replies: &mut Vec<Reply>) {
-        let Some((number, waiter)) = self.lines[line].remove(at) else {
+    fn take(
+        &mut self,
+        queue: usize,
+        index: usize,
+        machine: &mut Machine,
+        replies: &mut Vec<Reply>,
+    ) {
+        let Some((number, waiter)) = self.queues[queue].remove(index) else {
             return;
         };
-        self.deadlines.remove(&(waiter.until, number, line));
-        if !(waiter.is_gone)() {
-            replies.extend((waiter.act)(Ok(machine)));
+        self.deadlines.remove(&(waiter.until, number, queue));
+        if !(waiter.is_cancelled)() {
+            replies.extend((waiter.operation)(Ok(machine)));
         }
     }
 }

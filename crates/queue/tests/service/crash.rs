@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_env::random::Random;
-use highwater_queue::{Delivery, Done, Most, Options, Queue, Receive, Settings, Token};
+use highwater_queue::{
+    Delivery, LockToken, Options, Queue, ReceiveLimit, ReceiveRequest, Settings, Settlement,
+};
 use tokio::task::JoinSet;
 
 use crate::common::{Gated, TokioClock, message};
@@ -20,7 +22,7 @@ struct Ledger {
     /// Asked for; with true, also answered.
     completed: BTreeMap<u64, bool>,
     counts: BTreeMap<u64, u32>,
-    holders: BTreeMap<u64, (Token, i64)>,
+    holders: BTreeMap<u64, (LockToken, i64)>,
 }
 
 type Shared = Arc<Mutex<Ledger>>;
@@ -69,10 +71,10 @@ async fn worker(queue: Queue, ledger: Shared, clock: Arc<TokioClock>, mut random
             }
             continue;
         }
-        let receive = Receive {
-            most: Most::from(1 + random.below(3) as usize),
+        let receive = ReceiveRequest {
+            limit: ReceiveLimit::from(1 + random.below(3) as usize),
             wait: Duration::from_millis(random.below(2000)),
-            ..Receive::default()
+            ..ReceiveRequest::default()
         };
         let Ok(got) = queue.receive(receive).await else {
             continue;
@@ -100,7 +102,7 @@ async fn hand_in(
     got: &[Delivery],
     random: &mut Random,
 ) {
-    let (mut done, mut completed) = (Done::default(), Vec::new());
+    let (mut done, mut completed) = (Settlement::default(), Vec::new());
     for delivery in got {
         let (seq, token) = (delivery.seq, delivery.lock.unwrap().0);
         if random.below(3) == 0 {
@@ -112,9 +114,9 @@ async fn hand_in(
             completed.push(seq);
         }
     }
-    let receive = Receive {
+    let receive = ReceiveRequest {
         wait: Duration::from_millis(random.below(500)),
-        ..Receive::default()
+        ..ReceiveRequest::default()
     };
     let Ok(exchange) = queue.exchange(done, receive).await else {
         return;
@@ -156,7 +158,7 @@ async fn life(seed: u64) {
     let mut random = Random::seeded(seed);
     let (log, clock) = (Gated::new(), TokioClock::new());
     let options = Options {
-        sweep_bytes: 500,
+        compaction_bytes: 500,
         pause: Duration::from_millis(20),
         ..Options::default()
     };
@@ -212,9 +214,9 @@ async fn drained(log: &Gated, clock: Arc<TokioClock>, options: Options, ledger: 
     tokio::time::sleep(Duration::from_secs(2)).await;
     let queues = log.open_queues(clock.clone(), options).await;
     let queue = queues.get("q").unwrap();
-    let receive = Receive {
-        most: Most::from(1_000_000),
-        ..Receive::default()
+    let receive = ReceiveRequest {
+        limit: ReceiveLimit::from(1_000_000),
+        ..ReceiveRequest::default()
     };
     let left = queue.receive(receive).await.unwrap();
     with(ledger, |ledger| {

@@ -10,7 +10,9 @@ use highwater_env::random::Random;
 use highwater_env::{Disk, SimDisk};
 use highwater_hub::Hub;
 use highwater_log::AppendError;
-use highwater_queue::{Error, JournalError, Most, Options, Queue, Queues, Receive, Settings};
+use highwater_queue::{
+    Error, JournalError, Options, Queue, Queues, ReceiveLimit, ReceiveRequest, Settings,
+};
 
 use crate::common::{TokioClock, bodies, message};
 
@@ -55,7 +57,7 @@ async fn fills_up(crashes: bool) {
     let mut queues = open(&disk).await;
     let mut queue = queues.create("q", Settings::default()).await.unwrap();
     queue.send(vec![message("a"), message("b")]).await.unwrap();
-    let held = queue.receive(Receive::default()).await.unwrap();
+    let held = queue.receive(ReceiveRequest::default()).await.unwrap();
     let token = held[0].lock.unwrap().0;
 
     disk.set_faults(Faults {
@@ -79,9 +81,9 @@ async fn fills_up(crashes: bool) {
     sent(&queue, "d").await;
     let settled = queue.complete(vec![token]).await;
     assert_eq!(settled, Ok(vec![Ok(())]), "its lock was not touched");
-    let rest = Receive {
-        most: Most::from(10),
-        ..Receive::default()
+    let rest = ReceiveRequest {
+        limit: ReceiveLimit::from(10),
+        ..ReceiveRequest::default()
     };
     assert_eq!(bodies(&queue.receive(rest).await.unwrap()), ["b", "d"]);
     queues.stop().await;
@@ -119,16 +121,16 @@ async fn fails_to_sync() {
     for _ in 0..3 {
         let refused = queue.send(vec![message("c")]).await;
         assert!(refused.is_err(), "{refused:?}");
-        assert!(queue.receive(Receive::default()).await.is_err());
+        assert!(queue.receive(ReceiveRequest::default()).await.is_err());
     }
     drop((queue, queues));
     disk.crash();
 
     let queues = open(&disk).await;
     let queue = queues.get("q").unwrap();
-    let all = Receive {
-        most: Most::from(10),
-        ..Receive::default()
+    let all = ReceiveRequest {
+        limit: ReceiveLimit::from(10),
+        ..ReceiveRequest::default()
     };
     let there = bodies(&queue.receive(all).await.unwrap());
     // What was not answered may be there.
@@ -176,7 +178,7 @@ async fn rots() {
     assert!(error.to_string().contains("__queue.bad"), "{error}");
     assert!(queues.get("bad").is_none());
     let good = queues.get("good").unwrap();
-    let got = good.receive(Receive::default()).await.unwrap();
+    let got = good.receive(ReceiveRequest::default()).await.unwrap();
     assert_eq!(bodies(&got), ["good"]);
     queues.stop().await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use highwater_log::batch::NewRecord;
 use highwater_log::{HubName, HubSettings, HubSpec, Log};
-use highwater_queue::{Mode, Most, Options, Queue, Receive, Settings, feed};
+use highwater_queue::{Options, Queue, ReceiveLimit, ReceiveMode, ReceiveRequest, Settings, feed};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -24,10 +24,10 @@ async fn append(log: &Gated, partition: u32, texts: &[&str]) {
 }
 
 async fn all(queue: &Queue) -> Vec<String> {
-    let receive = Receive {
-        most: Most::from(1000),
-        mode: Mode::ReceiveAndDelete,
-        ..Receive::default()
+    let receive = ReceiveRequest {
+        limit: ReceiveLimit::from(1000),
+        mode: ReceiveMode::ReceiveAndDelete,
+        ..ReceiveRequest::default()
     };
     let mut got = bodies(&queue.receive(receive).await.unwrap());
     got.sort();

@@ -6,15 +6,16 @@ use std::time::Duration;
 use highwater_env::random::Random;
 use highwater_log::{Log, MemoryLog};
 use highwater_queue::{
-    Delivery, Done, Error, Mode, Most, Options, Part, Queues, Receive, Refusal, Settings,
+    Delivery, Error, Options, Queues, ReceiveLimit, ReceiveMode, ReceiveRequest, Refusal, Settings,
+    Settlement, SubQueue,
 };
 
 use crate::common::{Gated, Turned, bodies, message};
 
-fn receive(wait_s: u64) -> Receive {
-    Receive {
+fn receive(wait_s: u64) -> ReceiveRequest {
+    ReceiveRequest {
         wait: Duration::from_secs(wait_s),
-        ..Receive::default()
+        ..ReceiveRequest::default()
     }
 }
 
@@ -133,8 +134,8 @@ async fn while_the_clock_is_behind_time_stands_still() {
     clock.set(1_059);
     assert!(queue.receive(receive(0)).await.unwrap().is_empty());
     clock.set(1_060);
-    let both = Receive {
-        most: Most::from(9),
+    let both = ReceiveRequest {
+        limit: ReceiveLimit::from(9),
         ..receive(0)
     };
     assert_eq!(bodies(&queue.receive(both).await.unwrap()), ["a", "b"]);
@@ -147,13 +148,13 @@ async fn what_is_handed_in_counts_at_once_and_is_told_with_what_comes_next() {
     let log = Gated::new();
     let (_queues, queue, _) = log.queue(Settings::default()).await;
     queue.send(vec![message("a"), message("b")]).await.unwrap();
-    let held = Receive {
-        most: Most::from(2),
+    let held = ReceiveRequest {
+        limit: ReceiveLimit::from(2),
         ..receive(0)
     };
     let held = queue.receive(held).await.unwrap();
     let [a, b] = [0, 1].map(|at| held[at].lock.unwrap().0);
-    let done = Done {
+    let done = Settlement {
         complete: vec![a, a],
         abandon: vec![b],
     };
@@ -165,9 +166,9 @@ async fn what_is_handed_in_counts_at_once_and_is_told_with_what_comes_next() {
     assert_eq!(bodies(&again), ["b"]);
     assert_eq!(again[0].message.deliveries, 2);
 
-    let done = |token| Done {
+    let done = |token| Settlement {
         complete: vec![token],
-        ..Done::default()
+        ..Settlement::default()
     };
     let last = again[0].lock.unwrap().0;
     let waiting = tokio::spawn({
@@ -191,9 +192,9 @@ async fn who_hands_in_and_waits_is_told_when_the_log_did_not_take_it() {
     let (_queues, queue, _) = log.queue(Settings::default()).await;
     queue.send(vec![message("a")]).await.unwrap();
     let held = queue.receive(receive(0)).await.unwrap();
-    let done = Done {
+    let done = Settlement {
         complete: vec![held[0].lock.unwrap().0],
-        ..Done::default()
+        ..Settlement::default()
     };
     log.set_full(true);
     let got = queue.exchange(done.clone(), receive(60)).await;
@@ -274,7 +275,7 @@ async fn a_drained_queue_takes_no_space_and_loses_nothing_while_it_is_swept() {
     let log = Gated::new();
     let clock = crate::common::TokioClock::new();
     let options = Options {
-        sweep_bytes: 10_000,
+        compaction_bytes: 10_000,
         ..Options::default()
     };
     let queues = log.open_queues(clock.clone(), options.clone()).await;
@@ -288,9 +289,9 @@ async fn a_drained_queue_takes_no_space_and_loses_nothing_while_it_is_swept() {
     for _ in 0..200 {
         let body = "x".repeat(500);
         queue.send(vec![message(&body)]).await.unwrap();
-        let for_good = Receive {
-            mode: Mode::ReceiveAndDelete,
-            most: Most::from(9),
+        let for_good = ReceiveRequest {
+            mode: ReceiveMode::ReceiveAndDelete,
+            limit: ReceiveLimit::from(9),
             ..receive(0)
         };
         assert_eq!(queue.receive(for_good).await.unwrap().len(), 1);
@@ -302,7 +303,7 @@ async fn a_drained_queue_takes_no_space_and_loses_nothing_while_it_is_swept() {
 
     let queues = log.open_queues(clock, options).await;
     let queue = queues.get("q").unwrap();
-    let there = queue.peek(Part::Main, 0, 10).await.unwrap();
+    let there = queue.peek(SubQueue::Main, 0, 10).await.unwrap();
     assert_eq!(there.len(), 1);
     let sent = queue.send(vec![message("next")]).await.unwrap();
     assert_eq!(sent[0].seq, 202, "numbers go on");
@@ -333,7 +334,7 @@ async fn a_session_is_waited_for_and_passed_on() {
     assert_eq!(start.elapsed().as_secs(), 60, "when the lock ran out");
     let state = queue.session_state(accepted.lock).await;
     assert_eq!(state, Err(Error::Refused(Refusal::SessionLost)));
-    queue.free_session(next.lock).await.unwrap();
+    queue.release_session(next.lock).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

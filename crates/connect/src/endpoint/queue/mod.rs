@@ -106,14 +106,14 @@ impl QueueEndpoint {
     }
 
     async fn load_position(&mut self, state: Option<&[u8]>) -> Result<(), EndpointError> {
-        let fed = self.queue()?.fed(self.id.clone(), 0).await;
-        let fed = fed.map_err(endpoint_error)?.unwrap_or(0);
+        let position = self.queue()?.feed_position(self.id.clone(), 0).await;
+        let position = position.map_err(endpoint_error)?.unwrap_or(0);
         self.base = match state {
             Some(state) => {
                 let base = state::open(EndpointKind::Queue, state)?.i64();
                 base.map_err(state::damaged)?
             }
-            None => fed,
+            None => position,
         };
         // A queue that was deleted and recreated has no position.
         self.next = fed.saturating_sub(self.base).max(0) as u64;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_env::SimClock;
 use highwater_env::random::Random;
 use highwater_log::MemoryLog;
-use highwater_queue::{Options, Part, Settings};
+use highwater_queue::{Options, Settings, SubQueue};
 use proptest::prelude::*;
 
 use super::super::testing::*;
@@ -28,9 +28,9 @@ fn open(queues: &Queues, session: Option<&str>) -> Box<dyn Endpoint> {
     Box::new(QueueEndpoint::open(&output, "job/out".into(), names(), queues.clone()).unwrap())
 }
 
-async fn contents(queues: &Queues, part: Part) -> Vec<Content> {
+async fn contents(queues: &Queues, sub_queue: SubQueue) -> Vec<Content> {
     let queue = queues.get("orders").unwrap();
-    let peeked = queue.peek(part, 0, 1000).await.unwrap();
+    let peeked = queue.peek(sub_queue, 0, 1000).await.unwrap();
     let contents = peeked.into_iter();
     contents
         .map(|peeked| (*peeked.message.content).clone())
@@ -52,7 +52,7 @@ proptest! {
         let found = block_on(async {
             let queues = queues(Settings::default()).await;
             play(&input, &steps, || open(&queues, None)).await;
-            contents(&queues, Part::Main).await
+            contents(&queues, SubQueue::Main).await
         });
         let bodies: Vec<_> = found.iter().map(|content| content.body.clone()).collect();
         let expected: Vec<_> = input.iter().map(|row| Bytes::from(line(row))).collect();
@@ -79,7 +79,7 @@ fn a_start_from_the_beginning_uses_no_id_again() {
         for _ in 0..2 {
             play(&[row(Some(1)), row(Some(2))], &[], || open(&queues, None)).await;
         }
-        contents(&queues, Part::Main).await
+        contents(&queues, SubQueue::Main).await
     });
     let ids: Vec<_> = found
         .iter()
@@ -100,8 +100,8 @@ fn a_column_is_the_session_and_a_row_without_one_is_a_dead_letter() {
             open(&queues, Some("Device"))
         })
         .await;
-        let found = contents(&queues, Part::Main).await;
-        (found, contents(&queues, Part::DeadLetters).await)
+        let found = contents(&queues, SubQueue::Main).await;
+        (found, contents(&queues, SubQueue::DeadLetters).await)
     });
     assert_eq!(found[0].session.as_deref(), Some("7"));
     assert_eq!((found.len(), dead.len()), (1, 1));

@@ -171,7 +171,7 @@ fn queue_side(page: &mut Page, queues: &Queues) {
     ];
     let queues = queues.list();
     let seen: Vec<_> = (queues.iter())
-        .map(|queue| (queue.name(), queue.glance()))
+        .map(|queue| (queue.name(), queue.counters()))
         .collect();
     for (family, value) in values {
         page.each(family, seen.iter().map(|(name, seen)| (*name, value(seen))));

@@ -1,6 +1,6 @@
 //! Messages of queues: sent, received and settled. A queue and its dead letters take the same requests.
 
-use highwater_queue::Part;
+use highwater_queue::SubQueue;
 
 use super::{
     Access, Area, Handler, JSON, Operation, Parameter, RequestBody, Response, Scope, TEXT, WAIT,
@@ -155,17 +155,17 @@ const OPERATIONS: &[Operation] = &[
     peek(
         "/queues/{queue}/messages",
         "Peek at messages in any state",
-        handler!(receive::peek, Part::Main),
+        handler!(receive::peek, SubQueue::Main),
     ),
     receive(
         "/queues/{queue}/receive",
         "Receive messages, and settle earlier ones",
-        handler!(receive::receive, Part::Main),
+        handler!(receive::receive, SubQueue::Main),
     ),
     deferred(
         "/queues/{queue}/deferred",
         "Receive deferred messages by sequence number",
-        handler!(receive::deferred, Part::Main),
+        handler!(receive::deferred, SubQueue::Main),
     ),
     settle(
         "/queues/{queue}/complete",
@@ -196,22 +196,22 @@ const OPERATIONS: &[Operation] = &[
         "/queues/{queue}/purge",
         "Delete all messages that are not locked",
         MANAGE,
-        handler!(settle::purge, Part::Main),
+        handler!(settle::purge, SubQueue::Main),
     ),
     peek(
         "/queues/{queue}/$deadletter/messages",
         "Peek at dead letters in any state",
-        handler!(receive::peek, Part::DeadLetters),
+        handler!(receive::peek, SubQueue::DeadLetters),
     ),
     receive(
         "/queues/{queue}/$deadletter/receive",
         "Receive dead letters, and settle earlier ones",
-        handler!(receive::receive, Part::DeadLetters),
+        handler!(receive::receive, SubQueue::DeadLetters),
     ),
     deferred(
         "/queues/{queue}/$deadletter/deferred",
         "Receive deferred dead letters by sequence number",
-        handler!(receive::deferred, Part::DeadLetters),
+        handler!(receive::deferred, SubQueue::DeadLetters),
     ),
     settle(
         "/queues/{queue}/$deadletter/complete",
@@ -250,7 +250,7 @@ const OPERATIONS: &[Operation] = &[
         "/queues/{queue}/$deadletter/purge",
         "Delete all dead letters that are not locked",
         MANAGE,
-        handler!(settle::purge, Part::DeadLetters),
+        handler!(settle::purge, SubQueue::DeadLetters),
     ),
     post(
         "/queues/{queue}/sessions/accept",

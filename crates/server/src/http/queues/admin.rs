@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use highwater_queue::{CreateError, Queue, Settings, Stats};
+use highwater_queue::{CreateError, Queue, QueueStats, Settings};
 use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ async fn reply(status: StatusCode, queue: &Queue) -> Result<Reply, Error> {
     Ok(reply::json(status, &facts))
 }
 
-fn queue_facts(name: &str, stats: &Stats) -> Value {
+fn queue_facts(name: &str, stats: &QueueStats) -> Value {
     let (settings, counts, totals) = (&stats.settings, &stats.counts, &stats.totals);
     let seconds = |time: Duration| time.as_secs_f64();
     json!({

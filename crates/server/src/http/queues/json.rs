@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use highwater_log::EnqueueTime;
-use highwater_queue::{Death, Delivery, Message, Peeked, State, Token};
+use highwater_queue::{DeadLetterCause, Delivery, LockToken, Message, MessageState, PeekedMessage};
 
 use super::settle::Outcomes;
 use crate::http::json::{is_json, write_base64, write_text};
@@ -41,10 +41,10 @@ pub fn deliveries(deliveries: &[Delivery], outcomes: Option<&Outcomes>) -> Vec<u
 }
 
 /// The same, with the state of each in place of a lock.
-pub fn peeked(peeked: &[Peeked]) -> Vec<u8> {
-    let size = |peeked: &Peeked| MESSAGE_BYTES + peeked.message.content.body.len();
+pub fn peeked(peeked: &[PeekedMessage]) -> Vec<u8> {
+    let size = |peeked: &PeekedMessage| MESSAGE_BYTES + peeked.message.content.body.len();
     let size = peeked.iter().map(size).sum();
-    list(peeked, size, |out, Peeked { seq, message }| {
+    list(peeked, size, |out, PeekedMessage { seq, message }| {
         write_message(out, *seq, message, |out| {
             out.extend_from_slice(b",\"state\":");
             write_text(out, state_name(message.state));
@@ -66,12 +66,12 @@ fn list<T>(items: &[T], size: usize, mut write: impl FnMut(&mut Vec<u8>, &T)) ->
     out
 }
 
-fn state_name(state: State) -> &'static str {
+fn state_name(state: MessageState) -> &'static str {
     match state {
-        State::Ready => "active",
-        State::Scheduled => "scheduled",
-        State::Deferred => "deferred",
-        State::Locked(_) => "locked",
+        MessageState::Ready => "active",
+        MessageState::Scheduled => "scheduled",
+        MessageState::Deferred => "deferred",
+        MessageState::Locked(_) => "locked",
     }
 }
 
@@ -103,8 +103,8 @@ fn write_message(out: &mut Vec<u8>, seq: u64, message: &Message, more: impl FnOn
     if !content.properties.is_empty() {
         write_properties(out, &content.properties);
     }
-    if let Some(death) = &message.death {
-        write_death(out, death);
+    if let Some(dead_letter) = &message.dead_letter {
+        write_dead_letter(out, dead_letter);
     }
     match is_json(&content.body) {
         true => {
@@ -125,7 +125,7 @@ fn write_name(out: &mut Vec<u8>, name: &str) {
     out.extend_from_slice(b"\":");
 }
 
-fn write_lock(out: &mut Vec<u8>, token: Token, until_ms: i64) {
+fn write_lock(out: &mut Vec<u8>, token: LockToken, until_ms: i64) {
     write_name(out, "token");
     write!(out, "\"{token}\"").expect("a token can be written into memory");
     out.extend_from_slice(b",\"locked_until\":\"");
@@ -147,13 +147,13 @@ fn write_properties(out: &mut Vec<u8>, properties: &[(String, String)]) {
     out.push(b'}');
 }
 
-fn write_death(out: &mut Vec<u8>, death: &Death) {
+fn write_dead_letter(out: &mut Vec<u8>, dead_letter: &DeadLetterCause) {
     write_name(out, "dead_letter");
     out.extend_from_slice(b"{\"reason\":");
-    write_text(out, &death.reason);
+    write_text(out, &dead_letter.reason);
     write_name(out, "description");
-    write_text(out, &death.description);
+    write_text(out, &dead_letter.description);
     write_name(out, "at");
-    write_text(out, &time_text(EnqueueTime(death.at_ms)));
+    write_text(out, &time_text(EnqueueTime(dead_letter.at_ms)));
     out.push(b'}');
 }

@@ -54,13 +54,15 @@ impl From<Refusal> for Error {
         let (code, hint) = match &refusal {
             Refusal::LockLost => (Code::LockLost, "receive the message again"),
             Refusal::SessionLost => (Code::LockLost, "accept the session again"),
-            Refusal::SessionTaken(_) => (Code::Locked, "wait until it is released: wait=30s"),
+            Refusal::SessionLocked(_) => (Code::Locked, "wait until it is released: wait=30s"),
             Refusal::Full { .. } => (Code::Full, "receive what is there, or raise bytes_max"),
             Refusal::TooLarge { .. } => (Code::TooLarge, "raise message_bytes_max of the queue"),
-            Refusal::NotThere { .. } => (Code::NotFound, "GET /queues/NAME/messages shows them"),
-            Refusal::BySession => (Code::BadRequest, "POST /queues/NAME/sessions/accept"),
-            Refusal::NoSession => (Code::BadRequest, "give it one: x-session-id"),
-            Refusal::IdTooLong(_) | Refusal::WithoutSessions | Refusal::DeadAlready => {
+            Refusal::NoSuchMessage { .. } => {
+                (Code::NotFound, "GET /queues/NAME/messages shows them")
+            }
+            Refusal::SessionRequired => (Code::BadRequest, "POST /queues/NAME/sessions/accept"),
+            Refusal::SessionIdRequired => (Code::BadRequest, "give it one: x-session-id"),
+            Refusal::IdTooLong(_) | Refusal::SessionsDisabled | Refusal::AlreadyDeadLettered => {
                 (Code::BadRequest, "docs/queues.md says what there is")
             }
         };

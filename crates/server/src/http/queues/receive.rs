@@ -1,6 +1,8 @@
 //! Messages received and peeked at.
 
-use highwater_queue::{Done, Exchange, Mode, Most, Part, Receive, SessionLock};
+use highwater_queue::{
+    ExchangeResult, ReceiveLimit, ReceiveMode, ReceiveRequest, SessionLock, Settlement, SubQueue,
+};
 use hyper::StatusCode;
 use serde::Deserialize;
 
@@ -36,13 +38,13 @@ impl Settlements {
 
 pub(in crate::http) async fn receive(
     mut request: ApiRequest<'_>,
-    part: Part,
+    sub_queue: SubQueue,
 ) -> Result<Reply, Error> {
     let (app, query) = (request.app, request.query());
     let queue = queue(&request)?;
-    let receive = Receive {
-        part,
-        most: Most {
+    let receive = ReceiveRequest {
+        sub_queue,
+        limit: ReceiveLimit {
             count: count(query, "max", 1)?.min(MESSAGES_MAX) as usize,
             bytes: app.options.read_bytes_max,
         },
@@ -51,7 +53,7 @@ pub(in crate::http) async fn receive(
         session: session(query)?,
     };
     let given = Settlements::read(&mut request).await?;
-    let done = Done {
+    let done = Settlement {
         complete: tokens(&given.complete),
         abandon: tokens(&given.abandon),
     };
@@ -69,8 +71,8 @@ pub(in crate::http) async fn receive(
     exchanged(app, &given, exchange)
 }
 
-fn exchanged(app: &App, given: &Settlements, exchange: Exchange) -> Result<Reply, Error> {
-    let Exchange { settled, received } = exchange;
+fn exchanged(app: &App, given: &Settlements, exchange: ExchangeResult) -> Result<Reply, Error> {
+    let ExchangeResult { settled, received } = exchange;
     if settled.is_empty() {
         return answer(app, json::deliveries(&received?, None));
     }
@@ -88,20 +90,25 @@ fn exchanged(app: &App, given: &Settlements, exchange: Exchange) -> Result<Reply
 
 pub(in crate::http) async fn deferred(
     mut request: ApiRequest<'_>,
-    part: Part,
+    sub_queue: SubQueue,
 ) -> Result<Reply, Error> {
     let queue = queue(&request)?;
     let (mode, session) = (mode(request.query())?, session(request.query())?);
     let seqs = Sequences::read(&mut request).await?;
-    let got = queue.receive_deferred(part, seqs, mode, session).await?;
+    let got = queue
+        .receive_deferred(sub_queue, seqs, mode, session)
+        .await?;
     answer(request.app, json::deliveries(&got, None))
 }
 
-pub(in crate::http) async fn peek(request: ApiRequest<'_>, part: Part) -> Result<Reply, Error> {
+pub(in crate::http) async fn peek(
+    request: ApiRequest<'_>,
+    sub_queue: SubQueue,
+) -> Result<Reply, Error> {
     let (queue, query) = (queue(&request)?, request.query());
     let from = count(query, "from", 1)?;
     let max = count(query, "max", PEEK_DEFAULT)?.min(MESSAGES_MAX) as usize;
-    let peeked = queue.peek(part, from, max).await?;
+    let peeked = queue.peek(sub_queue, from, max).await?;
     answer(request.app, json::peeked(&peeked))
 }
 
@@ -114,10 +121,10 @@ fn answer(app: &App, body: Vec<u8>) -> Result<Reply, Error> {
     Ok(reply::typed(StatusCode::OK, reply::JSON, payload))
 }
 
-fn mode(query: Option<&str>) -> Result<Mode, Error> {
+fn mode(query: Option<&str>) -> Result<ReceiveMode, Error> {
     match parameter(query, "mode").as_deref() {
-        None | Some("lock") => Ok(Mode::PeekLock),
-        Some("delete") => Ok(Mode::ReceiveAndDelete),
+        None | Some("lock") => Ok(ReceiveMode::PeekLock),
+        Some("delete") => Ok(ReceiveMode::ReceiveAndDelete),
         Some(other) => {
             let message = format!("mode cannot be `{other}`");
             Err(Error::bad(message, "use lock or delete"))

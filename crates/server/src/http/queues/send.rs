@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use highwater_queue::{Content, NewMessage, Sent};
+use highwater_queue::{Content, NewMessage, SendResult};
 use highwater_time::Instant;
 use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, StatusCode};
@@ -89,8 +89,8 @@ struct Receipt {
     duplicate: Option<bool>,
 }
 
-impl From<&Sent> for Receipt {
-    fn from(sent: &Sent) -> Receipt {
+impl From<&SendResult> for Receipt {
+    fn from(sent: &SendResult) -> Receipt {
         Receipt {
             sequence: sent.seq,
             duplicate: sent.duplicate.then_some(true),

@@ -1,7 +1,7 @@
 //! Sessions: accepted, renewed, released, and their state.
 
 use highwater_log::EnqueueTime;
-use highwater_queue::{Accepted, SessionLock};
+use highwater_queue::{AcceptedSession, SessionLock};
 use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -50,7 +50,7 @@ pub(in crate::http) async fn renew(mut request: ApiRequest<'_>) -> Result<Reply,
 pub(in crate::http) async fn release(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let queue = queue(&request)?;
     let lock = LockedSession::read(&mut request).await?.lock()?;
-    queue.free_session(lock).await?;
+    queue.release_session(lock).await?;
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -82,7 +82,7 @@ pub(in crate::http) async fn accept(request: ApiRequest<'_>) -> Result<Reply, Er
         accepted = queue.accept(session, wait) => accepted?,
         () = request.app.stopped() => None,
     };
-    let Some(Accepted { lock, state }) = accepted else {
+    let Some(AcceptedSession { lock, state }) = accepted else {
         return Ok(reply::empty(StatusCode::NO_CONTENT));
     };
     let mut body = facts(&lock);

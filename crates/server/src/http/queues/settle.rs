@@ -1,7 +1,7 @@
 //! Received messages settled; scheduled ones cancelled; dead letters resubmitted; queues purged.
 
 use highwater_log::EnqueueTime;
-use highwater_queue::{Part, Properties, Refusal, Token};
+use highwater_queue::{LockToken, Properties, Refusal, SubQueue};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -59,8 +59,8 @@ pub(in crate::http) async fn settle(
 }
 
 /// Parses tokens. A text that is no token becomes one that no lock has: locks are numbered from 1.
-pub(super) fn tokens(texts: &[String]) -> Vec<Token> {
-    const NO_LOCK: Token = Token { seq: 0, number: 0 };
+pub(super) fn tokens(texts: &[String]) -> Vec<LockToken> {
+    const NO_LOCK: LockToken = LockToken { seq: 0, number: 0 };
     let tokens = texts.iter().map(|text| text.parse().unwrap_or(NO_LOCK));
     tokens.collect()
 }
@@ -138,7 +138,10 @@ pub(in crate::http) async fn resubmit(mut request: ApiRequest<'_>) -> Result<Rep
     answer(queue.resubmit(seqs.clone()).await?, &seqs, Vec::new())
 }
 
-pub(in crate::http) async fn purge(request: ApiRequest<'_>, part: Part) -> Result<Reply, Error> {
-    let count = queue(&request)?.purge(part).await?;
+pub(in crate::http) async fn purge(
+    request: ApiRequest<'_>,
+    sub_queue: SubQueue,
+) -> Result<Reply, Error> {
+    let count = queue(&request)?.purge(sub_queue).await?;
     Ok(reply::json(StatusCode::OK, &json!({"removed": count})))
 }

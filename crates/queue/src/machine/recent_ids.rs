@@ -1,18 +1,18 @@
-//! The ids of recent messages, to know repeats by.
+//! The ids of recent messages, for duplicate detection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::KnownId;
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Ids {
+pub(super) struct RecentIds {
     known: BTreeMap<String, (i64, u64)>,
     /// The same, oldest first.
     oldest: BTreeSet<(i64, String)>,
 }
 
-impl Ids {
-    /// The number of the message that had this id.
+impl RecentIds {
+    /// The sequence number of the message with this id.
     pub fn find(&self, id: &str) -> Option<u64> {
         self.known.get(id).map(|(_, seq)| *seq)
     }
@@ -24,7 +24,7 @@ impl Ids {
         self.oldest.insert((new.at_ms, new.id));
     }
 
-    /// Of all that are from `until_ms` or before.
+    /// Forgets all ids from `until_ms` or before.
     pub fn forget(&mut self, until_ms: i64) {
         while let Some((at_ms, _)) = self.oldest.first() {
             if *at_ms > until_ms {
@@ -36,7 +36,7 @@ impl Ids {
         }
     }
 
-    /// From the one after `after` on, in the order of their ids.
+    /// Ids after `after`, in order.
     pub fn after(&self, after: Option<&str>) -> impl Iterator<Item = KnownId> + '_ {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
