@@ -1,5 +1,4 @@
-//! Batch at a time: everything there is, up to so many, is handled in one call before the next call
-//! is made.
+//! The batch stage: hands up to `count_max` events to the handler in one call, one call at a time.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,9 +18,9 @@ pub(crate) struct BatchStage<S: Stage, F> {
     count_max: usize,
     handler: Arc<F>,
     options: Arc<Options>,
-    /// What the next call is made with.
+    /// Items of the next call.
     gathered: Vec<Item<Arc<S::Out>>>,
-    /// The call under way, of which there is one at most.
+    /// The call in progress, at most one.
     task: JoinSet<Vec<StageOutput<()>>>,
     leaving: VecDeque<StageOutput<()>>,
     ended: bool,
@@ -54,7 +53,7 @@ where
     }
 }
 
-/// What became of the items, as far as the pipeline was not stopped before.
+/// The outcomes of the items, up to the first one abandoned by a shutdown.
 async fn deliver<T, F, W>(
     mut retries: RetryContext,
     handler: Arc<F>,
@@ -145,7 +144,7 @@ where
                 Poll::Pending => {}
             }
             if context.is_stopping() {
-                // One before them may have been left behind, and so are they.
+                // An earlier event may have been abandoned, so these are too.
                 self.gathered.clear();
             }
             match (self.gathered.is_empty(), self.ended) {

@@ -1,21 +1,18 @@
-//! A circuit that handlers share: whoever wants to deliver asks first, and tells afterwards how it
-//! went.
+//! The circuit breaker shared by handlers: a delivery acquires a permit first and reports its outcome with it.
 //!
-//! **Poison or outage?** An event that has used up its tries may be bad, or the handler may be down and
-//! every event would fare the same. Counting tells most outages: every failed attempt counts, and
-//! too many open the circuit. It does not tell those of a slow stream, where one event after another
-//! uses up its tries without ever reaching the count. So the rule is:
+//! **Poison or outage?** An event that has exhausted its retries may be bad, or the handler may be down and every event
+//! would fail. Counting detects most outages: every failed attempt counts, and too many open the circuit. It does not
+//! detect an outage in a slow stream, where one event after another exhausts its retries without reaching the count. So:
 //!
-//! 1. While the circuit is closed, an event that has used up its tries is a dead letter, but only so
-//!    many in a row ([`Breaker::POISON_MAX`] by default) without a success in between. The next one is
-//!    taken for an outage: it opens the circuit and is held.
-//! 2. While the circuit is not closed, no event is set aside because it failed. It is held, and its
-//!    tries begin anew when the circuit is closed.
-//! 3. Held events are the probes, each in its turn (see `circuit/probe_queue.rs`), and the first ones that succeed
-//!    close the circuit. An event that has failed as a probe [`Breaker::PROBES_MAX`] times is a dead letter
-//!    after all: otherwise bad events, as many as may be under way, would keep the circuit open for
-//!    ever. Since all of them take turns, no outage sets anything aside before it has lasted for that
-//!    many rounds of everybody.
+//! 1. While the circuit is closed, an event that exhausts its retries becomes a dead letter, but only
+//!    [`Breaker::POISON_MAX`] (by default) in a row without a success in between. The next one counts as an outage: it
+//!    opens the circuit and is held.
+//! 2. While the circuit is not closed, no event becomes a dead letter because it failed. It is held, and its retries
+//!    start over when the circuit is closed.
+//! 3. Held events are the probes, in turn (see `circuit/probe_queue.rs`), and the first successful ones close the
+//!    circuit. An event that failed as a probe [`Breaker::PROBES_MAX`] times becomes a dead letter after all: otherwise
+//!    enough bad events would keep the circuit open for ever. Since all held events take turns, an outage creates dead
+//!    letters only after every event has probed that often.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,35 +26,35 @@ use crate::circuit::{
     Circuit, CircuitEvent, CircuitState, OutcomeCounts, ProbeQueue, ProbeTicket, Rule, Transition,
 };
 
-/// A circuit in use. Clones are the same one.
+/// A shared circuit. Clones refer to the same one.
 #[derive(Clone)]
 pub struct Breaker(Arc<Shared>);
 
 struct Shared {
     clock: Arc<dyn Clock>,
     poison_max: u32,
-    /// Set where the circuit is kept on a log: wakes whoever writes there.
+    /// Set for a circuit on a log: wakes the task that writes outcomes.
     unwritten: Option<Notify>,
     state: Mutex<State>,
-    /// Changes whenever somebody who waits may go on.
+    /// Changes when a waiting delivery may proceed.
     changes: watch::Sender<u64>,
 }
 
 struct State {
     circuit: Circuit,
-    /// Those who try whether the trouble is over, or wait to.
+    /// Events that probe or wait to.
     probe_queue: ProbeQueue,
-    /// Events that have used up their tries since the last success.
+    /// Events that exhausted their retries since the last success.
     in_a_row: u32,
-    /// What the log is still to be told.
+    /// Not written to the log yet.
     unwritten: UnwrittenOutcomes,
-    /// What it was told and has not said yet.
+    /// Written, but not read back yet.
     unconfirmed: OutcomeCounts,
-    /// It is to open, and the log has not said so yet.
+    /// It will open, but the log has not confirmed it yet.
     opening: bool,
 }
 
-/// What a circuit on a log has not been told.
+/// Outcomes of a circuit on a log that are not written yet.
 #[derive(Default)]
 pub(crate) struct UnwrittenOutcomes {
     pub tally: OutcomeCounts,
@@ -70,15 +67,14 @@ impl UnwrittenOutcomes {
     }
 }
 
-/// The right to make one delivery. Dropped without a word, as when the process is stopped, it says
-/// nothing about the handler.
+/// The right to make one delivery. If dropped without an outcome, as at shutdown, nothing is reported.
 #[must_use]
 pub struct Permit {
     breaker: Breaker,
     probe: bool,
 }
 
-/// A place in the line, until its holder has entered or does not want to any more.
+/// A waiting probe. Leaves the queue when dropped.
 struct QueuedProbe<'a> {
     breaker: &'a Breaker,
     ticket: ProbeTicket,
@@ -88,39 +84,39 @@ impl Drop for QueuedProbe<'_> {
     fn drop(&mut self) {
         let was_waiting = self.breaker.lock().probe_queue.leave(self.ticket);
         if was_waiting {
-            // It may be the turn of another.
+            // It may be another one's turn.
             self.breaker.0.changes.send_modify(|changes| *changes += 1);
         }
     }
 }
 
-/// What becomes of an event that has used up its tries.
+/// What to do with an event that exhausted its retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnExhausted {
-    /// It is bad: set it aside.
+    /// The event is bad: store it as a dead letter.
     DeadLetter,
-    /// Nothing works: keep it, and ask to deliver it again.
+    /// The handler is down: hold the event and acquire another permit.
     Hold,
 }
 
 impl Breaker {
-    /// Events that may use up their tries one after another before that is taken for an outage.
+    /// Events that may exhaust their retries in a row before that counts as an outage.
     pub const POISON_MAX: u32 = 3;
 
-    /// Probes that an event may fail.
+    /// Failed probes after which an event becomes a dead letter.
     pub const PROBES_MAX: u32 = 20;
 
-    /// A circuit that this process has for itself.
+    /// A circuit of this process alone.
     pub fn alone(rule: Rule, clock: Arc<dyn Clock>) -> Breaker {
         Breaker::new(rule, Breaker::POISON_MAX, clock, None)
     }
 
-    /// As [`alone`](Breaker::alone), with another number of events in a row.
+    /// Like [`alone`](Breaker::alone), with another `POISON_MAX`.
     pub fn with_poison_max(rule: Rule, poison_max: u32, clock: Arc<dyn Clock>) -> Breaker {
         Breaker::new(rule, poison_max, clock, None)
     }
 
-    /// One that changes only by what is read from a log.
+    /// A circuit that changes only by events read from a log.
     pub(crate) fn on_log(rule: Rule, poison_max: u32, clock: Arc<dyn Clock>) -> Breaker {
         Breaker::new(rule, poison_max, clock, Some(Notify::new()))
     }
@@ -147,12 +143,12 @@ impl Breaker {
         }))
     }
 
-    /// Ready when a delivery may be made.
+    /// Waits until a delivery may be made.
     pub async fn acquire(&self) -> Permit {
         self.acquire_after(0).await
     }
 
-    /// The same for an event that has failed so many probes: it is the turn of those who have failed fewer.
+    /// Like [`acquire`](Breaker::acquire), for an event that has failed this many probes: those with fewer go first.
     pub async fn acquire_after(&self, probes: u32) -> Permit {
         if self.is_closed() {
             return self.pass(false);
@@ -167,7 +163,7 @@ impl Breaker {
                 Ok(pass) => return pass,
                 Err(wait) => wait,
             };
-            // The sender is in `self`, so the wait ends with a turn or with its time.
+            // The sender is in `self`, so the wait ends with a change or with its timeout.
             let _ = tokio::time::timeout(wait.unwrap_or(Duration::MAX), changes.changed()).await;
         }
     }
@@ -178,7 +174,7 @@ impl Breaker {
         !state.opening && state.circuit.state(now) == CircuitState::Closed
     }
 
-    /// A pass, or how long to wait at most.
+    /// A permit, or the maximum time to wait.
     fn try_enter(&self, ticket: ProbeTicket) -> Result<Permit, Option<Duration>> {
         let now = self.now();
         let mut state = self.lock();
@@ -206,7 +202,7 @@ impl Breaker {
         Permit { breaker, probe }
     }
 
-    /// What becomes of an event that has used up its tries.
+    /// Decides about an event that exhausted its retries.
     pub fn on_exhausted(&self) -> OnExhausted {
         let now = self.now();
         let mut state = self.lock();
@@ -233,7 +229,7 @@ impl Breaker {
         OnExhausted::Hold
     }
 
-    /// Where the circuit stands.
+    /// The current state.
     pub fn state(&self) -> CircuitState {
         let now = self.now();
         self.lock().circuit.state(now)
@@ -243,7 +239,7 @@ impl Breaker {
         self.lock().circuit.rule().clone()
     }
 
-    /// Takes in what happened, as from a log.
+    /// Applies an event, as read from a log.
     pub fn apply(&self, at: EnqueueTime, event: &CircuitEvent) -> Option<Transition> {
         let mut state = self.lock();
         let change = state.circuit.apply(at, event);
@@ -280,7 +276,7 @@ impl Breaker {
             }
             return;
         };
-        // While all goes well there is nothing to tell, unless the rule looks at shares.
+        // While all deliveries succeed nothing is written, unless the rule uses shares.
         let healthy = state.circuit.state(now) == CircuitState::Closed && !state.opening;
         if ok && healthy && state.circuit.rule().share.is_none() {
             return;
@@ -290,7 +286,7 @@ impl Breaker {
         notify.notify_one();
     }
 
-    /// What the log is to be told, which is then up to the caller.
+    /// Takes the unwritten outcomes; the caller writes them.
     pub(crate) fn take_unwritten(&self) -> UnwrittenOutcomes {
         let mut state = self.lock();
         let unwritten = std::mem::take(&mut state.unwritten);
@@ -298,7 +294,7 @@ impl Breaker {
         unwritten
     }
 
-    /// Ready when there may be something to tell.
+    /// Completes when there may be unwritten outcomes.
     pub(crate) async fn has_unwritten(&self) {
         match &self.0.unwritten {
             Some(unwritten) => unwritten.notified().await,
@@ -316,7 +312,7 @@ impl Breaker {
 }
 
 impl State {
-    /// Whether the circuit opens once the log says what it was told, or is to be told.
+    /// Whether the circuit will open once the log confirms all outcomes.
     fn will_open(&self, now: EnqueueTime) -> bool {
         let mut tally = self.unconfirmed;
         tally.add(self.unwritten.tally);
@@ -335,7 +331,7 @@ impl fmt::Debug for Breaker {
 }
 
 impl Permit {
-    /// True for one of the few that try whether the trouble is over.
+    /// Whether the delivery is a probe.
     pub fn is_probe(&self) -> bool {
         self.probe
     }

@@ -1,12 +1,11 @@
-//! Circuits on a log: every instance reads the same events and so has the same circuits.
+//! Circuits stored on a log: every instance reads the same events and so has the same circuits.
 //!
-//! All circuits share a partition. The key of a record is the name of its circuit, the value a
-//! [`CircuitEvent`] as text, or `notified OFFSET`, which says that somebody was told of the opening at
-//! that offset (docs/formats/circuits.md). Outcomes are gathered for a moment before they are written,
-//! and while all goes well nothing is.
+//! All circuits share a partition. The key of a record is the name of its circuit, the value a [`CircuitEvent`] as text,
+//! or `notified OFFSET`, which records that the opening at that offset was notified (docs/formats/circuits.md). Outcomes
+//! are collected briefly before they are written; while all deliveries succeed, nothing is written.
 //!
-//! What no circuit needs any more is trimmed: a closed one needs what its window reaches back to, any
-//! other one what there is since it was closed last.
+//! Records that no circuit needs are trimmed: a closed circuit needs those within its window, any other one those since
+//! it was last closed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -24,19 +23,19 @@ use crate::circuit::{CircuitEvent, CircuitState, Rule, SLOTS, Transition};
 use crate::scan::scan;
 use crate::source::SourceError;
 
-/// How long outcomes are gathered.
+/// How long outcomes are collected before they are written.
 const WRITE_DELAY: Duration = Duration::from_millis(50);
 
-/// Between two attempts to write or read what could not be.
+/// Delay after a failed read or write.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How much may be of no use before it is trimmed.
+/// Minimum number of obsolete records for a trim.
 const TRIM_MIN: i64 = 10_000;
 
-/// Openings that wait to be told to somebody. When there are more, they are told after a restart.
+/// Openings that wait for notification. Any more are notified after a restart.
 const OPENINGS_MAX: usize = 1024;
 
-/// Clones are the same circuits.
+/// Clones share the circuits.
 #[derive(Clone)]
 pub struct Circuits(Arc<Shared>);
 
@@ -44,7 +43,7 @@ struct Shared {
     partition: Arc<dyn Partition>,
     clock: Arc<dyn Clock>,
     circuits: Mutex<BTreeMap<String, Entry>>,
-    /// How far the partition has been read.
+    /// The next offset to read.
     read: watch::Sender<Offset>,
     openings: mpsc::Sender<Opening>,
 }
@@ -53,21 +52,21 @@ struct Entry {
     breaker: Breaker,
     opening: Option<Opening>,
     notified: bool,
-    /// The records it is the sum of, or the first of them.
+    /// The records it needs, or only the first of them.
     required: VecDeque<(EnqueueTime, Offset)>,
 }
 
-/// A circuit that has left the state of being closed, and has not come back to it since.
+/// The opening of a circuit that has not been closed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
     pub circuit: String,
-    /// Of the record that opened it. No two openings have the same.
+    /// Offset of the record that opened it; unique per opening.
     pub offset: Offset,
     pub at: EnqueueTime,
     pub why: String,
 }
 
-/// How a circuit stands.
+/// State and rule of a circuit.
 #[derive(Clone, Debug)]
 pub struct CircuitStatus {
     pub name: String,
@@ -76,14 +75,14 @@ pub struct CircuitStatus {
     pub opening: Option<Opening>,
 }
 
-/// What a record says.
+/// A record of the partition.
 enum CircuitRecord {
     Event(CircuitEvent),
     Notified(Offset),
 }
 
 impl Circuits {
-    /// Also gives the openings as they happen, to be told to somebody.
+    /// Also returns the openings as they happen, for notification.
     pub fn new(
         partition: Arc<dyn Partition>,
         clock: Arc<dyn Clock>,
@@ -99,7 +98,7 @@ impl Circuits {
         (circuits, receiver)
     }
 
-    /// The circuit of this name, made if it is not there. To be called before [`load`](Self::load).
+    /// The circuit of this name, created if necessary. Must be called before [`load`](Self::load).
     pub fn circuit(&self, name: &str, rule: Rule, poison_max: u32) -> Breaker {
         let mut circuits = self.circuits();
         let entry = circuits.entry(name.to_owned());
@@ -108,12 +107,12 @@ impl Circuits {
         entry.breaker.clone()
     }
 
-    /// Reads everything there is. Openings that nobody was told of come out of the receiver.
+    /// Reads all records. Openings without a notification are sent to the receiver.
     pub async fn load(&self) -> Result<(), SourceError> {
         self.read_to_end(false).await?;
         for entry in self.circuits().values() {
             if let Some(opening) = entry.opening.clone().filter(|_| !entry.notified) {
-                // When there is no room, the next start tells.
+                // If the channel is full, the next start notifies.
                 let _ = self.0.openings.try_send(opening);
             }
         }
@@ -135,7 +134,7 @@ impl Circuits {
         self.list().into_iter().find(|status| status.name == name)
     }
 
-    /// Writes what somebody has decided. Ready when it counts here too.
+    /// Appends an event. Completes when it is applied here.
     pub async fn append_event(&self, name: &str, event: &CircuitEvent) -> Result<(), AppendError> {
         let offset = self.append(name, &event.to_string()).await?;
         let mut read = self.0.read.subscribe();
@@ -144,13 +143,13 @@ impl Circuits {
         Ok(())
     }
 
-    /// Notes that somebody was told.
+    /// Records that an opening was notified.
     pub async fn notified(&self, opening: &Opening) -> Result<(), AppendError> {
         let line = format!("notified {}", opening.offset);
         self.append(&opening.circuit, &line).await.map(drop)
     }
 
-    /// Keeps up with the log and writes what happens here, until `shutdown` is ready.
+    /// Follows the log and writes outcomes of this instance until `shutdown`.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut tasks = JoinSet::new();
         for (name, entry) in self.circuits().iter() {
@@ -167,7 +166,7 @@ impl Circuits {
         for (name, unwritten) in unwritten {
             for line in records(unwritten) {
                 if let Err(error) = self.append(&name, &line).await {
-                    tracing::warn!(circuit = name, %error, "the last outcomes were not written");
+                    tracing::warn!(circuit = name, %error, "the last outcomes could not be written");
                 }
             }
         }
@@ -179,7 +178,7 @@ impl Circuits {
             tokio::time::sleep(WRITE_DELAY).await;
             for line in records(breaker.take_unwritten()) {
                 while let Err(error) = self.append(name, &line).await {
-                    tracing::warn!(circuit = name, %error, "it could not be written what happened");
+                    tracing::warn!(circuit = name, %error, "outcomes could not be written");
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
@@ -191,7 +190,7 @@ impl Circuits {
             let next = *self.0.read.borrow();
             self.0.partition.wait_past(next, Isolation::Committed).await;
             if let Err(error) = self.read_to_end(true).await {
-                tracing::warn!(%error, "circuits cannot be read");
+                tracing::warn!(%error, "circuit events could not be read");
             }
             if *self.0.read.borrow() == next {
                 tokio::time::sleep(RETRY_DELAY).await;
@@ -216,11 +215,11 @@ impl Circuits {
             return;
         };
         let Some(line) = CircuitRecord::read(line) else {
-            tracing::warn!(circuit = name, line, offset = %record.offset, "this is no event of a circuit");
+            tracing::warn!(circuit = name, line, offset = %record.offset, "not a circuit event");
             return;
         };
         let mut circuits = self.circuits();
-        // One that nobody uses now is kept for those who may again.
+        // An unused circuit is kept, because an instance may use it again.
         let unused = || Entry::new(Rule::default(), Breaker::POISON_MAX, &self.0.clock);
         let entry = circuits.entry(name.to_owned()).or_insert_with(unused);
         let opened = entry.apply_record(name, record, line);
@@ -242,7 +241,7 @@ impl Circuits {
             return;
         }
         if let Err(error) = self.0.partition.trim(required).await {
-            tracing::warn!(%error, "old events of circuits could not be removed");
+            tracing::warn!(%error, "old circuit events could not be trimmed");
         }
     }
 
@@ -292,7 +291,7 @@ impl Entry {
         }
     }
 
-    /// Takes in a record; answers with the opening if this was one.
+    /// Applies a record. Returns the opening if this was one.
     fn apply_record(
         &mut self,
         name: &str,
@@ -336,10 +335,10 @@ impl Entry {
         None
     }
 
-    /// Forgets what is out of the window of a closed circuit.
+    /// Drops required records outside the window of a closed circuit.
     fn forget(&mut self, now: EnqueueTime) {
         let window = self.breaker.rule().window.as_millis();
-        // A window forgets by slots, so it may reach back a little further.
+        // A window expires by slots, so it may reach back a little further.
         let reach = window + 2 * window.div_ceil(u128::from(SLOTS));
         let reach = i64::try_from(reach).unwrap_or(i64::MAX);
         let first_required = now.0.saturating_sub(reach);

@@ -1,7 +1,7 @@
-//! Events as they come from a log, and what a handler is given of them.
+//! Events read from a log, and deliveries to a handler.
 //!
-//! The records of a batch are copied once, into one buffer that its events share, so an event is two
-//! words and costs no allocation, also when the batch was packed.
+//! The records of a batch are copied once into a buffer shared by its events, so an event is two words and needs no
+//! allocation, even if the batch was compressed.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use highwater_log::batch::Record;
 use highwater_log::{HubName, Offset, Place};
 
-/// A record on a log. Clones are cheap and share the bytes of the whole batch.
+/// A record of a log. Clones are cheap and share the bytes of the whole batch.
 #[derive(Clone)]
 pub struct Event {
     batch: Arc<DecodedBatch>,
@@ -32,12 +32,11 @@ struct Entry {
     timestamp: i64,
     key: Option<Range<usize>>,
     value: Option<Range<usize>>,
-    /// Which of the headers.
+    /// Range in `DecodedBatch::headers`.
     headers: Range<usize>,
 }
 
-/// Where an event is. It stays the same however often the event is delivered, so a handler can tell
-/// by it what it has seen before.
+/// The position of an event. It is the same on every delivery, so a handler can detect repetitions by it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId {
     pub place: Place,
@@ -50,9 +49,9 @@ impl fmt::Display for EventId {
     }
 }
 
-/// A text that is no id of an event.
+/// A text that is not an event id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no id of an event: one looks like `hub/0@17`")]
+#[error("`{0}` is not an event id: one looks like `hub/0@17`")]
 pub struct EventIdError(pub String);
 
 impl FromStr for EventId {
@@ -72,11 +71,11 @@ impl FromStr for EventId {
     }
 }
 
-/// One attempt to hand an event over. What `T` is depends on the stages before.
+/// One attempt to hand an event to a handler. `T` depends on the stages before.
 pub struct Delivery<T> {
     pub event: Event,
     pub value: Arc<T>,
-    /// Of this run, from 1.
+    /// Number of the attempt in this run, from 1.
     pub attempt: u32,
 }
 
@@ -96,7 +95,7 @@ impl Event {
         self.entry().offset
     }
 
-    /// Milliseconds since 1970: when the log took it in.
+    /// When the log appended it, in milliseconds since 1970.
     pub fn timestamp(&self) -> i64 {
         self.entry().timestamp
     }
@@ -118,7 +117,7 @@ impl Event {
         })
     }
 
-    /// The key, to be kept.
+    /// A copy of the key.
     pub(crate) fn key_bytes(&self) -> Option<Bytes> {
         self.key().map(Bytes::copy_from_slice)
     }
@@ -168,7 +167,7 @@ impl DecodedBatch {
         });
     }
 
-    /// The event that a dead letter is of.
+    /// The event of a dead letter.
     pub fn one(
         id: EventId,
         timestamp: i64,
@@ -197,7 +196,7 @@ impl DecodedBatch {
         }
     }
 
-    /// Stands for records that cannot be read: the bytes that hold them.
+    /// Adds an event for undecodable records, with their bytes as its value.
     pub fn push_raw(&mut self, offset: Offset, timestamp: i64, bytes: &[u8]) {
         let value = Some(self.put(bytes));
         let headers = self.headers.len();
@@ -210,7 +209,7 @@ impl DecodedBatch {
         });
     }
 
-    /// Where the next record may be.
+    /// The offset after the last record.
     pub fn next(&self) -> Option<Offset> {
         self.entries.last().map(|last| Offset(last.offset.0 + 1))
     }

@@ -1,9 +1,8 @@
-//! The asynchronous stage: a handler with several events under way at once.
+//! The asynchronous stage: calls a handler for several events concurrently.
 //!
-//! Each event under way is a task of its own, so that it goes on while the pipeline is busy elsewhere,
-//! and retries happen inside it, so that they keep their place in the order. The stage holds no more
-//! than [`Options::concurrency`] running or finished events and, in order per key, no more than
-//! [`Options::waiting_max`] that wait for one of the same key.
+//! Each event in progress is a task of its own, so that it continues while the pipeline is busy elsewhere, and retries
+//! happen inside it, so that events keep their order. The stage holds at most [`Options::concurrency`] running or
+//! finished events and, with order by key, at most [`Options::waiting_max`] that wait for another of the same key.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -19,32 +18,31 @@ use crate::retry_context::RetryContext;
 use crate::stage::{Item, PipelineContext, Stage, StageOutput, StagePoll};
 use crate::{Breaker, Delivery, Failure, retry};
 
-/// How a handler is called.
+/// Options of handler calls.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Events under way at once.
+    /// Events handled concurrently.
     pub concurrency: usize,
     pub order: Order,
     pub retry: retry::Policy,
-    /// An attempt that takes longer has failed, and may go better later. `None` waits for ever.
+    /// A longer attempt is a transient failure. `None` means no limit.
     pub timeout: Option<Duration>,
-    /// Events that wait because one of their key is under way. When there are more, nothing is read
-    /// until one of them is begun.
+    /// Events that wait for another of the same key. When there are more, reading pauses.
     pub waiting_max: usize,
-    /// Asked before every attempt, and told how it went.
+    /// Guards every attempt and counts its outcome.
     pub circuit: Option<Breaker>,
-    /// Of the random part of delays: two instances should not have the same.
+    /// Seed of the jitter; it should differ between instances.
     pub seed: u64,
 }
 
-/// What is kept in order while several events are under way.
+/// Which order is preserved between concurrent events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Nothing: events leave as they are finished.
+    /// None: events leave as they finish.
     None,
-    /// Events are handled at once but leave in the order in which they came.
+    /// Events are handled concurrently but leave in their original order.
     Output,
-    /// Events of one key are handled one after another. Those without a key are in no order.
+    /// Events of one key are handled one after another. Events without a key are unordered.
     Key,
 }
 
@@ -71,21 +69,21 @@ pub(crate) struct HandleStage<S: Stage, U, F> {
     ended: bool,
 }
 
-/// Which event a task was for, as far as the order must know.
+/// The position of a task's event in the order.
 enum OrderSlot {
     Any,
-    /// The how-manieth.
+    /// Sequence number.
     Number(u64),
     Key(Bytes),
 }
 
-/// What has to wait for others.
+/// Events that wait for others.
 struct OrderState<T, U> {
-    /// The number of the first of `leaving`.
+    /// Sequence number of the first of `leaving`.
     first: u64,
-    /// In the order in which they leave; `None` while under way.
+    /// In the order in which they leave; `None` while in progress.
     leaving: VecDeque<Option<StageOutput<U>>>,
-    /// Of every key that is under way, those that wait for it.
+    /// For every key in progress, the events waiting for it.
     keys: BTreeMap<Bytes, VecDeque<Item<T>>>,
     waiting: usize,
 }
@@ -119,8 +117,7 @@ where
             && self.order.waiting < self.options.waiting_max.max(1)
     }
 
-    /// Begins the event, or lets it wait. At a stop it is left behind, because one before it may have
-    /// been.
+    /// Begins the event, or queues it. At a shutdown it is abandoned, because an earlier one may have been.
     fn take(&mut self, item: Item<S::Out>, context: &PipelineContext) {
         if context.is_stopping() {
             return;
@@ -153,8 +150,7 @@ where
             .spawn(async move { (slot, deliver(retries, handler, item).await) });
     }
 
-    /// Takes back what a task has done, which is nothing if it was stopped; answers with what may
-    /// leave at once.
+    /// Handles the end of a task, which has no output if it was stopped. Returns an output that may leave at once.
     fn finished(
         &mut self,
         slot: OrderSlot,
@@ -168,7 +164,7 @@ where
         match slot {
             OrderSlot::Any => Some(step),
             OrderSlot::Number(number) => {
-                // Not there if one before it was left behind.
+                // Missing if an earlier one was abandoned.
                 let place = (number - self.order.first) as usize;
                 if let Some(leaving) = self.order.leaving.get_mut(place) {
                     *leaving = Some(step);
@@ -200,7 +196,7 @@ impl<T, U> OrderState<T, U> {
         self.first + self.leaving.len() as u64 - 1
     }
 
-    /// The next event whose turn to leave has come.
+    /// The next event that may leave.
     fn leave(&mut self) -> Option<StageOutput<U>> {
         let step = self.leaving.front_mut()?.take()?;
         self.leaving.pop_front();
@@ -208,7 +204,7 @@ impl<T, U> OrderState<T, U> {
         Some(step)
     }
 
-    /// Gives up what must not be done because something before it was not.
+    /// Abandons everything ordered after an abandoned event.
     fn leave_behind(&mut self, slot: OrderSlot) {
         match slot {
             OrderSlot::Any => {}
@@ -223,7 +219,7 @@ impl<T, U> OrderState<T, U> {
         }
     }
 
-    /// The next event of a key.
+    /// The next waiting event of a key.
     fn after(&mut self, key: &Bytes) -> Option<Item<T>> {
         let item = self.keys.get_mut(key)?.pop_front()?;
         self.waiting -= 1;

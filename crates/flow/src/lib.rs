@@ -1,12 +1,11 @@
-//! Reliable handling of what is on a log: nothing skipped, nothing lost silently, and no bad event or
-//! slow neighbour in the way of the others.
+//! Reliable event handling over a log: no event is skipped or silently lost, and no bad event or slow neighbour
+//! blocks the others.
 //!
-//! A pipeline begins with a [`PartitionSource`] over a partition, goes through stages ([`Stage`]) and ends in
-//! [`run`], which stores checkpoints. Stages are asked for work and ask the one before, so a slow end
-//! slows the beginning and no buffer grows. A checkpoint never passes an event that is not finished:
-//! handled, filtered out, or set aside as a dead letter with its reasons. After a crash the next run
-//! begins at the checkpoint, so events are handled once or more, and a handler can tell by
-//! [`Event::id`] what it has seen before.
+//! A pipeline begins with a [`PartitionSource`], continues with stages ([`Stage`]) and ends in [`run`], which stores
+//! checkpoints. Stages pull from the stage before them, so a slow end slows the source down and no buffer grows
+//! (back-pressure). A checkpoint never passes an event that is not finished: handled, filtered out, or stored as a
+//! dead letter with its reasons. After a crash the next run begins at the checkpoint, so events are handled at least
+//! once, and a handler detects repetitions by [`Event::id`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -22,8 +21,8 @@
 //!     let (name, settings) = (HubName::new(name)?, HubSettings::default());
 //!     log.create(HubSpec { name, partitions: 1, settings }).await?;
 //! }
-//! let tolls = log.partition("tolls", 0).ok_or("it was just made")?;
-//! let dead = log.partition("tolls-dead", 0).ok_or("it was just made")?;
+//! let tolls = log.partition("tolls", 0).ok_or("it was just created")?;
+//! let dead = log.partition("tolls-dead", 0).ok_or("it was just created")?;
 //! for toll in ["350", "many", "0", "420"] {
 //!     let (key, value, headers) = (Some(&b"booth-17"[..]), Some(toll.as_bytes()), &[][..]);
 //!     tolls.append_records(&[NewRecord { key, value, headers }]).await?;

@@ -1,9 +1,8 @@
-//! How far everything is done, when events are begun in order and finished in any.
+//! Tracks the checkpoint position while events begin in order and finish in any order.
 //!
-//! A checkpoint is a promise that nothing before it is needed any more, so it may not pass an event
-//! that is still under way, however many after it are done. [`OffsetTracker`] keeps the events between that
-//! point and the last one begun. There is room for so many of them and no more: an event that takes
-//! for ever stops the reading, not the memory.
+//! A checkpoint promises that no earlier event is needed any more, so it may not pass an unfinished event, even if later
+//! ones are finished. [`OffsetTracker`] keeps the events between the checkpoint and the last one begun. Their number is
+//! bounded: an event that never finishes stops the reading instead of filling the memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,28 +12,27 @@ use highwater_log::Offset;
 #[derive(Debug)]
 pub struct OffsetTracker {
     done: Offset,
-    /// How many events are before `done`, counted from the start.
+    /// Number of events before `done`, since the start.
     passed: u64,
-    /// Events from the first unfinished one on.
+    /// Events from the first unfinished one.
     window: VecDeque<Slot>,
     window_max: usize,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// Where reading goes on after this event.
+    /// The offset after this event.
     next: Offset,
     finished: bool,
 }
 
-/// The right to finish one event, which is used up by doing so. Losing it leaves the event
-/// unfinished.
+/// The right to finish one event. If it is dropped, the event stays unfinished.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Ticket(u64);
 
 impl OffsetTracker {
-    /// Begins at an offset with everything before it done.
+    /// Starts at an offset; everything before it is done.
     pub fn new(start: Offset, window_max: usize) -> OffsetTracker {
         OffsetTracker {
             done: start,
@@ -59,7 +57,7 @@ impl OffsetTracker {
         self.window.len() >= self.window_max
     }
 
-    /// Begins the event at `offset`, or answers `None` when there is no room.
+    /// Begins the event at `offset`. `None` if the window is full.
     pub fn begin(&mut self, offset: Offset) -> Option<Ticket> {
         if self.is_full() {
             return None;
@@ -72,8 +70,7 @@ impl OffsetTracker {
         Some(Ticket(self.passed + self.window.len() as u64 - 1))
     }
 
-    /// Says that there is nothing to be done up to `next`: there are offsets without an event, as
-    /// markers of transactions and compaction leave them.
+    /// Skips to `next`: the offsets below it have no event, as left by transaction markers and compaction.
     pub fn pass(&mut self, next: Offset) {
         match self.window.back_mut() {
             Some(last) => last.next = last.next.max(next),
@@ -84,7 +81,7 @@ impl OffsetTracker {
     pub fn finish(&mut self, ticket: Ticket) {
         let slot = (ticket.0.checked_sub(self.passed))
             .and_then(|index| self.window.get_mut(usize::try_from(index).ok()?))
-            .expect("a ticket is of an event under way, and of this track");
+            .expect("a ticket belongs to an unfinished event of this tracker");
         slot.finished = true;
         while self.window.front().is_some_and(|slot| slot.finished)
             && let Some(slot) = self.window.pop_front()
@@ -95,14 +92,13 @@ impl OffsetTracker {
         }
     }
 
-    /// Where the next event may be begun.
+    /// The lowest offset of the next event.
     fn begun(&self) -> Offset {
         self.window.back().map_or(self.done, |last| last.next)
     }
 }
 
-/// When a checkpoint is due: after so many events or so long after the first of them, whichever
-/// comes first.
+/// When a checkpoint is due: after this many events, or this long after the first of them, whichever comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointInterval {
     pub events: u64,
@@ -118,18 +114,18 @@ impl Default for CheckpointInterval {
     }
 }
 
-/// Which checkpoint was stored, and when the next is to be.
+/// The last stored checkpoint and the time of the next.
 #[derive(Debug)]
 pub struct CheckpointSchedule {
     checkpoint_interval: CheckpointInterval,
     stored: CheckpointPosition,
-    /// When something was first seen to be done that is not stored.
+    /// When the first event since the stored checkpoint was seen.
     since: Option<Duration>,
-    /// Storage gets a rest after a failure.
+    /// Earliest time of the next attempt after a failure.
     not_before: Duration,
 }
 
-/// A point that a checkpoint can be at.
+/// A position that can be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointPosition {
     pub offset: Offset,

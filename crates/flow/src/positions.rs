@@ -1,4 +1,4 @@
-//! Where checkpoints are kept.
+//! Position stores: where checkpoints are stored.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use highwater_log::{Commit, GroupError, Groups, Membership, Offset, Pending, Place, StoredOffset};
 
 pub trait PositionStore: Send + Sync {
-    /// Where to go on reading, if anything was stored.
+    /// The stored position, if any.
     fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>>;
 
-    /// Ready when the position would survive a crash.
+    /// Completes when the position would survive a crash.
     fn store(&self, place: &Place, next: Offset) -> Pending<Result<(), GroupError>>;
 }
 
-/// The positions of a consumer group.
+/// The committed offsets of a consumer group.
 #[derive(Clone)]
 pub struct GroupPositions {
     pub groups: Arc<dyn Groups>,
@@ -45,7 +45,7 @@ impl PositionStore for GroupPositions {
     }
 }
 
-/// Positions to test with, which last as long as the process. Clones are the same positions.
+/// Positions in memory, for tests. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryPositions(Arc<Mutex<BTreeMap<Place, Offset>>>);
 

@@ -1,5 +1,4 @@
-//! A hub that feeds a handler: every partition that is this instance's has a pipeline of its own, which
-//! is started again when it fails.
+//! Runs a handler over a hub: every assigned partition has a pipeline, which is restarted when it fails.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,10 +19,10 @@ use crate::source::{PartitionSource, SourceError};
 use crate::stage::Stage;
 use crate::{Delivery, Event, Failure, retry};
 
-/// Whoever is given events. Any function from deliveries to a result is one.
+/// Handles events. Implemented by any function from deliveries to a result.
 pub trait Handler: Send + Sync + 'static {
-    /// There is at least one delivery, and no more than the processor's `batch`. All of them are of one
-    /// partition, in order, and one attempt.
+    /// Receives at least one delivery and at most the processor's `batch`, all from one partition, in order, and of the
+    /// same attempt.
     fn handle(&self, deliveries: Vec<Delivery<Event>>) -> Pending<Result<(), Failure>>;
 }
 
@@ -37,7 +36,7 @@ where
     }
 }
 
-/// Where a group begins that has no position yet.
+/// Where a group without a stored position begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartPosition {
     #[default]
@@ -45,46 +44,46 @@ pub enum StartPosition {
     Latest,
 }
 
-/// Says why an event cannot be decoded.
+/// Checks whether an event can be decoded, or returns the reason.
 pub type EventCheck = fn(&Event) -> Result<(), String>;
 
-/// What is done with the events of a hub.
+/// Handles the events of a hub.
 #[derive(Clone)]
 pub struct Processor {
     pub member: GroupMember,
     pub start: StartPosition,
-    /// One share of every partition instead of all of it: which, and of how many.
+    /// One share of every partition instead of the whole: index and number of shares.
     pub share: Option<(u32, u32)>,
-    /// An event that does not pass is a dead letter.
+    /// Events that fail the check become dead letters.
     pub check: Option<EventCheck>,
-    /// Up to so many events in one call, one call after another; `None`: single ones.
+    /// Maximum events per call, one call at a time. `None` handles single events concurrently.
     pub batch: Option<usize>,
     pub options: Options,
     pub checkpoint_interval: CheckpointInterval,
     pub dead_letters: Arc<dyn DeadLetterSink>,
     pub clock: Arc<dyn Clock>,
-    /// How soon a pipeline that failed is started again.
+    /// Delays between restarts of a failed pipeline.
     pub restart: retry::Policy,
     pub stats: Arc<ProcessorStats>,
 }
 
-/// What a processor is doing and has done since it was started.
+/// Counters of a processor since its start.
 #[derive(Debug, Default)]
 pub struct ProcessorStats {
-    /// Calls of the handler.
+    /// Handler calls.
     pub deliveries: AtomicU64,
-    /// Those of them that failed.
+    /// Failed handler calls.
     pub failures: AtomicU64,
-    /// Events that the handler took.
+    /// Events handled successfully.
     pub handled: AtomicU64,
     pub dead: AtomicU64,
-    /// Pipelines that were started again.
+    /// Pipeline restarts.
     pub restarts: AtomicU64,
     places: Mutex<BTreeMap<Place, Option<String>>>,
 }
 
 impl ProcessorStats {
-    /// The partitions that are worked on, each with the reason why it is at rest, if it is.
+    /// The assigned partitions, each with the error that stopped its pipeline, if any.
     pub fn places(&self) -> BTreeMap<Place, Option<String>> {
         self.places
             .lock()
@@ -110,7 +109,7 @@ fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Processor {
-    /// Runs until `shutdown` is ready and the attempts under way have ended.
+    /// Runs until `shutdown` and the end of the attempts then in progress.
     pub async fn run(self, handler: Arc<dyn Handler>, shutdown: impl Future<Output = ()>) {
         let processor = Arc::new(self);
         let member = processor.member.clone();
@@ -121,7 +120,7 @@ impl Processor {
         member.run(work, shutdown).await;
     }
 
-    /// Works on one partition until it is told to stop.
+    /// Runs the pipeline of one partition until it is revoked.
     async fn work(&self, owned: &AssignedPartition, handler: &Arc<dyn Handler>) {
         let place = &owned.place;
         let seed = self.options.seed ^ u64::from(place.partition);
@@ -131,7 +130,7 @@ impl Processor {
             let before = self.stats.handled.load(Ordering::Relaxed);
             let error = match self.pipeline(owned, handler).await {
                 Ok(()) => break,
-                // It is somebody else's now, or was never ours; the group says so too.
+                // The partition has another owner now; the group will say so too.
                 Err(RunError::Position(error)) if crate::run::is_final(&error) => {
                     tracing::debug!(%place, %error, "lost to another member");
                     break;
@@ -141,7 +140,7 @@ impl Processor {
             if self.stats.handled.load(Ordering::Relaxed) > before {
                 pacing.restart();
             }
-            tracing::warn!(%place, %error, "the work on a partition failed and is begun again");
+            tracing::warn!(%place, %error, "a pipeline failed and is restarted");
             self.stats.note(place, Some(error.to_string()));
             add(&self.stats.restarts, 1);
             let Some(delay) = pacing.next(None) else {
@@ -176,7 +175,7 @@ impl Processor {
             .await
             .map_err(RunError::Position)?;
         let start = match (last, self.start) {
-            // What retention has removed cannot be had any more.
+            // Retention has removed the events before.
             (Some(last), _) => last.max(bounds.start),
             (None, StartPosition::Earliest) => bounds.start,
             (None, StartPosition::Latest) => bounds.end,
@@ -220,8 +219,8 @@ impl Processor {
         Ok(())
     }
 
-    /// Stores where a group begins that begins at the end: after a crash before the first checkpoint
-    /// the end would be further on.
+    /// Stores the start position of a group that begins at the end: after a crash before the first checkpoint the end would
+    /// be later.
     async fn keep(
         &self,
         owned: &AssignedPartition,
@@ -253,7 +252,7 @@ impl Processor {
     }
 }
 
-/// One call of a handler, to be counted however it ends: one that is cut off has failed too.
+/// Counts a handler call however it ends: an aborted call counts as failed.
 struct HandlerCall {
     stats: Arc<ProcessorStats>,
     count: u64,

@@ -1,4 +1,4 @@
-//! One thing tried until it works or there is no point in trying it again.
+//! Retries one handler call until it succeeds or the retry policy gives up.
 
 use std::any::Any;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::handle_stage::Options;
 use crate::retry::{Policy, Retry};
 use crate::stage::PipelineContext;
 
-/// Why an attempt failed, and whether another may go better.
+/// Why an attempt failed, and whether a retry may succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     reason: String,
@@ -28,7 +28,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// May go better later: a time-out, a refused connection, a server that is busy.
+    /// A retry may succeed: a time-out, a refused connection, a busy server.
     pub fn transient(reason: impl fmt::Display) -> Failure {
         Failure {
             reason: reason.to_string(),
@@ -37,7 +37,7 @@ impl Failure {
         }
     }
 
-    /// Will fail the same way again: the event itself is at fault.
+    /// A retry would fail the same way: the event itself is at fault.
     pub fn permanent(reason: impl fmt::Display) -> Failure {
         Failure {
             transient: false,
@@ -53,7 +53,7 @@ impl Failure {
         self.transient
     }
 
-    /// Not before `delay` from now, as the other side asked.
+    /// Delays the retry by at least `delay`, as the other side requested.
     pub fn retry_after(self, delay: Duration) -> Failure {
         Failure {
             retry_after: Some(delay),
@@ -62,7 +62,7 @@ impl Failure {
     }
 }
 
-/// What trying needs to know.
+/// What the retries of a call need.
 #[derive(Clone)]
 pub(crate) struct RetryContext {
     pub options: Arc<Options>,
@@ -79,9 +79,8 @@ impl RetryContext {
         }
     }
 
-    /// Makes an attempt after another, each with its number from 1, until one succeeds or the event is
-    /// given up. `salt` makes the random part of delays differ between events. `None` if the pipeline
-    /// is stopped meanwhile; an attempt that was begun is then waited for.
+    /// Makes attempts, numbered from 1, until one succeeds or the event is given up. `salt` varies the jitter between
+    /// events. Returns `None` if the pipeline is stopped meanwhile; an attempt in progress is awaited.
     pub async fn run<U, W>(
         &mut self,
         salt: u64,
@@ -101,7 +100,7 @@ impl RetryContext {
             };
             number = number.saturating_add(1);
             let at_ms = (clock.unix_nanos() / 1_000_000) as i64;
-            // The call itself is inside, because it may panic as well as what it returns.
+            // The call is inside the future, because it may panic too.
             let failure = match self.with_timeout(async { attempt(number).await }).await {
                 Ok(value) => {
                     pass.into_iter().for_each(Permit::succeeded);
@@ -157,7 +156,7 @@ impl RetryContext {
     }
 }
 
-/// Waits between attempts as a policy says.
+/// The delays between attempts by a retry policy.
 pub(crate) struct Pacing<'a> {
     policy: &'a Policy,
     clock: &'a dyn Clock,
@@ -167,7 +166,7 @@ pub(crate) struct Pacing<'a> {
 }
 
 impl<'a> Pacing<'a> {
-    /// To be made just before the first attempt.
+    /// Must be created just before the first attempt.
     pub fn new(policy: &'a Policy, clock: &'a dyn Clock, seed: u64) -> Pacing<'a> {
         Pacing {
             policy,
@@ -178,7 +177,7 @@ impl<'a> Pacing<'a> {
         }
     }
 
-    /// How long to wait after an attempt that failed, unless there is to be no other.
+    /// The delay before the next attempt, or `None` to give up.
     pub fn next(&mut self, hint: Option<Duration>) -> Option<Duration> {
         self.tries = self.tries.saturating_add(1);
         let passed = self.clock.elapsed().saturating_sub(self.started);
@@ -189,13 +188,13 @@ impl<'a> Pacing<'a> {
         }
     }
 
-    /// As if nothing had been tried yet.
+    /// Starts over, as if no attempt had been made.
     pub fn restart(&mut self) {
         (self.tries, self.started) = (0, self.clock.elapsed());
     }
 }
 
-/// A panic of a handler is a failure of its event and of no other.
+/// Turns a panic of a handler into a failure of its event only.
 async fn catch_panic<U>(attempt: impl Future<Output = Result<U, Failure>>) -> Result<U, Failure> {
     let mut attempt = pin!(attempt);
     poll_fn(|cx| {

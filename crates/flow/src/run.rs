@@ -1,8 +1,8 @@
-//! The end of a pipeline: finishes events, sets dead letters aside and stores checkpoints.
+//! Runs a pipeline: finishes events, stores dead letters and checkpoints.
 //!
-//! One loop pulls, and everything slow happens beside it: a checkpoint is written while events go
-//! on, and dead letters are put away several at a time. Only when too many of those are under way is
-//! nothing pulled. An event is finished after its dead letter is safe.
+//! One loop pulls, and all slow operations run beside it: a checkpoint is written while events continue, and several dead
+//! letters are stored at once. The loop stops pulling only when too many of those are in progress. An event is finished
+//! after its dead letter is durable.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -25,23 +25,23 @@ use crate::retry_context::Pacing;
 use crate::source::SourceError;
 use crate::stage::{PipelineContext, Stage, StageOutput};
 
-/// How many items are taken before the loop looks at anything else.
+/// Items pulled before the loop checks anything else.
 const STEPS_MAX: usize = 128;
 
-/// What the end of a pipeline needs.
+/// Where a pipeline stores its results, and how.
 #[derive(Clone)]
 pub struct Sink {
     pub positions: Arc<dyn PositionStore>,
     pub checkpoint_interval: CheckpointInterval,
-    /// How many events may be begun from the checkpoint on, finished ones included.
+    /// Maximum number of events begun since the checkpoint, finished ones included.
     pub window_max: usize,
     pub dead_letters: Arc<dyn DeadLetterSink>,
-    /// Dead letters that are put away at once.
+    /// Dead letters stored concurrently.
     pub dead_letters_max: usize,
-    /// For dead letters and the last checkpoint; after that the run fails.
+    /// Retries of dead letters and of the last checkpoint; then the run fails.
     pub retry: retry::Policy,
     pub clock: Arc<dyn Clock>,
-    /// Of the random part of delays.
+    /// Seed of the jitter.
     pub seed: u64,
 }
 
@@ -64,32 +64,32 @@ impl Sink {
     }
 }
 
-/// What a run did.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunSummary {
     /// Events that went through every stage.
     pub handled: u64,
-    /// Events that a filter took out.
+    /// Events removed by a filter.
     pub filtered: u64,
     pub dead: u64,
-    /// The last checkpoint, which is stored.
+    /// The last stored checkpoint.
     pub next: Offset,
 }
 
-/// Why a run ended before it was told to. Nothing is lost: the next run begins at the checkpoint.
+/// Why a run failed. Nothing is lost: the next run begins at the checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
     Source(#[from] SourceError),
     #[error("the position could not be stored: {0}")]
     Position(GroupError),
-    #[error("event {event} failed, and its dead letter could not be put away: {reason}")]
+    #[error("event {event} failed, and its dead letter could not be stored: {reason}")]
     DeadLetter { event: String, reason: String },
 }
 
-/// Runs a pipeline until its source ends, or until `shutdown` is ready and the attempts under way then
-/// have ended. Events that wait for another attempt, for their turn or for a circuit are left where
-/// they are, ahead of the last checkpoint. Whoever cannot wait for that may drop it at any time.
+/// Runs a pipeline until its source ends, or until `shutdown` and the end of the attempts then in progress. Events
+/// that wait for a retry, for their turn or for a circuit are abandoned, ahead of the last checkpoint. The future may be
+/// dropped at any time.
 pub async fn run<S: Stage>(
     stage: S,
     sink: Sink,
@@ -124,7 +124,7 @@ struct PipelineRun {
     summary: RunSummary,
 }
 
-/// A checkpoint that is being written.
+/// A checkpoint write in progress.
 struct Storing {
     point: CheckpointPosition,
     begun: Duration,
@@ -186,8 +186,7 @@ impl PipelineRun {
         }
     }
 
-    /// Begins to write a checkpoint if one is due and none is being written; otherwise says how long
-    /// to wait for it.
+    /// Begins a checkpoint write if one is due and none is in progress; otherwise returns the time until the next.
     fn begin_checkpoint(&mut self) -> Option<Duration> {
         if self.storing.is_some() {
             return None;
@@ -214,7 +213,7 @@ impl PipelineRun {
         Ok(())
     }
 
-    /// Stores the last checkpoint, and says how it all ended.
+    /// Stores the last checkpoint and returns the result.
     async fn finish(mut self) -> Result<RunSummary, RunError> {
         if self.storing.is_some() {
             let stored = stored(&mut self.storing).await;
@@ -243,7 +242,7 @@ struct Stored {
     result: Result<(), GroupError>,
 }
 
-/// Ready when the checkpoint that is being written is; never if there is none.
+/// Completes with the checkpoint write; pending if there is none.
 async fn stored(storing: &mut Option<Storing>) -> Stored {
     let result = poll_fn(|cx| match storing {
         Some(under_way) => under_way.done.as_mut().poll(cx),
@@ -258,7 +257,7 @@ async fn stored(storing: &mut Option<Storing>) -> Stored {
     }
 }
 
-/// Takes what is ready, up to so many; false when there will be nothing more.
+/// Pulls ready items, up to a limit. Returns false at the end.
 fn pull<S: Stage>(
     stage: &mut S,
     context: &mut PipelineContext,
@@ -296,7 +295,7 @@ async fn store_dead_letter(
     })
 }
 
-/// Tries what only storage can refuse.
+/// Retries a storage operation.
 async fn with_retries<E>(
     sink: &Sink,
     salt: u64,
@@ -316,7 +315,7 @@ async fn with_retries<E>(
     }
 }
 
-/// True if trying again is of no use: the partition is somebody else's now, or the request is wrong.
+/// Whether a retry is pointless: the partition has another owner, or the request is invalid.
 pub(crate) fn is_final(error: &GroupError) -> bool {
     use GroupError::*;
     matches!(

@@ -1,4 +1,4 @@
-//! Reads what there is of a partition, for those who need no more than that.
+//! Reads a partition to its current end.
 
 use highwater_log::batch::{Batches, Record, Skip, Unpacker};
 use highwater_log::{Isolation, Offset, Partition};
@@ -7,8 +7,8 @@ use crate::source::{SourceError, UNPACKED_BYTES_MAX};
 
 const FETCH_BYTES: usize = 256 * 1024;
 
-/// Visits every record from `from`, or from the start if that is later, to the end; answers where that
-/// was. A batch that cannot be taken apart is passed over.
+/// Visits every record from `from`, or from the start if that is later, to the end. Returns the next offset. Undecodable
+/// batches are skipped.
 pub(crate) async fn scan(
     partition: &dyn Partition,
     from: Offset,

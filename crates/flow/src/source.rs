@@ -1,9 +1,8 @@
-//! The beginning of a pipeline: the committed records of one partition, in order.
+//! The source of a pipeline: the committed records of one partition, in order.
 //!
-//! A batch is taken apart when its first event is asked for, and no further fetch is begun before the
-//! one at hand is used up. Records that cannot be read, which a producer can send inside a batch
-//! whose checksum is right, become one dead letter that holds the batch; the source goes on behind
-//! it.
+//! A batch is decoded when its first event is needed, and the next fetch begins when the current one is used up.
+//! Undecodable records (a producer can send them inside a batch with a correct checksum) become one dead letter that
+//! contains the batch, and the source continues after it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,11 +18,10 @@ use crate::dead_letter::FailedAttempt;
 use crate::event::DecodedBatch;
 use crate::stage::{Item, PipelineContext, Stage, StageOutput, StagePoll};
 
-/// What a batch may unpack to. More than any batch of a hub, so only a bomb meets it.
+/// Maximum unpacked size of a batch. Larger than any batch of a hub, so only a decompression bomb exceeds it.
 pub(crate) const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
-/// Between two looks at a partition that says it has something new and then has not, because it was
-/// stopped.
+/// Delay between reads of a partition that reports new records but returns none, because it was stopped.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub struct PartitionSource {
@@ -45,23 +43,23 @@ enum Wait {
     More(Pending<()>),
 }
 
-/// What a batch comes apart into.
+/// A decoded piece of a batch.
 enum Unit {
     Event(Event),
     Broken {
         event: Event,
         reason: String,
     },
-    /// There is nothing more before this.
+    /// No more events below this offset.
     Gap(Offset),
 }
 
-/// Why a source ended by itself.
+/// Why a source ended on its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("what was read of `{place}` from {from} on is no sequence of batches: {broken}")]
+    #[error("`{place}` returned no valid batches from {from} on: {broken}")]
     Broken {
         place: Place,
         from: Offset,
@@ -79,7 +77,7 @@ impl Unit {
 }
 
 impl PartitionSource {
-    /// Reads from `start` on and waits at the end for more.
+    /// Reads from `start` and waits at the end for more.
     pub fn new(partition: Arc<dyn Partition>, start: Offset) -> PartitionSource {
         PartitionSource {
             partition,
@@ -95,7 +93,7 @@ impl PartitionSource {
         }
     }
 
-    /// Ends before `offset` instead of waiting for more.
+    /// Ends at `offset` instead of waiting for more.
     pub fn until(self, offset: Offset) -> PartitionSource {
         PartitionSource {
             until: Some(offset),
@@ -103,7 +101,7 @@ impl PartitionSource {
         }
     }
 
-    /// About how much is read at once.
+    /// Approximate size of one fetch.
     pub fn fetch_bytes_max(self, bytes: usize) -> PartitionSource {
         PartitionSource {
             fetch_bytes_max: bytes,
@@ -152,7 +150,7 @@ impl PartitionSource {
         })
     }
 
-    /// Takes the next fetched batch apart. False if there is none.
+    /// Decodes the next fetched batch. Returns false if there is none.
     fn decode(&mut self) -> Result<bool, SourceError> {
         let Some(piece) = self.pieces.front_mut() else {
             return Ok(false);
@@ -209,7 +207,7 @@ impl PartitionSource {
     }
 }
 
-/// The events of a batch from `from` on, as far as they can be read.
+/// The events of a batch from `from` on, up to the first undecodable record.
 fn units(
     mut decoded: DecodedBatch,
     batch: &Stored<'_>,
@@ -260,7 +258,7 @@ impl Stage for PartitionSource {
                 return Poll::Ready(Some(step));
             }
             if !self.units.is_empty() {
-                // No room. Whoever finishes an event asks again.
+                // The window is full. Finishing an event polls again.
                 return Poll::Pending;
             }
             let more = match self.decode() {

@@ -1,9 +1,8 @@
-//! What a pipeline is made of: stages that are asked for the next item and ask the stage before.
+//! The stages of a pipeline.
 //!
-//! Work is pulled. A stage that is not asked does nothing, so whatever is slow at the end slows the
-//! source at the beginning, and nothing in between grows. An item carries the [`Ticket`] of its event
-//! from the source to the end, where it is finished; an item that is lost on the way leaves its event
-//! unfinished, and the checkpoint stays before it.
+//! Work is pulled: a stage that is not polled does nothing, so a slow end slows the source down and nothing between them
+//! grows. An item carries the [`Ticket`] of its event from the source to the end, where the event is finished. A lost
+//! item leaves its event unfinished, and the checkpoint stays before it.
 
 use std::fmt;
 use std::future::Future;
@@ -22,7 +21,7 @@ use crate::offset_tracker::{OffsetTracker, Ticket};
 use crate::source::SourceError;
 use crate::{Delivery, Event, Failure};
 
-/// A value on its way through the pipeline, and the event it was made from.
+/// A value in the pipeline, and the event it was made from.
 pub struct Item<T> {
     pub(crate) ticket: Ticket,
     pub(crate) event: Event,
@@ -30,49 +29,49 @@ pub struct Item<T> {
     pub(crate) value: T,
 }
 
-/// What an item is kept in order by.
+/// The key for [`Order::Key`](crate::Order::Key).
 #[derive(Clone)]
 pub(crate) enum Key {
     OfEvent,
     By(Option<Bytes>),
 }
 
-/// What a stage hands on.
+/// The output of a stage.
 pub enum StageOutput<T> {
-    /// To be worked on further.
+    /// To be processed by the next stage.
     Item(Item<T>),
-    /// Failed for good, for these reasons. Stages hand it on as it is.
+    /// Failed for good. Stages pass it on unchanged.
     Dead(Item<Vec<FailedAttempt>>),
-    /// Needs nothing more. Stages hand it on as it is.
+    /// Finished. Stages pass it on unchanged.
     Done(Ticket),
 }
 
-/// What the stages of a running pipeline share.
+/// Shared by the stages of a running pipeline.
 pub struct PipelineContext {
     pub(crate) tracker: OffsetTracker,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The source is to end, and whoever waits is to give up waiting.
+    /// Tells the source to end and waiting calls to give up.
     pub(crate) stopping: watch::Sender<bool>,
-    /// Why the source ended before it was told to.
+    /// Why the source ended before shutdown.
     pub(crate) failed: Option<SourceError>,
 }
 
-/// A source with everything that is done to its items so far.
+/// A source with all stages applied so far.
 pub trait Stage: Send + Sized {
     type Out: Send + Sync + 'static;
 
-    /// The next item, in whatever order the stage has promised. Keeps no state in the caller, so it
-    /// does not matter how often it is asked. After `None` there is nothing more.
+    /// The next item. Keeps no state in the caller, so it may be polled any number of times. After `None` there are no more
+    /// items.
     fn poll_next(
         &mut self,
         context: &mut PipelineContext,
         cx: &mut Context<'_>,
     ) -> StagePoll<Self::Out>;
 
-    /// What is read, and from where on.
+    /// The partition and the start offset.
     fn origin(&self) -> (&Place, Offset);
 
-    /// Makes something else of every value.
+    /// Maps every value.
     fn map<U, F>(self, change: F) -> impl Stage<Out = U>
     where
         U: Send + Sync + 'static,
@@ -85,7 +84,7 @@ pub trait Stage: Send + Sized {
         }
     }
 
-    /// Makes something else of every value; one of which that cannot be done is a dead letter.
+    /// Maps every value; an error makes the event a dead letter.
     fn try_map<U, E, F>(self, change: F) -> impl Stage<Out = U>
     where
         U: Send + Sync + 'static,
@@ -99,7 +98,7 @@ pub trait Stage: Send + Sized {
         }
     }
 
-    /// Keeps the values for which `keep` is true. The others are done with.
+    /// Keeps the values for which `keep` is true. The others are finished.
     fn filter<F>(self, keep: F) -> impl Stage<Out = Self::Out>
     where
         F: FnMut(&Self::Out) -> bool + Send,
@@ -114,8 +113,7 @@ pub trait Stage: Send + Sized {
         }
     }
 
-    /// Says what [`Order::Key`](crate::Order::Key) goes by from here on, instead of the key of the
-    /// event. Values without one are in no order.
+    /// Replaces the event's key as the key of [`Order::Key`](crate::Order::Key). Values without a key are unordered.
     fn key_by<F>(self, key: F) -> impl Stage<Out = Self::Out>
     where
         F: FnMut(&Self::Out) -> Option<Bytes> + Send,
@@ -130,9 +128,9 @@ pub trait Stage: Send + Sized {
         }
     }
 
-    /// Keeps one share of the partition, by the hash of the key of the event: with `of` readers, each
-    /// with positions of its own, every event is somebody's and a key is always the same reader's.
-    /// Events without a key are dealt out by their offset.
+    /// Keeps one share of the partition, by the hash of the event's key: with `of` readers, each with positions of its own,
+    /// every event has exactly one reader, and a key always has the same one. Events without a key are distributed by
+    /// offset.
     fn share(self, index: u32, of: u32) -> impl Stage<Out = Self::Out> {
         assert!(index < of, "shares are counted from 0");
         MapStage {
@@ -151,8 +149,7 @@ pub trait Stage: Send + Sized {
         }
     }
 
-    /// Calls `handler` for every value, for several at a time, until it succeeds or the policy gives
-    /// up.
+    /// Calls `handler` for every value, several concurrently, until it succeeds or the policy gives up.
     fn handle<U, F, W>(self, options: Options, handler: F) -> impl Stage<Out = U>
     where
         U: Send + Sync + 'static,
@@ -162,8 +159,8 @@ pub trait Stage: Send + Sized {
         HandleStage::new(self, options, handler)
     }
 
-    /// Calls `handler` with up to `count_max` values at once, one batch after another. A batch that
-    /// fails for good is tried value by value, so that one bad event does not take the others along.
+    /// Calls `handler` with up to `count_max` values at once, one batch after another. A batch that fails for good is retried
+    /// value by value, so that one bad event does not affect the others.
     fn handle_batches<F, W>(
         self,
         count_max: usize,
@@ -190,7 +187,7 @@ impl<T> Item<T> {
         }
     }
 
-    /// The item with another value, and the value it had.
+    /// Replaces the value and returns the old one.
     pub(crate) fn swap<U>(self, value: U) -> (Item<U>, T) {
         let item = Item {
             ticket: self.ticket,
@@ -210,7 +207,7 @@ impl<T> Item<T> {
         StageOutput::Item(self.map(change))
     }
 
-    /// The end of an item: what became of it, or why nothing did.
+    /// Converts the outcome of an item into an output.
     pub(crate) fn ended<U>(self, outcome: Result<U, Vec<FailedAttempt>>) -> StageOutput<U> {
         match outcome {
             Ok(value) => StageOutput::Item(self.swap(value).0),
@@ -223,7 +220,7 @@ impl<T> Item<T> {
         item.ended(change(value).map_err(|error| vec![FailedAttempt::undated(error)]))
     }
 
-    /// The key that order goes by, to be kept.
+    /// The key that determines the order.
     pub(crate) fn order_key(&self) -> Option<Bytes> {
         match &self.key {
             Key::OfEvent => self.event.key_bytes(),
@@ -238,7 +235,7 @@ impl PipelineContext {
     }
 }
 
-/// A stage that decides about each item at once.
+/// A synchronous stage that maps each item.
 struct MapStage<S, F> {
     from: S,
     change: F,

@@ -1,25 +1,25 @@
-//! What happens to a circuit, and how that is written on a log: as a line that people can read.
+//! The events of a circuit and their text format on a log.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::OutcomeCounts;
 
-/// One thing that happened. Its text is `outcomes OK FAILED`, `tripped WHY`, `opened WHY` or `closed`.
+/// An event. Its text is `outcomes OK FAILED`, `tripped WHY`, `opened WHY` or `closed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CircuitEvent {
-    /// Deliveries ended.
+    /// Outcomes of deliveries.
     Outcomes(OutcomeCounts),
-    /// Somebody saw an outage that counting does not show. Opens it as outcomes do.
+    /// An outage that counting does not detect. Opens the circuit as outcomes do.
     Tripped { why: String },
-    /// Somebody opened it by hand.
+    /// Opened manually.
     Opened { why: String },
-    /// Somebody closed it.
+    /// Closed manually.
     Closed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no event of a circuit")]
+#[error("`{0}` is not a circuit event")]
 pub struct CircuitEventError(pub String);
 
 impl fmt::Display for CircuitEvent {

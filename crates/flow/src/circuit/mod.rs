@@ -1,13 +1,11 @@
-//! Stops deliveries to a handler that keeps failing, and finds out when it works again.
+//! The circuit breaker's state machine: stops deliveries to a failing handler and detects when it works again.
 //!
-//! A circuit is closed while deliveries go through, open while none may, and half-open while a few
-//! try whether the trouble is over. What happened is told as [`CircuitEvent`]s, and the state is nothing but
-//! their sum: whoever applies the same events with the same times has the same circuit. So the
-//! events can live on a log that all instances read, with the time at which the log took each of them
-//! in, and nobody needs to agree with anybody.
+//! A circuit is closed while deliveries pass, open while none may, and half-open while a few probe the handler. Its
+//! state is the fold of [`CircuitEvent`]s: applying the same events with the same times gives the same circuit. So the
+//! events can be stored on a log that all instances read, each with its enqueue time, and no coordination is needed.
 //!
-//! Outcomes are tallies, so that an instance may tell of many deliveries at once. Memory does not
-//! grow with them: the window is kept in [`SLOTS`] slots, and an outcome is forgotten with its slot.
+//! Outcomes are counts, so an instance may report many deliveries at once. Memory is bounded: the window has [`SLOTS`]
+//! slots, and outcomes expire with their slot.
 
 mod event;
 #[cfg(test)]
@@ -24,30 +22,30 @@ pub(crate) use probe_queue::{ProbeQueue, ProbeTicket};
 use window::Window;
 pub use window::{OutcomeCounts, SLOTS};
 
-/// When a circuit opens and how it closes. The default opens at more than 100 failures in 30 s and
-/// tries again by itself after another 30 s.
+/// When a circuit opens and how it closes. The default opens at more than 100 failures in 30 s and probes after another
+/// 30 s.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// How far back outcomes count.
+    /// Length of the window.
     pub window: Duration,
     /// More failures than this open the circuit.
     pub failures_max: u32,
-    /// If given, failures open the circuit only where they are also a large enough share.
+    /// If set, failures open the circuit only if their share is also large enough.
     pub share: Option<FailureShare>,
-    /// How long it stays open before it tries by itself; `None` waits to be closed by hand.
+    /// How long it stays open before probing. `None` waits to be closed manually.
     pub open_for: Option<Duration>,
-    /// How many deliveries each instance may have under way while the circuit is half-open.
+    /// Concurrent probes of each instance while half-open.
     pub probes: u32,
-    /// How many deliveries must succeed while it is half-open to close it.
+    /// Successful probes that close it.
     pub successes: u32,
 }
 
-/// A share of all outcomes that is too much.
+/// A share of failures that opens the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureShare {
-    /// Failures per hundred outcomes, or more.
+    /// Minimum failures per hundred outcomes.
     pub percent: u8,
-    /// With fewer outcomes than this a share says nothing.
+    /// Minimum outcomes in the window.
     pub outcomes_min: u32,
 }
 
@@ -64,11 +62,11 @@ impl Default for Rule {
     }
 }
 
-/// The sum of all events so far.
+/// The fold of all events so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Circuit {
     rule: Rule,
-    /// Of the last event. Time does not go back.
+    /// Time of the last event. It never goes back.
     at: EnqueueTime,
     state: Phase,
 }
@@ -85,21 +83,21 @@ enum Phase {
     },
 }
 
-/// What a circuit says to someone who wants to deliver.
+/// Whether deliveries may be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CircuitState {
-    /// Deliver.
+    /// Deliveries may be made.
     Closed,
-    /// Deliver if no more than this many are under way.
+    /// This many probes may be in progress.
     HalfOpen { probes: u32 },
-    /// Deliver nothing before `until`, or before somebody closes it.
+    /// No delivery before `until`, or before it is closed manually.
     Open {
         until: Option<EnqueueTime>,
         why: String,
     },
 }
 
-/// A turn that somebody should hear of.
+/// A change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transition {
     Opened { why: String },
@@ -116,7 +114,7 @@ impl Circuit {
         }
     }
 
-    /// Asks at a time, which changes nothing.
+    /// The state at a time.
     pub fn state(&self, now: EnqueueTime) -> CircuitState {
         let probes = self.rule.probes.max(1);
         match &self.state {
@@ -136,8 +134,7 @@ impl Circuit {
         &self.rule
     }
 
-    /// Takes in what happened. Outcomes that come while it is open are of deliveries from before,
-    /// and say nothing new.
+    /// Applies an event. Outcomes while the circuit is open belong to earlier deliveries and are ignored.
     pub fn apply(&mut self, at: EnqueueTime, event: &CircuitEvent) -> Option<Transition> {
         self.at = self.at.max(at);
         if matches!(&self.state, Phase::Open { until, .. } if has_passed(*until, self.at)) {
@@ -157,10 +154,9 @@ impl Circuit {
     fn apply_outcomes(&mut self, tally: OutcomeCounts) -> Option<Transition> {
         match &mut self.state {
             Phase::Open { .. } => None,
-            Phase::HalfOpen { .. } if tally.failed > 0 => self.open_until_probe(format!(
-                "{} of the deliveries that tried it failed",
-                tally.failed
-            )),
+            Phase::HalfOpen { .. } if tally.failed > 0 => {
+                self.open_until_probe(format!("{} probe deliveries failed", tally.failed))
+            }
             Phase::HalfOpen { successes } => {
                 *successes += u64::from(tally.ok);
                 match *successes >= u64::from(self.rule.successes.max(1)) {
@@ -201,7 +197,7 @@ impl Circuit {
 }
 
 impl Rule {
-    /// Successes are only told of where the rule looks at them.
+    /// Mentions the total only if the rule uses it: otherwise successes are not reported.
     fn reason(&self, ok: u64, failed: u64) -> String {
         let of = match self.share {
             Some(_) => format!(" of {}", ok + failed),

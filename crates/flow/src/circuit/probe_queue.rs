@@ -1,21 +1,20 @@
-//! Who may try next whether the trouble is over.
+//! The order of probes of a half-open circuit.
 //!
-//! Those who wait have a ticket, and the tickets are in order: whoever has probed the least comes first,
-//! and of those who have probed as often the one who has waited the longest. So every event that is held
-//! probes once before any probes twice, whatever partition or key it is of. A bad event uses up its
-//! probes only as fast as all the others do, and an outage costs none of them more than its share.
+//! Waiting events have tickets in order: those with the fewest probes first, and among them the longest waiting. So
+//! every held event probes once before any probes twice, whatever its partition or key. A bad event uses up its probes
+//! only as fast as the others do, and an outage costs each event an equal share.
 
 use std::collections::BTreeSet;
 
-/// A place in a [`ProbeQueue`].
+/// A position in a [`ProbeQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProbeTicket {
-    /// How often its holder has probed.
+    /// Probes made so far.
     probes: u32,
     number: u64,
 }
 
-/// Those who wait to probe, and how many do.
+/// Events waiting to probe, and the number of probes in progress.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeQueue {
     waiting: BTreeSet<ProbeTicket>,
@@ -24,7 +23,7 @@ pub struct ProbeQueue {
 }
 
 impl ProbeQueue {
-    /// For somebody who has probed so often.
+    /// Enqueues an event that has made this many probes.
     pub fn join(&mut self, probes: u32) -> ProbeTicket {
         let ticket = ProbeTicket {
             probes,
@@ -35,12 +34,12 @@ impl ProbeQueue {
         ticket
     }
 
-    /// Whether it was in the line.
+    /// Removes a ticket. Returns whether it was waiting.
     pub fn leave(&mut self, ticket: ProbeTicket) -> bool {
         self.waiting.remove(&ticket)
     }
 
-    /// Begins a probe if `probes_max` may be under way and it is this one's turn.
+    /// Begins a probe if fewer than `probes_max` are in progress and it is this ticket's turn.
     pub fn begin(&mut self, ticket: ProbeTicket, probes_max: u32) -> bool {
         let free = probes_max.saturating_sub(self.under_way) as usize;
         let turn = self.waiting.iter().take(free).any(|next| *next == ticket);

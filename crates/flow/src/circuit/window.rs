@@ -1,14 +1,14 @@
-//! Outcomes of the last while, counted in slots of time.
+//! A sliding window of outcomes, counted in time slots.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use highwater_log::EnqueueTime;
 
-/// How finely a window forgets: a slot is this part of it.
+/// Slots per window.
 pub const SLOTS: u32 = 64;
 
-/// So many deliveries went well, and so many did not.
+/// Numbers of successful and failed deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts {
     pub ok: u32,
@@ -16,18 +16,18 @@ pub struct OutcomeCounts {
 }
 
 impl OutcomeCounts {
-    /// Counts further deliveries.
+    /// Adds outcomes.
     pub fn add(&mut self, other: OutcomeCounts) {
         self.ok = self.ok.saturating_add(other.ok);
         self.failed = self.failed.saturating_add(other.failed);
     }
 }
 
-/// The current slot and the [`SLOTS`] before it, as far as anything happened in them.
+/// The current slot and the [`SLOTS`] before it; empty slots are not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     slot_ms: i64,
-    /// The number of a slot, then good and bad outcomes in it.
+    /// Slot number, successes, failures.
     slots: VecDeque<(i64, u64, u64)>,
     ok: u64,
     failed: u64,
@@ -43,8 +43,7 @@ impl Window {
         }
     }
 
-    /// Counts outcomes at a time that is not before the last one; answers with what the window then
-    /// holds.
+    /// Adds outcomes at a time not before the last one. Returns the totals of the window.
     pub fn add(&mut self, at: EnqueueTime, tally: OutcomeCounts) -> (u64, u64) {
         let slot = at.0.div_euclid(self.slot_ms);
         self.forget_before(slot.saturating_sub(i64::from(SLOTS)));
@@ -71,7 +70,7 @@ impl Window {
     }
 }
 
-/// Rounded up, so that a window is never shorter than asked for.
+/// Rounded up, so that a window is never shorter than configured.
 pub(super) fn slot_ms(length: Duration) -> i64 {
     let slot_ms = length.as_millis().div_ceil(u128::from(SLOTS));
     i64::try_from(slot_ms).unwrap_or(i64::MAX).max(1)

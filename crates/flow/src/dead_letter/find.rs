@@ -1,4 +1,4 @@
-//! The dead letters of one handler: looked through, taken away, or given to it once more.
+//! Finds, counts, removes and replays the dead letters of one handler.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,43 +13,43 @@ use crate::scan::scan;
 use crate::source::SourceError;
 use crate::{Delivery, Event, EventId, Failure};
 
-/// Which letters are meant. One that names nothing means all of them.
+/// Selects dead letters. An empty filter selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadLetterFilter {
     pub id: Option<EventId>,
-    /// Set aside at this time or later, in milliseconds since 1970.
+    /// Dead-lettered at this time or later, in milliseconds since 1970.
     pub from_ms: Option<i64>,
-    /// Set aside before this time.
+    /// Dead-lettered before this time.
     pub until_ms: Option<i64>,
-    /// The reason of an attempt contains this text, in any case.
+    /// The reason of an attempt contains this text, ignoring case.
     pub reason: Option<String>,
     pub key: Option<Vec<u8>>,
-    /// Replayed no more often than this so far.
+    /// Replayed at most this often so far.
     pub replays_max: Option<u32>,
 }
 
-/// A letter and where it is.
+/// A dead letter and its offset on the dead-letter hub.
 #[derive(Clone, Debug)]
 pub struct StoredDeadLetter {
     pub letter: DeadLetter,
     pub offset: Offset,
-    /// When it was set aside, in milliseconds since 1970.
+    /// When it was dead-lettered, in milliseconds since 1970.
     pub dead_ms: i64,
 }
 
-/// Letters that fit, and whether there are more.
+/// Matching dead letters, and whether there are more.
 #[derive(Clone, Debug, Default)]
 pub struct DeadLetterPage {
     pub letters: Vec<StoredDeadLetter>,
     pub more: bool,
 }
 
-/// What became of a letter that was replayed.
+/// The outcome of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayOutcome {
-    /// It is no dead letter any more.
+    /// It is no longer a dead letter.
     Handled,
-    /// It is one still, with one more attempt and one more replay to its name.
+    /// It still is one, with one more attempt and one more replay.
     Failed(String),
 }
 
@@ -74,7 +74,7 @@ impl DeadLetterFilter {
 }
 
 impl DeadLetterPartition {
-    /// Up to `max` letters that fit, the oldest first, from `from` on.
+    /// Up to `max` matching letters from `from`, the oldest first.
     pub async fn find(
         &self,
         filter: &DeadLetterFilter,
@@ -105,12 +105,12 @@ impl DeadLetterPartition {
         Ok(found)
     }
 
-    /// How many letters there are.
+    /// Number of dead letters.
     pub async fn count(&self) -> Result<usize, SourceError> {
         Ok(self.latest_offsets().await?.len())
     }
 
-    /// Of every event that has a letter, where the last one is.
+    /// The offset of each event's current letter.
     async fn latest_offsets(&self) -> Result<BTreeMap<EventId, Offset>, SourceError> {
         let mut last = BTreeMap::new();
         scan(&*self.0, Offset(0), |record| match read(record) {
@@ -126,8 +126,8 @@ impl DeadLetterPartition {
         Ok(last)
     }
 
-    /// Gives a letter to the handler once more, and to nobody else. It stays until the handler has
-    /// taken it, so a crash in between leaves it where it is.
+    /// Passes a letter to the handler once more. It stays until the handler has accepted it, so a crash in between leaves it
+    /// in place.
     pub async fn replay<W>(
         &self,
         stored: StoredDeadLetter,

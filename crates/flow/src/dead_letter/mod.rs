@@ -1,4 +1,4 @@
-//! Dead letters: events that failed for good, set aside with the reasons before they are passed.
+//! Dead letters: events that failed for good, stored with the reasons before the checkpoint passes them.
 
 mod find;
 
@@ -14,19 +14,19 @@ use crate::{Event, EventId};
 
 pub use find::{DeadLetterFilter, DeadLetterPage, ReplayOutcome, StoredDeadLetter};
 
-/// A reason is cut after this many characters.
+/// Longer reasons are cut.
 const REASON_CHARS_MAX: usize = 1000;
 
-/// How many attempts are kept: the first and the last ones.
+/// Attempts kept: the first one and the last ones.
 const ATTEMPTS_MAX: usize = 16;
 
-/// An event and what became of every attempt to handle it.
+/// An event and its failed attempts.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {
     pub event: Event,
     /// The first and the last ones, if there were many.
     pub attempts: Vec<FailedAttempt>,
-    /// How often it has been given to the handler again since.
+    /// How often it has been replayed.
     pub replays: u32,
 }
 
@@ -35,15 +35,14 @@ pub struct DeadLetter {
 pub struct FailedAttempt {
     /// From 1.
     pub number: u32,
-    /// Milliseconds since 1970, or `None` where nothing was attempted because the event could not be
-    /// decoded.
+    /// Milliseconds since 1970. `None` if the event could not be decoded, so nothing was attempted.
     pub at_ms: Option<i64>,
     pub reason: String,
 }
 
-/// Where dead letters go.
+/// Stores dead letters.
 pub trait DeadLetterSink: Send + Sync {
-    /// Ready when the letter would survive a crash, or with the reason why it would not.
+    /// Completes when the letter would survive a crash, or with the reason why it was not stored.
     fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>>;
 }
 
@@ -64,7 +63,7 @@ impl FailedAttempt {
         }
     }
 
-    /// Notes one more attempt among those before it.
+    /// Appends the attempt to the earlier ones.
     pub(crate) fn note(self, attempts: &mut Vec<FailedAttempt>) {
         if attempts.len() == ATTEMPTS_MAX {
             attempts.remove(1);
@@ -108,12 +107,11 @@ impl FromStr for FailedAttempt {
     }
 }
 
-/// Where the headers of a dead letter begin, behind those of the event; its value is the version.
+/// Separates the event's headers from ours; its value is the version.
 const MARK: &str = "highwater-letter";
 
-/// Dead letters on a partition of a compacted hub. The key of a letter is the id of its event, its
-/// value the value, and its headers are those of the event and then ours, which say what is known of
-/// it (docs/formats/dead-letters.md). A record without a value takes a letter away.
+/// Dead letters on a partition of a compacted hub. The key of a record is the id of the event, its value the event's
+/// value, its headers those of the event followed by ours (docs/formats/dead-letters.md). A tombstone removes a letter.
 #[derive(Clone)]
 pub struct DeadLetterPartition(pub Arc<dyn Partition>);
 
@@ -153,7 +151,7 @@ impl DeadLetterPartition {
         })
     }
 
-    /// Takes a letter away. Ready when that would survive a crash.
+    /// Removes a letter. Completes when the removal would survive a crash.
     pub fn remove(&self, id: &EventId) -> Pending<Result<(), String>> {
         self.append_record(&NewRecord {
             key: Some(id.to_string().as_bytes()),
@@ -171,14 +169,14 @@ impl DeadLetterPartition {
     }
 }
 
-/// What a record of a dead-letter hub says.
+/// A record of a dead-letter hub.
 pub(crate) enum DeadLetterRecord {
     Letter(DeadLetter),
-    /// This letter is gone.
+    /// A tombstone.
     Removed(EventId),
 }
 
-/// `None` for a record that is not ours.
+/// `None` if the record is not a dead letter.
 pub(crate) fn read(record: &Record<'_>) -> Option<DeadLetterRecord> {
     let id: EventId = std::str::from_utf8(record.key?).ok()?.parse().ok()?;
     let Some(value) = record.value else {

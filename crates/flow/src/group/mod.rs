@@ -1,9 +1,8 @@
-//! A share of a hub's partitions, by agreement or by number, and the work that goes with it.
+//! Assigns partitions of a hub to an instance, by consumer group or by ordinal, and runs the work on them.
 //!
-//! [`GroupMember`] joins a consumer group: within a group one instance owns a partition, and when instances
-//! come, go or crash, the partitions are dealt out anew. Kafka clients may be in the same group. Work on
-//! partitions that are to be given up is told to stop and waited for before the next round is joined,
-//! so that its last checkpoint is stored while it still may be.
+//! [`GroupMember`] joins a consumer group: within a group one instance owns a partition, and a rebalance reassigns
+//! partitions when instances join, leave or crash. Kafka clients may be in the same group. Work on revoked
+//! partitions is stopped and awaited before the next join, so that its last checkpoint is still accepted.
 
 mod protocol;
 
@@ -19,32 +18,31 @@ use tokio::task::JoinSet;
 
 use crate::positions::GroupPositions;
 
-/// Which partitions of a hub an instance reads.
+/// How partitions are assigned to an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assignment {
-    /// Those that the group gives it. `instance` is a name under which it keeps its place over a
+    /// By the consumer group. `instance` is the static member id (`group.instance.id`) that keeps its partitions over a
     /// restart.
     Shared { instance: Option<String> },
-    /// Those that are its own by number, without asking anybody: with `of`, every `of`-th one from
-    /// `ordinal` on; without, the one of that number. Nobody else may be in the group.
+    /// By number, without coordination: with `of`, every `of`-th partition from `ordinal` on; without it, partition
+    /// `ordinal`. Nobody else may be in the group.
     Numbered { ordinal: u32, of: Option<u32> },
 }
 
-/// The number at the end of the name of an instance: 3 of `reader-3`, as Kubernetes names the pods of
-/// a StatefulSet.
+/// The number at the end of an instance name: 3 for `reader-3`, as Kubernetes names the pods of a StatefulSet.
 pub fn ordinal(instance: &str) -> Option<u32> {
     instance.rsplit_once('-')?.1.parse().ok()
 }
 
-/// How a group is kept together.
+/// Timeouts of a group member.
 #[derive(Clone, Debug)]
 pub struct GroupTimeouts {
-    /// A member that is not heard of for this long is gone.
+    /// The group removes a member after this long without a heartbeat.
     pub session: Duration,
     pub heartbeat: Duration,
-    /// How long members may take to stop their work when partitions are dealt out anew.
+    /// How long members may take to stop their work in a rebalance.
     pub rebalance: Duration,
-    /// Before trying again after an error.
+    /// Delay after an error.
     pub pause: Duration,
 }
 
@@ -59,20 +57,20 @@ impl Default for GroupTimeouts {
     }
 }
 
-/// One instance that reads a hub.
+/// An instance that reads a hub.
 #[derive(Clone)]
 pub struct GroupMember {
     pub log: Arc<dyn Log>,
     pub groups: Arc<dyn Groups>,
     pub hub: HubName,
     pub group: String,
-    /// For people who look at the group.
+    /// Shown in descriptions of the group.
     pub client: String,
     pub assignment: Assignment,
     pub timeouts: GroupTimeouts,
 }
 
-/// A partition to work on, and where its positions are kept.
+/// An assigned partition and its position store.
 pub struct AssignedPartition {
     pub place: Place,
     pub positions: GroupPositions,
@@ -80,7 +78,7 @@ pub struct AssignedPartition {
 }
 
 impl AssignedPartition {
-    /// Ready when the work is to stop.
+    /// Completes when the work must stop.
     pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stop = self.stop.clone();
         async move {
@@ -89,17 +87,16 @@ impl AssignedPartition {
     }
 }
 
-/// What a member has in one generation of its group.
+/// The assignment of one generation of the group.
 struct Generation {
     membership: Membership,
     places: Vec<Place>,
-    /// Of the hub when they were dealt out.
+    /// The hub's partition count at the assignment.
     partitions: u32,
 }
 
 impl GroupMember {
-    /// Does `work` on every partition that is this instance's, until `shutdown` is ready and all work
-    /// has stopped.
+    /// Runs `work` on every assigned partition until `shutdown`, and then until all work has stopped.
     pub async fn run<F, W>(self, work: F, shutdown: impl Future<Output = ()>)
     where
         F: Fn(AssignedPartition) -> W,
@@ -147,7 +144,7 @@ impl GroupMember {
                 self.begin(&mut tasks, &membership, Place { hub, partition }, work);
             }
             known = partitions.max(known);
-            // Looks for partitions that were added.
+            // Checks for added partitions.
             tokio::select! {
                 () = &mut shutdown => return tasks.stop(self.timeouts.rebalance).await,
                 () = tokio::time::sleep(self.timeouts.heartbeat) => {}
@@ -155,7 +152,7 @@ impl GroupMember {
         }
     }
 
-    /// One generation of the group; true when it is over for good.
+    /// Runs one generation of the group. Returns true at shutdown.
     async fn run_generation<F, W>(
         &self,
         member: &mut String,
@@ -219,7 +216,7 @@ impl GroupMember {
         }));
     }
 
-    /// Joins the group and learns what it is to read. A newcomer is told its name first.
+    /// Joins the group and returns the assignment. A new member first gets its id.
     async fn join(&self, member: &mut String) -> Result<Generation, GroupError> {
         let joined = match self.groups.join(self.request(member)).await {
             Err(GroupError::MemberIdRequired { member: name }) => {
@@ -293,14 +290,14 @@ impl GroupMember {
     }
 
     async fn leave(&self, member: String) {
-        // One with a name of its own comes back to its place.
+        // A static member keeps its partitions.
         if member.is_empty() || self.instance().is_some() {
             return;
         }
         let instance = None;
         let leaving = vec![Leaving { member, instance }];
         if let Err(error) = self.groups.leave(self.group.clone(), leaving).await {
-            tracing::debug!(group = self.group, %error, "the group was not told of the end");
+            tracing::debug!(group = self.group, %error, "leaving the group failed");
         }
     }
 
@@ -318,7 +315,7 @@ impl GroupMember {
     }
 }
 
-/// The work on the partitions of one generation.
+/// The tasks of one generation.
 struct PartitionTasks {
     set: JoinSet<()>,
     stop: watch::Sender<bool>,
@@ -334,8 +331,8 @@ impl Default for PartitionTasks {
 }
 
 impl PartitionTasks {
-    /// Tells all work to stop and waits for it, so long. What takes longer is cut off, which loses
-    /// nothing: it is done again.
+    /// Stops all work and waits up to `patience`. Work that takes longer is aborted, which loses nothing: its events are
+    /// handled again.
     async fn stop(mut self, patience: Duration) {
         self.stop.send_replace(true);
         let ended: Pending<()> =

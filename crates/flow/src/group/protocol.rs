@@ -1,6 +1,5 @@
-//! What the members of a consumer group tell each other: the subscription and the assignment of Kafka's
-//! consumers, so that any Kafka client can share a group with us. Both are in their oldest version,
-//! which everybody reads.
+//! Subscription and assignment messages of Kafka's consumer protocol, so that any Kafka client can share a group with
+//! us. Both use version 0, which every client reads.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +7,7 @@ use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_log::{HubName, JoinedMember, Place};
 
-/// The hubs that a member wants to read.
+/// The subscription of a member.
 pub fn subscription<'a>(hubs: impl IntoIterator<Item = &'a HubName>) -> Bytes {
     let hubs: Vec<_> = hubs.into_iter().collect();
     let mut out = Vec::new();
@@ -46,7 +45,7 @@ fn assignment(places: &[Place]) -> Bytes {
     out.into()
 }
 
-/// The partitions that a member was given. What cannot be read is nothing.
+/// The partitions of an assignment. Malformed bytes assign none.
 pub fn read_assignment(bytes: &[u8]) -> Vec<Place> {
     read_places(bytes).unwrap_or_default()
 }
@@ -67,8 +66,8 @@ fn read_places(bytes: &[u8]) -> Result<Vec<Place>, DecodeError> {
     Ok(places)
 }
 
-/// Who reads what, as Kafka's range assignor says: of every hub, each member that wants it gets
-/// neighbouring partitions, the first ones one more where it does not come out even.
+/// Kafka's range assignor: for every hub, each subscribed member gets consecutive partitions, the first members one
+/// more if the number is not divisible.
 pub fn assign(members: &[JoinedMember], partitions: impl Fn(&str) -> u32) -> Vec<(String, Bytes)> {
     let mut wanting: BTreeMap<String, Vec<(&Option<String>, &str)>> = BTreeMap::new();
     for member in members {
