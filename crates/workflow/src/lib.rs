@@ -1,9 +1,9 @@
-//! Transactions across services that are never lost and never left half done.
+//! Transactions across services (sagas) that are never lost and never left half done.
 //!
-//! A [`Definition`] names steps in order, each an HTTP call or a function, and how each is undone. A
-//! *scheduler* does the steps of an instance one after another and journals every outcome before the
-//! next begins; when one fails for good, a *supervisor*, apart from it, undoes what was done, from the
-//! last step to the first. What cannot be undone is parked for a person. All of it is a replay of
+//! A [`Definition`] lists steps in order, each an HTTP call or a function, and how each is undone. A
+//! *scheduler* runs the steps of an instance in order and journals every outcome before the next step begins.
+//! When a step fails for good, a separate *supervisor* undoes the completed steps from the last to the first
+//! (compensation). An instance that cannot be undone is parked for an operator. All state is a replay of
 //! records on a log (`journal`), folded by a pure state machine ([`machine`]).
 //!
 //! ```
@@ -12,7 +12,7 @@
 //! use highwater_log::{Log, MemoryLog};
 //! use highwater_workflow::call::{CallError, Functions};
 //! use highwater_workflow::definition::{Builder, StepBuilder};
-//! use highwater_workflow::{Options, Service, Started, Supervision};
+//! use highwater_workflow::{Options, Service, StartOutcome, Supervision};
 //! use serde_json::json;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -34,7 +34,7 @@
 //! let workflow = service.handle();
 //! tokio::spawn(service.run(std::future::pending()));
 //!
-//! assert_eq!(workflow.start("o-1", b"{}").await?, Started::New);
+//! assert_eq!(workflow.start("o-1", b"{}").await?, StartOutcome::New);
 //! while workflow.ended() == 0 {
 //!     tokio::task::yield_now().await;
 //! }
@@ -46,12 +46,12 @@
 //! ```
 //!
 //! - `expr` and [`definition`]: what a workflow is.
-//! - [`machine`]: one instance, events in, what is to be done out; no clock, no I/O.
-//! - `core`: many instances; inputs in, records and effects out, effects only after the records are
-//!   durable. Still no I/O.
-//! - `service`: the tasks around it, and [`call`], which makes the calls; [`supervise`], a supervisor in a
+//! - [`machine`]: one instance as a state machine: events in, tasks out. No clock, no I/O.
+//! - `core`: many instances: inputs in, records and effects out. Effects are performed after their records are
+//!   durable. `core/step_retry.rs` decides whether a failed step is retried. No I/O.
+//! - `service`: the tasks around a core, and [`call`], which makes the calls; [`supervise`], a supervisor in a
 //!   process of its own.
-//! - `journal`, `history`, `versions`: what is on the log.
+//! - `journal`, `history`, `versions`: the records on the log.
 
 pub mod call;
 mod core;
@@ -66,9 +66,10 @@ mod timeline;
 mod versions;
 mod wait;
 
-pub use self::core::{Decision, Refused, Started};
+pub use self::core::{Decision, DecisionError, StartOutcome};
 pub use definition::Definition;
 pub use journal::JournalError;
 pub use service::{
-    Counter, Handle, Intake, ListFilter, Options, People, Service, StartError, Summary, Supervision,
+    Handle, HubIntake, InstanceSummary, ListFilter, LocalFailedInstances, OperatorNotifier,
+    Options, Service, StartError, Supervision,
 };

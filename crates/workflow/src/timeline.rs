@@ -183,7 +183,7 @@ mod tests {
     use expect_test::expect;
 
     use crate::definition::{Builder, StepBuilder, Version};
-    use crate::machine::{Answer, Event, Instance, Tried, Trouble};
+    use crate::machine::{Answer, AttemptSpan, Event, FailureKind, Instance};
 
     fn instance() -> Instance {
         let url = "http://s/{{id}}";
@@ -200,8 +200,8 @@ mod tests {
 
     const START: i64 = 1_767_225_600_000;
 
-    fn tried(step: u16, undo: bool, begun: i64, ended: i64) -> Tried {
-        Tried {
+    fn attempt(step: u16, undo: bool, begun: i64, ended: i64) -> AttemptSpan {
+        AttemptSpan {
             step,
             undo,
             begun_ms: START + begun,
@@ -211,7 +211,7 @@ mod tests {
 
     fn succeeded(step: u16, undo: bool, begun: i64, ended: i64, status: u16) -> Event {
         Event::Succeeded {
-            tried: tried(step, undo, begun, ended),
+            attempt: attempt(step, undo, begun, ended),
             answer: Answer {
                 status,
                 body: Bytes::new(),
@@ -219,10 +219,17 @@ mod tests {
         }
     }
 
-    fn failed(step: u16, undo: bool, begun: i64, ended: i64, trouble: Trouble, why: &str) -> Event {
+    fn failed(
+        step: u16,
+        undo: bool,
+        begun: i64,
+        ended: i64,
+        kind: FailureKind,
+        why: &str,
+    ) -> Event {
         Event::Failed {
-            tried: tried(step, undo, begun, ended),
-            trouble,
+            attempt: attempt(step, undo, begun, ended),
+            kind,
             in_doubt: why.starts_with("no answer"),
             reason: why.to_owned(),
         }
@@ -231,7 +238,7 @@ mod tests {
     #[test]
     fn a_transaction_that_was_undone_is_drawn() {
         let mut instance = instance();
-        let again = |due| Trouble::Again {
+        let again = |due| FailureKind::Retry {
             due_ms: START + due,
         };
         for event in [
@@ -242,10 +249,10 @@ mod tests {
                 false,
                 500,
                 520,
-                Trouble::Refused,
+                FailureKind::Refused,
                 "409 Conflict: no drone",
             ),
-            Event::Surrendered {
+            Event::UndoStarted {
                 at_ms: START + 520,
                 doubtful: 0,
             },

@@ -1,10 +1,10 @@
-//! Waiting for what may not be there.
+//! Waiting on optional futures and timers.
 
 use std::time::Duration;
 
 use highwater_log::Pending;
 
-/// Never ready while there is no work.
+/// Pending while `work` is `None`.
 pub async fn finished<T>(work: &mut Option<Pending<T>>) -> T {
     match work {
         Some(work) => work.as_mut().await,
@@ -12,7 +12,7 @@ pub async fn finished<T>(work: &mut Option<Pending<T>>) -> T {
     }
 }
 
-/// Never ready while nothing is due.
+/// Pending while `timer` is `None`.
 pub async fn sleep(timer: Option<Duration>) {
     match timer {
         Some(delay) => tokio::time::sleep(delay).await,

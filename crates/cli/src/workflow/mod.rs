@@ -8,7 +8,7 @@ use anyhow::Context;
 use highwater_env::disk;
 use highwater_time::Instant;
 use highwater_workflow::machine::View;
-use highwater_workflow::{Definition, Summary};
+use highwater_workflow::{Definition, InstanceSummary};
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -169,7 +169,7 @@ impl List {
         );
         let instances = self.node.get(&path).await?["instances"].take();
         self.node.print_with(&instances, |out| {
-            let instances: Vec<Summary> = serde_json::from_value(instances.clone())?;
+            let instances: Vec<InstanceSummary> = serde_json::from_value(instances.clone())?;
             for instance in &instances {
                 let started = Instant::from_unix_millis(instance.started_ms);
                 let step = instance.step.as_deref().unwrap_or_default();

@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::Context;
 use bytes::Bytes;
 use highwater_env::RealClock;
-use highwater_workflow::call::{Functions, Lanes};
+use highwater_workflow::call::{Functions, ServicePools};
 use highwater_workflow::supervise::{
-    Claim, Desk, DeskError, Farewell, Offer, Options, Report, Supervisor, Taken,
+    Claim, ClaimResponse, FailedInstanceError, FailedInstanceSource, Options, OutcomeReport,
+    ReleaseRequest, ReportResponse, Supervisor,
 };
 use hyper::Method;
 use serde::{Deserialize, Serialize};
@@ -56,20 +57,20 @@ impl Supervise {
             () = signals.next() => return Ok(ExitStatus::Success),
         };
         let clock = Arc::new(RealClock::new());
-        let lanes = Lanes::new(clock.clone(), Functions::new());
+        let pools = ServicePools::new(clock.clone(), Functions::new());
         let stop = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         for workflow in &workflows {
             eprintln!("supervising {}", workflow.name);
             for partition in 0..workflow.partitions {
                 let supervisor = Supervisor {
-                    desk: Arc::new(RemoteFailedInstances::new(
+                    source: Arc::new(RemoteFailedInstances::new(
                         &self.server,
                         &workflow.name,
                         partition,
                     )?),
                     clock: clock.clone(),
-                    lanes: lanes.clone(),
+                    pools: pools.clone(),
                     options: Options {
                         lock: Duration::from_secs(self.lock),
                         ..Options::default()
@@ -167,19 +168,19 @@ impl RemoteFailedInstances {
         operation: &str,
         request: &Q,
         timeout: Duration,
-    ) -> impl Future<Output = Result<A, DeskError>> + Send + use<Q, A> {
+    ) -> impl Future<Output = Result<A, FailedInstanceError>> + Send + use<Q, A> {
         let path = format!("{}/{operation}", self.path);
         let body = serde_json::to_vec(request);
         let client = Arc::clone(client);
         async move {
-            let away = |error: anyhow::Error| DeskError::Away(format!("{error:#}"));
+            let away = |error: anyhow::Error| FailedInstanceError::Away(format!("{error:#}"));
             let body = body.map_err(|error| away(error.into()))?;
             let mut client = client.lock().await;
             let kind = [("content-type", "application/json")];
             let response = client.request(Method::POST, &path, &kind, Bytes::from(body));
             let answer = tokio::time::timeout(timeout, response).await;
             let answer = answer
-                .map_err(|_| DeskError::Away(format!("no answer within {timeout:?}")))?
+                .map_err(|_| FailedInstanceError::Away(format!("no answer within {timeout:?}")))?
                 .map_err(away)?;
             let answer = answer.success().map_err(|error| away(error.into()))?;
             serde_json::from_slice(&answer.body).map_err(|error| away(error.into()))
@@ -187,20 +188,20 @@ impl RemoteFailedInstances {
     }
 }
 
-type Pending<T> = std::pin::Pin<Box<dyn Future<Output = Result<T, DeskError>> + Send>>;
+type Pending<T> = std::pin::Pin<Box<dyn Future<Output = Result<T, FailedInstanceError>> + Send>>;
 
-impl Desk for RemoteFailedInstances {
-    fn claim(&self, claim: Claim) -> Pending<Offer> {
+impl FailedInstanceSource for RemoteFailedInstances {
+    fn claim(&self, claim: Claim) -> Pending<ClaimResponse> {
         let timeout = RESPONSE_TIMEOUT + Duration::from_millis(claim.wait_ms);
         Box::pin(self.post(&self.claims, "claim", &claim, timeout))
     }
 
-    fn report(&self, report: Report) -> Pending<Taken> {
+    fn report(&self, report: OutcomeReport) -> Pending<ReportResponse> {
         Box::pin(self.post(&self.reports, "report", &report, RESPONSE_TIMEOUT))
     }
 
-    fn give_back(&self, farewell: Farewell) -> Pending<()> {
-        let response = self.post(&self.reports, "return", &farewell, RESPONSE_TIMEOUT);
+    fn release(&self, request: ReleaseRequest) -> Pending<()> {
+        let response = self.post(&self.reports, "return", &request, RESPONSE_TIMEOUT);
         Box::pin(async move { response.await.map(|_: serde::de::IgnoredAny| ()) })
     }
 }

@@ -11,7 +11,7 @@ use highwater_log::{Groups, Log, Membership};
 use highwater_workflow::call::Functions;
 use highwater_workflow::expr::Template;
 use highwater_workflow::{
-    Definition, Handle, Intake, JournalError, Options, People, Service, Supervision,
+    Definition, Handle, HubIntake, JournalError, OperatorNotifier, Options, Service, Supervision,
 };
 
 use crate::processors::notify::Notifier;
@@ -60,8 +60,8 @@ impl Workflow {
         )
         .await?;
         if notifier.is_configured() {
-            let people: Arc<dyn People> = Arc::new(notifier);
-            service.tell(&people);
+            let notifier: Arc<dyn OperatorNotifier> = Arc::new(notifier);
+            service.set_notifier(&notifier);
         }
         if let Some(hub) = self.hub {
             let member = Membership {
@@ -71,16 +71,16 @@ impl Workflow {
                 instance: None,
             };
             let positions = Arc::new(GroupPositions { groups, member });
-            let intake = Intake {
+            let intake = HubIntake {
                 log: Arc::clone(log),
-                dead: Intake::dead_letters(&**log, &name).await?,
+                dead: HubIntake::dead_letters(&**log, &name).await?,
                 hub,
                 id: self.id,
                 positions,
                 clock,
                 concurrency: INTAKE_CONCURRENCY,
             };
-            service.take_from(intake);
+            service.add_intake(intake);
         }
         Ok(service)
     }

@@ -1,7 +1,7 @@
 //! The notification about a parked workflow instance, which waits for a person's decision.
 
 use highwater_log::{EnqueueTime, Pending};
-use highwater_workflow::People;
+use highwater_workflow::OperatorNotifier;
 use highwater_workflow::machine::View;
 use serde_json::json;
 
@@ -11,8 +11,8 @@ use crate::text::time_text;
 /// Columns of the drawing in a mail.
 const WIDTH: usize = 100;
 
-impl People for Notifier {
-    fn told(&self, parked: View) -> Pending<()> {
+impl OperatorNotifier for Notifier {
+    fn notify_parked(&self, parked: View) -> Pending<()> {
         let notifier = self.clone();
         Box::pin(async move {
             let base = notifier.options.public_url.clone().unwrap_or_default();
@@ -118,7 +118,7 @@ mod tests {
             ..Options::default()
         };
         let notifier = Notifier::new(options, Arc::new(SimClock::at_unix_nanos(0))).unwrap();
-        let ((), received) = tokio::join!(notifier.told(parked()), mail_server(listener));
+        let ((), received) = tokio::join!(notifier.notify_parked(parked()), mail_server(listener));
         assert!(
             received.contains("RCPT TO:<desk@example.org>"),
             "{received}"

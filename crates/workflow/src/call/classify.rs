@@ -1,4 +1,4 @@
-//! What an answer means.
+//! Classifies responses into success, retryable and final failures.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::{CallError, CallErrorKind};
 use crate::definition::Call;
 use crate::machine::Answer;
 
-/// Of a body that explains a failure, this much is kept.
+/// Longer explanations are cut.
 const EXPLANATION_CHARS_MAX: usize = 200;
 
-/// Time-outs and 5xx leave open whether the call was carried out; 429 says that it was not. Everything
-/// else that is not expected is final.
-pub fn judge(
+/// Time-outs and 5xx leave the step in doubt; 429 means that the call was not carried out. Any other unexpected
+/// status is final.
+pub fn classify(
     call: Option<&Call>,
     status: u16,
     retry_after: Option<Duration>,
@@ -42,7 +42,7 @@ pub fn judge(
             in_doubt: true,
             reason,
         },
-        // It was carried out, or so it seems, but not as expected.
+        // Apparently carried out, but not as expected.
         200..300 => CallError::permanent(reason).in_doubt(),
         _ => CallError::permanent(reason),
     })
@@ -65,7 +65,7 @@ fn reason(status: u16, body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn judged(status: u16) -> (&'static str, bool) {
+    fn classified(status: u16) -> (&'static str, bool) {
         let call = Call {
             service: 0,
             method: "PUT".into(),
@@ -75,7 +75,7 @@ mod tests {
             expect: vec![200, 204],
             refuse: vec![409],
         };
-        match judge(Some(&call), status, None, Bytes::new()) {
+        match classify(Some(&call), status, None, Bytes::new()) {
             Ok(_) => ("good", false),
             Err(error) => match error.kind {
                 CallErrorKind::Transient { .. } => ("transient", error.in_doubt),
@@ -88,22 +88,22 @@ mod tests {
     // proves W2
     #[test]
     fn transient_failures_are_told_from_final_ones() {
-        assert_eq!(judged(200), ("good", false));
-        assert_eq!(judged(204), ("good", false));
-        assert_eq!(judged(201), ("permanent", true));
-        assert_eq!(judged(409), ("refused", false));
-        assert_eq!(judged(404), ("permanent", false));
-        assert_eq!(judged(302), ("permanent", false));
-        assert_eq!(judged(429), ("transient", false));
-        assert_eq!(judged(408), ("transient", true));
-        assert_eq!(judged(500), ("transient", true));
-        assert_eq!(judged(503), ("transient", true));
+        assert_eq!(classified(200), ("good", false));
+        assert_eq!(classified(204), ("good", false));
+        assert_eq!(classified(201), ("permanent", true));
+        assert_eq!(classified(409), ("refused", false));
+        assert_eq!(classified(404), ("permanent", false));
+        assert_eq!(classified(302), ("permanent", false));
+        assert_eq!(classified(429), ("transient", false));
+        assert_eq!(classified(408), ("transient", true));
+        assert_eq!(classified(500), ("transient", true));
+        assert_eq!(classified(503), ("transient", true));
     }
 
     #[test]
     fn a_reason_quotes_what_the_service_said() {
         let body = Bytes::from_static(b"  no drone is free\n");
-        let error = judge(None, 503, None, body).unwrap_err();
+        let error = classify(None, 503, None, body).unwrap_err();
         assert_eq!(error.reason, "503 Service Unavailable: no drone is free");
     }
 }

@@ -1,4 +1,4 @@
-//! One keep-alive connection to a service, driven by whoever uses it: no task of its own, no pool.
+//! One keep-alive connection to a service, driven by its user: it has no task and no pool of its own.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use super::{ANSWER_BYTES_MAX, CallError, Request};
 use crate::definition::Target;
 
-/// What came back: status, the wait that was asked for, and the body.
+/// Status, `Retry-After` and body of a response.
 pub type Came = (u16, Option<Duration>, Bytes);
 
 pub struct Connection {
@@ -29,10 +29,10 @@ pub struct Connection {
     used: bool,
 }
 
-/// Nothing once it has ended, which it may do behind an answer that is still being read.
+/// `None` after the connection has ended, which may happen while an answer is still being read.
 type Driver = Option<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-/// Whether the connection has ended.
+/// Polls the connection. Returns whether it has ended.
 fn drive(driver: &mut Driver, context: &mut Context<'_>) -> bool {
     let ended = (driver.as_mut()).is_none_or(|driver| driver.as_mut().poll(context).is_ready());
     if ended {
@@ -41,9 +41,9 @@ fn drive(driver: &mut Driver, context: &mut Context<'_>) -> bool {
     ended
 }
 
-/// A request that got no answer.
-pub enum NoAnswer {
-    /// The connection had been closed before, so that the request need not have been seen.
+/// Why a request got no answer.
+pub enum SendError {
+    /// A kept-alive connection was closed, so the request may not have been received.
     Stale(Box<CallError>),
     Failed(CallError),
 }
@@ -56,7 +56,7 @@ impl Connection {
         let host = target.host.trim_matches(['[', ']']);
         let stream = TcpStream::connect((host, target.port)).await;
         let stream = stream.map_err(|error| cannot(&error))?;
-        // A call is one small write; waiting to join it with others only costs time.
+        // A call is one small write; Nagle's algorithm would only delay it.
         let _ = stream.set_nodelay(true);
         if !target.https {
             return Connection::over(TokioIo::new(stream))
@@ -78,7 +78,7 @@ impl Connection {
     {
         let (sender, connection) = http1::handshake(io).await?;
         let driver = Box::pin(async move {
-            // How it ended is told to whoever waits for an answer.
+            // The caller that waits for an answer learns how it ended.
             let _ = connection.await;
         });
         Ok(Connection {
@@ -88,18 +88,18 @@ impl Connection {
         })
     }
 
-    /// Itself, if another call may go over it.
+    /// Returns the connection if another call may use it.
     pub async fn if_open(mut self) -> Option<Connection> {
         let ended = poll_fn(|context| Poll::Ready(drive(&mut self.driver, context)));
         (!ended.await && self.sender.is_ready()).then_some(self)
     }
 
-    pub async fn call(&mut self, host: &HeaderValue, request: &Request) -> Result<Came, NoAnswer> {
+    pub async fn call(&mut self, host: &HeaderValue, request: &Request) -> Result<Came, SendError> {
         let mut message = hyper::Request::new(Full::new(request.body.clone()));
         *message.method_mut() = request.method.clone();
         *message.uri_mut() = request.path.parse().map_err(|error| {
             let reason = format!("`{}` is no path: {error}", request.path);
-            NoAnswer::Failed(CallError::permanent(reason))
+            SendError::Failed(CallError::permanent(reason))
         })?;
         let headers = message.headers_mut();
         headers.insert(HOST, host.clone());
@@ -112,9 +112,9 @@ impl Connection {
             let unsent = error.is_canceled();
             let lost = CallError::transient(format!("the connection was lost: {error}"));
             match was_used && (unsent || error.is_incomplete_message()) {
-                true => NoAnswer::Stale(Box::new(lost.in_doubt())),
-                false if unsent => NoAnswer::Failed(lost),
-                false => NoAnswer::Failed(lost.in_doubt()),
+                true => SendError::Stale(Box::new(lost.in_doubt())),
+                false if unsent => SendError::Failed(lost),
+                false => SendError::Failed(lost.in_doubt()),
             }
         })?;
         let status = answer.status().as_u16();
@@ -122,14 +122,14 @@ impl Connection {
             .and_then(|value| value.to_str().ok()?.parse().ok())
             .map(Duration::from_secs);
         let body = driven(&mut self.driver, collect(answer.into_body())).await;
-        let body = body.map_err(NoAnswer::Failed)?;
-        // The connection takes the next call once it has seen the end of this one.
+        let body = body.map_err(SendError::Failed)?;
+        // The connection accepts the next call once it has seen the end of this one.
         let _ = driven(&mut self.driver, self.sender.ready()).await;
         Ok((status, retry_after, body))
     }
 }
 
-/// Waits for something that needs the connection to make progress.
+/// Drives the connection while waiting for `waited_for`.
 async fn driven<T>(driver: &mut Driver, waited_for: impl Future<Output = T>) -> T {
     let mut waited_for = pin!(waited_for);
     poll_fn(|context| {
@@ -144,7 +144,7 @@ async fn collect(mut body: Incoming) -> Result<Bytes, CallError> {
     loop {
         let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
         let Some(frame) = frame else {
-            // A copy of its own: a part of the connection's buffer would keep all of it.
+            // A copy, because a slice would keep the whole buffer of the connection.
             return Ok(all.freeze());
         };
         let frame = frame.map_err(|error| {
@@ -160,13 +160,13 @@ async fn collect(mut body: Incoming) -> Result<Bytes, CallError> {
     }
 }
 
-/// The roots of the system, read when they are first needed.
+/// TLS with the system's root certificates, loaded on first use.
 fn tls() -> Result<Arc<ClientConfig>, rustls::Error> {
     static CONFIG: OnceLock<Result<Arc<ClientConfig>, rustls::Error>> = OnceLock::new();
     let config = CONFIG.get_or_init(|| {
         let mut roots = RootCertStore::empty();
         for certificate in rustls_native_certs::load_native_certs().certs {
-            // One that cannot be used is no reason not to use the others.
+            // Unusable certificates are skipped.
             let _ = roots.add(certificate);
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());

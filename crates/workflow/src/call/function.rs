@@ -1,4 +1,4 @@
-//! Steps that are functions of this process.
+//! Steps implemented as functions of this process.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,20 +11,20 @@ use serde_json::Value;
 use super::CallError;
 use crate::machine::{Answer, Instance};
 
-/// Functions by the names under which definitions know them.
+/// Functions by the names that definitions use.
 #[derive(Clone, Default)]
 pub struct Functions(BTreeMap<String, Function>);
 
 type Function = Arc<dyn Fn(FunctionCall) -> Pending<Result<Answer, CallError>> + Send + Sync>;
 
-/// What a function is given.
+/// The argument of a function.
 #[derive(Clone, Debug)]
 pub struct FunctionCall {
     pub id: Arc<str>,
-    /// The same whenever this step of this instance is tried.
+    /// The same on every attempt of this step of this instance.
     pub idempotency_key: String,
     pub input: Bytes,
-    /// The answers of steps that are done, by name.
+    /// Answers of completed steps, by name.
     pub answers: Vec<(String, Answer)>,
 }
 
@@ -49,7 +49,7 @@ impl Functions {
         Functions::default()
     }
 
-    /// Registers a function. What it returns is the body of the step's answer.
+    /// Registers a function. Its result is the body of the step's answer.
     pub fn with<W>(
         mut self,
         name: &str,

@@ -1,16 +1,15 @@
-//! Calls to services: what is sent, how often at once, and what an answer means.
+//! Calls to services: rendering, concurrency limits, and the classification of responses.
 //!
-//! Every service of a definition has a *lane*: a queue of calls and so many connections, each of which
-//! takes the next call when it has finished one. That is the bulkhead: a slow service fills its own
-//! lane and no other. In front of the lane stands a circuit. While it is open calls wait, without
-//! using up their tries.
+//! Every service of a definition has a *pool*: a queue of calls and a limited number of connections, each of which
+//! takes the next call when it has finished one. The pool is the bulkhead: a slow service fills its own pool and
+//! no other. A circuit breaker guards each pool. While it is open, calls wait without using up their tries.
 
+mod classify;
 mod connection;
 mod function;
-mod judge;
-mod lane;
-mod lanes;
 mod render;
+mod service_pool;
+mod service_pools;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,32 +17,32 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use function::{FunctionCall, Functions};
-pub use lanes::Lanes;
 pub(crate) use render::{notice, render, work};
+pub use service_pools::ServicePools;
 
 use crate::definition::Definition;
 use crate::machine::{Answer, Millis};
 
-/// Of an answer no more than this is taken.
+/// Maximum size of a response body.
 pub const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// A call that is ready to be made.
+/// A call ready to be made.
 pub struct Job {
-    pub work: Prepared,
+    pub work: PreparedCall,
     pub timeout: Duration,
-    /// Told when it is over.
-    pub done: Done,
+    /// Called with the outcome.
+    pub done: OutcomeCallback,
 }
 
-pub type Done = Box<dyn FnOnce(Outcome) + Send>;
+pub type OutcomeCallback = Box<dyn FnOnce(Outcome) + Send>;
 
-/// What is to be done, with every hole filled.
-pub enum Prepared {
+/// A rendered call: all template variables are filled.
+pub enum PreparedCall {
     Http {
         definition: Arc<Definition>,
-        /// Which of its services.
+        /// Index into the definition's services.
         service: usize,
-        /// Which step it is for, and whether to undo it; a notice is for none.
+        /// The step, and whether to undo it. `None` for a notice.
         of: Option<(usize, bool)>,
         request: Request,
     },
@@ -75,14 +74,14 @@ pub struct Outcome {
 #[error("{reason}")]
 pub struct CallError {
     pub kind: CallErrorKind,
-    /// It may have been carried out all the same.
+    /// It may have been carried out anyway.
     pub in_doubt: bool,
     pub reason: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallErrorKind {
-    /// May go better later, but not before the time that the service asked for.
+    /// May succeed later, but not before `retry_after`.
     Transient { retry_after: Option<Duration> },
     /// Will fail the same way again.
     Permanent,
@@ -91,7 +90,7 @@ pub enum CallErrorKind {
 }
 
 impl CallError {
-    /// May go better later.
+    /// May succeed later.
     pub fn transient(reason: impl std::fmt::Display) -> CallError {
         CallError {
             kind: CallErrorKind::Transient { retry_after: None },
@@ -108,7 +107,7 @@ impl CallError {
         }
     }
 
-    /// The business says no.
+    /// A business refusal.
     pub fn refused(reason: impl std::fmt::Display) -> CallError {
         CallError {
             kind: CallErrorKind::Refused,
@@ -116,7 +115,7 @@ impl CallError {
         }
     }
 
-    /// It may have been carried out all the same.
+    /// It may have been carried out anyway.
     pub fn in_doubt(self) -> CallError {
         CallError {
             in_doubt: true,

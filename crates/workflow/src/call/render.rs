@@ -1,4 +1,4 @@
-//! From a definition and the data of an instance to a call.
+//! Renders the calls of a definition with the data of an instance.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
-use super::{FunctionCall, Prepared, Request};
+use super::{FunctionCall, PreparedCall, Request};
 use crate::definition::{Action, Call, Service, Work};
 use crate::expr::Scope;
 use crate::machine::Instance;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Fills the holes. What is wrong then will be wrong again.
-pub fn render(instance: &Instance, step: usize, undo: bool) -> Result<Prepared, String> {
+/// Fills the templates. An error is final, because the data does not change.
+pub fn render(instance: &Instance, step: usize, undo: bool) -> Result<PreparedCall, String> {
     let definition = &instance.definition;
     let work = work(instance, step, undo).ok_or("there is no way to undo it")?;
     let key = instance.idempotency_key(step, undo);
     match &work.action {
-        Action::Call(call) => Ok(Prepared::Http {
+        Action::Call(call) => Ok(PreparedCall::Http {
             definition: Arc::clone(definition),
             service: call.service,
             of: Some((step, undo)),
@@ -30,14 +30,14 @@ pub fn render(instance: &Instance, step: usize, undo: bool) -> Result<Prepared, 
                 &key,
             )?,
         }),
-        Action::Function(name) => Ok(Prepared::Function {
+        Action::Function(name) => Ok(PreparedCall::Function {
             name: name.clone(),
             call: FunctionCall::new(instance, key),
         }),
     }
 }
 
-/// What doing or undoing a step means.
+/// The work of a step or of its undo.
 pub fn work(instance: &Instance, step: usize, undo: bool) -> Option<&Work> {
     let definition = &instance.definition.steps[step];
     match undo {
@@ -90,7 +90,7 @@ fn full_path(base: &str, path: String) -> String {
     }
 }
 
-/// Headers hold visible ASCII; what an id has besides is percent-encoded.
+/// Headers hold visible ASCII; other characters of an id are percent-encoded.
 fn header(name: &str, text: &str) -> Result<HeaderValue, String> {
     if let Ok(value) = HeaderValue::from_str(text) {
         return Ok(value);
@@ -105,8 +105,8 @@ fn header(name: &str, text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_str(&encoded).map_err(|_| format!("`{text}` cannot stand in header {name}"))
 }
 
-/// What those are told who are to know of a parked or failed instance.
-pub fn notice(instance: &Instance) -> Option<Prepared> {
+/// The notice of a parked or failed instance.
+pub fn notice(instance: &Instance) -> Option<PreparedCall> {
     let notify = instance.definition.notify.as_ref()?;
     let service = &instance.definition.services[notify.service];
     let key = format!(
@@ -116,7 +116,7 @@ pub fn notice(instance: &Instance) -> Option<Prepared> {
         instance.phase.name()
     );
     let body = serde_json::to_vec(&instance.view()).ok()?;
-    Some(Prepared::Http {
+    Some(PreparedCall::Http {
         request: Request {
             method: Method::POST,
             path: full_path(&service.target.base, notify.path.clone()),

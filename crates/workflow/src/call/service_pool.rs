@@ -1,4 +1,4 @@
-//! The lane of one service: calls that wait, connections that take them, and the circuit in front.
+//! The pool of one service: waiting calls, workers that own a connection each, and the circuit breaker.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -11,50 +11,50 @@ use highwater_log::EnqueueTime;
 use hyper::header::HeaderValue;
 use tokio::sync::Notify;
 
-use super::connection::{Connection, NoAnswer};
-use super::judge::judge;
-use super::{CallError, CallErrorKind, Done, Outcome, Request};
+use super::classify::classify;
+use super::connection::{Connection, SendError};
+use super::{CallError, CallErrorKind, Outcome, OutcomeCallback, Request};
 use crate::definition::{Action, Call, Definition, Service};
 use crate::machine::Answer;
 
-/// A connection that nobody needs is closed after this.
+/// Idle connections are closed after this time.
 const IDLE: Duration = Duration::from_secs(30);
 
-pub struct Lane {
+pub struct ServicePool {
     service: Service,
     host: HeaderValue,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// Work came, or the circuit turned.
-    turn: Notify,
+    /// Wakes workers for a new call or a transition of the circuit.
+    wake: Notify,
 }
 
 struct State {
     waiting: VecDeque<HttpJob>,
     circuit: Option<Circuit>,
     workers: u32,
-    /// Of those, how many have nothing to do.
+    /// Workers without a call.
     idle: u32,
     under_way: u32,
     stopped: bool,
 }
 
 pub struct HttpJob {
-    pub question: Question,
+    pub call: HttpCall,
     pub timeout: Duration,
-    pub done: Done,
+    pub done: OutcomeCallback,
 }
 
-/// What is sent, and who can tell a good answer.
-pub struct Question {
+/// A request and the definition that classifies its response.
+pub struct HttpCall {
     pub definition: Arc<Definition>,
     pub of: Option<(usize, bool)>,
     pub request: Request,
 }
 
-impl Question {
-    /// What says which answers are good; a notice has nothing to say.
-    fn call(&self) -> Option<&Call> {
+impl HttpCall {
+    /// The call of the definition, which says which responses are expected. `None` for a notice.
+    fn definition(&self) -> Option<&Call> {
         let (step, undo) = self.of?;
         let step = &self.definition.steps[step];
         let work = match undo {
@@ -71,18 +71,18 @@ impl Question {
 enum Next {
     Job(Box<HttpJob>),
     Nothing,
-    /// The circuit is open for so long.
+    /// The circuit is open for this long.
     Wait(Duration),
 }
 
-impl Lane {
-    pub fn new(service: Service, clock: Arc<dyn Clock>) -> Arc<Lane> {
+impl ServicePool {
+    pub fn new(service: Service, clock: Arc<dyn Clock>) -> Arc<ServicePool> {
         let circuit = service
             .circuit
             .as_ref()
             .map(|rule| Circuit::new(rule.rule()));
         let host = HeaderValue::from_str(&service.target.authority());
-        Arc::new(Lane {
+        Arc::new(ServicePool {
             host: host.expect("the parts of a target are plain"),
             service,
             clock,
@@ -94,35 +94,35 @@ impl Lane {
                 under_way: 0,
                 stopped: false,
             }),
-            turn: Notify::new(),
+            wake: Notify::new(),
         })
     }
 
-    /// Takes a call, to be made when its turn comes.
-    pub fn submit(self: &Arc<Lane>, job: HttpJob) {
+    /// Enqueues a call.
+    pub fn submit(self: &Arc<ServicePool>, job: HttpJob) {
         let mut state = self.lock();
         if state.stopped {
             return;
         }
         state.waiting.push_back(job);
-        self.call_for_help(state);
+        self.wake_worker(state);
     }
 
-    /// Calls that wait are dropped; what is under way is waited for by nobody.
+    /// Drops waiting calls. Calls in progress are not awaited.
     pub fn stop(&self) {
         let mut state = self.lock();
         state.stopped = true;
         state.waiting.clear();
         drop(state);
-        self.turn.notify_waiters();
+        self.wake.notify_waiters();
     }
 
-    /// Somebody should look at what waits: one who is idle, or one more.
-    fn call_for_help(self: &Arc<Lane>, mut state: MutexGuard<'_, State>) {
+    /// Wakes an idle worker, or starts another one within the concurrency limit.
+    fn wake_worker(self: &Arc<ServicePool>, mut state: MutexGuard<'_, State>) {
         if state.idle > 0 {
             drop(state);
-            // The one that came last: the others may rest.
-            self.turn.notify_last();
+            // The most recently idle worker, so that the others can time out.
+            self.wake.notify_last();
         } else if state.workers < self.service.concurrency {
             state.workers += 1;
             drop(state);
@@ -130,22 +130,22 @@ impl Lane {
         }
     }
 
-    async fn work(self: Arc<Lane>) {
+    async fn work(self: Arc<ServicePool>) {
         let mut connection = None;
         loop {
-            let mut turn = pin!(self.turn.notified());
-            turn.as_mut().enable();
+            let mut woken = pin!(self.wake.notified());
+            woken.as_mut().enable();
             match self.next() {
                 Next::Job(job) => self.perform(&mut connection, *job).await,
                 Next::Wait(delay) => {
-                    let _ = tokio::time::timeout(delay, turn).await;
+                    let _ = tokio::time::timeout(delay, woken).await;
                     self.lock().idle -= 1;
                 }
                 Next::Nothing => {
-                    let woken = tokio::time::timeout(IDLE, turn).await;
+                    let woken = tokio::time::timeout(IDLE, woken).await.is_ok();
                     let mut state = self.lock();
                     state.idle -= 1;
-                    if state.stopped || woken.is_err() && state.waiting.is_empty() {
+                    if state.stopped || !woken && state.waiting.is_empty() {
                         state.workers -= 1;
                         return;
                     }
@@ -154,16 +154,15 @@ impl Lane {
         }
     }
 
-    /// The next call, unless there is none or the circuit is in the way; whoever gets none counts as
-    /// idle.
-    fn next(self: &Arc<Lane>) -> Next {
+    /// The next call, unless there is none or the circuit forbids it. A worker that gets none counts as idle.
+    fn next(self: &Arc<ServicePool>) -> Next {
         let now = self.now();
         let mut state = self.lock();
-        let gate = state
+        let circuit = state
             .circuit
             .as_ref()
             .map_or(CircuitState::Closed, |circuit| circuit.state(now));
-        let may = match gate {
+        let may = match circuit {
             CircuitState::Closed => true,
             CircuitState::HalfOpen { probes } => state.under_way < probes,
             CircuitState::Open { until, .. } => {
@@ -175,9 +174,9 @@ impl Lane {
         match may.then(|| state.waiting.pop_front()).flatten() {
             Some(job) => {
                 state.under_way += 1;
-                // Whoever was called for two calls at once is one only.
-                if !state.waiting.is_empty() && gate == CircuitState::Closed {
-                    self.call_for_help(state);
+                // One wake-up may stand for several calls.
+                if !state.waiting.is_empty() && circuit == CircuitState::Closed {
+                    self.wake_worker(state);
                 }
                 Next::Job(Box::new(job))
             }
@@ -190,9 +189,9 @@ impl Lane {
 
     async fn perform(&self, connection: &mut Option<Connection>, job: HttpJob) {
         let begun_ms = self.now().0;
-        let result = self.attempt(connection, job.question, job.timeout).await;
+        let result = self.attempt(connection, job.call, job.timeout).await;
         if result.is_err() {
-            // Nothing, or half an answer, may still be on its way.
+            // A response may still arrive on it.
             *connection = None;
         }
         let ended_ms = self.now().0;
@@ -207,11 +206,11 @@ impl Lane {
     async fn attempt(
         &self,
         kept: &mut Option<Connection>,
-        question: Question,
+        call: HttpCall,
         timeout: Duration,
     ) -> Result<Answer, CallError> {
         let until = tokio::time::Instant::now() + timeout;
-        // Taken out, so that one that is given up midway is not used again.
+        // Taken out, so that a connection dropped midway is not reused.
         let usable = match kept.take() {
             Some(connection) => connection.if_open().await,
             None => None,
@@ -220,26 +219,26 @@ impl Lane {
             Some(connection) => connection,
             None => self.connect(until).await?,
         };
-        let asking = connection.call(&self.host, &question.request);
-        let came = match answered(until, timeout, asking).await? {
-            // The key makes it safe to send again what may have been seen.
-            Err(NoAnswer::Stale(_)) => {
+        let asking = connection.call(&self.host, &call.request);
+        let came = match with_deadline(until, timeout, asking).await? {
+            // The idempotency key makes a repetition safe.
+            Err(SendError::Stale(_)) => {
                 connection = self.connect(until).await.map_err(CallError::in_doubt)?;
-                let asking = connection.call(&self.host, &question.request);
-                answered(until, timeout, asking).await?
+                let asking = connection.call(&self.host, &call.request);
+                with_deadline(until, timeout, asking).await?
             }
             came => came,
         };
         let (status, retry_after, body) = match came {
             Ok(came) => came,
-            Err(NoAnswer::Stale(error)) => return Err(*error),
-            Err(NoAnswer::Failed(error)) => return Err(error),
+            Err(SendError::Stale(error)) => return Err(*error),
+            Err(SendError::Failed(error)) => return Err(error),
         };
         *kept = Some(connection);
-        judge(question.call(), status, retry_after, body)
+        classify(call.definition(), status, retry_after, body)
     }
 
-    /// Nothing has been sent when this fails.
+    /// Opens a connection. If this fails, nothing was sent.
     async fn connect(&self, until: tokio::time::Instant) -> Result<Connection, CallError> {
         let opening = Connection::open(&self.service.target);
         let opened = tokio::time::timeout_at(until, opening).await;
@@ -251,11 +250,11 @@ impl Lane {
         })
     }
 
-    /// Tells the circuit, which only minds what a healthy service does not do.
+    /// Reports the outcome to the circuit. Only transient failures count as failures.
     fn count(&self, result: &Result<Answer, CallError>) {
         let failed =
             matches!(result, Err(error) if matches!(error.kind, CallErrorKind::Transient { .. }));
-        let tally = OutcomeCounts {
+        let counts = OutcomeCounts {
             ok: u32::from(!failed),
             failed: u32::from(failed),
         };
@@ -266,7 +265,7 @@ impl Lane {
             None => return,
             Some(circuit) => {
                 let was_closed = circuit.state(now) == CircuitState::Closed;
-                let change = circuit.apply(now, &CircuitEvent::Outcomes(tally));
+                let change = circuit.apply(now, &CircuitEvent::Outcomes(counts));
                 let service = &self.service.name;
                 match change {
                     Some(Transition::Opened { why }) => {
@@ -282,7 +281,7 @@ impl Lane {
         };
         drop(state);
         if !was_closed {
-            self.turn.notify_waiters();
+            self.wake.notify_waiters();
         }
     }
 
@@ -295,8 +294,8 @@ impl Lane {
     }
 }
 
-/// A call that was sent and not answered may have been carried out.
-async fn answered<T>(
+/// A call without an answer in time may have been carried out.
+async fn with_deadline<T>(
     until: tokio::time::Instant,
     timeout: Duration,
     asking: impl Future<Output = T>,

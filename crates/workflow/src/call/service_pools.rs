@@ -1,4 +1,4 @@
-//! All lanes of a workflow.
+//! The service pools of a workflow.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,45 +8,45 @@ use highwater_env::random::Random;
 use highwater_flow::retry;
 use tokio::sync::oneshot;
 
-use super::lane::{HttpJob, Lane, Question};
-use super::{CallError, Functions, Job, Outcome, Prepared};
+use super::service_pool::{HttpCall, HttpJob, ServicePool};
+use super::{CallError, Functions, Job, Outcome, PreparedCall};
 use crate::definition::{Retry, Service};
 
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where calls are made. Clones are the same lanes.
+/// Makes calls through one pool per service. Clones share the pools.
 #[derive(Clone)]
-pub struct Lanes {
+pub struct ServicePools {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     clock: Arc<dyn Clock>,
     functions: Functions,
-    /// Few, and found by comparing: services of different versions share a lane if they are the same.
-    lanes: Mutex<Vec<(Service, Arc<Lane>)>>,
+    /// Few, and searched linearly: equal services of different versions share a pool.
+    pools: Mutex<Vec<(Service, Arc<ServicePool>)>>,
 }
 
-impl Lanes {
-    pub fn new(clock: Arc<dyn Clock>, functions: Functions) -> Lanes {
-        Lanes {
+impl ServicePools {
+    pub fn new(clock: Arc<dyn Clock>, functions: Functions) -> ServicePools {
+        ServicePools {
             shared: Arc::new(Shared {
                 clock,
                 functions,
-                lanes: Mutex::default(),
+                pools: Mutex::default(),
             }),
         }
     }
 
     pub fn submit(&self, job: Job) {
         match job.work {
-            Prepared::Http {
+            PreparedCall::Http {
                 definition,
                 service,
                 of,
                 request,
-            } => self.lane(&definition.services[service]).submit(HttpJob {
-                question: Question {
+            } => self.pool(&definition.services[service]).submit(HttpJob {
+                call: HttpCall {
                     definition,
                     of,
                     request,
@@ -54,11 +54,11 @@ impl Lanes {
                 timeout: job.timeout,
                 done: job.done,
             }),
-            Prepared::Function { name, call } => {
-                let lanes = self.clone();
+            PreparedCall::Function { name, call } => {
+                let pools = self.clone();
                 tokio::spawn(async move {
-                    let begun_ms = lanes.now_ms();
-                    let result = match lanes.shared.functions.call(&name, call) {
+                    let begun_ms = pools.now_ms();
+                    let result = match pools.shared.functions.call(&name, call) {
                         Some(work) => tokio::time::timeout(job.timeout, work)
                             .await
                             .unwrap_or_else(|_| {
@@ -69,7 +69,7 @@ impl Lanes {
                             "there is no function `{name}` in this process"
                         ))),
                     };
-                    let ended_ms = lanes.now_ms();
+                    let ended_ms = pools.now_ms();
                     (job.done)(Outcome {
                         begun_ms,
                         ended_ms,
@@ -80,9 +80,9 @@ impl Lanes {
         }
     }
 
-    /// Sends a notice, several times if need be; one that cannot be sent is reported and let go.
-    pub async fn tell(&self, id: &str, notice: Prepared) {
-        let Prepared::Http {
+    /// Sends a notice, with retries. If all fail, it is logged and dropped.
+    pub async fn notify(&self, id: &str, notice: PreparedCall) {
+        let PreparedCall::Http {
             definition,
             service,
             request,
@@ -96,8 +96,8 @@ impl Lanes {
         let mut tries = 0;
         loop {
             let (told, outcome) = oneshot::channel();
-            self.lane(&definition.services[service]).submit(HttpJob {
-                question: Question {
+            self.pool(&definition.services[service]).submit(HttpJob {
+                call: HttpCall {
                     definition: Arc::clone(&definition),
                     of: None,
                     request: request.clone(),
@@ -112,31 +112,31 @@ impl Lanes {
             match policy.next(tries, Duration::ZERO, None, random.next_u64()) {
                 retry::Retry::After(delay) => tokio::time::sleep(delay).await,
                 retry::Retry::GiveUp(_) => {
-                    tracing::warn!(id, %error, "nobody could be told of an instance");
+                    tracing::warn!(id, %error, "a notice of an instance could not be sent");
                     return;
                 }
             }
         }
     }
 
-    /// Connections that are idle are closed, and no more calls are made.
+    /// Closes idle connections and makes no more calls.
     pub fn stop(&self) {
-        let lanes = &self.shared.lanes;
-        let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        for (_, lane) in lanes.drain(..) {
-            lane.stop();
+        let pools = &self.shared.pools;
+        let mut pools = pools.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, pool) in pools.drain(..) {
+            pool.stop();
         }
     }
 
-    fn lane(&self, service: &Service) -> Arc<Lane> {
-        let lanes = &self.shared.lanes;
-        let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, lane)) = lanes.iter().find(|(known, _)| known == service) {
-            return Arc::clone(lane);
+    fn pool(&self, service: &Service) -> Arc<ServicePool> {
+        let pools = &self.shared.pools;
+        let mut pools = pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, pool)) = pools.iter().find(|(known, _)| known == service) {
+            return Arc::clone(pool);
         }
-        let lane = Lane::new(service.clone(), Arc::clone(&self.shared.clock));
-        lanes.push((service.clone(), Arc::clone(&lane)));
-        lane
+        let pool = ServicePool::new(service.clone(), Arc::clone(&self.shared.clock));
+        pools.push((service.clone(), Arc::clone(&pool)));
+        pool
     }
 
     fn now_ms(&self) -> i64 {

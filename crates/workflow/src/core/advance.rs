@@ -1,98 +1,98 @@
-//! What an instance leads to: calls that are due, timers for those that are not, and what happens to
-//! it when nothing is left to do here.
+//! Advances an instance: begins due calls, sets timers, and archives, hands over or parks it when nothing is left
+//! to do here.
 
 use std::sync::Arc;
 
-use super::{Core, Effect, Kind, Live, Role, With};
+use super::{ClaimState, Core, Effect, LiveInstance, Ownership, Role, StepCall};
 use crate::call;
 use crate::definition::Occasion;
 use crate::journal;
-use crate::machine::{Event, Instance, Millis, Phase, Task, Tried, Trouble};
+use crate::machine::{AttemptSpan, Event, FailureKind, Instance, Millis, Phase, Task};
 
-impl Live {
-    pub(super) fn own(instance: Box<Instance>) -> Live {
-        Live {
-            kind: Kind::Own(instance),
+impl LiveInstance {
+    pub(super) fn own(instance: Box<Instance>) -> LiveInstance {
+        LiveInstance {
+            ownership: Ownership::Own(instance),
             under_way: 0,
             timer_ms: None,
             leaving: false,
-            with: With::Nobody,
+            claim: ClaimState::None,
         }
     }
 
-    pub(super) fn handed() -> Live {
-        Live {
-            kind: Kind::Handed,
+    pub(super) fn handed_over() -> LiveInstance {
+        LiveInstance {
+            ownership: Ownership::HandedOver,
             under_way: 0,
             timer_ms: None,
             leaving: false,
-            with: With::Nobody,
+            claim: ClaimState::None,
         }
     }
 
     pub(super) fn phase_name(&self) -> &'static str {
-        match &self.kind {
-            Kind::Own(instance) => instance.phase.name(),
-            Kind::Handed => "undoing",
+        match &self.ownership {
+            Ownership::Own(instance) => instance.phase.name(),
+            Ownership::HandedOver => "undoing",
         }
     }
 }
 
 impl Core {
-    /// Looks at an instance after something happened to it or its time came.
-    pub(super) fn pump(&mut self, id: &Arc<str>) {
-        while let Some(event) = self.pump_once(id) {
+    /// Advances an instance after an event or a timer.
+    pub(super) fn advance(&mut self, id: &Arc<str>) {
+        while let Some(event) = self.advance_once(id) {
             self.journal(id, event);
         }
     }
 
-    /// Begins what is due. Answers with an event that follows at once from the state, if there is one.
-    fn pump_once(&mut self, id: &Arc<str>) -> Option<Event> {
+    /// Begins due calls. Returns an event that follows from the state itself, if any.
+    fn advance_once(&mut self, id: &Arc<str>) -> Option<Event> {
         let (now_ms, role) = (self.now_ms, self.role);
         let live = self.live.get_mut(id).filter(|live| !live.leaving)?;
-        let Kind::Own(instance) = &live.kind else {
+        let Ownership::Own(instance) = &live.ownership else {
             return None;
         };
         match instance.phase {
             Phase::Running if instance.deadline_ms().is_some_and(|at| at <= now_ms) => {
-                return Some(Event::Late { at_ms: now_ms });
+                return Some(Event::DeadlinePassed { at_ms: now_ms });
             }
             Phase::Failing if live.under_way == 0 => {
-                return Some(Event::Surrendered {
+                return Some(Event::UndoStarted {
                     at_ms: now_ms,
                     doubtful: instance.doubtful(),
                 });
             }
-            // What becomes of it is the keeper's business.
-            Phase::Ended(_) | Phase::Parked if role == Role::Agent => {
-                self.let_go(id);
+            // The dispatcher handles the rest.
+            Phase::Ended(_) | Phase::Parked if role == Role::RemoteSupervisor => {
+                self.forget_instance(id);
                 return None;
             }
             Phase::Ended(_) => {
                 live.leaving = true;
-                self.leave(id);
+                self.archive(id);
                 return None;
             }
-            phase if !Core::is_ours(role, phase) => {
+            phase if !Core::handles_phase(role, phase) => {
                 live.leaving = true;
                 self.hand_over(id);
                 return None;
             }
             Phase::Parked => {
-                self.tell(id);
+                self.notify_parked(id);
                 return None;
             }
-            Phase::Undoing if role == Role::Keeper => {
-                self.offer(id);
+            Phase::Undoing if role == Role::Dispatcher => {
+                self.make_available(id);
                 return None;
             }
             _ => {}
         }
         let mut timer_ms = instance.deadline_ms();
-        let mut begun = live.under_way;
-        let mut wrong = None;
+        let mut under_way = live.under_way;
+        let mut failure = None;
         for task in instance.tasks() {
-            if begun & 1 << task.step != 0 {
+            if under_way & 1 << task.step != 0 {
                 continue;
             }
             if task.due_ms > now_ms {
@@ -100,40 +100,40 @@ impl Core {
                 timer_ms = Some(earlier);
                 continue;
             }
-            match begin(instance, task) {
+            match prepare_call(instance, task) {
                 Ok(effect) => {
-                    begun |= 1 << task.step;
+                    under_way |= 1 << task.step;
                     self.round.effects.push(effect);
                 }
                 Err(reason) => {
-                    wrong = Some(fault(instance, task, now_ms, reason));
+                    failure = Some(unrenderable(instance, task, now_ms, reason));
                     break;
                 }
             }
         }
-        live.under_way = begun;
+        live.under_way = under_way;
         self.set_timer(id, timer_ms);
-        wrong
+        failure
     }
 
-    /// It has ended: to the history with it.
-    fn leave(&mut self, id: &Arc<str>) {
+    /// Archives an ended instance.
+    fn archive(&mut self, id: &Arc<str>) {
         self.set_timer(id, None);
-        self.withdraw(id);
+        self.withdraw_claim(id);
         let Some(instance) = self.get(id) else {
             return;
         };
         let mut value = Vec::with_capacity(256 + instance.input.len());
         journal::write_snapshot(&mut value, instance);
-        let notice = wanted_notice(instance, Occasion::Failed);
+        let notice = failure_notice(instance, Occasion::Failed);
         if let Some(notice) = notice {
-            self.round.effects.push(Effect::Tell {
+            self.round.effects.push(Effect::Notify {
                 id: Arc::clone(id),
                 notice: Some(notice),
                 parked: None,
             });
         }
-        self.round.effects.push(Effect::Finish {
+        self.round.effects.push(Effect::Archive {
             id: Arc::clone(id),
             value,
         });
@@ -152,18 +152,18 @@ impl Core {
         });
     }
 
-    fn tell(&mut self, id: &Arc<str>) {
+    fn notify_parked(&mut self, id: &Arc<str>) {
         self.set_timer(id, None);
-        self.withdraw(id);
-        let Some(instance) = self.get(id).filter(|instance| !instance.told) else {
+        self.withdraw_claim(id);
+        let Some(instance) = self.get(id).filter(|instance| !instance.notified) else {
             return;
         };
-        let tell = Effect::Tell {
+        let notify = Effect::Notify {
             id: Arc::clone(id),
-            notice: wanted_notice(instance, Occasion::Parked),
+            notice: failure_notice(instance, Occasion::Parked),
             parked: Some(Box::new(instance.view())),
         };
-        self.round.effects.push(tell);
+        self.round.effects.push(notify);
     }
 
     fn set_timer(&mut self, id: &Arc<str>, timer_ms: Option<Millis>) {
@@ -186,34 +186,34 @@ impl Core {
     }
 }
 
-fn begin(instance: &Instance, task: Task) -> Result<Effect, String> {
+fn prepare_call(instance: &Instance, task: Task) -> Result<Effect, String> {
     let step = usize::from(task.step);
     let work = call::work(instance, step, task.undo).ok_or("there is no way to undo it")?;
-    Ok(Effect::Call {
+    Ok(Effect::Call(StepCall {
         id: Arc::clone(&instance.id),
         step: task.step,
         undo: task.undo,
         work: call::render(instance, step, task.undo)?,
         timeout: work.timeout,
-    })
+    }))
 }
 
-/// What cannot even be asked for will not be there next time either.
-fn fault(instance: &Instance, task: Task, at_ms: Millis, reason: String) -> Event {
+/// The failure of a call that cannot be rendered. Final, because it would fail the same way again.
+fn unrenderable(instance: &Instance, task: Task, at_ms: Millis, reason: String) -> Event {
     Event::Failed {
-        tried: Tried {
+        attempt: AttemptSpan {
             step: task.step,
             undo: task.undo,
             begun_ms: at_ms,
             at_ms,
         },
-        trouble: Trouble::Final,
+        kind: FailureKind::Final,
         in_doubt: !task.undo && instance.steps[usize::from(task.step)].in_doubt,
         reason,
     }
 }
 
-fn wanted_notice(instance: &Instance, on: Occasion) -> Option<call::Prepared> {
+fn failure_notice(instance: &Instance, on: Occasion) -> Option<call::PreparedCall> {
     let wanted = instance.definition.notify.as_ref()?.on.contains(&on);
     let fits = on == Occasion::Parked || instance.cause.is_some();
     (wanted && fits).then(|| call::notice(instance)).flatten()

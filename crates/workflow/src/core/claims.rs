@@ -1,9 +1,9 @@
-//! What a keeper lends to supervisors in other processes: instances that are to be undone, each to one of them at a
-//! time, under a lock that runs out.
+//! Claims of remote supervisors: a dispatcher gives each failed instance to one supervisor at a time, under a
+//! lock that expires.
 //!
-//! Locks are in no journal. Whoever has one shows it with every report, and what is reported under a lock that is gone
-//! changes nothing; so a supervisor may die, fall asleep or talk to a keeper that forgot everything, and all that comes of
-//! it are calls that are made twice, with the same key.
+//! Locks are not journaled. A supervisor sends its lock with every report, and a report under a lost lock
+//! changes nothing. So if a supervisor dies or stalls, or a dispatcher restarts and forgets its locks, the only
+//! consequence is calls made twice, with the same idempotency key.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,287 +11,296 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::{Core, Effect, Kind};
+use super::{Core, Effect, Ownership, Reply};
 use crate::definition::Version;
 use crate::journal;
 use crate::machine::{Event, Millis};
 
-/// The right to undo what was lent under it.
+/// The right to undo the instances claimed under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Lock(pub u64);
+pub struct ClaimLock(pub u64);
 
-impl From<Lock> for String {
-    fn from(Lock(number): Lock) -> String {
+impl From<ClaimLock> for String {
+    fn from(ClaimLock(number): ClaimLock) -> String {
         format!("{number:016x}")
     }
 }
 
-impl TryFrom<String> for Lock {
+impl TryFrom<String> for ClaimLock {
     type Error = std::num::ParseIntError;
 
-    fn try_from(text: String) -> Result<Lock, std::num::ParseIntError> {
-        u64::from_str_radix(&text, 16).map(Lock)
+    fn try_from(text: String) -> Result<ClaimLock, std::num::ParseIntError> {
+        u64::from_str_radix(&text, 16).map(ClaimLock)
     }
 }
 
-/// A supervisor asks for work; asking makes its lock last longer.
+/// A supervisor's request for instances. It also extends the lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// None at first.
+    /// `None` in the first claim.
     #[serde(default)]
-    pub lock: Option<Lock>,
-    /// Instances that it can take; none, if only the lock is to last.
+    pub lock: Option<ClaimLock>,
+    /// Maximum number of instances; 0 only extends the lock.
     pub most: usize,
-    /// How long to wait for the first of them.
+    /// How long to wait for the first instance.
     pub wait_ms: u64,
-    /// How long the lock lasts from now on.
+    /// Duration of the lock from now on.
     pub lasts_ms: u64,
 }
 
-/// What a supervisor gets.
+/// The result of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lent {
-    pub lock: Lock,
-    pub instances: Vec<LentInstance>,
+pub struct ClaimedInstances {
+    pub lock: ClaimLock,
+    pub instances: Vec<ClaimedInstance>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LentInstance {
+pub struct ClaimedInstance {
     pub id: Arc<str>,
     pub version: Version,
-    /// As in a journal.
+    /// In the journal's format.
     pub snapshot: Vec<u8>,
 }
 
-/// The lock ran out, or is none.
+/// The lock expired or is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the lock has run out: claim again without one")]
+#[error("the lock has expired: claim again without one")]
 pub struct LockLost;
 
-/// One answer to a claim holds about so many bytes of instances at most.
-const LENT_BYTES_MAX: usize = 4 << 20;
+/// Approximate maximum size of the instances in one response.
+const CLAIM_BYTES_MAX: usize = 4 << 20;
 
-/// What is asked for beyond these is cut down to them.
+/// Limits of the requested durations.
 const LASTS_MS_MIN: Millis = 100;
 const LASTS_MS_MAX: Millis = 600_000;
 const WAIT_MS_MAX: Millis = 60_000;
 
-/// Who has what.
+/// All claims of a dispatcher.
 #[derive(Default)]
-pub(super) struct Lending {
-    /// To be undone and with nobody, in the order in which they came. One may have been decided about since.
-    pub(super) offered: VecDeque<Arc<str>>,
-    loans: BTreeMap<Lock, Loan>,
-    waiting: VecDeque<Waiting>,
+pub(super) struct Claims {
+    /// Unclaimed instances in arrival order. One may have left the undoing phase since.
+    pub(super) available: VecDeque<Arc<str>>,
+    active: BTreeMap<ClaimLock, ActiveClaim>,
+    waiting: VecDeque<WaitingClaim>,
 }
 
-struct Loan {
+struct ActiveClaim {
     until_ms: Millis,
     lasts_ms: Millis,
     ids: BTreeSet<Arc<str>>,
 }
 
-struct Waiting {
-    lock: Lock,
-    most: usize,
+struct WaitingClaim {
+    lock: ClaimLock,
+    limit: usize,
     until_ms: Millis,
-    reply: oneshot::Sender<Result<Lent, LockLost>>,
+    reply: oneshot::Sender<Result<ClaimedInstances, LockLost>>,
 }
 
-/// With whom an instance of a keeper is.
+/// The claim on an instance of a dispatcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum With {
+pub(super) enum ClaimState {
     #[default]
-    Nobody,
-    /// Nobody, and it is to be had.
-    Offered,
-    Lent(Lock),
+    None,
+    /// Available.
+    Available,
+    Claimed(ClaimLock),
 }
 
-impl Lending {
+impl Claims {
     pub(super) fn next_timer(&self) -> Option<Millis> {
-        let loans = self.loans.values().map(|loan| loan.until_ms);
+        let active = self
+            .active
+            .values()
+            .map(|active_claim| active_claim.until_ms);
         let waiting = self.waiting.iter().map(|waiting| waiting.until_ms);
-        loans.chain(waiting).min()
+        active.chain(waiting).min()
     }
 
-    fn is_asked(&self) -> bool {
-        !self.waiting.is_empty() && !self.offered.is_empty()
+    fn has_match(&self) -> bool {
+        !self.waiting.is_empty() && !self.available.is_empty()
     }
 }
 
 impl Core {
-    pub(super) fn claim(&mut self, claim: Claim, reply: oneshot::Sender<Result<Lent, LockLost>>) {
+    pub(super) fn claim(
+        &mut self,
+        claim: Claim,
+        reply: oneshot::Sender<Result<ClaimedInstances, LockLost>>,
+    ) {
         let lasts_ms = millis(claim.lasts_ms, LASTS_MS_MAX).max(LASTS_MS_MIN);
         let lock = match claim.lock {
-            None => Lock(self.random.next_u64()),
-            Some(lock) if self.lending.loans.contains_key(&lock) => lock,
-            Some(_) => return self.effect(Effect::Lend(reply, Err(LockLost))),
+            None => ClaimLock(self.random.next_u64()),
+            Some(lock) if self.claims.active.contains_key(&lock) => lock,
+            Some(_) => return self.reply(Reply::Claim(reply, Err(LockLost))),
         };
-        let loan = self.lending.loans.entry(lock).or_insert(Loan {
+        let active_claim = self.claims.active.entry(lock).or_insert(ActiveClaim {
             until_ms: 0,
             lasts_ms,
             ids: BTreeSet::new(),
         });
-        loan.lasts_ms = lasts_ms;
-        loan.until_ms = self.now_ms + lasts_ms;
-        self.lending.waiting.push_back(Waiting {
+        active_claim.lasts_ms = lasts_ms;
+        active_claim.until_ms = self.now_ms + lasts_ms;
+        self.claims.waiting.push_back(WaitingClaim {
             lock,
-            most: claim.most,
+            limit: claim.most,
             until_ms: self.now_ms + millis(claim.wait_ms, WAIT_MS_MAX),
             reply,
         });
         self.answer_claims();
     }
 
-    /// Takes what a supervisor says of its instances. Answers with those that are no longer its own.
+    /// Applies the reported events. Replies with the ids whose claim is lost.
     pub(super) fn report(
         &mut self,
-        lock: Lock,
+        lock: ClaimLock,
         events: Vec<(Arc<str>, Event)>,
         reply: oneshot::Sender<Result<Vec<Arc<str>>, LockLost>>,
     ) {
-        let Some(loan) = self.lending.loans.get_mut(&lock) else {
-            return self.effect(Effect::Take(reply, Err(LockLost)));
+        let Some(active_claim) = self.claims.active.get_mut(&lock) else {
+            return self.reply(Reply::Report(reply, Err(LockLost)));
         };
-        loan.until_ms = self.now_ms + loan.lasts_ms;
+        active_claim.until_ms = self.now_ms + active_claim.lasts_ms;
         let mut refused = Vec::new();
         for (id, event) in events {
-            let with = self.live.get(&id).map(|live| live.with);
-            if with == Some(With::Lent(lock)) && is_undoing(&event) {
-                self.happen(&id, event);
+            let claim = self.live.get(&id).map(|live| live.claim);
+            if claim == Some(ClaimState::Claimed(lock)) && is_undo_outcome(&event) {
+                self.record_event(&id, event);
             } else {
                 refused.push(id);
             }
         }
-        self.effect(Effect::Take(reply, Ok(refused)));
+        self.reply(Reply::Report(reply, Ok(refused)));
     }
 
-    /// What was lent under a lock is to be had again.
-    pub(super) fn give_back(&mut self, lock: Lock) {
-        let Some(loan) = self.lending.loans.remove(&lock) else {
+    /// Makes the instances claimed under a lock available again.
+    pub(super) fn release_claim(&mut self, lock: ClaimLock) {
+        let Some(active_claim) = self.claims.active.remove(&lock) else {
             return;
         };
-        for id in loan.ids {
+        for id in active_claim.ids {
             if let Some(live) = self.live.get_mut(&id) {
-                live.with = With::Nobody;
+                live.claim = ClaimState::None;
             }
-            self.pump(&id);
+            self.advance(&id);
         }
     }
 
-    /// An instance that is to be undone waits for a supervisor.
-    pub(super) fn offer(&mut self, id: &Arc<str>) {
+    /// Makes an instance available to claims.
+    pub(super) fn make_available(&mut self, id: &Arc<str>) {
         if let Some(live) = self.live.get_mut(id)
-            && live.with == With::Nobody
+            && live.claim == ClaimState::None
         {
-            live.with = With::Offered;
-            self.lending.offered.push_back(Arc::clone(id));
+            live.claim = ClaimState::Available;
+            self.claims.available.push_back(Arc::clone(id));
         }
     }
 
-    /// It is not to be undone for now, or ever: whoever has it will be told when they report.
-    pub(super) fn withdraw(&mut self, id: &Arc<str>) {
+    /// Ends the claim on an instance; its supervisor learns of it with the next report.
+    pub(super) fn withdraw_claim(&mut self, id: &Arc<str>) {
         let Some(live) = self.live.get_mut(id) else {
             return;
         };
-        if let With::Lent(lock) = std::mem::take(&mut live.with)
-            && let Some(loan) = self.lending.loans.get_mut(&lock)
+        if let ClaimState::Claimed(lock) = std::mem::take(&mut live.claim)
+            && let Some(active_claim) = self.claims.active.get_mut(&lock)
         {
-            loan.ids.remove(id);
+            active_claim.ids.remove(id);
         }
     }
 
-    /// Lets locks run out.
-    pub(super) fn pass_loans(&mut self) {
+    /// Releases expired locks.
+    pub(super) fn expire_claims(&mut self) {
         let now_ms = self.now_ms;
-        let over = (self.lending.loans.iter()).filter(|(_, loan)| loan.until_ms <= now_ms);
-        let over: Vec<Lock> = over.map(|(lock, _)| *lock).collect();
+        let over =
+            (self.claims.active.iter()).filter(|(_, active_claim)| active_claim.until_ms <= now_ms);
+        let over: Vec<ClaimLock> = over.map(|(lock, _)| *lock).collect();
         for lock in over {
-            self.give_back(lock);
+            self.release_claim(lock);
         }
         self.answer_claims();
     }
 
-    /// Answers those who ask, as soon as there is something for them or they have waited long enough.
+    /// Answers waiting claims that match instances or have waited long enough.
     fn answer_claims(&mut self) {
-        for waiting in std::mem::take(&mut self.lending.waiting) {
+        for waiting in std::mem::take(&mut self.claims.waiting) {
             if waiting.reply.is_closed() {
                 continue;
             }
-            if !self.lending.loans.contains_key(&waiting.lock) {
-                self.effect(Effect::Lend(waiting.reply, Err(LockLost)));
+            if !self.claims.active.contains_key(&waiting.lock) {
+                self.reply(Reply::Claim(waiting.reply, Err(LockLost)));
                 continue;
             }
-            let instances = self.lend(waiting.lock, waiting.most);
-            let is_over = waiting.most == 0 || waiting.until_ms <= self.now_ms;
+            let instances = self.claim_available(waiting.lock, waiting.limit);
+            let is_over = waiting.limit == 0 || waiting.until_ms <= self.now_ms;
             if instances.is_empty() && !is_over {
-                self.lending.waiting.push_back(waiting);
+                self.claims.waiting.push_back(waiting);
             } else {
                 let lock = waiting.lock;
-                let lent = Lent { lock, instances };
-                self.effect(Effect::Lend(waiting.reply, Ok(lent)));
+                let claimed = ClaimedInstances { lock, instances };
+                self.reply(Reply::Claim(waiting.reply, Ok(claimed)));
             }
         }
     }
 
-    /// What has come to be offered goes to those who wait for it.
-    pub(super) fn serve_claims(&mut self) {
-        if self.lending.is_asked() {
+    /// Answers waiting claims if instances are available.
+    pub(super) fn serve_waiting_claims(&mut self) {
+        if self.claims.has_match() {
             self.answer_claims();
         }
     }
 
-    fn lend(&mut self, lock: Lock, most: usize) -> Vec<LentInstance> {
-        let (mut lent, mut bytes) = (Vec::new(), 0);
-        while lent.len() < most
-            && bytes < LENT_BYTES_MAX
-            && let Some(id) = self.lending.offered.pop_front()
+    fn claim_available(&mut self, lock: ClaimLock, limit: usize) -> Vec<ClaimedInstance> {
+        let (mut claimed, mut bytes) = (Vec::new(), 0);
+        while claimed.len() < limit
+            && bytes < CLAIM_BYTES_MAX
+            && let Some(id) = self.claims.available.pop_front()
         {
             let Some(live) = self.live.get_mut(&id) else {
                 continue;
             };
-            let (With::Offered, Kind::Own(instance)) = (live.with, &live.kind) else {
+            let (ClaimState::Available, Ownership::Own(instance)) = (live.claim, &live.ownership)
+            else {
                 continue;
             };
-            live.with = With::Lent(lock);
+            live.claim = ClaimState::Claimed(lock);
             let mut snapshot = Vec::with_capacity(256 + instance.input.len());
             journal::write_snapshot(&mut snapshot, instance);
             bytes += snapshot.len();
-            lent.push(LentInstance {
+            claimed.push(ClaimedInstance {
                 id: Arc::clone(&id),
                 version: instance.version,
                 snapshot,
             });
-            if let Some(loan) = self.lending.loans.get_mut(&lock) {
-                loan.ids.insert(id);
+            if let Some(active_claim) = self.claims.active.get_mut(&lock) {
+                active_claim.ids.insert(id);
             }
         }
-        lent
+        claimed
     }
 
-    fn effect(&mut self, effect: Effect) {
-        self.round.effects.push(effect);
+    fn reply(&mut self, reply: Reply) {
+        self.round.effects.push(Effect::Reply(reply));
     }
 
-    /// An agent has nothing more to do with it.
-    pub fn let_go(&mut self, id: &Arc<str>) {
+    /// Drops an instance that a remote supervisor has finished or lost.
+    pub fn forget_instance(&mut self, id: &Arc<str>) {
         if let Some(live) = self.live.remove(id) {
             self.forget_timer(id, live.timer_ms);
         }
     }
 }
 
-/// What a supervisor may say: how undoing went, and nothing else.
-fn is_undoing(event: &Event) -> bool {
+/// A remote supervisor may report outcomes of undo attempts, and nothing else.
+fn is_undo_outcome(event: &Event) -> bool {
     match event {
-        Event::Succeeded { tried, .. } | Event::Failed { tried, .. } => tried.undo,
+        Event::Succeeded { attempt, .. } | Event::Failed { attempt, .. } => attempt.undo,
         _ => false,
     }
 }
 
-fn millis(asked: u64, most: Millis) -> Millis {
-    Millis::try_from(asked).map_or(most, |asked| asked.min(most))
+fn millis(requested: u64, max: Millis) -> Millis {
+    Millis::try_from(requested).map_or(max, |requested| requested.min(max))
 }

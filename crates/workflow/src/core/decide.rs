@@ -1,23 +1,22 @@
-//! What follows from an input.
+//! Handles inputs: each becomes records, state changes and effects.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_flow::retry;
 use tokio::sync::oneshot;
 
-use super::{Core, Decision, Effect, Input, Kind, Live, Refused, Role, Started};
-use crate::call::{self, CallError, CallErrorKind, Outcome};
+use super::step_retry::retry_or_give_up;
+use super::{
+    Core, Decision, DecisionError, Effect, Input, LiveInstance, Ownership, Reply, Role,
+    StartOutcome,
+};
+use crate::call::Outcome;
 use crate::journal;
-use crate::machine::{Event, Instance, Millis, Phase, Status, Tried, Trouble, View};
-
-/// A reason that is kept has at most so many characters.
-const REASON_CHARS_MAX: usize = 400;
+use crate::machine::{AttemptSpan, Event, Instance, Millis, Phase, Status, View};
 
 impl Core {
     pub fn handle(&mut self, now_ms: Millis, input: Input) {
-        self.pass_to(now_ms);
+        self.advance_clock(now_ms);
         match input {
             Input::Start { id, input, reply } => self.start(id, input, reply),
             Input::Outcome {
@@ -31,11 +30,11 @@ impl Core {
                 decision,
                 reply,
             } => self.decide(id, decision, reply),
-            Input::Told { id } => {
+            Input::Notified { id } => {
                 let at_ms = self.now_ms;
-                self.happen(&id, Event::Told { at_ms });
+                self.record_event(&id, Event::Notified { at_ms });
             }
-            Input::Closed { id } => {
+            Input::Archived { id } => {
                 if let Some(live) = self.live.remove(&id) {
                     self.forget_timer(&id, live.timer_ms);
                     self.round.put(&id, journal::write_closed);
@@ -43,16 +42,17 @@ impl Core {
             }
             Input::HandedOver { id } => {
                 if let Some(live) = self.live.get_mut(&id) {
-                    *live = Live::handed();
+                    *live = LiveInstance::handed_over();
                     self.round.put(&id, journal::write_handed_over);
                 }
             }
             Input::Failed { instance } => {
-                // The hub of what failed has it already, so there is nothing to append.
+                // Already on the hub of failed instances, so no record is appended.
                 let id = Arc::clone(&instance.id);
                 if !self.live.contains_key(&id) {
-                    self.live.insert(Arc::clone(&id), Live::own(instance));
-                    self.pump(&id);
+                    self.live
+                        .insert(Arc::clone(&id), LiveInstance::own(instance));
+                    self.advance(&id);
                 }
             }
             Input::Claim { claim, reply } => self.claim(claim, reply),
@@ -61,14 +61,14 @@ impl Core {
                 events,
                 reply,
             } => self.report(lock, events, reply),
-            Input::GiveBack { lock } => self.give_back(lock),
+            Input::ReleaseClaim { lock } => self.release_claim(lock),
         }
-        self.serve_claims();
+        self.serve_waiting_claims();
     }
 
-    /// Lets time pass: deadlines, delays and waits that are over.
+    /// Advances the clock: fires timers and expires claims.
     pub fn tick(&mut self, now_ms: Millis) {
-        self.pass_to(now_ms);
+        self.advance_clock(now_ms);
         while let Some((at_ms, id)) = self.timers.first().cloned()
             && at_ms <= self.now_ms
         {
@@ -76,15 +76,15 @@ impl Core {
             if let Some(live) = self.live.get_mut(&id) {
                 live.timer_ms = None;
             }
-            self.pump(&id);
+            self.advance(&id);
         }
-        self.pass_loans();
+        self.expire_claims();
     }
 
-    fn start(&mut self, id: Arc<str>, input: Bytes, reply: Option<oneshot::Sender<Started>>) {
+    fn start(&mut self, id: Arc<str>, input: Bytes, reply: Option<oneshot::Sender<StartOutcome>>) {
         let answer = match (self.live.get(&id), &self.current) {
-            (Some(live), _) => Started::Known(live.phase_name()),
-            (None, None) => Started::Known("unknown"),
+            (Some(live), _) => StartOutcome::Existing(live.phase_name()),
+            (None, None) => StartOutcome::Existing("unknown"),
             (None, Some((version, definition))) => {
                 let (version, at_ms) = (*version, self.now_ms);
                 self.round.put(&id, |out| {
@@ -93,14 +93,16 @@ impl Core {
                 let definition = Arc::clone(definition);
                 let instance =
                     Instance::started(Arc::clone(&id), definition, version, input, at_ms);
-                let live = Live::own(Box::new(instance));
+                let live = LiveInstance::own(Box::new(instance));
                 self.live.insert(Arc::clone(&id), live);
-                self.pump(&id);
-                Started::New
+                self.advance(&id);
+                StartOutcome::New
             }
         };
         if let Some(reply) = reply {
-            self.round.effects.push(Effect::Reply(reply, answer));
+            self.round
+                .effects
+                .push(Effect::Reply(Reply::Start(reply, answer)));
         }
     }
 
@@ -109,51 +111,52 @@ impl Core {
             return;
         };
         live.under_way &= !(1 << step);
-        let Kind::Own(instance) = &live.kind else {
+        let Ownership::Own(instance) = &live.ownership else {
             return;
         };
-        let tried = Tried {
+        let attempt = AttemptSpan {
             step,
             undo,
             begun_ms: outcome.begun_ms,
             at_ms: outcome.ended_ms,
         };
         let event = match outcome.result {
-            Ok(answer) => Event::Succeeded { tried, answer },
+            Ok(answer) => Event::Succeeded { attempt, answer },
             Err(error) => {
                 let in_doubt = error.in_doubt || instance.steps[usize::from(step)].in_doubt;
                 let random = self.random.next_u64();
-                let (trouble, reason) = weigh(instance, &tried, error, random);
+                let (kind, reason) = retry_or_give_up(instance, &attempt, error, random);
                 Event::Failed {
-                    tried,
-                    trouble,
+                    attempt,
+                    kind,
                     in_doubt: in_doubt && !undo,
                     reason,
                 }
             }
         };
-        self.happen(id, event);
+        self.record_event(id, event);
     }
 
     fn decide(
         &mut self,
         id: Arc<str>,
         decision: Decision,
-        reply: oneshot::Sender<Result<View, Refused>>,
+        reply: oneshot::Sender<Result<View, DecisionError>>,
     ) {
-        let event = self.event_of(&id, decision);
+        let event = self.decision_event(&id, decision);
         let shown = event.map(|event| {
-            self.happen(&id, event);
+            self.record_event(&id, event);
             self.get(&id).map(Instance::view)
         });
-        let shown = shown.and_then(|view| view.map(Box::new).ok_or(Refused::Unknown));
-        self.round.effects.push(Effect::Show(reply, shown));
+        let shown = shown.and_then(|view| view.map(Box::new).ok_or(DecisionError::Unknown));
+        let reply = Reply::Decision(reply, shown);
+        self.round.effects.push(Effect::Reply(reply));
     }
 
-    fn event_of(&self, id: &str, decision: Decision) -> Result<Event, Refused> {
+    fn decision_event(&self, id: &str, decision: Decision) -> Result<Event, DecisionError> {
         let instance = self.get(id).ok_or(match self.has(id) {
-            true => Refused::State("with the supervisor"),
-            false => Refused::Unknown,
+            true => DecisionError::State("with the supervisor"),
+            false => DecisionError::Unknown,
         })?;
         let at_ms = self.now_ms;
         let allowed = match decision {
@@ -162,7 +165,7 @@ impl Core {
             _ => instance.phase == Phase::Parked,
         };
         if !allowed {
-            return Err(Refused::State(instance.phase.name()));
+            return Err(DecisionError::State(instance.phase.name()));
         }
         Ok(match decision {
             Decision::Cancel { note } => Event::Cancelled { at_ms, note },
@@ -173,7 +176,7 @@ impl Core {
                 let parked =
                     |number: &usize| instance.steps[*number].undone.status == Status::Failed;
                 let Some(number) = number.filter(parked) else {
-                    return Err(Refused::Step(step));
+                    return Err(DecisionError::Step(step));
                 };
                 Event::Skipped {
                     step: number as u16,
@@ -184,17 +187,17 @@ impl Core {
         })
     }
 
-    /// Lets an event happen, and looks at what it leads to.
-    pub(super) fn happen(&mut self, id: &Arc<str>, event: Event) {
+    /// Journals and applies an event, then begins the work it makes due.
+    pub(super) fn record_event(&mut self, id: &Arc<str>, event: Event) {
         if self.journal(id, event) {
-            self.pump(id);
+            self.advance(id);
         }
     }
 
-    /// Journals an event and folds it in, if the instance is ours.
+    /// Journals and applies an event, if the instance is this core's.
     pub(super) fn journal(&mut self, id: &Arc<str>, event: Event) -> bool {
-        let Some(Live {
-            kind: Kind::Own(instance),
+        let Some(LiveInstance {
+            ownership: Ownership::Own(instance),
             ..
         }) = self.live.get_mut(id)
         else {
@@ -205,41 +208,11 @@ impl Core {
         true
     }
 
-    pub(super) fn is_ours(role: Role, phase: Phase) -> bool {
+    pub(super) fn handles_phase(role: Role, phase: Phase) -> bool {
         match phase {
             Phase::Running | Phase::Failing => role == Role::Scheduler,
             Phase::Undoing | Phase::Parked => role != Role::Scheduler,
             Phase::Ended(_) => true,
         }
-    }
-}
-
-/// Whether a failed attempt is made again, and what is said of it.
-fn weigh(instance: &Instance, tried: &Tried, error: CallError, random: u64) -> (Trouble, String) {
-    let Tried { undo, at_ms, .. } = *tried;
-    let number = usize::from(tried.step);
-    let progress = instance.progress(number, undo);
-    let shortened: String = error.reason.chars().take(REASON_CHARS_MAX).collect();
-    let retry_after = match error.kind {
-        CallErrorKind::Permanent => return (Trouble::Final, shortened),
-        CallErrorKind::Refused => return (Trouble::Refused, shortened),
-        CallErrorKind::Transient { retry_after } => retry_after,
-    };
-    let Some(work) = call::work(instance, number, undo) else {
-        return (Trouble::Final, shortened);
-    };
-    let first_ms = match progress.tries {
-        0 => tried.begun_ms,
-        _ => progress.begun_ms,
-    };
-    let since = Duration::from_millis(u64::try_from(at_ms - first_ms).unwrap_or(0));
-    let tries = progress.tries + 1;
-    match work.retry.policy().next(tries, since, retry_after, random) {
-        retry::Retry::After(delay) => {
-            let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
-            let due_ms = at_ms.saturating_add(delay_ms);
-            (Trouble::Again { due_ms }, shortened)
-        }
-        retry::Retry::GiveUp(why) => (Trouble::Final, format!("{shortened} ({why})")),
     }
 }

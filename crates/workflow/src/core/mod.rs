@@ -1,20 +1,21 @@
-//! What a partition's owner decides, without doing any of it: inputs come in, records to append and
-//! effects to carry out *once those records are durable* come out.
+//! The decisions of a partition's owner: inputs in, records to append and effects to perform *once those
+//! records are durable* out. Nothing is performed here.
 //!
-//! A [`Core`] is the scheduler of the instances of one partition or, over the hub of what failed, their
-//! supervisor. Both replay a journal into live instances, begin what is due, fold in outcomes and let go
-//! of what has ended; they differ in which phases are theirs. A supervisor in another process is two cores:
-//! a keeper beside the journal lends instances out (`lend`), and an agent over there undoes them. State runs
-//! ahead of the disk, effects never do: whoever is told, called or handed something is told after the fact is safe. So the owner may
-//! gather many inputs into one append, and a crash loses only what nobody was told of.
+//! A [`Core`] is the scheduler of the instances of one partition or, over the hub of failed instances, their
+//! supervisor. Both replay a journal into live instances, begin due calls, apply outcomes and forget ended
+//! instances; they differ in the phases they handle. With supervisors in other processes there are two cores: a
+//! dispatcher beside the journal lets them claim instances (`claims`), and a remote supervisor undoes them.
+//! State may run ahead of the disk, effects never do: replies, calls and hand-overs happen after their records
+//! are durable. So the owner may append many inputs at once, and a crash loses only what nobody was told.
 
+mod advance;
+mod claims;
 mod decide;
-mod launch;
-mod lend;
 mod recover;
 mod round;
 #[cfg(test)]
 mod sim;
+mod step_retry;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,32 +26,32 @@ use hashbrown::HashMap;
 use highwater_env::random::Random;
 use tokio::sync::oneshot;
 
-use crate::call::{Outcome, Prepared};
+use crate::call::{Job, Outcome, PreparedCall, ServicePools};
 use crate::definition::{Definition, Version};
 use crate::machine::{Event, Instance, Millis, View};
-pub use lend::{Claim, Lent, Lock, LockLost};
-use lend::{Lending, With};
+pub use claims::{Claim, ClaimLock, ClaimedInstances, LockLost};
+use claims::{ClaimState, Claims};
 pub use round::Round;
 
-/// Whose part a core plays.
+/// The role of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Does steps, and hands over what failed.
+    /// Runs steps and hands over failed instances.
     Scheduler,
-    /// Undoes what was handed over.
+    /// Undoes handed-over instances.
     Supervisor,
-    /// Keeps what was handed over, and lends it to agents.
-    Keeper,
-    /// Undoes what a keeper lent it; its journal is with the keeper.
-    Agent,
+    /// Keeps handed-over instances and lets remote supervisors claim them.
+    Dispatcher,
+    /// Undoes claimed instances. Its journal is the dispatcher's.
+    RemoteSupervisor,
 }
 
-/// Something that happened.
+/// An input to a core.
 pub enum Input {
     Start {
         id: Arc<str>,
         input: Bytes,
-        reply: Option<oneshot::Sender<Started>>,
+        reply: Option<oneshot::Sender<StartOutcome>>,
     },
     /// An attempt ended.
     Outcome {
@@ -63,29 +64,29 @@ pub enum Input {
     Decide {
         id: Arc<str>,
         decision: Decision,
-        reply: oneshot::Sender<Result<View, Refused>>,
+        reply: oneshot::Sender<Result<View, DecisionError>>,
     },
-    /// Those who are to know that it is parked have been told, or cannot be.
-    Told { id: Arc<str> },
-    /// It stands in the history.
-    Closed { id: Arc<str> },
-    /// The supervisor's hub has it.
+    /// Operators were notified of a parked instance, or cannot be reached.
+    Notified { id: Arc<str> },
+    /// The instance is in the history.
+    Archived { id: Arc<str> },
+    /// The hub of failed instances has it.
     HandedOver { id: Arc<str> },
-    /// Handed over by a scheduler, or lent by a keeper.
+    /// Handed over by a scheduler, or claimed from a dispatcher.
     Failed { instance: Box<Instance> },
-    /// To a keeper: somebody would undo something.
+    /// To a dispatcher: a remote supervisor asks for instances.
     Claim {
         claim: Claim,
-        reply: oneshot::Sender<Result<Lent, LockLost>>,
+        reply: oneshot::Sender<Result<ClaimedInstances, LockLost>>,
     },
-    /// To a keeper: how undoing went. Answered with the ids that are not the reporter's any more.
+    /// To a dispatcher: outcomes of undo attempts. Answered with the ids whose claim is lost.
     Report {
-        lock: Lock,
+        lock: ClaimLock,
         events: Vec<(Arc<str>, Event)>,
         reply: oneshot::Sender<Result<Vec<Arc<str>>, LockLost>>,
     },
-    /// To a keeper: whoever has this lock needs it no more.
-    GiveBack { lock: Lock },
+    /// To a dispatcher: a remote supervisor no longer needs its lock.
+    ReleaseClaim { lock: ClaimLock },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,10 +97,10 @@ pub enum Decision {
     Resolve { note: String },
 }
 
-/// Why a decision was not carried out.
+/// Why a decision was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    #[error("there is no such instance under way here")]
+pub enum DecisionError {
+    #[error("there is no such instance in progress here")]
     Unknown,
     #[error("it is {0}, so that cannot be done")]
     State(&'static str),
@@ -109,84 +110,124 @@ pub enum Refused {
 
 /// The answer to a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Started {
-    /// It was accepted, and would survive a crash.
+pub enum StartOutcome {
+    /// It was accepted and would survive a crash.
     New,
-    /// There is one with this id; what it is.
-    Known(&'static str),
+    /// An instance with this id exists, in this state.
+    Existing(&'static str),
 }
 
-/// Something to be done when the records of its round are durable.
+/// An action to perform when the records of its round are durable.
 pub enum Effect {
-    Reply(oneshot::Sender<Started>, Started),
-    Show(
-        oneshot::Sender<Result<View, Refused>>,
-        Result<Box<View>, Refused>,
-    ),
-    Lend(
-        oneshot::Sender<Result<Lent, LockLost>>,
-        Result<Lent, LockLost>,
-    ),
-    Take(
-        oneshot::Sender<Result<Vec<Arc<str>>, LockLost>>,
-        Result<Vec<Arc<str>>, LockLost>,
-    ),
-    Call {
-        id: Arc<str>,
-        step: u16,
-        undo: bool,
-        work: Prepared,
-        timeout: std::time::Duration,
-    },
-    /// To the history, then [`Input::Closed`].
-    Finish {
+    Reply(Reply),
+    Call(StepCall),
+    /// Append to the history, then [`Input::Archived`].
+    Archive {
         id: Arc<str>,
         value: Vec<u8>,
     },
-    /// To the hub of what failed, then [`Input::HandedOver`].
+    /// Append to the hub of failed instances, then [`Input::HandedOver`].
     HandOver {
         id: Arc<str>,
         value: Vec<u8>,
     },
-    /// Whoever the definition names is sent the notice. If the instance is parked, people are told as well, and then comes
-    /// [`Input::Told`].
-    Tell {
+    /// Send the notice to the definition's target. If the instance is parked, notify operators too, then
+    /// [`Input::Notified`].
+    Notify {
         id: Arc<str>,
-        notice: Option<Prepared>,
+        notice: Option<PreparedCall>,
         parked: Option<Box<View>>,
     },
+}
+
+/// A reply and its receiver.
+pub enum Reply {
+    Start(oneshot::Sender<StartOutcome>, StartOutcome),
+    Decision(
+        oneshot::Sender<Result<View, DecisionError>>,
+        Result<Box<View>, DecisionError>,
+    ),
+    Claim(
+        oneshot::Sender<Result<ClaimedInstances, LockLost>>,
+        Result<ClaimedInstances, LockLost>,
+    ),
+    Report(
+        oneshot::Sender<Result<Vec<Arc<str>>, LockLost>>,
+        Result<Vec<Arc<str>>, LockLost>,
+    ),
+}
+
+impl Reply {
+    /// Sends the reply. The receiver may be gone.
+    pub fn send(self) {
+        match self {
+            Reply::Start(reply, outcome) => drop(reply.send(outcome)),
+            Reply::Decision(reply, view) => drop(reply.send(view.map(|view| *view))),
+            Reply::Claim(reply, claimed) => drop(reply.send(claimed)),
+            Reply::Report(reply, refused) => drop(reply.send(refused)),
+        }
+    }
+}
+
+/// A call for a step or its undo.
+pub struct StepCall {
+    pub id: Arc<str>,
+    pub step: u16,
+    pub undo: bool,
+    pub work: PreparedCall,
+    pub timeout: std::time::Duration,
+}
+
+impl StepCall {
+    /// Submits the call; its outcome goes to `deliver`.
+    pub fn submit(self, pools: &ServicePools, deliver: impl FnOnce(Input) + Send + 'static) {
+        let StepCall { id, step, undo, .. } = self;
+        let done = move |outcome: Outcome| {
+            deliver(Input::Outcome {
+                id,
+                step,
+                undo,
+                outcome,
+            });
+        };
+        pools.submit(Job {
+            work: self.work,
+            timeout: self.timeout,
+            done: Box::new(done),
+        });
+    }
 }
 
 /// The live instances of a partition.
 pub struct Core {
     role: Role,
-    live: HashMap<Arc<str>, Live, FixedState>,
+    live: HashMap<Arc<str>, LiveInstance, FixedState>,
     timers: BTreeSet<(Millis, Arc<str>)>,
-    /// On which new instances run.
+    /// The definition of new instances.
     current: Option<(Version, Arc<Definition>)>,
     now_ms: Millis,
     random: Random,
     round: Round,
-    lending: Lending,
+    claims: Claims,
 }
 
-/// An instance that has not ended, or is not yet known to stand elsewhere.
-struct Live {
-    kind: Kind,
-    /// Steps that are being tried.
+/// An instance that has not ended, or whose hand-over or archiving is not confirmed yet.
+struct LiveInstance {
+    ownership: Ownership,
+    /// Steps with an attempt in progress, one bit each.
     under_way: u64,
-    /// The next time at which something is due.
+    /// When its next timer fires.
     timer_ms: Option<Millis>,
-    /// It is on its way to the history or to the supervisor.
+    /// Its archiving or hand-over is in progress.
     leaving: bool,
-    with: With,
+    claim: ClaimState,
 }
 
-enum Kind {
-    /// Ours.
+enum Ownership {
+    /// This core's.
     Own(Box<Instance>),
-    /// The supervisor's.
-    Handed,
+    /// Handed over to the supervisor.
+    HandedOver,
 }
 
 impl Core {
@@ -199,11 +240,11 @@ impl Core {
             now_ms: 0,
             random,
             round: Round::default(),
-            lending: Lending::default(),
+            claims: Claims::default(),
         }
     }
 
-    /// How many there are, those with the supervisor included.
+    /// Number of instances, handed-over ones included.
     pub fn count(&self) -> usize {
         self.live.len()
     }
@@ -212,35 +253,35 @@ impl Core {
         self.live.contains_key(id)
     }
 
-    /// An instance that is ours.
+    /// An instance of this core.
     pub fn get(&self, id: &str) -> Option<&Instance> {
-        match &self.live.get(id)?.kind {
-            Kind::Own(instance) => Some(instance),
-            Kind::Handed => None,
+        match &self.live.get(id)?.ownership {
+            Ownership::Own(instance) => Some(instance),
+            Ownership::HandedOver => None,
         }
     }
 
-    /// All instances that are ours, in no order.
+    /// All instances of this core, in no order.
     pub fn instances(&self) -> impl Iterator<Item = &Instance> {
-        self.live.values().filter_map(|live| match &live.kind {
-            Kind::Own(instance) => Some(&**instance),
-            Kind::Handed => None,
+        self.live.values().filter_map(|live| match &live.ownership {
+            Ownership::Own(instance) => Some(&**instance),
+            Ownership::HandedOver => None,
         })
     }
 
-    /// When something is due next.
+    /// When the next timer fires.
     pub fn next_timer(&self) -> Option<Millis> {
         let timers = self.timers.first().map(|(at, _)| *at);
-        timers.into_iter().chain(self.lending.next_timer()).min()
+        timers.into_iter().chain(self.claims.next_timer()).min()
     }
 
-    /// What has gathered since the last time.
+    /// Takes the records and effects since the last call.
     pub fn take_round(&mut self) -> Round {
         std::mem::take(&mut self.round)
     }
 
-    /// Time does not go back, whatever the clock does.
-    fn pass_to(&mut self, now_ms: Millis) {
+    /// Time never goes back, even if the clock does.
+    fn advance_clock(&mut self, now_ms: Millis) {
         self.now_ms = self.now_ms.max(now_ms);
     }
 }

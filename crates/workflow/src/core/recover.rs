@@ -1,17 +1,17 @@
-//! From a journal to live instances, and back to a shorter journal.
+//! Recovery: replays a journal into live instances, and writes snapshots that shorten it.
 
 use std::sync::Arc;
 
-use super::{Core, Input, Kind, Live, Role};
+use super::{Core, Input, LiveInstance, Ownership, Role};
 use crate::journal::{self, Record, RecordError};
 use crate::machine::{Instance, Millis};
 use crate::versions::Versions;
 
 impl Core {
-    /// Folds in what the journal says of an instance.
+    /// Applies a record of an instance.
     ///
-    /// What it says of an unknown one is passed over: a journal is cut where a snapshot of everything
-    /// begins, and records between the cut and the snapshot are in the snapshot.
+    /// Records of unknown instances are ignored: a journal is trimmed to the start of a snapshot, and the records
+    /// between are in the snapshot.
     pub fn replay(
         &mut self,
         id: &str,
@@ -29,12 +29,12 @@ impl Core {
                     let id: Arc<str> = Arc::from(id);
                     let key = Arc::clone(&id);
                     let instance = Instance::started(id, definition, version, input, at_ms);
-                    self.live.insert(key, Live::own(Box::new(instance)));
+                    self.live.insert(key, LiveInstance::own(Box::new(instance)));
                 }
             }
             Record::Event(event) => {
-                if let Some(Live {
-                    kind: Kind::Own(instance),
+                if let Some(LiveInstance {
+                    ownership: Ownership::Own(instance),
                     ..
                 }) = self.live.get_mut(id)
                 {
@@ -43,16 +43,16 @@ impl Core {
             }
             Record::Snapshot(instance) => {
                 self.live
-                    .insert(Arc::clone(&instance.id), Live::own(instance));
+                    .insert(Arc::clone(&instance.id), LiveInstance::own(instance));
             }
             Record::Failed(instance) => {
                 if !self.live.contains_key(id) {
                     self.live
-                        .insert(Arc::clone(&instance.id), Live::own(instance));
+                        .insert(Arc::clone(&instance.id), LiveInstance::own(instance));
                 }
             }
             Record::HandedOver => {
-                self.live.insert(Arc::from(id), Live::handed());
+                self.live.insert(Arc::from(id), LiveInstance::handed_over());
             }
             Record::Closed => {
                 self.live.remove(id);
@@ -61,51 +61,51 @@ impl Core {
         Ok(())
     }
 
-    /// Ids whose end may stand in the history though the journal does not say so.
-    pub fn doubtful(&self) -> Vec<Arc<str>> {
-        let is_doubtful = |live: &Live| match &live.kind {
-            Kind::Own(instance) => self.role != Role::Scheduler || instance.end().is_some(),
-            Kind::Handed => true,
+    /// Instances that may be in the history although the journal does not say so.
+    pub fn possibly_archived(&self) -> Vec<Arc<str>> {
+        let may_be_archived = |live: &LiveInstance| match &live.ownership {
+            Ownership::Own(instance) => self.role != Role::Scheduler || instance.end().is_some(),
+            Ownership::HandedOver => true,
         };
-        let doubtful = self.live.iter().filter(|(_, live)| is_doubtful(live));
+        let doubtful = self.live.iter().filter(|(_, live)| may_be_archived(live));
         doubtful.map(|(id, _)| Arc::clone(id)).collect()
     }
 
-    /// It stands in the history after all.
-    pub fn forget(&mut self, id: &Arc<str>) {
-        self.handle(self.now_ms, Input::Closed { id: Arc::clone(id) });
+    /// Records that an instance is in the history.
+    pub fn mark_archived(&mut self, id: &Arc<str>) {
+        self.handle(self.now_ms, Input::Archived { id: Arc::clone(id) });
     }
 
-    /// The replay is over: everything goes on.
+    /// Ends the replay and advances all instances.
     pub fn recovered(&mut self, now_ms: Millis) {
         let latest = self.instances().map(|instance| instance.changed_ms).max();
-        self.pass_to(now_ms.max(latest.unwrap_or(now_ms)));
+        self.advance_clock(now_ms.max(latest.unwrap_or(now_ms)));
         let mut ids: Vec<Arc<str>> = self.live.keys().cloned().collect();
-        // The same order every time, whatever the table does.
+        // A deterministic order, independent of the hash table.
         ids.sort_unstable();
         for id in ids {
-            if let Some(Live {
-                kind: Kind::Own(instance),
+            if let Some(LiveInstance {
+                ownership: Ownership::Own(instance),
                 ..
             }) = self.live.get_mut(&id)
             {
                 instance.recovered(self.now_ms);
             }
-            self.pump(&id);
+            self.advance(&id);
         }
     }
 
-    /// Writes everything that is known, so that the journal before it can go.
+    /// Writes a snapshot of all instances, so that the journal before it can be trimmed.
     pub fn checkpoint(&mut self) {
         let mut ids: Vec<&Arc<str>> = self.live.keys().collect();
         ids.sort_unstable();
         for id in ids {
-            match &self.live[id].kind {
-                Kind::Own(instance) => {
+            match &self.live[id].ownership {
+                Ownership::Own(instance) => {
                     self.round
                         .put(id, |out| journal::write_snapshot(out, instance));
                 }
-                Kind::Handed => self.round.put(id, journal::write_handed_over),
+                Ownership::HandedOver => self.round.put(id, journal::write_handed_over),
             }
         }
     }

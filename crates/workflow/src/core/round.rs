@@ -1,4 +1,4 @@
-//! Records that are appended together, and what is done once they are durable.
+//! Records appended together, and the effects to perform once they are durable.
 
 use std::ops::Range;
 use std::sync::Arc;

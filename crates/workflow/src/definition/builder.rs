@@ -1,21 +1,21 @@
-//! Definitions made in Rust.
+//! Definitions built in Rust.
 
 use std::time::Duration;
 
 use super::{
-    Action, Breaker, Call, Definition, DefinitionError, Notify, Occasion, Refusal, Retry, Service,
-    Step, Target, TargetError, Work,
+    Action, Breaker, Call, Definition, DefinitionError, Notify, Occasion, RefusalRule, Retry,
+    Service, Step, Target, TargetError, Work,
 };
 use crate::expr::{Body, Condition, ExprError, Template};
 
-/// Puts a definition together; the first thing that is wrong with it is told at the end.
+/// Builds a definition. `build` returns the first error.
 #[derive(Debug)]
 pub struct Builder {
     definition: Definition,
     wrong: Option<String>,
 }
 
-/// Puts a step together. What it says of calls is passed over where the step is a function.
+/// Builds a step. Settings of calls are ignored for a function.
 #[derive(Debug)]
 pub struct StepBuilder {
     step: Step,
@@ -24,7 +24,7 @@ pub struct StepBuilder {
     wrong: Option<String>,
 }
 
-/// Of a call, unless it says otherwise.
+/// Default timeout of a call.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const CONCURRENCY: u32 = 100;
 
@@ -47,7 +47,7 @@ impl Builder {
         self
     }
 
-    /// How many calls to the host of `url` may be under way. To be said before the steps that call it.
+    /// Sets concurrency and circuit for the host of `url`. Must precede the steps that call it.
     pub fn service(mut self, url: &str, concurrency: u32, circuit: Option<Breaker>) -> Builder {
         match Target::parse(url) {
             Ok(target) => self.definition.services.push(Service {
@@ -152,14 +152,14 @@ pub(super) fn service_of(definition: &mut Definition, target: Target) -> usize {
 }
 
 impl StepBuilder {
-    /// An HTTP call; `url` is a template whose host has no holes.
+    /// An HTTP call. `url` is a template whose host is fixed.
     pub fn call(name: &str, method: &str, url: &str) -> StepBuilder {
         let mut step = StepBuilder::with(name, call(method));
         step.url = Some(url.to_owned());
         step
     }
 
-    /// A function that is registered under `function`.
+    /// A function registered under `function`.
     pub fn function(name: &str, function: &str) -> StepBuilder {
         StepBuilder::with(name, Action::Function(function.to_owned()))
     }
@@ -186,7 +186,7 @@ impl StepBuilder {
         }
     }
 
-    /// The JSON that is sent; its texts are templates.
+    /// The JSON body; its strings are templates.
     pub fn json(mut self, body: &serde_json::Value) -> StepBuilder {
         match (Body::from_json(body), &mut self.step.work.action) {
             (Ok(body), Action::Call(call)) => call.body = Some(body),
@@ -238,7 +238,7 @@ impl StepBuilder {
         self
     }
 
-    /// To be said after `undo`.
+    /// Must follow `undo`.
     pub fn undo_retry(mut self, retry: Retry) -> StepBuilder {
         if let Some(undo) = &mut self.step.undo {
             undo.retry = retry;
@@ -253,7 +253,7 @@ impl StepBuilder {
 
     pub fn refuse_when(mut self, condition: &str, reason: &str) -> StepBuilder {
         let when = self.condition(condition);
-        self.step.refuse_when = when.map(|when| Refusal {
+        self.step.refuse_when = when.map(|when| RefusalRule {
             when,
             reason: reason.to_owned(),
         });
@@ -298,7 +298,7 @@ fn call(method: &str) -> Action {
     })
 }
 
-/// What is not there any more is undone.
+/// A resource that no longer exists counts as undone.
 pub(super) const UNDO_EXPECT: [u16; 6] = [200, 201, 202, 204, 404, 410];
 
 fn call_to_undo(method: &str) -> Action {

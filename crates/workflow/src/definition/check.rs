@@ -1,4 +1,4 @@
-//! What must be true of a definition, wherever it came from.
+//! Validation of a definition from any source.
 
 use highwater_query::nearest;
 
@@ -42,7 +42,7 @@ impl Definition {
         }
     }
 
-    /// A step sees the answers of those before its stage; what comes after it sees its own too.
+    /// A step may use answers of earlier stages; its undo and later conditions may also use its own.
     fn check_step(&self, number: usize, stage: usize) -> Result<(), String> {
         let step = &self.steps[number];
         if !is_name(&step.name) {
@@ -85,7 +85,7 @@ impl Definition {
 
     fn work_paths<'w>(&self, work: &'w Work) -> Result<Vec<&'w Path>, String> {
         if work.retry.tries == 0 {
-            return Err("it must be tried once at least".into());
+            return Err("`tries` must be at least 1".into());
         }
         match &work.action {
             Action::Function(name) if name.is_empty() => Err("its function has no name".into()),
@@ -96,7 +96,7 @@ impl Definition {
 
     fn call_paths<'c>(&self, call: &'c Call) -> Result<Vec<&'c Path>, String> {
         if call.service >= self.services.len() {
-            return Err("it calls a service that is not there".into());
+            return Err("it calls an unknown service".into());
         }
         if hyper::Method::from_bytes(call.method.as_bytes()).is_err() || call.method.is_empty() {
             return Err(format!("`{}` is no method of HTTP", call.method));

@@ -1,8 +1,8 @@
-//! What a workflow is: named steps in order, how each is done and undone, and how long all may take.
+//! The definition of a workflow: named steps in order, how each is done and undone, and deadlines.
 //!
-//! A definition is data. It comes from a TOML file ([`Definition::from_toml`]) or from Rust
-//! ([`Builder`]), is kept on the log as JSON under its [`Version`], and is never changed once instances
-//! run on it: another text is another version.
+//! A definition is data. It is read from a TOML file ([`Definition::from_toml`]) or built in Rust ([`Builder`]), and
+//! stored on the log as JSON under its [`Version`]. It never changes once instances use it: a changed definition is a
+//! new version.
 
 mod builder;
 mod check;
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 pub use builder::{Builder, StepBuilder};
 pub use check::DefinitionError;
-pub use file::{FileError, Mistake};
+pub use file::{FileError, FileMistake};
 pub use service::{Breaker, Retry, Service, Target, TargetError};
 
 use crate::expr::{Body, Condition, Template};
@@ -28,7 +28,7 @@ use crate::expr::{Body, Condition, Template};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Definition {
     pub name: String,
-    /// Of a whole instance, counted from its start.
+    /// Deadline of an instance, from its start.
     pub deadline: Option<Duration>,
     pub services: Vec<Service>,
     pub steps: Vec<Step>,
@@ -51,25 +51,25 @@ pub struct Step {
     pub name: String,
     pub work: Work,
     pub undo: Option<Work>,
-    /// The step is passed over unless this holds.
+    /// The step is skipped unless this holds.
     pub when: Option<Condition>,
-    /// Asked when the step has been done: the transaction is refused, and what was done is undone.
-    pub refuse_when: Option<Refusal>,
-    /// Asked when the step has been done: the instance is complete, and no further step is done.
+    /// Checked after the step: if it holds, the instance is refused and its steps are undone.
+    pub refuse_when: Option<RefusalRule>,
+    /// Checked after the step: if it holds, the instance is complete without the remaining steps.
     pub finish_when: Option<Condition>,
-    /// Neighbours with the same group are done side by side.
+    /// Adjacent steps with the same group run in parallel.
     pub group: Option<String>,
-    /// How long to wait before it is begun.
+    /// Delay before the step begins.
     pub after: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct RefusalRule {
     pub when: Condition,
     pub reason: String,
 }
 
-/// Something to be done at a service, or by a function of this process.
+/// A call of a service, or of a function of this process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     pub action: Action,
@@ -81,27 +81,27 @@ pub struct Work {
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     Call(Call),
-    /// By the name under which it was registered.
+    /// The name it is registered under.
     Function(String),
 }
 
 /// An HTTP call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Which of the definition's services.
+    /// Index into the definition's services.
     pub service: usize,
     pub method: String,
-    /// Below the service's URL.
+    /// Appended to the service's URL.
     pub path: Template,
     pub headers: Vec<(String, Template)>,
     pub body: Option<Body>,
-    /// Success; none: 200 to 299.
+    /// Statuses that mean success; empty means 200 to 299.
     pub expect: Vec<u16>,
-    /// A business refusal: an answer that trying again would not change.
+    /// Statuses of a business refusal, which a retry would not change.
     pub refuse: Vec<u16>,
 }
 
-/// Who is told of instances that need a person, or that failed.
+/// Who is notified of parked or failed instances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notify {
     pub service: usize,
@@ -116,11 +116,11 @@ pub enum Occasion {
     Failed,
 }
 
-/// A definition has at most this many steps.
+/// Maximum number of steps.
 pub const STEPS_MAX: usize = 64;
 
 impl Definition {
-    /// As it is kept on the log.
+    /// The format on the log.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("names are texts and nothing else can fail")
     }
@@ -140,7 +140,7 @@ impl Definition {
         Version(u64::from_be_bytes(first))
     }
 
-    /// The steps side by side with `first`, itself included; `first` is the first of them.
+    /// The steps that run in parallel with `first`, the first of them.
     pub fn stage(&self, first: usize) -> std::ops::Range<usize> {
         let group = &self.steps[first].group;
         let same = |step: &&Step| group.is_some() && step.group == *group;

@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::file::Mistake;
+use super::file::FileMistake;
 
 pub(super) struct Reader<'a> {
     source: &'a str,
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<FileMistake>,
 }
 
 /// A table of the file, what the user calls it, and the byte where it begins.
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
 
     pub fn mistake(&mut self, at: usize, message: impl Into<String>, hint: impl Into<String>) {
         let before = &self.source.as_bytes()[..at.min(self.source.len())];
-        self.mistakes.push(Mistake {
+        self.mistakes.push(FileMistake {
             line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
             message: message.into(),
             hint: hint.into(),

@@ -1,39 +1,38 @@
-//! Where in the history an id stands, in twelve bytes an instance.
+//! The index of the history: twelve bytes per instance.
 //!
-//! Ids are known by a hash, in sorted runs that are searched by halving; whoever finds a hash looks at
-//! the record whether it was the id that was meant. The newest entries are in a table until there are
-//! enough of them for a run, which is then written to the log, so that a start reads the runs and the
-//! few records after the last of them instead of the whole history.
+//! Ids are hashed and stored in sorted runs; the record at a found position tells whether the id matches. The
+//! newest entries are in a hash table until they fill a run, which is then appended to the log, so that a start
+//! reads the runs and the few records after the last one instead of the whole history.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use highwater_codec::Writer;
 use highwater_log::Offset;
 
-/// Entries that make a run.
+/// Entries per new run.
 pub const RUN_LEN: usize = 32_768;
 
 #[derive(Default)]
 pub struct Index {
     recent: HashMap<u64, i64, FixedState>,
-    /// From the oldest to the newest, each about twice as long as the next.
+    /// Oldest first, each about twice as long as the next.
     runs: Vec<Run>,
-    /// What the recent entries begin at.
+    /// The offset where the recent entries begin.
     recent_from: i64,
 }
 
-/// A sorted part of the index. Offsets are counted from the first.
+/// A sorted part of the index. Offsets are relative to `from`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     pub from: i64,
-    /// The offset that follows the last.
+    /// The offset after the last.
     pub next: i64,
     hashes: Box<[u64]>,
     offsets: Box<[u32]>,
 }
 
 impl Index {
-    /// Notes the record of an id. A full table becomes a run, which is to be kept.
+    /// Adds the record of an id. A full table becomes a run, which the caller stores.
     pub fn add(&mut self, id: &str, offset: Offset) -> Option<&Run> {
         self.recent.insert(hash(id), offset.0);
         if self.recent.len() < RUN_LEN {
@@ -50,7 +49,7 @@ impl Index {
         self.runs.push(run);
     }
 
-    /// Joins runs until each is about twice as long as the next, so that few have to be searched.
+    /// Merges runs until each is about twice as long as the next, so that few have to be searched.
     pub fn tidy(&mut self, start: Offset) {
         self.runs.retain(|run| run.next > start.0);
         while let [.., before, last] = &self.runs[..]
@@ -62,7 +61,7 @@ impl Index {
         }
     }
 
-    /// Where the id may stand, the newest first.
+    /// Possible offsets of the id, newest first.
     pub fn places(&self, id: &str) -> Vec<Offset> {
         let hash = hash(id);
         let recent = self.recent.get(&hash).copied();
@@ -93,7 +92,7 @@ impl Run {
         })
     }
 
-    /// Both in one; none if the offsets would not fit.
+    /// Merges two runs. `None` if the offsets would not fit.
     fn join(&self, other: &Run) -> Option<Run> {
         u32::try_from(other.next - self.from).ok()?;
         let count = self.hashes.len() + other.hashes.len();
@@ -123,15 +122,15 @@ impl Run {
         self.hashes.iter().copied().zip(offsets)
     }
 
-    /// Of several with the same hash the last.
+    /// The last entry with this hash.
     fn find(&self, hash: u64) -> Option<i64> {
         let after = self.after(hash);
         let found = after.checked_sub(1).filter(|at| self.hashes[*at] == hash)?;
         Some(self.from + i64::from(self.offsets[found]))
     }
 
-    /// How many hashes are not above this one. They are spread evenly, so the place is nearly known: a
-    /// look or two at memory instead of twenty.
+    /// The number of hashes up to this one. Hashes are uniform, so the search starts at the estimated position: one or
+    /// two memory accesses instead of twenty.
     fn after(&self, hash: u64) -> usize {
         let count = self.hashes.len();
         let guess = ((u128::from(hash) * count as u128) >> 64) as usize;
@@ -156,7 +155,7 @@ impl Run {
         bytes
     }
 
-    /// `None` if they are no run.
+    /// `None` if the bytes are not a run.
     pub fn from_bytes(bytes: &[u8]) -> Option<Run> {
         let (from, rest) = bytes.split_first_chunk()?;
         let (next, rest) = rest.split_first_chunk()?;
@@ -180,7 +179,7 @@ impl Run {
     }
 }
 
-/// FNV-1a, stirred. It is on disk, so it never changes.
+/// FNV-1a with a finaliser. It is part of the format on disk, so it never changes.
 fn hash(id: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     for byte in id.bytes() {

@@ -1,7 +1,7 @@
-//! What has ended: one record an instance in a hub of its own, found by id through an index.
+//! Ended instances: one record each in a hub of its own, found by id through an index.
 //!
-//! An id is known for as long as its record is kept. So a million finished instances cost the next
-//! start a search in memory, and the next restart the reading of twelve bytes each.
+//! An id is known as long as its record is kept. A million ended instances cost a start one search in memory,
+//! and a restart the reading of twelve bytes each.
 
 mod index;
 
@@ -20,14 +20,13 @@ pub struct History {
     partition: Arc<dyn Partition>,
     runs: Arc<dyn Partition>,
     index: Mutex<Index>,
-    /// How far the hub has been read into the index, which is done in the order of the hub, whoever
-    /// wrote it.
+    /// The next offset to index. Records are indexed in the order of the hub, no matter who wrote them.
     next: tokio::sync::Mutex<Offset>,
     versions: Versions,
 }
 
-/// An instance that has ended: its id and its record.
-pub type Ended = (Arc<str>, Vec<u8>);
+/// Id and record of an ended instance.
+pub type ArchivedRecord = (Arc<str>, Vec<u8>);
 
 impl History {
     pub async fn open(
@@ -64,8 +63,8 @@ impl History {
         Ok(history)
     }
 
-    /// Ready when they would survive a crash and can be found.
-    pub async fn put(&self, ended: &[Ended]) -> Result<(), JournalError> {
+    /// Appends records. Completes when they are durable and indexed.
+    pub async fn put(&self, ended: &[ArchivedRecord]) -> Result<(), JournalError> {
         let records: Vec<NewRecord<'_>> = (ended.iter())
             .map(|(id, value)| journal::record(id, value))
             .collect();
@@ -73,7 +72,7 @@ impl History {
         self.catch_up().await
     }
 
-    /// Learns what stands on the hub by now.
+    /// Indexes all records up to the current end of the hub.
     async fn catch_up(&self) -> Result<(), JournalError> {
         let mut next = self.next.lock().await;
         let start = self.partition.bounds().start;
@@ -104,12 +103,12 @@ impl History {
         Ok(())
     }
 
-    /// Whether an instance with this id may have ended; no is sure.
+    /// Whether an instance with this id may have ended; `false` is certain.
     pub fn may_have(&self, id: &str) -> bool {
         !self.lock().places(id).is_empty()
     }
 
-    /// How many ids are known.
+    /// Number of known ids.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
@@ -144,7 +143,7 @@ impl History {
         Ok(None)
     }
 
-    /// The newest, from the oldest of them on.
+    /// The newest instances, oldest first.
     pub async fn latest(&self, limit: usize) -> Result<Vec<Instance>, JournalError> {
         let end = self.partition.bounds().end;
         let from = Offset(end.0.saturating_sub_unsigned(limit as u64).max(0));
@@ -159,7 +158,7 @@ impl History {
         Ok(latest)
     }
 
-    /// One that cannot be read is known to have ended, but cannot be shown.
+    /// An unreadable instance is known to have ended, but cannot be shown.
     fn decode(&self, id: &str, value: Option<&[u8]>) -> Option<Instance> {
         match journal::read(id, value?, &self.versions) {
             Ok(Record::Snapshot(instance)) => Some(*instance),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader, Writer};
 
 use super::RecordError;
-use crate::machine::{Answer, Event, Millis, Tried, Trouble};
+use crate::machine::{Answer, AttemptSpan, Event, FailureKind, Millis};
 
 const SUCCEEDED: u8 = 1;
 const FAILED: u8 = 2;
@@ -22,33 +22,33 @@ const REFUSED: u8 = 2;
 
 pub fn write(out: &mut Vec<u8>, event: &Event) {
     match event {
-        Event::Succeeded { tried, answer } => {
+        Event::Succeeded { attempt, answer } => {
             out.u8(SUCCEEDED);
-            write_tried(out, tried);
+            write_attempt(out, attempt);
             write_answer(out, answer);
         }
         Event::Failed {
-            tried,
-            trouble,
+            attempt,
+            kind,
             in_doubt,
             reason,
         } => {
             out.u8(FAILED);
-            write_tried(out, tried);
-            match trouble {
-                Trouble::Again { due_ms } => {
+            write_attempt(out, attempt);
+            match kind {
+                FailureKind::Retry { due_ms } => {
                     out.u8(AGAIN);
                     out.zigzag(*due_ms);
                 }
-                Trouble::Final => out.u8(FINAL),
-                Trouble::Refused => out.u8(REFUSED),
+                FailureKind::Final => out.u8(FINAL),
+                FailureKind::Refused => out.u8(REFUSED),
             }
             out.bool(*in_doubt);
             out.text_var(reason);
         }
-        Event::Late { at_ms } => write_time(out, LATE, *at_ms),
+        Event::DeadlinePassed { at_ms } => write_time(out, LATE, *at_ms),
         Event::Cancelled { at_ms, note } => write_note(out, CANCELLED, *at_ms, note),
-        Event::Surrendered { at_ms, doubtful } => {
+        Event::UndoStarted { at_ms, doubtful } => {
             write_time(out, SURRENDERED, *at_ms);
             out.varint(*doubtful);
         }
@@ -58,7 +58,7 @@ pub fn write(out: &mut Vec<u8>, event: &Event) {
             out.varint(u64::from(*step));
         }
         Event::Resolved { at_ms, note } => write_note(out, RESOLVED, *at_ms, note),
-        Event::Told { at_ms } => write_time(out, TOLD, *at_ms),
+        Event::Notified { at_ms } => write_time(out, TOLD, *at_ms),
     }
 }
 
@@ -72,10 +72,10 @@ fn write_note(out: &mut Vec<u8>, kind: u8, at_ms: Millis, note: &str) {
     out.text_var(note);
 }
 
-fn write_tried(out: &mut Vec<u8>, tried: &Tried) {
-    out.varint(u64::from(tried.step) << 1 | u64::from(tried.undo));
-    out.zigzag(tried.at_ms);
-    out.zigzag(tried.at_ms - tried.begun_ms);
+fn write_attempt(out: &mut Vec<u8>, attempt: &AttemptSpan) {
+    out.varint(u64::from(attempt.step) << 1 | u64::from(attempt.undo));
+    out.zigzag(attempt.at_ms);
+    out.zigzag(attempt.at_ms - attempt.begun_ms);
 }
 
 pub fn write_answer(out: &mut Vec<u8>, answer: &Answer) {
@@ -86,29 +86,29 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer) {
 pub fn read(from: &mut Reader<'_>) -> Result<Event, RecordError> {
     Ok(match from.u8()? {
         SUCCEEDED => Event::Succeeded {
-            tried: read_tried(from)?,
+            attempt: read_attempt(from)?,
             answer: read_answer(from)?,
         },
         FAILED => Event::Failed {
-            tried: read_tried(from)?,
-            trouble: match from.u8()? {
-                AGAIN => Trouble::Again {
+            attempt: read_attempt(from)?,
+            kind: match from.u8()? {
+                AGAIN => FailureKind::Retry {
                     due_ms: from.zigzag()?,
                 },
-                REFUSED => Trouble::Refused,
-                _ => Trouble::Final,
+                REFUSED => FailureKind::Refused,
+                _ => FailureKind::Final,
             },
             in_doubt: from.u8()? != 0,
             reason: from.text_var()?.to_owned(),
         },
-        LATE => Event::Late {
+        LATE => Event::DeadlinePassed {
             at_ms: from.zigzag()?,
         },
         CANCELLED => Event::Cancelled {
             at_ms: from.zigzag()?,
             note: from.text_var()?.to_owned(),
         },
-        SURRENDERED => Event::Surrendered {
+        SURRENDERED => Event::UndoStarted {
             at_ms: from.zigzag()?,
             doubtful: from.varint()?,
         },
@@ -125,20 +125,20 @@ pub fn read(from: &mut Reader<'_>) -> Result<Event, RecordError> {
             at_ms: from.zigzag()?,
             note: from.text_var()?.to_owned(),
         },
-        TOLD => Event::Told {
+        TOLD => Event::Notified {
             at_ms: from.zigzag()?,
         },
         kind => return Err(RecordError::Kind(kind)),
     })
 }
 
-fn read_tried(from: &mut Reader<'_>) -> Result<Tried, DecodeError> {
+fn read_attempt(from: &mut Reader<'_>) -> Result<AttemptSpan, DecodeError> {
     let packed: u32 = from.varint_as()?;
     let step =
         u16::try_from(packed >> 1).map_err(|_| DecodeError::Invalid("a step is too large"))?;
     let at_ms = from.zigzag()?;
     let lasted = from.zigzag()?;
-    Ok(Tried {
+    Ok(AttemptSpan {
         step,
         undo: packed & 1 == 1,
         begun_ms: at_ms.wrapping_sub(lasted),

@@ -1,4 +1,4 @@
-//! The hubs of a workflow, made when they are not there.
+//! The hubs of a workflow, created if they do not exist.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,38 +7,38 @@ use highwater_log::{Cleanup, HubName, HubSettings, HubSpec, Log, Partition};
 
 use super::JournalError;
 
-/// The partitions of a workflow. An instance is in the partition of the same number in all of them but
-/// the versions, which have one.
-pub struct Hubs {
-    /// Instances that run: `__workflow.NAME`.
+/// The partitions of a workflow. An instance has the same partition number in every hub except `versions`, which
+/// has one partition.
+pub struct JournalHubs {
+    /// Running instances: `__workflow.NAME`.
     pub running: Vec<Arc<dyn Partition>>,
-    /// What failed and is to be undone: `__workflow.NAME.failed`.
+    /// Failed instances: `__workflow.NAME.failed`.
     pub failed: Vec<Arc<dyn Partition>>,
-    /// What has ended: `__workflow.NAME.history`.
+    /// Ended instances: `__workflow.NAME.history`.
     pub history: Vec<Arc<dyn Partition>>,
-    /// Where in the history an id stands: `__workflow.NAME.index`.
+    /// Index of the history: `__workflow.NAME.index`.
     pub index: Vec<Arc<dyn Partition>>,
     /// Definitions: `__workflow.NAME.versions`.
     pub versions: Arc<dyn Partition>,
 }
 
-/// An instance with all its answers is one record.
+/// An instance with all its answers must fit into one record.
 const BATCH_BYTES_MAX: u32 = 64 << 20;
 
-impl Hubs {
+impl JournalHubs {
     pub async fn open(
         log: &dyn Log,
         name: &str,
         partitions: u32,
         keep: Duration,
-    ) -> Result<Hubs, JournalError> {
+    ) -> Result<JournalHubs, JournalError> {
         let forever = settings(Cleanup::Delete, None);
         let history = settings(Cleanup::Delete, Some(keep));
         let versions = settings(Cleanup::Compact, None);
         let name = |part: &str| format!("__workflow.{name}{part}");
         let versions = open(log, &name(".versions"), 1, versions).await?;
         let no_versions = || JournalError::NoHub(name(".versions"));
-        Ok(Hubs {
+        Ok(JournalHubs {
             running: open(log, &name(""), partitions, forever.clone()).await?,
             failed: open(log, &name(".failed"), partitions, forever.clone()).await?,
             history: open(log, &name(".history"), partitions, history).await?,
@@ -47,7 +47,7 @@ impl Hubs {
         })
     }
 
-    /// What came in and could not start an instance.
+    /// Records that could not start an instance: `__workflow.NAME.rejected`.
     pub async fn rejected(log: &dyn Log, name: &str) -> Result<Arc<dyn Partition>, JournalError> {
         let name = format!("__workflow.{name}.rejected");
         let hub = open(log, &name, 1, settings(Cleanup::Delete, None)).await?;
@@ -64,7 +64,7 @@ fn settings(cleanup: Cleanup, retention: Option<Duration>) -> HubSettings {
     }
 }
 
-/// A hub that is there keeps its number of partitions: an id must stay where it is.
+/// Opens a hub. An existing hub keeps its number of partitions: an id must stay in its partition.
 async fn open(
     log: &dyn Log,
     name: &str,

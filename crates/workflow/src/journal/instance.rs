@@ -50,7 +50,7 @@ pub fn write(out: &mut Vec<u8>, instance: &Instance) {
     out.zigzag(instance.started_ms);
     out.zigzag(instance.changed_ms - instance.started_ms);
     out.u8(place(&instance.phase, &PHASES));
-    out.bool(instance.told);
+    out.bool(instance.notified);
     out.varint(u64::from(instance.stage));
     out.blob_var(&instance.input);
     match &instance.cause {
@@ -108,7 +108,7 @@ pub fn read(from: &mut Reader<'_>, id: &str, versions: &Versions) -> Result<Inst
         started_ms,
         changed_ms: started_ms.wrapping_add(lasted),
         phase: at(from.u8()?, &PHASES)?,
-        told: from.u8()? != 0,
+        notified: from.u8()? != 0,
         stage: from.varint_as()?,
         input: Bytes::copy_from_slice(from.blob_var()?),
         cause: read_cause(from)?,

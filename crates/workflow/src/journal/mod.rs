@@ -1,6 +1,6 @@
-//! What is on the log, and how it is written and read. `docs/formats/workflow.md` draws the records.
+//! The records on the log. `docs/formats/workflow.md` specifies them.
 //!
-//! Every record has the id of its instance as key, and a value that begins with its kind.
+//! The key of a record is the id of its instance; its value begins with its kind.
 
 mod event;
 mod hubs;
@@ -10,7 +10,7 @@ mod read;
 mod tests;
 mod write;
 
-pub use self::hubs::Hubs;
+pub use self::hubs::JournalHubs;
 pub use self::read::{JournalError, read_all, read_from};
 pub use self::write::{append, record};
 
@@ -30,13 +30,13 @@ pub enum Record {
         input: Bytes,
     },
     Event(Event),
-    /// All there is to know, so that what was before may be forgotten.
+    /// The whole state, so that earlier records can be trimmed.
     Snapshot(Box<Instance>),
-    /// It failed and has something to undo; what becomes of it stands among the failed.
+    /// It failed; its further records are on the hub of failed instances.
     HandedOver,
-    /// The same as the supervisor finds it: all there was to know when it was handed over.
+    /// The whole state when it was handed over, on the hub of failed instances.
     Failed(Box<Instance>),
-    /// It has ended, and stands in the history.
+    /// It has ended and is in the history.
     Closed,
 }
 
@@ -45,7 +45,7 @@ pub enum Record {
 pub enum RecordError {
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    #[error("{0} is no kind of record")]
+    #[error("record kind {0} is unknown")]
     Kind(u8),
     #[error("the definition {0} is not on the log")]
     Version(Version),

@@ -1,4 +1,4 @@
-//! Reading a partition from its start to where it ends now.
+//! Reads a partition up to its current end.
 
 use highwater_log::batch::{BatchError, Batches, Broken, Record, Unpacker};
 use highwater_log::{AdminError, AppendError, Isolation, Offset, Partition, ReadError};
@@ -24,14 +24,14 @@ pub enum JournalError {
         offset: Offset,
         error: RecordError,
     },
-    #[error("hub {0} is not there")]
+    #[error("hub {0} does not exist")]
     NoHub(String),
 }
 
 const READ_BYTES: usize = 4 << 20;
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
-/// Calls `take` with every record from `from` on, and answers with the offset that follows them.
+/// Calls `take` with every record from `from` on and returns the next offset.
 pub async fn read_from(
     partition: &dyn Partition,
     from: Offset,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::definition::{Builder, StepBuilder};
-use crate::machine::{Answer, Instance, Tried, Trouble};
+use crate::machine::{Answer, AttemptSpan, FailureKind, Instance};
 
 const STEPS: u16 = 3;
 
@@ -23,41 +23,41 @@ fn versions() -> (Versions, Version) {
 }
 
 fn events() -> impl Strategy<Value = Event> {
-    let tried = (0..STEPS, any::<bool>(), 0..1_000_000i64, 0..1000i64);
-    let tried = tried.prop_map(|(step, undo, begun_ms, lasted)| Tried {
+    let attempt = (0..STEPS, any::<bool>(), 0..1_000_000i64, 0..1000i64);
+    let attempt = attempt.prop_map(|(step, undo, begun_ms, lasted)| AttemptSpan {
         step,
         undo,
         begun_ms,
         at_ms: begun_ms + lasted,
     });
     let answer = (100..600u16, prop::collection::vec(any::<u8>(), 0..50));
-    let trouble = prop_oneof![
-        any::<i64>().prop_map(|due_ms| Trouble::Again { due_ms }),
-        Just(Trouble::Final),
-        Just(Trouble::Refused),
+    let kind = prop_oneof![
+        any::<i64>().prop_map(|due_ms| FailureKind::Retry { due_ms }),
+        Just(FailureKind::Final),
+        Just(FailureKind::Refused),
     ];
     prop_oneof![
-        (tried.clone(), answer).prop_map(|(tried, (status, body))| {
+        (attempt.clone(), answer).prop_map(|(attempt, (status, body))| {
             Event::Succeeded {
-                tried,
+                attempt,
                 answer: Answer {
                     status,
                     body: Bytes::from(body),
                 },
             }
         }),
-        (tried, trouble, any::<bool>(), ".*").prop_map(|(tried, trouble, in_doubt, reason)| {
+        (attempt, kind, any::<bool>(), ".*").prop_map(|(attempt, kind, in_doubt, reason)| {
             Event::Failed {
-                tried,
-                trouble,
+                attempt,
+                kind,
                 in_doubt,
                 reason,
             }
         }),
-        any::<i64>().prop_map(|at_ms| Event::Late { at_ms }),
+        any::<i64>().prop_map(|at_ms| Event::DeadlinePassed { at_ms }),
         (0..2_000_000i64, ".*").prop_map(|(at_ms, note)| Event::Cancelled { at_ms, note }),
         (0..2_000_000i64, any::<u64>())
-            .prop_map(|(at_ms, doubtful)| Event::Surrendered { at_ms, doubtful }),
+            .prop_map(|(at_ms, doubtful)| Event::UndoStarted { at_ms, doubtful }),
         (0..2_000_000i64, ".*").prop_map(|(at_ms, note)| Event::Retried { at_ms, note }),
         (0..STEPS, 0..2_000_000i64, ".*").prop_map(|(step, at_ms, note)| Event::Skipped {
             step,
@@ -65,7 +65,7 @@ fn events() -> impl Strategy<Value = Event> {
             note
         }),
         (0..2_000_000i64, ".*").prop_map(|(at_ms, note)| Event::Resolved { at_ms, note }),
-        any::<i64>().prop_map(|at_ms| Event::Told { at_ms }),
+        any::<i64>().prop_map(|at_ms| Event::Notified { at_ms }),
     ]
 }
 

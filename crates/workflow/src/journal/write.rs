@@ -1,15 +1,14 @@
-//! Appending to a log that may have no room for a moment.
+//! Appends to a log, waiting while it is full.
 
 use std::time::Duration;
 
 use highwater_log::batch::NewRecord;
 use highwater_log::{AppendError, Appended, Partition};
 
-/// How long to wait when the log takes nothing for now.
+/// Delay between attempts while the log is full.
 const FULL_WAIT: Duration = Duration::from_millis(50);
 
-/// Appends, trying again for as long as there is only no room. What is to be appended has happened, so
-/// there is nobody to be told that it did not.
+/// Appends, retrying while the log is full. The records describe facts, so there is no caller to reject.
 pub async fn append(
     partition: &dyn Partition,
     records: &[NewRecord<'_>],

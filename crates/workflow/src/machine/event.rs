@@ -1,55 +1,58 @@
-//! What happens to an instance.
+//! The events of an instance.
 
 use super::{Answer, Millis};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A step, or the undoing of one, succeeded.
-    Succeeded { tried: Tried, answer: Answer },
+    /// A step or an undo succeeded.
+    Succeeded {
+        attempt: AttemptSpan,
+        answer: Answer,
+    },
     /// An attempt failed.
     Failed {
-        tried: Tried,
-        trouble: Trouble,
-        /// It may have been carried out all the same.
+        attempt: AttemptSpan,
+        kind: FailureKind,
+        /// It may have been carried out anyway.
         in_doubt: bool,
         reason: String,
     },
-    /// The deadline of the whole passed.
-    Late { at_ms: Millis },
-    /// Somebody asked not to go on.
+    /// The deadline of the instance passed.
+    DeadlinePassed { at_ms: Millis },
+    /// Cancelled on request.
     Cancelled { at_ms: Millis, note: String },
-    /// No attempt is under way any more, and what was done is to be undone. Of the steps that have no
-    /// outcome those in `doubtful`, a bit each, may have been done all the same.
-    Surrendered { at_ms: Millis, doubtful: u64 },
-    /// A person asks to try again what could not be undone.
+    /// No attempt is in progress any more, and undo begins. `doubtful` has a bit for each step without an outcome
+    /// that may have been done.
+    UndoStarted { at_ms: Millis, doubtful: u64 },
+    /// An operator retries the failed undos.
     Retried { at_ms: Millis, note: String },
-    /// A person says that a step is not to be undone.
+    /// An operator skips the undo of a step.
     Skipped {
         step: u16,
         at_ms: Millis,
         note: String,
     },
-    /// A person took care of everything that was left to undo.
+    /// An operator resolved all remaining undos.
     Resolved { at_ms: Millis, note: String },
-    /// Those who are to know that it is parked have been told, or cannot be.
-    Told { at_ms: Millis },
+    /// Operators were notified that it is parked, or cannot be reached.
+    Notified { at_ms: Millis },
 }
 
-/// An attempt that has ended.
+/// The step and the times of an ended attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct AttemptSpan {
     pub step: u16,
     pub undo: bool,
     pub begun_ms: Millis,
     pub at_ms: Millis,
 }
 
-/// What follows from an attempt that failed.
+/// The consequence of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// It is tried again, not before this time.
-    Again { due_ms: Millis },
-    /// It is not tried again.
+pub enum FailureKind {
+    /// It is retried, not before this time.
+    Retry { due_ms: Millis },
+    /// It is not retried.
     Final,
     /// A business refusal.
     Refused,
@@ -58,14 +61,14 @@ pub enum Trouble {
 impl Event {
     pub fn at_ms(&self) -> Millis {
         match *self {
-            Event::Succeeded { tried, .. } | Event::Failed { tried, .. } => tried.at_ms,
-            Event::Late { at_ms }
+            Event::Succeeded { attempt, .. } | Event::Failed { attempt, .. } => attempt.at_ms,
+            Event::DeadlinePassed { at_ms }
             | Event::Cancelled { at_ms, .. }
-            | Event::Surrendered { at_ms, .. }
+            | Event::UndoStarted { at_ms, .. }
             | Event::Retried { at_ms, .. }
             | Event::Skipped { at_ms, .. }
             | Event::Resolved { at_ms, .. }
-            | Event::Told { at_ms } => at_ms,
+            | Event::Notified { at_ms } => at_ms,
         }
     }
 }

@@ -1,22 +1,22 @@
-//! How events change an instance.
+//! Applies events to an instance.
 //!
-//! An event that does not fit the state changes nothing: the journal may hold one twice, and whoever
-//! writes it looks at a state that the fold has already left.
+//! An event that does not fit the state changes nothing: the journal may hold an event twice, and its writer may
+//! have seen an older state.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{
-    Attempt, Cause, End, Event, Instance, Millis, Note, Phase, Progress, Status, StepState, Tried,
-    Trouble,
+    Attempt, AttemptSpan, Cause, End, Event, FailureKind, Instance, Millis, Note, Phase, Progress,
+    Status, StepState,
 };
 use crate::definition::{Definition, Version};
 
-/// How many failed attempts are kept.
+/// Failed attempts kept.
 const ATTEMPTS_MAX: usize = 16;
 
-/// How many notes are kept.
+/// Notes kept.
 const NOTES_MAX: usize = 16;
 
 impl Instance {
@@ -41,7 +41,7 @@ impl Instance {
             cause: None,
             attempts: Vec::new(),
             notes: Vec::new(),
-            told: false,
+            notified: false,
         };
         instance.advance(at_ms);
         instance
@@ -50,38 +50,38 @@ impl Instance {
     pub fn apply(&mut self, event: Event) {
         self.changed_ms = self.changed_ms.max(event.at_ms());
         match event {
-            Event::Succeeded { tried, answer } => {
-                let Some(progress) = self.ready(&tried) else {
+            Event::Succeeded { attempt, answer } => {
+                let Some(progress) = self.ready(&attempt) else {
                     return;
                 };
-                progress.count(&tried);
+                progress.count(&attempt);
                 progress.status = Status::Succeeded;
                 progress.answer = Some(answer);
-                match tried.undo {
-                    false => self.succeeded(usize::from(tried.step), tried.at_ms),
+                match attempt.undo {
+                    false => self.succeeded(usize::from(attempt.step), attempt.at_ms),
                     true => self.settle_undo(),
                 }
             }
             Event::Failed {
-                tried,
-                trouble,
+                attempt,
+                kind,
                 in_doubt,
                 reason,
             } => {
-                let Some(progress) = self.ready(&tried) else {
+                let Some(progress) = self.ready(&attempt) else {
                     return;
                 };
-                progress.count(&tried);
-                let Tried {
+                progress.count(&attempt);
+                let AttemptSpan {
                     step,
                     undo,
                     begun_ms,
                     at_ms,
-                } = tried;
+                } = attempt;
                 let number = progress.tries;
-                match trouble {
-                    Trouble::Again { due_ms } => progress.due_ms = due_ms,
-                    Trouble::Final | Trouble::Refused => progress.status = Status::Failed,
+                match kind {
+                    FailureKind::Retry { due_ms } => progress.due_ms = due_ms,
+                    FailureKind::Final | FailureKind::Refused => progress.status = Status::Failed,
                 }
                 self.keep(Attempt {
                     step,
@@ -92,21 +92,21 @@ impl Instance {
                     reason: reason.clone(),
                 });
                 if undo {
-                    if !matches!(trouble, Trouble::Again { .. }) {
+                    if !matches!(kind, FailureKind::Retry { .. }) {
                         self.phase = Phase::Parked;
-                        self.told = false;
+                        self.notified = false;
                     }
                     return;
                 }
                 self.steps[usize::from(step)].in_doubt |= in_doubt;
-                let end = match trouble {
-                    Trouble::Again { .. } => return,
-                    Trouble::Final => End::Failed,
-                    Trouble::Refused => End::Refused,
+                let end = match kind {
+                    FailureKind::Retry { .. } => return,
+                    FailureKind::Final => End::Failed,
+                    FailureKind::Refused => End::Refused,
                 };
                 self.fail(end, Some(step), reason, at_ms);
             }
-            Event::Late { at_ms } => {
+            Event::DeadlinePassed { at_ms } => {
                 if self.phase == Phase::Running {
                     let reason = "the deadline passed".to_owned();
                     self.fail(End::Failed, None, reason, at_ms);
@@ -117,7 +117,7 @@ impl Instance {
                     self.fail(End::Cancelled, None, note, at_ms);
                 }
             }
-            Event::Surrendered { at_ms, doubtful } => self.surrender(at_ms, doubtful),
+            Event::UndoStarted { at_ms, doubtful } => self.start_undo(at_ms, doubtful),
             Event::Retried { at_ms, note } => {
                 if self.phase == Phase::Parked {
                     self.note(at_ms, note);
@@ -152,11 +152,11 @@ impl Instance {
                     self.phase = Phase::Ended(End::Resolved);
                 }
             }
-            Event::Told { .. } => self.told = true,
+            Event::Notified { .. } => self.notified = true,
         }
     }
 
-    /// After a crash: what was to be begun may have been, and nobody knows what became of it.
+    /// After a crash: attempts that were due may have been sent, so their steps are in doubt.
     pub fn recovered(&mut self, now_ms: Millis) {
         let begun_until = match (self.phase, &self.cause) {
             (Phase::Running, _) => now_ms,
@@ -168,22 +168,22 @@ impl Instance {
         }
     }
 
-    /// The steps without an outcome that may have been done, a bit each.
+    /// The steps without an outcome that may have been done, one bit each.
     pub fn doubtful(&self) -> u64 {
         let in_doubt = |step: &StepState| step.in_doubt && step.done.status == Status::Ready;
         let steps = self.steps.iter().enumerate();
         steps.fold(0, |mask, (n, step)| mask | u64::from(in_doubt(step)) << n)
     }
 
-    /// The progress that an outcome is for, if it was waited for.
-    fn ready(&mut self, tried: &Tried) -> Option<&mut Progress> {
-        let expected = match tried.undo {
+    /// The progress an outcome belongs to, if an outcome is expected.
+    fn ready(&mut self, attempt: &AttemptSpan) -> Option<&mut Progress> {
+        let expected = match attempt.undo {
             false => matches!(self.phase, Phase::Running | Phase::Failing),
             true => self.phase == Phase::Undoing,
         };
-        let step = self.steps.get_mut(usize::from(tried.step));
+        let step = self.steps.get_mut(usize::from(attempt.step));
         let step = step.filter(|_| expected)?;
-        let progress = match tried.undo {
+        let progress = match attempt.undo {
             false => &mut step.done,
             true => &mut step.undone,
         };
@@ -212,8 +212,7 @@ impl Instance {
         self.advance(at_ms);
     }
 
-    /// Ends it before its last step. Others of the same group may be under way and go on to the end
-    /// of it.
+    /// Completes the instance after the current stage. Other steps of the stage finish first.
     fn finish(&mut self) {
         let stage = self.stage_steps();
         for step in &mut self.steps[stage.end..] {
@@ -222,7 +221,7 @@ impl Instance {
         self.advance(self.changed_ms);
     }
 
-    /// Goes on to the stage that is next, and past what is not needed.
+    /// Moves to the next stage, skipping steps that are not needed.
     fn advance(&mut self, at_ms: Millis) {
         let definition = Arc::clone(&self.definition);
         while usize::from(self.stage) < self.steps.len() {
@@ -268,8 +267,8 @@ impl Instance {
         }
     }
 
-    /// From failing to undoing: what was done, or may have been, is to be undone.
-    fn surrender(&mut self, at_ms: Millis, doubtful: u64) {
+    /// From failing to undoing: marks every step that was or may have been done for undo.
+    fn start_undo(&mut self, at_ms: Millis, doubtful: u64) {
         if self.phase != Phase::Failing {
             return;
         }
@@ -291,7 +290,7 @@ impl Instance {
         self.settle_undo();
     }
 
-    /// Ends it when nothing is left to undo.
+    /// Ends the instance when nothing is left to undo.
     fn settle_undo(&mut self) {
         let left = |step: &StepState| matches!(step.undone.status, Status::Ready | Status::Failed);
         if self.phase == Phase::Undoing && !self.steps.iter().any(left) {
@@ -314,7 +313,7 @@ impl Instance {
         }
     }
 
-    /// Of many attempts the first and the last ones are of interest.
+    /// Keeps the first and the last attempts.
     fn keep(&mut self, attempt: Attempt) {
         if self.attempts.len() == ATTEMPTS_MAX {
             self.attempts.remove(ATTEMPTS_MAX / 2);
@@ -324,11 +323,11 @@ impl Instance {
 }
 
 impl Progress {
-    fn count(&mut self, tried: &Tried) {
+    fn count(&mut self, attempt: &AttemptSpan) {
         if self.tries == 0 && self.begun_ms == 0 {
-            self.begun_ms = tried.begun_ms;
+            self.begun_ms = attempt.begun_ms;
         }
         self.tries += 1;
-        self.ended_ms = tried.at_ms;
+        self.ended_ms = attempt.at_ms;
     }
 }

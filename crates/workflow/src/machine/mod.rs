@@ -1,18 +1,17 @@
 //! One instance of a workflow as a pure state machine: events fold into an [`Instance`], and an
 //! instance says what is to be done next. No clock, no I/O.
 //!
-//! Only what happened outside is an event: an answer came, an attempt failed, a person decided, a
-//! deadline passed. Everything that follows from it (which steps are passed over, which are next,
-//! whether the instance has failed, what is to be undone) is computed by the fold, so the journal is
-//! short and a replay cannot disagree with the run it replays.
+//! Only external facts are events: an answer arrived, an attempt failed, an operator decided, a deadline passed.
+//! The fold computes what follows (which steps are skipped, which are next, whether the instance has failed,
+//! what must be undone), so the journal is short and a replay cannot disagree with the original run.
 //!
-//! Two rules carry the rest:
+//! Two rules imply the rest:
 //!
-//! - **A step whose outcome is known is never begun again.** [`Instance::tasks`] names only steps that are
+//! - **A step whose outcome is known is never begun again.** [`Instance::tasks`] returns only steps that are
 //!   [`Status::Ready`], and an outcome ends that.
-//! - **What may have been done is undone.** A step that succeeded, and one that is *in doubt*: an attempt
-//!   was or may have been sent, and no answer says that it was not carried out. A time-out leaves a step
-//!   in doubt, a refused connection does not. Compensations run from the last step to the first.
+//! - **A step that may have been done is undone.** That is a step that succeeded, or one *in doubt*: an attempt
+//!   was or may have been sent, and no answer says that it was not carried out. A time-out leaves a step in
+//!   doubt, a refused connection does not. Compensations run from the last step to the first.
 
 mod event;
 mod fold;
@@ -24,7 +23,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use event::{Event, Tried, Trouble};
+pub use event::{AttemptSpan, Event, FailureKind};
 pub use view::{AttemptView, StepView, Times, UndoView, View};
 
 use crate::definition::{Definition, Version};
@@ -41,31 +40,31 @@ pub struct Instance {
     pub version: Version,
     pub input: Bytes,
     pub started_ms: Millis,
-    /// Of the last event.
+    /// Time of the last event.
     pub changed_ms: Millis,
     pub phase: Phase,
     pub steps: Box<[StepState]>,
-    /// The first step of the stage under way.
+    /// The first step of the current stage.
     pub(crate) stage: u16,
-    /// Why it is not to be completed, once that is so.
+    /// Why it will not complete, if it has failed.
     pub cause: Option<Box<Cause>>,
-    /// Attempts that failed: the first and the last ones, if there were many.
+    /// Failed attempts: the first and the last ones, if there were many.
     pub attempts: Vec<Attempt>,
-    /// What a person said when they decided.
+    /// Notes of operators on their decisions.
     pub notes: Vec<Note>,
-    /// Those who are to know that it is parked have been told.
-    pub told: bool,
+    /// Operators were notified that it is parked.
+    pub notified: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Steps are being done.
+    /// Steps are executed.
     Running,
-    /// It will not be completed; attempts that are under way are waited for.
+    /// It will not complete. Attempts in progress are awaited.
     Failing,
     /// Steps are being undone.
     Undoing,
-    /// A step could not be undone; a person has to decide.
+    /// A step could not be undone; an operator has to decide.
     Parked,
     Ended(End),
 }
@@ -74,21 +73,21 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Completed,
-    /// A service or a condition said no; what had been done is undone.
+    /// A service or a condition refused; completed steps are undone.
     Refused,
-    /// A step failed for good or the deadline passed; what had been done is undone.
+    /// A step failed for good or the deadline passed; completed steps are undone.
     Failed,
-    /// Somebody asked for it; what had been done is undone.
+    /// Cancelled on request; completed steps are undone.
     Cancelled,
-    /// A person took care of what could not be undone.
+    /// An operator resolved the steps that could not be undone.
     Resolved,
 }
 
-/// Why an instance is not to be completed.
+/// Why an instance will not complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     pub end: End,
-    /// The step that is to blame, if one is.
+    /// The failed step, if one caused it.
     pub step: Option<u16>,
     pub reason: String,
     pub at_ms: Millis,
@@ -112,52 +111,52 @@ pub struct Attempt {
     pub reason: String,
 }
 
-/// A step or the undoing of one.
+/// The state of a step and of its undo.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepState {
     pub done: Progress,
     pub undone: Progress,
-    /// An attempt may have been carried out though nobody said so.
+    /// An attempt may have been carried out without an answer.
     pub in_doubt: bool,
 }
 
-/// How far something has come.
+/// Progress of a step or of an undo.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     pub status: Status,
-    /// Attempts that have ended.
+    /// Ended attempts.
     pub tries: u32,
-    /// When the first of them began, and the last ended.
+    /// When the first attempt began and the last one ended.
     pub begun_ms: Millis,
     pub ended_ms: Millis,
-    /// Not to be begun earlier.
+    /// Earliest start of the next attempt.
     pub due_ms: Millis,
     pub answer: Option<Answer>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
-    /// Its turn has not come.
+    /// Not yet due in the order of steps.
     #[default]
     Waiting,
-    /// To be begun, or under way.
+    /// Ready to begin, or in progress.
     Ready,
     Succeeded,
-    /// A condition said that it is not needed.
+    /// Not needed, by its condition.
     Passed,
     Failed,
-    /// A person said that it is not to be undone, or took care of it.
+    /// An operator skipped or resolved it.
     Skipped,
 }
 
-/// What a service answered, or a function returned.
+/// The answer of a service, or the result of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
     pub body: Bytes,
 }
 
-/// What is to be done next.
+/// An attempt to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
     pub step: u16,
@@ -168,8 +167,8 @@ pub struct Task {
 }
 
 impl Instance {
-    /// What is to be done, now or at its time. Steps of a group come together; undoing goes one by one,
-    /// from the last step to the first.
+    /// The attempts to begin, now or at their due time. Steps of a group run in parallel; undo runs one step at a
+    /// time, from the last to the first.
     pub fn tasks(&self) -> impl Iterator<Item = Task> + '_ {
         let doing = self.phase == Phase::Running;
         let undoing = self.phase == Phase::Undoing;
@@ -209,7 +208,7 @@ impl Instance {
         }
     }
 
-    /// When the deadline of the whole passes, as long as it matters.
+    /// The deadline of the instance while it is running.
     pub fn deadline_ms(&self) -> Option<Millis> {
         let deadline = self.definition.deadline?;
         let at = (self.started_ms).saturating_add(i64::try_from(deadline.as_millis()).ok()?);
@@ -227,7 +226,7 @@ impl Instance {
         }
     }
 
-    /// What every call for a step carries, whoever makes it and however often.
+    /// The idempotency key of every call for a step, on every attempt.
     pub fn idempotency_key(&self, step: usize, undo: bool) -> String {
         let suffix = if undo { "/undo" } else { "" };
         let step = &self.definition.steps[step].name;

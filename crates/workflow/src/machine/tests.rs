@@ -19,8 +19,8 @@ fn started(builder: Builder, input: &'static str) -> Instance {
     Instance::started(Arc::from("i"), definition, version, input, 100)
 }
 
-fn tried(step: u16, undo: bool, at_ms: Millis) -> Tried {
-    Tried {
+fn attempt(step: u16, undo: bool, at_ms: Millis) -> AttemptSpan {
+    AttemptSpan {
         step,
         undo,
         begun_ms: at_ms - 1,
@@ -30,7 +30,7 @@ fn tried(step: u16, undo: bool, at_ms: Millis) -> Tried {
 
 fn done(step: u16, at_ms: Millis, body: &'static str) -> Event {
     Event::Succeeded {
-        tried: tried(step, false, at_ms),
+        attempt: attempt(step, false, at_ms),
         answer: Answer {
             status: 200,
             body: Bytes::from_static(body.as_bytes()),
@@ -40,7 +40,7 @@ fn done(step: u16, at_ms: Millis, body: &'static str) -> Event {
 
 fn undone(step: u16) -> Event {
     Event::Succeeded {
-        tried: tried(step, true, 900),
+        attempt: attempt(step, true, 900),
         answer: Answer {
             status: 200,
             body: Bytes::new(),
@@ -48,17 +48,17 @@ fn undone(step: u16) -> Event {
     }
 }
 
-fn failed(step: u16, at_ms: Millis, trouble: Trouble, in_doubt: bool) -> Event {
+fn failed(step: u16, at_ms: Millis, kind: FailureKind, in_doubt: bool) -> Event {
     Event::Failed {
-        tried: tried(step, false, at_ms),
-        trouble,
+        attempt: attempt(step, false, at_ms),
+        kind,
         in_doubt,
         reason: "503".into(),
     }
 }
 
 fn surrendered(doubtful: u64) -> Event {
-    Event::Surrendered {
+    Event::UndoStarted {
         at_ms: 800,
         doubtful,
     }
@@ -135,9 +135,9 @@ fn what_was_done_or_is_in_doubt_is_undone_from_the_last_to_the_first() {
         .step(step("c"));
     let mut instance = started(builder, "{}");
     instance.apply(done(0, 200, ""));
-    instance.apply(failed(1, 300, Trouble::Again { due_ms: 350 }, true));
+    instance.apply(failed(1, 300, FailureKind::Retry { due_ms: 350 }, true));
     assert_eq!(tasks(&instance), [(1, false, 350, 2)]);
-    instance.apply(failed(1, 400, Trouble::Refused, false));
+    instance.apply(failed(1, 400, FailureKind::Refused, false));
     assert_eq!((instance.phase, tasks(&instance)), (Phase::Failing, vec![]));
     instance.apply(surrendered(0));
     assert_eq!(
@@ -155,7 +155,7 @@ fn what_was_done_or_is_in_doubt_is_undone_from_the_last_to_the_first() {
 fn a_step_that_surely_was_not_done_is_not_undone() {
     let builder = Builder::new("w").step(step("a")).step(step("b"));
     let mut instance = started(builder, "{}");
-    instance.apply(failed(0, 200, Trouble::Final, false));
+    instance.apply(failed(0, 200, FailureKind::Final, false));
     instance.apply(surrendered(0));
     assert_eq!(
         instance.end(),
@@ -190,7 +190,7 @@ fn an_outcome_counts_once() {
     instance.apply(done(0, 200, "first"));
     let before = instance.clone();
     instance.apply(done(0, 200, "second"));
-    instance.apply(failed(0, 200, Trouble::Final, true));
+    instance.apply(failed(0, 200, FailureKind::Final, true));
     assert_eq!(instance, before);
 }
 
@@ -199,7 +199,7 @@ fn the_deadline_of_the_whole_counts_from_the_start_and_only_while_it_runs() {
     let builder = Builder::new("w").deadline(std::time::Duration::from_millis(500));
     let mut instance = started(builder.step(step("a")), "{}");
     assert_eq!(instance.deadline_ms(), Some(600));
-    instance.apply(Event::Late { at_ms: 600 });
+    instance.apply(Event::DeadlinePassed { at_ms: 600 });
     assert_eq!(
         (instance.phase, instance.deadline_ms()),
         (Phase::Failing, None)

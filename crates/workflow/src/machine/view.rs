@@ -1,4 +1,4 @@
-//! An instance as people and programs are shown it.
+//! The JSON view of an instance.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ pub struct View {
     pub state: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The step that is to blame.
+    /// The step that caused the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blame: Option<String>,
     pub started_ms: i64,
@@ -56,7 +56,7 @@ pub struct Times {
     pub begun_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<i64>,
-    /// Of the next attempt.
+    /// When the next attempt is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub struct AttemptView {
     pub reason: String,
 }
 
-/// Of a body no more than this is shown.
+/// Longer bodies are cut in the view.
 const BODY_SHOWN_MAX: usize = 2000;
 
 impl Instance {
@@ -144,7 +144,7 @@ impl Instance {
 }
 
 fn times(progress: &Progress) -> Times {
-    let tried = progress.tries > 0 || progress.begun_ms > 0;
+    let attempt = progress.tries > 0 || progress.begun_ms > 0;
     let answer = progress.answer.as_ref();
     let body = answer
         .filter(|answer| !answer.body.is_empty())
@@ -154,8 +154,8 @@ fn times(progress: &Progress) -> Times {
         });
     Times {
         tries: progress.tries,
-        begun_ms: tried.then_some(progress.begun_ms),
-        ended_ms: tried.then_some(progress.ended_ms),
+        begun_ms: attempt.then_some(progress.begun_ms),
+        ended_ms: attempt.then_some(progress.ended_ms),
         due_ms: (progress.status == Status::Ready).then_some(progress.due_ms),
         status: answer.map(|answer| answer.status),
         body,

@@ -1,4 +1,4 @@
-//! The desk of a partition as those see it who are in the same process as the keeper.
+//! The failed instances of a partition, for supervisors and HTTP handlers in this process.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,98 +8,104 @@ use highwater_log::Pending;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::shard::{Door, Message};
-use crate::core::{Claim, Input, Lent, LockLost};
+use super::shard::{Message, ShardSender};
+use crate::core::{Claim, ClaimedInstances, Input, LockLost};
 use crate::definition::Version;
 use crate::journal::{self, Record};
 use crate::machine::Event;
 use crate::supervise::{
-    Desk, DeskError, Farewell, Offer, Offered, Packed, Report, Reported, Taken,
+    Base64Bytes, ClaimResponse, ClaimedSnapshot, FailedInstanceError, FailedInstanceSource,
+    OutcomeReport, ReleaseRequest, ReportResponse, ReportedEvent,
 };
 use crate::versions::Versions;
 
-/// Where failed instances are handed out, and outcomes taken in.
+/// Claims failed instances from the dispatcher of a partition.
 #[derive(Clone)]
-pub struct Counter {
-    pub(super) door: Door,
+pub struct LocalFailedInstances {
+    pub(super) sender: ShardSender,
     pub(super) versions: Versions,
 }
 
-impl Desk for Counter {
-    fn claim(&self, claim: Claim) -> Pending<Result<Offer, DeskError>> {
-        let counter = self.clone();
+impl FailedInstanceSource for LocalFailedInstances {
+    fn claim(&self, claim: Claim) -> Pending<Result<ClaimResponse, FailedInstanceError>> {
+        let source = self.clone();
         Box::pin(async move {
-            let lent = counter.ask(|reply| Input::Claim { claim, reply }).await?;
-            counter.offer(lent)
+            let claimed = source.ask(|reply| Input::Claim { claim, reply }).await?;
+            source.response(claimed)
         })
     }
 
-    fn report(&self, report: Report) -> Pending<Result<Taken, DeskError>> {
-        let counter = self.clone();
+    fn report(
+        &self,
+        report: OutcomeReport,
+    ) -> Pending<Result<ReportResponse, FailedInstanceError>> {
+        let source = self.clone();
         Box::pin(async move {
             let lock = report.lock;
             let events = report.events.into_iter();
-            let events = events.map(|reported| counter.event(reported));
+            let events = events.map(|reported| source.event(reported));
             let events = events.collect::<Result<Vec<_>, _>>()?;
             let report = |reply| Input::Report {
                 lock,
                 events,
                 reply,
             };
-            let refused = counter.ask(report).await?;
+            let refused = source.ask(report).await?;
             let refused = refused.iter().map(|id| id.to_string()).collect();
-            Ok(Taken { refused })
+            Ok(ReportResponse { refused })
         })
     }
 
-    fn give_back(&self, farewell: Farewell) -> Pending<Result<(), DeskError>> {
-        let lock = farewell.lock;
-        let sent = self.door.send(Message::Input(Input::GiveBack { lock }));
+    fn release(&self, request: ReleaseRequest) -> Pending<Result<(), FailedInstanceError>> {
+        let lock = request.lock;
+        let sent = self
+            .sender
+            .send(Message::Input(Input::ReleaseClaim { lock }));
         Box::pin(std::future::ready(sent.map_err(|_| stopped())))
     }
 }
 
-impl Counter {
+impl LocalFailedInstances {
     async fn ask<T>(
         &self,
-        question: impl FnOnce(oneshot::Sender<Result<T, LockLost>>) -> Input,
-    ) -> Result<T, DeskError> {
+        request: impl FnOnce(oneshot::Sender<Result<T, LockLost>>) -> Input,
+    ) -> Result<T, FailedInstanceError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.door.send(Message::Input(question(reply)));
+        let sent = self.sender.send(Message::Input(request(reply)));
         sent.map_err(|_| stopped())?;
         Ok(answer.await.map_err(|_| stopped())??)
     }
 
-    fn offer(&self, lent: Lent) -> Result<Offer, DeskError> {
+    fn response(&self, claimed: ClaimedInstances) -> Result<ClaimResponse, FailedInstanceError> {
         let mut definitions = BTreeMap::new();
-        let mut instances = Vec::with_capacity(lent.instances.len());
-        for instance in lent.instances {
+        let mut instances = Vec::with_capacity(claimed.instances.len());
+        for instance in claimed.instances {
             if let Entry::Vacant(place) = definitions.entry(instance.version.to_string()) {
                 place.insert(self.definition(instance.version)?);
             }
-            instances.push(Offered {
+            instances.push(ClaimedSnapshot {
                 id: instance.id.to_string(),
-                snapshot: Packed(instance.snapshot),
+                snapshot: Base64Bytes(instance.snapshot),
             });
         }
-        Ok(Offer {
-            lock: lent.lock,
+        Ok(ClaimResponse {
+            lock: claimed.lock,
             definitions,
             instances,
         })
     }
 
-    fn definition(&self, version: Version) -> Result<Box<RawValue>, DeskError> {
-        let unreadable = || DeskError::Unreadable(format!("the definition {version}"));
+    fn definition(&self, version: Version) -> Result<Box<RawValue>, FailedInstanceError> {
+        let unreadable = || FailedInstanceError::Unreadable(format!("the definition {version}"));
         let json = self.versions.get(version).ok_or_else(unreadable)?.to_json();
         let json = String::from_utf8(json).map_err(|_| unreadable())?;
         RawValue::from_string(json).map_err(|_| unreadable())
     }
 
-    fn event(&self, reported: Reported) -> Result<(Arc<str>, Event), DeskError> {
+    fn event(&self, reported: ReportedEvent) -> Result<(Arc<str>, Event), FailedInstanceError> {
         match journal::read(&reported.id, &reported.event.0, &self.versions) {
             Ok(Record::Event(event)) => Ok((Arc::from(reported.id), event)),
-            _ => Err(DeskError::Unreadable(format!(
+            _ => Err(FailedInstanceError::Unreadable(format!(
                 "what is said of {}",
                 reported.id
             ))),
@@ -107,6 +113,6 @@ impl Counter {
     }
 }
 
-fn stopped() -> DeskError {
-    DeskError::Away("the workflow has stopped".into())
+fn stopped() -> FailedInstanceError {
+    FailedInstanceError::Away("the workflow has stopped".into())
 }

@@ -1,4 +1,4 @@
-//! What others can ask of a workflow.
+//! The handle of a running workflow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::Supervision;
-use super::counter::Counter;
-use super::shard::{Door, Message};
-use crate::core::{Decision, Input, Refused, Started};
+use super::failed_instances::LocalFailedInstances;
+use super::shard::{Message, ShardSender};
+use crate::core::{Decision, DecisionError, Input, StartOutcome};
 use crate::definition::{Definition, Version};
 use crate::history::History;
 use crate::journal::JournalError;
 use crate::machine::{Instance, View};
-use crate::supervise::DeskError;
+use crate::supervise::FailedInstanceError;
 use crate::versions::Versions;
 
-/// A running workflow. Clones are the same one.
+/// A running workflow. Clones refer to the same one.
 #[derive(Clone)]
 pub struct Handle(Arc<Parts>);
 
@@ -28,8 +28,8 @@ pub(super) struct Parts {
     pub version: Version,
     pub partitions: u32,
     pub supervision: Supervision,
-    pub schedulers: Vec<Door>,
-    pub supervisors: Vec<Door>,
+    pub schedulers: Vec<ShardSender>,
+    pub supervisors: Vec<ShardSender>,
     pub histories: Vec<Arc<History>>,
     pub running: Arc<AtomicUsize>,
     pub failed: Arc<AtomicUsize>,
@@ -37,15 +37,15 @@ pub(super) struct Parts {
     pub versions: Versions,
 }
 
-/// Why nothing was started.
+/// Why an instance was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
-    #[error("`{0}` cannot be the id of an instance: it has 1 to {ID_LEN_MAX} visible characters")]
+    #[error("`{0}` is not a valid instance id: use 1 to {ID_LEN_MAX} visible characters")]
     Id(String),
-    #[error("the input has {0} bytes, and {INPUT_BYTES_MAX} are taken")]
+    #[error("the input has {0} bytes, and the limit is {INPUT_BYTES_MAX}")]
     TooLarge(usize),
     /// Try again later.
-    #[error("{0} instances are under way, and no more are taken for now")]
+    #[error("{0} instances are in progress, and no more are accepted for now")]
     Full(usize),
     #[error("the workflow has stopped")]
     Stopped,
@@ -57,19 +57,19 @@ pub const INPUT_BYTES_MAX: usize = 1 << 20;
 /// Which instances to list.
 #[derive(Clone, Debug, Default)]
 pub struct ListFilter {
-    /// Names of states; none: all.
+    /// Names of states; empty means all.
     pub states: Vec<String>,
     pub limit: usize,
 }
 
 /// An instance in a list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Summary {
+pub struct InstanceSummary {
     pub id: String,
     pub state: String,
     pub started_ms: i64,
     pub changed_ms: i64,
-    /// The step under way, or the one that is to blame.
+    /// The step in progress, or the failed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ impl Handle {
         self.0.version
     }
 
-    /// On which new instances run.
+    /// The definition of new instances.
     pub fn definition(&self) -> Option<Arc<Definition>> {
         self.0.versions.get(self.0.version)
     }
@@ -98,22 +98,28 @@ impl Handle {
         self.0.partitions
     }
 
-    /// Where what failed is undone.
+    /// Where failed instances are undone.
     pub fn supervision(&self) -> Supervision {
         self.0.supervision
     }
 
-    /// The desk of a partition, for supervisors elsewhere.
-    pub fn desk(&self, partition: u32) -> Result<Counter, DeskError> {
-        let door = self.0.supervisors.get(partition as usize);
-        let lends = self.0.supervision == Supervision::Elsewhere;
-        Ok(Counter {
-            door: door.filter(|_| lends).ok_or(DeskError::Closed)?.clone(),
+    /// The failed instances of a partition, for remote supervisors.
+    pub fn failed_instances(
+        &self,
+        partition: u32,
+    ) -> Result<LocalFailedInstances, FailedInstanceError> {
+        let sender = self.0.supervisors.get(partition as usize);
+        let is_remote = self.0.supervision == Supervision::Elsewhere;
+        Ok(LocalFailedInstances {
+            sender: sender
+                .filter(|_| is_remote)
+                .ok_or(FailedInstanceError::Closed)?
+                .clone(),
             versions: self.0.versions.clone(),
         })
     }
 
-    /// Instances under way, those with the supervisor included.
+    /// Instances in progress, including those with the supervisor.
     pub fn running(&self) -> usize {
         self.0.running.load(Ordering::Relaxed)
     }
@@ -123,14 +129,13 @@ impl Handle {
         self.0.failed.load(Ordering::Relaxed)
     }
 
-    /// Instances that have ended and are still known.
+    /// Ended instances that are still kept.
     pub fn ended(&self) -> usize {
         self.0.histories.iter().map(|history| history.len()).sum()
     }
 
-    /// Starts an instance, unless there is or was one with this id. Ready when it would survive a
-    /// crash.
-    pub async fn start(&self, id: &str, input: &[u8]) -> Result<Started, StartError> {
+    /// Starts an instance, unless one with this id exists or existed. Completes when it would survive a crash.
+    pub async fn start(&self, id: &str, input: &[u8]) -> Result<StartOutcome, StartError> {
         let visible = |c: char| !c.is_control();
         if id.is_empty() || id.len() > ID_LEN_MAX || !id.chars().all(visible) {
             return Err(StartError::Id(id.chars().take(ID_LEN_MAX).collect()));
@@ -143,24 +148,27 @@ impl Handle {
             return Err(StartError::Full(running));
         }
         let (reply, answer) = oneshot::channel();
-        let door = self.0.schedulers.get(self.partition(id));
+        let sender = self.0.schedulers.get(self.partition(id));
         let message = Message::Start {
             id: Arc::from(id),
             input: Bytes::copy_from_slice(input),
             reply,
         };
-        let sent = door.ok_or(StartError::Stopped)?.send(message);
+        let sent = sender.ok_or(StartError::Stopped)?.send(message);
         sent.map_err(|_| StartError::Stopped)?;
         answer.await.map_err(|_| StartError::Stopped)
     }
 
     pub async fn show(&self, id: &str) -> Result<Option<View>, JournalError> {
         let partition = self.partition(id);
-        let doors = [&self.0.schedulers, &self.0.supervisors];
-        for door in doors.into_iter().filter_map(|doors| doors.get(partition)) {
+        let senders = [&self.0.schedulers, &self.0.supervisors];
+        for sender in senders
+            .into_iter()
+            .filter_map(|senders| senders.get(partition))
+        {
             let (reply, answer) = oneshot::channel();
             let id = Arc::from(id);
-            if door.send(Message::Show { id, reply }).is_ok()
+            if sender.send(Message::Show { id, reply }).is_ok()
                 && let Ok(Some(view)) = answer.await
             {
                 return Ok(Some(view));
@@ -170,17 +178,17 @@ impl Handle {
         Ok(found.map(|instance| instance.view()))
     }
 
-    /// The newest first: those under way, then those that have ended.
-    pub async fn list(&self, filter: &ListFilter) -> Result<Vec<Summary>, JournalError> {
+    /// The newest first: instances in progress, then ended ones.
+    pub async fn list(&self, filter: &ListFilter) -> Result<Vec<InstanceSummary>, JournalError> {
         let mut found: Vec<Instance> = Vec::new();
-        for door in self.0.schedulers.iter().chain(&self.0.supervisors) {
+        for sender in self.0.schedulers.iter().chain(&self.0.supervisors) {
             let (reply, answer) = oneshot::channel();
             let message = Message::List {
                 states: filter.states.clone(),
                 limit: filter.limit,
                 reply,
             };
-            if door.send(message).is_ok() {
+            if sender.send(message).is_ok() {
                 found.extend(answer.await.unwrap_or_default());
             }
         }
@@ -196,22 +204,24 @@ impl Handle {
         Ok(found.iter().take(filter.limit).map(summary).collect())
     }
 
-    /// Cancels, or decides about an instance that is parked. Answers with what it is then.
-    pub async fn decide(&self, id: &str, decision: Decision) -> Result<View, Refused> {
-        let doors = match decision {
+    /// Cancels an instance, or decides about a parked one. Returns its new state.
+    pub async fn decide(&self, id: &str, decision: Decision) -> Result<View, DecisionError> {
+        let senders = match decision {
             Decision::Cancel { .. } => &self.0.schedulers,
             _ => &self.0.supervisors,
         };
-        let door = doors.get(self.partition(id)).ok_or(Refused::Unknown)?;
+        let sender = senders
+            .get(self.partition(id))
+            .ok_or(DecisionError::Unknown)?;
         let (reply, answer) = oneshot::channel();
         let input = Input::Decide {
             id: Arc::from(id),
             decision,
             reply,
         };
-        let sent = door.send(Message::Input(input));
-        sent.map_err(|_| Refused::State("stopped"))?;
-        answer.await.map_err(|_| Refused::State("stopped"))?
+        let sent = sender.send(Message::Input(input));
+        sent.map_err(|_| DecisionError::State("stopped"))?;
+        answer.await.map_err(|_| DecisionError::State("stopped"))?
     }
 
     fn partition(&self, id: &str) -> usize {
@@ -219,12 +229,12 @@ impl Handle {
     }
 }
 
-fn summary(instance: &Instance) -> Summary {
+fn summary(instance: &Instance) -> InstanceSummary {
     let name = |step: usize| instance.definition.steps[step].name.clone();
     let cause = instance.cause.as_ref();
     let task = instance.tasks().next().map(|task| task.step);
     let step = task.or(cause.and_then(|cause| cause.step));
-    Summary {
+    InstanceSummary {
         id: instance.id.to_string(),
         state: instance.phase.name().to_owned(),
         started_ms: instance.started_ms,

@@ -1,7 +1,7 @@
-//! Instances that come from a hub: every record of it starts one.
+//! Starts an instance for every record of a hub.
 //!
-//! The reliable pipeline of `flow` reads the hub: its position moves only past records that are
-//! accepted, and what cannot be accepted at all is set aside as a dead letter.
+//! A pipeline of `flow` reads the hub: its position moves only past accepted records, and records that can never
+//! be accepted become dead letters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,32 +15,32 @@ use highwater_log::{Log, Offset, Partition};
 
 use super::{Handle, StartError};
 use crate::expr::{Answers, Scope, Template};
-use crate::journal::{Hubs, JournalError};
+use crate::journal::{JournalError, JournalHubs};
 
 /// A hub whose records start instances.
-pub struct Intake {
+pub struct HubIntake {
     pub log: Arc<dyn Log>,
     pub hub: String,
-    /// Which id a record's instance has; none: its key, or where it stands if it has none.
+    /// Template of the instance id. `None` uses the record's key, or its position if it has no key.
     pub id: Option<Template>,
     pub positions: Arc<dyn PositionStore>,
     pub dead: Arc<dyn DeadLetterSink>,
     pub clock: Arc<dyn Clock>,
-    /// Records of a partition that are being accepted at once.
+    /// Concurrent starts per partition.
     pub concurrency: usize,
 }
 
-/// How long to wait before a hub that is not there, or fails, is looked at again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Interval of the check for new partitions, and delay after a failure.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-impl Intake {
-    /// The hub of what cannot start an instance, `__workflow.NAME.rejected`, made if it is not there.
+impl HubIntake {
+    /// The dead letters, on the hub `__workflow.NAME.rejected`, which is created if necessary.
     pub async fn dead_letters(
         log: &dyn Log,
         name: &str,
     ) -> Result<Arc<dyn DeadLetterSink>, JournalError> {
         Ok(Arc::new(DeadLetterPartition(
-            Hubs::rejected(log, name).await?,
+            JournalHubs::rejected(log, name).await?,
         )))
     }
 
@@ -51,7 +51,7 @@ impl Intake {
         let mut stop = std::pin::pin!(stop);
         let mut known = 0;
         loop {
-            // A hub may be made, or grow, while we run.
+            // A hub may be created or get partitions while we run.
             let partitions = intake.log.hub(&intake.hub).map_or(0, |hub| hub.partitions);
             for partition in known..partitions {
                 tasks.spawn(Arc::clone(&intake).follow(partition, handle.clone()));
@@ -59,26 +59,30 @@ impl Intake {
             known = known.max(partitions);
             tokio::select! {
                 () = &mut stop => break,
-                () = tokio::time::sleep(AGAIN) => {}
+                () = tokio::time::sleep(RETRY_DELAY) => {}
             }
         }
-        // What is under way is accepted or will be read again: positions move after the fact.
+        // Starts in progress are accepted or read again: positions move afterwards.
         tasks.shutdown().await;
     }
 
-    async fn follow(self: Arc<Intake>, partition: u32, handle: Handle) {
+    async fn follow(self: Arc<HubIntake>, partition: u32, handle: Handle) {
         loop {
             if let Some(partition) = self.log.partition(&self.hub, partition)
                 && let Err(error) = self.pipeline(partition, handle.clone()).await
             {
-                tracing::error!(hub = self.hub, error, "instances are not taken from a hub");
+                tracing::error!(
+                    hub = self.hub,
+                    error,
+                    "a hub cannot start instances for now"
+                );
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
     async fn pipeline(
-        self: &Arc<Intake>,
+        self: &Arc<HubIntake>,
         partition: Arc<dyn Partition>,
         handle: Handle,
     ) -> Result<(), String> {
@@ -143,7 +147,7 @@ impl Intake {
     }
 }
 
-/// Nothing has been done yet.
+/// Before the first step there are no answers.
 struct NoAnswers;
 
 impl Answers for NoAnswers {

@@ -1,6 +1,6 @@
-//! A workflow at work: a scheduler and a supervisor for every partition, and the handle to them.
+//! A running workflow: a scheduler and a supervisor for every partition, and the handle to them.
 
-mod counter;
+mod failed_instances;
 mod handle;
 mod intake;
 mod shard;
@@ -16,29 +16,29 @@ use highwater_log::{Log, Offset, Pending};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-pub use counter::Counter;
-pub use handle::{Handle, ListFilter, StartError, Summary};
-pub use intake::Intake;
+pub use failed_instances::LocalFailedInstances;
+pub use handle::{Handle, InstanceSummary, ListFilter, StartError};
+pub use intake::HubIntake;
 
-use crate::call::{Functions, Lanes};
+use crate::call::{Functions, ServicePools};
 use crate::core::{Core, Role};
 use crate::definition::{Definition, Version};
 use crate::history::History;
-use crate::journal::{self, Hubs, JournalError, read_all};
+use crate::journal::{self, JournalError, JournalHubs, read_all};
 use crate::machine::View;
 use crate::versions::Versions;
-use shard::{Door, Shard};
+use shard::{Shard, ShardSender};
 
-/// How a workflow is run.
+/// Options of a running workflow.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Of its journal; cannot be changed once there is one.
+    /// Partitions of the journal. Fixed when the journal is created.
     pub partitions: u32,
-    /// Instances that are under way at once; beyond it starts are answered with [`StartError::Full`].
+    /// Maximum number of instances in progress; beyond it, starts fail with [`StartError::Full`].
     pub running_max: usize,
-    /// How long an instance that has ended is kept, and its id known.
+    /// How long ended instances, and so their ids, are kept.
     pub keep: Duration,
-    /// The journal is shortened when it has grown by so much.
+    /// The journal is compacted when it has grown by this much.
     pub checkpoint_bytes: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for Options {
     }
 }
 
-/// Where what failed is undone.
+/// Where failed instances are undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Supervision {
     #[default]
@@ -62,23 +62,23 @@ pub enum Supervision {
     Elsewhere,
 }
 
-/// People who decide about what is parked, and how they are reached.
-pub trait People: Send + Sync {
-    /// Ready when they have been told, or cannot be. After a crash in between they are told again.
-    fn told(&self, parked: View) -> Pending<()>;
+/// Notifies the operators who decide about parked instances.
+pub trait OperatorNotifier: Send + Sync {
+    /// Completes when they are notified or cannot be reached. After a crash in between, they are notified again.
+    fn notify_parked(&self, parked: View) -> Pending<()>;
 }
 
-/// A workflow that has read its journal.
+/// A workflow whose journal has been replayed.
 pub struct Service {
     handle: Handle,
     shards: Vec<Shard>,
     tails: Vec<tail::Tail>,
-    intakes: Vec<Intake>,
-    lanes: Lanes,
+    intakes: Vec<HubIntake>,
+    pools: ServicePools,
 }
 
 impl Service {
-    /// Reads the journal of a workflow; ready when everything that was ever accepted is known.
+    /// Replays the journal. When it completes, every accepted instance is known.
     pub async fn open(
         log: &Arc<dyn Log>,
         clock: Arc<dyn Clock>,
@@ -88,15 +88,15 @@ impl Service {
         supervision: Supervision,
     ) -> Result<Service, JournalError> {
         let name: Arc<str> = definition.name.as_str().into();
-        let hubs = Hubs::open(&**log, &name, options.partitions, options.keep).await?;
+        let hubs = JournalHubs::open(&**log, &name, options.partitions, options.keep).await?;
         let versions = Versions::load(&*hubs.versions).await?;
         let current = versions.store(&*hubs.versions, definition).await?;
-        let lanes = Lanes::new(Arc::clone(&clock), functions);
-        let mut opening = Opening {
+        let pools = ServicePools::new(Arc::clone(&clock), functions);
+        let mut parts = ServiceParts {
             hubs,
             versions,
             current,
-            lanes: lanes.clone(),
+            pools: pools.clone(),
             clock,
             options,
             running: Arc::default(),
@@ -104,20 +104,20 @@ impl Service {
             shards: Vec::new(),
             tails: Vec::new(),
         };
-        let count = opening.hubs.running.len();
+        let count = parts.hubs.running.len();
         let mut schedulers = Vec::new();
         let mut supervisors = Vec::new();
         let mut histories = Vec::new();
         for partition in 0..count {
-            let history = opening.history(partition).await?;
-            let scheduler = opening.scheduler(partition, &history).await?;
+            let history = parts.history(partition).await?;
+            let scheduler = parts.scheduler(partition, &history).await?;
             let peer = scheduler.clone();
-            let supervisor = opening.supervisor(partition, &history, peer, supervision);
+            let supervisor = parts.supervisor(partition, &history, peer, supervision);
             supervisors.push(supervisor.await?);
             schedulers.push(scheduler);
             histories.push(history);
         }
-        let Opening {
+        let ServiceParts {
             shards,
             tails,
             running,
@@ -126,7 +126,7 @@ impl Service {
             current,
             versions,
             ..
-        } = opening;
+        } = parts;
         let handle = Handle::new(handle::Parts {
             name,
             version: current.0,
@@ -145,7 +145,7 @@ impl Service {
             shards,
             tails,
             intakes: Vec::new(),
-            lanes,
+            pools,
         })
     }
 
@@ -153,30 +153,30 @@ impl Service {
         self.handle.clone()
     }
 
-    /// People are to be told of what is parked.
-    pub fn tell(&mut self, people: &Arc<dyn People>) {
+    /// Sets who is notified of parked instances.
+    pub fn set_notifier(&mut self, notifier: &Arc<dyn OperatorNotifier>) {
         for shard in &mut self.shards {
-            shard.tell_people(Arc::clone(people));
+            shard.set_notifier(Arc::clone(notifier));
         }
     }
 
-    /// Instances are started from a hub, too.
-    pub fn take_from(&mut self, intake: Intake) {
+    /// Also starts instances from a hub.
+    pub fn add_intake(&mut self, intake: HubIntake) {
         self.intakes.push(intake);
     }
 
-    /// Runs until told to stop, then waits for what is being written.
+    /// Runs until `shutdown`, then waits for writes in progress.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), JournalError> {
         let stop = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         for shard in self.shards {
-            tasks.spawn(shard.run(told(&stop)));
+            tasks.spawn(shard.run(stop_signal(&stop)));
         }
         for tail in self.tails {
-            tasks.spawn(tail.run(told(&stop)));
+            tasks.spawn(tail.run(stop_signal(&stop)));
         }
         for intake in self.intakes {
-            let (handle, stop) = (self.handle.clone(), told(&stop));
+            let (handle, stop) = (self.handle.clone(), stop_signal(&stop));
             tasks.spawn(async move {
                 intake.run(handle, stop).await;
                 Ok(())
@@ -197,25 +197,25 @@ impl Service {
         while let Some(ended) = tasks.join_next().await {
             result = result.and(ended.unwrap_or(Ok(())));
         }
-        self.lanes.stop();
+        self.pools.stop();
         result
     }
 }
 
-/// Ready when the sender says true, or is gone.
-fn told(stop: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + 'static {
+/// Completes when `stop` is true or its sender is dropped.
+fn stop_signal(stop: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + 'static {
     let mut stop = stop.subscribe();
     async move {
         let _ = stop.wait_for(|stop| *stop).await;
     }
 }
 
-/// What opening gathers.
-struct Opening {
-    hubs: Hubs,
+/// The state of [`Service::open`].
+struct ServiceParts {
+    hubs: JournalHubs,
     versions: Versions,
     current: (Version, Arc<Definition>),
-    lanes: Lanes,
+    pools: ServicePools,
     clock: Arc<dyn Clock>,
     options: Options,
     running: Arc<AtomicUsize>,
@@ -224,7 +224,7 @@ struct Opening {
     tails: Vec<tail::Tail>,
 }
 
-impl Opening {
+impl ServiceParts {
     async fn history(&self, partition: usize) -> Result<Arc<History>, JournalError> {
         let records = Arc::clone(&self.hubs.history[partition]);
         let runs = Arc::clone(&self.hubs.index[partition]);
@@ -236,67 +236,67 @@ impl Opening {
         &mut self,
         partition: usize,
         history: &Arc<History>,
-    ) -> Result<Door, JournalError> {
+    ) -> Result<ShardSender, JournalError> {
         let journal = Arc::clone(&self.hubs.running[partition]);
         let (core, _) = self.recover(Role::Scheduler, &journal, history).await?;
-        let (door, inbox) = mpsc::unbounded_channel();
-        self.shards.push(Shard::new(shard::Parts {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        self.shards.push(Shard::new(shard::ShardParts {
             core,
             journal,
             failed: Some(Arc::clone(&self.hubs.failed[partition])),
             peer: None,
             history: Arc::clone(history),
-            lanes: self.lanes.clone(),
+            pools: self.pools.clone(),
             clock: Arc::clone(&self.clock),
             running: Arc::clone(&self.running),
             checkpoint_bytes: self.options.checkpoint_bytes,
-            people: None,
+            notifier: None,
             tailed: None,
-            door: door.clone(),
+            sender: sender.clone(),
             inbox,
         }));
-        Ok(door)
+        Ok(sender)
     }
 
     async fn supervisor(
         &mut self,
         partition: usize,
         history: &Arc<History>,
-        peer: Door,
+        peer: ShardSender,
         supervision: Supervision,
-    ) -> Result<Door, JournalError> {
+    ) -> Result<ShardSender, JournalError> {
         let role = match supervision {
             Supervision::Here => Role::Supervisor,
-            Supervision::Elsewhere => Role::Keeper,
+            Supervision::Elsewhere => Role::Dispatcher,
         };
         let journal = Arc::clone(&self.hubs.failed[partition]);
         let (core, next) = self.recover(role, &journal, history).await?;
-        let (door, inbox) = mpsc::unbounded_channel();
+        let (sender, inbox) = mpsc::unbounded_channel();
         self.tails.push(tail::Tail {
             partition: Arc::clone(&journal),
             next,
             versions: self.versions.clone(),
-            door: door.clone(),
+            sender: sender.clone(),
         });
-        self.shards.push(Shard::new(shard::Parts {
+        self.shards.push(Shard::new(shard::ShardParts {
             core,
             journal,
             failed: None,
             peer: Some(peer),
             history: Arc::clone(history),
-            lanes: self.lanes.clone(),
+            pools: self.pools.clone(),
             clock: Arc::clone(&self.clock),
             running: Arc::clone(&self.failed),
             checkpoint_bytes: self.options.checkpoint_bytes,
-            people: None,
+            notifier: None,
             tailed: Some(next),
-            door: door.clone(),
+            sender: sender.clone(),
             inbox,
         }));
-        Ok(door)
+        Ok(sender)
     }
 
-    /// Replays a journal. Where it stops is where a tail goes on.
+    /// Replays a journal. Returns the offset where its tail continues.
     async fn recover(
         &self,
         role: Role,
@@ -320,9 +320,9 @@ impl Opening {
             })
         })
         .await?;
-        for id in core.doubtful() {
+        for id in core.possibly_archived() {
             if history.may_have(&id) && history.find(&id).await?.is_some() {
-                core.forget(&id);
+                core.mark_archived(&id);
             }
         }
         Ok((core, next))

@@ -1,8 +1,7 @@
-//! The owner of a partition: a task that feeds a [`Core`], appends what it says and carries out what
-//! follows.
+//! The owner of a partition: a task that feeds a [`Core`], appends its records and performs its effects.
 //!
-//! One append is under way at a time, and what comes in meanwhile makes the next: under load a sync is
-//! shared by hundreds of instances, and without load nobody waits for company.
+//! One append is in flight at a time, and inputs that arrive meanwhile form the next one. Under load hundreds of
+//! instances share a sync; without load no input waits for others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,31 +12,31 @@ use highwater_env::Clock;
 use highwater_log::{AppendError, Offset, Partition, Pending};
 use tokio::sync::{mpsc, oneshot};
 
-use super::People;
-use crate::call::{Job, Lanes, Outcome, Prepared};
-use crate::core::{Core, Effect, Input, Round, Started};
-use crate::history::{Ended, History};
+use super::OperatorNotifier;
+use crate::call::{PreparedCall, ServicePools};
+use crate::core::{Core, Effect, Input, Round, StartOutcome};
+use crate::history::{ArchivedRecord, History};
 use crate::journal::{self, JournalError, record};
 use crate::machine::{Instance, Millis, View};
 use crate::wait::{finished, sleep};
 
-/// The way to a shard.
-pub type Door = mpsc::UnboundedSender<Message>;
+/// Sends messages to a shard.
+pub type ShardSender = mpsc::UnboundedSender<Message>;
 
 pub enum Message {
     Input(Input),
     Start {
         id: Arc<str>,
         input: Bytes,
-        reply: oneshot::Sender<Started>,
+        reply: oneshot::Sender<StartOutcome>,
     },
-    /// What the tail has read, and how far it is now.
+    /// Failed instances read by the tail, and its next offset.
     Failed(Vec<Instance>, Offset),
     Show {
         id: Arc<str>,
         reply: oneshot::Sender<Option<View>>,
     },
-    /// Instances in one of these states, if any are named; the newest first.
+    /// Instances in one of these states, or in any if none is given; the newest first.
     List {
         states: Vec<String>,
         limit: usize,
@@ -45,65 +44,65 @@ pub enum Message {
     },
 }
 
-/// Inputs that are taken before what has gathered is appended.
+/// Inputs handled before their records are appended.
 const GATHER_MAX: usize = 4096;
 
-/// Bytes of one append.
+/// Maximum bytes of one batch.
 const APPEND_BYTES: usize = 1 << 20;
 
-/// What a shard is made of.
-pub struct Parts {
+/// The parts of a shard.
+pub struct ShardParts {
     pub core: Core,
     pub journal: Arc<dyn Partition>,
-    /// Where a scheduler puts what failed.
+    /// Where a scheduler hands over failed instances.
     pub failed: Option<Arc<dyn Partition>>,
-    /// The scheduler that a supervisor tells what has ended.
-    pub peer: Option<Door>,
+    /// The scheduler that learns from a supervisor which instances have ended.
+    pub peer: Option<ShardSender>,
     pub history: Arc<History>,
-    pub lanes: Lanes,
+    pub pools: ServicePools,
     pub clock: Arc<dyn Clock>,
-    /// How many instances there are, for those who start more.
+    /// Number of instances of all shards, read by starts.
     pub running: Arc<AtomicUsize>,
     pub checkpoint_bytes: usize,
-    /// Who is told of what is parked, beside those whom the definition names.
-    pub people: Option<Arc<dyn People>>,
-    /// How far a supervisor has read what others write to its journal.
+    /// Notified of parked instances, besides the definition's own target.
+    pub notifier: Option<Arc<dyn OperatorNotifier>>,
+    /// The tail's next offset in a supervisor's journal.
     pub tailed: Option<Offset>,
-    pub door: Door,
+    pub sender: ShardSender,
     pub inbox: mpsc::UnboundedReceiver<Message>,
 }
 
 pub struct Shard {
-    parts: Parts,
-    /// The round that is being made durable.
+    parts: ShardParts,
+    /// The append in progress.
     appending: Option<Pending<Result<Round, JournalError>>>,
-    /// Ended instances that wait for the history, and those on their way.
-    to_finish: Vec<Ended>,
-    finishing: Option<Pending<Result<Vec<Arc<str>>, JournalError>>>,
-    to_hand: Vec<Ended>,
-    handing: Option<Pending<Result<Vec<Arc<str>>, JournalError>>>,
+    /// Ended instances waiting for the history, and the append in progress.
+    to_archive: Vec<ArchivedRecord>,
+    archiving: Option<Pending<Result<Vec<Arc<str>>, JournalError>>>,
+    to_hand_over: Vec<ArchivedRecord>,
+    handing_over: Option<Pending<Result<Vec<Arc<str>>, JournalError>>>,
     counted: usize,
     bytes_since_checkpoint: usize,
     checkpoint_bytes: usize,
 }
 
 impl Shard {
-    pub fn new(parts: Parts) -> Shard {
+    pub fn new(parts: ShardParts) -> Shard {
         Shard {
             checkpoint_bytes: parts.checkpoint_bytes,
             parts,
             appending: None,
-            to_finish: Vec::new(),
-            finishing: None,
-            to_hand: Vec::new(),
-            handing: None,
+            to_archive: Vec::new(),
+            archiving: None,
+            to_hand_over: Vec::new(),
+            handing_over: None,
             counted: 0,
             bytes_since_checkpoint: usize::MAX,
         }
     }
 
-    pub fn tell_people(&mut self, people: Arc<dyn People>) {
-        self.parts.people = Some(people);
+    pub fn set_notifier(&mut self, notifier: Arc<dyn OperatorNotifier>) {
+        self.parts.notifier = Some(notifier);
     }
 
     pub async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), JournalError> {
@@ -112,18 +111,18 @@ impl Shard {
         self.parts.core.recovered(now_ms);
         self.bytes_since_checkpoint = self.replayed_bytes();
         loop {
-            self.go_on();
+            self.start_io();
             let timer = self.timer();
             tokio::select! {
                 biased;
                 () = &mut stop => break,
                 done = finished(&mut self.appending) => self.appended(done?),
-                done = finished(&mut self.finishing) => self.finished(done?),
-                done = finished(&mut self.handing) => self.handed(done?),
+                done = finished(&mut self.archiving) => self.archived(done?),
+                done = finished(&mut self.handing_over) => self.handed_over(done?),
                 message = self.parts.inbox.recv() => {
                     let Some(message) = message else { break };
-                    self.take(message);
-                    self.take_more();
+                    self.handle_message(message);
+                    self.handle_waiting_messages();
                 }
                 () = sleep(timer) => {
                     let now_ms = self.now_ms();
@@ -137,16 +136,16 @@ impl Shard {
         Ok(())
     }
 
-    fn take_more(&mut self) {
+    fn handle_waiting_messages(&mut self) {
         for _ in 1..GATHER_MAX {
             match self.parts.inbox.try_recv() {
-                Ok(message) => self.take(message),
+                Ok(message) => self.handle_message(message),
                 Err(_) => return,
             }
         }
     }
 
-    fn take(&mut self, message: Message) {
+    fn handle_message(&mut self, message: Message) {
         match message {
             Message::Input(input) => self.input(input),
             Message::Start { id, input, reply } => self.start(id, input, reply),
@@ -157,7 +156,7 @@ impl Shard {
                 self.parts.tailed = Some(next);
             }
             Message::Show { id, reply } => {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = reply.send(self.parts.core.get(&id).map(Instance::view));
             }
             Message::List {
@@ -175,8 +174,8 @@ impl Shard {
         self.parts.core.handle(now_ms, input);
     }
 
-    /// An id that may have ended is looked up first; all others are new or live.
-    fn start(&mut self, id: Arc<str>, input: Bytes, reply: oneshot::Sender<Started>) {
+    /// Starts an instance. An id that may be in the history is looked up first; any other is new or live.
+    fn start(&mut self, id: Arc<str>, input: Bytes, reply: oneshot::Sender<StartOutcome>) {
         let begin = |id, reply| Input::Start {
             id,
             input,
@@ -186,7 +185,7 @@ impl Shard {
             return self.input(begin(id, reply));
         }
         let history = Arc::clone(&self.parts.history);
-        let (door, input) = (self.parts.door.clone(), begin(Arc::clone(&id), reply));
+        let (sender, input) = (self.parts.sender.clone(), begin(Arc::clone(&id), reply));
         tokio::spawn(async move {
             match (history.find(&id).await, input) {
                 (
@@ -195,12 +194,12 @@ impl Shard {
                         reply: Some(reply), ..
                     },
                 ) => {
-                    let _ = reply.send(Started::Known(found.phase.name()));
+                    let _ = reply.send(StartOutcome::Existing(found.phase.name()));
                 }
                 (Ok(None), input) => {
-                    let _ = door.send(Message::Input(input));
+                    let _ = sender.send(Message::Input(input));
                 }
-                // Nobody is answered: it is not known whether it ran.
+                // No reply: it is unknown whether the instance ran.
                 (result, _) => {
                     if let Err(error) = result {
                         tracing::error!(%error, "the history cannot be read");
@@ -210,7 +209,7 @@ impl Shard {
         });
     }
 
-    /// Handed over twice, it may have ended since.
+    /// Adopts a failed instance, unless it is in the history: it may have been handed over twice.
     fn adopt(&mut self, instance: Instance) {
         let failed = Input::Failed {
             instance: Box::new(instance),
@@ -222,10 +221,10 @@ impl Shard {
             return self.input(failed);
         }
         let history = Arc::clone(&self.parts.history);
-        let (door, id) = (self.parts.door.clone(), Arc::clone(&instance.id));
+        let (sender, id) = (self.parts.sender.clone(), Arc::clone(&instance.id));
         tokio::spawn(async move {
             if let Ok(None) = history.find(&id).await {
-                let _ = door.send(Message::Input(failed));
+                let _ = sender.send(Message::Input(failed));
             }
         });
     }
@@ -239,30 +238,30 @@ impl Shard {
         found.into_iter().take(limit).cloned().collect()
     }
 
-    /// Starts whatever can be started.
-    fn go_on(&mut self) {
+    /// Starts the next append, archiving and hand-over, if none is in progress.
+    fn start_io(&mut self) {
         let live = self.parts.core.count();
         let running = &self.parts.running;
-        // Wraps when there are fewer, and the sum is right all the same.
+        // Wraps when the number falls, and the sum is still right.
         running.fetch_add(live.wrapping_sub(self.counted), Ordering::Relaxed);
         self.counted = live;
         if self.appending.is_none() {
             self.append();
         }
-        if self.finishing.is_none() && !self.to_finish.is_empty() {
-            let ended = std::mem::take(&mut self.to_finish);
+        if self.archiving.is_none() && !self.to_archive.is_empty() {
+            let ended = std::mem::take(&mut self.to_archive);
             let history = Arc::clone(&self.parts.history);
-            self.finishing = Some(Box::pin(async move {
+            self.archiving = Some(Box::pin(async move {
                 history.put(&ended).await?;
                 Ok(ended.into_iter().map(|(id, _)| id).collect())
             }));
         }
-        if self.handing.is_none()
-            && !self.to_hand.is_empty()
+        if self.handing_over.is_none()
+            && !self.to_hand_over.is_empty()
             && let Some(failed) = &self.parts.failed
         {
-            let (ended, failed) = (std::mem::take(&mut self.to_hand), Arc::clone(failed));
-            self.handing = Some(Box::pin(async move {
+            let (ended, failed) = (std::mem::take(&mut self.to_hand_over), Arc::clone(failed));
+            self.handing_over = Some(Box::pin(async move {
                 let records: Vec<_> = ended.iter().map(|(id, value)| record(id, value)).collect();
                 journal::append(&*failed, &records).await?;
                 Ok(ended.into_iter().map(|(id, _)| id).collect())
@@ -270,7 +269,7 @@ impl Shard {
         }
     }
 
-    /// Appends what has gathered and, if the journal has become long, a snapshot of everything.
+    /// Appends the current round and, if the journal has grown long, a snapshot.
     fn append(&mut self) {
         let round = self.parts.core.take_round();
         let snapshot = (self.bytes_since_checkpoint > self.checkpoint_bytes).then(|| {
@@ -280,7 +279,7 @@ impl Shard {
         self.bytes_since_checkpoint = self.bytes_since_checkpoint.saturating_add(round.bytes());
         if let Some(snapshot) = &snapshot {
             self.bytes_since_checkpoint = snapshot.bytes();
-            // A long snapshot is not worth writing for a short journal.
+            // A long snapshot does not pay off for a short journal.
             self.checkpoint_bytes = self.parts.checkpoint_bytes.max(3 * snapshot.bytes());
         } else if round.is_empty() {
             return;
@@ -298,75 +297,54 @@ impl Shard {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            // Whoever asked may have gone.
-            Effect::Reply(reply, started) => drop(reply.send(started)),
-            Effect::Show(reply, view) => drop(reply.send(view.map(|view| *view))),
-            Effect::Lend(reply, lent) => drop(reply.send(lent)),
-            Effect::Take(reply, taken) => drop(reply.send(taken)),
-            Effect::Call {
-                id,
-                step,
-                undo,
-                work,
-                timeout,
-            } => {
-                let door = self.parts.door.clone();
-                let done = move |outcome: Outcome| {
-                    let input = Input::Outcome {
-                        id,
-                        step,
-                        undo,
-                        outcome,
-                    };
-                    let _ = door.send(Message::Input(input));
-                };
-                self.parts.lanes.submit(Job {
-                    work,
-                    timeout,
-                    done: Box::new(done),
+            Effect::Reply(reply) => reply.send(),
+            Effect::Call(call) => {
+                let sender = self.parts.sender.clone();
+                call.submit(&self.parts.pools, move |input| {
+                    let _ = sender.send(Message::Input(input));
                 });
             }
-            Effect::Finish { id, value } => self.to_finish.push((id, value)),
-            Effect::HandOver { id, value } => self.to_hand.push((id, value)),
-            Effect::Tell { id, notice, parked } => self.tell(id, notice, parked),
+            Effect::Archive { id, value } => self.to_archive.push((id, value)),
+            Effect::HandOver { id, value } => self.to_hand_over.push((id, value)),
+            Effect::Notify { id, notice, parked } => self.notify(id, notice, parked),
         }
     }
 
-    fn tell(&self, id: Arc<str>, notice: Option<Prepared>, parked: Option<Box<View>>) {
-        let (lanes, door) = (self.parts.lanes.clone(), self.parts.door.clone());
-        let people = self.parts.people.clone();
+    fn notify(&self, id: Arc<str>, notice: Option<PreparedCall>, parked: Option<Box<View>>) {
+        let (pools, sender) = (self.parts.pools.clone(), self.parts.sender.clone());
+        let notifier = self.parts.notifier.clone();
         tokio::spawn(async move {
             if let Some(notice) = notice {
-                lanes.tell(&id, notice).await;
+                pools.notify(&id, notice).await;
             }
             if let Some(view) = parked {
-                if let Some(people) = people {
-                    people.told(*view).await;
+                if let Some(notifier) = notifier {
+                    notifier.notify_parked(*view).await;
                 }
-                let _ = door.send(Message::Input(Input::Told { id }));
+                let _ = sender.send(Message::Input(Input::Notified { id }));
             }
         });
     }
 
-    fn finished(&mut self, ids: Vec<Arc<str>>) {
-        self.finishing = None;
+    fn archived(&mut self, ids: Vec<Arc<str>>) {
+        self.archiving = None;
         for id in ids {
             if let Some(peer) = &self.parts.peer {
                 let id = Arc::clone(&id);
-                let _ = peer.send(Message::Input(Input::Closed { id }));
+                let _ = peer.send(Message::Input(Input::Archived { id }));
             }
-            self.input(Input::Closed { id });
+            self.input(Input::Archived { id });
         }
     }
 
-    fn handed(&mut self, ids: Vec<Arc<str>>) {
-        self.handing = None;
+    fn handed_over(&mut self, ids: Vec<Arc<str>>) {
+        self.handing_over = None;
         for id in ids {
             self.input(Input::HandedOver { id });
         }
     }
 
-    /// How long until something is due.
+    /// Time until the next timer.
     fn timer(&self) -> Option<Duration> {
         let due_ms = self.parts.core.next_timer()?;
         Some(Duration::from_millis(
@@ -383,7 +361,7 @@ impl Shard {
     }
 }
 
-/// Appends a round and then a snapshot, before which everything is forgotten that a tail has read.
+/// Appends a round and a snapshot, then trims the journal to the snapshot or to the tail's position.
 async fn append_all(
     journal: Arc<dyn Partition>,
     round: Round,
@@ -400,7 +378,7 @@ async fn append_all(
     Ok(round)
 }
 
-/// Appends a round, in several batches if it is large; answers with the offset of its first record.
+/// Appends a round, in several batches if it is large. Returns the offset of its first record.
 async fn append_round(
     journal: &dyn Partition,
     round: &Round,

@@ -1,10 +1,10 @@
-//! What the supervisor learns from its hub: what failed.
+//! Reads the instances that schedulers append to the hub of failed instances.
 
 use std::sync::Arc;
 
 use highwater_log::{Isolation, Offset, Partition};
 
-use super::shard::{Door, Message};
+use super::shard::{Message, ShardSender};
 use crate::journal::{self, JournalError, Record, read_from};
 use crate::versions::Versions;
 
@@ -12,7 +12,7 @@ pub struct Tail {
     pub partition: Arc<dyn Partition>,
     pub next: Offset,
     pub versions: Versions,
-    pub door: Door,
+    pub sender: ShardSender,
 }
 
 impl Tail {
@@ -28,7 +28,7 @@ impl Tail {
         }
     }
 
-    /// Reads to the end.
+    /// Reads to the current end.
     async fn read(&mut self) -> Result<(), JournalError> {
         let mut failed = Vec::new();
         let versions = &self.versions;
@@ -37,7 +37,7 @@ impl Tail {
             let (Some(key), Some(value)) = (record.key, record.value) else {
                 return Ok(());
             };
-            // The rest is what the supervisor itself wrote.
+            // Other records are the supervisor's own.
             if !journal::is_failed(value) {
                 return Ok(());
             }
@@ -56,8 +56,8 @@ impl Tail {
         })
         .await?;
         self.next = next;
-        // A shard that is gone has stopped, and so will we.
-        let _ = self.door.send(Message::Failed(failed, next));
+        // A closed shard has stopped, and this task will too.
+        let _ = self.sender.send(Message::Failed(failed, next));
         Ok(())
     }
 }

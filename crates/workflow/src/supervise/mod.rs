@@ -1,8 +1,8 @@
-//! A supervisor that is a process of its own: it asks a keeper for what failed, undoes it, and reports every outcome before
-//! it does what comes next.
+//! A supervisor in a process of its own: it claims failed instances from a dispatcher, undoes them, and reports every
+//! outcome before it continues.
 //!
-//! It runs the same core as a supervisor beside the journal; only its journal is somewhere else, behind a [`Desk`]. It keeps
-//! nothing: one that has lost its lock, or does not know what became of a request, forgets everything and begins anew.
+//! It runs the same core as a supervisor beside the journal, but its journal is behind a [`FailedInstanceSource`]. It
+//! keeps no state: after losing its lock, or when the outcome of a request is unknown, it drops everything and claims anew.
 
 mod session;
 mod wire;
@@ -14,27 +14,31 @@ use std::time::Duration;
 use highwater_env::Clock;
 use highwater_log::Pending;
 
-pub use crate::core::{Claim, Lock};
-pub use wire::{Farewell, Offer, Offered, Packed, Report, Reported, Taken};
+pub use crate::core::{Claim, ClaimLock};
+pub use wire::{
+    Base64Bytes, ClaimResponse, ClaimedSnapshot, OutcomeReport, ReleaseRequest, ReportResponse,
+    ReportedEvent,
+};
 
-use crate::call::Lanes;
+use crate::call::ServicePools;
 use crate::core::LockLost;
 use session::Session;
 
-/// Where a supervisor gets its work: the keeper of one partition of a workflow.
-pub trait Desk: Send + Sync {
-    fn claim(&self, claim: Claim) -> Pending<Result<Offer, DeskError>>;
-    /// Ready when what it says is safe.
-    fn report(&self, report: Report) -> Pending<Result<Taken, DeskError>>;
-    fn give_back(&self, farewell: Farewell) -> Pending<Result<(), DeskError>>;
+/// Where a supervisor claims its work: the dispatcher of one partition of a workflow.
+pub trait FailedInstanceSource: Send + Sync {
+    fn claim(&self, claim: Claim) -> Pending<Result<ClaimResponse, FailedInstanceError>>;
+    /// Completes when the reported events are durable.
+    fn report(&self, report: OutcomeReport)
+    -> Pending<Result<ReportResponse, FailedInstanceError>>;
+    fn release(&self, release: ReleaseRequest) -> Pending<Result<(), FailedInstanceError>>;
 }
 
-/// Why a supervisor has to begin anew, or whoever asks for one is wrong.
+/// Why a supervisor has to start over, or why its request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeskError {
+pub enum FailedInstanceError {
     #[error(transparent)]
     Lost(#[from] LockLost),
-    #[error("what failed is undone by the node itself, or there is no such partition")]
+    #[error("failed instances are undone by the node itself, or there is no such partition")]
     Closed,
     #[error("{0} cannot be read")]
     Unreadable(String),
@@ -42,40 +46,40 @@ pub enum DeskError {
     Away(String),
 }
 
-/// How a supervisor works.
+/// Options of a supervisor.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long others wait before they take over from one that is silent.
+    /// Duration of the lock: how long a silent supervisor keeps its instances.
     pub lock: Duration,
-    /// Instances that it has at once.
-    pub held_max: usize,
+    /// Maximum number of claimed instances.
+    pub instances_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
             lock: Duration::from_secs(15),
-            held_max: 10_000,
+            instances_max: 10_000,
         }
     }
 }
 
 pub struct Supervisor {
-    pub desk: Arc<dyn Desk>,
+    pub source: Arc<dyn FailedInstanceSource>,
     pub clock: Arc<dyn Clock>,
-    /// Those of several supervisors may be the same: a service is then protected from all of them.
-    pub lanes: Lanes,
+    /// May be shared by several supervisors: a service is then protected from all of them.
+    pub pools: ServicePools,
     pub options: Options,
 }
 
-/// How long to wait before a keeper is asked again that did not answer.
-const AGAIN: Duration = Duration::from_millis(500);
+/// Delay before the next claim after a failed one.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// How long to wait for a keeper that is told good-bye.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a release may take at shutdown.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Supervisor {
-    /// Runs until told to stop. Calls that are under way then are made again by whoever comes next.
+    /// Runs until `stop`. Calls then in progress are repeated by the next supervisor.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         loop {
@@ -83,23 +87,23 @@ impl Supervisor {
             let ended = tokio::select! {
                 biased;
                 () = &mut stop => None,
-                error = session.work() => Some(error),
+                error = session.run() => Some(error),
             };
             if let Some(lock) = session.lock() {
-                let farewell = self.desk.give_back(Farewell { lock });
-                // If it is not heard, the lock runs out.
-                let _ = tokio::time::timeout(FAREWELL, farewell).await;
+                let release = self.source.release(ReleaseRequest { lock });
+                // If this fails, the lock expires.
+                let _ = tokio::time::timeout(RELEASE_TIMEOUT, release).await;
             }
             match ended {
                 None => return,
                 Some(error) if session.lock().is_some() => {
-                    tracing::warn!(%error, "the supervisor begins anew");
+                    tracing::warn!(%error, "the supervisor starts over");
                 }
-                Some(error) => tracing::debug!(%error, "the node is asked again"),
+                Some(error) => tracing::debug!(%error, "claiming again"),
             }
             tokio::select! {
                 () = &mut stop => return,
-                () = tokio::time::sleep(AGAIN) => {}
+                () = tokio::time::sleep(RETRY_DELAY) => {}
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What keeper and supervisor say to each other, as JSON. Instances and events are the journal's own bytes, in base64
+//! The JSON messages between dispatcher and supervisor. Instances and events are the journal's own bytes, in base64
 //! (`docs/formats/workflow.md`).
 
 use std::collections::BTreeMap;
@@ -8,67 +8,67 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::core::Lock;
+use crate::core::ClaimLock;
 
-/// What a supervisor gets to undo.
+/// The response to a claim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Offer {
-    pub lock: Lock,
-    /// Those on which the instances run, by version.
+pub struct ClaimResponse {
+    pub lock: ClaimLock,
+    /// The definitions of the instances, by version.
     pub definitions: BTreeMap<String, Box<RawValue>>,
-    pub instances: Vec<Offered>,
+    pub instances: Vec<ClaimedSnapshot>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Offered {
+pub struct ClaimedSnapshot {
     pub id: String,
-    pub snapshot: Packed,
+    pub snapshot: Base64Bytes,
 }
 
-/// How undoing went.
+/// Outcomes of undo attempts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Report {
-    pub lock: Lock,
-    pub events: Vec<Reported>,
+pub struct OutcomeReport {
+    pub lock: ClaimLock,
+    pub events: Vec<ReportedEvent>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reported {
+pub struct ReportedEvent {
     pub id: String,
-    pub event: Packed,
+    pub event: Base64Bytes,
 }
 
-/// The answer to a report: everything else is safe.
+/// The response to a report: all other events are durable.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Taken {
-    /// What is not the reporter's any more.
+pub struct ReportResponse {
+    /// Ids whose claim is lost.
     pub refused: Vec<String>,
 }
 
-/// Whoever has this lock needs it no more.
+/// Releases a lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Farewell {
-    pub lock: Lock,
+pub struct ReleaseRequest {
+    pub lock: ClaimLock,
 }
 
-/// Bytes as text.
+/// Bytes as base64 text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Packed(pub Vec<u8>);
+pub struct Base64Bytes(pub Vec<u8>);
 
-impl From<Packed> for String {
-    fn from(Packed(bytes): Packed) -> String {
+impl From<Base64Bytes> for String {
+    fn from(Base64Bytes(bytes): Base64Bytes) -> String {
         STANDARD.encode(bytes)
     }
 }
 
-impl TryFrom<String> for Packed {
+impl TryFrom<String> for Base64Bytes {
     type Error = base64::DecodeError;
 
-    fn try_from(text: String) -> Result<Packed, base64::DecodeError> {
-        STANDARD.decode(text).map(Packed)
+    fn try_from(text: String) -> Result<Base64Bytes, base64::DecodeError> {
+        STANDARD.decode(text).map(Base64Bytes)
     }
 }

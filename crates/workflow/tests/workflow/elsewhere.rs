@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::common::{Reply, Running, Script, delivery_within, memory_log};
 use highwater_env::RealClock;
-use highwater_workflow::call::{Functions, Lanes};
+use highwater_workflow::call::{Functions, ServicePools};
 use highwater_workflow::supervise::{Options, Supervisor};
-use highwater_workflow::{Decision, Started, Supervision};
+use highwater_workflow::{Decision, StartOutcome, Supervision};
 use tokio::task::JoinHandle;
 
 const INPUT: &[u8] = br#"{"size":"Small"}"#;
@@ -23,9 +23,9 @@ fn supervise(workflow: &Running) -> Vec<JoinHandle<()>> {
     let supervisors = partitions.map(|partition| {
         let clock = Arc::new(RealClock::new());
         let supervisor = Supervisor {
-            desk: Arc::new(workflow.handle.desk(partition).unwrap()),
+            source: Arc::new(workflow.handle.failed_instances(partition).unwrap()),
             clock: clock.clone(),
-            lanes: Lanes::new(clock, Functions::new()),
+            pools: ServicePools::new(clock, Functions::new()),
             options: Options {
                 lock: Duration::from_millis(300),
                 ..Options::default()
@@ -56,7 +56,7 @@ async fn what_failed_waits_for_a_supervisor_to_come() {
         tokio::task::yield_now().await;
     }
     let again = workflow.handle.start("d-1", INPUT).await;
-    assert_eq!(again, Ok(Started::Known("refused")));
+    assert_eq!(again, Ok(StartOutcome::Existing("refused")));
     supervisors.iter().for_each(JoinHandle::abort);
     workflow.stop().await;
 }

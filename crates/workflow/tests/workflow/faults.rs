@@ -1,7 +1,7 @@
 //! What happens when services fail.
 
 use crate::common::{Reply, Running, Script, delivery as definition, memory_log};
-use highwater_workflow::{Decision, Refused, Started};
+use highwater_workflow::{Decision, DecisionError, StartOutcome};
 
 const INPUT: &[u8] = br#"{"size":"Small"}"#;
 
@@ -21,7 +21,7 @@ async fn steps_are_done_in_order_with_the_answers_of_those_before() {
     let url = script.serve().await;
     let workflow = Running::start(&memory_log(), &definition(&url)).await;
     let started = workflow.handle.start("d-1", INPUT).await;
-    assert_eq!(started, Ok(Started::New));
+    assert_eq!(started, Ok(StartOutcome::New));
     workflow.until("d-1", &["completed"]).await;
     let asked: Vec<_> = (script.asked().into_iter())
         .map(|asked| (asked.line, asked.key, asked.body))
@@ -42,7 +42,7 @@ async fn steps_are_done_in_order_with_the_answers_of_those_before() {
     let expected = expected.map(|(line, key, body)| (line.into(), key.into(), body.into()));
     assert_eq!(asked, expected);
     let again = workflow.handle.start("d-1", b"{}").await;
-    assert_eq!(again, Ok(Started::Known("completed")));
+    assert_eq!(again, Ok(StartOutcome::Existing("completed")));
     workflow.stop().await;
 }
 
@@ -152,7 +152,7 @@ async fn a_person_skips_a_step_or_takes_care_of_everything() {
     workflow.until("d-1", &["failed"]).await;
     assert!(script.lines().contains(&"DELETE /packages/d-1".to_owned()));
     let again = workflow.handle.decide("d-1", skip).await;
-    assert_eq!(again.unwrap_err(), Refused::Unknown);
+    assert_eq!(again.unwrap_err(), DecisionError::Unknown);
 
     let note = "by telephone".to_owned();
     workflow
@@ -187,7 +187,7 @@ async fn after_a_restart_nothing_is_done_twice_and_the_rest_is_done() {
     // The end is known after another restart as well.
     let workflow = Running::start(&log, &definition).await;
     let again = workflow.handle.start("d-1", b"{}").await;
-    assert_eq!(again, Ok(Started::Known("completed")));
+    assert_eq!(again, Ok(StartOutcome::Existing("completed")));
     workflow.stop().await;
 }
 

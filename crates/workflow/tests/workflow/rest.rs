@@ -11,7 +11,9 @@ use highwater_log::{HubName, HubSettings, HubSpec, Offset, Place};
 use highwater_workflow::call::{CallError, Functions};
 use highwater_workflow::definition::{Breaker, Builder, Retry, StepBuilder};
 use highwater_workflow::expr::Template;
-use highwater_workflow::{Definition, Intake, Options, Service, StartError, Started, Supervision};
+use highwater_workflow::{
+    Definition, HubIntake, Options, Service, StartError, StartOutcome, Supervision,
+};
 use serde_json::json;
 
 use crate::common::{Reply, Running, Script, memory_log};
@@ -259,12 +261,12 @@ async fn every_record_of_a_hub_starts_one_instance() {
     );
     let mut service = opened.await.unwrap();
     let handle = service.handle();
-    service.take_from(Intake {
+    service.add_intake(HubIntake {
         log: Arc::clone(&log),
         hub: "orders".into(),
         id: Some(Template::parse("order-{{input.n}}").unwrap()),
         positions: positions.clone(),
-        dead: Intake::dead_letters(&*log, "w").await.unwrap(),
+        dead: HubIntake::dead_letters(&*log, "w").await.unwrap(),
         clock,
         concurrency: 8,
     });
@@ -284,7 +286,7 @@ async fn every_record_of_a_hub_starts_one_instance() {
     assert_eq!(handle.ended(), 2);
     assert_eq!(
         handle.start("order-2", b"{}").await,
-        Ok(Started::Known("completed"))
+        Ok(StartOutcome::Existing("completed"))
     );
     let rejected = log.partition("__workflow.w.rejected", 0).unwrap();
     assert_eq!(rejected.bounds().end, Offset(1), "one has no number");
@@ -381,6 +383,6 @@ async fn a_journal_stays_short_however_many_have_ended() {
     workflow.until("waits", &["running"]).await;
     workflow.until("i-0-0", &["completed"]).await;
     let again = workflow.handle.start("i-7-7", b"{}").await;
-    assert_eq!(again, Ok(Started::Known("completed")));
+    assert_eq!(again, Ok(StartOutcome::Existing("completed")));
     workflow.stop().await;
 }

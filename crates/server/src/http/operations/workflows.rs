@@ -142,7 +142,7 @@ const OPERATIONS: &[Operation] = &[
         "Return the instances of a lock",
         r#"{"type":"object","additionalProperties":false,"required":["lock"],"properties":{"lock":{"type":"string"}}}"#,
         r#"{"type":"object"}"#,
-        handler!(failed_instances::give_back),
+        handler!(failed_instances::release),
     ),
 ];
 

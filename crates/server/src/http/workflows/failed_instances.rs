@@ -1,7 +1,7 @@
 //! Lends failed instances to supervisors in other processes, and takes their reports of undoing them.
 
-use highwater_workflow::Counter;
-use highwater_workflow::supervise::{Desk, DeskError};
+use highwater_workflow::LocalFailedInstances;
+use highwater_workflow::supervise::{FailedInstanceError, FailedInstanceSource};
 use hyper::StatusCode;
 use serde::Deserialize;
 
@@ -24,19 +24,19 @@ pub(in crate::http) async fn report(mut request: ApiRequest<'_>) -> Result<Reply
     Ok(reply::json(StatusCode::OK, &accepted))
 }
 
-pub(in crate::http) async fn give_back(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
+pub(in crate::http) async fn release(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let source = source(&request)?;
     let (body, _permit) = request.read_body().await?;
-    source.give_back(parse(&body)?).await?;
+    source.release(parse(&body)?).await?;
     Ok(reply::json(StatusCode::OK, &serde_json::json!({})))
 }
 
 /// The failed instances of the workflow and partition in the path.
-fn source(request: &ApiRequest<'_>) -> Result<Counter, Error> {
+fn source(request: &ApiRequest<'_>) -> Result<LocalFailedInstances, Error> {
     let [name, partition] = request.variables();
     let workflow = workflow(request.app, name)?;
-    let partition = partition.parse().map_err(|_| DeskError::Closed)?;
-    Ok(workflow.desk(partition)?)
+    let partition = partition.parse().map_err(|_| FailedInstanceError::Closed)?;
+    Ok(workflow.failed_instances(partition)?)
 }
 
 fn parse<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Error> {
@@ -46,16 +46,18 @@ fn parse<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, Error> {
     })
 }
 
-impl From<DeskError> for Error {
-    fn from(error: DeskError) -> Error {
+impl From<FailedInstanceError> for Error {
+    fn from(error: FailedInstanceError) -> Error {
         let (code, hint) = match &error {
-            DeskError::Lost(_) => (Code::LockLost, "claim again"),
-            DeskError::Closed => (
+            FailedInstanceError::Lost(_) => (Code::LockLost, "claim again"),
+            FailedInstanceError::Closed => (
                 Code::NotFound,
                 "write supervisor = \"elsewhere\" in the workflow's settings to have it lent out",
             ),
-            DeskError::Unreadable(_) => (Code::BadRequest, "send events as the journal has them"),
-            DeskError::Away(_) => (Code::Stopped, "the log of the node says why"),
+            FailedInstanceError::Unreadable(_) => {
+                (Code::BadRequest, "send events as the journal has them")
+            }
+            FailedInstanceError::Away(_) => (Code::Stopped, "the log of the node says why"),
         };
         Error::new(code, error.to_string(), hint)
     }

@@ -3,7 +3,8 @@
 pub(super) mod failed_instances;
 
 use highwater_workflow::{
-    Decision, Handle, JournalError, ListFilter, Refused, StartError, Started, Supervision,
+    Decision, DecisionError, Handle, JournalError, ListFilter, StartError, StartOutcome,
+    Supervision,
 };
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -42,8 +43,8 @@ pub(super) async fn start(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     }
     let id = percent_decode(id);
     let (status, state) = match workflow.start(&id, &input).await? {
-        Started::New => (StatusCode::CREATED, "running"),
-        Started::Known(state) => (StatusCode::OK, state),
+        StartOutcome::New => (StatusCode::CREATED, "running"),
+        StartOutcome::Existing(state) => (StatusCode::OK, state),
     };
     let facts = json!({"workflow": name, "id": id, "state": state});
     Ok(reply::json(status, &facts))
@@ -129,7 +130,7 @@ pub(super) async fn decide(
     let id = percent_decode(id);
     match workflow.decide(&id, decision).await {
         Ok(view) => Ok(reply::json(StatusCode::OK, &view)),
-        Err(Refused::Unknown) => match workflow.show(&id).await? {
+        Err(DecisionError::Unknown) => match workflow.show(&id).await? {
             None => Err(no_instance(name, &id)),
             Some(view) => Err(conflict(&id, &format!("it is {}", view.state))),
         },

@@ -7,7 +7,7 @@ use highwater_env::random::Random;
 use super::world::{SCHEDULER, SUPERVISOR, World};
 use crate::core::{Core, Role, Round};
 use crate::journal::{self, Record};
-use crate::machine::{Event, Trouble};
+use crate::machine::{Event, FailureKind};
 
 impl World {
     /// The disk has what was appended, so its effects may be seen.
@@ -37,15 +37,15 @@ impl World {
     fn learn(&mut self, id: &Arc<str>, value: &[u8]) {
         match journal::read(id, value, &self.versions) {
             Ok(Record::Event(
-                Event::Succeeded { tried, .. }
+                Event::Succeeded { attempt, .. }
                 | Event::Failed {
-                    tried,
-                    trouble: Trouble::Final | Trouble::Refused,
+                    attempt,
+                    kind: FailureKind::Final | FailureKind::Refused,
                     ..
                 },
             )) => self
                 .services
-                .settle(id, usize::from(tried.step), tried.undo),
+                .settle(id, usize::from(attempt.step), attempt.undo),
             Ok(Record::Event(Event::Retried { .. })) => self.services.unsettle(id),
             Ok(_) => {}
             Err(error) => panic!("a record of {id} cannot be read: {error}"),
@@ -88,14 +88,14 @@ impl World {
         }
         // What was on its way to the history or to the supervisor may have got there.
         if random.below(2) == 0 {
-            for (id, value) in std::mem::take(&mut self.parts[part].to_finish) {
+            for (id, value) in std::mem::take(&mut self.parts[part].to_archive) {
                 self.history.insert(id, value);
             }
-            let handed = std::mem::take(&mut self.parts[part].to_hand);
+            let handed = std::mem::take(&mut self.parts[part].to_hand_over);
             self.parts[SUPERVISOR].journal.extend(handed);
         }
-        self.parts[part].to_finish.clear();
-        self.parts[part].to_hand.clear();
+        self.parts[part].to_archive.clear();
+        self.parts[part].to_hand_over.clear();
         if part == SCHEDULER {
             let running = self.parts[part].core.instances();
             let ids = running.map(|instance| Arc::clone(&instance.id));
@@ -110,8 +110,8 @@ impl World {
     pub(super) fn recover(&mut self, part: usize) {
         let role = match part {
             SCHEDULER => Role::Scheduler,
-            _ if self.agents.is_empty() => Role::Supervisor,
-            _ => Role::Keeper,
+            _ if self.remotes.is_empty() => Role::Supervisor,
+            _ => Role::Dispatcher,
         };
         let current = self.versions.add(self.definition.clone());
         self.seed += 1;
@@ -120,9 +120,9 @@ impl World {
             let record = journal::read(id, value, &self.versions).unwrap();
             core.replay(id, record, &self.versions).unwrap();
         }
-        for id in core.doubtful() {
+        for id in core.possibly_archived() {
             if self.history.contains_key(&id) {
-                core.forget(&id);
+                core.mark_archived(&id);
             }
         }
         core.recovered(self.now_ms);

@@ -5,8 +5,8 @@
 //! Everything is drawn from a seed. `HIGHWATER_SEEDS=20000 cargo test -p highwater-workflow core::sim`
 //! tries more, `HIGHWATER_SEED=7` replays one that failed.
 
-mod agents;
 mod disk;
+mod remote_supervisors;
 mod services;
 mod world;
 

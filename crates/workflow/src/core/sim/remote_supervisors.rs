@@ -5,25 +5,27 @@ use std::sync::Arc;
 use highwater_env::random::Random;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use super::world::{Call, SUPERVISOR, World};
-use crate::core::lend::With;
-use crate::core::{Claim, Core, Effect, Input, Lent, Lock, LockLost, Role, Round};
+use super::world::{SUPERVISOR, World};
+use crate::core::claims::ClaimState;
+use crate::core::{
+    Claim, ClaimLock, ClaimedInstances, Core, Effect, Input, LockLost, Role, Round, StepCall,
+};
 use crate::journal::{self, Record};
 
 type Answer<T> = oneshot::Receiver<Result<T, LockLost>>;
 
-pub struct Agent {
+pub struct RemoteSupervisor {
     pub core: Core,
-    lock: Option<Lock>,
-    claiming: Option<Answer<Lent>>,
+    lock: Option<ClaimLock>,
+    claiming: Option<Answer<ClaimedInstances>>,
     reporting: Option<(Round, Answer<Vec<Arc<str>>>)>,
-    calls: Vec<Call>,
+    calls: Vec<StepCall>,
 }
 
-impl Agent {
-    pub fn new(seed: u64) -> Agent {
-        Agent {
-            core: Core::new(Role::Agent, None, Random::seeded(seed)),
+impl RemoteSupervisor {
+    pub fn new(seed: u64) -> RemoteSupervisor {
+        RemoteSupervisor {
+            core: Core::new(Role::RemoteSupervisor, None, Random::seeded(seed)),
             lock: None,
             claiming: None,
             reporting: None,
@@ -38,24 +40,13 @@ impl Agent {
 
     fn perform(&mut self, round: Round, refused: &[Arc<str>]) {
         for id in refused {
-            self.core.let_go(id);
+            self.core.forget_instance(id);
         }
         for effect in round.effects {
             match effect {
-                Effect::Call {
-                    id,
-                    step,
-                    undo,
-                    work,
-                    ..
-                } if !refused.contains(&id) => self.calls.push(Call {
-                    id,
-                    step,
-                    undo,
-                    work,
-                }),
-                Effect::Call { .. } => {}
-                _ => panic!("an agent only makes calls"),
+                Effect::Call(call) if !refused.contains(&call.id) => self.calls.push(call),
+                Effect::Call(_) => {}
+                _ => panic!("an remote only makes calls"),
             }
         }
     }
@@ -63,32 +54,32 @@ impl Agent {
 
 impl World {
     /// Something happens to a supervisor elsewhere.
-    pub(super) fn turn_agent(&mut self, random: &mut Random) {
-        if self.agents.is_empty() {
+    pub(super) fn turn_remote(&mut self, random: &mut Random) {
+        if self.remotes.is_empty() {
             return;
         }
-        let number = random.below(self.agents.len() as u64) as usize;
+        let number = random.below(self.remotes.len() as u64) as usize;
         match random.below(16) {
-            0 => self.lose_agent(number, random),
-            1 => self.agents[number].core.tick(self.now_ms),
+            0 => self.lose_remote(number, random),
+            1 => self.remotes[number].core.tick(self.now_ms),
             2..=4 => self.claim(number, random.below(200), 100 + random.below(2000), random),
             5..=8 => self.listen(number, random),
             9..=11 => self.report(number),
-            _ => self.answer_agent(number, random),
+            _ => self.answer_remote(number, random),
         }
     }
 
     /// Supervisors do what there is to do, and are not disturbed.
-    pub(super) fn calm_agents(&mut self, random: &mut Random) {
+    pub(super) fn calm_remotes(&mut self, random: &mut Random) {
         const LONG_MS: u64 = 600_000;
-        for number in 0..self.agents.len() {
-            if !self.parts[SUPERVISOR].core.lending.offered.is_empty() {
+        for number in 0..self.remotes.len() {
+            if !self.parts[SUPERVISOR].core.claims.available.is_empty() {
                 self.claim(number, 0, LONG_MS, random);
             }
-            self.agents[number].core.tick(self.now_ms);
+            self.remotes[number].core.tick(self.now_ms);
             self.report(number);
-            while !self.agents[number].calls.is_empty() {
-                self.answer_agent(number, random);
+            while !self.remotes[number].calls.is_empty() {
+                self.answer_remote(number, random);
             }
             self.sync(SUPERVISOR, random);
             self.listen(number, random);
@@ -96,39 +87,39 @@ impl World {
     }
 
     fn claim(&mut self, number: usize, wait_ms: u64, lasts_ms: u64, random: &mut Random) {
-        let agent = &mut self.agents[number];
-        if agent.claiming.is_some() {
+        let remote = &mut self.remotes[number];
+        if remote.claiming.is_some() {
             return;
         }
         let claim = Claim {
-            lock: agent.lock,
+            lock: remote.lock,
             most: random.below(4) as usize,
             wait_ms,
             lasts_ms,
         };
         let (reply, answer) = oneshot::channel();
-        agent.claiming = Some(answer);
+        remote.claiming = Some(answer);
         let claim = Input::Claim { claim, reply };
         self.parts[SUPERVISOR].core.handle(self.now_ms, claim);
     }
 
     fn report(&mut self, number: usize) {
-        let agent = &mut self.agents[number];
-        let Some(lock) = agent.lock.filter(|_| agent.reporting.is_none()) else {
+        let remote = &mut self.remotes[number];
+        let Some(lock) = remote.lock.filter(|_| remote.reporting.is_none()) else {
             return;
         };
-        let round = agent.core.take_round();
+        let round = remote.core.take_round();
         if round.records().len() == 0 {
-            return agent.perform(round, &[]);
+            return remote.perform(round, &[]);
         }
         let read = |(id, value): (&Arc<str>, &[u8])| match journal::read(id, value, &self.versions)
         {
             Ok(Record::Event(event)) => (Arc::clone(id), event),
-            other => panic!("an agent reports events, not {other:?}"),
+            other => panic!("an remote reports events, not {other:?}"),
         };
         let events = round.records().map(read).collect();
         let (reply, answer) = oneshot::channel();
-        agent.reporting = Some((round, answer));
+        remote.reporting = Some((round, answer));
         let report = Input::Report {
             lock,
             events,
@@ -139,57 +130,57 @@ impl World {
 
     /// Answers come, if the keeper has given any.
     fn listen(&mut self, number: usize, random: &mut Random) {
-        let agent = &mut self.agents[number];
-        let claimed = agent.claiming.as_mut().map(oneshot::Receiver::try_recv);
-        let reported = agent.reporting.as_mut().map(|(_, taken)| taken.try_recv());
+        let remote = &mut self.remotes[number];
+        let claimed = remote.claiming.as_mut().map(oneshot::Receiver::try_recv);
+        let reported = remote.reporting.as_mut().map(|(_, taken)| taken.try_recv());
         match claimed {
             None | Some(Err(TryRecvError::Empty)) => {}
-            Some(Ok(Ok(lent))) => {
-                agent.claiming = None;
-                agent.lock = Some(lent.lock);
-                for lent in lent.instances {
-                    let read = journal::read(&lent.id, &lent.snapshot, &self.versions);
+            Some(Ok(Ok(claimed))) => {
+                remote.claiming = None;
+                remote.lock = Some(claimed.lock);
+                for claimed in claimed.instances {
+                    let read = journal::read(&claimed.id, &claimed.snapshot, &self.versions);
                     let Ok(Record::Snapshot(instance)) = read else {
-                        panic!("what was lent cannot be read");
+                        panic!("what was claimed cannot be read");
                     };
-                    agent.core.handle(self.now_ms, Input::Failed { instance });
+                    remote.core.handle(self.now_ms, Input::Failed { instance });
                 }
             }
-            Some(_) => return self.lose_agent(number, random),
+            Some(_) => return self.lose_remote(number, random),
         }
         match reported {
             None | Some(Err(TryRecvError::Empty)) => {}
             Some(Ok(Ok(refused))) => {
-                if let Some((round, _)) = agent.reporting.take() {
-                    agent.perform(round, &refused);
+                if let Some((round, _)) = remote.reporting.take() {
+                    remote.perform(round, &refused);
                 }
             }
-            Some(_) => self.lose_agent(number, random),
+            Some(_) => self.lose_remote(number, random),
         }
     }
 
     /// It is killed, or gives up on a lock it cannot be sure of; of the calls under way some were carried out.
-    fn lose_agent(&mut self, number: usize, random: &mut Random) {
-        while !self.agents[number].calls.is_empty() && random.below(2) == 0 {
-            self.answer_agent(number, random);
+    fn lose_remote(&mut self, number: usize, random: &mut Random) {
+        while !self.remotes[number].calls.is_empty() && random.below(2) == 0 {
+            self.answer_remote(number, random);
         }
         self.seed += 1;
-        let lost = std::mem::replace(&mut self.agents[number], Agent::new(self.seed));
-        // Not always is there time for a farewell.
+        let lost = std::mem::replace(&mut self.remotes[number], RemoteSupervisor::new(self.seed));
+        // Not always is there time for a release.
         if let Some(lock) = lost.lock.filter(|_| random.below(2) == 0) {
-            let farewell = Input::GiveBack { lock };
-            self.parts[SUPERVISOR].core.handle(self.now_ms, farewell);
+            let release = Input::ReleaseClaim { lock };
+            self.parts[SUPERVISOR].core.handle(self.now_ms, release);
         }
     }
 
-    fn answer_agent(&mut self, number: usize, random: &mut Random) {
-        let Some(call) = self.agents[number].calls.pop() else {
+    fn answer_remote(&mut self, number: usize, random: &mut Random) {
+        let Some(call) = self.remotes[number].calls.pop() else {
             return;
         };
         let (id, step) = (&call.id, usize::from(call.step));
-        let lock = self.agents[number].lock.map(With::Lent);
+        let lock = self.remotes[number].lock.map(ClaimState::Claimed);
         let live = self.parts[SUPERVISOR].core.live.get(id);
-        let result = if lock.is_some() && live.map(|live| live.with) == lock {
+        let result = if lock.is_some() && live.map(|live| live.claim) == lock {
             (self.services).ask(id, step, call.undo, &call.work, self.mood, random)
         } else {
             // It went out before somebody else took over, and came late.
@@ -198,6 +189,6 @@ impl World {
         let begun_ms = self.now_ms;
         self.now_ms += random.below(20) as i64;
         let outcome = call.ended(begun_ms, self.now_ms, result);
-        self.agents[number].core.handle(self.now_ms, outcome);
+        self.remotes[number].core.handle(self.now_ms, outcome);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use highwater_env::random::Random;
 
-use crate::call::{CallError, Prepared};
+use crate::call::{CallError, PreparedCall};
 use crate::machine::Answer;
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub struct Services {
 /// How often things go wrong, in percent.
 #[derive(Clone, Copy)]
 pub struct Mood {
-    pub trouble: u64,
+    pub failure_percent: u64,
 }
 
 impl Services {
@@ -32,14 +32,14 @@ impl Services {
         id: &Arc<str>,
         step: usize,
         undo: bool,
-        work: &Prepared,
+        work: &PreparedCall,
         mood: Mood,
         random: &mut Random,
     ) -> Result<Answer, CallError> {
         self.note(id, step, undo, work);
         let body = Bytes::from(format!("{{\"n\":{}}}", random.below(100)));
         let done = Ok(Answer { status: 200, body });
-        if random.below(100) >= mood.trouble {
+        if random.below(100) >= mood.failure_percent {
             self.carry_out(id, step, undo);
             return done;
         }
@@ -71,13 +71,13 @@ impl Services {
         Ok(Answer { status: 404, body })
     }
 
-    fn note(&mut self, id: &Arc<str>, step: usize, undo: bool, work: &Prepared) {
+    fn note(&mut self, id: &Arc<str>, step: usize, undo: bool, work: &PreparedCall) {
         let place = (Arc::clone(id), step, undo);
         assert!(
             !self.settled.contains(&place),
             "{place:?} was settled and is asked for again"
         );
-        let Prepared::Http { request, .. } = work else {
+        let PreparedCall::Http { request, .. } = work else {
             panic!("there are no functions here");
         };
         let key = request.headers[0].1.to_str().unwrap().to_owned();

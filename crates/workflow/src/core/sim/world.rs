@@ -7,11 +7,11 @@ use bytes::Bytes;
 use highwater_env::random::Random;
 use tokio::sync::oneshot;
 
-use super::agents::Agent;
 use super::arc;
+use super::remote_supervisors::RemoteSupervisor;
 use super::services::{Mood, Services};
-use crate::call::{CallError, Outcome, Prepared};
-use crate::core::{Core, Decision, Effect, Input, Role, Round, Started};
+use crate::call::{CallError, Outcome};
+use crate::core::{Core, Decision, Effect, Input, Role, Round, StartOutcome, StepCall};
 use crate::definition::Definition;
 use crate::journal::{self, Record};
 use crate::machine::{Answer, Instance};
@@ -26,12 +26,12 @@ pub struct World {
     pub(super) now_ms: i64,
     pub(super) parts: [Part; 2],
     /// Who undoes, if it is not the second of the parts.
-    pub(super) agents: Vec<Agent>,
+    pub(super) remotes: Vec<RemoteSupervisor>,
     pub services: Services,
     pub(super) history: BTreeMap<Arc<str>, Vec<u8>>,
     /// Who was told that their instance is accepted.
     accepted: BTreeSet<Arc<str>>,
-    pub(super) waiting: Vec<(Arc<str>, oneshot::Receiver<Started>)>,
+    pub(super) waiting: Vec<(Arc<str>, oneshot::Receiver<StartOutcome>)>,
     started: u64,
     pub(super) mood: Mood,
     crashes: bool,
@@ -45,22 +45,20 @@ pub(super) struct Part {
     pub journal: Journal,
     /// Appended, but not yet durable.
     pub pending: Option<Round>,
-    pub calls: Vec<Call>,
-    pub to_finish: Journal,
-    pub to_hand: Journal,
+    pub calls: Vec<StepCall>,
+    pub to_archive: Journal,
+    pub to_hand_over: Journal,
     /// How far a supervisor has read.
     pub tailed: usize,
 }
 
-pub(super) struct Call {
-    pub id: Arc<str>,
-    pub step: u16,
-    pub undo: bool,
-    pub work: Prepared,
-}
-
-impl Call {
-    pub fn ended(self, begun_ms: i64, ended_ms: i64, result: Result<Answer, CallError>) -> Input {
+impl StepCall {
+    pub(super) fn ended(
+        self,
+        begun_ms: i64,
+        ended_ms: i64,
+        result: Result<Answer, CallError>,
+    ) -> Input {
         Input::Outcome {
             id: self.id,
             step: self.step,
@@ -86,8 +84,8 @@ impl World {
             journal: Vec::new(),
             pending: None,
             calls: Vec::new(),
-            to_finish: Vec::new(),
-            to_hand: Vec::new(),
+            to_archive: Vec::new(),
+            to_hand_over: Vec::new(),
             tailed: 0,
         };
         let mut world = World {
@@ -96,8 +94,8 @@ impl World {
             seed,
             now_ms: 1_000_000,
             parts: [Role::Scheduler, Role::Supervisor].map(part),
-            agents: match elsewhere {
-                true => vec![Agent::new(seed), Agent::new(seed + 1)],
+            remotes: match elsewhere {
+                true => vec![RemoteSupervisor::new(seed), RemoteSupervisor::new(seed + 1)],
                 false => Vec::new(),
             },
             services: Services::default(),
@@ -105,7 +103,9 @@ impl World {
             accepted: BTreeSet::new(),
             waiting: Vec::new(),
             started: 0,
-            mood: Mood { trouble: 25 },
+            mood: Mood {
+                failure_percent: 25,
+            },
             crashes: true,
             crashed: BTreeSet::new(),
         };
@@ -148,13 +148,13 @@ impl World {
             11..=14 => self.sync(part, random),
             _ => self.answer(part, random),
         }
-        self.turn_agent(random);
+        self.turn_remote(random);
         self.hear();
     }
 
     /// Nothing goes wrong any more, and everything comes to its end.
     pub fn calm_down(&mut self, random: &mut Random) {
-        self.mood = Mood { trouble: 0 };
+        self.mood = Mood { failure_percent: 0 };
         self.crashes = false;
         for _ in 0..10_000 {
             let before = self.now_ms;
@@ -167,12 +167,12 @@ impl World {
             }
             self.hand_over();
             self.tail();
-            self.calm_agents(random);
+            self.calm_remotes(random);
             self.hear();
             if self.is_quiet() {
                 let parts = self.parts.iter().map(|part| &part.core);
-                let agents = self.agents.iter().map(|agent| &agent.core);
-                let timers = parts.chain(agents).filter_map(Core::next_timer);
+                let remotes = self.remotes.iter().map(|agent| &agent.core);
+                let timers = parts.chain(remotes).filter_map(Core::next_timer);
                 let Some(at_ms) = timers.min() else {
                     return;
                 };
@@ -186,15 +186,15 @@ impl World {
     }
 
     fn is_quiet(&mut self) -> bool {
-        let offered = &self.parts[SUPERVISOR].core.lending.offered;
-        let agents = offered.is_empty() && self.agents.iter().all(Agent::is_quiet);
-        agents
+        let offered = &self.parts[SUPERVISOR].core.claims.available;
+        let remotes = offered.is_empty() && self.remotes.iter().all(RemoteSupervisor::is_quiet);
+        remotes
             && self.parts.iter_mut().all(|part| {
                 part.gather();
                 part.pending.is_none()
                     && part.calls.is_empty()
-                    && part.to_finish.is_empty()
-                    && part.to_hand.is_empty()
+                    && part.to_archive.is_empty()
+                    && part.to_hand_over.is_empty()
             })
     }
 
@@ -267,27 +267,13 @@ impl World {
     pub(super) fn perform(&mut self, part: usize, effect: Effect) {
         let part = &mut self.parts[part];
         match effect {
-            Effect::Reply(reply, started) => drop(reply.send(started)),
-            Effect::Show(reply, view) => drop(reply.send(view.map(|view| *view))),
-            Effect::Lend(reply, lent) => drop(reply.send(lent)),
-            Effect::Take(reply, taken) => drop(reply.send(taken)),
-            Effect::Call {
-                id,
-                step,
-                undo,
-                work,
-                ..
-            } => part.calls.push(Call {
-                id,
-                step,
-                undo,
-                work,
-            }),
-            Effect::Finish { id, value } => part.to_finish.push((id, value)),
-            Effect::HandOver { id, value } => part.to_hand.push((id, value)),
-            Effect::Tell { id, notice, parked } => {
+            Effect::Reply(reply) => reply.send(),
+            Effect::Call(call) => part.calls.push(call),
+            Effect::Archive { id, value } => part.to_archive.push((id, value)),
+            Effect::HandOver { id, value } => part.to_hand_over.push((id, value)),
+            Effect::Notify { id, notice, parked } => {
                 assert!(notice.is_none() && parked.is_some());
-                part.core.handle(self.now_ms, Input::Told { id });
+                part.core.handle(self.now_ms, Input::Notified { id });
             }
         }
     }
@@ -306,19 +292,19 @@ impl World {
     }
 
     fn finish(&mut self, part: usize) {
-        for (id, value) in std::mem::take(&mut self.parts[part].to_finish) {
+        for (id, value) in std::mem::take(&mut self.parts[part].to_archive) {
             self.history.insert(Arc::clone(&id), value);
             for other in 0..=part {
                 let id = Arc::clone(&id);
                 self.parts[other]
                     .core
-                    .handle(self.now_ms, Input::Closed { id });
+                    .handle(self.now_ms, Input::Archived { id });
             }
         }
     }
 
     fn hand_over(&mut self) {
-        for (id, value) in std::mem::take(&mut self.parts[SCHEDULER].to_hand) {
+        for (id, value) in std::mem::take(&mut self.parts[SCHEDULER].to_hand_over) {
             self.parts[SUPERVISOR]
                 .journal
                 .push((Arc::clone(&id), value));

@@ -27,16 +27,16 @@ use super::builder::{CONCURRENCY, service_of, split_url};
 use super::reader::{Reader, Section};
 use super::{Breaker, Definition, DefinitionError, Notify, Occasion, Retry, Service, Target};
 
-/// Everything that is wrong with a file.
+/// All mistakes in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     pub file: String,
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<FileMistake>,
 }
 
-/// One thing that is wrong, and what would be right, if that is known.
+/// One mistake, with a hint if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct FileMistake {
     pub line: usize,
     pub message: String,
     pub hint: String,
@@ -48,7 +48,7 @@ impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, mistake) in self.mistakes.iter().enumerate() {
             let newline = if number > 0 { "\n" } else { "" };
-            let Mistake {
+            let FileMistake {
                 line,
                 message,
                 hint,
@@ -63,7 +63,7 @@ impl fmt::Display for FileError {
 }
 
 impl Definition {
-    /// Reads a file's text; `file` is what mistakes are reported under.
+    /// Reads the text of a file; `file` is its name in mistakes.
     pub fn from_toml(file: &str, source: &str) -> Result<Definition, FileError> {
         let parsed = DeTable::parse(source);
         let mut reader = Reader::new(source);
@@ -86,7 +86,7 @@ impl Definition {
     }
 }
 
-/// What a service says for all its calls.
+/// Defaults of a service for its calls.
 #[derive(Clone)]
 struct Defaults {
     timeout: Option<std::time::Duration>,
@@ -148,7 +148,7 @@ struct File<'r, 'a> {
     reader: &'r mut Reader<'a>,
     definition: Definition,
     defaults: Vec<Defaults>,
-    /// Of services, those that are wrong included.
+    /// Names of all services, invalid ones included.
     names: Vec<String>,
 }
 
@@ -188,7 +188,7 @@ impl<'a> File<'_, 'a> {
         Some(())
     }
 
-    /// `false` is none.
+    /// `circuit = false` disables it.
     fn circuit(&mut self, section: &Section<'a>) -> Option<Breaker> {
         let usual = Breaker::default();
         let value = section.value("circuit").map(|value| value.get_ref());

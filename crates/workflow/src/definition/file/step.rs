@@ -1,16 +1,16 @@
-//! The steps of a file, with their conditions.
+//! Reads the steps of a file and their conditions.
 
 use toml::de::DeValue;
 
 use super::File;
-use super::work::{Named, WORK_KEYS};
+use super::work::{ServiceRef, WORK_KEYS};
 use crate::definition::builder::UNDO_EXPECT;
 use crate::definition::reader::Section;
-use crate::definition::{Action, Refusal, Retry, Step};
+use crate::definition::{Action, RefusalRule, Retry, Step};
 use crate::expr::{Condition, ExprError};
 
 impl<'a> File<'_, 'a> {
-    /// The steps, and the byte where each begins.
+    /// Reads all steps. Returns the byte offset of each.
     pub(super) fn steps(&mut self, top: &Section<'a>) -> Vec<usize> {
         let mut lines = Vec::new();
         let Some(value) = top.value("steps") else {
@@ -56,7 +56,7 @@ impl<'a> File<'_, 'a> {
         let undo = self.reader.section(section, "undo", "undo").map(|undo| {
             self.reader.known_keys(&undo, WORK_KEYS);
             let service = match self.service_named(&undo) {
-                Named::Nothing => service,
+                ServiceRef::Nothing => service,
                 own => own,
             };
             let mut work = self.work(&undo, service, Retry::UNDO);
@@ -69,10 +69,13 @@ impl<'a> File<'_, 'a> {
             work
         });
         let reason = self.reader.text(section, "reason");
-        let refuse_when = self.condition(section, "refuse_when").map(|when| Refusal {
-            reason: reason.map_or_else(|| when.source().to_owned(), |(text, _)| text.to_owned()),
-            when,
-        });
+        let refuse_when = self
+            .condition(section, "refuse_when")
+            .map(|when| RefusalRule {
+                reason: reason
+                    .map_or_else(|| when.source().to_owned(), |(text, _)| text.to_owned()),
+                when,
+            });
         let step = Step {
             name: name?.to_owned(),
             when: self.condition(section, "when"),
@@ -108,17 +111,17 @@ impl<'a> File<'_, 'a> {
         }
     }
 
-    /// The service that a section names; one that is wrong has been noted.
-    fn service_named(&mut self, section: &Section<'a>) -> Named {
+    /// The service a section names. An unknown one is reported.
+    fn service_named(&mut self, section: &Section<'a>) -> ServiceRef {
         let Some((name, at)) = self.reader.text(section, "service") else {
             return match section.has("service") {
-                true => Named::Wrong,
-                false => Named::Nothing,
+                true => ServiceRef::Wrong,
+                false => ServiceRef::Nothing,
             };
         };
         let mut services = self.definition.services.iter();
         if let Some(found) = services.position(|service| service.name == name) {
-            return Named::Service(found);
+            return ServiceRef::Service(found);
         }
         if !self.names.iter().any(|known| known == name) {
             let hint = match highwater_query::nearest(name, self.names.iter().map(String::as_str)) {
@@ -128,6 +131,6 @@ impl<'a> File<'_, 'a> {
             self.reader
                 .mistake(at, format!("there is no service `{name}`"), hint);
         }
-        Named::Wrong
+        ServiceRef::Wrong
     }
 }

@@ -1,4 +1,4 @@
-//! What a step of a file does, or what undoes it: a call of a service, or a function.
+//! Reads the work of a step or of its undo: a call of a service, or a function.
 
 use toml::de::DeValue;
 
@@ -17,9 +17,9 @@ const NOTHING: Defaults = Defaults {
     retry: None,
 };
 
-/// Which service a call is for.
+/// The service of a call.
 #[derive(Clone, Copy)]
-pub(super) enum Named {
+pub(super) enum ServiceRef {
     Nothing,
     Service(usize),
     Wrong,
@@ -29,7 +29,7 @@ impl<'a> File<'_, 'a> {
     pub(super) fn work(
         &mut self,
         section: &Section<'a>,
-        service: Named,
+        service: ServiceRef,
         usual: Retry,
     ) -> Option<Work> {
         let is_undo = usual == Retry::UNDO;
@@ -61,7 +61,7 @@ impl<'a> File<'_, 'a> {
         })
     }
 
-    fn call(&mut self, section: &Section<'a>, named: Named) -> Option<Call> {
+    fn call(&mut self, section: &Section<'a>, named: ServiceRef) -> Option<Call> {
         let (text, at) = self.reader.text(section, "call")?;
         let Some((method, url)) = text.split_once(' ') else {
             let hint = "write a method and a path: call = \"GET /api/accounts/{{input.ownerId}}\"";
@@ -85,9 +85,9 @@ impl<'a> File<'_, 'a> {
                 }
             },
             false => match named {
-                Named::Service(service) => (service, url.to_owned()),
-                Named::Wrong => return None,
-                Named::Nothing => {
+                ServiceRef::Service(service) => (service, url.to_owned()),
+                ServiceRef::Wrong => return None,
+                ServiceRef::Nothing => {
                     let hint = "add service = \"NAME\", or write http://host:port/path";
                     let message = format!("`{url}` belongs to no service");
                     self.reader.mistake(at, message, hint);
@@ -137,7 +137,7 @@ impl<'a> File<'_, 'a> {
     }
 }
 
-/// A body that is one hole is sent as JSON, whatever fills it.
+/// A body that is a single template variable is sent as JSON.
 fn whole_or_text(text: &str) -> Result<Body, ExprError> {
     let trimmed = text.trim();
     let is_one_hole =
