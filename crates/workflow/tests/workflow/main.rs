@@ -1,6 +1,6 @@
 //! Workflows against real services over HTTP.
 
 mod common;
-mod elsewhere;
+mod remote_supervisor;
 mod faults;
 mod rest;

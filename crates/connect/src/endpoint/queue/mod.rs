@@ -116,7 +116,7 @@ impl QueueEndpoint {
             None => position,
         };
         // A queue that was deleted and recreated has no position.
-        self.next = fed.saturating_sub(self.base).max(0) as u64;
+        self.next = position.saturating_sub(self.base).max(0) as u64;
         Ok(())
     }
 
