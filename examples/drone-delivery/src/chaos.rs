@@ -1,39 +1,39 @@
-//! The chaos switch of a service: how often it is slow, wrong, late, silent or gone.
+//! Fault injection: how often a service is slow, fails, is late, silent or down.
 //!
-//! Every request is given a [`Fate`] before it is looked at. The draws come from a seed, so a service
-//! that gets the same requests in the same order misbehaves in the same way. The unpleasant fates are
-//! those in which the work is done and the caller does not learn of it.
+//! Every request gets a [`RequestFault`] before it is handled. Faults are drawn from a seed, so a service that gets the same
+//! requests in the same order fails in the same way. The interesting faults are those where the work is done and the
+//! caller does not learn of it.
 
 use std::time::Duration;
 
 use highwater_env::random::Random;
 use serde::{Deserialize, Serialize};
 
-/// What can be set, by flags and by `PUT /chaos`. Shares are from 0 to 1.
+/// The faults, set by flags and by `PUT /chaos`. Shares are from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Milliseconds that every answer takes at least
+    /// Minimum latency in milliseconds
     #[arg(long, default_value_t = 0)]
     pub latency_ms: u64,
-    /// Up to so many milliseconds more, evenly spread
+    /// Maximum additional latency in milliseconds, uniformly distributed
     #[arg(long, default_value_t = 0)]
     pub jitter_ms: u64,
     /// The share of requests answered with 500; half of them after the work was done
     #[arg(long, default_value_t = 0.0)]
     pub errors: f64,
-    /// The share of requests whose work is done and whose answer comes after `late_ms`
+    /// The share of requests whose work is done and whose response comes after `late_ms`
     #[arg(long, default_value_t = 0.0)]
     pub late: f64,
     #[arg(long, default_value_t = 0)]
     pub late_ms: u64,
-    /// The share of requests whose work is done and that are never answered: the connection ends
+    /// The share of requests whose work is done and whose connection is closed without a response
     #[arg(long, default_value_t = 0.0)]
     pub lost: f64,
 }
 
 impl Faults {
-    /// What is wrong with these numbers.
+    /// Why these numbers are invalid, if they are.
     pub fn problem(&self) -> Option<String> {
         let shares = [
             ("errors", self.errors),
@@ -50,8 +50,7 @@ impl Faults {
         (sum > 1.0).then(|| format!("the shares add up to {sum}, which is more than 1"))
     }
 
-    /// One request in `percent` of a hundred fails in one way or another: half of them with an error,
-    /// the rest late or not at all.
+    /// `percent` of all requests fail: half of them with an error, the rest late or without a response.
     pub fn failing(percent: f64, late_ms: u64) -> Faults {
         let share = percent / 100.0;
         Faults {
@@ -64,34 +63,34 @@ impl Faults {
     }
 }
 
-/// What becomes of one request.
+/// The fault of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fate {
+pub struct RequestFault {
     pub delay: Duration,
-    pub ending: Ending,
+    pub kind: FaultKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Ending {
-    Fine,
-    /// 500, and nothing was done.
+pub enum FaultKind {
+    None,
+    /// 500 without doing the work.
     Refused,
-    /// 500, though it was done.
+    /// 500 after doing the work.
     DoneButError,
     DoneButLate(Duration),
     DoneButSilent,
 }
 
-/// Faults and the dice.
+/// Draws the fault of each request.
 #[derive(Debug)]
-pub struct Chaos {
+pub struct FaultInjector {
     faults: Faults,
     random: Random,
 }
 
-impl Chaos {
-    pub fn new(faults: Faults, seed: u64) -> Chaos {
-        Chaos {
+impl FaultInjector {
+    pub fn new(faults: Faults, seed: u64) -> FaultInjector {
+        FaultInjector {
             faults,
             random: Random::seeded(seed),
         }
@@ -105,30 +104,30 @@ impl Chaos {
         self.faults = faults;
     }
 
-    pub fn fate(&mut self) -> Fate {
+    pub fn draw(&mut self) -> RequestFault {
         let faults = &self.faults;
         let jitter = self.random.below(faults.jitter_ms + 1);
-        // 53 bits are what a float holds exactly.
+        // A float holds 53 bits exactly.
         let mut draw = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         let mut falls = |share: f64| {
             let falls = draw < share;
             draw -= share;
             falls
         };
-        let ending = if falls(faults.errors / 2.0) {
-            Ending::Refused
+        let kind = if falls(faults.errors / 2.0) {
+            FaultKind::Refused
         } else if falls(faults.errors / 2.0) {
-            Ending::DoneButError
+            FaultKind::DoneButError
         } else if falls(faults.late) {
-            Ending::DoneButLate(Duration::from_millis(faults.late_ms))
+            FaultKind::DoneButLate(Duration::from_millis(faults.late_ms))
         } else if falls(faults.lost) {
-            Ending::DoneButSilent
+            FaultKind::DoneButSilent
         } else {
-            Ending::Fine
+            FaultKind::None
         };
-        Fate {
+        RequestFault {
             delay: Duration::from_millis(faults.latency_ms + jitter),
-            ending,
+            kind,
         }
     }
 }
@@ -148,44 +147,48 @@ mod tests {
         }
     }
 
-    fn fates(seed: u64, count: usize) -> Vec<Fate> {
-        let mut chaos = Chaos::new(faults(), seed);
-        (0..count).map(|_| chaos.fate()).collect()
+    fn faults_drawn(seed: u64, count: usize) -> Vec<RequestFault> {
+        let mut chaos = FaultInjector::new(faults(), seed);
+        (0..count).map(|_| chaos.draw()).collect()
     }
 
     #[test]
     fn a_seed_repeats_a_run() {
-        assert_eq!(fates(7, 100), fates(7, 100));
-        assert_ne!(fates(7, 100), fates(8, 100));
+        assert_eq!(faults_drawn(7, 100), faults_drawn(7, 100));
+        assert_ne!(faults_drawn(7, 100), faults_drawn(8, 100));
     }
 
     #[test]
     fn fates_come_in_the_shares_that_were_asked_for() {
-        let fates = fates(1, 10_000);
-        let share = |ending: Ending| {
-            fates.iter().filter(|fate| fate.ending == ending).count() as f64 / 10_000.0
+        let faults_drawn = faults_drawn(1, 10_000);
+        let share = |kind: FaultKind| {
+            faults_drawn
+                .iter()
+                .filter(|fault| fault.kind == kind)
+                .count() as f64
+                / 10_000.0
         };
-        let late = Ending::DoneButLate(Duration::from_millis(700));
-        for ending in [
-            Ending::Refused,
-            Ending::DoneButError,
+        let late = FaultKind::DoneButLate(Duration::from_millis(700));
+        for kind in [
+            FaultKind::Refused,
+            FaultKind::DoneButError,
             late,
-            Ending::DoneButSilent,
+            FaultKind::DoneButSilent,
         ] {
-            assert!((share(ending) - 0.1).abs() < 0.01, "{ending:?}");
+            assert!((share(kind) - 0.1).abs() < 0.01, "{kind:?}");
         }
-        let delays = fates.iter().map(|fate| fate.delay.as_millis());
+        let delays = faults_drawn.iter().map(|fault| fault.delay.as_millis());
         assert_eq!((delays.clone().min(), delays.max()), (Some(5), Some(15)));
     }
 
     #[test]
     fn a_calm_service_is_always_fine() {
-        let mut chaos = Chaos::new(Faults::default(), 1);
-        let calm = Fate {
+        let mut chaos = FaultInjector::new(Faults::default(), 1);
+        let calm = RequestFault {
             delay: Duration::ZERO,
-            ending: Ending::Fine,
+            kind: FaultKind::None,
         };
-        assert!((0..1000).all(|_| chaos.fate() == calm));
+        assert!((0..1000).all(|_| chaos.draw() == calm));
     }
 
     #[test]

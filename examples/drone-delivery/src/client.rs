@@ -1,4 +1,4 @@
-//! An HTTP client of one connection, made anew when it breaks, with a time limit for every answer.
+//! An HTTP client with one connection, reopened when it breaks, and a timeout per response.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     #[error("cannot reach {address}: {error}")]
@@ -26,7 +26,7 @@ pub enum CallError {
     Late(Duration),
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    /// The connection is kept only if all went well.
+    /// The connection is kept only after a success.
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Reply, CallError> {
         let broken = |error: hyper::Error| CallError::Broken(error.to_string());
         let mut connection = match self.connection.take() {
@@ -136,7 +136,7 @@ impl Client {
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) =
             handshake.map_err(|error| CallError::Broken(error.to_string()))?;
-        // Its errors come back from the request that meets them.
+        // The request that meets an error reports it.
         tokio::spawn(async move { drop(connection.await) });
         Ok(sender)
     }

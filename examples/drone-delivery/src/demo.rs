@@ -1,4 +1,4 @@
-//! Everything at once, for a look: services, node, customers and drones, until Ctrl-C.
+//! Runs the whole application: services, node, customers and drones, until Ctrl-C.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::load::Load;
 use crate::model::Stage;
 use crate::outcomes::{self, Counts};
 use crate::serve::Kind;
-use crate::stack::{Options, Part, Stack};
+use crate::stack::{Options, Process, Stack};
 
 /// Run the whole application with customers and drones, until Ctrl-C.
 #[derive(Clone, Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub struct Demo {
     /// Requests a second
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     rate: u64,
-    /// Seconds that a drone is in the air, on average
+    /// Average flight time in seconds
     #[arg(long, default_value_t = 20)]
     flight: u64,
     /// The share of calls that fail at each service, in percent
@@ -36,9 +36,9 @@ impl Demo {
         let name = format!("demo-{}", std::process::id());
         stack.register(&name).await?;
         tell_where(&stack);
-        let at = |kind| stack.address(Part::of(kind));
+        let at = |kind| stack.address(Process::of(kind));
         let fleet = Fleet {
-            node: stack.address(Part::Node),
+            node: stack.address(Process::Node),
             delivery: at(Kind::Delivery),
             drone: at(Kind::Drone),
             flight: Duration::from_secs(self.flight),
@@ -71,10 +71,10 @@ fn tell_where(stack: &Stack) {
         "Drone Delivery runs; its data and logs are in {}",
         stack.data().display()
     );
-    for part in Part::all().filter(|part| *part != Part::Supervisor) {
-        println!("  {:<12} http://{}", part.name(), stack.address(part));
+    for process in Process::all().filter(|process| *process != Process::Supervisor) {
+        println!("  {:<12} http://{}", process.name(), stack.address(process));
     }
-    let ingestion = stack.address(Part::of(Kind::Ingestion));
+    let ingestion = stack.address(Process::of(Kind::Ingestion));
     println!("\nAsk for a drone yourself:\n");
     println!(
         "  curl -i http://{ingestion}/api/deliveryrequests -H 'content-type: application/json' -d '{{"
@@ -85,23 +85,26 @@ fn tell_where(stack: &Stack) {
     println!("    \"packageInfo\": {{\"size\": \"Small\", \"weight\": 2}}}}'\n");
     println!(
         "Make a service fail: curl -X PUT http://{}/chaos -d '{{\"errors\": 0.3}}'",
-        stack.address(Part::of(Kind::Drone))
+        stack.address(Process::of(Kind::Drone))
     );
     println!("Ctrl-C stops everything.\n");
 }
 
-/// A line now and then: how many deliveries reached which stage, and how the workflows do.
+/// Prints regularly how many deliveries reached which stage, and the state of the workflows.
 async fn look(stack: &Stack) {
-    let mut history = Client::new(stack.address(Part::of(Kind::History)), LOOK_EVERY);
+    let mut history = Client::new(stack.address(Process::of(Kind::History)), LOOK_EVERY);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let told = history.get("/api/deliveryhistory").await;
-        let told = told.ok().and_then(|reply| reply.json()).unwrap_or_default();
-        let counts = outcomes::counts(&stack.address(Part::Node))
+        let summary = history.get("/api/deliveryhistory").await;
+        let summary = summary
+            .ok()
+            .and_then(|reply| reply.json())
+            .unwrap_or_default();
+        let counts = outcomes::counts(&stack.address(Process::Node))
             .await
             .unwrap_or_default();
         let stages = Stage::ALL.iter().map(|stage| {
-            let count = told["stages"][stage.name()].as_u64().unwrap_or(0);
+            let count = summary["stages"][stage.name()].as_u64().unwrap_or(0);
             format!("{} {count}", stage.name())
         });
         let stages = stages.collect::<Vec<_>>().join("  ");

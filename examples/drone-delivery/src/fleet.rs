@@ -1,7 +1,7 @@
-//! Drones in the air: follows created deliveries, moves them along and brings the drones home.
+//! Simulated drones: follows created deliveries, moves them and returns the drones.
 //!
-//! A simulation of what is outside the system, so it keeps nothing: a flight that it forgets because it
-//! was stopped is a drone that never came back, and shows among the overdue ones.
+//! It simulates the outside world and stores nothing: a flight lost in a restart is a drone that never returns, and shows
+//! up among the overdue deliveries.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub struct Fleet {
     pub node: String,
     pub delivery: String,
     pub drone: String,
-    /// A flight takes this long on average.
+    /// Average duration of a flight.
     pub flight: Duration,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Tracked {
+struct TrackedDelivery {
     delivery_id: String,
     stage: String,
     location: Value,
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 const TRIES: u32 = 40;
 
 impl Fleet {
-    /// Flies for ever.
+    /// Runs forever.
     pub async fn run(self) {
         let partitions = loop {
             match Node::new(&self.node, TIMEOUT).partitions(HUB).await {
@@ -68,8 +68,8 @@ impl Fleet {
                 .messages
                 .into_iter()
                 .filter_map(|message| message.value);
-            let events =
-                values.filter_map(|value| serde_json::from_str::<Tracked>(value.get()).ok());
+            let events = values
+                .filter_map(|value| serde_json::from_str::<TrackedDelivery>(value.get()).ok());
             for event in events.filter(|event| event.stage == "Created") {
                 let most = 2 * self.flight.as_millis() as u64;
                 let takes = Duration::from_millis(random.below(most));
@@ -79,8 +79,8 @@ impl Fleet {
         }
     }
 
-    /// A flight ends early when the delivery is over before the drone is there.
-    async fn fly(self, event: Tracked, takes: Duration) {
+    /// A flight ends early if the delivery is cancelled meanwhile.
+    async fn fly(self, event: TrackedDelivery, takes: Duration) {
         let id = event.delivery_id;
         let position = |stage: &str| json!({"stage": stage, "location": event.location});
         let path = format!("/api/deliveries/{id}/position");
@@ -99,7 +99,7 @@ impl Fleet {
     }
 }
 
-/// Whether the service said yes; it is asked again while it fails.
+/// Whether the service accepted the request; failures are retried.
 async fn ask(address: &str, method: Method, path: &str, body: &Value) -> bool {
     let mut client = Client::new(address, TIMEOUT);
     for _ in 0..TRIES {

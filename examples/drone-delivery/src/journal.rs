@@ -1,10 +1,8 @@
-//! The durable state of a service: every change is an event in a journal, and what the service knows
-//! is the sum of its events.
+//! The durable state of a service: every change is an event in a journal, and the state is the fold of its events.
 //!
-//! The journal is a hub of one partition, used as a library, so an event is on the disk before anybody
-//! is told of it and a `kill -9` costs nothing that was answered. Changes take effect in memory in the
-//! order they get in the journal; whoever sees one, be it by a repeated request or by a read, is
-//! answered only when it is durable too.
+//! The journal is a hub with one partition, used as a library, so an event is on disk before anybody learns of it, and a
+//! `kill -9` loses nothing that was answered. Changes take effect in memory in journal order; a request that sees a change
+//! (a repetition or a read) is answered only when the change is durable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +20,7 @@ const JOURNAL: &str = "journal";
 const READ_BYTES: usize = 1 << 20;
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
-/// What a service knows.
+/// The state of a service.
 pub trait State: Default + Send + 'static {
     type Event: Serialize + DeserializeOwned + Send;
 
@@ -54,13 +52,13 @@ pub struct Store<S: State> {
     hub: Hub,
     journal: Arc<dyn Partition>,
     inner: Mutex<Inner<S>>,
-    /// How many changes are on the disk.
+    /// Number of durable changes.
     durable: Arc<watch::Sender<u64>>,
 }
 
 struct Inner<S> {
     state: S,
-    /// How many changes have been made.
+    /// Number of changes made.
     changes: u64,
 }
 
@@ -81,8 +79,8 @@ impl<S: State> Store<S> {
         })
     }
 
-    /// Looks at the state, decides, and changes it by the event that was decided on. Ready when the
-    /// disk has the event, and all those that the decision could have seen.
+    /// Decides on the current state and applies the resulting event. Completes when the event, and all events the decision
+    /// could have seen, are durable.
     pub async fn change<R>(&self, decide: impl FnOnce(&S) -> (Option<S::Event>, R)) -> R {
         let (answer, changes) = {
             let mut inner = self.inner.lock();
@@ -104,8 +102,7 @@ impl<S: State> Store<S> {
         self.change(|state| (None, look(state))).await
     }
 
-    /// Takes its place in the journal at the call. Goes on when the one who asked has gone away,
-    /// because others wait for the same change.
+    /// Enqueued at the call. Continues when the caller is gone, because others wait for the same change.
     fn append(&self, event: &S::Event, number: u64) {
         let value = serde_json::to_vec(event).expect("events have text keys and no odd numbers");
         let record = NewRecord {
@@ -117,7 +114,7 @@ impl<S: State> Store<S> {
         let durable = self.durable.clone();
         tokio::spawn(async move {
             if let Err(error) = appending.await {
-                // The state in memory is ahead of the disk: only a new start can mend that.
+                // The state in memory is ahead of the disk; only a restart can repair that.
                 eprintln!("the journal cannot be written, so this service ends: {error}");
                 std::process::exit(1);
             }
@@ -129,18 +126,18 @@ impl<S: State> Store<S> {
         });
     }
 
-    /// The journal itself, for those who pass on what happened.
+    /// The journal itself, for the publisher.
     pub fn journal(&self) -> &Arc<dyn Partition> {
         &self.journal
     }
 
-    /// Leaves the files in order. Not needed for safety, only for a quick start.
+    /// Closes the files cleanly. Not needed for safety, only for a quick start.
     pub fn stop(&self) {
         self.hub.stop();
     }
 }
 
-/// Every event of a journal that no service has open, in order.
+/// All events of a journal that no service has open, in order.
 pub async fn events<E: DeserializeOwned>(
     folder: &Path,
     clock: Arc<dyn Clock>,
@@ -156,7 +153,7 @@ pub async fn events<E: DeserializeOwned>(
     Ok(all)
 }
 
-/// Events from `from` on and where to read next; `None` at the end.
+/// Events from `from` and the next offset; `None` at the end.
 pub async fn read<E: DeserializeOwned>(
     journal: &dyn Partition,
     from: Offset,

@@ -1,4 +1,4 @@
-//! What customers were told: a line for every request that was accepted.
+//! The ledger of accepted requests: one line each.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<Id = String> {
     pub id: Id,
-    pub wish: Wish,
+    pub wish: CustomerAction,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Wish {
+pub enum CustomerAction {
     Deliver,
     Cancel,
 }
 
-/// A ledger that is being kept. It is written when it is closed, because whoever keeps it measures how long others take,
-/// and a write may wait for a disk that these others sync.
+/// A ledger in memory. It is written when it is closed, because the load measures latencies, and a write could wait for
+/// the disk that the measured processes sync.
 pub struct Ledger {
     file: AtomicFile,
     lines: Vec<u8>,
@@ -34,7 +34,7 @@ impl Ledger {
         })
     }
 
-    pub fn enter(&mut self, id: &str, wish: Wish) {
+    pub fn record(&mut self, id: &str, wish: CustomerAction) {
         let entry = serde_json::to_writer(&mut self.lines, &Entry { id, wish });
         entry.expect("a text and a name, to a vector");
         self.lines.push(b'\n');
@@ -56,14 +56,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.jsonl");
         let mut ledger = Ledger::create(&path).unwrap();
-        ledger.enter("a", Wish::Deliver);
-        ledger.enter("a", Wish::Cancel);
+        ledger.record("a", CustomerAction::Deliver);
+        ledger.record("a", CustomerAction::Cancel);
         ledger.close().unwrap();
         let entry = |wish| Entry {
             id: "a".to_owned(),
             wish,
         };
         let entries: Vec<Entry> = read_lines(&path).unwrap();
-        assert_eq!(entries, [entry(Wish::Deliver), entry(Wish::Cancel)]);
+        assert_eq!(
+            entries,
+            [
+                entry(CustomerAction::Deliver),
+                entry(CustomerAction::Cancel)
+            ]
+        );
     }
 }

@@ -1,10 +1,10 @@
-//! Drone Delivery: customers ask for a drone to collect a parcel; the back end assigns one and tracks the
-//! delivery. Microsoft's reference application for microservices, built on Highwater.
+//! Drone Delivery: customers request a drone to collect a parcel; the back end assigns one and tracks the delivery.
+//! Microsoft's reference application for microservices, built on Highwater.
 //!
-//! - [`ingestion`] is the public API: a request is on a hub's disk before it is answered.
-//! - The workflows in `workflows/` call the [`services`], which keep what they know in a [`journal`] each.
-//! - [`chaos`] makes services fail, `load` makes traffic, `check` reads the journals and says whether
-//!   anything was lost, forgotten or done twice.
+//! - [`ingestion`] is the public API: a request is durable on a hub before it is answered.
+//! - The workflows in `workflows/` call the [`services`], each with a [`journal`] of its own.
+//! - [`chaos`] injects faults, `load` generates traffic, `check` reads the journals and reports whether anything was lost,
+//!   left behind or done twice.
 
 pub mod chaos;
 pub mod check;

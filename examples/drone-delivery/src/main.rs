@@ -24,7 +24,7 @@ enum Command {
 
 fn main() -> anyhow::Result<ExitCode> {
     let command = Command::parse();
-    // Ingestion and the load do little for a request, and less when it never changes threads.
+    // Ingestion and the load do little per request, and less if it never changes threads.
     let mut runtime = match &command {
         Command::Load(_) => tokio::runtime::Builder::new_current_thread(),
         Command::Serve(serve) if serve.service == Kind::Ingestion => {
@@ -40,13 +40,13 @@ fn main() -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Whether all is well.
+/// Returns whether the command succeeded.
 async fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Run(demo) => demo.run().await.map(|()| true),
         Command::Chaos(trial) => tokio::select! {
             ended = trial.run() => ended,
-            // What is dropped takes its processes with it.
+            // Dropping the stack kills its processes.
             _ = tokio::signal::ctrl_c() => Ok(false),
         },
         Command::Spike(spike) => tokio::select! {

@@ -1,12 +1,12 @@
-//! The words that the services share: places, sizes, stages.
+//! Types shared by the services: locations, sizes, stages.
 
 use std::fmt;
 
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// An enum that is written as its name, and read from its name in any case or from its number, because
-/// both are sent by the reference application and its clients.
+/// An enum that is serialised as its name and deserialised from its name in any case or from its number, because the
+/// reference application and its clients send both.
 macro_rules! named {
     ($(#[$about:meta])* $name:ident { $first:ident $(, $other:ident)* }) => {
         $(#[$about])*
@@ -65,7 +65,7 @@ named!(Size {
     Large
 });
 named!(
-    /// How the receiver proves that the parcel has come.
+    /// How the receiver confirms the delivery.
     Confirmation { FingerPrint, Picture, Voice, None }
 );
 named!(Stage {
@@ -84,7 +84,7 @@ pub struct Location {
     pub longitude: f64,
 }
 
-/// Where the drones are at home; free text is taken for an address near it.
+/// The drones' base; free text is mapped to an address near it.
 pub const DEPOT: Location = Location {
     altitude: 0.0,
     latitude: 47.61,
@@ -92,8 +92,8 @@ pub const DEPOT: Location = Location {
 };
 
 impl Location {
-    /// `47.61,-122.33` is a position. Any other text is an address, and the same address is always the
-    /// same place, within 10 km of the depot.
+    /// `47.61,-122.33` is a position. Any other text is an address, mapped deterministically to a position within 10 km of the
+    /// depot.
     pub fn of_text(text: &str) -> Location {
         let numbers = text.split_once(',').and_then(|(latitude, longitude)| {
             Some((
@@ -111,7 +111,7 @@ impl Location {
         }
     }
 
-    /// Along the surface.
+    /// Great-circle distance.
     pub fn kilometres_to(self, other: Location) -> f64 {
         const EARTH_RADIUS_KM: f64 = 6371.0;
         let (a, b) = (self.latitude.to_radians(), other.latitude.to_radians());
@@ -123,7 +123,7 @@ impl Location {
 }
 
 fn address(text: &str) -> (f64, f64) {
-    // FNV-1a: the same everywhere and in every version, which a hash map's hash is not.
+    // FNV-1a: stable across platforms and versions, unlike a hash map's hash.
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     });
@@ -163,8 +163,7 @@ impl<'de> Deserialize<'de> for Location {
     }
 }
 
-/// Ids come from outside, are kept and stand in paths: they have a length, and no character that a path
-/// would have to escape.
+/// Ids come from clients, are stored and appear in paths: their length is bounded, and they need no escaping.
 pub fn is_id(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     (1..=128).contains(&text.len()) && text.bytes().all(plain)

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::client::{CallError, Client};
 
-/// An event on its way to a hub: a CloudEvent whose key is the subject.
+/// An event for a hub: a CloudEvent whose subject is the key.
 #[derive(Clone, Debug, Serialize)]
 pub struct CloudEvent<'a, D> {
     pub specversion: &'static str,
@@ -21,7 +21,7 @@ pub struct CloudEvent<'a, D> {
     pub data: &'a D,
 }
 
-/// Events that go together, as they are sent.
+/// A batch of events in its wire format.
 pub struct Batch {
     text: Vec<u8>,
     count: usize,
@@ -54,7 +54,7 @@ impl Batch {
         self.text.len()
     }
 
-    /// Everything that was pushed, which is something.
+    /// The batch, which must not be empty.
     pub fn text(mut self) -> Bytes {
         self.text.push(b']');
         self.text.into()
@@ -67,7 +67,7 @@ impl Default for Batch {
     }
 }
 
-/// Events of a partition, and where to read on.
+/// Events of a partition and the next offset.
 #[derive(Debug, Deserialize)]
 pub struct Page {
     pub messages: Vec<Message>,
@@ -79,7 +79,7 @@ pub struct Message {
     pub value: Option<Box<RawValue>>,
 }
 
-/// Why the node did not do it.
+/// Why a request to the node failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     #[error(transparent)]
@@ -101,12 +101,12 @@ impl Node {
         }
     }
 
-    /// Each where its key says. Ready when the node has all of them on its disk; after an error some may be there.
+    /// Appends by key. Completes when all events are durable; after an error some may be.
     pub async fn send(&mut self, hub: &str, batch: Bytes) -> Result<(), NodeError> {
         self.post(&format!("/hubs/{hub}/messages"), batch).await
     }
 
-    /// The same, all of them in one partition.
+    /// Appends to one partition.
     pub async fn send_to(
         &mut self,
         hub: &str,
@@ -126,7 +126,7 @@ impl Node {
         }
     }
 
-    /// Waits up to `wait` seconds for something to read.
+    /// Waits up to `wait` seconds for events.
     pub async fn read(
         &mut self,
         hub: &str,
@@ -148,13 +148,13 @@ impl Node {
         self.describe(hub).await.map(|hub| hub.partitions)
     }
 
-    /// How many records were ever appended to it.
+    /// Number of records ever appended.
     pub async fn appended(&mut self, hub: &str) -> Result<u64, NodeError> {
         let hub = self.describe(hub).await?;
         Ok(hub.places.iter().map(|place| place.end).sum())
     }
 
-    async fn describe(&mut self, hub: &str) -> Result<Described, NodeError> {
+    async fn describe(&mut self, hub: &str) -> Result<HubDescription, NodeError> {
         let reply = self.client.get(&format!("/api/hubs/{hub}")).await?;
         match reply.is_success() {
             true => Ok(serde_json::from_slice(&reply.body)?),
@@ -164,14 +164,14 @@ impl Node {
 }
 
 #[derive(Deserialize)]
-struct Described {
+struct HubDescription {
     partitions: u32,
     #[serde(default)]
-    places: Vec<Place>,
+    places: Vec<PartitionInfo>,
 }
 
 #[derive(Deserialize)]
-struct Place {
+struct PartitionInfo {
     end: u64,
 }
 

@@ -1,4 +1,4 @@
-//! How the workflows ended, as the node tells it.
+//! The outcomes of workflows, as reported by the node.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::client::Client;
 const TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECTIONS: usize = 8;
 
-/// Instances of all workflows: those that are under way or parked, those that are parked, those that ended.
+/// Numbers of instances of all workflows: in progress (parked ones included), parked, and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub running: u64,
@@ -63,7 +63,7 @@ pub async fn counts(node: &str) -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-/// Asks after every one of these deliveries.
+/// Reads the outcome of each delivery.
 pub async fn of(node: &str, ids: Vec<String>) -> anyhow::Result<Vec<Outcome>> {
     let ids = Arc::new(ids);
     let next = Arc::new(AtomicUsize::new(0));
@@ -87,7 +87,7 @@ pub async fn of(node: &str, ids: Vec<String>) -> anyhow::Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// Nothing if the node has never heard of it.
+/// `None` if the node does not know it.
 async fn one(client: &mut Client, id: &str) -> anyhow::Result<Option<Outcome>> {
     #[derive(Deserialize)]
     struct Shown {
@@ -102,7 +102,7 @@ async fn one(client: &mut Client, id: &str) -> anyhow::Result<Option<Outcome>> {
         404 => Ok(None),
         200 => {
             let shown: Shown = serde_json::from_slice(&reply.body)
-                .with_context(|| format!("what the node says of {id} cannot be read"))?;
+                .with_context(|| format!("the node's answer for {id} cannot be parsed"))?;
             let reason = match shown.blame.is_empty() {
                 true => shown.reason,
                 false => format!("{}: {}", shown.blame, shown.reason),
@@ -117,7 +117,7 @@ async fn one(client: &mut Client, id: &str) -> anyhow::Result<Option<Outcome>> {
     }
 }
 
-/// A line for each, for the checker.
+/// Writes one line per outcome, for the checker.
 pub fn write(path: &Path, outcomes: &[Outcome]) -> anyhow::Result<()> {
     let mut text = Vec::new();
     for outcome in outcomes {

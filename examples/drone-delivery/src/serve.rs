@@ -1,4 +1,4 @@
-//! Runs one service as a process: opens its journal, takes its address, serves until it is killed.
+//! Runs one service as a process: opens its journal, binds its address, serves until it is killed.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,16 +12,16 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
 use crate::chaos::Faults;
-use crate::http::{Door, Service};
-use crate::ingestion::{Ingestion, Lanes};
+use crate::http::{Service, ServiceServer};
+use crate::ingestion::{HubWriters, Ingestion};
 use crate::journal::Store;
 use crate::node::Node;
-use crate::services::account::Account;
-use crate::services::delivery::{Deliverer, publish};
-use crate::services::drone::Drone;
-use crate::services::history::{self, History};
-use crate::services::package::Package;
-use crate::services::third_party::ThirdParty;
+use crate::services::account::AccountService;
+use crate::services::delivery::{DeliveryService, publish};
+use crate::services::drone::DroneService;
+use crate::services::history::{self, HistoryService};
+use crate::services::package::PackageService;
+use crate::services::third_party::ThirdPartyService;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
@@ -71,23 +71,23 @@ pub struct Serve {
     /// The Highwater node, as host:port
     #[arg(long, default_value = "127.0.0.1:8080")]
     pub node: String,
-    /// What the dice of the chaos switch begin with
+    /// Seed of the injected faults
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// third-party: how far the drones fly
+    /// third-party: range of the drones in km
     #[arg(long, default_value_t = 100.0)]
     pub range_km: f64,
-    /// drone: how many there are
+    /// drone: number of drones
     #[arg(long, default_value_t = 1_000_000)]
     pub drones: u32,
-    /// ingestion: where customers find their deliveries
+    /// ingestion: base URL of deliveries
     #[arg(long, default_value = "http://127.0.0.1:7405")]
     pub delivery_url: String,
     #[command(flatten)]
     pub faults: Faults,
 }
 
-/// How long the node may take; longer than its longest poll.
+/// Timeout of requests to the node; longer than its longest poll.
 const NODE_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Serve {
@@ -102,21 +102,22 @@ impl Serve {
         match self.service {
             Kind::Account => {
                 let store = Store::open(data, clock).await?;
-                self.open(listener, Account { store }).await
+                self.open(listener, AccountService { store }).await
             }
             Kind::Package => {
                 let store = Store::open(data, clock).await?;
-                self.open(listener, Package { store }).await
+                self.open(listener, PackageService { store }).await
             }
             Kind::ThirdParty => {
                 let store = Store::open(data, clock).await?;
                 let range_km = self.range_km;
-                self.open(listener, ThirdParty { store, range_km }).await
+                self.open(listener, ThirdPartyService { store, range_km })
+                    .await
             }
             Kind::Drone => {
                 let store = Store::open(data, clock.clone()).await?;
                 let drones = self.drones;
-                let service = Drone {
+                let service = DroneService {
                     store,
                     drones,
                     clock,
@@ -127,7 +128,7 @@ impl Serve {
             Kind::History => self.history(listener, clock).await,
             Kind::Ingestion => {
                 let service = Ingestion {
-                    lanes: Lanes::open(&self.node),
+                    writers: HubWriters::open(&self.node),
                     random: Mutex::new(Random::from_os()),
                     delivery_url: self.delivery_url.trim_end_matches('/').to_owned(),
                 };
@@ -137,8 +138,8 @@ impl Serve {
     }
 
     async fn open(&self, listener: TcpListener, service: impl Service) -> anyhow::Result<()> {
-        let door = Door::new(service, self.faults.clone(), self.seed);
-        Ok(door.serve(listener).await?)
+        let server = ServiceServer::new(service, self.faults.clone(), self.seed);
+        Ok(server.serve(listener).await?)
     }
 
     async fn delivery(&self, listener: TcpListener, clock: Arc<dyn Clock>) -> anyhow::Result<()> {
@@ -146,7 +147,7 @@ impl Serve {
         let published = Store::open(&self.data.join("published"), clock.clone()).await?;
         let node = Node::new(&self.node, NODE_TIMEOUT);
         let publishing = publish::run(store.clone(), published, node);
-        let serving = self.open(listener, Deliverer { store, clock });
+        let serving = self.open(listener, DeliveryService { store, clock });
         tokio::select! {
             ended = publishing => Ok(ended?),
             ended = serving => ended,
@@ -155,10 +156,10 @@ impl Serve {
 
     async fn history(&self, listener: TcpListener, clock: Arc<dyn Clock>) -> anyhow::Result<()> {
         let store = Arc::new(Store::open(&self.data, clock).await?);
-        let following = history::follow_all(store.clone(), &self.node, NODE_TIMEOUT);
+        let following = history::follow_hub(store.clone(), &self.node, NODE_TIMEOUT);
         tokio::select! {
             () = following => Ok(()),
-            ended = self.open(listener, History { store }) => ended,
+            ended = self.open(listener, HistoryService { store }) => ended,
         }
     }
 }

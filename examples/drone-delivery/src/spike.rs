@@ -1,7 +1,7 @@
-//! A spike at the public API: how long customers wait, and what a request costs whom.
+//! A load spike at the public API: latencies, and the CPU cost of a request by process.
 //!
-//! Node, ingestion and load share this machine. CPU is read where the spike begins and ends, because a request costs the
-//! node less the more of them there are.
+//! Node, ingestion and load share this machine. CPU time is read where the spike begins and ends, because the node's cost
+//! per request falls with the rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +10,17 @@ use std::time::Duration;
 use highwater_env::usage;
 
 use crate::ingestion::REQUESTS;
-use crate::load::{Book, Load, Mix};
+use crate::load::{Load, LoadReport, Mix};
 use crate::node::Node;
 use crate::serve::Kind;
-use crate::stack::{Options, Part, Stack};
+use crate::stack::{Options, Process, Stack};
 
 /// Measure the public API: a steady rate, a spike in the middle, the steady rate again.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Spike {
     #[command(flatten)]
     stack: Options,
-    /// Requests that customers send, a third of them in the spike
+    /// Number of requests, a third of them in the spike
     #[arg(long, default_value_t = 900_000)]
     requests: u64,
     /// Requests a second
@@ -29,18 +29,18 @@ pub struct Spike {
     /// Requests a second in the spike
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     spike: u64,
-    /// Connections that the requests are spread over
+    /// Number of connections
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=8000))]
     connections: u64,
 }
 
-/// What one request in a hundred may exceed.
+/// Limit of the 99th percentile.
 const P99_MAX: Duration = Duration::from_millis(500);
 
 impl Spike {
-    /// Whether every request was taken, and soon.
+    /// Returns whether every request was accepted in time.
     pub async fn run(self) -> anyhow::Result<bool> {
-        let mut stack = Stack::start_door(self.stack.clone()).await?;
+        let mut stack = Stack::start_public_api(self.stack.clone()).await?;
         let load = self.load(&stack);
         let schedule = load.schedule();
         let accepted = Arc::new(AtomicU64::new(0));
@@ -48,28 +48,28 @@ impl Spike {
         let mut readings = vec![read()];
         let load = tokio::spawn(load.run_watched(accepted.clone()));
         let mut passed = Duration::ZERO;
-        for number in schedule.turns() {
+        for number in schedule.slots() {
             let (due, _) = schedule.due(number).unwrap_or_default();
             tokio::time::sleep(due.saturating_sub(passed)).await;
             passed = due;
             readings.push(read());
         }
-        let book = load.await??;
+        let report = load.await??;
         readings.push(read());
         tell_costs(&readings);
-        let mut node = Node::new(&stack.address(Part::Node), Duration::from_secs(60));
+        let mut node = Node::new(&stack.address(Process::Node), Duration::from_secs(60));
         let kept = node.appended(REQUESTS).await?;
         println!(
             "\nthe hub has {kept} events of {} that were accepted",
-            book.accepted
+            report.accepted
         );
         stack.stop().await?;
-        Ok(is_well(&book) && kept >= book.accepted)
+        Ok(is_well(&report) && kept >= report.accepted)
     }
 
     fn load(&self, stack: &Stack) -> Load {
         Load {
-            to: stack.address(Part::of(Kind::Ingestion)),
+            to: stack.address(Process::of(Kind::Ingestion)),
             requests: self.requests,
             rate: self.rate,
             spike: Some(self.spike),
@@ -86,7 +86,7 @@ impl Spike {
     }
 }
 
-/// CPU time of load, ingestion and node so far, and what it was spent on.
+/// CPU times of load, ingestion and node, and the number of accepted requests.
 struct Reading {
     cpu: [Duration; 3],
     accepted: u64,
@@ -96,13 +96,13 @@ impl Reading {
     fn of(stack: &Stack, accepted: u64) -> Reading {
         let cpu = [
             usage().cpu.unwrap_or_default(),
-            stack.cpu(Part::of(Kind::Ingestion)),
-            stack.cpu(Part::Node),
+            stack.cpu(Process::of(Kind::Ingestion)),
+            stack.cpu(Process::Node),
         ];
         Reading { cpu, accepted }
     }
 
-    /// Microseconds a request since the reading before.
+    /// Microseconds per request since the reading before.
     fn costs(&self, before: &Reading) -> [f64; 3] {
         let requests = (self.accepted - before.accepted).max(1) as f64;
         let spent = |at: usize| self.cpu[at].saturating_sub(before.cpu[at]);
@@ -119,13 +119,13 @@ fn tell_costs(readings: &[Reading]) {
     }
 }
 
-fn is_well(book: &Book) -> bool {
-    let most = book
+fn is_well(report: &LoadReport) -> bool {
+    let most = report
         .latencies
         .iter()
         .map(|latencies| latencies.value_at_quantile(0.99));
     let soon = most
         .max()
         .is_none_or(|most| Duration::from_micros(most) < P99_MAX);
-    soon && book.refused + book.timed_out + book.broken + book.lost == 0
+    soon && report.refused + report.timed_out + report.broken + report.lost == 0
 }

@@ -1,5 +1,4 @@
-//! The whole application as processes of this machine: the node, the supervisor and the services, started,
-//! killed and started again.
+//! The whole application as local processes: node, supervisor and services, started, killed and restarted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,10 +17,10 @@ use crate::client::{CallError, Client, Reply};
 use crate::load::Customers;
 use crate::serve::Kind;
 
-/// What is started, and how.
+/// Options of the processes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Folder for everything that is kept
+    /// Data folder
     #[arg(long, default_value = "target/drone-delivery")]
     pub data: PathBuf,
     /// The `highwater` binary; by default the one beside this one, or the one on the path
@@ -37,37 +36,39 @@ const PORTS: u16 = 7400;
 
 /// One of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum Process {
     Node,
-    /// Undoes what failed; the node schedules.
+    /// Undoes failed instances; the node schedules.
     Supervisor,
     Service(usize),
 }
 
-impl Part {
-    pub fn of(kind: Kind) -> Part {
+impl Process {
+    pub fn of(kind: Kind) -> Process {
         let place = Kind::ALL.iter().position(|one| *one == kind);
-        Part::Service(place.expect("ALL has all of them"))
+        Process::Service(place.expect("ALL has all of them"))
     }
 
-    pub fn all() -> impl Iterator<Item = Part> {
-        let services = (0..Kind::ALL.len()).map(Part::Service);
-        [Part::Node, Part::Supervisor].into_iter().chain(services)
+    pub fn all() -> impl Iterator<Item = Process> {
+        let services = (0..Kind::ALL.len()).map(Process::Service);
+        [Process::Node, Process::Supervisor]
+            .into_iter()
+            .chain(services)
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Part::Node => "node",
-            Part::Supervisor => "supervisor",
-            Part::Service(number) => Kind::ALL[number].name(),
+            Process::Node => "node",
+            Process::Supervisor => "supervisor",
+            Process::Service(number) => Kind::ALL[number].name(),
         }
     }
 
-    /// Where it is asked how it is doing; a supervisor listens nowhere, and the node knows.
+    /// The port of its health check. The supervisor has none; the node answers for it.
     fn port(self, first: u16) -> u16 {
         match self {
-            Part::Node | Part::Supervisor => first,
-            Part::Service(number) => first + 1 + number as u16,
+            Process::Node | Process::Supervisor => first,
+            Process::Service(number) => first + 1 + number as u16,
         }
     }
 }
@@ -76,14 +77,14 @@ pub struct Stack {
     options: Options,
     highwater: PathBuf,
     own: PathBuf,
-    /// Of every service when it starts.
+    /// Initial faults of every service.
     faults: Faults,
-    /// The settings of the node, one of the files.
+    /// The node's settings file.
     settings: &'static str,
-    running: BTreeMap<Part, Child>,
+    running: BTreeMap<Process, Child>,
 }
 
-/// The files of the node, as they are in this folder.
+/// The node's files in this folder.
 const FILES: [(&str, &str); 7] = [
     ("highwater.toml", include_str!("../highwater.toml")),
     ("spike.toml", include_str!("../spike.toml")),
@@ -107,15 +108,15 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 impl Stack {
-    /// Starts everything; ready when everything answers.
+    /// Starts all processes. Completes when all respond.
     pub async fn start(options: Options, faults: Faults) -> anyhow::Result<Stack> {
-        let parts: Vec<Part> = Part::all().collect();
+        let parts: Vec<Process> = Process::all().collect();
         Stack::start_some(options, faults, "highwater.toml", &parts).await
     }
 
-    /// Starts the node and the public API, and nobody behind them.
-    pub async fn start_door(options: Options) -> anyhow::Result<Stack> {
-        let parts = [Part::Node, Part::of(Kind::Ingestion)];
+    /// Starts only the node and the public API.
+    pub async fn start_public_api(options: Options) -> anyhow::Result<Stack> {
+        let parts = [Process::Node, Process::of(Kind::Ingestion)];
         Stack::start_some(options, Faults::default(), "spike.toml", &parts).await
     }
 
@@ -123,7 +124,7 @@ impl Stack {
         options: Options,
         faults: Faults,
         settings: &'static str,
-        parts: &[Part],
+        parts: &[Process],
     ) -> anyhow::Result<Stack> {
         let own = std::env::current_exe().context("cannot find this program")?;
         let beside = own.with_file_name("highwater");
@@ -146,48 +147,48 @@ impl Stack {
             settings,
             running: BTreeMap::new(),
         };
-        for part in parts {
-            stack.launch(*part)?;
+        for process in parts {
+            stack.launch(*process)?;
         }
-        for part in parts {
-            stack.ready(*part).await?;
+        for process in parts {
+            stack.ready(*process).await?;
         }
         Ok(stack)
     }
 
-    pub fn address(&self, part: Part) -> String {
-        format!("127.0.0.1:{}", part.port(self.options.ports))
+    pub fn address(&self, process: Process) -> String {
+        format!("127.0.0.1:{}", process.port(self.options.ports))
     }
 
     pub fn data(&self) -> &Path {
         &self.options.data
     }
 
-    /// The program and its arguments.
-    fn command(&self, part: Part) -> Command {
-        let data = self.options.data.join(part.name());
+    /// The command line.
+    fn command(&self, process: Process) -> Command {
+        let data = self.options.data.join(process.name());
         let mut command;
-        match part {
-            Part::Node => {
+        match process {
+            Process::Node => {
                 command = Command::new(&self.highwater);
                 command
                     .args(["up", "-c"])
                     .arg(self.options.data.join(self.settings));
                 command.arg("--data").arg(data);
             }
-            Part::Supervisor => {
+            Process::Supervisor => {
                 command = Command::new(&self.highwater);
-                let node = format!("http://{}", self.address(Part::Node));
+                let node = format!("http://{}", self.address(Process::Node));
                 command.args(["workflow", "supervise", "--server", &node, "--lock", "5"]);
             }
-            Part::Service(number) => {
+            Process::Service(number) => {
                 command = Command::new(&self.own);
-                command.args(["serve", part.name(), "--listen", &self.address(part)]);
+                command.args(["serve", process.name(), "--listen", &self.address(process)]);
                 command
-                    .args(["--node", &self.address(Part::Node)])
+                    .args(["--node", &self.address(Process::Node)])
                     .arg("--data")
                     .arg(data);
-                let delivery = format!("http://{}", self.address(Part::of(Kind::Delivery)));
+                let delivery = format!("http://{}", self.address(Process::of(Kind::Delivery)));
                 command.args(["--delivery-url", &delivery]);
                 command.args(["--seed", &(number + 1).to_string()]);
                 if has_faults(Kind::ALL[number]) {
@@ -198,81 +199,85 @@ impl Stack {
         command
     }
 
-    pub fn launch(&mut self, part: Part) -> anyhow::Result<()> {
-        let log = log_file(&self.options.data.join("logs").join(part.name()))?;
+    pub fn launch(&mut self, process: Process) -> anyhow::Result<()> {
+        let log = log_file(&self.options.data.join("logs").join(process.name()))?;
         let child = self
-            .command(part)
+            .command(process)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .kill_on_drop(true)
             .spawn()
-            .with_context(|| format!("cannot start {}", part.name()))?;
-        self.running.insert(part, child);
+            .with_context(|| format!("cannot start {}", process.name()))?;
+        self.running.insert(process, child);
         Ok(())
     }
 
-    /// Ready when it answers; fails when the process has ended or takes too long.
-    pub async fn ready(&mut self, part: Part) -> anyhow::Result<()> {
+    /// Waits until it responds. Fails if the process has ended or takes too long.
+    pub async fn ready(&mut self, process: Process) -> anyhow::Result<()> {
         const TRIES: u32 = 1200;
-        let path = match part {
-            Part::Node | Part::Supervisor => "/readyz",
-            Part::Service(_) => "/healthz",
+        let path = match process {
+            Process::Node | Process::Supervisor => "/readyz",
+            Process::Service(_) => "/healthz",
         };
-        let mut client = Client::new(self.address(part), Duration::from_secs(2));
+        let mut client = Client::new(self.address(process), Duration::from_secs(2));
         for _ in 0..TRIES {
             if client.get(path).await.is_ok_and(|reply| reply.is_success()) {
                 return Ok(());
             }
-            let ended = self.running.get_mut(&part).map(Child::try_wait);
+            let ended = self.running.get_mut(&process).map(Child::try_wait);
             if let Some(Ok(Some(status))) = ended {
-                let log = self.options.data.join("logs").join(part.name());
+                let log = self.options.data.join("logs").join(process.name());
                 anyhow::bail!(
                     "{} ended with {status}: see {}.log",
-                    part.name(),
+                    process.name(),
                     log.display()
                 );
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        anyhow::bail!("{} does not answer on {}", part.name(), self.address(part))
+        anyhow::bail!(
+            "{} does not answer on {}",
+            process.name(),
+            self.address(process)
+        )
     }
 
-    /// What a part has cost so far.
-    pub fn cpu(&self, part: Part) -> Duration {
-        let number = self.running.get(&part).and_then(Child::id);
+    /// CPU time of a process so far.
+    pub fn cpu(&self, process: Process) -> Duration {
+        let number = self.running.get(&process).and_then(Child::id);
         number.and_then(process_cpu).unwrap_or_default()
     }
 
     /// `kill -9`.
-    pub async fn kill(&mut self, part: Part) -> anyhow::Result<()> {
-        if let Some(mut child) = self.running.remove(&part) {
+    pub async fn kill(&mut self, process: Process) -> anyhow::Result<()> {
+        if let Some(mut child) = self.running.remove(&process) {
             child.kill().await?;
         }
         Ok(())
     }
 
     pub async fn stop(&mut self) -> anyhow::Result<()> {
-        for part in Part::all() {
-            self.kill(part).await?;
+        for process in Process::all() {
+            self.kill(process).await?;
         }
         Ok(())
     }
 
-    /// Asks a part until it does not fail: services may be set to.
+    /// Sends a request, retrying injected failures.
     pub async fn ask(
         &self,
-        part: Part,
+        process: Process,
         method: Method,
         path: &str,
         body: &Value,
     ) -> Result<Reply, CallError> {
-        ask(&self.address(part), method, path, body).await
+        ask(&self.address(process), method, path, body).await
     }
 
-    /// The customers of a load have accounts, and so has `me`.
+    /// Registers the customers of a load, and `me`.
     pub async fn register(&self, name: &str) -> anyhow::Result<()> {
-        let address = self.address(Part::of(Kind::Account));
+        let address = self.address(Process::of(Kind::Account));
         let accounts = Customers::accounts(name).chain([("me".to_owned(), true)]);
         let mut registering = JoinSet::new();
         for (owner, active) in accounts {
@@ -309,8 +314,7 @@ async fn ask(address: &str, method: Method, path: &str, body: &Value) -> Result<
     }
 }
 
-/// The switch is for the back ends; the public door and the history have troubles enough with a dying
-/// node.
+/// Faults are injected into the back ends only; the public API and the history already suffer from a dying node.
 fn has_faults(kind: Kind) -> bool {
     !matches!(kind, Kind::Ingestion | Kind::History)
 }
@@ -336,10 +340,10 @@ fn flags(faults: &Faults) -> Vec<String> {
     .concat()
 }
 
-/// The files name the usual ports.
+/// Replaces the default ports of the files.
 fn on_ports(text: &str, first: u16) -> String {
-    Part::all().fold(text.to_owned(), |text, part| {
-        let port = |first| format!("127.0.0.1:{}", part.port(first));
+    Process::all().fold(text.to_owned(), |text, process| {
+        let port = |first| format!("127.0.0.1:{}", process.port(first));
         text.replace(&port(PORTS), &port(first))
     })
 }

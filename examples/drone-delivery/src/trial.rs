@@ -1,5 +1,5 @@
-//! The trial: a spike of requests on services that fail, one of them dead for a while, and whoever does the
-//! work killed again and again. Then the checker.
+//! The chaos trial: a load spike on failing services, one of them down for a while, and processes killed again and again.
+//! Then the checker.
 
 use std::time::Duration;
 
@@ -9,48 +9,48 @@ use hyper::Method;
 use serde_json::Value;
 
 use crate::chaos::Faults;
-use crate::check::{gather, judge, read_lines};
-use crate::ledger::{Entry, Wish};
+use crate::check::{gather, read_lines, verify};
+use crate::ledger::{CustomerAction, Entry};
 use crate::load::Load;
 use crate::node::Node;
 use crate::outcomes::{self, Counts};
 use crate::serve::Kind;
 use crate::services::delivery::publish::HUB;
-use crate::stack::{Options, Part, Stack};
+use crate::stack::{Options, Process, Stack};
 
 /// Run everything, make it fail, and check what is left.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Trial {
     #[command(flatten)]
     stack: Options,
-    /// Requests that customers send
+    /// Number of requests
     #[arg(long, default_value_t = 2000)]
     requests: u64,
     /// Requests a second
     #[arg(long, default_value_t = 500)]
     rate: u64,
-    /// How often something is killed: in turn the node with the scheduler, the supervisor, and a service
+    /// Number of kills: in turn the node (with the scheduler), the supervisor, and a service
     #[arg(long, default_value_t = 6)]
     kills: u64,
     /// The share of calls that fail at each service, in percent: half with an error, half without an answer
     #[arg(long, default_value_t = 5.0)]
     failing: f64,
-    /// How long the delivery service is dead, in seconds; longer than a step is retried
+    /// How long the delivery service is down, in seconds; longer than a step is retried
     #[arg(long, default_value_t = 20)]
     dead: u64,
-    /// What the order of kills begins with
+    /// Seed of the order of kills
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How long the work may take after the last kill, in seconds
+    /// Timeout after the last kill, in seconds
     #[arg(long, default_value_t = 600)]
     patience: u64,
 }
 
-/// Longer than a step's time-out, so that a late answer is none.
+/// Longer than a step's timeout, so that a late response counts as none.
 const LATE_MS: u64 = 3000;
 
 impl Trial {
-    /// Whether every promise was kept.
+    /// Returns whether there are no violations.
     pub async fn run(self) -> anyhow::Result<bool> {
         let clock = RealClock::new();
         anyhow::ensure!(
@@ -79,20 +79,20 @@ impl Trial {
             .await?;
         let asked = ledger
             .into_iter()
-            .filter(|entry| entry.wish == Wish::Deliver);
+            .filter(|entry| entry.wish == CustomerAction::Deliver);
         let asked = asked.map(|entry| entry.id).collect();
-        let outcomes = outcomes::of(&stack.address(Part::Node), asked).await?;
+        let outcomes = outcomes::of(&stack.address(Process::Node), asked).await?;
         outcomes::write(&stack.data().join("outcomes.jsonl"), &outcomes)?;
         stack.stop().await?;
         say("everything is stopped; the checker reads the journals".to_owned());
-        let report = judge(&gather(stack.data()).await?);
+        let report = verify(&gather(stack.data()).await?);
         print!("{report}");
         Ok(report.violations.is_empty() && summary.lost == 0)
     }
 
     fn load(&self, stack: &Stack) -> Load {
         Load {
-            to: stack.address(Part::of(Kind::Ingestion)),
+            to: stack.address(Process::of(Kind::Ingestion)),
             requests: self.requests,
             rate: self.rate,
             spike: None,
@@ -105,11 +105,11 @@ impl Trial {
         }
     }
 
-    /// Kills in turn the node, the supervisor and some service, at moments that chance decides. In the middle of it the
-    /// delivery service dies and stays dead for a while, when drones have been given out already.
+    /// Kills in turn the node, the supervisor and a service, at random moments. In the middle the delivery service goes down for
+    /// a while, when drones have been assigned already.
     async fn kill(&self, stack: &mut Stack, say: &impl Fn(String)) -> anyhow::Result<()> {
         let mut random = Random::seeded(self.seed);
-        let dead = Part::of(Kind::Delivery);
+        let dead = Process::of(Kind::Delivery);
         for number in 0..self.kills {
             pause(1000 + random.below(2000)).await;
             if number == self.kills / 2 && self.dead > 0 {
@@ -119,24 +119,24 @@ impl Trial {
                 stack.launch(dead)?;
                 stack.ready(dead).await?;
             }
-            let part = match number % 3 {
-                0 => Part::Node,
-                1 => Part::Supervisor,
-                _ => Part::Service(random.below(Kind::ALL.len() as u64) as usize),
+            let process = match number % 3 {
+                0 => Process::Node,
+                1 => Process::Supervisor,
+                _ => Process::Service(random.below(Kind::ALL.len() as u64) as usize),
             };
-            stack.kill(part).await?;
-            say(format!("killed {}", part.name()));
+            stack.kill(process).await?;
+            say(format!("killed {}", process.name()));
             pause(random.below(500)).await;
-            stack.launch(part)?;
-            stack.ready(part).await?;
+            stack.launch(process)?;
+            stack.ready(process).await?;
         }
         Ok(())
     }
 }
 
 impl Trial {
-    /// Until every accepted request has come to an end or waits for a person, and the history has been told
-    /// of it. When that does not come, the checker will say what is missing.
+    /// Waits until every accepted request has ended or is parked, and the history has read all events. After a timeout, the
+    /// checker reports what is missing.
     async fn settle(
         &self,
         stack: &Stack,
@@ -148,7 +148,7 @@ impl Trial {
         const SAID_EVERY: u64 = 20;
         let most = clock.elapsed() + Duration::from_secs(self.patience);
         for look in 0.. {
-            let counts = outcomes::counts(&stack.address(Part::Node)).await?;
+            let counts = outcomes::counts(&stack.address(Process::Node)).await?;
             let settled =
                 counts.ended + counts.parked >= accepted && counts.running == counts.parked;
             if look % SAID_EVERY == 0 || settled {
@@ -161,32 +161,32 @@ impl Trial {
                     "{ended} ended, {running} under way, {parked} parked"
                 ));
             }
-            if clock.elapsed() > most || (settled && history_is_told(stack).await?) {
+            if clock.elapsed() > most || (settled && history_is_current(stack).await?) {
                 break;
             }
             pause(EVERY_MS).await;
         }
-        // The last event of a delivery may be on its way to the hub.
+        // The last event of a delivery may still be in flight to the hub.
         pause(2 * EVERY_MS).await;
-        while clock.elapsed() < most && !history_is_told(stack).await? {
+        while clock.elapsed() < most && !history_is_current(stack).await? {
             pause(EVERY_MS).await;
         }
         Ok(())
     }
 }
 
-/// There is no event on the hub that the history has not read. Offsets alone do not say so: a hub also
-/// holds marks of time that are shown to nobody.
-async fn history_is_told(stack: &Stack) -> anyhow::Result<bool> {
-    let history = Part::of(Kind::History);
-    let told = stack
+/// The history has read every event on the hub. Offsets alone do not tell: a hub also holds punctuations, which are not
+/// returned.
+async fn history_is_current(stack: &Stack) -> anyhow::Result<bool> {
+    let history = Process::of(Kind::History);
+    let summary = stack
         .ask(history, Method::GET, "/api/deliveryhistory", &Value::Null)
         .await?;
-    let read = told
+    let read = summary
         .json()
-        .map(|told| told["read"].clone())
+        .map(|summary| summary["read"].clone())
         .unwrap_or_default();
-    let mut node = Node::new(&stack.address(Part::Node), Duration::from_secs(60));
+    let mut node = Node::new(&stack.address(Process::Node), Duration::from_secs(60));
     for partition in 0..node.partitions(HUB).await? {
         let from = read[partition.to_string()].as_i64().unwrap_or(0);
         if !node

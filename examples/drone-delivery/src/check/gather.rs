@@ -1,4 +1,4 @@
-//! Reads the evidence: the journals, what customers were told, and how the workflows ended.
+//! Reads the evidence: journals, the ledger, and the outcomes of the workflows.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use highwater_env::{Clock, RealClock, disk};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::judge::Evidence;
+use super::verify::Evidence;
 use crate::journal;
 
-/// How a workflow ended, as the node tells it.
+/// The outcome of a workflow, as reported by the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub id: String,
-    /// `completed`, `refused`, `failed`, `cancelled`, `resolved`, `parked`, or where it still is.
+    /// `completed`, `refused`, `failed`, `cancelled`, `resolved`, `parked`, or its current state.
     pub state: String,
-    /// Why it was not completed.
+    /// Why it did not complete.
     #[serde(default)]
     pub reason: String,
 }

@@ -1,13 +1,13 @@
-//! A checker that cannot fail proves nothing: every promise is broken here once, and must be noticed.
+//! A checker that cannot fail proves nothing: every guarantee is violated here once, and must be reported.
 
 use serde_json::json;
 
 use super::*;
-use crate::ledger::{Entry, Wish};
+use crate::ledger::{CustomerAction, Entry};
 use crate::model::{Location, Size};
 use crate::services::delivery::state::{Body, Event as DeliveryEvent, Owner};
 use crate::services::drone::{Event as DroneEvent, drone_name};
-use crate::services::history::Read;
+use crate::services::history::ReadEvents;
 use crate::services::package::{Event as PackageEvent, Parcel};
 
 fn stored(package: &str, delivery: &str) -> PackageEvent {
@@ -65,7 +65,7 @@ fn outcome(id: &str, state: &str, reason: &str) -> Outcome {
     }
 }
 
-fn told(id: &str, wish: Wish) -> Entry {
+fn ledger_entry(id: &str, wish: CustomerAction) -> Entry {
     Entry {
         id: id.into(),
         wish,
@@ -86,8 +86,11 @@ fn well() -> Evidence {
         at_ms: 1,
     };
     let ids = ["flies", "failed", "changed-mind", "parked"];
-    let mut ledger: Vec<_> = ids.iter().map(|id| told(id, Wish::Deliver)).collect();
-    ledger.push(told("changed-mind", Wish::Cancel));
+    let mut ledger: Vec<_> = ids
+        .iter()
+        .map(|id| ledger_entry(id, CustomerAction::Deliver))
+        .collect();
+    ledger.push(ledger_entry("changed-mind", CustomerAction::Cancel));
     Evidence {
         ledger,
         outcomes: vec![
@@ -112,7 +115,7 @@ fn well() -> Evidence {
             assigned("parked", 1, "p3"),
         ],
         deliveries: vec![created("flies", 0), created("changed-mind", 1), cancelled],
-        histories: vec![Read {
+        histories: vec![ReadEvents {
             partition: 0,
             next: 3,
             events: vec![
@@ -126,22 +129,22 @@ fn well() -> Evidence {
 
 #[test]
 fn what_is_well_is_called_well() {
-    let report = judge(&well());
+    let report = verify(&well());
     assert_eq!(report.violations, Vec::<String>::new());
     assert_eq!((report.accepted, report.scheduled), (4, 1));
     assert_eq!((report.cancelled, report.parked), (1, 1));
     assert_eq!(report.undone.get("failed: no answer"), Some(&1));
 }
 
-/// Breaks one thing and returns what the checker says.
+/// Changes the evidence and returns the violations.
 fn broken(how: impl FnOnce(&mut Evidence)) -> Vec<String> {
     let mut evidence = well();
     how(&mut evidence);
-    judge(&evidence).violations
+    verify(&evidence).violations
 }
 
 #[track_caller]
-fn noticed(how: impl FnOnce(&mut Evidence), expected: &str) {
+fn reports(how: impl FnOnce(&mut Evidence), expected: &str) {
     let violations = broken(how);
     assert!(
         violations
@@ -154,94 +157,91 @@ fn noticed(how: impl FnOnce(&mut Evidence), expected: &str) {
 // proves D3
 #[test]
 fn every_broken_promise_is_noticed() {
-    noticed(
-        |e| e.ledger.push(told("gone", Wish::Deliver)),
+    reports(
+        |e| e.ledger.push(ledger_entry("gone", CustomerAction::Deliver)),
         "request gone was accepted and is lost",
     );
-    noticed(
+    reports(
         |e| e.outcomes[0].state = "running".into(),
         "flies has come to no end",
     );
-    noticed(
-        |e| e.outcomes[3].reason.clear(),
-        "parked, and nobody knows why",
-    );
-    noticed(
+    reports(|e| e.outcomes[3].reason.clear(), "parked without a reason");
+    reports(
         |e| e.outcomes.push(outcome("flies", "failed", "x")),
         "flies has two outcomes",
     );
-    noticed(
+    reports(
         |e| e.drones.push(assigned("flies", 5, "p1")),
         "flies was given a drone twice",
     );
-    noticed(
+    reports(
         |e| e.drones.push(assigned("new", 0, "p9")),
         "drone-000000 flies for flies and new",
     );
-    noticed(
+    reports(
         |e| e.drones.push(assigned("new", 5, "p1")),
         "parcel p1 is carried for flies and new",
     );
-    noticed(
+    reports(
         |e| drop(e.drones.remove(2)),
         "failed request failed holds a drone",
     );
-    noticed(
+    reports(
         |e| e.drones.push(flown_home("flies")),
         "flies has lost its drone",
     );
-    noticed(
+    reports(
         |e| drop(e.drones.remove(0)),
         "names drone-000000, and its drone is None",
     );
-    noticed(
+    reports(
         |e| drop(e.packages.remove(2)),
         "failed request failed holds a parcel",
     );
-    noticed(|e| drop(e.packages.remove(0)), "flies has no parcel");
-    noticed(
+    reports(|e| drop(e.packages.remove(0)), "flies has no parcel");
+    reports(
         |e| e.packages.push(stored("p1", "new")),
         "given to new while flies held it",
     );
-    noticed(
+    reports(
         |e| e.packages.push(stored("p7", "failed")),
         "given to failed after its end",
     );
-    noticed(
+    reports(
         |e| drop(e.deliveries.remove(0)),
         "scheduled request flies has no delivery",
     );
-    noticed(
+    reports(
         |e| e.deliveries.push(created("flies", 0)),
         "flies was created twice",
     );
-    noticed(
+    reports(
         |e| e.deliveries.push(created("failed", 1)),
         "failed request failed has a delivery",
     );
-    noticed(
+    reports(
         |e| drop(e.deliveries.pop()),
         "goes on though its customer cancelled it",
     );
-    noticed(|e| drop(e.ledger.pop()), "was cancelled by nobody");
-    noticed(
+    reports(|e| drop(e.ledger.pop()), "was cancelled without a request");
+    reports(
         |e| drop(e.drones.remove(4)),
         "cancelled request changed-mind holds a drone",
     );
-    noticed(
+    reports(
         |e| e.packages.push(stored("p8", "stray")),
-        "stray is known to services",
+        "stray is known to services only",
     );
-    noticed(
+    reports(
         |e| drop(e.histories[0].events.remove(0)),
         "the history has flies created 0 times",
     );
-    noticed(
+    reports(
         |e| drop(e.histories[0].events.pop()),
         "does not have the end of changed-mind 1 times",
     );
     let end = track("flies", "Completed");
-    noticed(
+    reports(
         |e| e.histories[0].events.push(end),
         "does not have the end of flies 0 times",
     );

@@ -1,4 +1,4 @@
-//! What a service answers, and how it goes over the wire.
+//! Responses of a service and their wire format.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -52,7 +52,7 @@ impl Answer {
         Answer::problem(StatusCode::NOT_FOUND, "there is no such thing here")
     }
 
-    /// `location` is made of ids and addresses, and so of characters that a header may have.
+    /// `location` consists of ids and addresses, so all its characters are valid in a header.
     pub fn at(self, location: String) -> Answer {
         Answer {
             location: Some(location),
@@ -60,7 +60,7 @@ impl Answer {
         }
     }
 
-    /// As it is sent; `to_head` asks what the head of an answer would be. The last answer of a connection says so.
+    /// Writes the response; `to_head` omits the body. `last` adds `Connection: close`.
     pub(super) fn write(&self, out: &mut Vec<u8>, to_head: bool, last: bool) {
         let reason = self.status.canonical_reason().unwrap_or_default();
         put(out, ["HTTP/1.1 ", self.status.as_str(), " ", reason]);

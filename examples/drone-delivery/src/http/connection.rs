@@ -1,7 +1,7 @@
-//! One connection: requests are answered one after the other, each answer with one write.
+//! One connection: requests are answered in order, each response with one write.
 //!
-//! Waiting costs no timer for each request. Every [`PATIENCE`] somebody looks whether a request has come since the last
-//! time, and a connection that brought none, or only a part of one, is closed.
+//! There is no timer per request. Every [`PATIENCE`] the connection checks whether a request has arrived since the last
+//! check, and is closed if none has.
 
 use std::io;
 use std::time::Duration;
@@ -17,53 +17,53 @@ use super::{Answer, Request};
 const PATIENCE: Duration = Duration::from_secs(30);
 const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Who answers the requests of a connection.
+/// Answers the requests of a connection.
 pub trait Handler: Sync {
-    /// Nothing if there is to be no answer, nor another.
+    /// `None` closes the connection without a response.
     fn handle(&self, request: Request<'_>) -> impl Future<Output = Option<Answer>> + Send;
 }
 
 pub struct Connection {
     stream: TcpStream,
-    /// What has come and is not answered.
+    /// Received bytes that are not answered yet.
     received: Vec<u8>,
-    /// The answer that is being sent.
+    /// The response being sent.
     answer: Vec<u8>,
     patience: Interval,
-    /// Whether a request has come since somebody looked.
-    heard: bool,
+    /// Whether a request has arrived since the last check.
+    received_request: bool,
 }
 
-/// What is to be done with the bytes that are there.
+/// The next action.
 enum Next {
-    Read { asks_to_go_on: bool },
+    Read { expects_continue: bool },
     Answered { bytes: usize, last: bool },
 }
 
 impl Connection {
     pub fn new(stream: TcpStream) -> Connection {
         const USUAL_BYTES: usize = 2048;
-        // Answers are small and complete: waiting to fill a packet would only delay them.
+        // Responses are small and complete; Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         Connection {
             stream,
             received: Vec::with_capacity(USUAL_BYTES),
             answer: Vec::with_capacity(USUAL_BYTES),
             patience: tokio::time::interval(PATIENCE),
-            heard: true,
+            received_request: true,
         }
     }
 
-    /// Until the caller has enough, or is not answered and left alone.
+    /// Serves requests until the connection ends or stays idle.
     pub async fn serve(mut self, handler: &impl Handler) -> io::Result<()> {
-        let mut was_told = false;
+        let mut continue_sent = false;
         loop {
             match self.next(handler).await {
                 None => return Ok(()),
-                Some(Next::Read { asks_to_go_on }) => {
-                    if asks_to_go_on && !was_told {
+                Some(Next::Read { expects_continue }) => {
+                    if expects_continue && !continue_sent {
                         self.stream.write_all(GO_ON).await?;
-                        was_told = true;
+                        continue_sent = true;
                     }
                     self.read().await?;
                 }
@@ -71,8 +71,8 @@ impl Connection {
                     self.stream.write_all(&self.answer).await?;
                     self.answer.clear();
                     self.received.drain(..bytes);
-                    self.heard = true;
-                    was_told = false;
+                    self.received_request = true;
+                    continue_sent = false;
                     if last {
                         return self.stream.shutdown().await;
                     }
@@ -81,11 +81,11 @@ impl Connection {
         }
     }
 
-    /// Has the first request answered, if it is all there.
+    /// Handles the first request, if it is complete.
     async fn next(&mut self, handler: &impl Handler) -> Option<Next> {
         match parse(&mut self.received) {
-            Ok(Parsed::Part { asks_to_go_on }) => Some(Next::Read { asks_to_go_on }),
-            Ok(Parsed::Whole {
+            Ok(Parsed::Incomplete { expects_continue }) => Some(Next::Read { expects_continue }),
+            Ok(Parsed::Complete {
                 request,
                 bytes,
                 last,
@@ -113,7 +113,7 @@ impl Connection {
                     0 => Err(io::ErrorKind::UnexpectedEof.into()),
                     _ => Ok(()),
                 },
-                _ = self.patience.tick() => if !std::mem::take(&mut self.heard) {
+                _ = self.patience.tick() => if !std::mem::take(&mut self.received_request) {
                     return Err(io::ErrorKind::TimedOut.into());
                 },
             }

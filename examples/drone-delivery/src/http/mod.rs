@@ -1,19 +1,19 @@
-//! A small HTTP server for services: whole bodies in, whole answers out, and the chaos switch between.
+//! A small HTTP server for services: complete bodies in, complete responses out, with fault injection between.
 //!
-//! The public API takes one small request after the other, tens of thousands a second, so what stands between socket and
-//! service is as little as HTTP/1.1 allows: a request is looked at where it lies in its connection's buffer (`parse`),
-//! and an answer is one write (`connection`). [`Door`] is what listens.
+//! The public API handles tens of thousands of small requests a second, so the path from socket to service is as short as
+//! HTTP/1.1 allows: a request is parsed in place in the connection's buffer (`parse`), and a response is one write
+//! (`connection`). [`ServiceServer`] listens.
 
 mod answer;
 mod connection;
-mod door;
 mod parse;
+mod server;
 
 pub use self::answer::Answer;
-pub use self::door::Door;
 pub use self::parse::Request;
+pub use self::server::ServiceServer;
 
-/// What answers requests.
+/// Answers requests.
 pub trait Service: Send + Sync + 'static {
     fn answer(&self, request: Request<'_>) -> impl Future<Output = Answer> + Send;
 }

@@ -1,4 +1,4 @@
-//! Ingestion, the public door: takes requests, has them on a hub's disk, and answers.
+//! Ingestion, the public API: stores requests durably on a hub and answers.
 //!
 //! | | |
 //! |---|---|
@@ -7,11 +7,11 @@
 //! | `DELETE /api/deliveryrequests/{id}` | cancel: 204 |
 //! | `GET /api/probe` | 200 |
 //!
-//! Every kind of request has a hub of its own, partitioned by delivery, so a cancellation is never taken
-//! for a delivery. A caller that does not get an answer may send the same `Idempotency-Key` again: the
-//! same key makes the same `deliveryId`, and one id is one delivery.
+//! Every kind of request has its own hub, partitioned by delivery, so a cancellation is never taken for a delivery. A client
+//! without an answer may repeat the request with the same `Idempotency-Key`: the same key makes the same `deliveryId`, and
+//! one id is one delivery.
 
-mod lane;
+mod hub_writer;
 mod request;
 
 use highwater_env::random::Random;
@@ -22,39 +22,39 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use self::lane::{Lane, Placing, Refusal};
+use self::hub_writer::{HubWriter, Partitioning, SendError};
 pub use self::request::{DeliveryRequest, PackageInfo, Reschedule};
 use crate::http::{Answer, Request, Service};
 use crate::model::is_id;
 use crate::node::CloudEvent;
 
-/// The hubs, and what their events are called.
+/// The hubs, and the types of their events.
 pub const REQUESTS: &str = "delivery-requests";
 pub const RESCHEDULES: &str = "delivery-reschedules";
 pub const CANCELLATIONS: &str = "delivery-cancellations";
 
-/// The ways to the hubs.
-pub struct Lanes {
-    requests: Lane,
-    reschedules: Lane,
-    cancellations: Lane,
+/// The writers of all hubs.
+pub struct HubWriters {
+    requests: HubWriter,
+    reschedules: HubWriter,
+    cancellations: HubWriter,
 }
 
-impl Lanes {
-    /// To the node at `address`, which is host and port.
-    pub fn open(address: &str) -> Lanes {
-        Lanes {
-            requests: Lane::open(address, REQUESTS, Placing::ByBatch),
-            reschedules: Lane::open(address, RESCHEDULES, Placing::ByKey),
-            cancellations: Lane::open(address, CANCELLATIONS, Placing::ByKey),
+impl HubWriters {
+    /// Writers to the node at `address` (host and port).
+    pub fn open(address: &str) -> HubWriters {
+        HubWriters {
+            requests: HubWriter::open(address, REQUESTS, Partitioning::ByBatch),
+            reschedules: HubWriter::open(address, RESCHEDULES, Partitioning::ByKey),
+            cancellations: HubWriter::open(address, CANCELLATIONS, Partitioning::ByKey),
         }
     }
 }
 
 pub struct Ingestion {
-    pub lanes: Lanes,
+    pub writers: HubWriters,
     pub random: Mutex<Random>,
-    /// Where deliveries can be asked for, without a slash at the end.
+    /// Base URL of deliveries, without a trailing slash.
     pub delivery_url: String,
 }
 
@@ -93,7 +93,7 @@ impl Ingestion {
             .complete()
             .map_err(|problem| Answer::problem(StatusCode::BAD_REQUEST, problem))?;
         let id = &wanted.delivery_id;
-        send(&self.lanes.requests, id, id, &wanted.queued()).await?;
+        send(&self.writers.requests, id, id, &wanted.queued()).await?;
         let location = format!(
             "{}/api/deliveries/{}",
             self.delivery_url, wanted.delivery_id
@@ -103,16 +103,16 @@ impl Ingestion {
 
     async fn reschedule(&self, id: &str, request: &Request<'_>) -> Result<Answer, Answer> {
         let wanted: Reschedule = request.json()?;
-        // Every one of them counts, so each has an id of its own unless the caller says that it repeats.
+        // Each one counts, so it has an id of its own unless the caller marks it as a repetition.
         let own = self.id(id, request.header("idempotency-key"));
         let queued = wanted.queued(&own, id);
-        send(&self.lanes.reschedules, &own, id, &queued).await?;
+        send(&self.writers.reschedules, &own, id, &queued).await?;
         Ok(Answer::json(StatusCode::OK, &id))
     }
 
     async fn cancel(&self, id: &str) -> Result<Answer, Answer> {
         let queued = json!({"deliveryId": id});
-        send(&self.lanes.cancellations, id, id, &queued).await?;
+        send(&self.writers.cancellations, id, id, &queued).await?;
         Ok(Answer::empty(StatusCode::NO_CONTENT))
     }
 
@@ -121,24 +121,29 @@ impl Ingestion {
     }
 }
 
-/// Ready when the hub has it on its disk. `id` names the event, `key` says which partition it belongs to.
-async fn send(lane: &Lane, id: &str, key: &str, data: &impl Serialize) -> Result<(), Answer> {
+/// Completes when the event is durable. `id` names the event, `key` determines its partition.
+async fn send(
+    hub_writer: &HubWriter,
+    id: &str,
+    key: &str,
+    data: &impl Serialize,
+) -> Result<(), Answer> {
     let event = CloudEvent {
         specversion: "1.0",
         id,
         source: "/drone-delivery/ingestion",
-        kind: lane.hub(),
+        kind: hub_writer.hub(),
         subject: key,
         data,
     };
-    let sent = lane.send(|batch| batch.push(&event)).await;
+    let sent = hub_writer.send(|batch| batch.push(&event)).await;
     sent.map_err(|refusal| match refusal {
-        Refusal::Full => Answer::problem(StatusCode::TOO_MANY_REQUESTS, "try again in a second"),
-        Refusal::Node(text) => Answer::problem(StatusCode::SERVICE_UNAVAILABLE, text),
+        SendError::Full => Answer::problem(StatusCode::TOO_MANY_REQUESTS, "try again in a second"),
+        SendError::Node(text) => Answer::problem(StatusCode::SERVICE_UNAVAILABLE, text),
     })
 }
 
-/// A new id; or for the same key of the same caller the same one.
+/// A new id, or the same one for the same key of the same caller.
 fn delivery_id(random: &Mutex<Random>, caller: &str, key: Option<&str>) -> Uuid {
     let Some(key) = key else {
         let mut random = random.lock();

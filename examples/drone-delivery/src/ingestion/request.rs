@@ -1,4 +1,4 @@
-//! What customers send, checked and made complete before it goes on the hub.
+//! Customer requests, validated and completed before they go on the hub.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::model::{Confirmation, Size, is_id};
 
-/// As it is sent and echoed. What is left out is filled in, so that whoever reads it finds every field. Texts stay where
-/// they are in the body of the request.
+/// A request as sent and echoed. Absent fields are filled in, so that readers find every field. Strings borrow from the
+/// request body.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryRequest<'a> {
-    /// Ours; what the caller puts here is not looked at.
+    /// Set by the server; the caller's value is ignored.
     #[serde(skip_deserializing)]
     pub delivery_id: String,
     #[serde(default, borrow)]
@@ -45,7 +45,7 @@ pub struct PackageInfo<'a> {
 }
 
 impl DeliveryRequest<'_> {
-    /// Says what is missing or wrong; a parcel without an id gets that of its delivery.
+    /// Validates the request; a parcel without an id gets that of its delivery.
     pub fn complete(&mut self) -> Result<(), String> {
         if self.package_info.package_id.is_empty() {
             self.package_info.package_id = self.delivery_id.clone().into();
@@ -80,9 +80,9 @@ impl DeliveryRequest<'_> {
         }
     }
 
-    /// The form for the hub differs from the public one in the name of one field.
-    pub fn queued(&self) -> Queued<'_> {
-        Queued {
+    /// The form for the hub, which differs in the name of one field.
+    pub fn queued(&self) -> QueuedRequest<'_> {
+        QueuedRequest {
             delivery_id: &self.delivery_id,
             owner_id: &self.owner_id,
             pickup_location: &self.pickup_location,
@@ -98,7 +98,7 @@ impl DeliveryRequest<'_> {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Queued<'a> {
+pub struct QueuedRequest<'a> {
     delivery_id: &'a str,
     owner_id: &'a str,
     pickup_location: &'a str,
@@ -121,7 +121,7 @@ pub struct Reschedule {
 }
 
 impl Reschedule {
-    /// What is left out is null, which changes nothing.
+    /// Absent fields are null, which changes nothing.
     pub fn queued(&self, request_id: &str, delivery_id: &str) -> Value {
         json!({
             "requestId": request_id, "deliveryId": delivery_id,
@@ -135,7 +135,7 @@ impl Reschedule {
 mod tests {
     use super::*;
 
-    /// What goes to the hub.
+    /// The form on the hub.
     fn queued(change: impl FnOnce(&mut Value)) -> Result<Value, String> {
         let mut value = json!({
             "deliveryId": "mine", "ownerId": "owner-1", "pickupLocation": "here",

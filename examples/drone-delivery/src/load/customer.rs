@@ -1,16 +1,16 @@
-//! Who asks for what: mostly good customers, and some of every kind that is not to get a drone.
+//! The requests of a load: mostly valid ones, and some of every kind that must not get a drone.
 
 use std::io::Write;
 
 use highwater_env::random::Random;
 
-/// One request in so many is of this kind; 0 for none.
+/// One request in this many is of this kind; 0 means none.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Mix {
     /// From a customer whose account is suspended
     #[arg(long, default_value_t = 50)]
     pub suspended: u64,
-    /// To a place that is too far for a drone
+    /// To a destination out of the drones' range
     #[arg(long, default_value_t = 50)]
     pub far: u64,
     /// For a parcel that another request has already named
@@ -36,15 +36,15 @@ pub struct Customers {
     name: String,
     host: String,
     mix: Mix,
-    /// Room for the body of a request, whose length stands before it.
+    /// Buffer for the body, whose length precedes it.
     body: Vec<u8>,
 }
 
-/// Customers of a load. The last of them is suspended.
+/// Number of customers. The last one is suspended.
 pub const OWNERS: u64 = 100;
 
 impl Customers {
-    /// Who ask `host`.
+    /// Customers of `host`.
     pub fn new(name: &str, host: &str, mix: Mix) -> Customers {
         Customers {
             name: name.to_owned(),
@@ -54,13 +54,13 @@ impl Customers {
         }
     }
 
-    /// Everybody, and whether their account is active.
+    /// All customers, and whether their account is active.
     pub fn accounts(name: &str) -> impl Iterator<Item = (String, bool)> {
         (0..OWNERS).map(move |number| (format!("{name}-owner-{number}"), number < OWNERS - 1))
     }
 
     fn falls(&self, number: u64, kind: u64, one_in: u64) -> bool {
-        // Kinds must not coincide, so each has a sequence of its own.
+        // Kinds must not coincide, so each has its own random sequence.
         let draw = || Random::seeded(number.wrapping_mul(31).wrapping_add(kind)).below(one_in);
         one_in > 0 && draw() == 0
     }
@@ -69,7 +69,7 @@ impl Customers {
         self.falls(number, 1, self.mix.cancelled)
     }
 
-    /// The whole request, as it goes over the wire.
+    /// The request as bytes.
     pub fn request(&mut self, number: u64, out: &mut Vec<u8>) {
         self.body.clear();
         let mut body = std::mem::take(&mut self.body);

@@ -1,8 +1,8 @@
-//! One thread that sends what is due and hears what has come.
+//! A single thread that sends due requests and reads responses.
 //!
-//! It shares the machine with what it measures, so it has no tasks, no timers and no locks: a loop over the sockets that
-//! are ready. Connections take turns. Each has one request under way, as with most clients, and keeps it until it is
-//! accepted or given up, through rests and new connections.
+//! It shares the machine with the processes it measures, so it uses no tasks, timers or locks: one loop over ready sockets.
+//! Connections are used in turn. Each has one request in flight, like most clients, and keeps it until it is accepted or
+//! given up, through retries and reconnects.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -14,16 +14,16 @@ use highwater_env::{Clock, RealClock};
 use mio::{Events, Poll};
 
 use super::Load;
-use super::book::{Book, Trouble};
 use super::connection::Connection;
 use super::customer::Customers;
+use super::report::{AttemptError, LoadReport};
 use super::schedule::Schedule;
-use crate::ledger::Wish;
+use crate::ledger::CustomerAction;
 
-/// How often late answers are looked for; also the longest sleep.
-const LOOK: Duration = Duration::from_millis(100);
-/// Before a request is sent again.
-const REST: Duration = Duration::from_millis(500);
+/// Interval of the check for late responses; also the longest sleep.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Delay before a retry.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 pub struct Generator<'a> {
     load: &'a Load,
@@ -32,17 +32,17 @@ pub struct Generator<'a> {
     schedule: Schedule,
     clock: &'a RealClock,
     poll: Poll,
-    turns: Vec<Turn>,
+    slots: Vec<ConnectionSlot>,
     idle: VecDeque<usize>,
-    /// Who sends again, and when. All rest equally long, so the first is due first.
-    resting: VecDeque<(Duration, usize)>,
+    /// Retry times and slots, in order, because all delays are equal.
+    retrying: VecDeque<(Duration, usize)>,
     /// The number of the next request, and when it is due.
     number: u64,
     next: Option<Due>,
-    /// Deliveries to be cancelled when all requests have been sent, and some are under way.
-    regretted: Vec<String>,
+    /// Deliveries to cancel after all requests are sent, when some are in progress.
+    to_cancel: Vec<String>,
     buffer: Box<[u8]>,
-    book: &'a mut Book,
+    report: &'a mut LoadReport,
 }
 
 #[derive(Clone, Copy)]
@@ -51,37 +51,37 @@ struct Due {
     in_spike: bool,
 }
 
-/// A connection and what it is used for.
+/// A connection and its current task.
 #[derive(Default)]
-struct Turn {
+struct ConnectionSlot {
     connection: Connection,
-    errand: Option<Errand>,
+    task: Option<Task>,
     tries: u32,
-    /// When the request left; nothing while there is none to be answered.
+    /// When the request was sent; `None` if none awaits a response.
     left: Option<Duration>,
 }
 
-enum Errand {
+enum Task {
     Deliver { number: u64, due: Due },
     Cancel { id: String },
 }
 
-impl Errand {
-    fn wanted(&self) -> u16 {
+impl Task {
+    fn expected_status(&self) -> u16 {
         match self {
-            Errand::Deliver { .. } => 202,
-            Errand::Cancel { .. } => 204,
+            Task::Deliver { .. } => 202,
+            Task::Cancel { .. } => 204,
         }
     }
 }
 
 impl<'a> Generator<'a> {
-    /// The time of the load begins with the clock.
+    /// The load's time is that of `clock`.
     pub fn new(
         load: &'a Load,
         address: SocketAddr,
         clock: &'a RealClock,
-        book: &'a mut Book,
+        report: &'a mut LoadReport,
     ) -> io::Result<Generator<'a>> {
         let connections = load.connections as usize;
         let mut generator = Generator {
@@ -90,21 +90,23 @@ impl<'a> Generator<'a> {
             schedule: load.schedule(),
             clock,
             poll: Poll::new()?,
-            turns: (0..connections).map(|_| Turn::default()).collect(),
+            slots: (0..connections)
+                .map(|_| ConnectionSlot::default())
+                .collect(),
             idle: (0..connections).collect(),
-            resting: VecDeque::new(),
+            retrying: VecDeque::new(),
             number: 0,
             next: None,
-            regretted: Vec::new(),
+            to_cancel: Vec::new(),
             buffer: vec![0; 64 << 10].into(),
-            book,
+            report,
             load,
         };
         generator.look_ahead();
         Ok(generator)
     }
 
-    /// Until every request was accepted or given up, or somebody says stop.
+    /// Runs until every request is accepted or given up, or `stop` is set.
     pub fn run(mut self, stop: &AtomicBool, accepted: &AtomicU64) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         let mut looked = Duration::ZERO;
@@ -119,10 +121,10 @@ impl<'a> Generator<'a> {
                 polled => polled?,
             }
             for event in &events {
-                self.hear(event.token().0);
+                self.receive(event.token().0);
             }
-            accepted.store(self.book.accepted, Ordering::Relaxed);
-            if now - looked > LOOK {
+            accepted.store(self.report.accepted, Ordering::Relaxed);
+            if now - looked > CHECK_INTERVAL {
                 looked = now;
                 self.stop_waiting(now);
             }
@@ -135,159 +137,158 @@ impl<'a> Generator<'a> {
     }
 
     fn is_done(&self) -> bool {
-        self.next.is_none() && self.regretted.is_empty() && self.idle.len() == self.turns.len()
+        self.next.is_none() && self.to_cancel.is_empty() && self.idle.len() == self.slots.len()
     }
 
-    /// Requests that are due while every connection is busy leave late; their latency counts from when they
-    /// were due all the same.
+    /// Sends due requests. When all connections are busy they leave late, but their latency counts from the due time.
     fn send_due(&mut self, now: Duration) {
-        while let Some((at, turn)) = self.resting.front().copied()
+        while let Some((at, slot)) = self.retrying.front().copied()
             && at <= now
         {
-            self.resting.pop_front();
-            self.attempt(turn, now);
+            self.retrying.pop_front();
+            self.attempt(slot, now);
         }
         while !self.idle.is_empty()
-            && let Some(errand) = self.next_errand(now)
-            && let Some(turn) = self.idle.pop_front()
+            && let Some(task) = self.next_task(now)
+            && let Some(slot) = self.idle.pop_front()
         {
-            self.begin(turn, errand, now);
+            self.begin(slot, task, now);
         }
     }
 
-    fn next_errand(&mut self, now: Duration) -> Option<Errand> {
+    fn next_task(&mut self, now: Duration) -> Option<Task> {
         match self.next {
             Some(due) if due.at <= now => {
                 let number = self.number;
                 self.number += 1;
                 self.look_ahead();
-                Some(Errand::Deliver { number, due })
+                Some(Task::Deliver { number, due })
             }
             Some(_) => None,
-            None => self.regretted.pop().map(|id| Errand::Cancel { id }),
+            None => self.to_cancel.pop().map(|id| Task::Cancel { id }),
         }
     }
 
-    /// Until something is to be sent.
+    /// Time until the next send.
     fn pause(&self, now: Duration) -> Duration {
         let request = self.next.filter(|_| !self.idle.is_empty());
-        let request = request.map_or(LOOK, |due| due.at.saturating_sub(now));
-        let again = self.resting.front();
-        let again = again.map_or(LOOK, |(at, _)| at.saturating_sub(now));
-        request.min(again).min(LOOK)
+        let request = request.map_or(CHECK_INTERVAL, |due| due.at.saturating_sub(now));
+        let again = self.retrying.front();
+        let again = again.map_or(CHECK_INTERVAL, |(at, _)| at.saturating_sub(now));
+        request.min(again).min(CHECK_INTERVAL)
     }
 
-    fn begin(&mut self, turn: usize, errand: Errand, now: Duration) {
-        let to = &mut self.turns[turn];
+    fn begin(&mut self, slot: usize, task: Task, now: Duration) {
+        let to = &mut self.slots[slot];
         let room = to.connection.request();
-        match &errand {
-            Errand::Deliver { number, .. } => self.customers.request(*number, room),
-            Errand::Cancel { id } => self.customers.cancellation(id, room),
+        match &task {
+            Task::Deliver { number, .. } => self.customers.request(*number, room),
+            Task::Cancel { id } => self.customers.cancellation(id, room),
         }
-        to.errand = Some(errand);
+        to.task = Some(task);
         to.tries = 0;
-        self.attempt(turn, now);
+        self.attempt(slot, now);
     }
 
-    fn attempt(&mut self, turn: usize, now: Duration) {
-        let to = &mut self.turns[turn];
+    fn attempt(&mut self, slot: usize, now: Duration) {
+        let to = &mut self.slots[slot];
         to.tries += 1;
         to.left = Some(now);
-        self.book.repeated += u64::from(to.tries == 2);
+        self.report.repeated += u64::from(to.tries == 2);
         let registry = self.poll.registry();
-        if let Err(error) = to.connection.begin(self.address, registry, turn) {
-            self.fail(turn, Trouble::Broken(error));
+        if let Err(error) = to.connection.begin(self.address, registry, slot) {
+            self.fail(slot, AttemptError::Broken(error));
         }
     }
 
-    fn hear(&mut self, turn: usize) {
-        match self.settle(turn) {
+    fn receive(&mut self, slot: usize) {
+        match self.settle(slot) {
             Ok(None) => {}
-            Ok(Some(After::Nothing)) => self.release(turn),
-            Ok(Some(After::Cancel(id))) => {
+            Ok(Some(NextAction::Nothing)) => self.release(slot),
+            Ok(Some(NextAction::Cancel(id))) => {
                 let now = self.clock.elapsed();
-                self.begin(turn, Errand::Cancel { id }, now);
+                self.begin(slot, Task::Cancel { id }, now);
             }
-            Err(trouble) => self.fail(turn, trouble),
+            Err(error) => self.fail(slot, error),
         }
     }
 
-    /// What is left to be done after an answer that was wanted; nothing while there is none.
-    fn settle(&mut self, turn: usize) -> Result<Option<After>, Trouble> {
-        let to = &mut self.turns[turn];
-        to.connection.send().map_err(Trouble::Broken)?;
+    /// The action after an expected response; `None` while the response is incomplete.
+    fn settle(&mut self, slot: usize) -> Result<Option<NextAction>, AttemptError> {
+        let to = &mut self.slots[slot];
+        to.connection.send().map_err(AttemptError::Broken)?;
         let received = to.connection.receive(&mut self.buffer);
-        let Some((status, body)) = received.map_err(Trouble::Broken)? else {
+        let Some((status, body)) = received.map_err(AttemptError::Broken)? else {
             return Ok(None);
         };
-        let Some(errand) = to.errand.as_ref().filter(|_| to.left.is_some()) else {
+        let Some(task) = to.task.as_ref().filter(|_| to.left.is_some()) else {
             return Ok(None);
         };
-        let refused = || Trouble::Refused(status, String::from_utf8_lossy(body).into_owned());
-        if status != errand.wanted() {
+        let refused = || AttemptError::Refused(status, String::from_utf8_lossy(body).into_owned());
+        if status != task.expected_status() {
             return Err(refused());
         }
-        match errand {
-            Errand::Deliver { number, due } => {
+        match task {
+            Task::Deliver { number, due } => {
                 let id = delivery_id(body).ok_or_else(refused)?;
                 let took = self.clock.elapsed().saturating_sub(due.at);
-                self.book.took(took, due.in_spike);
-                self.book.enter(id, Wish::Deliver);
-                // Some change their mind at once, others when their delivery may be under way.
+                self.report.record_latency(took, due.in_spike);
+                self.report.record(id, CustomerAction::Deliver);
+                // Some cancel at once, others when their delivery may be in progress.
                 match (self.customers.changes_mind(*number), number % 2) {
                     (false, _) => {}
-                    (true, 0) => return Ok(Some(After::Cancel(id.to_owned()))),
-                    (true, _) => self.regretted.push(id.to_owned()),
+                    (true, 0) => return Ok(Some(NextAction::Cancel(id.to_owned()))),
+                    (true, _) => self.to_cancel.push(id.to_owned()),
                 }
             }
-            Errand::Cancel { id } => self.book.enter(id, Wish::Cancel),
+            Task::Cancel { id } => self.report.record(id, CustomerAction::Cancel),
         }
-        Ok(Some(After::Nothing))
+        Ok(Some(NextAction::Nothing))
     }
 
-    fn fail(&mut self, turn: usize, trouble: Trouble) {
-        let to = &mut self.turns[turn];
-        if !matches!(trouble, Trouble::Refused(..)) {
+    fn fail(&mut self, slot: usize, error: AttemptError) {
+        let to = &mut self.slots[slot];
+        if !matches!(error, AttemptError::Refused(..)) {
             to.connection.close();
         }
-        // A connection that ends while there is nothing to be answered is no trouble.
+        // A connection that ends without an outstanding request is no error.
         if to.left.take().is_none() {
             return;
         }
-        if trouble.is_final() || to.tries >= self.load.tries {
-            self.book.lost += 1;
-            self.release(turn);
+        if error.is_final() || to.tries >= self.load.tries {
+            self.report.lost += 1;
+            self.release(slot);
         } else {
             let now = self.clock.elapsed();
-            self.resting.push_back((now + REST, turn));
+            self.retrying.push_back((now + RETRY_DELAY, slot));
         }
-        self.book.trouble(trouble);
+        self.report.error(error);
     }
 
-    fn release(&mut self, turn: usize) {
-        let to = &mut self.turns[turn];
-        to.errand = None;
+    fn release(&mut self, slot: usize) {
+        let to = &mut self.slots[slot];
+        to.task = None;
         to.left = None;
-        self.idle.push_back(turn);
+        self.idle.push_back(slot);
     }
 
     fn stop_waiting(&mut self, now: Duration) {
         let timeout = Duration::from_millis(self.load.timeout_ms);
-        for turn in 0..self.turns.len() {
-            let left = self.turns[turn].left;
+        for slot in 0..self.slots.len() {
+            let left = self.slots[slot].left;
             if left.is_some_and(|left| now.saturating_sub(left) > timeout) {
-                self.fail(turn, Trouble::Late(timeout));
+                self.fail(slot, AttemptError::Late(timeout));
             }
         }
     }
 }
 
-enum After {
+enum NextAction {
     Nothing,
     Cancel(String),
 }
 
-/// From `{"deliveryId":"..."`, which is how the answer begins.
+/// From `{"deliveryId":"..."`, the beginning of the response.
 fn delivery_id(body: &[u8]) -> Option<&str> {
     let rest = body.strip_prefix(b"{\"deliveryId\":\"")?;
     let end = rest.iter().position(|byte| *byte == b'"')?;

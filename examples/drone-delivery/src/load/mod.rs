@@ -1,13 +1,13 @@
-//! Customers: requests at a rate that does not wait for the answers, each sent until it is accepted.
+//! The load generator: requests at a fixed rate, independent of responses, each sent until it is accepted.
 //!
-//! Request `n` is due at a time that the rate alone decides, and its latency counts from then. A request
-//! that gets no answer is sent again with the same `Idempotency-Key`, so that a customer is served once
-//! whatever happens on the way. What was accepted is written to a ledger, which the checker reads.
+//! The rate alone determines when request `n` is due, and its latency counts from then. A request without a response is
+//! sent again with the same `Idempotency-Key`, so that each customer is served once. Accepted requests are written to a
+//! ledger, which the checker reads.
 
-mod book;
 mod connection;
 mod customer;
 mod generator;
+mod report;
 mod schedule;
 
 use std::net::ToSocketAddrs;
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use anyhow::Context;
 use highwater_env::{Clock, RealClock};
 
-pub use self::book::Book;
 pub use self::customer::{Customers, Mix};
 use self::generator::Generator;
+pub use self::report::LoadReport;
 pub use self::schedule::Schedule;
 use crate::ledger::Ledger;
 
@@ -30,7 +30,7 @@ pub struct Load {
     /// The public API, as host:port
     #[arg(long, default_value = "127.0.0.1:7407")]
     pub to: String,
-    /// How many requests there are; none with --seconds
+    /// Number of requests; 0 with --seconds
     #[arg(long, default_value_t = 1000)]
     pub requests: u64,
     /// Requests a second
@@ -39,17 +39,16 @@ pub struct Load {
     /// Requests a second in the middle third
     #[arg(long)]
     pub spike: Option<u64>,
-    /// Connections that the requests are spread over
+    /// Number of connections
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=8000))]
     pub connections: u64,
-    /// An answer that takes longer is waited for no more
+    /// Timeout of a response in milliseconds
     #[arg(long, default_value_t = 10_000)]
     pub timeout_ms: u64,
-    /// How often a request is sent before it is given up
+    /// Attempts per request
     #[arg(long, default_value_t = 60)]
     pub tries: u32,
-    /// Begins the names of owners and parcels and the keys of requests, so that two loads do not repeat
-    /// each other
+    /// Prefix of owner and parcel names and of idempotency keys, so that two loads do not collide
     #[arg(long, default_value = "load")]
     pub name: String,
     /// File for the ids of accepted requests
@@ -64,30 +63,30 @@ impl Load {
         Schedule::new(self.requests, self.rate, self.spike)
     }
 
-    /// On a thread of its own, which ends when nobody waits for this any more.
-    pub async fn run(self) -> anyhow::Result<Book> {
+    /// Runs on a thread of its own, which stops when this future is dropped.
+    pub async fn run(self) -> anyhow::Result<LoadReport> {
         self.run_watched(Arc::default()).await
     }
 
-    /// Tells while it runs how many requests have been accepted.
-    pub async fn run_watched(self, accepted: Arc<AtomicU64>) -> anyhow::Result<Book> {
+    /// Also updates the number of accepted requests while it runs.
+    pub async fn run_watched(self, accepted: Arc<AtomicU64>) -> anyhow::Result<LoadReport> {
         let stop = StopAtEnd::default();
         let stopped = stop.0.clone();
         let sending = tokio::task::spawn_blocking(move || self.send_all(&stopped, &accepted));
         sending.await?
     }
 
-    fn send_all(&self, stop: &AtomicBool, accepted: &AtomicU64) -> anyhow::Result<Book> {
+    fn send_all(&self, stop: &AtomicBool, accepted: &AtomicU64) -> anyhow::Result<LoadReport> {
         let mut addresses = self.to.to_socket_addrs();
         let address = addresses.as_mut().ok().and_then(Iterator::next);
         let address = address.with_context(|| format!("{} is no address", self.to))?;
         let ledger = self.ledger.as_deref().map(Ledger::create).transpose()?;
-        let mut book = Book::new(ledger)?;
+        let mut report = LoadReport::new(ledger)?;
         let clock = RealClock::new();
-        Generator::new(self, address, &clock, &mut book)?.run(stop, accepted)?;
-        book.close()?;
-        book.tell(clock.elapsed());
-        Ok(book)
+        Generator::new(self, address, &clock, &mut report)?.run(stop, accepted)?;
+        report.close()?;
+        report.print(clock.elapsed());
+        Ok(report)
     }
 }
 

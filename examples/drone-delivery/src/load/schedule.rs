@@ -1,4 +1,4 @@
-//! When each request is due.
+//! The due times of requests.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ impl Schedule {
         }
     }
 
-    /// The numbers of the requests with which the spike begins and ends.
-    pub fn turns(&self) -> [u64; 2] {
+    /// The numbers of the requests where the spike begins and ends.
+    pub fn slots(&self) -> [u64; 2] {
         [self.requests / 3, self.requests / 3 * 2]
     }
 
@@ -32,7 +32,7 @@ impl Schedule {
         let Some(spike) = self.spike else {
             return Some((at(number, self.rate), false));
         };
-        let [begin, end] = self.turns();
+        let [begin, end] = self.slots();
         let before = number.min(begin);
         let within = number.clamp(begin, end) - begin;
         let after = number.saturating_sub(end);

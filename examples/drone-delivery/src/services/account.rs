@@ -16,7 +16,7 @@ use crate::model::is_id;
 #[derive(Debug, Default)]
 pub struct Accounts(pub BTreeMap<String, bool>);
 
-/// An account was registered, suspended or taken up again.
+/// An account was registered, suspended or reactivated.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Event {
     pub owner: String,
@@ -31,7 +31,7 @@ impl State for Accounts {
     }
 }
 
-pub struct Account {
+pub struct AccountService {
     pub store: Store<Accounts>,
 }
 
@@ -40,7 +40,7 @@ struct Change {
     active: bool,
 }
 
-impl Service for Account {
+impl Service for AccountService {
     async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::GET, ["api", "accounts", owner]) => self.active(owner).await,
@@ -54,7 +54,7 @@ impl Service for Account {
     }
 }
 
-impl Account {
+impl AccountService {
     async fn active(&self, owner: &str) -> Answer {
         match self
             .store

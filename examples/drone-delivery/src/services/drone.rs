@@ -1,7 +1,7 @@
-//! The drone scheduler: one drone for one delivery, however often it is asked.
+//! The drone scheduler: assigns one drone per delivery, however often it is called.
 //!
-//! `PUT /api/dronedeliveries/{deliveryId}` answers with the id of the drone, `DELETE` cancels, and
-//! `POST .../return` says that the drone has come home. A drone that is free again flies again.
+//! `PUT /api/dronedeliveries/{deliveryId}` returns the id of the drone, `DELETE` cancels, and `POST .../return` reports that
+//! the drone is back. A drone that is back can be assigned again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use hyper::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{bad, closed, no_such_path};
+use super::{OwnerMonth, bad, closed, no_such_path, now_ms};
 use crate::http::{Answer, Request, Service};
 use crate::journal::{State, Store};
-use crate::model::{Location, Size, is_id, month_of};
+use crate::model::{Location, Size, is_id};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
@@ -44,7 +44,7 @@ pub enum Event {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum AssignmentState {
     Flying,
     Cancelled,
     Returned,
@@ -52,9 +52,9 @@ pub enum Hold {
 
 #[derive(Clone, Debug)]
 pub struct Assignment {
-    /// `None` when the cancellation came before the request.
+    /// `None` if the cancellation came before the request.
     pub drone: Option<u32>,
-    pub hold: Hold,
+    pub state: AssignmentState,
     pub owner_id: String,
     pub packages: Vec<String>,
     pub expedited: bool,
@@ -66,9 +66,9 @@ pub struct Assignment {
 #[derive(Debug, Default)]
 pub struct Fleet {
     pub assignments: BTreeMap<String, Assignment>,
-    /// Drones that are home.
+    /// Available drones.
     free: BTreeSet<u32>,
-    /// Drones that have ever flown.
+    /// Number of drones used so far.
     known: u32,
 }
 
@@ -78,13 +78,13 @@ impl Fleet {
         rested.or((self.known < drones).then_some(self.known))
     }
 
-    fn end(&mut self, delivery_id: &str, hold: Hold, at_ms: i64) {
+    fn end(&mut self, delivery_id: &str, state: AssignmentState, at_ms: i64) {
         let assignment = self
             .assignments
             .entry(delivery_id.to_owned())
             .or_insert(Assignment {
                 drone: None,
-                hold,
+                state,
                 owner_id: String::new(),
                 packages: Vec::new(),
                 expedited: false,
@@ -92,7 +92,7 @@ impl Fleet {
                 from_ms: at_ms,
                 until_ms: None,
             });
-        assignment.hold = hold;
+        assignment.state = state;
         assignment.until_ms = Some(at_ms);
         self.free.extend(assignment.drone);
     }
@@ -116,7 +116,7 @@ impl State for Fleet {
                 self.known = self.known.max(drone + 1);
                 let assignment = Assignment {
                     drone: Some(*drone),
-                    hold: Hold::Flying,
+                    state: AssignmentState::Flying,
                     owner_id: owner_id.clone(),
                     packages: packages.clone(),
                     expedited: *expedited,
@@ -127,14 +127,16 @@ impl State for Fleet {
                 self.assignments.insert(delivery_id.clone(), assignment);
             }
             Event::Cancelled { delivery_id, at_ms } => {
-                self.end(delivery_id, Hold::Cancelled, *at_ms)
+                self.end(delivery_id, AssignmentState::Cancelled, *at_ms)
             }
-            Event::Returned { delivery_id, at_ms } => self.end(delivery_id, Hold::Returned, *at_ms),
+            Event::Returned { delivery_id, at_ms } => {
+                self.end(delivery_id, AssignmentState::Returned, *at_ms)
+            }
         }
     }
 }
 
-pub struct Drone {
+pub struct DroneService {
     pub store: Store<Fleet>,
     pub drones: u32,
     pub clock: Arc<dyn Clock>,
@@ -142,7 +144,7 @@ pub struct Drone {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wanted {
+struct AssignRequest {
     pickup: Location,
     dropoff: Location,
     #[serde(default)]
@@ -164,7 +166,7 @@ struct PackageDetail {
     size: Size,
 }
 
-impl Service for Drone {
+impl Service for DroneService {
     async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::GET, ["api", "dronedeliveries", "utilization"]) => {
@@ -172,11 +174,11 @@ impl Service for Drone {
             }
             (&Method::GET, ["api", "dronedeliveries", id]) => self.get(id).await,
             (&Method::PUT, ["api", "dronedeliveries", id]) if is_id(id) => match request.json() {
-                Ok(wanted) => self.assign(id, wanted).await,
+                Ok(request) => self.assign(id, request).await,
                 Err(answer) => answer,
             },
             (&Method::DELETE, ["api", "dronedeliveries", id]) if is_id(id) => self.cancel(id).await,
-            (&Method::POST, ["api", "dronedeliveries", id, "return"]) => self.home(id).await,
+            (&Method::POST, ["api", "dronedeliveries", id, "return"]) => self.returned(id).await,
             (&Method::PUT | &Method::DELETE, ["api", "dronedeliveries", _]) => {
                 bad("that cannot be an id")
             }
@@ -185,17 +187,15 @@ impl Service for Drone {
     }
 }
 
-impl Drone {
-    fn now_ms(&self) -> i64 {
-        (self.clock.unix_nanos() / 1_000_000) as i64
-    }
-
-    async fn assign(&self, delivery_id: &str, wanted: Wanted) -> Answer {
-        let now = self.now_ms();
+impl DroneService {
+    async fn assign(&self, delivery_id: &str, request: AssignRequest) -> Answer {
+        let now = now_ms(&*self.clock);
         let changing = self.store.change(|fleet| {
             if let Some(assignment) = fleet.assignments.get(delivery_id) {
-                return match (assignment.hold, assignment.drone) {
-                    (Hold::Flying | Hold::Returned, Some(drone)) => (None, assigned(drone)),
+                return match (assignment.state, assignment.drone) {
+                    (AssignmentState::Flying | AssignmentState::Returned, Some(drone)) => {
+                        (None, assigned(drone))
+                    }
                     _ => (None, closed()),
                 };
             }
@@ -209,14 +209,14 @@ impl Drone {
             let event = Event::Assigned {
                 delivery_id: delivery_id.to_owned(),
                 drone,
-                owner_id: wanted.owner_id,
-                packages: wanted
+                owner_id: request.owner_id,
+                packages: request
                     .package_details
                     .into_iter()
                     .map(|detail| detail.id)
                     .collect(),
-                expedited: wanted.expedited,
-                kilometres: wanted.pickup.kilometres_to(wanted.dropoff),
+                expedited: request.expedited,
+                kilometres: request.pickup.kilometres_to(request.dropoff),
                 at_ms: now,
             };
             (Some(event), assigned(drone))
@@ -225,10 +225,10 @@ impl Drone {
     }
 
     async fn cancel(&self, delivery_id: &str) -> Answer {
-        let at_ms = self.now_ms();
+        let at_ms = now_ms(&*self.clock);
         let changing = self.store.change(|fleet| {
             let known = fleet.assignments.get(delivery_id);
-            let ended = known.is_some_and(|assignment| assignment.hold != Hold::Flying);
+            let ended = known.is_some_and(|assignment| assignment.state != AssignmentState::Flying);
             let delivery_id = delivery_id.to_owned();
             (
                 (!ended).then_some(Event::Cancelled { delivery_id, at_ms }),
@@ -239,12 +239,12 @@ impl Drone {
         Answer::empty(StatusCode::OK)
     }
 
-    async fn home(&self, delivery_id: &str) -> Answer {
-        let at_ms = self.now_ms();
+    async fn returned(&self, delivery_id: &str) -> Answer {
+        let at_ms = now_ms(&*self.clock);
         let changing = self
             .store
             .change(|fleet| match fleet.assignments.get(delivery_id) {
-                Some(assignment) if assignment.hold == Hold::Flying => {
+                Some(assignment) if assignment.state == AssignmentState::Flying => {
                     let delivery_id = delivery_id.to_owned();
                     (
                         Some(Event::Returned { delivery_id, at_ms }),
@@ -265,7 +265,7 @@ impl Drone {
         match found {
             Some(Assignment {
                 drone: Some(drone),
-                hold: Hold::Flying,
+                state: AssignmentState::Flying,
                 packages,
                 expedited,
                 ..
@@ -278,28 +278,18 @@ impl Drone {
     }
 
     async fn utilization(&self, request: &Request<'_>) -> Answer {
-        let number = |name| {
-            request
-                .parameter(name)
-                .and_then(|text| text.parse::<i16>().ok())
+        let Some(query) = OwnerMonth::from_query(request) else {
+            return bad(OwnerMonth::MISSING);
         };
-        let (Some(owner), Some(year), Some(month @ 1..=12)) = (
-            request.parameter("ownerId"),
-            number("year"),
-            number("month"),
-        ) else {
-            return bad("ownerId, year and a month from 1 to 12 are needed");
-        };
-        let now = self.now_ms();
+        let now = now_ms(&*self.clock);
         let (kilometres, held_ms) = self
             .store
             .read(|fleet| {
                 let all = fleet.assignments.values();
-                let wanted = all.filter(|assignment| {
-                    assignment.owner_id == owner
-                        && month_of(assignment.from_ms) == (year, month as i8)
+                let request = all.filter(|assignment| {
+                    assignment.owner_id == query.owner && query.includes(assignment.from_ms)
                 });
-                wanted.fold((0.0, 0), |(kilometres, held_ms), assignment| {
+                request.fold((0.0, 0), |(kilometres, held_ms), assignment| {
                     let until = assignment.until_ms.unwrap_or(now);
                     (
                         kilometres + assignment.kilometres,

@@ -1,8 +1,8 @@
-//! Delivery history: what became of every delivery, gathered from the events on the hub.
+//! Delivery history: the events of every delivery, collected from the hub.
 //!
-//! `GET /api/deliveryhistory/{id}` has all that happened to a delivery, `GET /api/deliveryhistory` a summary.
-//! What was read and how far are one event of the journal, so a crash neither loses nor repeats
-//! anything; repeats on the hub are known by their stage.
+//! `GET /api/deliveryhistory/{id}` returns all events of a delivery, `GET /api/deliveryhistory` a summary. Events and read
+//! position are one journal event, so a crash neither loses nor repeats anything; duplicates on the hub are detected by
+//! their stage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::journal::{State, Store};
 use crate::node::{Node, NodeError};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Read {
+pub struct ReadEvents {
     pub partition: u32,
     pub next: i64,
     pub events: Vec<Value>,
@@ -30,16 +30,16 @@ pub struct Read {
 pub struct Histories {
     /// Tracking events of a delivery, in the order of the hub.
     pub by_id: BTreeMap<String, Vec<Value>>,
-    /// How many events there were of each stage.
+    /// Number of events by stage.
     stages: BTreeMap<String, u64>,
-    /// Where to read on in each partition.
+    /// Next offset by partition.
     next: BTreeMap<u32, i64>,
 }
 
 impl State for Histories {
-    type Event = Read;
+    type Event = ReadEvents;
 
-    fn apply(&mut self, read: &Read) {
+    fn apply(&mut self, read: &ReadEvents) {
         self.next.insert(read.partition, read.next);
         for event in &read.events {
             let Some(id) = event["deliveryId"].as_str() else {
@@ -55,11 +55,11 @@ impl State for Histories {
     }
 }
 
-pub struct History {
+pub struct HistoryService {
     pub store: Arc<Store<Histories>>,
 }
 
-impl Service for History {
+impl Service for HistoryService {
     async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::GET, ["api", "deliveryhistory"]) => {
@@ -89,8 +89,8 @@ impl Service for History {
     }
 }
 
-/// Follows every partition for ever.
-pub async fn follow_all(store: Arc<Store<Histories>>, node: &str, timeout: Duration) {
+/// Follows every partition forever.
+pub async fn follow_hub(store: Arc<Store<Histories>>, node: &str, timeout: Duration) {
     let partitions = loop {
         match Node::new(node, timeout).partitions(HUB).await {
             Ok(partitions) => break partitions,
@@ -106,7 +106,7 @@ pub async fn follow_all(store: Arc<Store<Histories>>, node: &str, timeout: Durat
 
 async fn follow(store: Arc<Store<Histories>>, mut node: Node, partition: u32) {
     loop {
-        if let Err(error) = read_on(&store, &mut node, partition).await {
+        if let Err(error) = read_more(&store, &mut node, partition).await {
             wait(&error).await;
         }
     }
@@ -117,7 +117,7 @@ async fn wait(error: &NodeError) {
     tokio::time::sleep(Duration::from_millis(250)).await;
 }
 
-async fn read_on(
+async fn read_more(
     store: &Store<Histories>,
     node: &mut Node,
     partition: u32,
@@ -138,7 +138,7 @@ async fn read_on(
         store
             .change(|_| {
                 (
-                    Some(Read {
+                    Some(ReadEvents {
                         partition,
                         next,
                         events,

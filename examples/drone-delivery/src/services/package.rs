@@ -1,9 +1,8 @@
 //! Parcels, each held by one delivery at a time.
 //!
-//! A parcel belongs to the delivery that brought it, named by `deliveryId`. Another delivery cannot
-//! take it meanwhile (409), which is what keeps two drones from flying for one parcel.
-//! `DELETE /api/packages?delivery={deliveryId}` is the compensation: the delivery lets go of what it has
-//! and gets nothing any more.
+//! A parcel belongs to the delivery named by `deliveryId`. Another delivery cannot take it meanwhile (409), which prevents
+//! two drones for one parcel. `DELETE /api/packages?delivery={deliveryId}` is the compensation: the delivery releases its
+//! parcels and cannot take any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +36,7 @@ pub enum Event {
     Stored {
         parcel: Parcel,
     },
-    /// A delivery lets go of its parcels. Also written when it has none.
+    /// A delivery released its parcels. Also written if it had none.
     Released {
         delivery_id: String,
     },
@@ -48,7 +47,7 @@ pub struct Parcels {
     pub held: BTreeMap<String, Parcel>,
     /// Delivery and parcel.
     by_delivery: BTreeSet<(String, String)>,
-    /// Deliveries that get nothing any more.
+    /// Deliveries that cannot take parcels any more.
     pub closed: BTreeSet<String>,
 }
 
@@ -88,7 +87,7 @@ impl State for Parcels {
     }
 }
 
-pub struct Package {
+pub struct PackageService {
     pub store: Store<Parcels>,
 }
 
@@ -104,7 +103,7 @@ struct Body {
     delivery_id: String,
 }
 
-impl Service for Package {
+impl Service for PackageService {
     async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::GET, ["api", "packages", "summary", owner]) => self.summary(owner).await,
@@ -125,7 +124,7 @@ impl Service for Package {
     }
 }
 
-impl Package {
+impl PackageService {
     async fn get(&self, id: &str) -> Answer {
         match self
             .store
@@ -137,7 +136,7 @@ impl Package {
         }
     }
 
-    /// The weight of the parcels with this tag, which is where senders put the owner.
+    /// The weight of the parcels with this tag, which senders set to the owner.
     async fn summary(&self, tag: &str) -> Answer {
         let weight = self.store.read(|parcels| {
             let tagged = parcels.held.values().filter(|parcel| parcel.tag == tag);

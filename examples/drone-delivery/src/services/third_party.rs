@@ -1,7 +1,7 @@
 //! Third-party transport: is another carrier needed for this destination?
 //!
-//! `PUT /api/thirdparty/{uuid}` with a location answers `true` when it is out of the drones' range. What
-//! was once answered for an id stays the answer, also when the range is set differently later.
+//! `PUT /api/thirdparty/{uuid}` with a location returns `true` if it is out of the drones' range. The answer for an id never
+//! changes, even if the range is changed later.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +17,25 @@ use crate::model::{DEPOT, Location, is_id};
 pub struct Decisions(pub BTreeMap<String, bool>);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Decided {
+pub struct DecisionEvent {
     pub id: String,
     pub needed: bool,
 }
 
 impl State for Decisions {
-    type Event = Decided;
+    type Event = DecisionEvent;
 
-    fn apply(&mut self, event: &Decided) {
+    fn apply(&mut self, event: &DecisionEvent) {
         self.0.insert(event.id.clone(), event.needed);
     }
 }
 
-pub struct ThirdParty {
+pub struct ThirdPartyService {
     pub store: Store<Decisions>,
     pub range_km: f64,
 }
 
-impl Service for ThirdParty {
+impl Service for ThirdPartyService {
     async fn answer(&self, request: Request<'_>) -> Answer {
         match (&request.method, &request.parts()[..]) {
             (&Method::PUT, ["api", "thirdparty", id]) if is_id(id) => match request.json() {
@@ -48,7 +48,7 @@ impl Service for ThirdParty {
     }
 }
 
-impl ThirdParty {
+impl ThirdPartyService {
     async fn decide(&self, id: &str, location: Location) -> Answer {
         let needed = self.store.change(|decisions| {
             if let Some(needed) = decisions.0.get(id) {
@@ -56,7 +56,7 @@ impl ThirdParty {
             }
             let needed = location.kilometres_to(DEPOT) > self.range_km;
             let id = id.to_owned();
-            (Some(Decided { id, needed }), needed)
+            (Some(DecisionEvent { id, needed }), needed)
         });
         Answer::json(StatusCode::OK, &needed.await)
     }

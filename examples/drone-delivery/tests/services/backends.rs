@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use drone_delivery::chaos::Faults;
-use drone_delivery::services::account::Account;
-use drone_delivery::services::delivery::Deliverer;
-use drone_delivery::services::drone::Drone;
-use drone_delivery::services::package::Package;
-use drone_delivery::services::third_party::ThirdParty;
+use drone_delivery::services::account::AccountService;
+use drone_delivery::services::delivery::DeliveryService;
+use drone_delivery::services::drone::DroneService;
+use drone_delivery::services::package::PackageService;
+use drone_delivery::services::third_party::ThirdPartyService;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -15,7 +15,7 @@ use crate::support::*;
 async fn an_account_is_active_suspended_or_unknown() {
     let folder = folder();
     let store = store(folder.path()).await;
-    let mut account = run(Account { store }, Faults::default()).await;
+    let mut account = run(AccountService { store }, Faults::default()).await;
     let register = "PUT /api/accounts/ann";
     assert_eq!(
         account.status("GET /api/accounts/ann", Value::Null).await,
@@ -39,7 +39,7 @@ async fn an_account_is_active_suspended_or_unknown() {
 
 async fn package(folder: &std::path::Path) -> Running {
     let store = store(folder).await;
-    run(Package { store }, Faults::default()).await
+    run(PackageService { store }, Faults::default()).await
 }
 
 pub fn parcel(delivery: &str) -> Value {
@@ -80,7 +80,7 @@ async fn a_package_is_held_by_one_delivery_until_that_lets_go() {
         package.status("PUT /api/packages/p1", parcel("d2")).await,
         409
     );
-    // The other delivery fails and undoes what it may have done: the package is not its own.
+    // The other delivery fails and is undone: the package is not its own.
     assert_eq!(
         package
             .status("DELETE /api/packages?delivery=d2", Value::Null)
@@ -167,7 +167,7 @@ async fn another_carrier_is_needed_beyond_the_range_of_the_drones() {
     let folder = folder();
     let range_km = 100.0;
     let store = store(folder.path()).await;
-    let mut third = run(ThirdParty { store, range_km }, Faults::default()).await;
+    let mut third = run(ThirdPartyService { store, range_km }, Faults::default()).await;
     let ask = "PUT /api/thirdparty/d1";
     assert_eq!(
         third.ask(ask, json!("5 Harbour Road")).await,
@@ -178,12 +178,12 @@ async fn another_carrier_is_needed_beyond_the_range_of_the_drones() {
         third.ask("PUT /api/thirdparty/d2", paris.clone()).await,
         (200, json!(true))
     );
-    // What was answered once stays the answer.
+    // The answer for an id never changes.
     assert_eq!(third.ask(ask, paris).await, (200, json!(false)));
 }
 
-pub async fn drone_service(folder: &std::path::Path, drones: u32) -> Drone {
-    Drone {
+pub async fn drone_service(folder: &std::path::Path, drones: u32) -> DroneService {
+    DroneService {
         store: store(folder).await,
         drones,
         clock: clock(),
@@ -267,8 +267,8 @@ async fn a_drone_that_is_free_again_flies_again_and_a_full_sky_is_a_passing_trou
     );
 }
 
-pub async fn delivery_service(folder: &std::path::Path) -> Deliverer {
-    Deliverer {
+pub async fn delivery_service(folder: &std::path::Path) -> DeliveryService {
+    DeliveryService {
         store: Arc::new(store(folder).await),
         clock: clock(),
     }

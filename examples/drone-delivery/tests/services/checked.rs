@@ -1,14 +1,14 @@
-//! The checker on journals that real services wrote, and on such that were tampered with.
+//! The checker on journals of real services, unchanged and tampered with.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use drone_delivery::chaos::Faults;
-use drone_delivery::check::{Report, gather, judge};
-use drone_delivery::http::{Door, Service};
+use drone_delivery::check::{CheckReport, gather, verify};
+use drone_delivery::http::{Service, ServiceServer};
 use drone_delivery::services::drone::{Event, Fleet};
-use drone_delivery::services::history::{Histories, Read};
-use drone_delivery::services::package::Package;
+use drone_delivery::services::history::{Histories, ReadEvents};
+use drone_delivery::services::package::PackageService;
 use serde_json::{Value, json};
 
 use crate::backends::{body, delivery_service, drone_service, flight, parcel};
@@ -17,11 +17,11 @@ use crate::support::*;
 /// One delivery that is scheduled and one that failed at its last step and was undone.
 async fn two_deliveries(data: &Path) {
     let doors = (
-        door(Package {
+        server(PackageService {
             store: store(&data.join("package")).await,
         }),
-        door(drone_service(&data.join("drone"), 10).await),
-        door(delivery_service(&data.join("delivery/deliveries")).await),
+        server(drone_service(&data.join("drone"), 10).await),
+        server(delivery_service(&data.join("delivery/deliveries")).await),
     );
     let mut package = serve(doors.0.clone()).await;
     let mut drone = serve(doors.1.clone()).await;
@@ -47,7 +47,7 @@ async fn two_deliveries(data: &Path) {
         .await;
     let histories = store::<Histories>(&data.join("history")).await;
     let events = vec![json!({"deliveryId": "d1", "stage": "Created"})];
-    let read = Read {
+    let read = ReadEvents {
         partition: 0,
         next: 1,
         events,
@@ -69,8 +69,8 @@ async fn two_deliveries(data: &Path) {
     doors.2.service().store.stop();
 }
 
-fn door<S: Service>(service: S) -> Arc<Door<S>> {
-    Door::new(service, Faults::default(), 1)
+fn server<S: Service>(service: S) -> Arc<ServiceServer<S>> {
+    ServiceServer::new(service, Faults::default(), 1)
 }
 
 fn lines(path: &Path, values: &[Value]) {
@@ -82,8 +82,8 @@ fn lines(path: &Path, values: &[Value]) {
     file.commit().unwrap();
 }
 
-async fn report(data: &Path) -> Report {
-    judge(&gather(data).await.unwrap())
+async fn report(data: &Path) -> CheckReport {
+    verify(&gather(data).await.unwrap())
 }
 
 // proves D3

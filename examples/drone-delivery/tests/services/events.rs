@@ -1,12 +1,12 @@
-//! From a delivery to its history: the journal is the outbox, and repeats do no harm.
+//! From a delivery to its history: the journal is the outbox, and repetitions are harmless.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use drone_delivery::chaos::Faults;
 use drone_delivery::node::Node;
-use drone_delivery::services::delivery::{Deliverer, publish};
-use drone_delivery::services::history::{self, History};
+use drone_delivery::services::delivery::{DeliveryService, publish};
+use drone_delivery::services::history::{self, HistoryService};
 use serde_json::{Value, json};
 
 use crate::backends::body;
@@ -24,7 +24,7 @@ async fn what_happens_to_a_delivery_is_in_its_history_once() {
     let published = store(&folder.path().join("published")).await;
     let sender = Node::new(&node.address, Duration::from_secs(30));
     let publishing = tokio::spawn(publish::run(deliveries.clone(), published, sender));
-    let service = Deliverer {
+    let service = DeliveryService {
         store: deliveries,
         clock: clock(),
     };
@@ -34,9 +34,9 @@ async fn what_happens_to_a_delivery_is_in_its_history_once() {
     let address = node.address.clone();
     let store = histories.clone();
     let following = tokio::spawn(async move {
-        history::follow_all(store, &address, Duration::from_secs(30)).await;
+        history::follow_hub(store, &address, Duration::from_secs(30)).await;
     });
-    let mut history = run(History { store: histories }, Faults::default()).await;
+    let mut history = run(HistoryService { store: histories }, Faults::default()).await;
 
     delivery
         .ask("PUT /api/deliveries/d1", body("drone-1"))

@@ -1,14 +1,14 @@
-//! The chaos switch: what a caller sees, and what was done all the same.
+//! Fault injection: the response, and the work done nevertheless.
 
 use drone_delivery::chaos::Faults;
-use drone_delivery::services::account::Account;
+use drone_delivery::services::account::AccountService;
 use serde_json::{Value, json};
 
 use crate::support::*;
 
 async fn account(faults: Faults, folder: &std::path::Path) -> Running {
     let store = store(folder).await;
-    run(Account { store }, faults).await
+    run(AccountService { store }, faults).await
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_service_that_is_down_takes_no_connection_and_comes_back() {
             .await,
         204
     );
-    // The door closes as soon as its task runs; then calls fail until it opens again.
+    // The listener closes as soon as its task runs; then calls fail until it is bound again.
     let mut failed = 0;
     loop {
         match account.try_ask("GET /healthz", Value::Null).await {

@@ -1,4 +1,4 @@
-//! A node with hubs in memory, which can be made to hold its answers back or to take events and deny it.
+//! A fake node with hubs in memory, which can delay its responses or append events and return an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use tokio::sync::watch;
 pub struct FakeNode {
     /// Events of every hub, each with one partition, as `[key, type, data]`.
     pub hubs: Arc<Mutex<BTreeMap<String, Vec<Value>>>>,
-    /// Requests that brought them.
+    /// Number of requests.
     pub batches: Arc<Mutex<usize>>,
-    /// Answers wait until this is true.
+    /// Responses wait until this is true.
     pub open: Arc<watch::Sender<bool>>,
-    /// So many times events are taken and an error is answered.
+    /// How often events are appended and an error is returned.
     pub denials: Arc<Mutex<usize>>,
 }
 

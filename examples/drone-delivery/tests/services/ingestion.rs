@@ -1,7 +1,7 @@
-//! The public door.
+//! The public API.
 
 use drone_delivery::chaos::Faults;
-use drone_delivery::ingestion::{CANCELLATIONS, Ingestion, Lanes, REQUESTS, RESCHEDULES};
+use drone_delivery::ingestion::{CANCELLATIONS, HubWriters, Ingestion, REQUESTS, RESCHEDULES};
 use highwater_env::random::Random;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::support::*;
 
 async fn ingestion(node: &Running) -> Running {
     let service = Ingestion {
-        lanes: Lanes::open(&node.address),
+        writers: HubWriters::open(&node.address),
         random: Mutex::new(Random::seeded(1)),
         delivery_url: "http://delivery".into(),
     };
@@ -36,7 +36,7 @@ async fn a_request_is_answered_with_202_once_the_hub_has_it_and_not_before() {
     let mut ingestion = ingestion(&node).await;
     let asking = ingestion.ask(POST, request());
     let mut asking = std::pin::pin!(asking);
-    // The node has the request and does not say so: there is no answer for the customer either.
+    // The node has the request but does not respond, so the customer gets no response either.
     while *fake.batches.lock() == 0 {
         tokio::select! {
             answer = asking.as_mut() => panic!("answered {answer:?}"),

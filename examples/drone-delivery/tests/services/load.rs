@@ -1,4 +1,4 @@
-//! Customers against a public API that fails them in every way it can.
+//! The load generator against a public API that fails in every way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use drone_delivery::chaos::Faults;
 use drone_delivery::check::read_lines;
 use drone_delivery::http::{Answer, Request, Service};
-use drone_delivery::ledger::{Entry, Wish};
+use drone_delivery::ledger::{CustomerAction, Entry};
 use drone_delivery::load::{Load, Mix};
 use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// Calls a delivery by its key, and counts how often it was asked for and cancelled.
+/// Names a delivery by its key, and counts requests and cancellations.
 #[derive(Clone, Default)]
 struct Api {
     asked: Arc<Mutex<BTreeMap<String, u32>>>,
@@ -76,8 +76,8 @@ async fn the_ledger_has_every_request_once_however_often_it_was_sent() {
     let known = |counts: &Mutex<BTreeMap<String, u32>>| -> Vec<String> {
         counts.lock().keys().cloned().collect()
     };
-    assert_eq!(with(Wish::Deliver), known(&api.asked));
-    assert_eq!(with(Wish::Cancel), known(&api.cancelled));
+    assert_eq!(with(CustomerAction::Deliver), known(&api.asked));
+    assert_eq!(with(CustomerAction::Cancel), known(&api.cancelled));
     assert_eq!(book.cancelled, api.cancelled.lock().len() as u64);
     assert!(book.cancelled > 30, "{}", book.cancelled);
     let again = api.asked.lock().values().any(|count| *count > 1);

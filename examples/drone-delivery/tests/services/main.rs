@@ -1,4 +1,4 @@
-//! The back ends over HTTP: the contract of each, what a repeat does, and that what was undone stays so.
+//! The back ends over HTTP: their contracts, idempotency, and that undone work stays undone.
 
 mod backends;
 mod checked;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use drone_delivery::chaos::Faults;
 use drone_delivery::client::{CallError, Client};
-use drone_delivery::http::{Door, Service};
+use drone_delivery::http::{Service, ServiceServer};
 use highwater_env::{Clock, SimClock};
 use hyper::Method;
 use serde_json::Value;
@@ -32,16 +32,16 @@ impl Drop for Running {
 }
 
 pub async fn run(service: impl Service, faults: Faults) -> Running {
-    serve(Door::new(service, faults, 1)).await
+    serve(ServiceServer::new(service, faults, 1)).await
 }
 
-pub async fn serve(door: Arc<Door<impl Service>>) -> Running {
+pub async fn serve(server: Arc<ServiceServer<impl Service>>) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     Running {
         client: Client::new(address.clone(), Duration::from_secs(30)),
         address,
-        task: tokio::spawn(door.serve(listener)),
+        task: tokio::spawn(server.serve(listener)),
     }
 }
 

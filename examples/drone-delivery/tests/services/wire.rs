@@ -1,4 +1,4 @@
-//! The server as it looks to a caller that writes HTTP by hand.
+//! The HTTP server, tested with raw requests.
 
 use drone_delivery::chaos::Faults;
 use drone_delivery::http::{Answer, Request, Service};
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::support::*;
 
-/// Answers with what it was sent.
+/// Echoes the request.
 struct Echo;
 
 impl Service for Echo {
@@ -19,7 +19,7 @@ impl Service for Echo {
     }
 }
 
-/// Sends the pieces, each when what was to come before it has come; then everything that follows, to the end.
+/// Sends each piece after its expected response, then reads to the end.
 async fn talk(pieces: &[(&str, &str)]) -> String {
     let server = run(Echo, Faults::default()).await;
     let mut stream = TcpStream::connect(&server.address).await.unwrap();

@@ -1,13 +1,13 @@
-//! The workflows as they are in this folder, over the real services.
+//! The workflow files of this example against the real services.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use drone_delivery::chaos::Faults;
-use drone_delivery::services::account::Account;
-use drone_delivery::services::package::Package;
-use drone_delivery::services::third_party::ThirdParty;
+use drone_delivery::services::account::AccountService;
+use drone_delivery::services::package::PackageService;
+use drone_delivery::services::third_party::ThirdPartyService;
 use highwater_env::RealClock;
 use highwater_log::{Log, MemoryLog};
 use highwater_workflow::call::Functions;
@@ -28,13 +28,13 @@ struct Backends {
 
 impl Backends {
     async fn start(data: &Path) -> Backends {
-        let account = Account {
+        let account = AccountService {
             store: store(&data.join("account")).await,
         };
-        let package = Package {
+        let package = PackageService {
             store: store(&data.join("package")).await,
         };
-        let third_party = ThirdParty {
+        let third_party = ThirdPartyService {
             store: store(&data.join("third-party")).await,
             range_km: 100.0,
         };
@@ -91,7 +91,7 @@ impl Backends {
         }
     }
 
-    /// Of a delivery: what the package, drone and delivery services say.
+    /// The statuses of a delivery at the package, drone and delivery services.
     async fn held(&mut self, id: &str) -> [u16; 3] {
         [
             self.package
@@ -178,7 +178,7 @@ async fn five_steps_make_a_delivery_and_a_second_run_changes_nothing() {
     );
     assert_eq!(delivery["expedited"], true);
 
-    // A scheduler that has forgotten everything does it all again: 204 is as good as 201.
+    // A scheduler without its journal repeats every step: 204 counts like 201.
     let second = backends.workflow("delivery").await;
     let (state, _) = second.run("d1", request("d1", "ann", "there")).await;
     assert_eq!(state, "completed");

@@ -1,16 +1,16 @@
-//! Requests as callers write them, whole, in parts and wrong.
+//! Complete, incomplete and invalid requests.
 
 use hyper::{Method, StatusCode};
 use proptest::prelude::*;
 
 use super::*;
 
-/// `METHOD path ?query body` of what the text begins with and how many bytes it takes; or how much is missing, or wrong.
+/// `METHOD path ?query body` of the first request and its length; or `part`, or the error.
 fn read(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     match parse(&mut bytes) {
-        Ok(Parsed::Part { asks_to_go_on }) => format!("part, asks={asks_to_go_on}"),
-        Ok(Parsed::Whole {
+        Ok(Parsed::Incomplete { expects_continue }) => format!("part, asks={expects_continue}"),
+        Ok(Parsed::Complete {
             request,
             bytes,
             last,
@@ -55,7 +55,7 @@ fn the_collection_is_read_in_any_case_and_the_id_is_not() {
 #[test]
 fn a_header_is_found_by_its_name_in_any_case() {
     let mut bytes = *b"GET /x:y HTTP/1.1\r\nIdempotency-Key:  a: b \r\nX:\r\n\r\nX: z";
-    let Ok(Parsed::Whole { request, .. }) = parse(&mut bytes) else {
+    let Ok(Parsed::Complete { request, .. }) = parse(&mut bytes) else {
         panic!("this is a request");
     };
     assert_eq!(request.header("idempotency-key"), Some("a: b"));
@@ -128,7 +128,7 @@ fn everything_has_a_bound() {
 }
 
 proptest! {
-    /// Whatever comes is a request, a part of one or an error; and a request is where it says it is.
+    /// Any bytes are a request, an incomplete one or an error; and a request borrows from its own bytes.
     #[test]
     fn no_bytes_are_too_strange(
         mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
@@ -136,12 +136,12 @@ proptest! {
     ) {
         bytes.splice(0..0, begin.bytes());
         let length = bytes.len();
-            if let Ok(Parsed::Whole { bytes, request, .. }) = parse(&mut bytes) {
+            if let Ok(Parsed::Complete { bytes, request, .. }) = parse(&mut bytes) {
             prop_assert!(bytes <= length && request.body.len() <= bytes);
         }
     }
 
-    /// However a body is cut into chunks, it is the same body.
+    /// A body is independent of its chunking.
     #[test]
     fn chunks_say_the_same_as_a_length(pieces in proptest::collection::vec("[a-z\r\n]{1,20}", 0..6)) {
         let body: String = pieces.concat();
@@ -149,7 +149,7 @@ proptest! {
         let text = format!("PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n");
         let mut bytes = text.clone().into_bytes();
             let parsed = parse(&mut bytes);
-        let Ok(Parsed::Whole { request, bytes, last }) = parsed else {
+        let Ok(Parsed::Complete { request, bytes, last }) = parsed else {
             return Err(TestCaseError::fail(format!("{parsed:?}")));
         };
         prop_assert_eq!((request.body, bytes, last), (body.as_bytes(), text.len(), false));

@@ -1,14 +1,14 @@
-//! Which request of the delivery service is for whom, and what their bodies hold.
+//! Routes and request bodies of the delivery service.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Deliverer;
+use super::DeliveryService;
 use crate::http::{Answer, Request, Service};
 use crate::model::{Location, Stage, is_id};
 use crate::services::{bad, no_such_path};
 
-/// What is left out stays as it is.
+/// Absent fields stay unchanged.
 #[derive(Deserialize)]
 pub struct Reschedule {
     pub pickup: Option<Location>,
@@ -29,7 +29,7 @@ pub struct NotifyMe {
 #[serde(rename_all = "camelCase")]
 pub struct Confirmed {
     pub geo_coordinates: Location,
-    /// When, how, and the proof itself: kept as it came.
+    /// The confirmation as it was sent.
     #[serde(flatten)]
     pub rest: Value,
 }
@@ -40,14 +40,14 @@ pub struct Position {
     pub location: Location,
 }
 
-impl Service for Deliverer {
+impl Service for DeliveryService {
     async fn answer(&self, request: Request<'_>) -> Answer {
         self.route(&request).await.unwrap_or_else(|problem| problem)
     }
 }
 
-impl Deliverer {
-    /// An error is an answer too: the body could not be read.
+impl DeliveryService {
+    /// `Err` is the answer to an unreadable body.
     async fn route(&self, request: &Request<'_>) -> Result<Answer, Answer> {
         let parts = request.parts();
         let ["api", "deliveries", rest @ ..] = &parts[..] else {

@@ -1,7 +1,7 @@
-//! Deliveries scheduled or under way: create, track, reschedule, cancel, confirm.
+//! Deliveries scheduled or in progress: create, track, reschedule, cancel, confirm.
 //!
-//! `PUT /api/deliveries/{id}` answers 201 when it creates and 204 when it was there, and callers treat
-//! both alike. What happens to a delivery is told to the world by [`publish`], from the journal.
+//! `PUT /api/deliveries/{id}` returns 201 if it creates the delivery and 204 if it exists; callers treat both alike.
+//! [`publish`] publishes the events of a delivery from the journal.
 
 mod api;
 pub mod publish;
@@ -15,17 +15,17 @@ use serde_json::{Value, json};
 
 use self::api::{Confirmed, NotifyMe, Position, Reschedule};
 use self::state::{Body, Deliveries, Delivery, Event};
-use super::{bad, closed};
+use super::{OwnerMonth, bad, closed, now_ms};
 use crate::http::{Answer, Request};
 use crate::journal::Store;
-use crate::model::{Stage, month_of, time_text};
+use crate::model::{Stage, time_text};
 
-pub struct Deliverer {
+pub struct DeliveryService {
     pub store: Arc<Store<Deliveries>>,
     pub clock: Arc<dyn Clock>,
 }
 
-/// What to do with a delivery that is there: change it or not, and what to say.
+/// The event to append, if any, and the answer.
 type Verdict = (Option<Event>, Answer);
 
 fn unchanged(status: StatusCode) -> Verdict {
@@ -37,12 +37,8 @@ fn over() -> Verdict {
     (None, Answer::problem(StatusCode::CONFLICT, message))
 }
 
-impl Deliverer {
-    fn now_ms(&self) -> i64 {
-        (self.clock.unix_nanos() / 1_000_000) as i64
-    }
-
-    /// Decides about a delivery that must be there.
+impl DeliveryService {
+    /// Decides about an existing delivery.
     async fn decide(&self, id: &str, decide: impl FnOnce(&Delivery) -> Verdict) -> Answer {
         let changing = self
             .store
@@ -55,7 +51,7 @@ impl Deliverer {
 
     async fn put(&self, id: &str, mut body: Body) -> Answer {
         body.id = id.to_owned();
-        let at_ms = self.now_ms();
+        let at_ms = now_ms(&*self.clock);
         let changing = self.store.change(|deliveries| {
             let answer = match deliveries.by_id.get(id) {
                 None if deliveries.closed.contains(id) => return (None, closed()),
@@ -83,10 +79,10 @@ impl Deliverer {
         self.decide(id, |delivery| (None, show(delivery))).await
     }
 
-    /// Arrival times are guessed from the distance left, at 40 km an hour.
+    /// Arrival times are estimated from the remaining distance at 40 km/h.
     fn status(&self, delivery: &Delivery) -> Value {
         let minutes = |kilometres: f64| (kilometres / 40.0 * 3_600_000.0) as i64;
-        let now = self.now_ms();
+        let now = now_ms(&*self.clock);
         let body = &delivery.body;
         let pickup = match delivery.stage {
             Stage::HeadedToDropoff | Stage::Completed => None,
@@ -103,7 +99,7 @@ impl Deliverer {
     }
 
     async fn reschedule(&self, id: &str, wanted: Reschedule) -> Answer {
-        let at_ms = self.now_ms();
+        let at_ms = now_ms(&*self.clock);
         let decide = |delivery: &Delivery| {
             let body = &delivery.body;
             let pickup = wanted.pickup.unwrap_or(body.pickup);
@@ -130,7 +126,7 @@ impl Deliverer {
     }
 
     async fn cancel(&self, id: &str) -> Answer {
-        let at_ms = self.now_ms();
+        let at_ms = now_ms(&*self.clock);
         let id = id.to_owned();
         let changing = self
             .store
@@ -151,7 +147,7 @@ impl Deliverer {
         if !matches!(stage, Stage::HeadedToPickup | Stage::HeadedToDropoff) {
             return bad("a drone is HeadedToPickup or HeadedToDropoff");
         }
-        let at_ms = self.now_ms();
+        let at_ms = now_ms(&*self.clock);
         let decide = |delivery: &Delivery| match delivery.is_over() {
             true => over(),
             false if (stage, location) == (delivery.stage, delivery.location) => {
@@ -171,7 +167,7 @@ impl Deliverer {
     }
 
     async fn confirm(&self, id: &str, confirmed: Confirmed) -> Answer {
-        let at_ms = self.now_ms();
+        let at_ms = now_ms(&*self.clock);
         let decide = |delivery: &Delivery| match delivery.stage {
             Stage::Completed => unchanged(StatusCode::OK),
             Stage::Cancelled => over(),
@@ -202,25 +198,17 @@ impl Deliverer {
         self.decide(id, decide).await
     }
 
-    /// How many deliveries an owner had in a month.
+    /// The number of deliveries of an owner in a month.
     async fn summary(&self, request: &Request<'_>) -> Answer {
-        let number = |name| {
-            request
-                .parameter(name)
-                .and_then(|text| text.parse::<i16>().ok())
-        };
-        let (Some(owner), Some(year), Some(month @ 1..=12)) = (
-            request.parameter("ownerId"),
-            number("year"),
-            number("month"),
-        ) else {
-            return bad("ownerId, year and a month from 1 to 12 are needed");
+        let Some(query) = OwnerMonth::from_query(request) else {
+            return bad(OwnerMonth::MISSING);
         };
         let counting = self.store.read(|deliveries| {
             let all = deliveries.by_id.values();
-            let of_owner = all.filter(|delivery| delivery.body.owner.user_id == owner);
-            let when = of_owner.map(|delivery| month_of(delivery.created_ms));
-            when.filter(|when| *when == (year, month as i8)).count()
+            let of_owner = all.filter(|delivery| delivery.body.owner.user_id == query.owner);
+            of_owner
+                .filter(|delivery| query.includes(delivery.created_ms))
+                .count()
         });
         Answer::json(StatusCode::OK, &json!({"count": counting.await}))
     }

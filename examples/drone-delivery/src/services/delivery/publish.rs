@@ -1,8 +1,8 @@
-//! Tells the world what happens to deliveries: tracking events on a hub.
+//! Publishes tracking events of deliveries on a hub.
 //!
-//! The journal is the outbox. The publisher reads it from where it last was and notes its place after
-//! the hub has the events, in a journal of its own; a crash between the two repeats some of them, and
-//! their ids, `{deliveryId}_{stage}`, say so.
+//! The journal is the outbox. The publisher reads it from its last position and stores the new position, in a journal of
+//! its own, after the hub has the events. A crash between the two repeats some of them, with the same ids:
+//! `{deliveryId}_{stage}`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use crate::node::{Batch, CloudEvent, Node};
 
 pub const HUB: &str = "delivery-events";
 
-/// Where the publisher is in the journal.
+/// The publisher's position in the journal.
 #[derive(Debug, Default)]
-pub struct Published(i64);
+pub struct PublishPosition(i64);
 
-impl State for Published {
+impl State for PublishPosition {
     type Event = i64;
 
     fn apply(&mut self, event: &i64) {
@@ -29,10 +29,10 @@ impl State for Published {
     }
 }
 
-/// What others are told.
+/// A published event.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Tracking {
+pub struct TrackingEvent {
     pub delivery_id: String,
     pub stage: Stage,
     pub location: Location,
@@ -42,16 +42,16 @@ pub struct Tracking {
     pub deadline: String,
 }
 
-impl Tracking {
+impl TrackingEvent {
     pub fn id(&self) -> String {
         format!("{}_{}", self.delivery_id, self.stage.name())
     }
 }
 
-/// Publishes for ever. The node may be away: it is asked again until it answers.
+/// Publishes forever, retrying while the node is unavailable.
 pub async fn run(
     deliveries: Arc<Store<Deliveries>>,
-    published: Store<Published>,
+    published: Store<PublishPosition>,
     mut node: Node,
 ) -> Result<(), JournalError> {
     let journal = deliveries.journal().clone();
@@ -61,7 +61,7 @@ pub async fn run(
             journal.wait_past(next, Isolation::Committed).await;
             continue;
         };
-        let told: Vec<Tracking> = deliveries
+        let events: Vec<TrackingEvent> = deliveries
             .read(|deliveries| {
                 let events = events.iter();
                 events
@@ -69,13 +69,13 @@ pub async fn run(
                     .collect()
             })
             .await;
-        send(&mut node, &told).await;
+        send(&mut node, &events).await;
         published.change(|_| (Some(after.0), ())).await;
         next = after;
     }
 }
 
-fn tracking(deliveries: &Deliveries, event: &Event) -> Option<Tracking> {
+fn tracking(deliveries: &Deliveries, event: &Event) -> Option<TrackingEvent> {
     let (id, stage, location, at_ms) = match event {
         Event::Created { delivery, at_ms } => {
             (&delivery.id, Stage::Created, delivery.pickup, at_ms)
@@ -102,7 +102,7 @@ fn tracking(deliveries: &Deliveries, event: &Event) -> Option<Tracking> {
         Event::Closed { .. } | Event::NotifyAsked { .. } => return None,
     };
     let body = &deliveries.by_id.get(id)?.body;
-    Some(Tracking {
+    Some(TrackingEvent {
         delivery_id: id.clone(),
         stage,
         location,
@@ -113,12 +113,12 @@ fn tracking(deliveries: &Deliveries, event: &Event) -> Option<Tracking> {
     })
 }
 
-async fn send(node: &mut Node, told: &[Tracking]) {
-    const TOGETHER: usize = 1000;
+async fn send(node: &mut Node, events: &[TrackingEvent]) {
+    const BATCH_MAX: usize = 1000;
     const PAUSE: Duration = Duration::from_millis(250);
-    for told in told.chunks(TOGETHER) {
+    for chunk in events.chunks(BATCH_MAX) {
         let mut batch = Batch::new();
-        for one in told {
+        for one in chunk {
             batch.push(&CloudEvent {
                 specversion: "1.0",
                 id: &one.id(),

@@ -1,4 +1,4 @@
-//! What the delivery service knows, and the events that it is the sum of.
+//! The state of the delivery service and its events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub struct Owner {
     pub account_id: String,
 }
 
-/// A delivery as callers send it and get it.
+/// A delivery as sent and returned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Body {
@@ -53,7 +53,7 @@ pub enum Event {
         deadline: String,
         at_ms: i64,
     },
-    /// Where the drone is, as it says itself.
+    /// The position reported by the drone.
     Moved {
         id: String,
         stage: Stage,
@@ -64,18 +64,18 @@ pub enum Event {
         id: String,
         at_ms: i64,
     },
-    /// Cancelled before it was there.
+    /// Cancelled before it was created.
     Closed {
         id: String,
     },
-    /// The receiver has the parcel; everybody who wanted to know is told.
+    /// The receiver has the parcel; subscribers are notified.
     Completed {
         id: String,
         location: Location,
         confirmation: Value,
         at_ms: i64,
     },
-    /// `key` tells a repeat of a POST.
+    /// `key` detects a repeated POST.
     NotifyAsked {
         id: String,
         key: Option<String>,
@@ -84,7 +84,7 @@ pub enum Event {
     },
 }
 
-/// A delivery and what has become of it.
+/// A delivery and its progress.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub body: Body,
@@ -92,7 +92,7 @@ pub struct Delivery {
     pub location: Location,
     pub created_ms: i64,
     pub notify: Vec<(String, String)>,
-    /// Idempotency keys of POSTs that were taken.
+    /// Idempotency keys of accepted POSTs.
     pub keys: BTreeSet<String>,
 }
 
@@ -173,7 +173,7 @@ impl Deliveries {
 }
 
 impl Delivery {
-    /// Finished one way or the other.
+    /// Completed or cancelled.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Completed | Stage::Cancelled)
     }

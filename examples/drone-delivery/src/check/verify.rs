@@ -1,4 +1,4 @@
-//! What must be true of the journals.
+//! Verifies the invariants over the journals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::Outcome;
 use crate::journal::State;
-use crate::ledger::{Entry, Wish};
+use crate::ledger::{CustomerAction, Entry};
 use crate::model::Stage;
 use crate::services::delivery::state::{Deliveries, Event as DeliveryEvent};
-use crate::services::drone::{Event as DroneEvent, Fleet, Hold, drone_name};
-use crate::services::history::{Histories, Read};
+use crate::services::drone::{AssignmentState, Event as DroneEvent, Fleet, drone_name};
+use crate::services::history::{Histories, ReadEvents};
 use crate::services::package::{Event as PackageEvent, Parcels};
 
 #[derive(Clone, Debug, Default)]
@@ -21,28 +21,28 @@ pub struct Evidence {
     pub packages: Vec<PackageEvent>,
     pub drones: Vec<DroneEvent>,
     pub deliveries: Vec<DeliveryEvent>,
-    pub histories: Vec<Read>,
+    pub histories: Vec<ReadEvents>,
 }
 
-/// What became of the requests, and every promise that was broken.
+/// The outcomes of the requests, and all violations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct CheckReport {
     pub accepted: usize,
-    /// Accepted or not, as far as the services or workflows know of them.
+    /// All requests that services or workflows know, accepted or not.
     pub known: usize,
     pub scheduled: usize,
     /// Scheduled, then cancelled by the customer.
     pub cancelled: usize,
-    /// Refused or failed, with nothing left behind; by reason.
+    /// Refused or failed with nothing left behind, by reason.
     pub undone: BTreeMap<String, usize>,
     pub parked: usize,
     pub violations: Vec<String>,
 }
 
-/// Violations that are spelt out; the rest are counted.
+/// Violations printed; the rest are counted.
 const SHOWN: usize = 20;
 
-impl fmt::Display for Report {
+impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let undone: usize = self.undone.values().sum();
         writeln!(f, "accepted   {:>8}", self.accepted)?;
@@ -64,40 +64,40 @@ impl fmt::Display for Report {
     }
 }
 
-pub fn judge(evidence: &Evidence) -> Report {
-    let mut judge = Judge {
+pub fn verify(evidence: &Evidence) -> CheckReport {
+    let mut checker = Checker {
         parcels: Parcels::default(),
         fleet: Fleet::default(),
         deliveries: Deliveries::default(),
         histories: Histories::default(),
-        report: Report::default(),
+        report: CheckReport::default(),
     };
-    judge.packages(&evidence.packages);
-    judge.drones(&evidence.drones);
-    judge.deliveries(&evidence.deliveries);
+    checker.packages(&evidence.packages);
+    checker.drones(&evidence.drones);
+    checker.deliveries(&evidence.deliveries);
     for read in &evidence.histories {
-        judge.histories.apply(read);
+        checker.histories.apply(read);
     }
-    judge.requests(evidence);
-    judge.histories();
-    judge.report
+    checker.requests(evidence);
+    checker.histories();
+    checker.report
 }
 
-/// The services' states, made anew from their journals, and what was found on the way.
-struct Judge {
+/// The services' states, rebuilt from their journals, and the violations found.
+struct Checker {
     parcels: Parcels,
     fleet: Fleet,
     deliveries: Deliveries,
     histories: Histories,
-    report: Report,
+    report: CheckReport,
 }
 
-impl Judge {
+impl Checker {
     fn violation(&mut self, text: String) {
         self.report.violations.push(text);
     }
 
-    /// No parcel goes from one delivery to another without being let go.
+    /// A parcel changes deliveries only after it was released.
     fn packages(&mut self, events: &[PackageEvent]) {
         for event in events {
             if let PackageEvent::Stored { parcel } = event {
@@ -173,9 +173,9 @@ impl Judge {
         }
     }
 
-    /// Every request has come to an end, and what the services hold fits it.
+    /// Every request has ended, and the services' states match its outcome.
     fn requests(&mut self, evidence: &Evidence) {
-        let of_kind = |wish: Wish| {
+        let of_kind = |wish: CustomerAction| {
             let entries = evidence
                 .ledger
                 .iter()
@@ -184,7 +184,10 @@ impl Judge {
                 .map(|entry| entry.id.as_str())
                 .collect::<BTreeSet<_>>()
         };
-        let (accepted, cancelled) = (of_kind(Wish::Deliver), of_kind(Wish::Cancel));
+        let (accepted, cancelled) = (
+            of_kind(CustomerAction::Deliver),
+            of_kind(CustomerAction::Cancel),
+        );
         let mut outcomes: BTreeMap<&str, &Outcome> = BTreeMap::new();
         for outcome in &evidence.outcomes {
             if outcomes.insert(&outcome.id, outcome).is_some() {
@@ -210,7 +213,7 @@ impl Judge {
                     self.violation(format!("request {id} was accepted and is lost"));
                 }
                 None if cancelled.contains(id.as_str()) => self.nothing_held(id, "cancelled"),
-                None => self.violation(format!("{id} is known to services and to nobody else")),
+                None => self.violation(format!("{id} is known to services only")),
             }
         }
     }
@@ -233,12 +236,12 @@ impl Judge {
                 *self.report.undone.entry(reason).or_default() += 1;
             }
             "parked" if !outcome.reason.is_empty() => self.report.parked += 1,
-            "parked" => self.violation(format!("request {id} is parked, and nobody knows why")),
+            "parked" => self.violation(format!("request {id} is parked without a reason")),
             state => self.violation(format!("request {id} has come to no end: it is {state}")),
         }
     }
 
-    /// It has its delivery, its drone and its parcel; or was cancelled, and has none of them.
+    /// It has a delivery, a drone and a parcel; or it was cancelled and has none.
     fn scheduled(&mut self, id: &str, cancelled: bool) {
         let Some(delivery) = self.deliveries.by_id.get(id) else {
             return self.violation(format!("scheduled request {id} has no delivery"));
@@ -247,7 +250,7 @@ impl Judge {
         if stage == Stage::Cancelled {
             self.report.cancelled += 1;
             if !cancelled {
-                self.violation(format!("delivery {id} was cancelled by nobody"));
+                self.violation(format!("delivery {id} was cancelled without a request"));
             }
             return self.nothing_held(id, "cancelled");
         }
@@ -261,14 +264,16 @@ impl Judge {
         let drone = assignment
             .and_then(|assignment| assignment.drone)
             .map(drone_name);
-        let hold = assignment.map(|assignment| assignment.hold);
+        let state = assignment.map(|assignment| assignment.state);
         if drone.as_ref() != Some(&drone_id) {
             self.violation(format!(
                 "delivery {id} names {drone_id}, and its drone is {drone:?}"
             ));
         }
         let over = stage == Stage::Completed;
-        if hold != Some(Hold::Flying) && !(over && hold == Some(Hold::Returned)) {
+        if state != Some(AssignmentState::Flying)
+            && !(over && state == Some(AssignmentState::Returned))
+        {
             self.violation(format!("delivery {id} has lost its drone"));
         }
         if !self.parcels.has_any(id) {
@@ -278,7 +283,7 @@ impl Judge {
 
     fn nothing_held(&mut self, id: &str, state: &str) {
         let assignment = self.fleet.assignments.get(id);
-        if assignment.is_some_and(|assignment| assignment.hold == Hold::Flying) {
+        if assignment.is_some_and(|assignment| assignment.state == AssignmentState::Flying) {
             self.violation(format!("{state} request {id} holds a drone"));
         }
         if self.parcels.has_any(id) {

@@ -1,53 +1,53 @@
-//! What became of the requests: how long they took, what went wrong, and the ledger of what was promised.
+//! The results of a load: latencies, errors, and the ledger of accepted requests.
 
 use std::io;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::ledger::{Ledger, Wish};
+use crate::ledger::{CustomerAction, Ledger};
 
-/// Why a request was not accepted this time.
-pub enum Trouble {
-    /// An answer, but not the one that was wanted.
+/// Why an attempt was not accepted.
+pub enum AttemptError {
+    /// Another status than the expected one.
     Refused(u16, String),
     Late(Duration),
-    /// No connection, or one that broke.
+    /// Connection failed or lost.
     Broken(io::Error),
 }
 
-impl Trouble {
-    /// What the service does not understand it will not understand next time either.
+impl AttemptError {
+    /// A client error would fail the same way again.
     pub fn is_final(&self) -> bool {
         match self {
-            Trouble::Refused(408 | 429, _) => false,
-            Trouble::Refused(status, _) => (400..500).contains(status),
-            Trouble::Late(_) | Trouble::Broken(_) => false,
+            AttemptError::Refused(408 | 429, _) => false,
+            AttemptError::Refused(status, _) => (400..500).contains(status),
+            AttemptError::Late(_) | AttemptError::Broken(_) => false,
         }
     }
 }
 
-pub struct Book {
-    /// Microseconds from when a request was due until it was accepted; calm, and in the spike.
+pub struct LoadReport {
+    /// Microseconds from the due time of a request to its acceptance; outside and inside the spike.
     pub latencies: [Histogram<u64>; 2],
-    /// Nothing if nobody wants one.
+    /// `None` if not requested.
     ledger: Option<Ledger>,
     pub accepted: u64,
     pub cancelled: u64,
-    /// Attempts that came to nothing.
+    /// Failed attempts, by kind.
     pub refused: u64,
     pub timed_out: u64,
     pub broken: u64,
-    /// Requests that had to be sent again, and such that were given up.
+    /// Requests sent again, and requests given up.
     pub repeated: u64,
     pub lost: u64,
-    first_trouble: Option<String>,
+    first_error: Option<String>,
 }
 
-impl Book {
-    pub fn new(ledger: Option<Ledger>) -> anyhow::Result<Book> {
+impl LoadReport {
+    pub fn new(ledger: Option<Ledger>) -> anyhow::Result<LoadReport> {
         let histogram = || Histogram::new_with_bounds(1, 3_600_000_000, 3);
-        Ok(Book {
+        Ok(LoadReport {
             latencies: [histogram()?, histogram()?],
             ledger,
             accepted: 0,
@@ -57,49 +57,49 @@ impl Book {
             broken: 0,
             repeated: 0,
             lost: 0,
-            first_trouble: None,
+            first_error: None,
         })
     }
 
-    pub fn took(&mut self, time: Duration, in_spike: bool) {
+    pub fn record_latency(&mut self, time: Duration, in_spike: bool) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.latencies[usize::from(in_spike)].saturating_record(micros.max(1));
     }
 
-    pub fn enter(&mut self, id: &str, wish: Wish) {
+    pub fn record(&mut self, id: &str, wish: CustomerAction) {
         match wish {
-            Wish::Deliver => self.accepted += 1,
-            Wish::Cancel => self.cancelled += 1,
+            CustomerAction::Deliver => self.accepted += 1,
+            CustomerAction::Cancel => self.cancelled += 1,
         }
         if let Some(ledger) = &mut self.ledger {
-            ledger.enter(id, wish);
+            ledger.record(id, wish);
         }
     }
 
-    pub fn trouble(&mut self, trouble: Trouble) {
-        let text = match trouble {
-            Trouble::Refused(status, text) => {
+    pub fn error(&mut self, error: AttemptError) {
+        let text = match error {
+            AttemptError::Refused(status, text) => {
                 self.refused += 1;
                 format!("status {status}: {text}")
             }
-            Trouble::Late(timeout) => {
+            AttemptError::Late(timeout) => {
                 self.timed_out += 1;
                 format!("no answer within {timeout:?}")
             }
-            Trouble::Broken(error) => {
+            AttemptError::Broken(error) => {
                 self.broken += 1;
                 error.to_string()
             }
         };
-        self.first_trouble.get_or_insert(text);
+        self.first_error.get_or_insert(text);
     }
 
-    /// The ledger is written and takes its name.
+    /// Writes the ledger.
     pub fn close(&mut self) -> io::Result<()> {
         self.ledger.take().map_or(Ok(()), Ledger::close)
     }
 
-    pub fn tell(&self, took: Duration) {
+    pub fn print(&self, took: Duration) {
         for (name, latencies) in ["calm", "spike"].iter().zip(&self.latencies) {
             if !latencies.is_empty() {
                 let at = |quantile| Duration::from_micros(latencies.value_at_quantile(quantile));
@@ -123,8 +123,8 @@ impl Book {
             self.lost,
             took.as_secs_f64(),
         );
-        if let Some(trouble) = &self.first_trouble {
-            println!("the first trouble: {trouble}");
+        if let Some(error) = &self.first_error {
+            println!("the first error: {error}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A service behind its door, with the chaos switch.
+//! Serves a service over HTTP, with fault injection.
 //!
-//! `GET` and `PUT /chaos` look at the switch and set it, `POST /chaos/down {"seconds": 20}` closes the door for a while:
-//! the listener is gone and connections are cut, as if the machine were. Everything else goes to the service.
+//! `GET` and `PUT /chaos` read and set the faults, `POST /chaos/down {"seconds": 20}` simulates an outage: the listener is
+//! closed and connections are cut. All other requests go to the service.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,23 +17,23 @@ use tokio::task::JoinSet;
 
 use super::connection::{Connection, Handler};
 use super::{Answer, Request, Service};
-use crate::chaos::{Chaos, Ending, Faults};
+use crate::chaos::{FaultInjector, FaultKind, Faults};
 
 const CONNECTIONS_MAX: usize = 8192;
 
-/// A service behind its door.
-pub struct Door<S> {
+/// A service, its listener and its faults.
+pub struct ServiceServer<S> {
     service: S,
-    chaos: Mutex<Chaos>,
-    /// How long the door is to stay closed.
+    chaos: Mutex<FaultInjector>,
+    /// Duration of the outage.
     closed: watch::Sender<Duration>,
 }
 
-impl<S: Service> Door<S> {
-    pub fn new(service: S, faults: Faults, seed: u64) -> Arc<Door<S>> {
-        Arc::new(Door {
+impl<S: Service> ServiceServer<S> {
+    pub fn new(service: S, faults: Faults, seed: u64) -> Arc<ServiceServer<S>> {
+        Arc::new(ServiceServer {
             service,
-            chaos: Mutex::new(Chaos::new(faults, seed)),
+            chaos: Mutex::new(FaultInjector::new(faults, seed)),
             closed: watch::Sender::new(Duration::ZERO),
         })
     }
@@ -42,7 +42,7 @@ impl<S: Service> Door<S> {
         &self.service
     }
 
-    /// Serves for ever.
+    /// Serves forever.
     pub async fn serve(self: Arc<Self>, mut listener: TcpListener) -> io::Result<()> {
         let address = listener.local_addr()?;
         let mut closed = self.closed.subscribe();
@@ -51,7 +51,7 @@ impl<S: Service> Door<S> {
             tokio::select! {
                 accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                     Ok((stream, _)) => drop(connections.spawn(self.clone().connection(stream))),
-                    // Out of files, or the client was gone again.
+                    // Out of file descriptors, or the client has gone.
                     Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 },
                 Some(_) = connections.join_next() => {}
@@ -60,7 +60,7 @@ impl<S: Service> Door<S> {
                     drop(listener);
                     connections.shutdown().await;
                     tokio::time::sleep(pause).await;
-                    listener = open_again(address).await;
+                    listener = rebind(address).await;
                 }
             }
         }
@@ -68,13 +68,13 @@ impl<S: Service> Door<S> {
 
     async fn connection(self: Arc<Self>, stream: TcpStream) {
         let connection = Connection::new(stream);
-        // One that ends early has a caller who tries again.
+        // After an error the client retries.
         let _ = connection.serve(&*self).await;
     }
 
-    /// Requests to the chaos switch.
+    /// Handles requests to `/chaos` and `/healthz`.
     fn switch(&self, request: &Request<'_>) -> Option<Answer> {
-        // Most requests are for the service, and need not be looked at twice.
+        // Most requests are for the service: a cheap check first.
         if !matches!(request.path.as_bytes(), [b'/', b'c' | b'h', ..]) {
             return None;
         }
@@ -98,7 +98,7 @@ impl<S: Service> Door<S> {
                     }
                     _ => Answer::problem(
                         StatusCode::BAD_REQUEST,
-                        "say for how long: {\"seconds\": 20}, at most an hour",
+                        "`seconds` is missing: {\"seconds\": 20}, at most 3600",
                     ),
                 }
             }
@@ -109,40 +109,40 @@ impl<S: Service> Door<S> {
     }
 }
 
-impl<S: Service> Handler for Door<S> {
+impl<S: Service> Handler for ServiceServer<S> {
     async fn handle(&self, request: Request<'_>) -> Option<Answer> {
         if let Some(answer) = self.switch(&request) {
             return Some(answer);
         }
-        let fate = self.chaos.lock().fate();
-        if fate.delay > Duration::ZERO {
-            tokio::time::sleep(fate.delay).await;
+        let fault = self.chaos.lock().draw();
+        if fault.delay > Duration::ZERO {
+            tokio::time::sleep(fault.delay).await;
         }
-        if fate.ending == Ending::Refused {
-            return Some(trouble());
+        if fault.kind == FaultKind::Refused {
+            return Some(injected_error());
         }
         let answer = self.service.answer(request).await;
-        match fate.ending {
-            Ending::DoneButError => Some(trouble()),
-            Ending::DoneButSilent => None,
-            Ending::DoneButLate(pause) => {
+        match fault.kind {
+            FaultKind::DoneButError => Some(injected_error()),
+            FaultKind::DoneButSilent => None,
+            FaultKind::DoneButLate(pause) => {
                 tokio::time::sleep(pause).await;
                 Some(answer)
             }
-            Ending::Fine | Ending::Refused => Some(answer),
+            FaultKind::None | FaultKind::Refused => Some(answer),
         }
     }
 }
 
-fn trouble() -> Answer {
+fn injected_error() -> Answer {
     Answer::problem(
         StatusCode::INTERNAL_SERVER_ERROR,
         "chaos: this service fails now and then",
     )
 }
 
-/// The port is ours again as soon as the system lets go of it.
-async fn open_again(address: SocketAddr) -> TcpListener {
+/// Binds the port again as soon as the system releases it.
+async fn rebind(address: SocketAddr) -> TcpListener {
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => return listener,

@@ -1,8 +1,8 @@
-//! Requests, cut from the bytes of a connection.
+//! Parses requests from the bytes of a connection.
 //!
-//! Nothing is copied: a [`Request`] borrows from the buffer. Two things are put right in place before that. The name of
-//! the collection is brought to lower case, because callers of the reference application write `/api/Deliveries` and
-//! `/api/deliveries`; and a body that comes in chunks is pushed together.
+//! Nothing is copied: a [`Request`] borrows from the buffer. Two things are normalised in place first: the collection name
+//! becomes lower case, because callers of the reference application write `/api/Deliveries` and `/api/deliveries`; and a
+//! chunked body is joined.
 
 #[cfg(test)]
 mod tests;
@@ -16,18 +16,18 @@ use super::Answer;
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// What a body in chunks may take for saying how long they are.
+/// Maximum size of a chunked body with its chunk headers.
 const CHUNKED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
 const HEADERS_MAX: usize = 64;
 
-/// A request, complete.
+/// A complete request.
 #[derive(Debug)]
 pub struct Request<'a> {
     pub method: Method,
     pub path: &'a str,
     pub query: Option<&'a str>,
-    /// Checked lines, of which most requests are asked for one at most.
+    /// The validated header lines. Most requests need one at most.
     head: &'a str,
     pub body: &'a [u8],
 }
@@ -59,26 +59,26 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What the bytes of a connection begin with.
+/// The result of parsing the bytes of a connection.
 #[derive(Debug)]
 pub enum Parsed<'a> {
-    /// Less than a request; the caller may want to be told that its body is welcome.
-    Part { asks_to_go_on: bool },
-    Whole {
+    /// An incomplete request; the caller may expect `100 Continue`.
+    Incomplete { expects_continue: bool },
+    Complete {
         request: Request<'a>,
-        /// How many bytes it takes.
+        /// Its length in bytes.
         bytes: usize,
-        /// Nothing is to follow it.
+        /// The connection closes after it.
         last: bool,
     },
 }
 
-/// An error is the answer to what cannot be read; what follows it cannot be either.
+/// `Err` is the response to an invalid request; the rest of the connection is unreadable too.
 pub fn parse(bytes: &mut [u8]) -> Result<Parsed<'_>, Answer> {
     let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
         return match bytes.len() <= HEAD_BYTES_MAX {
-            true => Ok(Parsed::Part {
-                asks_to_go_on: false,
+            true => Ok(Parsed::Incomplete {
+                expects_continue: false,
             }),
             false => Err(too_large("the head")),
         };
@@ -88,7 +88,7 @@ pub fn parse(bytes: &mut [u8]) -> Result<Parsed<'_>, Answer> {
     let head: &[u8] = head;
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut line = httparse::Request::new(&mut headers);
-    // A head that could also be said to end earlier is none.
+    // A head that could also end earlier is invalid.
     let complete = line.parse(head) == Ok(httparse::Status::Complete(head.len()));
     let (true, Ok(text)) = (complete, std::str::from_utf8(head)) else {
         return Err(bad("the head of the request cannot be read"));
@@ -97,13 +97,13 @@ pub fn parse(bytes: &mut [u8]) -> Result<Parsed<'_>, Answer> {
     let (Some(Ok(method)), Some(target)) = (method, line.path) else {
         return Err(bad("the first line of the request cannot be read"));
     };
-    let says = Says::of(line.headers)?;
-    let Some(body) = says.body(rest)? else {
-        return Ok(Parsed::Part {
-            asks_to_go_on: says.asks_to_go_on,
+    let framing = FramingHeaders::of(line.headers)?;
+    let Some(body) = framing.body(rest)? else {
+        return Ok(Parsed::Incomplete {
+            expects_continue: framing.expects_continue,
         });
     };
-    let last = says.close || line.version == Some(0);
+    let last = framing.close || line.version == Some(0);
     let (path, query) = match target.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (target, None),
@@ -116,60 +116,60 @@ pub fn parse(bytes: &mut [u8]) -> Result<Parsed<'_>, Answer> {
         head: text,
         body: &rest[..body.length],
     };
-    Ok(Parsed::Whole {
+    Ok(Parsed::Complete {
         request,
         bytes,
         last,
     })
 }
 
-/// What the headers say of the message itself.
+/// The headers that determine the framing.
 #[derive(Default)]
-struct Says {
+struct FramingHeaders {
     length: Option<usize>,
     chunked: bool,
     close: bool,
-    asks_to_go_on: bool,
+    expects_continue: bool,
 }
 
-/// The body is the first `length` bytes of the rest; as it was sent, it took `taken`.
+/// The body is the first `length` bytes of the rest; on the wire it took `taken` bytes.
 struct Body {
     length: usize,
     taken: usize,
 }
 
-impl Says {
-    fn of(headers: &[Header<'_>]) -> Result<Says, Answer> {
-        let mut says = Says::default();
+impl FramingHeaders {
+    fn of(headers: &[Header<'_>]) -> Result<FramingHeaders, Answer> {
+        let mut framing = FramingHeaders::default();
         for Header { name, value } in headers {
             let is = |text: &str| value.eq_ignore_ascii_case(text.as_bytes());
             if name.eq_ignore_ascii_case("content-length") {
                 let digits = std::str::from_utf8(value).ok();
                 let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
                 let length = digits.and_then(|digits| digits.parse().ok());
-                if length.is_none() || says.length.is_some_and(|other| Some(other) != length) {
+                if length.is_none() || framing.length.is_some_and(|other| Some(other) != length) {
                     return Err(bad("content-length is not a number"));
                 }
-                says.length = length;
+                framing.length = length;
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
                 if !is("chunked") {
-                    return Err(bad("of all transfer encodings only chunked is known here"));
+                    return Err(bad("only the transfer encoding `chunked` is supported"));
                 }
-                says.chunked = true;
+                framing.chunked = true;
             } else if name.eq_ignore_ascii_case("connection") {
-                says.close |= is("close");
+                framing.close |= is("close");
             } else if name.eq_ignore_ascii_case("expect") {
-                says.asks_to_go_on |= is("100-continue");
+                framing.expects_continue |= is("100-continue");
             }
         }
-        // Whoever believes one of them sees another request than who believes the other.
-        match says.chunked && says.length.is_some() {
-            true => Err(bad("a body has a length or comes in chunks, not both")),
-            false => Ok(says),
+        // Ambiguous: two parsers could see different requests (request smuggling).
+        match framing.chunked && framing.length.is_some() {
+            true => Err(bad("a request has either content-length or chunks")),
+            false => Ok(framing),
         }
     }
 
-    /// Nothing while it is not all there.
+    /// `None` while it is incomplete.
     fn body(&self, rest: &mut [u8]) -> Result<Option<Body>, Answer> {
         if self.chunked {
             return match join(rest) {
@@ -191,7 +191,7 @@ impl Says {
     }
 }
 
-/// Pushes chunks together, if all of them are there.
+/// Joins the chunks, if all of them are there.
 fn join(rest: &mut [u8]) -> Result<Option<Body>, ()> {
     let Some(chunks) = chunks(rest)? else {
         return Ok(None);
@@ -205,7 +205,7 @@ fn join(rest: &mut [u8]) -> Result<Option<Body>, ()> {
     Ok(Some(Body { length, taken }))
 }
 
-/// Where each chunk begins and how long it is; the last is empty and stands where the body ends. Trailers are not taken.
+/// Position and length of each chunk; the last is empty and marks the end of the body. Trailers are rejected.
 fn chunks(rest: &[u8]) -> Result<Option<Vec<(usize, usize)>>, ()> {
     let mut chunks = Vec::new();
     let mut at = 0;
@@ -230,7 +230,7 @@ fn chunks(rest: &[u8]) -> Result<Option<Vec<(usize, usize)>>, ()> {
     }
 }
 
-/// Ids, which come after the third slash, stay as they are.
+/// Ids, which follow the third slash, are unchanged.
 fn collection_to_lower_case(head: &mut [u8]) {
     let target = head.split_mut(|byte| *byte == b' ').nth(1);
     let path = target.and_then(|target| target.split_mut(|byte| *byte == b'?').next());
