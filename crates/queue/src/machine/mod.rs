@@ -244,12 +244,7 @@ impl Machine {
         self.advance(now_ms);
         let now = self.now_ms;
         match event {
-            Event::Configured(settings) => {
-                self.settings = settings.clone();
-                if settings.duplicates_within.is_none() {
-                    self.ids = RecentIds::default();
-                }
-            }
+            Event::Configured(settings) => self.set_settings(settings),
             Event::Enqueued { seq, message } => {
                 self.totals.sent += 1;
                 self.record_id(*seq, message, now);
@@ -261,29 +256,12 @@ impl Machine {
                 first_lock,
                 until,
             } => self.lock_messages(seqs, *first_lock, *until),
-            Event::Removed { seqs, why } => {
-                for seq in seqs {
-                    self.remove(*seq);
-                }
-                match why {
-                    RemovalReason::Completed => self.totals.completed += seqs.len() as u64,
-                    RemovalReason::ReceivedAndDeleted => self.totals.received += seqs.len() as u64,
-                    RemovalReason::Cancelled | RemovalReason::Purged => {}
-                }
-            }
+            Event::Removed { seqs, why } => self.remove_all(seqs, *why),
             Event::Released { seq, properties } => {
                 self.totals.abandoned += 1;
                 self.release(*seq, now, properties.as_ref());
             }
-            Event::Renewed { seqs, until_ms } => {
-                for seq in seqs {
-                    self.change(*seq, |message| {
-                        if let MessageState::Locked(lock) = &mut message.state {
-                            lock.until = LockExpiry::Time(*until_ms);
-                        }
-                    });
-                }
-            }
+            Event::Renewed { seqs, until_ms } => self.extend_locks(seqs, *until_ms),
             Event::Deferred { seq, properties } => self.change(*seq, |message| {
                 modify(message, properties.as_ref());
                 message.state = MessageState::Deferred;
@@ -294,24 +272,14 @@ impl Machine {
                 description,
                 properties,
             } => {
-                let dead_letter = DeadLetterCause {
+                let cause = DeadLetterCause {
                     reason: reason.clone(),
                     description: description.clone(),
                     at_ms: now,
                 };
-                self.move_to_dead_letters(*seq, dead_letter, properties.as_ref());
+                self.move_to_dead_letters(*seq, cause, properties.as_ref());
             }
-            Event::Resubmitted { seq } => {
-                let time_to_live_ms = self.settings.time_to_live.map(millis);
-                self.change(*seq, |message| {
-                    message.dead_letter = None;
-                    message.deliveries = 0;
-                    message.enqueued_ms = now;
-                    message.expires_ms =
-                        time_to_live_ms.map(|time_to_live_ms| now.saturating_add(time_to_live_ms));
-                    message.state = MessageState::Ready;
-                });
-            }
+            Event::Resubmitted { seq } => self.move_to_main(*seq),
             Event::SessionLocked {
                 session,
                 number,
@@ -347,6 +315,47 @@ impl Machine {
                 .iter()
                 .for_each(|known| self.ids.insert(known.clone())),
         }
+    }
+
+    fn set_settings(&mut self, settings: &Settings) {
+        self.settings = settings.clone();
+        if settings.duplicates_within.is_none() {
+            self.ids = RecentIds::default();
+        }
+    }
+
+    fn remove_all(&mut self, seqs: &[u64], why: RemovalReason) {
+        for seq in seqs {
+            self.remove(*seq);
+        }
+        match why {
+            RemovalReason::Completed => self.totals.completed += seqs.len() as u64,
+            RemovalReason::ReceivedAndDeleted => self.totals.received += seqs.len() as u64,
+            RemovalReason::Cancelled | RemovalReason::Purged => {}
+        }
+    }
+
+    fn extend_locks(&mut self, seqs: &[u64], until_ms: i64) {
+        for seq in seqs {
+            self.change(*seq, |message| {
+                if let MessageState::Locked(lock) = &mut message.state {
+                    lock.until = LockExpiry::Time(until_ms);
+                }
+            });
+        }
+    }
+
+    /// Resubmits a dead letter as if it had just been sent.
+    fn move_to_main(&mut self, seq: u64) {
+        let now = self.now_ms;
+        let time_to_live_ms = self.settings.time_to_live.map(millis);
+        self.change(seq, |message| {
+            message.dead_letter = None;
+            message.deliveries = 0;
+            message.enqueued_ms = now;
+            message.expires_ms = time_to_live_ms.map(|ms| now.saturating_add(ms));
+            message.state = MessageState::Ready;
+        });
     }
 
     fn put(&mut self, seq: u64, message: Message) {

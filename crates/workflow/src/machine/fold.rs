@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    Attempt, AttemptSpan, Cause, End, Event, FailureKind, Instance, Millis, Note, Phase, Progress,
-    Status, StepState,
+    Answer, Attempt, AttemptSpan, Cause, End, Event, FailureKind, Instance, Millis, Note, Phase,
+    Progress, Status, StepState,
 };
 use crate::definition::{Definition, Version};
 
@@ -50,62 +50,13 @@ impl Instance {
     pub fn apply(&mut self, event: Event) {
         self.changed_ms = self.changed_ms.max(event.at_ms());
         match event {
-            Event::Succeeded { attempt, answer } => {
-                let Some(progress) = self.ready(&attempt) else {
-                    return;
-                };
-                progress.count(&attempt);
-                progress.status = Status::Succeeded;
-                progress.answer = Some(answer);
-                match attempt.undo {
-                    false => self.succeeded(usize::from(attempt.step), attempt.at_ms),
-                    true => self.settle_undo(),
-                }
-            }
+            Event::Succeeded { attempt, answer } => self.attempt_succeeded(&attempt, answer),
             Event::Failed {
                 attempt,
                 kind,
                 in_doubt,
                 reason,
-            } => {
-                let Some(progress) = self.ready(&attempt) else {
-                    return;
-                };
-                progress.count(&attempt);
-                let AttemptSpan {
-                    step,
-                    undo,
-                    begun_ms,
-                    at_ms,
-                } = attempt;
-                let number = progress.tries;
-                match kind {
-                    FailureKind::Retry { due_ms } => progress.due_ms = due_ms,
-                    FailureKind::Final | FailureKind::Refused => progress.status = Status::Failed,
-                }
-                self.keep(Attempt {
-                    step,
-                    undo,
-                    number,
-                    begun_ms,
-                    ended_ms: at_ms,
-                    reason: reason.clone(),
-                });
-                if undo {
-                    if !matches!(kind, FailureKind::Retry { .. }) {
-                        self.phase = Phase::Parked;
-                        self.notified = false;
-                    }
-                    return;
-                }
-                self.steps[usize::from(step)].in_doubt |= in_doubt;
-                let end = match kind {
-                    FailureKind::Retry { .. } => return,
-                    FailureKind::Final => End::Failed,
-                    FailureKind::Refused => End::Refused,
-                };
-                self.fail(end, Some(step), reason, at_ms);
-            }
+            } => self.attempt_failed(&attempt, kind, in_doubt, reason),
             Event::DeadlinePassed { at_ms } => {
                 if self.phase == Phase::Running {
                     let reason = "the deadline passed".to_owned();
@@ -118,42 +69,113 @@ impl Instance {
                 }
             }
             Event::UndoStarted { at_ms, doubtful } => self.start_undo(at_ms, doubtful),
-            Event::Retried { at_ms, note } => {
-                if self.phase == Phase::Parked {
-                    self.note(at_ms, note);
-                    self.each_parked(|progress| {
-                        progress.status = Status::Ready;
-                        progress.tries = 0;
-                        progress.due_ms = at_ms;
-                    });
-                    self.phase = Phase::Undoing;
-                }
-            }
-            Event::Skipped { step, at_ms, note } => {
-                let step = usize::from(step);
-                if self.phase == Phase::Parked
-                    && step < self.steps.len()
-                    && self.steps[step].undone.status == Status::Failed
-                {
-                    self.note(at_ms, note);
-                    self.steps[step].undone.status = Status::Skipped;
-                    self.phase = Phase::Undoing;
-                    self.settle_undo();
-                }
-            }
-            Event::Resolved { at_ms, note } => {
-                if matches!(self.phase, Phase::Parked | Phase::Undoing) {
-                    self.note(at_ms, note);
-                    for step in &mut self.steps {
-                        if matches!(step.undone.status, Status::Failed | Status::Ready) {
-                            step.undone.status = Status::Skipped;
-                        }
-                    }
-                    self.phase = Phase::Ended(End::Resolved);
-                }
-            }
+            Event::Retried { at_ms, note } => self.retry_undo(at_ms, note),
+            Event::Skipped { step, at_ms, note } => self.skip_undo(usize::from(step), at_ms, note),
+            Event::Resolved { at_ms, note } => self.resolve(at_ms, note),
             Event::Notified { .. } => self.notified = true,
         }
+    }
+
+    fn attempt_succeeded(&mut self, attempt: &AttemptSpan, answer: Answer) {
+        let Some(progress) = self.ready(attempt) else {
+            return;
+        };
+        progress.count(attempt);
+        progress.status = Status::Succeeded;
+        progress.answer = Some(answer);
+        match attempt.undo {
+            false => self.succeeded(usize::from(attempt.step), attempt.at_ms),
+            true => self.settle_undo(),
+        }
+    }
+
+    fn attempt_failed(
+        &mut self,
+        attempt: &AttemptSpan,
+        kind: FailureKind,
+        in_doubt: bool,
+        reason: String,
+    ) {
+        let Some(progress) = self.ready(attempt) else {
+            return;
+        };
+        progress.count(attempt);
+        let number = progress.tries;
+        match kind {
+            FailureKind::Retry { due_ms } => progress.due_ms = due_ms,
+            FailureKind::Final | FailureKind::Refused => progress.status = Status::Failed,
+        }
+        let AttemptSpan {
+            step,
+            undo,
+            begun_ms,
+            at_ms,
+        } = *attempt;
+        self.keep(Attempt {
+            step,
+            undo,
+            number,
+            begun_ms,
+            ended_ms: at_ms,
+            reason: reason.clone(),
+        });
+        let end = match kind {
+            FailureKind::Retry { .. } => None,
+            FailureKind::Final => Some(End::Failed),
+            FailureKind::Refused => Some(End::Refused),
+        };
+        if !undo {
+            self.steps[usize::from(step)].in_doubt |= in_doubt;
+        }
+        match end {
+            None => {}
+            Some(_) if undo => {
+                self.phase = Phase::Parked;
+                self.notified = false;
+            }
+            Some(end) => self.fail(end, Some(step), reason, at_ms),
+        }
+    }
+
+    /// An operator retries the failed undos.
+    fn retry_undo(&mut self, at_ms: Millis, note: String) {
+        if self.phase != Phase::Parked {
+            return;
+        }
+        self.note(at_ms, note);
+        for step in &mut self.steps {
+            if step.undone.status == Status::Failed {
+                step.undone.status = Status::Ready;
+                step.undone.tries = 0;
+                step.undone.due_ms = at_ms;
+            }
+        }
+        self.phase = Phase::Undoing;
+    }
+
+    /// An operator skips the failed undo of a step.
+    fn skip_undo(&mut self, step: usize, at_ms: Millis, note: String) {
+        let failed = |step: &StepState| step.undone.status == Status::Failed;
+        if self.phase == Phase::Parked && self.steps.get(step).is_some_and(failed) {
+            self.note(at_ms, note);
+            self.steps[step].undone.status = Status::Skipped;
+            self.phase = Phase::Undoing;
+            self.settle_undo();
+        }
+    }
+
+    /// An operator resolved all remaining undos.
+    fn resolve(&mut self, at_ms: Millis, note: String) {
+        if !matches!(self.phase, Phase::Parked | Phase::Undoing) {
+            return;
+        }
+        self.note(at_ms, note);
+        for step in &mut self.steps {
+            if matches!(step.undone.status, Status::Failed | Status::Ready) {
+                step.undone.status = Status::Skipped;
+            }
+        }
+        self.phase = Phase::Ended(End::Resolved);
     }
 
     /// After a crash: attempts that were due may have been sent, so their steps are in doubt.
@@ -296,14 +318,6 @@ impl Instance {
         if self.phase == Phase::Undoing && !self.steps.iter().any(left) {
             let end = self.cause.as_ref().map_or(End::Failed, |cause| cause.end);
             self.phase = Phase::Ended(end);
-        }
-    }
-
-    fn each_parked(&mut self, mut change: impl FnMut(&mut Progress)) {
-        for step in &mut self.steps {
-            if step.undone.status == Status::Failed {
-                change(&mut step.undone);
-            }
         }
     }
 
