@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds the ledger of `receiver.py` to what was sent.
+"""Checks the ledger of `receiver.py` against the sent events.
 
     check.py LEDGER SENT_COUNT DEAD_JSON [QUIET_FROM QUIET_UNTIL]
 
-Every event that was acknowledged is taken at least once or is a dead letter; ids name one body each; attempts of
-an event count up by one from 1, and from 1 again after a kill; nothing came while the circuit was open.
+Every acknowledged event is handled at least once or is a dead letter; an id has one body; attempts of an event count up
+from 1, and from 1 again after a kill; no delivery arrives while the circuit is open.
 """
 import json
 import sys

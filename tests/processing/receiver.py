@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A webhook that keeps a ledger: one line per request, written before it is answered.
+"""A webhook that records every request in a ledger before it answers.
 
     receiver.py PORT LEDGER MODE_FILE
 

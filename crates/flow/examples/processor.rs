@@ -1,10 +1,9 @@
-//! A processor in a program of your own: a hub on this machine, a consumer group, a handler that is a
-//! function, dead letters and a circuit.
+//! A processor embedded in a program: a local hub, a consumer group, a function as handler, dead letters and a circuit.
 //!
 //! `cargo run -p highwater-flow --example processor`
 //!
-//! Any other log will do in place of the hub, as long as it keeps positions in groups: `highwater_kafka` has
-//! one that is a cluster elsewhere, and `examples/remote.rs` there is this over Kafka.
+//! Any log with consumer groups can replace the hub: `highwater_kafka` has one that is a remote cluster, and its
+//! `examples/remote.rs` is this example over Kafka.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,11 +1,10 @@
-//! What slow events cost their neighbours: with sixteen events under way at once, and batch at a time.
+//! The effect of slow events on others: with sixteen events in progress, and in batches.
 //!
 //! `cargo run --release -p highwater-flow --example slow_event`
 //!
-//! Of 5,000 events that take 20 ms each, every thousandth takes a second: 105 s of work, or 6.6 s for each of
-//! sixteen places. Timers are late, the more so the busier the machine is, so the same sleeps without a
-//! pipeline are measured too, and the others are compared with those. A slow event has a thousand after it
-//! that take longer than it does, so no place stands empty at the end for want of events.
+//! Of 5,000 events that take 20 ms each, every thousandth takes a second: 105 s of work, or 6.6 s for each of sixteen
+//! workers. Timers are late, the more so on a busy machine, so the same sleeps without a pipeline are the baseline. A
+//! thousand events follow each slow one and take longer than it does, so no worker runs out of events at the end.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -114,7 +113,7 @@ async fn measure(
     Ok((clock.elapsed() - started).as_secs_f64())
 }
 
-/// Sixteen loops that take the next number and work.
+/// The baseline: sixteen loops that take the next number and work.
 async fn bare() -> f64 {
     let (clock, next) = (RealClock::new(), Arc::new(AtomicI64::new(0)));
     let started = clock.elapsed();

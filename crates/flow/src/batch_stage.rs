@@ -118,7 +118,7 @@ where
                 return Poll::Ready(Some(step));
             }
             if let Poll::Ready(Some(done)) = self.task.poll_join_next(cx) {
-                let done = done.expect("panics are catch_panic, and nobody ends our tasks");
+                let done = done.expect("panics are caught, and tasks are not aborted");
                 self.leaving.extend(done);
                 continue;
             }

@@ -264,8 +264,7 @@ where
                 return Poll::Ready(Some(step));
             }
             if let Poll::Ready(Some(joined)) = self.tasks.poll_join_next(cx) {
-                let (slot, step) =
-                    joined.expect("panics are catch_panic, and nobody ends our tasks");
+                let (slot, step) = joined.expect("panics are caught, and tasks are not aborted");
                 match self.finished(slot, step, context) {
                     Some(step) => return Poll::Ready(Some(step)),
                     None => continue,

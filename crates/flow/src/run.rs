@@ -332,6 +332,6 @@ pub(crate) fn is_final(error: &GroupError) -> bool {
 fn join_result<T>(result: Result<T, tokio::task::JoinError>) -> T {
     result.unwrap_or_else(|error| match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
-        Err(_) => unreachable!("nobody ends our tasks"),
+        Err(_) => unreachable!("tasks are not aborted"),
     })
 }

@@ -1,12 +1,11 @@
-//! How many messages a second go through a queue: sent, received under a lock and completed, each
-//! step durable (fsync) before it is answered.
+//! Throughput of a queue: messages sent, received under a lock and completed, each step durable (fsync) before its reply.
 //!
 //! ```sh
 //! cargo run --release -p highwater-queue --example queue_speed -- [SECONDS] [FOLDER]
 //! ```
 //!
-//! A line for every shape: how many workers of each kind, and how many messages a request. CPU is that
-//! of the whole process, workers included.
+//! One line per shape: workers of each kind, and messages per request. CPU is that of the whole process, workers
+//! included.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,7 +55,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Completed cycles, and what they cost.
+/// Completed cycles, and their CPU time.
 async fn measure(queue: &Queue, shape: &Shape, seconds: u64, clock: &dyn Clock) -> (u64, Duration) {
     let (stop, done) = (
         Arc::new(AtomicBool::new(false)),

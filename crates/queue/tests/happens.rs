@@ -1,4 +1,4 @@
-//! The tables "What happens when" of the manual name a test for every row, and every test is there.
+//! Every row of the tables "What happens when" in the manual names a test that exists.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The sources below a folder, one after another.
+/// All sources below a folder, concatenated.
 fn sources(folder: &Path, text: &mut String) {
     for path in disk::list(folder).unwrap() {
         if path.is_dir() {

@@ -1,14 +1,13 @@
-//! What workflows cost: how many a second, how much memory, and what a history of many does to a start.
+//! The cost of workflows: rate, memory, and the effect of a long history on a start.
 //!
 //! ```sh
 //! cargo run --release -p highwater-workflow --example workflow_speed -- rate|accept|ended [COUNT] [FOLDER]
 //! ```
 //!
-//! - `rate`: five steps each, against services that take 5 ms to answer, every outcome synced to a disk.
-//!   The services run in a process of their own (the same program, called with `services`), so that their
-//!   share of the CPU can be told apart.
-//! - `accept`: instances that are accepted and then wait, for the rate of starts and the memory of each.
-//! - `ended`: instances that end at once; then a restart, and starts among so many that have ended.
+//! - `rate`: five steps each, against services with a latency of 5 ms, every outcome synced to disk. The services run in a
+//!   process of their own (the same program, called with `services`), so that their CPU time is separate.
+//! - `accept`: instances that are accepted and then wait: the rate of starts and the memory per instance.
+//! - `ended`: instances that end at once; then a restart, and starts with that history.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -93,7 +92,7 @@ async fn accept(count: usize, folder: &str) -> Result<(), Failure> {
         builder = builder.step(StepBuilder::function(name, "nothing").undo_function("nothing"));
     }
     let node = Node::open(folder, builder.build()?).await?;
-    // Caches are filled first, so that what is measured is the instances.
+    // Fills the caches first, so that only the instances are measured.
     node.start_all(WARM_UP).await?;
     let (before, memory) = (Spent::now(&node), memory_now());
     node.start_all(count).await?;
@@ -178,7 +177,7 @@ impl Node {
         })
     }
 
-    /// Starts from 512 callers at once; ready when the last was accepted.
+    /// Starts from 512 concurrent callers. Completes when the last one is accepted.
     async fn start_all(&self, count: usize) -> Result<(), Failure> {
         const CALLERS: usize = 512;
         let first = self.started.fetch_add(count, Ordering::Relaxed);
@@ -270,7 +269,7 @@ fn calls(ports: &[u16]) -> Result<Definition, Failure> {
     Ok(builder.build()?)
 }
 
-/// Listens on a port for each step, for ever.
+/// Listens on a port for each step, forever.
 async fn services() -> Result<(), Failure> {
     let mut ports = Vec::new();
     for _ in STEPS {

@@ -1,11 +1,10 @@
-//! An instance drawn as text: when each step and each compensation was under way, and what became of
-//! its attempts.
+//! Draws an instance as text: the times and attempts of each step and compensation.
 //!
 //! ```text
 //! drone      ░··░····██              done at the third try in 12 ms: 200
 //! ```
 //!
-//! `█` is an attempt that succeeded, `░` one that failed, `·` the wait between two.
+//! `█` is a successful attempt, `░` a failed one, `·` the delay between two.
 
 use std::fmt::Write;
 
@@ -13,7 +12,7 @@ use highwater_time::Instant;
 
 use crate::machine::{AttemptView, Times, View};
 
-/// The narrowest that the bars can be.
+/// Minimum width of the bars.
 const BARS_MIN: usize = 10;
 
 /// A row of the drawing.
@@ -27,7 +26,7 @@ struct Row<'v> {
 }
 
 impl View {
-    /// Draws it, no wider than `width` as far as that can be.
+    /// Draws it, no wider than `width` if possible.
     pub fn draw(&self, width: usize) -> String {
         let rows = self.rows();
         let named = rows.iter().map(|row| row.name.chars().count()).max();
@@ -74,7 +73,7 @@ impl View {
         out
     }
 
-    /// Steps in order, then compensations in the order in which they are run.
+    /// Steps in order, then compensations in their order.
     fn rows(&self) -> Vec<Row<'_>> {
         let steps = self.steps.iter().map(|step| Row {
             name: step.name.clone(),
@@ -145,7 +144,7 @@ impl Scale {
         if let (Some(begun), Some(ended)) = (times.begun_ms, times.ended_ms) {
             fill(begun, ended.max(begun), '·');
             if matches!(state, "done" | "undone") {
-                // When the last of several attempts began is not kept.
+                // The begin of the last attempt is not stored.
                 let one_column = self.span_ms / self.columns as i64;
                 let from = if attempts.is_empty() {
                     begun

@@ -1,7 +1,7 @@
-//! Every definition that an instance runs on, by its version.
+//! The definitions of all instances, by version.
 //!
-//! They are kept in a compacted hub, so that an instance finishes on the definition it started with,
-//! also when the file has changed since, and also at a supervisor that never saw the file.
+//! They are stored on a compacted hub, so that an instance finishes with the definition it started with, even if the file has
+//! changed, and even at a remote supervisor that never saw the file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,7 +12,7 @@ use highwater_log::batch::NewRecord;
 use crate::definition::{Definition, Version};
 use crate::journal::{JournalError, read_all};
 
-/// Clones share what they know.
+/// Clones share the definitions.
 #[derive(Clone, Default)]
 pub struct Versions(Arc<RwLock<BTreeMap<Version, Arc<Definition>>>>);
 
@@ -29,12 +29,12 @@ impl Versions {
         (version, Arc::clone(kept))
     }
 
-    /// Everything that is on the log.
+    /// Reads all definitions from the log.
     pub async fn load(partition: &dyn Partition) -> Result<Versions, JournalError> {
         let versions = Versions::default();
         read_all(partition, |record| {
             if let Some(json) = record.value {
-                // One that a newer program wrote is no trouble until an instance needs it.
+                // A definition of a newer version is ignored until an instance needs it.
                 if let Ok(definition) = Definition::from_json(json) {
                     versions.add(definition);
                 }
@@ -45,7 +45,7 @@ impl Versions {
         Ok(versions)
     }
 
-    /// Makes a definition known for as long as anything runs on it.
+    /// Stores a definition.
     pub async fn store(
         &self,
         partition: &dyn Partition,

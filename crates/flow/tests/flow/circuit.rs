@@ -22,7 +22,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// What a handler did, in the order in which it did it.
+/// The events a handler was called with, in order.
 type Diary = Arc<Mutex<Vec<usize>>>;
 
 struct Ran {
@@ -32,7 +32,7 @@ struct Ran {
     circuit: Breaker,
 }
 
-/// Runs 200 events through a handler that fails an event as long as `fails` says so.
+/// Runs 200 events through a handler that fails an event while `fails` returns true.
 async fn ran(
     options: Options,
     fails: impl Fn(usize, Duration) -> bool + Send + Sync + 'static,
@@ -102,7 +102,7 @@ fn one_bad_event_is_set_aside_and_the_stream_goes_on() {
 
 #[test]
 fn an_outage_opens_the_circuit_and_sets_nothing_aside() {
-    // Eighty rounds of three probes are fifteen for each of the sixteen that are held, if they take turns.
+    // Eighty rounds of three probes are fifteen for each of the sixteen held events, if they take turns.
     paused(async {
         let started = Instant::now();
         let outage = seconds(2400);
@@ -122,7 +122,7 @@ fn a_bad_event_among_those_held_costs_the_others_one_round() {
         })
         .await;
         assert_eq!((ran.summary.handled, ran.dead), (199, vec![55]));
-        // The round under way when the outage ends, the one that the bad event spoils, and its own tries.
+        // The round in progress when the outage ends, the one that the bad event spoils, and its own retries.
         let ended = started.elapsed();
         assert!(ended < seconds(120 + 2 * 31 + 60), "{ended:?}");
     });
@@ -131,7 +131,7 @@ fn a_bad_event_among_those_held_costs_the_others_one_round() {
 #[test]
 fn an_outage_of_a_stream_in_strict_order_costs_three_events_and_keeps_the_order() {
     paused(async {
-        // Eight tries take 25 s, so counting alone would never see it.
+        // Eight tries take 25 s, so counting alone would not detect the outage.
         let ran = ran(strict(), |at, now| at >= 50 && now < seconds(600)).await;
         assert_eq!(ran.dead, [50, 51, 52]);
         assert_eq!(ran.summary.handled, 197);
@@ -142,7 +142,7 @@ fn an_outage_of_a_stream_in_strict_order_costs_three_events_and_keeps_the_order(
 #[test]
 fn a_bad_event_at_the_head_does_not_keep_the_circuit_open_for_ever() {
     paused(async {
-        // The outage ends, but the event that is held as the probe is bad itself.
+        // The outage ends, but the held event that probes is itself bad.
         let ran = ran(strict(), |at, now| {
             at == 53 || at >= 50 && now < seconds(120)
         })

@@ -1,4 +1,4 @@
-//! Circuits that live on a log. proves P4
+//! Circuits stored on a log. proves P4
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Instance {
     }
 }
 
-/// A partition that goes by the same clock as everybody.
+/// A partition with the shared clock.
 async fn board(clock: &Arc<TokioClock>) -> Arc<dyn Partition> {
     let now = clock.clone();
     let log = MemoryLog::new(move || (now.unix_nanos() / 1_000_000) as i64);

@@ -1,4 +1,4 @@
-//! A log with events, a clock that tokio moves, and positions that are slow and fail.
+//! A log with events, tokio's clock, and a position store that is slow and fails.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use highwater_log::{
     GroupError, HubName, HubSettings, HubSpec, Log, MemoryLog, Offset, Partition, Pending, Place,
 };
 
-/// Tokio's clock, which stands still while anything can be done.
+/// Tokio's clock, which stands still while any task can run.
 pub struct TokioClock(tokio::time::Instant);
 
 impl TokioClock {
@@ -71,7 +71,7 @@ pub fn number(event: &Event) -> usize {
     text.parse().unwrap()
 }
 
-/// Keeps dead letters; refuses the first few times.
+/// Stores dead letters; fails the first few times.
 #[derive(Default)]
 pub struct Letters {
     pub kept: Mutex<Vec<DeadLetter>>,
@@ -92,13 +92,13 @@ impl DeadLetterSink for Letters {
 
 type EventCheck = Box<dyn Fn(Offset) + Send + Sync>;
 
-/// Keeps a position; every third store fails and each takes a while.
+/// A position store that is slow; every third store fails.
 pub struct Slow {
     pub stored: Arc<Mutex<Vec<Offset>>>,
     pub takes: Duration,
     pub calls: Mutex<u32>,
     pub fails: bool,
-    /// Called with every position that is to be stored.
+    /// Called with every position to store.
     pub check: EventCheck,
 }
 

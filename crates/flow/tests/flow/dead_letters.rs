@@ -10,7 +10,7 @@ use highwater_flow::{
 use highwater_log::Offset;
 use highwater_log::batch::NewRecord;
 
-/// Every event but those below 3 is refused, with its number in the reason.
+/// A handler refused every event from 3 on, with its number in the reason.
 async fn refused(count: usize) -> DeadLetterPartition {
     let (source, dead) = (partition().await, partition().await);
     append(&source, &vec![Some(7); count]).await;

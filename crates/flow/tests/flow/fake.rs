@@ -1,4 +1,4 @@
-//! A group that keeps positions and can do nothing else.
+//! A group coordinator that only stores positions.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -9,7 +9,7 @@ use highwater_log::{
     Pending, Place, StoredOffset, SyncGroup, Synced,
 };
 
-/// Takes positions of generation 3 of `readers` and of no other.
+/// Accepts positions of generation 3 of `readers` only.
 #[derive(Default)]
 pub struct OnlyPositions(Mutex<BTreeMap<Place, StoredOffset>>);
 

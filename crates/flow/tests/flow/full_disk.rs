@@ -1,5 +1,5 @@
-//! A processor over the embedded hub, on a disk that fills up: neither dead letters nor positions can be
-//! written, and nothing is passed that is not safe. proves C2, P1, P5
+//! A processor over the embedded hub on a disk that fills up: neither dead letters nor positions can be written, and no
+//! checkpoint passes an unsafe event. proves C2, P1, P5
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Node {
         let options = highwater_hub::Options {
             committers: 1,
             readers: 1,
-            // Whatever is written needs room, then.
+            // So that every write needs space.
             reserve_bytes: 0,
             ..highwater_hub::Options::default()
         };
@@ -87,7 +87,7 @@ impl Node {
                 hub: HubName::new("tolls").unwrap(),
                 group: "readers".into(),
                 client: "test".into(),
-                // No other member to be waited for after a crash.
+                // After a crash there is no other member to wait for.
                 assignment: Assignment::Numbered {
                     ordinal: 0,
                     of: None,
@@ -112,7 +112,7 @@ impl Node {
             .spawn(processor.run(handler, std::future::pending()));
     }
 
-    /// As soon as the groups have been read.
+    /// Waits until the groups are loaded.
     async fn stored(&self) -> Option<Offset> {
         let place = Place {
             hub: HubName::new("tolls").unwrap(),
@@ -134,7 +134,7 @@ impl Node {
     }
 }
 
-/// What came to the handler, and up to which event it may go on.
+/// The events handled so far, and the limit up to which the handler proceeds.
 struct Book {
     seen: watch::Sender<Vec<i64>>,
     until: watch::Sender<i64>,

@@ -17,7 +17,7 @@ use highwater_flow::{
 use highwater_log::{Offset, Partition, Pending};
 use proptest::prelude::*;
 
-/// What the handler does with one event, every time it meets it.
+/// What the handler does with one event, on every attempt.
 #[derive(Clone, Debug)]
 enum Behaviour {
     Succeed,
@@ -37,19 +37,19 @@ struct World {
     waiting_max: usize,
     window_max: usize,
     checkpoint_interval: CheckpointInterval,
-    /// In batches of so many instead.
+    /// In batches of this size instead.
     batches: Option<usize>,
-    /// Milliseconds after which a run is cut off, one run after another; the last goes to the end.
+    /// Milliseconds after which each run is aborted; the last one runs to the end.
     crashes: Vec<u64>,
     store_ms: u64,
-    /// Failures that a circuit bears, and events in a row.
+    /// `failures_max` and `poison_max` of a circuit.
     circuit: Option<(u32, u32)>,
 }
 
 #[derive(Default)]
 struct Ledger {
     circuit: Option<Breaker>,
-    /// Events under way, by number, with their keys.
+    /// Events in progress, by number, with their keys.
     running: BTreeMap<usize, Option<u8>>,
     most_running: usize,
     /// Finished, by handling or as a dead letter.
@@ -62,7 +62,7 @@ struct Ledger {
 
 type Shared = Arc<Mutex<Ledger>>;
 
-/// Takes the event off the list of those under way, however its handler ends.
+/// Removes the event from `running`, however its handler ends.
 struct Running(Shared, usize);
 
 impl Drop for Running {
@@ -124,7 +124,7 @@ impl DeadLetterSink for Noted {
         let (ledger, at) = (Arc::clone(&self.0), number(&letter.event));
         let put = self.1.put(letter);
         Box::pin(async move {
-            // A while in which its position must not be passed.
+            // Meanwhile its position must not be passed.
             tokio::time::sleep(Duration::from_millis(20)).await;
             let put = put.await;
             if put.is_ok() {
@@ -135,7 +135,7 @@ impl DeadLetterSink for Noted {
     }
 }
 
-/// One life of the pipeline; `None` if it was cut off.
+/// One run of the pipeline; `None` if it was aborted.
 async fn live(
     world: &Arc<World>,
     ledger: &Shared,
@@ -269,7 +269,7 @@ async fn check(world: World) {
     let lives = world.crashes.iter().copied().map(Some).chain([None]);
     for crash_ms in lives {
         let ended = live(&world, &ledger, &partition, &positions, crash_ms).await;
-        // Tasks of a life that was cut off end with it.
+        // Tasks of an aborted run end with it.
         tokio::time::sleep(Duration::from_millis(1)).await;
         let mut ledger = ledger.lock().unwrap();
         assert_eq!(ledger.violations, [""; 0]);
@@ -344,7 +344,7 @@ proptest! {
     }
 }
 
-/// Keeps panics that a handler was told to have out of the test's output.
+/// Keeps intended panics of handlers out of the test's output.
 fn keep_quiet() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

@@ -1,5 +1,5 @@
-//! Pipelines over a log in memory, under a clock that moves only when nothing else can be done; and over
-//! the embedded hub on a disk that fails.
+//! Pipelines over a log in memory, under a clock that moves only when no task can run; and over the embedded hub on a
+//! failing disk.
 
 mod circuit;
 mod circuits;

@@ -1,4 +1,4 @@
-//! What a pipeline does, one rule at a time.
+//! The rules of a pipeline, one test each.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ fn source(partition: &Arc<dyn Partition>) -> PartitionSource {
     PartitionSource::new(Arc::clone(partition), Offset(0)).until(end)
 }
 
-/// How long 1,000 events of a second each take, one of which takes 90 s, ten at a time.
+/// How long 1,000 events of 1 s take, ten at a time, if one of them takes 90 s.
 async fn with_one_slow_event(order: Order, batches: bool) -> Duration {
     let partition = filled(1000).await;
     let started = Instant::now();
@@ -221,7 +221,7 @@ fn what_cannot_be_decoded_is_a_dead_letter_as_it_came_and_with_the_reason() {
     });
 }
 
-/// A batch with a right checksum whose second record is cut short.
+/// A batch with a correct checksum whose second record is cut short.
 fn half_a_batch() -> Batch {
     let mut builder = Builder::new();
     for value in ["0", "1", "2"] {
@@ -419,7 +419,7 @@ fn attempts_are_numbered_and_told_in_the_dead_letter() {
     });
 }
 
-/// What became of three attempts at most, a second apart, with up to 5 s each.
+/// The outcomes of up to three attempts, a second apart, with a timeout of 5 s.
 async fn attempts_of<W>(handler: impl Fn(u32) -> W + Send + Sync + 'static) -> Vec<String>
 where
     W: Future<Output = Result<(), Failure>> + Send + 'static,

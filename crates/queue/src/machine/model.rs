@@ -1,6 +1,5 @@
-//! The machine against the oracle: random operations in random order, time that passes in between,
-//! restarts from the journal at any point, and journals whose beginning has been said again and
-//! forgotten. `HIGHWATER_SEEDS=50000 cargo test -p highwater-queue model` tries more.
+//! Tests the machine against the oracle: random operations and time steps, restarts from the journal at any point, and
+//! compacted journals. `HIGHWATER_SEEDS=50000 cargo test -p highwater-queue model` runs more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,14 +17,14 @@ struct World {
     machine: Machine,
     oracle: Oracle,
     journal: Vec<(i64, Bytes)>,
-    /// Where a sweep under way began, and how far it is.
-    sweep: Option<(usize, SnapshotCursor)>,
+    /// Start of the compaction in progress, and its cursor.
+    compaction: Option<(usize, SnapshotCursor)>,
     tokens: Vec<LockToken>,
     session_locks: Vec<SessionLock>,
-    /// Everything that was ever acknowledged as gone.
+    /// All messages acknowledged as removed.
     gone: BTreeSet<u64>,
     sent: BTreeSet<u64>,
-    /// Who holds what, by the tokens that were handed out.
+    /// The current token of each message.
     holders: BTreeMap<u64, LockToken>,
 }
 
@@ -62,7 +61,7 @@ impl World {
             machine,
             oracle,
             journal: Vec::new(),
-            sweep: None,
+            compaction: None,
             tokens: Vec::new(),
             session_locks: Vec::new(),
             gone: BTreeSet::new(),
@@ -94,7 +93,7 @@ impl World {
     }
 
     fn some_token(&mut self) -> LockToken {
-        // Mostly one of the last, sometimes an old one, now and then one that never was.
+        // Mostly a recent one, sometimes an old one, rarely one that never existed.
         let (seq, number) = (self.random.below(9), self.random.below(99));
         let count = self.tokens.len() as u64;
         let back = match self.one_in(3) {
@@ -119,7 +118,7 @@ impl World {
             13 => self.cancel_or_resubmit(),
             14..=15 => self.sessions(),
             16 => self.configure_or_purge(),
-            17 => self.sweep_on(),
+            17 => self.continue_compaction(),
             18 => self.restart(),
             _ => self.pass_time(),
         }
@@ -142,7 +141,7 @@ impl World {
             false => self.random.below(40),
         };
         self.oracle.advance_to(self.oracle.now + 100 * by as i64);
-        // Sometimes nobody tells the machine until the next operation does.
+        // Sometimes the machine learns the time only with the next operation.
         if self.one_in(2) {
             self.machine.advance(self.oracle.now);
         }
@@ -228,7 +227,7 @@ impl World {
         self.got(got.unwrap(), expected, mode, false);
     }
 
-    /// Checks deliveries against what the oracle would hand out.
+    /// Checks deliveries against the oracle's.
     fn got(&mut self, got: Vec<Delivery>, expected: Vec<u64>, mode: ReceiveMode, in_session: bool) {
         let seqs: Vec<u64> = got.iter().map(|delivery| delivery.seq).collect();
         assert_eq!(seqs, expected);
@@ -256,7 +255,7 @@ impl World {
         }
     }
 
-    /// The oracle's word on whether a token is worth something.
+    /// Whether a token is valid, according to the oracle.
     fn is_live(&mut self, token: LockToken) -> Result<Item, Refusal> {
         let item = self.oracle.locked(token.seq, token.number);
         item.map(|item| item.clone())
@@ -421,7 +420,7 @@ impl World {
                 return assert_eq!(accepted, Err(Refusal::SessionLocked(name)));
             }
             Some(name) => Some(name),
-            None => self.oracle.release_session(),
+            None => self.oracle.first_free_session(),
         };
         let lock = accepted.unwrap();
         assert_eq!(lock.as_ref().map(|lock| lock.session.clone()), expected);
@@ -481,9 +480,9 @@ impl World {
         self.machine.configure(settings);
     }
 
-    /// A piece of what is left is said again; after the last the beginning is forgotten.
-    fn sweep_on(&mut self) {
-        let (from, cursor) = self.sweep.take().unwrap_or_else(|| {
+    /// Writes a piece of the snapshot; after the last one the journal is trimmed.
+    fn continue_compaction(&mut self) {
+        let (from, cursor) = self.compaction.take().unwrap_or_else(|| {
             let events = self.machine.take_events();
             self.record(events);
             (self.journal.len(), SnapshotCursor::Start)
@@ -491,7 +490,7 @@ impl World {
         let (events, next) = self.machine.snapshot(cursor);
         self.record(events);
         match next {
-            Some(next) => self.sweep = Some((from, next)),
+            Some(next) => self.compaction = Some((from, next)),
             None => drop(self.journal.drain(..from)),
         }
     }
@@ -500,8 +499,8 @@ impl World {
         let mut fresh = self.replay();
         fresh.advance(self.machine.now_ms());
         assert!(fresh.equals(&self.machine), "a restart changed something");
-        // A sweep that was under way starts over.
-        self.sweep = None;
+        // A compaction in progress starts over.
+        self.compaction = None;
         self.machine = fresh;
     }
 
@@ -554,7 +553,7 @@ impl World {
         });
     }
 
-    /// Every message that was accepted is there, was settled, or had outlived its time.
+    /// Every accepted message is there, was settled, or has expired.
     fn nothing_is_lost(&self) {
         for seq in &self.sent {
             let there = self.machine.messages.contains_key(seq);

@@ -1,5 +1,4 @@
-//! What a queue is, said as plainly as possible: a list that is searched from the front for every
-//! question. Slow, and easy to believe.
+//! The reference model of a queue: a list that is searched from the front for every operation. Slow and obviously correct.
 
 use super::{Refusal, SubQueue};
 
@@ -8,7 +7,7 @@ pub(super) enum At {
     Ready,
     Scheduled,
     Deferred,
-    /// Lock number, its end, and whether it was deferred before. No end: that of the session.
+    /// Lock number, its expiry, and whether it was deferred before. `None` expires with the session lock.
     Locked(u64, Option<i64>, bool),
 }
 
@@ -20,16 +19,16 @@ pub(super) struct Item {
     pub expires: Option<i64>,
     pub count: u32,
     pub at: At,
-    /// When it died, and whether of age, deliveries or a wish.
+    /// When it was dead-lettered, and the reason.
     pub dead: Option<(i64, String)>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Oracle {
     pub items: Vec<Item>,
-    /// Session, lock number, end.
+    /// Session, lock number, expiry.
     pub session_locks: Vec<(String, u64, i64)>,
-    /// Messages that had outlived their time.
+    /// Expired messages.
     pub dropped: Vec<u64>,
     pub states: Vec<(String, Vec<u8>)>,
     /// Id, when, number.
@@ -46,7 +45,7 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    /// Moves time by a tenth of a second at a time: in the model everything is due at one.
+    /// Advances time in steps of 100 ms: in the model every timer is due at one.
     pub fn advance_to(&mut self, now: i64) {
         while self.now < now {
             self.now += 100;
@@ -143,8 +142,8 @@ impl Oracle {
         locks.any(|(name, lock, _)| name == session && *lock == number)
     }
 
-    /// The session that somebody who takes any gets.
-    pub fn release_session(&self) -> Option<String> {
+    /// The session that `accept(None)` returns.
+    pub fn first_free_session(&self) -> Option<String> {
         let ready = self.ready(SubQueue::Main, None).into_iter();
         let sessions = ready.filter_map(|seq| {
             let item = self.items.iter().find(|item| item.seq == seq)?;

@@ -1,4 +1,4 @@
-//! One rule each, as a reader can follow it. Times are in seconds.
+//! One rule per test. Times are in seconds.
 
 use std::time::Duration;
 
@@ -313,7 +313,7 @@ fn a_session_is_received_in_order_by_one_at_a_time() {
     queue.set_session_state(&a, Some("at 1".into())).unwrap();
     queue.complete(first[0].lock.unwrap().0).unwrap();
 
-    // The lock runs out: what was not settled goes back, the state stays.
+    // The lock expires: unsettled messages are released, the state stays.
     queue.at(60);
     assert_eq!(
         queue.complete(rest[0].lock.unwrap().0),

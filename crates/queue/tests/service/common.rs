@@ -1,4 +1,4 @@
-//! A clock that follows Tokio's, and a log whose appends wait, fail or are lost as the test says.
+//! A clock that follows Tokio's, and a log whose appends the test delays, fails or loses.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// A clock that somebody sets, back too.
+/// A clock set by the test, backwards too.
 #[derive(Default)]
 pub struct Turned(AtomicU64);
 
@@ -54,7 +54,7 @@ impl Clock for Turned {
     }
 }
 
-/// Clones are the same log.
+/// Clones refer to the same log.
 #[derive(Clone)]
 pub struct Gated {
     memory: MemoryLog,
@@ -66,7 +66,7 @@ struct Gate {
     closed: bool,
     full: bool,
     waiting: VecDeque<Box<dyn FnOnce(bool) + Send>>,
-    /// Producers of whom something was turned away: what they send next does not follow.
+    /// Producers with a rejected batch: their next batches are out of sequence.
     broken: Vec<i64>,
 }
 
@@ -81,12 +81,12 @@ impl Gated {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on appends wait to be let through.
+    /// From now on appends wait.
     pub fn close(&self) {
         self.gate().closed = true;
     }
 
-    /// Appends do not wait any more, and those that did are durable.
+    /// Appends no longer wait, and the waiting ones are durable.
     pub fn open(&self) {
         while self.let_through(true) {}
         self.gate().closed = false;
@@ -96,7 +96,7 @@ impl Gated {
         self.gate().full = full;
     }
 
-    /// Makes the first append that waits durable, or loses it; false if none waits.
+    /// Makes the first waiting append durable, or loses it. Returns false if none waits.
     pub fn let_through(&self, durable: bool) -> bool {
         let first = self.gate().waiting.pop_front();
         let some = first.is_some();
@@ -104,7 +104,7 @@ impl Gated {
         some
     }
 
-    /// What was not durable never was.
+    /// Loses all appends that are not durable.
     pub fn crash(&self) {
         while self.let_through(false) {}
         self.gate().closed = false;
@@ -188,7 +188,7 @@ impl PartitionLayer for GatedPartition {
         Box::pin(async move {
             match answer.await {
                 Ok(answer) => answer,
-                // Lost in a crash, of which nobody is told.
+                // Lost in a crash, so there is no reply.
                 Err(_) => std::future::pending().await,
             }
         })

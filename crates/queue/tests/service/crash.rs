@@ -1,7 +1,7 @@
-//! Workers on a queue whose node crashes at any point: what was answered counts, what was not may or
-//! may not, and nothing is ever settled twice or with two holders.
+//! Workers on a queue whose node crashes at any point: answered requests hold, unanswered ones may or may not, and no
+//! message is settled twice or has two holders.
 //!
-//! `HIGHWATER_SEEDS=5000 cargo test -p highwater-queue crash` tries more.
+//! `HIGHWATER_SEEDS=5000 cargo test -p highwater-queue crash` runs more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use crate::common::{Gated, TokioClock, message};
 #[derive(Default)]
 struct Ledger {
     acknowledged: BTreeSet<u64>,
-    /// Asked for; with true, also answered.
+    /// Requested; `true` if also answered.
     completed: BTreeMap<u64, bool>,
     counts: BTreeMap<u64, u32>,
     holders: BTreeMap<u64, (LockToken, i64)>,
@@ -94,7 +94,7 @@ async fn worker(queue: Queue, ledger: Shared, clock: Arc<TokioClock>, mut random
     }
 }
 
-/// Settles all of them in the request that asks for the next, which is then forgotten.
+/// Settles all of them in the request for the next message, which is then ignored.
 async fn hand_in(
     queue: &Queue,
     ledger: &Shared,
@@ -136,10 +136,10 @@ async fn hand_in(
 async fn settle(queue: &Queue, ledger: &Shared, delivery: &Delivery, random: &mut Random) {
     let (seq, token) = (delivery.seq, delivery.lock.unwrap().0);
     match random.below(4) {
-        // Forgotten: the lock runs out.
+        // Ignored: the lock expires.
         0 => {}
         1 => {
-            // Whoever asks to give a message back does not hold it any more.
+            // After requesting an abandon, a receiver no longer holds the message.
             with(ledger, |ledger| ledger.holders.remove(&seq));
             let _ = queue.abandon(vec![token], None).await;
         }
@@ -193,7 +193,7 @@ async fn life(seed: u64) {
                 }
             }
         }
-        // The node is gone in an instant, with all that was not durable.
+        // The node crashes and loses everything that is not durable.
         log.set_full(false);
         workers.abort_all();
         while let Some(ended) = workers.join_next().await {
@@ -209,7 +209,7 @@ async fn life(seed: u64) {
     drained(&log, clock, options, &ledger).await;
 }
 
-/// Everything that was acknowledged is there or was completed.
+/// Every acknowledged message is there or was completed.
 async fn drained(log: &Gated, clock: Arc<TokioClock>, options: Options, ledger: &Shared) {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let queues = log.open_queues(clock.clone(), options).await;

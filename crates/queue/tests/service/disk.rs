@@ -1,5 +1,5 @@
-//! A queue over the embedded hub on a disk that fills up, fails or rots: what was accepted stays or is
-//! missed aloud, what was not leaves nothing behind, and work goes on when it can. proves Q1
+//! A queue over the embedded hub on a disk that fills up, fails or is corrupted: accepted messages stay or their loss is
+//! reported, rejected ones leave nothing behind, and work continues when it can. proves Q1
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn hub(disk: &SimDisk) -> Hub {
     let options = highwater_hub::Options {
         committers: 1,
         readers: 1,
-        // Whatever is written needs room, then.
+        // So that every write needs space.
         reserve_bytes: 0,
         ..highwater_hub::Options::default()
     };
@@ -29,7 +29,7 @@ fn hub(disk: &SimDisk) -> Hub {
     Hub::open(disk, path, options, TokioClock::new(), &|_| {}).unwrap()
 }
 
-/// The queues of a hub, and those that could not be read.
+/// The queues of a hub, and those that could not be opened.
 async fn queues_of(hub: Hub) -> (Queues, Vec<(String, JournalError)>) {
     let options = Options {
         pause: Duration::from_millis(1),
@@ -45,7 +45,7 @@ async fn open(disk: &SimDisk) -> Queues {
     queues
 }
 
-/// Until there is room again: right after a refusal everything else is refused too.
+/// Sends until it succeeds: right after a rejection every request is rejected.
 async fn sent(queue: &Queue, body: &str) {
     while queue.send(vec![message(body)]).await.is_err() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -116,7 +116,7 @@ async fn fails_to_sync() {
     disk.set_faults(always);
     let refused = queue.send(vec![message("b")]).await;
     assert!(matches!(refused, Err(Error::Log(_))), "{refused:?}");
-    // The disk works again, but what it has nobody knows.
+    // The disk works again, but its content is unknown.
     disk.set_faults(Faults::default());
     for _ in 0..3 {
         let refused = queue.send(vec![message("c")]).await;
@@ -133,7 +133,7 @@ async fn fails_to_sync() {
         ..ReceiveRequest::default()
     };
     let there = bodies(&queue.receive(all).await.unwrap());
-    // What was not answered may be there.
+    // An unanswered request may have been applied.
     assert!(there == ["a"] || there == ["a", "b"], "{there:?}");
     queues.stop().await;
 }
@@ -159,7 +159,7 @@ async fn rots() {
     stopped.await.unwrap();
     drop(queues);
     disk.restart();
-    // Its message stands in its segment as it was sent.
+    // Its message is in its segment as it was sent.
     let place = |path: PathBuf| {
         let bytes = disk.contents(&path).unwrap();
         let at = bytes.windows(3).position(|bytes| bytes == b"bad")?;

@@ -43,7 +43,7 @@ async fn made(log: &Gated, partitions: u32) {
     log.create(spec).await.unwrap();
 }
 
-/// Feeds until the sender says so, or is gone.
+/// Feeds until the sender is set or dropped.
 fn feeding(
     log: &Gated,
     queue: &Queue,
@@ -73,7 +73,7 @@ async fn every_event_of_a_hub_becomes_a_message_once_through_crashes() {
         append(&log, 1, &[&text("c")]).await;
         a_second().await;
         seen.extend(all(&queue).await);
-        // Some of the next are under way when the node goes down.
+        // Some of the next events are in flight when the node stops.
         log.close();
         append(&log, 0, &[&text("d")]).await;
         a_second().await;

@@ -1,4 +1,4 @@
-//! Queues at work over a log: answers, waiting, crashes, a log that turns away, disks that fail, hubs that feed.
+//! Queues over a log: replies, waiting, crashes, rejected appends, failing disks, feeds.
 
 mod common;
 mod crash;

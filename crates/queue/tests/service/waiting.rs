@@ -1,4 +1,4 @@
-//! Answers, and waiting for them. Time stands still until everybody waits.
+//! Replies and waiting. Time stands still until all tasks wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ async fn those_who_wait_are_served_in_the_order_they_came() {
         ));
         tokio::task::yield_now().await;
     }
-    // Whoever hangs up is passed over.
+    // A receiver that disconnects is skipped.
     waiting.remove(1).abort();
     tokio::task::yield_now().await;
     queue.send(vec![message("a"), message("b")]).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_message_whose_receiver_was_lost_with_the_answer_comes_back_after_its_
         async move { queue.receive(receive(0)).await }
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // It is delivered, and nobody is there to hear of it.
+    // It is delivered, but the receiver is gone.
     lost.abort();
     assert!(lost.await.unwrap_err().is_cancelled());
     log.open();
@@ -158,7 +158,7 @@ async fn what_is_handed_in_counts_at_once_and_is_told_with_what_comes_next() {
         complete: vec![a, a],
         abandon: vec![b],
     };
-    // What was given back is there to be received, by the one who gave it back too.
+    // An abandoned message can be received again, even by the same receiver.
     let got = queue.exchange(done, receive(60)).await.unwrap();
     let lost = Err(Refusal::LockLost);
     assert_eq!(got.settled, [Ok(()), lost.clone(), Ok(())]);
@@ -240,7 +240,7 @@ async fn a_token_of_a_deleted_queue_settles_nothing_in_one_of_the_same_name() {
     assert_eq!(old.seq, new.seq, "numbers of messages begin anew");
     let settled = queue.complete(vec![old]).await;
     assert_eq!(settled, Ok(vec![Err(Refusal::LockLost)]));
-    // Nor after a restart, with all of the journal read again.
+    // Nor after a restart, with the whole journal replayed.
     queues.stop().await;
     let queues = log.open_queues(clock, Options::default()).await;
     let queue = queues.get("q").unwrap();
@@ -262,7 +262,7 @@ async fn a_log_without_room_turns_away_and_nothing_half_done_is_left() {
     assert!(matches!(send, Err(Error::Log(_))), "{send:?}");
     log.set_full(false);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // As if it had not been asked for.
+    // As if it had never been requested.
     let counts = queue.stats().await.unwrap().counts;
     assert_eq!((counts.locked, counts.active), (1, 0));
     assert_eq!(queue.complete(vec![token]).await, Ok(vec![Ok(())]));

@@ -95,7 +95,7 @@ impl ServicePools {
         let mut random = Random::from_os();
         let mut tries = 0;
         loop {
-            let (told, outcome) = oneshot::channel();
+            let (reply, outcome) = oneshot::channel();
             self.pool(&definition.services[service]).submit(HttpJob {
                 call: HttpCall {
                     definition: Arc::clone(&definition),
@@ -103,7 +103,7 @@ impl ServicePools {
                     request: request.clone(),
                 },
                 timeout: NOTICE_TIMEOUT,
-                done: Box::new(move |outcome| drop(told.send(outcome.result))),
+                done: Box::new(move |outcome| drop(reply.send(outcome.result))),
             });
             let Ok(Err(error)) = outcome.await else {
                 return;

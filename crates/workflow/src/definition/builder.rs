@@ -111,7 +111,7 @@ impl Builder {
     }
 }
 
-/// Points a call at the service of its URL, which is made if nobody called it before.
+/// Sets the service of a call by its URL; a new one is added if necessary.
 fn aim(definition: &mut Definition, work: &mut Work, url: &str) -> Result<(), String> {
     let Action::Call(call) = &mut work.action else {
         return Ok(());
@@ -122,7 +122,7 @@ fn aim(definition: &mut Definition, work: &mut Work, url: &str) -> Result<(), St
     Ok(())
 }
 
-/// The target of a URL, and its path with everything after it.
+/// The target of a URL, and the rest of it.
 pub(super) fn split_url(url: &str) -> Result<(Target, String), TargetError> {
     let host = url.find("://").map_or(0, |at| at + 3);
     let path = url[host..]
@@ -132,7 +132,7 @@ pub(super) fn split_url(url: &str) -> Result<(Target, String), TargetError> {
     Ok((target, url[path..].to_owned()))
 }
 
-/// The service with this host, made with the usual limits if there is none.
+/// The service with this host, added with default limits if necessary.
 pub(super) fn service_of(definition: &mut Definition, target: Target) -> usize {
     let same = |service: &Service| {
         let there = &service.target;

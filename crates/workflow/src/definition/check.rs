@@ -37,7 +37,9 @@ impl Definition {
         }
         let notified = self.notify.as_ref().map(|notify| notify.service);
         match notified.is_some_and(|service| service >= self.services.len()) {
-            true => Err(DefinitionError::Stored("it notifies nobody".into())),
+            true => Err(DefinitionError::Stored(
+                "its `notify` names an unknown service".into(),
+            )),
             false => Ok(()),
         }
     }

@@ -1,16 +1,16 @@
-//! Services: where they are, and how hard they may be pressed.
+//! Services: their addresses and limits.
 
 use std::time::Duration;
 
 use highwater_flow::{circuit, retry};
 use serde::{Deserialize, Serialize};
 
-/// A service that steps call, and what is shared by all calls to it.
+/// A service that steps call, and the settings shared by all calls to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Service {
     pub name: String,
     pub target: Target,
-    /// Calls under way at once; others wait their turn.
+    /// Maximum concurrent calls; further ones wait.
     pub concurrency: u32,
     pub circuit: Option<Breaker>,
 }
@@ -21,7 +21,7 @@ pub struct Target {
     pub https: bool,
     pub host: String,
     pub port: u16,
-    /// Before every path; empty, or `/` and more without a `/` at the end.
+    /// Path prefix; empty, or `/...` without a trailing slash.
     pub base: String,
 }
 
@@ -30,8 +30,7 @@ pub struct Target {
 pub struct TargetError(pub String);
 
 impl Target {
-    /// The target of a URL and the path that follows it. The host cannot have holes, because it says
-    /// whose turn it is.
+    /// The target of a URL. The host must be fixed, because it selects the service pool.
     pub fn parse(url: &str) -> Result<Target, TargetError> {
         let wrong = || TargetError(url.to_owned());
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
@@ -72,20 +71,20 @@ impl Target {
     }
 }
 
-/// How often and how soon a failed call is tried again.
+/// How often and how soon a failed call is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Tries altogether.
+    /// Maximum number of tries.
     pub tries: u32,
-    /// After the first try; it doubles.
+    /// Delay after the first try; it doubles.
     pub delay: Duration,
     pub delay_max: Duration,
-    /// The share of a delay, in percent, that is left to chance.
+    /// The random share of a delay, in percent.
     pub jitter: u8,
 }
 
 impl Retry {
-    /// Of a step, unless it says otherwise.
+    /// The default of a step.
     pub const STEP: Retry = Retry {
         tries: 5,
         delay: Duration::from_millis(200),
@@ -93,7 +92,7 @@ impl Retry {
         jitter: 20,
     };
 
-    /// Of a compensation: somebody is left with something they should not have until it succeeds.
+    /// The default of a compensation. Longer, because until it succeeds a resource stays taken.
     pub const UNDO: Retry = Retry {
         tries: 10,
         delay: Duration::from_millis(500),
@@ -115,7 +114,7 @@ impl Retry {
     }
 }
 
-/// When calls to a service stop for a while.
+/// When calls to a service are suspended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breaker {
     pub window: Duration,
@@ -123,7 +122,7 @@ pub struct Breaker {
     pub failures: u32,
     /// ... if they are also this share of all outcomes, in percent.
     pub percent: u8,
-    /// How long it stays open before a few calls try again.
+    /// How long it stays open before it probes.
     pub open: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Definitions as people write them, and what they are told when they write them wrong.
+//! Definitions in TOML, and the mistakes reported for invalid ones.
 
 use expect_test::{Expect, expect};
 

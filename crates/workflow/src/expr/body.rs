@@ -1,4 +1,4 @@
-//! What a call sends: a text with holes, or a JSON document whose texts have holes.
+//! Request bodies: a text template, or a JSON document whose strings are templates.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ pub enum Body {
     Json(Shape),
 }
 
-/// A JSON document with templates in place of its texts.
+/// A JSON document with templates in place of strings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
@@ -30,7 +30,7 @@ impl Body {
         }
     }
 
-    /// A document whose texts are templates.
+    /// A document whose strings are templates.
     pub fn from_json(value: &Value) -> Result<Body, ExprError> {
         Shape::of(value).map(Body::Json)
     }

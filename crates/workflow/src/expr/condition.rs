@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{ExprError, Path, Scope, stored_as_text};
 
-/// A question about the data of an instance. What is not there is null.
+/// A condition over the data of an instance. A missing value is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Condition {
@@ -35,7 +35,7 @@ enum Op {
     GreaterOrEqual,
 }
 
-/// Brackets and `not` nest this deep at most.
+/// Maximum nesting of parentheses and `not`.
 const DEPTH_MAX: usize = 50;
 
 stored_as_text!(Condition);
@@ -115,7 +115,7 @@ impl Op {
     }
 }
 
-/// Numbers and texts have an order; anything else is equal to the same or to nothing.
+/// Numbers and strings are ordered; other values are equal or incomparable.
 fn order(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {

@@ -1,8 +1,8 @@
-//! What a definition says about data: paths, templates and conditions over the input of an instance
-//! and the answers of its steps.
+//! Expressions of a definition: paths, templates and conditions over the input of an instance and the answers of its
+//! steps.
 //!
-//! All of them are texts that people write (`{{steps.drone.body.id}}`, `input.weight > 20`), are
-//! checked when a definition is read, and are pure functions of a [`Scope`].
+//! They are written as text (`{{steps.drone.body.id}}`, `input.weight > 20`), validated when a definition is read, and pure
+//! functions of a [`Scope`].
 
 mod body;
 mod condition;
@@ -16,19 +16,19 @@ pub use path::{Path, Root};
 pub use scope::{Answers, Scope};
 pub use template::Template;
 
-/// Why a text is no path, template or condition.
+/// Why a text is not a valid path, template or condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ExprError(pub String);
 
-/// A template asks for something that is not there.
+/// A template variable has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{{{{{path}}}}}` is not there")]
 pub struct Missing {
     pub path: String,
 }
 
-/// Texts that are stored as they were written and checked when they are read.
+/// Expressions that are stored as text and validated when they are read.
 macro_rules! stored_as_text {
     ($type:ty) => {
         impl TryFrom<String> for $type {

@@ -2,15 +2,15 @@
 
 use super::ExprError;
 
-/// Where a value is.
+/// The path of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     pub root: Root,
-    /// Names of fields and numbers of elements below the root.
+    /// Field names and array indexes below the root.
     pub keys: Vec<String>,
 }
 
-/// Where a path begins.
+/// The root of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
     Id,
@@ -53,7 +53,7 @@ impl Path {
         }
     }
 
-    /// The step whose answer it needs.
+    /// The step whose answer it refers to.
     pub fn step(&self) -> Option<&str> {
         match &self.root {
             Root::Status(step) | Root::Body(step) => Some(step),

@@ -1,4 +1,4 @@
-//! What paths are looked up in.
+//! The data that paths are resolved in.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::{Path, Root};
 
-/// The answers of steps that are done.
+/// The answers of completed steps.
 pub trait Answers {
     /// Status and body.
     fn answer(&self, step: &str) -> Option<(u16, &[u8])>;
 }
 
-/// The data of one instance. Documents are parsed when they are first asked for.
+/// The data of one instance. Documents are parsed on first use.
 pub struct Scope<'a> {
     id: &'a str,
     workflow: &'a str,
@@ -38,7 +38,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// `None` where there is nothing; JSON's null is something.
+    /// `None` if there is no value; JSON's null is a value.
     pub fn find(&self, path: &Path) -> Option<Cow<'_, Value>> {
         match &path.root {
             Root::Id => Some(Cow::Owned(self.id.into())),
@@ -63,7 +63,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// A body that is not JSON is a text, and an empty one is null.
+/// A body that is not JSON is a string, and an empty one is null.
 fn document(bytes: &[u8]) -> Value {
     if bytes.trim_ascii().is_empty() {
         return Value::Null;

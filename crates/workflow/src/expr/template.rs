@@ -1,11 +1,11 @@
-//! Texts with holes: `/api/deliveries/{{input.deliveryId}}`.
+//! Templates: `/api/deliveries/{{input.deliveryId}}`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ExprError, Missing, Path, Scope, stored_as_text};
 
-/// A text whose holes are filled from a [`Scope`].
+/// A text whose variables are resolved in a [`Scope`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Template {
@@ -55,18 +55,17 @@ impl Template {
         })
     }
 
-    /// The text with every hole filled as it is; a value that is no text is written as JSON.
+    /// The text with its variables resolved; values other than strings are written as JSON.
     pub fn text(&self, scope: &Scope<'_>) -> Result<String, Missing> {
         self.filled(scope, |out, text| out.push_str(text))
     }
 
-    /// The text with what fills the holes escaped for a URL, so that no value can leave its place in
-    /// the path.
+    /// The text with its variables resolved and escaped for a URL, so that no value can leave its path segment.
     pub fn url(&self, scope: &Scope<'_>) -> Result<String, Missing> {
         self.filled(scope, escape)
     }
 
-    /// A template that is one hole and nothing else becomes the value itself, any other a text.
+    /// A template that is a single variable becomes its value, any other a string.
     pub fn value(&self, scope: &Scope<'_>) -> Result<Value, Missing> {
         match &self.parts[..] {
             [Part::Hole(path)] => found(scope, path).map(|value| value.into_owned()),

@@ -1,4 +1,4 @@
-//! A whole instance as bytes: for snapshots, for what is handed over, and for the history.
+//! A whole instance as bytes: for snapshots, hand-overs and the history.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ const PHASES: [Phase; 9] = [
     Phase::Ended(End::Resolved),
 ];
 
-/// The place of a value in a list of all there are.
+/// The index of a value in a list of all values.
 fn place<T: PartialEq>(of: &T, among: &[T]) -> u8 {
     let place = among.iter().position(|one| one == of);
     place.expect("the list has all of them") as u8
@@ -135,7 +135,7 @@ pub fn read(from: &mut Reader<'_>, id: &str, versions: &Versions) -> Result<Inst
     }
 }
 
-/// Every step that is named is there.
+/// Every referenced step exists.
 fn is_whole(instance: &Instance) -> bool {
     let count = instance.steps.len();
     let mut steps = instance.attempts.iter().map(|attempt| attempt.step);

@@ -106,7 +106,7 @@ impl LocalFailedInstances {
         match journal::read(&reported.id, &reported.event.0, &self.versions) {
             Ok(Record::Event(event)) => Ok((Arc::from(reported.id), event)),
             _ => Err(FailedInstanceError::Unreadable(format!(
-                "what is said of {}",
+                "the event of {}",
                 reported.id
             ))),
         }

@@ -44,7 +44,7 @@ impl HubIntake {
         )))
     }
 
-    /// Runs until told to stop.
+    /// Runs until `stop`.
     pub async fn run(self, handle: Handle, stop: impl Future<Output = ()> + Send) {
         let intake = Arc::new(self);
         let mut tasks = tokio::task::JoinSet::new();

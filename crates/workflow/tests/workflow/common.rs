@@ -1,4 +1,4 @@
-//! A service that does as it is told and remembers what it was asked.
+//! A scripted service that records its requests.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// One request that came.
+/// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub line: String,
@@ -27,7 +27,7 @@ pub struct Asked {
     pub body: String,
 }
 
-/// What is answered.
+/// A scripted answer.
 #[derive(Clone, Debug)]
 pub enum Reply {
     Answer(u16, &'static str),
@@ -37,7 +37,7 @@ pub enum Reply {
     HangUp,
 }
 
-/// Scripted answers by method and path; when they run out the last goes on.
+/// Scripted answers by method and path; the last one repeats.
 #[derive(Clone, Default)]
 pub struct Script(Arc<Mutex<State>>);
 
@@ -76,14 +76,14 @@ impl Script {
         self.asked().into_iter().map(|asked| asked.line).collect()
     }
 
-    /// Ready when somebody has asked for this.
+    /// Waits for this request.
     pub async fn asked_for(&self, line: &str) {
         while !self.lines().iter().any(|asked| asked == line) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
-    /// Listens, and answers with the address.
+    /// Listens and returns the address.
     pub async fn serve(&self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -176,7 +176,7 @@ impl Running {
         self.task.await.unwrap();
     }
 
-    /// Ready when the instance is in one of these states.
+    /// Waits until the instance is in one of these states.
     pub async fn until(&self, id: &str, states: &[&str]) -> View {
         let waiting = async {
             loop {
@@ -198,7 +198,7 @@ pub fn delivery(url: &str) -> Definition {
     delivery_within(url, "200ms")
 }
 
-/// The same, with services that have so much time.
+/// The same, with a timeout.
 pub fn delivery_within(url: &str, timeout: &str) -> Definition {
     let toml = format!(
         r#"

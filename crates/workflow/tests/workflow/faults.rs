@@ -1,11 +1,11 @@
-//! What happens when services fail.
+//! Failing services.
 
 use crate::common::{Reply, Running, Script, delivery as definition, memory_log};
 use highwater_workflow::{Decision, DecisionError, StartOutcome};
 
 const INPUT: &[u8] = br#"{"size":"Small"}"#;
 
-/// The delivery d-1, at services that answer as they are told.
+/// Delivery d-1 against scripted services.
 async fn begun(script: &Script) -> Running {
     let definition = definition(&script.serve().await);
     let workflow = Running::start(&memory_log(), &definition).await;
@@ -115,7 +115,7 @@ async fn what_cannot_be_undone_waits_for_a_person() {
     assert_eq!(view.steps[0].undo.as_ref().unwrap().state, "waiting");
     workflow.stop().await;
 
-    // It is still parked after a restart, and goes on when a person says so.
+    // It is still parked after a restart, and continues when an operator decides.
     script.on("DELETE /drones/d-1", &[Reply::Answer(204, "")]);
     let workflow = Running::start(&log, &definition(&url)).await;
     workflow.until("d-1", &["parked"]).await;
@@ -184,7 +184,7 @@ async fn after_a_restart_nothing_is_done_twice_and_the_rest_is_done() {
     let packages = lines.iter().filter(|line| *line == "PUT /packages/d-1");
     assert_eq!(packages.count(), 1);
     workflow.stop().await;
-    // The end is known after another restart as well.
+    // The end is still known after another restart.
     let workflow = Running::start(&log, &definition).await;
     let again = workflow.handle.start("d-1", b"{}").await;
     assert_eq!(again, Ok(StartOutcome::Existing("completed")));

@@ -1,6 +1,6 @@
 //! Workflows against real services over HTTP.
 
 mod common;
-mod remote_supervisor;
 mod faults;
-mod rest;
+mod features;
+mod remote_supervisor;

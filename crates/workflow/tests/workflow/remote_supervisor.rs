@@ -1,4 +1,4 @@
-//! Supervisors that are not where the journal is.
+//! Remote supervisors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ async fn keeper(log: &Arc<dyn highwater_log::Log>, url: &str) -> Running {
     Running::part(log, &definition, Functions::new(), elsewhere).await
 }
 
-/// A supervisor for each partition; ended by aborting it, which is as sudden as `kill -9`.
+/// A supervisor per partition; aborting it is as sudden as `kill -9`.
 fn supervise(workflow: &Running) -> Vec<JoinHandle<()>> {
     let partitions = 0..workflow.handle.partitions();
     let supervisors = partitions.map(|partition| {

@@ -1,4 +1,4 @@
-//! What is durable in the world of the simulation, and what a crash leaves of the rest.
+//! The durable state of the simulation, and what a crash leaves of the rest.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::journal::{self, Record};
 use crate::machine::{Event, FailureKind};
 
 impl World {
-    /// The disk has what was appended, so its effects may be seen.
+    /// Makes the pending round durable and performs its effects.
     pub(super) fn sync(&mut self, part: usize, random: &mut Random) {
         self.parts[part].gather();
         let Some(round) = self.parts[part].pending.take() else {
@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// What is durable is known for good.
+    /// Durable outcomes are final.
     fn learn(&mut self, id: &Arc<str>, value: &[u8]) {
         match journal::read(id, value, &self.versions) {
             Ok(Record::Event(
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// The journal is cut where a snapshot of everything begins, or where the tail is.
+    /// Writes a snapshot and trims the journal to it, or to the tail's position.
     pub(super) fn checkpoint(&mut self, part: usize) {
         self.parts[part].gather();
         if self.parts[part].pending.is_some() {
@@ -72,7 +72,7 @@ impl World {
         part.tailed = part.tailed.saturating_sub(cut);
     }
 
-    /// Power fails: of what was being written a part is there, of calls under way some were carried out.
+    /// Power failure: a prefix of the pending round is durable, and some of the calls in progress were carried out.
     pub(super) fn crash(&mut self, part: usize, random: &mut Random) {
         self.parts[part].gather();
         if let Some(round) = self.parts[part].pending.take() {
@@ -86,7 +86,7 @@ impl World {
                 let _ = services.ask(&call.id, step, call.undo, &call.work, mood, random);
             }
         }
-        // What was on its way to the history or to the supervisor may have got there.
+        // Archiving and hand-overs in progress may have succeeded.
         if random.below(2) == 0 {
             for (id, value) in std::mem::take(&mut self.parts[part].to_archive) {
                 self.history.insert(id, value);

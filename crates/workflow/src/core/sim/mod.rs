@@ -1,9 +1,8 @@
-//! Scheduler and supervisor in a world that fails: random workflows, services that do and do not do what
-//! they say, crashes at every point of the journal, journals that are shortened, people who decide, and
-//! supervisors elsewhere that lose their locks.
+//! Simulation of scheduler and supervisor under faults: random workflows, unreliable services, crashes at every point of
+//! the journal, compaction, operator decisions, and remote supervisors that lose their locks.
 //!
-//! Everything is drawn from a seed. `HIGHWATER_SEEDS=20000 cargo test -p highwater-workflow core::sim`
-//! tries more, `HIGHWATER_SEED=7` replays one that failed.
+//! Everything is drawn from a seed. `HIGHWATER_SEEDS=20000 cargo test -p highwater-workflow core::sim` runs more,
+//! `HIGHWATER_SEED=7` replays one.
 
 mod disk;
 mod remote_supervisors;
@@ -61,7 +60,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// One life: instances are started, things go wrong, and in the end they stop going wrong.
+/// One run: instances are started, faults happen, and in the end they stop.
 fn live(seed: u64) -> Vec<&'static str> {
     let mut random = Random::seeded(seed);
     let definition = definition(&mut random);
@@ -75,7 +74,7 @@ fn live(seed: u64) -> Vec<&'static str> {
     check(&world)
 }
 
-/// One to five steps, some of them side by side, passed over, late, refusing or ending it all.
+/// One to five steps, some of them parallel, skipped, delayed, refusing or finishing early.
 fn definition(random: &mut Random) -> Definition {
     let mut builder = Builder::new("sim");
     if random.below(4) == 0 {
@@ -107,11 +106,11 @@ fn definition(random: &mut Random) -> Definition {
         }
         builder = builder.step(step);
     }
-    // Groups that came apart, and conditions inside a group, are refused: draw again.
+    // Invalid definitions (split groups, conditions inside a group) are drawn again.
     builder.build().unwrap_or_else(|_| definition(random))
 }
 
-/// What must hold when everything is quiet; answers with how the instances ended.
+/// Checks the invariants at rest; returns the ends of the instances.
 fn check(world: &World) -> Vec<&'static str> {
     let mut ends = Vec::new();
     for id in world.accepted() {
@@ -124,7 +123,7 @@ fn check(world: &World) -> Vec<&'static str> {
     ends
 }
 
-/// What a service still holds for an instance: everything if it was completed, nothing if it failed.
+/// The services hold everything of a completed instance and nothing of a failed one.
 fn check_held(world: &World, instance: &Instance) {
     for (number, step) in instance.definition.steps.iter().enumerate() {
         let held = world.services.is_held(&instance.id, number);
@@ -160,7 +159,7 @@ fn check_held(world: &World, instance: &Instance) {
     }
 }
 
-/// The same for both, so that it is made once.
+/// Shared, so that it is allocated once.
 fn arc(text: &str) -> Arc<str> {
     Arc::from(text)
 }

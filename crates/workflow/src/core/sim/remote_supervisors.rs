@@ -1,4 +1,4 @@
-//! Supervisors in other processes: they claim, fall silent, lose answers, are killed and come back as others.
+//! Remote supervisors: they claim, stall, lose answers, are killed and replaced.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl RemoteSupervisor {
         }
     }
 
-    /// Nothing is to be said or done; a claim may wait for what never comes.
+    /// Nothing to report or call; a claim may still wait.
     pub fn is_quiet(&self) -> bool {
         self.core.round.is_empty() && self.reporting.is_none() && self.calls.is_empty()
     }
@@ -53,7 +53,7 @@ impl RemoteSupervisor {
 }
 
 impl World {
-    /// Something happens to a supervisor elsewhere.
+    /// A random step of a remote supervisor.
     pub(super) fn turn_remote(&mut self, random: &mut Random) {
         if self.remotes.is_empty() {
             return;
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// Supervisors do what there is to do, and are not disturbed.
+    /// Lets all remote supervisors finish their work without faults.
     pub(super) fn calm_remotes(&mut self, random: &mut Random) {
         const LONG_MS: u64 = 600_000;
         for number in 0..self.remotes.len() {
@@ -128,7 +128,7 @@ impl World {
         self.parts[SUPERVISOR].core.handle(self.now_ms, report);
     }
 
-    /// Answers come, if the keeper has given any.
+    /// Receives answers, if the dispatcher has sent any.
     fn listen(&mut self, number: usize, random: &mut Random) {
         let remote = &mut self.remotes[number];
         let claimed = remote.claiming.as_mut().map(oneshot::Receiver::try_recv);
@@ -159,14 +159,14 @@ impl World {
         }
     }
 
-    /// It is killed, or gives up on a lock it cannot be sure of; of the calls under way some were carried out.
+    /// It is killed, or drops a doubtful lock; some of its calls in progress were carried out.
     fn lose_remote(&mut self, number: usize, random: &mut Random) {
         while !self.remotes[number].calls.is_empty() && random.below(2) == 0 {
             self.answer_remote(number, random);
         }
         self.seed += 1;
         let lost = std::mem::replace(&mut self.remotes[number], RemoteSupervisor::new(self.seed));
-        // Not always is there time for a release.
+        // It does not always release its lock.
         if let Some(lock) = lost.lock.filter(|_| random.below(2) == 0) {
             let release = Input::ReleaseClaim { lock };
             self.parts[SUPERVISOR].core.handle(self.now_ms, release);
@@ -183,7 +183,7 @@ impl World {
         let result = if lock.is_some() && live.map(|live| live.claim) == lock {
             (self.services).ask(id, step, call.undo, &call.work, self.mood, random)
         } else {
-            // It went out before somebody else took over, and came late.
+            // Sent before another supervisor took over, and delivered late.
             self.services.repeat(id, step, random)
         };
         let begun_ms = self.now_ms;

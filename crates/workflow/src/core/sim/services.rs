@@ -1,4 +1,4 @@
-//! Services that may or may not do what they are asked, and may or may not say so.
+//! Services that may or may not do the work, and may or may not answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::machine::Answer;
 #[derive(Default)]
 pub struct Services {
     held: BTreeSet<(Arc<str>, usize)>,
-    /// Undoings in the order in which each was first asked for.
+    /// Undos in the order of their first call.
     undone: BTreeMap<Arc<str>, Vec<usize>>,
     keys: BTreeMap<(Arc<str>, usize, bool), String>,
-    /// What is known for good: it must not be asked for again.
+    /// Durable outcomes: these must not be called again.
     settled: BTreeSet<(Arc<str>, usize, bool)>,
 }
 
-/// How often things go wrong, in percent.
+/// How often calls fail, in percent.
 #[derive(Clone, Copy)]
 pub struct Mood {
     pub failure_percent: u64,
 }
 
 impl Services {
-    /// An attempt reaches a service; the answer may be lost on the way.
+    /// A call reaches a service; the answer may be lost.
     pub fn ask(
         &mut self,
         id: &Arc<str>,
@@ -56,7 +56,7 @@ impl Services {
         }
     }
 
-    /// An undoing that somebody else may have settled long since.
+    /// A late undo that another supervisor may have settled already.
     pub fn repeat(
         &mut self,
         id: &Arc<str>,
@@ -103,7 +103,7 @@ impl Services {
         self.settled.insert((Arc::clone(id), step, undo));
     }
 
-    /// A person wants the undoings of an instance tried again.
+    /// An operator retries the undos of an instance.
     pub fn unsettle(&mut self, id: &Arc<str>) {
         self.settled.retain(|(other, _, undo)| other != id || !undo);
     }
@@ -112,8 +112,8 @@ impl Services {
         self.held.contains(&(Arc::from(id), step))
     }
 
-    /// Compensations ran from the last step to the first, and for steps that were asked for or that
-    /// nobody knows of because of a crash.
+    /// Compensations ran from the last step to the first, and only for steps that were called or may have been called before
+    /// a crash.
     pub fn check_order(&self, id: &Arc<str>, crashed: bool) {
         let undone = self.undone.get(id).map_or(&[][..], Vec::as_slice);
         assert!(undone.is_sorted_by(|a, b| a > b), "{id}: {undone:?}");

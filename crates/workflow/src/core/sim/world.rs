@@ -1,4 +1,4 @@
-//! A node and its disk: what is durable survives, everything else is lost in a crash.
+//! A node and its disk: durable state survives, everything else is lost in a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,11 +25,11 @@ pub struct World {
     pub(super) seed: u64,
     pub(super) now_ms: i64,
     pub(super) parts: [Part; 2],
-    /// Who undoes, if it is not the second of the parts.
+    /// Remote supervisors; if there are none, the second part undoes.
     pub(super) remotes: Vec<RemoteSupervisor>,
     pub services: Services,
     pub(super) history: BTreeMap<Arc<str>, Vec<u8>>,
-    /// Who was told that their instance is accepted.
+    /// Instances whose acceptance was answered.
     accepted: BTreeSet<Arc<str>>,
     pub(super) waiting: Vec<(Arc<str>, oneshot::Receiver<StartOutcome>)>,
     started: u64,
@@ -48,7 +48,7 @@ pub(super) struct Part {
     pub calls: Vec<StepCall>,
     pub to_archive: Journal,
     pub to_hand_over: Journal,
-    /// How far a supervisor has read.
+    /// The tail's position in a supervisor's journal.
     pub tailed: usize,
 }
 
@@ -130,7 +130,7 @@ impl World {
         cores.find_map(|core| core.get(id).cloned())
     }
 
-    /// Something happens.
+    /// A random step.
     pub fn turn(&mut self, random: &mut Random) {
         let part = random.below(2) as usize;
         match random.below(20) {
@@ -152,7 +152,7 @@ impl World {
         self.hear();
     }
 
-    /// Nothing goes wrong any more, and everything comes to its end.
+    /// Stops all faults and runs everything to its end.
     pub fn calm_down(&mut self, random: &mut Random) {
         self.mood = Mood { failure_percent: 0 };
         self.crashes = false;
@@ -222,7 +222,7 @@ impl World {
         self.parts[SCHEDULER].core.handle(self.now_ms, start);
     }
 
-    /// Those who were answered know that theirs is accepted.
+    /// Records answered starts as accepted.
     pub(super) fn hear(&mut self) {
         let accepted = &mut self.accepted;
         self.waiting
@@ -331,7 +331,7 @@ impl World {
 }
 
 impl Part {
-    /// One append at a time: what has gathered is appended when the one before is durable.
+    /// One append at a time: the next round is taken when the previous one is durable.
     pub fn gather(&mut self) {
         if self.pending.is_none() {
             let round = self.core.take_round();

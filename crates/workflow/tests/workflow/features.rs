@@ -1,4 +1,4 @@
-//! Time, versions, hubs, functions and those who are to be told.
+//! Deadlines, versions, intake from hubs, functions and notifications.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -328,7 +328,7 @@ async fn more_instances_than_there_may_be_are_refused_for_now() {
     running.abort();
 }
 
-/// Journals are cut as they grow, and nothing is lost by it.
+/// Journals are compacted as they grow, and nothing is lost.
 #[tokio::test]
 async fn a_journal_stays_short_however_many_have_ended() {
     let script = Script::default();
