@@ -4,9 +4,10 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
 use highwater_log::batch::{
-    Batch, BatchError, Batches, Builder, HEADER_LEN, NewRecord, Record, Seal, Unpacker,
+    Batch, BatchBuilder, BatchError, BatchOptions, Batches, Decompressor, HEADER_LEN, NewRecord,
+    Record,
 };
-use highwater_log::producers::Producers;
+use highwater_log::producer_states::ProducerStates;
 use highwater_log::{EnqueueTime, Offset};
 
 const UNPACKED_MAX: usize = 1 << 17;
@@ -14,7 +15,7 @@ const UNPACKED_MAX: usize = 1 << 17;
 /// Any bytes are a batch or are refused. A batch that is taken can be stamped and found again, its records are as many
 /// as it says or one of them is wrong, and put together anew they are the same.
 pub fn batch(bytes: &[u8]) -> u64 {
-    let _ = Producers::restore(bytes);
+    let _ = ProducerStates::restore(bytes);
     walked(bytes);
     let sealed = sealed(bytes);
     walked(&sealed);
@@ -45,7 +46,7 @@ fn walked(bytes: &[u8]) {
         end = stored.end();
         let _ = stored.check();
         let _ = stored.as_marker();
-        if let Ok(records) = stored.records(&mut Unpacker::new(UNPACKED_MAX)) {
+        if let Ok(records) = stored.records(&mut Decompressor::new(UNPACKED_MAX)) {
             records.for_each(drop);
         }
     }
@@ -74,7 +75,7 @@ fn taken(mut batch: Batch) -> u64 {
 
 /// What is in each record of a batch that has been read before.
 fn facts(batch: &Batch) -> Vec<u64> {
-    let mut unpacker = Unpacker::new(UNPACKED_MAX);
+    let mut unpacker = Decompressor::new(UNPACKED_MAX);
     let records = batch
         .records(&mut unpacker)
         .expect("it was unpacked before");
@@ -87,8 +88,8 @@ fn facts(batch: &Batch) -> Vec<u64> {
 
 /// The same records in a batch of our own making.
 fn again(batch: &Batch) -> Result<Batch, BatchError> {
-    let mut builder = Builder::new();
-    let mut unpacker = Unpacker::new(UNPACKED_MAX);
+    let mut builder = BatchBuilder::new();
+    let mut unpacker = Decompressor::new(UNPACKED_MAX);
     for record in batch.records(&mut unpacker)? {
         let record = record?;
         let headers: Vec<_> = record.headers.collect();
@@ -102,13 +103,13 @@ fn again(batch: &Batch) -> Result<Batch, BatchError> {
             headers: &headers,
         });
     }
-    builder.seal(&Seal::default())
+    builder.build(&BatchOptions::default())
 }
 
 fn kind(error: &BatchError) -> u64 {
     match error {
         BatchError::Record { reason, .. } => hash(reason),
-        BatchError::Packing { codec, reason } => hash((codec, reason.len())),
+        BatchError::Compression { codec, reason } => hash((codec, reason.len())),
         other => hash(std::mem::discriminant(other)),
     }
 }

@@ -9,9 +9,9 @@ use highwater_env::disk::Faults;
 use highwater_env::random::Random;
 use highwater_env::{Clock, Disk, SimClock, SimDisk};
 use highwater_hub::{Hub, Options, groups, transactions};
-use highwater_log::batch::{Batches, Unpacker};
+use highwater_log::batch::{Batches, Decompressor};
 use highwater_log::{
-    HubName, HubSettings, HubSpec, Isolation, Log, Transactions, partition_for_key,
+    HubName, HubSettings, HubSpec, Isolation, Log, TransactionCoordinator, partition_for_key,
 };
 use highwater_query::plan::Name;
 use tokio::runtime::Runtime;
@@ -22,7 +22,7 @@ const ROWS: u64 = 300;
 struct Node {
     runtime: Runtime,
     hub: Arc<Hub>,
-    transactions: Arc<dyn Transactions>,
+    transactions: Arc<dyn TransactionCoordinator>,
 }
 
 impl Node {
@@ -75,7 +75,7 @@ impl Node {
             let start = partition.bounds().start;
             let fetched = partition.read(start, usize::MAX, Isolation::Uncommitted);
             let fetched = self.runtime.block_on(fetched).unwrap();
-            let mut unpacker = Unpacker::new(1 << 20);
+            let mut unpacker = Decompressor::new(1 << 20);
             let mut values = Vec::new();
             for piece in &fetched.pieces {
                 for batch in Batches::new(piece).map(Result::unwrap) {

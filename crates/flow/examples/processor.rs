@@ -19,7 +19,7 @@ use highwater_flow::{
 };
 use highwater_hub::{Hub, groups};
 use highwater_log::batch::NewRecord;
-use highwater_log::{Cleanup, HubName, HubSettings, HubSpec, Log, Offset};
+use highwater_log::{CleanupPolicy, HubName, HubSettings, HubSpec, Log, Offset};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,8 +34,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     )?;
     let log: Arc<dyn Log> = Arc::new(hub.clone());
     for (name, cleanup) in [
-        ("orders", Cleanup::Delete),
-        ("billing.dead", Cleanup::Compact),
+        ("orders", CleanupPolicy::Delete),
+        ("billing.dead", CleanupPolicy::Compact),
     ] {
         let (name, settings) = (
             HubName::new(name)?,

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use highwater_log::{Offset, Place};
+use highwater_log::{Offset, TopicPartition};
 use tokio::task::JoinSet;
 
 use crate::handle_stage::Options;
@@ -155,7 +155,7 @@ where
         }
     }
 
-    fn origin(&self) -> (&Place, Offset) {
+    fn origin(&self) -> (&TopicPartition, Offset) {
         self.from.origin()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_log::batch::Record;
-use highwater_log::{HubName, Offset, Place};
+use highwater_log::{HubName, Offset, TopicPartition};
 
 /// A record of a log. Clones are cheap and share the bytes of the whole batch.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub struct Event {
 
 /// The records of one batch.
 pub(crate) struct DecodedBatch {
-    place: Place,
+    place: TopicPartition,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     headers: Vec<(Range<usize>, Option<Range<usize>>)>,
@@ -39,7 +39,7 @@ struct Entry {
 /// The position of an event. It is the same on every delivery, so a handler can detect repetitions by it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId {
-    pub place: Place,
+    pub place: TopicPartition,
     pub offset: Offset,
 }
 
@@ -63,7 +63,7 @@ impl FromStr for EventId {
             let (hub, partition) = place.rsplit_once('/')?;
             let (hub, partition) = (HubName::new(hub).ok()?, partition.parse().ok()?);
             Some(EventId {
-                place: Place { hub, partition },
+                place: TopicPartition { hub, partition },
                 offset: Offset(offset.parse().ok()?),
             })
         };
@@ -87,7 +87,7 @@ impl Event {
         }
     }
 
-    pub fn place(&self) -> &Place {
+    pub fn topic_partition(&self) -> &TopicPartition {
         &self.batch.place
     }
 
@@ -138,7 +138,7 @@ impl fmt::Debug for Event {
 }
 
 impl DecodedBatch {
-    pub fn new(place: Place) -> DecodedBatch {
+    pub fn new(place: TopicPartition) -> DecodedBatch {
         DecodedBatch {
             place,
             bytes: Vec::new(),

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_log::{Offset, Place};
+use highwater_log::{Offset, TopicPartition};
 use tokio::task::JoinSet;
 
 use crate::retry_context::RetryContext;
@@ -290,7 +290,7 @@ where
         }
     }
 
-    fn origin(&self) -> (&Place, Offset) {
+    fn origin(&self) -> (&TopicPartition, Offset) {
         self.from.origin()
     }
 }

@@ -4,27 +4,30 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use highwater_log::{Commit, GroupError, Groups, Membership, Offset, Pending, Place, StoredOffset};
+use highwater_log::{
+    BoxFuture, GroupCoordinator, GroupError, Membership, Offset, OffsetAndMetadata, OffsetCommit,
+    TopicPartition,
+};
 
 pub trait PositionStore: Send + Sync {
     /// The stored position, if any.
-    fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>>;
+    fn last(&self, place: &TopicPartition) -> BoxFuture<Result<Option<Offset>, GroupError>>;
 
     /// Completes when the position would survive a crash.
-    fn store(&self, place: &Place, next: Offset) -> Pending<Result<(), GroupError>>;
+    fn store(&self, place: &TopicPartition, next: Offset) -> BoxFuture<Result<(), GroupError>>;
 }
 
 /// The committed offsets of a consumer group.
 #[derive(Clone)]
 pub struct GroupPositions {
-    pub groups: Arc<dyn Groups>,
+    pub groups: Arc<dyn GroupCoordinator>,
     pub member: Membership,
 }
 
 impl PositionStore for GroupPositions {
-    fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
+    fn last(&self, place: &TopicPartition) -> BoxFuture<Result<Option<Offset>, GroupError>> {
         let places = Some(vec![place.clone()]);
-        let committed = (self.groups).committed(self.member.group.clone(), places, true);
+        let committed = (self.groups).fetch_offsets(self.member.group.clone(), places, true);
         Box::pin(async move {
             let mut committed = committed.await?;
             let stored = committed.pop().and_then(|(_, stored)| stored);
@@ -32,13 +35,13 @@ impl PositionStore for GroupPositions {
         })
     }
 
-    fn store(&self, place: &Place, next: Offset) -> Pending<Result<(), GroupError>> {
-        let stored = StoredOffset {
+    fn store(&self, place: &TopicPartition, next: Offset) -> BoxFuture<Result<(), GroupError>> {
+        let stored = OffsetAndMetadata {
             offset: next,
             leader_epoch: -1,
             metadata: String::new(),
         };
-        self.groups.commit(Commit {
+        self.groups.commit_offsets(OffsetCommit {
             member: self.member.clone(),
             offsets: vec![(place.clone(), stored)],
         })
@@ -47,15 +50,15 @@ impl PositionStore for GroupPositions {
 
 /// Positions in memory, for tests. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryPositions(Arc<Mutex<BTreeMap<Place, Offset>>>);
+pub struct MemoryPositions(Arc<Mutex<BTreeMap<TopicPartition, Offset>>>);
 
 impl PositionStore for MemoryPositions {
-    fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
+    fn last(&self, place: &TopicPartition) -> BoxFuture<Result<Option<Offset>, GroupError>> {
         let positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Box::pin(ready(Ok(positions.get(place).copied())))
     }
 
-    fn store(&self, place: &Place, next: Offset) -> Pending<Result<(), GroupError>> {
+    fn store(&self, place: &TopicPartition, next: Offset) -> BoxFuture<Result<(), GroupError>> {
         let mut positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         positions.insert(place.clone(), next);
         Box::pin(ready(Ok(())))

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use highwater_env::Clock;
-use highwater_log::{Offset, Pending, Place};
+use highwater_log::{BoxFuture, Offset, TopicPartition};
 
 use crate::CheckpointInterval;
 use crate::dead_letter::{DeadLetter, DeadLetterSink};
@@ -23,7 +23,7 @@ use crate::{Delivery, Event, Failure, retry};
 pub trait Handler: Send + Sync + 'static {
     /// Receives at least one delivery and at most the processor's `batch`, all from one partition, in order, and of the
     /// same attempt.
-    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> Pending<Result<(), Failure>>;
+    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> BoxFuture<Result<(), Failure>>;
 }
 
 impl<F, W> Handler for F
@@ -31,7 +31,7 @@ where
     F: Fn(Vec<Delivery<Event>>) -> W + Send + Sync + 'static,
     W: Future<Output = Result<(), Failure>> + Send + 'static,
 {
-    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> Pending<Result<(), Failure>> {
+    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> BoxFuture<Result<(), Failure>> {
         Box::pin(self(deliveries))
     }
 }
@@ -79,24 +79,24 @@ pub struct ProcessorStats {
     pub dead: AtomicU64,
     /// Pipeline restarts.
     pub restarts: AtomicU64,
-    places: Mutex<BTreeMap<Place, Option<String>>>,
+    places: Mutex<BTreeMap<TopicPartition, Option<String>>>,
 }
 
 impl ProcessorStats {
     /// The assigned partitions, each with the error that stopped its pipeline, if any.
-    pub fn places(&self) -> BTreeMap<Place, Option<String>> {
+    pub fn places(&self) -> BTreeMap<TopicPartition, Option<String>> {
         self.places
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn note(&self, place: &Place, trouble: Option<String>) {
+    fn note(&self, place: &TopicPartition, trouble: Option<String>) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.insert(place.clone(), trouble);
     }
 
-    fn forget(&self, place: &Place) {
+    fn forget(&self, place: &TopicPartition) {
         self.places
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -168,7 +168,7 @@ impl Processor {
             owned.stopped().await;
             return Ok(());
         };
-        let bounds = partition.bounds_now().await.map_err(SourceError::from)?;
+        let bounds = partition.fetch_bounds().await.map_err(SourceError::from)?;
         let last = owned
             .positions
             .last(place)
@@ -237,7 +237,8 @@ impl Processor {
     fn call(
         &self,
         handler: &Arc<dyn Handler>,
-    ) -> impl Fn(Vec<Delivery<Event>>) -> Pending<Result<(), Failure>> + Send + Sync + 'static {
+    ) -> impl Fn(Vec<Delivery<Event>>) -> BoxFuture<Result<(), Failure>> + Send + Sync + 'static
+    {
         let (handler, stats) = (Arc::clone(handler), Arc::clone(&self.stats));
         move |deliveries| {
             let count = deliveries.len() as u64;
@@ -286,7 +287,7 @@ impl Drop for HandlerCall {
 struct CountedDeadLetters(Arc<dyn DeadLetterSink>, Arc<ProcessorStats>);
 
 impl DeadLetterSink for CountedDeadLetters {
-    fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
+    fn put(&self, letter: &DeadLetter) -> BoxFuture<Result<(), String>> {
         let (put, stats) = (self.0.put(letter), Arc::clone(&self.1));
         Box::pin(async move {
             put.await?;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use highwater_env::Clock;
-use highwater_log::{GroupError, Offset, Pending, Place};
+use highwater_log::{BoxFuture, GroupError, Offset, TopicPartition};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -115,7 +115,7 @@ pub async fn run<S: Stage>(
 }
 
 struct PipelineRun {
-    place: Place,
+    place: TopicPartition,
     context: PipelineContext,
     sink: Arc<Sink>,
     schedule: CheckpointSchedule,
@@ -128,7 +128,7 @@ struct PipelineRun {
 struct Storing {
     point: CheckpointPosition,
     begun: Duration,
-    done: Pending<Result<(), GroupError>>,
+    done: BoxFuture<Result<(), GroupError>>,
 }
 
 impl PipelineRun {
@@ -299,7 +299,7 @@ async fn store_dead_letter(
 async fn with_retries<E>(
     sink: &Sink,
     salt: u64,
-    mut attempt: impl FnMut() -> Pending<Result<(), E>>,
+    mut attempt: impl FnMut() -> BoxFuture<Result<(), E>>,
     is_final: impl Fn(&E) -> bool,
 ) -> Result<(), E> {
     let mut pacing = Pacing::new(&sink.retry, &*sink.clock, sink.seed ^ salt);
@@ -324,7 +324,7 @@ pub(crate) fn is_final(error: &GroupError) -> bool {
             | UnknownMember(_)
             | IllegalGeneration { .. }
             | FencedInstance(_)
-            | UnknownPlace(_)
+            | UnknownPartition(_)
             | MetadataTooLarge { .. }
     )
 }

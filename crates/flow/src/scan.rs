@@ -1,6 +1,6 @@
 //! Reads a partition to its current end.
 
-use highwater_log::batch::{Batches, Record, Skip, Unpacker};
+use highwater_log::batch::{Batches, Decompressor, ReadCommittedFilter, Record};
 use highwater_log::{Isolation, Offset, Partition};
 
 use crate::source::{SourceError, UNPACKED_BYTES_MAX};
@@ -14,23 +14,23 @@ pub(crate) async fn scan(
     from: Offset,
     mut visit: impl FnMut(&Record<'_>),
 ) -> Result<Offset, SourceError> {
-    let mut unpacker = Unpacker::new(UNPACKED_BYTES_MAX);
-    let mut next = from.max(partition.bounds_now().await?.start);
+    let mut unpacker = Decompressor::new(UNPACKED_BYTES_MAX);
+    let mut next = from.max(partition.fetch_bounds().await?.start);
     loop {
         let read = partition.read(next, FETCH_BYTES, Isolation::Committed);
         let fetched = read.await?;
         if fetched.pieces.is_empty() {
             return Ok(next);
         }
-        let mut skip = Skip::new(&fetched.aborted);
+        let mut skip = ReadCommittedFilter::new(&fetched.aborted);
         for piece in &fetched.pieces {
             for batch in Batches::new(piece) {
                 let batch = batch.map_err(|broken| SourceError::Broken {
-                    place: partition.place().clone(),
+                    place: partition.topic_partition().clone(),
                     from: next,
                     broken,
                 })?;
-                if !skip.passes_over(&batch.header) {
+                if !skip.skips(&batch.header) {
                     let records = batch.records(&mut unpacker).into_iter().flatten();
                     let records = records.map_while(Result::ok);
                     records

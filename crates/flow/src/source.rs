@@ -10,8 +10,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use highwater_log::batch::{Batches, Broken, Skip, Stored, Unpacker};
-use highwater_log::{Fetched, Isolation, Offset, Partition, Pending, Place, ReadError};
+use highwater_log::batch::{Batches, CorruptBatch, Decompressor, ReadCommittedFilter, StoredBatch};
+use highwater_log::{
+    BoxFuture, FetchData, Isolation, Offset, Partition, ReadError, TopicPartition,
+};
 
 use crate::Event;
 use crate::dead_letter::FailedAttempt;
@@ -32,15 +34,15 @@ pub struct PartitionSource {
     next: Offset,
     wait: Wait,
     pieces: VecDeque<Bytes>,
-    skip: Skip,
-    unpacker: Unpacker,
+    skip: ReadCommittedFilter,
+    unpacker: Decompressor,
     units: VecDeque<Unit>,
 }
 
 enum Wait {
     Nothing,
-    Read(Pending<Result<Fetched, ReadError>>),
-    More(Pending<()>),
+    Read(BoxFuture<Result<FetchData, ReadError>>),
+    More(BoxFuture<()>),
 }
 
 /// A decoded piece of a batch.
@@ -61,9 +63,9 @@ pub enum SourceError {
     Read(#[from] ReadError),
     #[error("`{place}` returned no valid batches from {from} on: {broken}")]
     Broken {
-        place: Place,
+        place: TopicPartition,
         from: Offset,
-        broken: Broken,
+        broken: CorruptBatch,
     },
 }
 
@@ -87,8 +89,8 @@ impl PartitionSource {
             next: start,
             wait: Wait::Nothing,
             pieces: VecDeque::new(),
-            skip: Skip::default(),
-            unpacker: Unpacker::new(UNPACKED_BYTES_MAX),
+            skip: ReadCommittedFilter::default(),
+            unpacker: Decompressor::new(UNPACKED_BYTES_MAX),
             units: VecDeque::new(),
         }
     }
@@ -122,7 +124,7 @@ impl PartitionSource {
                     self.wait = Wait::Nothing;
                     let fetched = fetched?;
                     if !fetched.pieces.is_empty() {
-                        self.skip = Skip::new(&fetched.aborted);
+                        self.skip = ReadCommittedFilter::new(&fetched.aborted);
                         self.pieces = fetched.pieces.into();
                         return Poll::Ready(Ok(()));
                     }
@@ -133,12 +135,12 @@ impl PartitionSource {
         }
     }
 
-    fn read(&self) -> Pending<Result<Fetched, ReadError>> {
+    fn read(&self) -> BoxFuture<Result<FetchData, ReadError>> {
         self.partition
             .read(self.next, self.fetch_bytes_max, Isolation::Committed)
     }
 
-    fn more(&self, may_wait: bool) -> Pending<()> {
+    fn more(&self, may_wait: bool) -> BoxFuture<()> {
         let (partition, next) = (Arc::clone(&self.partition), self.next);
         Box::pin(async move {
             if may_wait {
@@ -160,12 +162,12 @@ impl PartitionSource {
             return Ok(true);
         };
         let batch = batch.map_err(|broken| SourceError::Broken {
-            place: self.partition.place().clone(),
+            place: self.partition.topic_partition().clone(),
             from: self.next,
             broken,
         })?;
-        if !self.skip.passes_over(&batch.header) {
-            let decoded = DecodedBatch::new(self.partition.place().clone());
+        if !self.skip.skips(&batch.header) {
+            let decoded = DecodedBatch::new(self.partition.topic_partition().clone());
             units(
                 decoded,
                 &batch,
@@ -210,8 +212,8 @@ impl PartitionSource {
 /// The events of a batch from `from` on, up to the first undecodable record.
 fn units(
     mut decoded: DecodedBatch,
-    batch: &Stored<'_>,
-    unpacker: &mut Unpacker,
+    batch: &StoredBatch<'_>,
+    unpacker: &mut Decompressor,
     from: Offset,
     into: &mut VecDeque<Unit>,
 ) {
@@ -273,7 +275,7 @@ impl Stage for PartitionSource {
         }
     }
 
-    fn origin(&self) -> (&Place, Offset) {
-        (self.partition.place(), self.start)
+    fn origin(&self) -> (&TopicPartition, Offset) {
+        (self.partition.topic_partition(), self.start)
     }
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use highwater_env::Clock;
-use highwater_log::{Offset, Place, member_for_key};
+use highwater_log::{Offset, TopicPartition, shard_for_key};
 use tokio::sync::watch;
 
 use crate::batch_stage::BatchStage;
@@ -69,7 +69,7 @@ pub trait Stage: Send + Sized {
     ) -> StagePoll<Self::Out>;
 
     /// The partition and the start offset.
-    fn origin(&self) -> (&Place, Offset);
+    fn origin(&self) -> (&TopicPartition, Offset);
 
     /// Maps every value.
     fn map<U, F>(self, change: F) -> impl Stage<Out = U>
@@ -138,7 +138,7 @@ pub trait Stage: Send + Sized {
             change: move |item: Item<Self::Out>| {
                 let share = match item.event.key() {
                     _ if of == 1 => 0,
-                    Some(key) => member_for_key(key, of),
+                    Some(key) => shard_for_key(key, of),
                     None => (item.event.offset().0 % i64::from(of)) as u32,
                 };
                 match share == index {
@@ -259,7 +259,7 @@ where
         })
     }
 
-    fn origin(&self) -> (&Place, Offset) {
+    fn origin(&self) -> (&TopicPartition, Offset) {
         self.from.origin()
     }
 }

@@ -11,8 +11,9 @@ use bytes::Bytes;
 use highwater_env::{Clock, RealClock, random::Random, usage};
 use highwater_hub::{groups, transactions};
 use highwater_log::{
-    Commit, Groups, HubName, HubSettings, HubSpec, InitProducer, Join, Log, Membership, MemoryLog,
-    Offset, Place, StoredOffset, SyncGroup, TransactionRef, Transactions,
+    GroupCoordinator, HubName, HubSettings, HubSpec, InitProducerRequest, JoinRequest, Log,
+    Membership, MemoryLog, Offset, OffsetAndMetadata, OffsetCommit, SyncRequest, TopicPartition,
+    TransactionCoordinator, TransactionRef,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -20,7 +21,7 @@ async fn main() {
     let clock = Arc::new(RealClock::new());
     let log = Arc::new(MemoryLog::new(|| 0));
     let spec = HubSpec {
-        name: place(0).hub,
+        name: topic_partition(0).hub,
         partitions: 100,
         settings: HubSettings::default(),
     };
@@ -36,14 +37,17 @@ async fn main() {
     tokio::task::yield_now().await;
 
     let member = lone_member(&handle).await;
-    for (places, rounds) in [(1, 100_000), (100, 5_000)] {
+    for (topic_partitions, rounds) in [(1, 100_000), (100, 5_000)] {
         let started = cpu(&*clock);
         for round in 0..rounds {
-            let commit = commit(member.clone(), places, round.into());
-            handle.commit(commit).await.expect("the member is alive");
+            let commit = commit(member.clone(), topic_partitions, round.into());
+            handle
+                .commit_offsets(commit)
+                .await
+                .expect("the member is alive");
         }
         let each = (cpu(&*clock) - started) / rounds;
-        println!("commit of {places:3} places  {each:?}");
+        println!("commit of {topic_partitions:3} places  {each:?}");
     }
     let (rounds, started) = (500_000, cpu(&*clock));
     for _ in 0..rounds {
@@ -63,26 +67,26 @@ fn cpu(clock: &dyn Clock) -> Duration {
     usage().cpu.unwrap_or_else(|| clock.elapsed())
 }
 
-fn place(partition: u32) -> Place {
+fn topic_partition(partition: u32) -> TopicPartition {
     let hub = HubName::new("toll").expect("a plain name");
-    Place { hub, partition }
+    TopicPartition { hub, partition }
 }
 
-fn commit(member: Membership, places: u32, offset: i64) -> Commit {
-    let stored = StoredOffset {
+fn commit(member: Membership, topic_partitions: u32, offset: i64) -> OffsetCommit {
+    let stored = OffsetAndMetadata {
         offset: Offset(offset),
         leader_epoch: -1,
         metadata: String::new(),
     };
-    let offsets = (0..places).map(|it| (place(it), stored.clone()));
-    Commit {
+    let offsets = (0..topic_partitions).map(|it| (topic_partition(it), stored.clone()));
+    OffsetCommit {
         member,
         offsets: offsets.collect(),
     }
 }
 
 async fn lone_member(groups: &groups::Handle) -> Membership {
-    let join = Join {
+    let join = JoinRequest {
         group: "g".into(),
         member: String::new(),
         instance: None,
@@ -101,7 +105,7 @@ async fn lone_member(groups: &groups::Handle) -> Membership {
         member: joined.member,
         instance: None,
     };
-    let sync = SyncGroup {
+    let sync = SyncRequest {
         member: member.clone(),
         protocol_type: None,
         protocol: None,
@@ -113,7 +117,7 @@ async fn lone_member(groups: &groups::Handle) -> Membership {
 
 async fn transact(transactions: &transactions::Handle, rounds: u32) {
     let id = "t".to_owned();
-    let init = InitProducer {
+    let init = InitProducerRequest {
         transactional_id: Some(id.clone()),
         timeout: Duration::from_secs(60),
         current: None,
@@ -121,8 +125,8 @@ async fn transact(transactions: &transactions::Handle, rounds: u32) {
     let producer = transactions.init_producer(init).await.expect("a new id");
     let transaction = TransactionRef { id, producer };
     for _ in 0..rounds {
-        let places = (0..4).map(place).collect();
-        let added = transactions.add_partitions(transaction.clone(), places);
+        let topic_partitions = (0..4).map(topic_partition).collect();
+        let added = transactions.add_partitions(transaction.clone(), topic_partitions);
         added.await.expect("the places exist");
         let ended = transactions.end(transaction.clone(), true);
         ended.await.expect("it is open");

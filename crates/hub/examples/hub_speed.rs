@@ -15,7 +15,7 @@ use std::time::Duration;
 use highwater_env::disk::Access;
 use highwater_env::{Clock, Disk, RealClock, RealDisk};
 use highwater_hub::{Hub, Options};
-use highwater_log::batch::{Batch, Builder, NewRecord, Seal};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, NewRecord};
 use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -307,7 +307,7 @@ impl Bench<'_> {
 }
 
 fn batch(records: usize) -> Outcome<Batch> {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     for _ in 0..records {
         builder.push(&NewRecord {
             key: None,
@@ -315,7 +315,7 @@ fn batch(records: usize) -> Outcome<Batch> {
             headers: &[],
         });
     }
-    Ok(builder.seal(&Seal::default())?)
+    Ok(builder.build(&BatchOptions::default())?)
 }
 
 fn rate(bytes: u64, took: Duration) -> f64 {

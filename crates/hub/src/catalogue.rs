@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use highwater_env::Disk;
 use highwater_env::disk::Access;
-use highwater_log::{Cleanup, HubId, HubInfo, HubName, HubSettings};
+use highwater_log::{CleanupPolicy, HubId, HubInfo, HubName, HubSettings};
 use serde::{Deserialize, Serialize};
 
 pub const FILE: &str = "catalogue.json";
@@ -93,8 +93,8 @@ impl Entry {
             partitions: info.partitions,
             created_ms: info.created_ms,
             cleanup: match settings.cleanup {
-                Cleanup::Delete => CleanupName::Delete,
-                Cleanup::Compact => CleanupName::Compact,
+                CleanupPolicy::Delete => CleanupName::Delete,
+                CleanupPolicy::Compact => CleanupName::Compact,
             },
             retention_ms: settings.retention.map(millis),
             retention_bytes: settings.retention_bytes,
@@ -110,8 +110,8 @@ impl Entry {
             partitions: self.partitions,
             settings: HubSettings {
                 cleanup: match self.cleanup {
-                    CleanupName::Delete => Cleanup::Delete,
-                    CleanupName::Compact => Cleanup::Compact,
+                    CleanupName::Delete => CleanupPolicy::Delete,
+                    CleanupName::Compact => CleanupPolicy::Compact,
                 },
                 retention: self.retention_ms.map(Duration::from_millis),
                 retention_bytes: self.retention_bytes,
@@ -134,7 +134,7 @@ mod tests {
             id: HubId([7; 16]),
             partitions: 3,
             settings: HubSettings {
-                cleanup: Cleanup::Compact,
+                cleanup: CleanupPolicy::Compact,
                 retention: None,
                 ..HubSettings::default()
             },

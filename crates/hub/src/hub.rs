@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use highwater_env::disk::Lock;
 use highwater_env::random::Random;
 use highwater_log::{
-    AdminError, EnqueueTime, HubId, HubInfo, HubName, HubSettings, HubSpec, Log, Pending,
+    AdminError, BoxFuture, EnqueueTime, HubId, HubInfo, HubName, HubSettings, HubSpec, Log,
 };
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -109,9 +109,9 @@ impl Hub {
         inner.committers.close();
         inner.readers.close();
         let stop = |partition: &Arc<Partition>| {
-            let place = highwater_log::Partition::place(&**partition);
+            let topic_partition = highwater_log::Partition::topic_partition(&**partition);
             let trouble = partition.stop().err()?;
-            Some(format!("`{place}`: {trouble}"))
+            Some(format!("`{topic_partition}`: {trouble}"))
         };
         let troubles = side_by_side(&partitions, self.threads(), stop);
         inner.lock.lock().take();
@@ -183,17 +183,17 @@ impl Log for Hub {
         Some(partition.clone())
     }
 
-    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let hub = self.clone();
         self.inner.readers.call(move || hub.create_now(spec))
     }
 
-    fn delete(&self, name: &HubName) -> Pending<Result<(), AdminError>> {
+    fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>> {
         let (hub, name) = (self.clone(), name.clone());
         self.inner.readers.call(move || hub.delete_now(&name))
     }
 
-    fn grow(&self, name: &HubName, partitions: u32) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn grow(&self, name: &HubName, partitions: u32) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let (hub, name) = (self.clone(), name.clone());
         self.inner
             .readers
@@ -204,7 +204,7 @@ impl Log for Hub {
         &self,
         name: &HubName,
         settings: HubSettings,
-    ) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    ) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let (hub, name) = (self.clone(), name.clone());
         self.inner
             .readers

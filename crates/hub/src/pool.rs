@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use highwater_log::Pending;
+use highwater_log::BoxFuture;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
@@ -117,7 +117,10 @@ impl Readers {
         }
     }
 
-    pub fn call<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
+    pub fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> BoxFuture<T> {
         if self.inline {
             return Box::pin(std::future::ready(call()));
         }

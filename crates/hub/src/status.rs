@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use highwater_log::{Bounds, Place};
+use highwater_log::{Bounds, TopicPartition};
 
 use crate::storage::Counters;
 
@@ -17,7 +17,7 @@ pub struct Status {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionStatus {
-    pub place: Place,
+    pub topic_partition: TopicPartition,
     pub bounds: Bounds,
     pub segments: usize,
     pub waiting_bytes: usize,

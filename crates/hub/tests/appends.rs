@@ -8,8 +8,8 @@ use highwater_env::disk::Faults;
 use highwater_env::{Clock, Disk, SimClock, SimDisk};
 use highwater_hub::{Hub, Options};
 use highwater_log::{
-    AppendError, Appended, HubSettings, Isolation, Log, Marker, Offset, Partition, Pending,
-    Producer,
+    AppendError, AppendInfo, BoxFuture, HubSettings, Isolation, Log, Offset, Partition, Producer,
+    TransactionMarker,
 };
 
 use common::*;
@@ -34,8 +34,8 @@ impl World {
 
     fn commit(
         &self,
-        pending: &mut Pending<Result<Appended, AppendError>>,
-    ) -> Result<Appended, AppendError> {
+        pending: &mut BoxFuture<Result<AppendInfo, AppendError>>,
+    ) -> Result<AppendInfo, AppendError> {
         self.hub.commit();
         poll(pending).expect("a commit answers")
     }
@@ -92,7 +92,7 @@ fn a_full_queue_says_so_and_an_unknown_producer_keeps_its_order() {
     let mut other = partition.append(batch(&["y".repeat(800)], None, false));
     let refused = done(partition.append(numbered(0, 300)));
     assert!(
-        matches!(refused, Err(AppendError::Full { waiting: 800.., .. })),
+        matches!(refused, Err(AppendError::QueueFull { waiting: 800.., .. })),
         "{refused:?}"
     );
     // The next one would fit, but it is not the first.
@@ -122,7 +122,7 @@ fn all_partitions_together_have_a_limit_too() {
         .append(batch(&["y".repeat(700)], None, false));
     let other = world.hub.partition("h", 1).unwrap();
     let refused = done(other.append(batch(&["y".repeat(700)], None, false)));
-    assert!(matches!(refused, Err(AppendError::Full { .. })));
+    assert!(matches!(refused, Err(AppendError::QueueFull { .. })));
     world.commit(&mut first).unwrap();
     let mut again = other.append(batch(&["y".repeat(700)], None, false));
     world.commit(&mut again).unwrap();
@@ -138,7 +138,7 @@ fn a_repeat_on_its_way_is_answered_when_the_first_is_durable() {
     let first = world.commit(&mut first).unwrap();
     let again = poll(&mut again).unwrap().unwrap();
     assert_eq!(
-        (again.offset, again.time, again.repeated),
+        (again.offset, again.time, again.duplicate),
         (first.offset, first.time, true)
     );
     assert_eq!(partition.bounds().end, Offset(1));
@@ -159,7 +159,7 @@ fn a_full_disk_says_so_and_the_partition_goes_on_when_there_is_room() {
     });
     let mut turned_away = partition.append(numbered(1, 1000));
     let error = world.commit(&mut turned_away).unwrap_err();
-    assert!(matches!(error, AppendError::NoRoom { .. }), "{error:?}");
+    assert!(matches!(error, AppendError::DiskFull { .. }), "{error:?}");
     let told = "there is no room on the disk for `h/0`: ";
     assert!(error.to_string().starts_with(told), "{error}");
     let status = world.hub.status();
@@ -218,7 +218,11 @@ fn a_marker_without_a_transaction_is_refused() {
     let producer = Producer { id: 1, epoch: 0 };
     let mut pending = world.partition().append(numbered(0, 10));
     world.commit(&mut pending).unwrap();
-    let refused = done(world.partition().append_marker(producer, Marker::Commit));
+    let refused = done(
+        world
+            .partition()
+            .append_marker(producer, TransactionMarker::Commit),
+    );
     assert!(matches!(refused, Err(AppendError::NoTransaction { .. })));
 }
 

@@ -141,11 +141,11 @@ fn a_wrong_number_or_name_is_refused() {
     let hub = start(&SimDisk::new(1));
     let create =
         |name: &str, partitions| done(hub.create(spec(name, partitions, HubSettings::default())));
-    for asked in [0, HubSpec::PARTITIONS_MAX + 1] {
+    for requested in [0, HubSpec::PARTITIONS_MAX + 1] {
         let max = HubSpec::PARTITIONS_MAX;
         assert_eq!(
-            create("h", asked),
-            Err(AdminError::Partitions { asked, max })
+            create("h", requested),
+            Err(AdminError::Partitions { requested, max })
         );
     }
     let info = create("h", 3).unwrap();

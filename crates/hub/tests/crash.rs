@@ -16,8 +16,8 @@ use highwater_env::random::Random;
 use highwater_env::{Clock, Disk, SimClock, SimDisk};
 use highwater_hub::{Durability, Hub, Options};
 use highwater_log::{
-    AppendError, Appended, EnqueueTime, HubSettings, Isolation, Log, Marker, Offset, Partition,
-    Pending, Producer,
+    AppendError, AppendInfo, BoxFuture, EnqueueTime, HubSettings, Isolation, Log, Offset,
+    Partition, Producer, TransactionMarker,
 };
 
 use common::*;
@@ -27,7 +27,7 @@ const STEPS: u64 = 60;
 
 /// One append, and what is known of it.
 struct Sent {
-    place: usize,
+    topic_partition: usize,
     values: Vec<String>,
     fate: Fate,
 }
@@ -46,7 +46,7 @@ enum Fate {
 
 /// A client that numbers its batches and sends them again until it is told that they are there.
 struct Client {
-    place: usize,
+    topic_partition: usize,
     producer: Producer,
     transactional: bool,
     next: i32,
@@ -58,9 +58,9 @@ struct Client {
 
 /// Word that nothing came up to now, under way.
 struct Silence {
-    place: usize,
+    topic_partition: usize,
     end: Offset,
-    pending: Pending<Result<Option<Appended>, AppendError>>,
+    pending: BoxFuture<Result<Option<AppendInfo>, AppendError>>,
 }
 
 struct World {
@@ -70,8 +70,8 @@ struct World {
     options: Options,
     hub: Option<Hub>,
     sent: Vec<Sent>,
-    pending: Vec<(usize, Pending<Result<Appended, AppendError>>)>,
-    markers: Vec<(usize, Pending<Result<Appended, AppendError>>)>,
+    pending: Vec<(usize, BoxFuture<Result<AppendInfo, AppendError>>)>,
+    markers: Vec<(usize, BoxFuture<Result<AppendInfo, AppendError>>)>,
     silences: Vec<Silence>,
     /// By place: the offset and the time of those that were acknowledged.
     silent: Vec<BTreeMap<i64, i64>>,
@@ -102,7 +102,7 @@ impl World {
             ..by_hand()
         };
         let client = |number: usize| Client {
-            place: number % 2,
+            topic_partition: number % 2,
             producer: Producer {
                 id: number as i64,
                 epoch: 0,
@@ -129,9 +129,9 @@ impl World {
         }
     }
 
-    fn partition(&self, place: usize) -> Arc<dyn Partition> {
+    fn partition(&self, topic_partition: usize) -> Arc<dyn Partition> {
         let hub = self.hub.as_ref().expect("the hub is open");
-        hub.partition("h", place as u32)
+        hub.partition("h", topic_partition as u32)
             .expect("the hub was created")
     }
 
@@ -207,9 +207,9 @@ impl World {
             .collect()
     }
 
-    fn note(&mut self, place: usize, values: Vec<String>) -> usize {
+    fn note(&mut self, topic_partition: usize, values: Vec<String>) -> usize {
         self.sent.push(Sent {
-            place,
+            topic_partition,
             values,
             fate: Fate::Unknown,
         });
@@ -217,9 +217,9 @@ impl World {
     }
 
     fn append_plain(&mut self) {
-        let place = self.random.below(2) as usize;
+        let topic_partition = self.random.below(2) as usize;
         let values = self.values();
-        let partition = self.partition(place);
+        let partition = self.partition(topic_partition);
         let pending = match self.random.below(2) {
             0 => partition.append(batch(&values, None, false)),
             _ => {
@@ -227,7 +227,7 @@ impl World {
                 partition.append_records(&records)
             }
         };
-        let number = self.note(place, values);
+        let number = self.note(topic_partition, values);
         self.pending.push((number, pending));
     }
 
@@ -236,7 +236,7 @@ impl World {
         let number = self.random.below(4) as usize;
         if self.clients[number].in_flight.len() < 5 {
             let values = self.values();
-            let sent = self.note(self.clients[number].place, values);
+            let sent = self.note(self.clients[number].topic_partition, values);
             let client = &mut self.clients[number];
             client.in_flight.push((client.next, sent, false));
             client.next += self.sent[sent].values.len() as i32;
@@ -257,7 +257,7 @@ impl World {
                 return;
             }
         }
-        let partition = self.partition(self.clients[number].place);
+        let partition = self.partition(self.clients[number].topic_partition);
         let client = &mut self.clients[number];
         for (sequence, sent, under_way) in &mut client.in_flight {
             if !*under_way {
@@ -272,23 +272,23 @@ impl World {
 
     fn end_transaction(&mut self) {
         let marker = match self.random.below(2) {
-            0 => Marker::Abort,
-            _ => Marker::Commit,
+            0 => TransactionMarker::Abort,
+            _ => TransactionMarker::Commit,
         };
         let client = &self.clients[3];
         if client.open && client.in_flight.is_empty() {
-            let partition = self.partition(client.place);
+            let partition = self.partition(client.topic_partition);
             let pending = partition.append_marker(client.producer, marker);
-            self.markers.push((client.place, pending));
+            self.markers.push((client.topic_partition, pending));
         }
     }
 
     fn punctuate(&mut self) {
-        let place = self.random.below(2) as usize;
-        let partition = self.partition(place);
+        let topic_partition = self.random.below(2) as usize;
+        let partition = self.partition(topic_partition);
         let end = partition.bounds().end;
         self.silences.push(Silence {
-            place,
+            topic_partition,
             end,
             pending: partition.punctuate(end),
         });
@@ -299,11 +299,13 @@ impl World {
         match answer {
             Ok(Some(said)) => {
                 assert_eq!(said.offset, silence.end, "it stands where it was asked for");
-                self.silent[silence.place].insert(said.offset.0, said.time.0);
+                self.silent[silence.topic_partition].insert(said.offset.0, said.time.0);
             }
             Ok(None) => {}
             Err(
-                AppendError::Full { .. } | AppendError::NoRoom { .. } | AppendError::Stopped { .. },
+                AppendError::QueueFull { .. }
+                | AppendError::DiskFull { .. }
+                | AppendError::Stopped { .. },
             ) => {}
             Err(error) => panic!("punctuation: {error}"),
         }
@@ -327,7 +329,7 @@ impl World {
         }
     }
 
-    fn hear(&mut self, number: usize, answer: Result<Appended, AppendError>) {
+    fn hear(&mut self, number: usize, answer: Result<AppendInfo, AppendError>) {
         let mut owner = None;
         for client in &mut self.clients {
             if let Some(at) = client
@@ -352,8 +354,8 @@ impl World {
             Err(AppendError::Stopped { .. }) => {}
             // A numbered batch will be sent again; one of nobody is gone for good.
             Err(
-                AppendError::Full { .. }
-                | AppendError::NoRoom { .. }
+                AppendError::QueueFull { .. }
+                | AppendError::DiskFull { .. }
                 | AppendError::OutOfSequence { .. },
             ) => {
                 if owner.is_none() {
@@ -365,15 +367,15 @@ impl World {
     }
 
     fn trim(&mut self) {
-        let place = self.random.below(2) as usize;
-        let partition = self.partition(place);
+        let topic_partition = self.random.below(2) as usize;
+        let partition = self.partition(topic_partition);
         let bounds = partition.bounds();
         let offset = bounds.start.0
             + self
                 .random
                 .below((bounds.end.0 - bounds.start.0 + 1) as u64) as i64;
         if self.random.below(2) == 0 && done(partition.trim(Offset(offset))).is_ok() {
-            self.starts[place] = self.starts[place].max(offset);
+            self.starts[topic_partition] = self.starts[topic_partition].max(offset);
         }
     }
 
@@ -436,13 +438,13 @@ impl World {
     /// Compares what is there with what was sent and answered.
     fn check(&mut self) {
         self.disk.set_faults(Faults::default());
-        for place in 0..2 {
-            self.check_place(place);
+        for topic_partition in 0..2 {
+            self.check_place(topic_partition);
         }
     }
 
-    fn check_place(&mut self, place: usize) {
-        let partition = self.partition(place);
+    fn check_place(&mut self, topic_partition: usize) {
+        let partition = self.partition(topic_partition);
         let bounds = partition.bounds();
         let bytes_max = 1 + self.random.below(2000) as usize;
         let (headers, found, error) =
@@ -465,26 +467,26 @@ impl World {
             .map_or(bounds.start, |header| header.next_offset());
         assert_eq!(end, bounds.end, "all that is durable can be read");
         assert!(
-            bounds.start.0 >= self.starts[place],
+            bounds.start.0 >= self.starts[topic_partition],
             "what was trimmed stays away"
         );
 
         let by_offset: BTreeMap<i64, &Seen> =
             found.iter().map(|seen| (seen.offset, seen)).collect();
-        for (offset, before) in self.seen[place].range(bounds.start.0..) {
+        for (offset, before) in self.seen[topic_partition].range(bounds.start.0..) {
             assert_eq!(by_offset.get(offset), Some(&before), "what was seen stays");
         }
         let values: BTreeSet<&str> = found.iter().map(|seen| seen.value.as_str()).collect();
         assert_eq!(values.len(), found.len(), "nothing is there twice");
-        self.check_sent(place, bounds.start.0, &by_offset, &found);
-        self.check_silence(place, bounds.start.0, &headers);
+        self.check_sent(topic_partition, bounds.start.0, &by_offset, &found);
+        self.check_silence(topic_partition, bounds.start.0, &headers);
         self.check_transactions(&*partition, &headers, bounds.start);
-        self.seen[place] = found.into_iter().map(|seen| (seen.offset, seen)).collect();
+        self.seen[topic_partition] = found.into_iter().map(|seen| (seen.offset, seen)).collect();
     }
 
     fn check_sent(
         &self,
-        place: usize,
+        topic_partition: usize,
         start: i64,
         by_offset: &BTreeMap<i64, &Seen>,
         found: &[Seen],
@@ -494,7 +496,7 @@ impl World {
             .sent
             .iter()
             .enumerate()
-            .filter(|(_, sent)| sent.place == place)
+            .filter(|(_, sent)| sent.topic_partition == topic_partition)
         {
             for (index, value) in sent.values.iter().enumerate() {
                 known.insert(value, (number, index));
@@ -531,13 +533,18 @@ impl World {
     }
 
     /// Whoever was told that time went by finds it so, at the same place, for ever.
-    fn check_silence(&self, place: usize, start: i64, headers: &[highwater_log::batch::Header]) {
+    fn check_silence(
+        &self,
+        topic_partition: usize,
+        start: i64,
+        headers: &[highwater_log::batch::BatchHeader],
+    ) {
         let found: BTreeMap<i64, i64> = headers
             .iter()
             .filter(|header| header.is_control() && !header.is_transactional())
             .map(|header| (header.base_offset().0, header.enqueue_time().0))
             .collect();
-        for (offset, time) in self.silent[place].range(start..) {
+        for (offset, time) in self.silent[topic_partition].range(start..) {
             assert_eq!(found.get(offset), Some(time), "silence at {offset}");
         }
     }
@@ -546,7 +553,7 @@ impl World {
     fn check_transactions(
         &self,
         partition: &dyn Partition,
-        headers: &[highwater_log::batch::Header],
+        headers: &[highwater_log::batch::BatchHeader],
         start: Offset,
     ) {
         if start > Offset(0) {

@@ -76,7 +76,7 @@ fn start(disk: &SimDisk, options: &Options) -> Result<(Hub, Vec<Recovery>), Open
 fn all(
     hub: &Hub,
 ) -> (
-    Vec<highwater_log::batch::Header>,
+    Vec<highwater_log::batch::BatchHeader>,
     Vec<Seen>,
     Option<ReadError>,
 ) {

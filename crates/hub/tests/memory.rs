@@ -9,10 +9,10 @@ use highwater_env::{Clock, Disk, SimClock, SimDisk};
 use highwater_hub::{Hub, Options};
 use highwater_log::MemoryLog;
 use highwater_log::batch::Codec;
-use highwater_log::batch::{Batch, Builder, Seal};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions};
 use highwater_log::{
-    AppendError, Appended, EnqueueTime, HubSettings, Isolation, Log, Marker, Offset, Partition,
-    Pending, Producer, ReadError,
+    AppendError, AppendInfo, BoxFuture, EnqueueTime, HubSettings, Isolation, Log, Offset,
+    Partition, Producer, ReadError, TransactionMarker,
 };
 use proptest::prelude::*;
 
@@ -128,7 +128,7 @@ impl Both {
         }
     }
 
-    fn on_both<T>(&self, call: impl Fn(&dyn Partition) -> Pending<T>, same: impl Fn(T, T)) {
+    fn on_both<T>(&self, call: impl Fn(&dyn Partition) -> BoxFuture<T>, same: impl Fn(T, T)) {
         let hub = self.hub.partition("h", 0).unwrap();
         let memory = self.memory.partition("h", 0).unwrap();
         let mut pending = call(&*hub);
@@ -169,9 +169,9 @@ impl Both {
                     epoch: *epoch,
                 };
                 let marker = if *commit {
-                    Marker::Commit
+                    TransactionMarker::Commit
                 } else {
-                    Marker::Abort
+                    TransactionMarker::Abort
                 };
                 self.on_both(
                     |partition| partition.append_marker(producer, marker),
@@ -200,7 +200,10 @@ impl Both {
             Call::Find { back_ms } => {
                 let now = (self.clock.unix_nanos() / 1_000_000) as i64;
                 let time = EnqueueTime(now - back_ms);
-                self.on_both(|partition| partition.find(time), |a, b| assert_eq!(a, b));
+                self.on_both(
+                    |partition| partition.offset_for_time(time),
+                    |a, b| assert_eq!(a, b),
+                );
             }
             Call::Trim { offset } => {
                 let offset = Offset(*offset);
@@ -252,17 +255,17 @@ fn packed(
     transactional: bool,
     codec: Codec,
 ) -> Batch {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     for number in 0..count {
         builder.push(&record(&format!("value {number}")));
     }
-    let seal = Seal {
+    let seal = BatchOptions {
         codec,
         producer,
         transactional,
-        ..Seal::default()
+        ..BatchOptions::default()
     };
-    builder.seal(&seal).unwrap()
+    builder.build(&seal).unwrap()
 }
 
 fn start(disk: &SimDisk, clock: &Arc<SimClock>, options: &Options) -> Hub {
@@ -275,7 +278,7 @@ fn start(disk: &SimDisk, clock: &Arc<SimClock>, options: &Options) -> Hub {
     hub
 }
 
-fn same_append(ours: Result<Appended, AppendError>, theirs: Result<Appended, AppendError>) {
+fn same_append(ours: Result<AppendInfo, AppendError>, theirs: Result<AppendInfo, AppendError>) {
     assert_eq!(ours, theirs);
 }
 

@@ -10,10 +10,10 @@ use highwater_env::disk::Faults;
 use highwater_env::random::Random;
 use highwater_env::{Clock, Disk, SimClock, SimDisk};
 use highwater_hub::{Hub, Options};
-use highwater_log::batch::{Batches, Builder, NewRecord, Seal, Unpacker};
+use highwater_log::batch::{BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord};
 use highwater_log::{
-    Cleanup, EnqueueTime, HubSettings, Isolation, Log, Marker, Offset, Partition, Producer,
-    ReadError,
+    CleanupPolicy, EnqueueTime, HubSettings, Isolation, Log, Offset, Partition, Producer,
+    ReadError, TransactionMarker,
 };
 
 use common::*;
@@ -192,7 +192,7 @@ fn what_is_trimmed_stays_away_and_its_segments_go() {
 
 fn compacted() -> HubSettings {
     HubSettings {
-        cleanup: Cleanup::Compact,
+        cleanup: CleanupPolicy::Compact,
         retention: None,
         ..HubSettings::default()
     }
@@ -200,7 +200,7 @@ fn compacted() -> HubSettings {
 
 /// Key, value and offset of every record.
 fn records(partition: &dyn Partition) -> Vec<(i64, Option<String>, Option<String>)> {
-    let mut unpacker = Unpacker::new(1 << 20);
+    let mut decompressor = Decompressor::new(1 << 20);
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let (mut from, mut found) = (partition.bounds().start, Vec::new());
     loop {
@@ -214,7 +214,7 @@ fn records(partition: &dyn Partition) -> Vec<(i64, Option<String>, Option<String
             if batch.header.is_control() {
                 continue;
             }
-            for record in batch.records(&mut unpacker).unwrap() {
+            for record in batch.records(&mut decompressor).unwrap() {
                 let record = record.unwrap();
                 found.push((
                     record.offset.0,
@@ -334,22 +334,22 @@ fn old_punctuations_go_from_a_compacted_hub_and_their_offsets_stay() {
 fn aborted_records_replace_nothing_and_open_ones_stay() {
     let world = World::new(1, compacted());
     let put = |key: &str, value: &str, producer: Option<(Producer, i32)>| {
-        let mut builder = Builder::new();
+        let mut builder = BatchBuilder::new();
         builder.push(&NewRecord {
             key: Some(key.as_bytes()),
             value: Some(value.as_bytes()),
             headers: &[],
         });
-        let seal = Seal {
+        let seal = BatchOptions {
             producer,
             transactional: producer.is_some(),
-            ..Seal::default()
+            ..BatchOptions::default()
         };
-        let mut pending = world.partition().append(builder.seal(&seal).unwrap());
+        let mut pending = world.partition().append(builder.build(&seal).unwrap());
         world.hub.commit();
         poll(&mut pending).unwrap().unwrap();
     };
-    let end = |producer: Producer, marker: Marker| {
+    let end = |producer: Producer, marker: TransactionMarker| {
         let mut pending = world.partition().append_marker(producer, marker);
         world.hub.commit();
         poll(&mut pending).unwrap().unwrap();
@@ -357,10 +357,10 @@ fn aborted_records_replace_nothing_and_open_ones_stay() {
     let [aborts, commits, stays] = [1, 2, 3].map(|id| Producer { id, epoch: 0 });
     put("a", "first", None);
     put("a", "aborted", Some((aborts, 0)));
-    end(aborts, Marker::Abort);
+    end(aborts, TransactionMarker::Abort);
     put("b", "first", None);
     put("b", "committed", Some((commits, 0)));
-    end(commits, Marker::Commit);
+    end(commits, TransactionMarker::Commit);
     put("c", "first", None);
     put("c", "open", Some((stays, 0)));
     for _ in 0..10 {

@@ -54,7 +54,7 @@ async fn everybody_is_answered_in_order_and_finds_all_of_it_after_a_restart() {
                         }
                     };
                     let appended = pending.await.unwrap();
-                    assert!(appended.offset > last && !appended.repeated);
+                    assert!(appended.offset > last && !appended.duplicate);
                     last = appended.offset;
                 }
             })

@@ -22,7 +22,7 @@ use highwater_job::live::{
     AtEnd, DiskCheckpoints, EndpointRequest, Endpoints, JobContext, Options, start,
 };
 use highwater_job::{Job, Options as FileOptions, Outputs, run};
-use highwater_log::batch::{Builder, NewRecord, Seal};
+use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord};
 use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog};
 use highwater_time::Instant;
 
@@ -154,7 +154,7 @@ async fn fill(traffic: &[String]) -> MemoryLog {
     };
     log.create(spec).await.expect("there is no hub yet");
     let partition = log.partition("toll", 0).expect("it was made just now");
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     for batch in traffic.chunks(BATCH) {
         for event in batch {
             builder.push(&NewRecord {
@@ -163,7 +163,9 @@ async fn fill(traffic: &[String]) -> MemoryLog {
                 headers: &[],
             });
         }
-        let batch = builder.seal(&Seal::default()).expect("it has records");
+        let batch = builder
+            .build(&BatchOptions::default())
+            .expect("it has records");
         partition.append(batch).await.expect("memory takes it");
     }
     log

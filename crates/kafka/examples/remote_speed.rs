@@ -13,7 +13,7 @@ use std::sync::Arc;
 use highwater_env::random::Random;
 use highwater_env::{Clock, RealClock, usage};
 use highwater_kafka::client::{Options, Remote};
-use highwater_log::batch::{Batch, Batches, Builder, NewRecord, Seal, Unpacker};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord};
 use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition};
 
 const EVENTS: usize = 1_000_000;
@@ -73,11 +73,11 @@ fn event() -> NewRecord<'static> {
 }
 
 fn batch(count: usize) -> Result<Batch, highwater_log::batch::BatchError> {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     for _ in 0..count {
         builder.push(&event());
     }
-    builder.seal(&Seal::default())
+    builder.build(&BatchOptions::default())
 }
 
 async fn batches(partitions: &[Arc<dyn Partition>]) -> Outcome {
@@ -116,17 +116,17 @@ async fn singles(partitions: &[Arc<dyn Partition>]) -> Outcome {
 
 /// Every record is looked at.
 async fn read(partitions: &[Arc<dyn Partition>]) -> Outcome {
-    let mut unpacker = Unpacker::new(1 << 26);
+    let mut decompressor = Decompressor::new(1 << 26);
     let mut count = 0;
     for partition in partitions {
         let mut next = Offset(0);
-        let end = partition.bounds_now().await?.end;
+        let end = partition.fetch_bounds().await?.end;
         while next < end {
             let read = partition.read(next, 1 << 20, Isolation::Committed);
             for piece in read.await?.pieces {
                 for stored in Batches::new(&piece) {
                     let stored = stored?;
-                    for record in stored.records(&mut unpacker)? {
+                    for record in stored.records(&mut decompressor)? {
                         count += usize::from(record?.value == Some(&VALUE));
                     }
                     next = stored.header.next_offset();

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_env::Clock;
-use highwater_log::{Groups, HubInfo, HubName, Log, Partition, Pending, Place, Transactions};
+use highwater_log::{
+    BoxFuture, GroupCoordinator, HubInfo, HubName, Log, Partition, TopicPartition,
+    TransactionCoordinator,
+};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::ApiKey;
 
@@ -24,8 +27,8 @@ use crate::options::Options;
 #[derive(Clone)]
 pub struct Services {
     pub log: Arc<dyn Log>,
-    pub groups: Arc<dyn Groups>,
-    pub transactions: Arc<dyn Transactions>,
+    pub groups: Arc<dyn GroupCoordinator>,
+    pub transactions: Arc<dyn TransactionCoordinator>,
     pub authorizer: Arc<dyn Authorizer>,
     pub clock: Arc<dyn Clock>,
 }
@@ -41,7 +44,11 @@ pub(crate) struct Broker {
 impl Broker {
     /// Starts on a request. A produce takes its place in its partitions now; everything else happens
     /// when the answer is awaited.
-    pub fn begin(self: &Arc<Broker>, call: Call, body: Bytes) -> Pending<Result<Outcome, Refusal>> {
+    pub fn begin(
+        self: &Arc<Broker>,
+        call: Call,
+        body: Bytes,
+    ) -> BoxFuture<Result<Outcome, Refusal>> {
         self.metrics.request(call.api.key);
         let broker = Arc::clone(self);
         if call.api.key == ApiKey::Produce && call.api.reads(call.version) {
@@ -89,7 +96,7 @@ impl Broker {
             ApiKey::InitProducerId => answer!(transactions::init_producer),
             ApiKey::AddPartitionsToTxn => answer!(transactions::add_partitions),
             ApiKey::AddOffsetsToTxn => answer!(transactions::add_offsets),
-            ApiKey::TxnOffsetCommit => answer!(transactions::commit_offsets),
+            ApiKey::TxnOffsetCommit => answer!(transactions::commit_transaction_offsets),
             ApiKey::EndTxn => answer!(transactions::end),
             _ => Err(Refusal::UnknownKey(call.api.key as i16)),
         }
@@ -143,19 +150,19 @@ impl Broker {
     }
 
     /// A place that exists.
-    pub fn place(&self, hub: &str, index: i32) -> Result<Place, Code> {
+    pub fn topic_partition(&self, hub: &str, index: i32) -> Result<TopicPartition, Code> {
         let known = self.services.log.hub(hub);
-        let place = place(hub, index).ok_or(Code::UnknownTopicOrPartition)?;
+        let topic_partition = topic_partition(hub, index).ok_or(Code::UnknownTopicOrPartition)?;
         known
-            .filter(|hub| place.partition < hub.partitions)
-            .map(|_| place)
+            .filter(|hub| topic_partition.partition < hub.partitions)
+            .map(|_| topic_partition)
             .ok_or(Code::UnknownTopicOrPartition)
     }
 }
 
 /// A place that may exist.
-pub(crate) fn place(hub: &str, index: i32) -> Option<Place> {
-    Some(Place {
+pub(crate) fn topic_partition(hub: &str, index: i32) -> Option<TopicPartition> {
+    Some(TopicPartition {
         hub: HubName::new(hub).ok()?,
         partition: u32::try_from(index).ok()?,
     })

@@ -34,7 +34,7 @@ impl ErrorCode for BatchError {
         match self {
             BatchError::Codec(_) => Code::UnsupportedCompressionType,
             BatchError::Magic(_) => Code::UnsupportedForMessageFormat,
-            BatchError::TooLong { .. } | BatchError::UnpackedTooLarge { .. } => {
+            BatchError::TooLong { .. } | BatchError::DecompressedTooLarge { .. } => {
                 Code::MessageTooLarge
             }
             BatchError::Short { .. } | BatchError::Length(_) | BatchError::Checksum => {
@@ -51,7 +51,7 @@ impl ErrorCode for AppendError {
             AppendError::Malformed(error) => error.kind(),
             AppendError::TooLarge { .. } => Code::MessageTooLarge,
             AppendError::OutOfSequence { .. } => Code::OutOfOrderSequenceNumber,
-            AppendError::RepeatedTooLate { .. } => Code::DuplicateSequenceNumber,
+            AppendError::DuplicateTooOld { .. } => Code::DuplicateSequenceNumber,
             // Not ProducerFenced: that one is final, while this lets a producer whose transaction
             // timed out abort and go on. Coordinator calls of a fenced producer do get it.
             AppendError::Fenced { .. } => Code::InvalidProducerEpoch,
@@ -59,10 +59,10 @@ impl ErrorCode for AppendError {
             // The code made for throttling is final to librdkafka, which would report the messages
             // as lost. This one means "not written, send it again" to every client, without asking
             // for metadata first.
-            AppendError::Full { .. } => Code::NotEnoughReplicas,
+            AppendError::QueueFull { .. } => Code::NotEnoughReplicas,
             // Retried by every client, for as long as its delivery timeout allows.
-            AppendError::NoRoom { .. } | AppendError::Stopped { .. } => Code::KafkaStorageError,
-            AppendError::Unanswered { .. } => Code::RequestTimedOut,
+            AppendError::DiskFull { .. } | AppendError::Stopped { .. } => Code::KafkaStorageError,
+            AppendError::OutcomeUnknown { .. } => Code::RequestTimedOut,
             AppendError::Deleted(_) => Code::UnknownTopicOrPartition,
         }
     }
@@ -106,7 +106,7 @@ impl ErrorCode for GroupError {
             GroupError::NotEmpty => Code::NonEmptyGroup,
             GroupError::NotFound => Code::GroupIdNotFound,
             GroupError::Subscribed => Code::GroupSubscribedToTopic,
-            GroupError::UnknownPlace(_) => Code::UnknownTopicOrPartition,
+            GroupError::UnknownPartition(_) => Code::UnknownTopicOrPartition,
             GroupError::MetadataTooLarge { .. } => Code::OffsetMetadataTooLarge,
             GroupError::Unstable => Code::UnstableOffsetCommit,
             GroupError::Loading => Code::CoordinatorLoadInProgress,
@@ -125,7 +125,7 @@ impl ErrorCode for TransactionError {
             TransactionError::Fenced(_) => Code::ProducerFenced,
             TransactionError::InvalidState(_) => Code::InvalidTxnState,
             TransactionError::Concurrent => Code::ConcurrentTransactions,
-            TransactionError::UnknownPlace(_) => Code::UnknownTopicOrPartition,
+            TransactionError::UnknownPartition(_) => Code::UnknownTopicOrPartition,
             TransactionError::Loading => Code::CoordinatorLoadInProgress,
             TransactionError::Storage(_) => Code::CoordinatorNotAvailable,
         }

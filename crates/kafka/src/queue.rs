@@ -9,14 +9,14 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 
 use bytes::Bytes;
-use highwater_log::Pending;
+use highwater_log::BoxFuture;
 use kafka_protocol::messages::ApiKey;
 
 use crate::answer::Outcome;
 use crate::call::{Head, Refusal};
 use crate::memory::Share;
 
-pub(crate) type Work = Pending<Result<Outcome, Refusal>>;
+pub(crate) type Work = BoxFuture<Result<Outcome, Refusal>>;
 
 /// One request.
 struct Entry {

@@ -7,8 +7,8 @@ mod common;
 
 use bytes::Bytes;
 use common::*;
-use highwater_log::batch::Seal;
-use highwater_log::{Marker, Producer};
+use highwater_log::batch::BatchOptions;
+use highwater_log::{Producer, TransactionMarker};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::*;
 use kafka_protocol::protocol::Request;
@@ -119,15 +119,15 @@ async fn with_transactions(server: &TestServer) -> std::sync::Arc<highwater_log:
     let hub = server.make("t", 1).await;
     let partition = server.log.partition("t", 0).unwrap();
     for (id, marker) in [
-        (1, Some(Marker::Commit)),
-        (2, Some(Marker::Abort)),
+        (1, Some(TransactionMarker::Commit)),
+        (2, Some(TransactionMarker::Abort)),
         (3, None),
     ] {
         let producer = Producer { id, epoch: 0 };
-        let seal = Seal {
+        let seal = BatchOptions {
             producer: Some((producer, 0)),
             transactional: true,
-            ..Seal::default()
+            ..BatchOptions::default()
         };
         let (batch, _) = highwater_log::batch::Batch::parse(batch_with(&["x"], &seal)).unwrap();
         partition.append(batch).await.unwrap();
@@ -204,7 +204,7 @@ async fn fetch_at_the_end_is_empty_and_not_null() {
 fn batches(mut records: Bytes) -> usize {
     let mut count = 0;
     while !records.is_empty() {
-        let header = highwater_log::batch::Header::read(&records).unwrap();
+        let header = highwater_log::batch::BatchHeader::read(&records).unwrap();
         records = records.split_off(header.size().unwrap());
         count += 1;
     }
@@ -217,11 +217,11 @@ async fn list_offsets_of_ends_and_times() {
     with_transactions(&server).await;
     let mut client = server.connect().await;
     let request = |version| {
-        let asked = [-1, -2, -3, -4, 0, 5_000]
+        let requested = [-1, -2, -3, -4, 0, 5_000]
             .map(|time| list_offsets_request::ListOffsetsPartition::default().with_timestamp(time));
         let of_topic = list_offsets_request::ListOffsetsTopic::default()
             .with_name(topic("t"))
-            .with_partitions(asked.to_vec());
+            .with_partitions(requested.to_vec());
         ListOffsetsRequest::default()
             .with_replica_id(BrokerId(-1))
             .with_isolation_level(if version >= 2 { 1 } else { 0 })
@@ -627,7 +627,7 @@ async fn settings_are_shown_and_changed() {
             settings.retention,
             highwater_log::HubSettings::default().retention
         );
-        assert_eq!(settings.cleanup, highwater_log::Cleanup::Compact);
+        assert_eq!(settings.cleanup, highwater_log::CleanupPolicy::Compact);
     })
     .await;
 }

@@ -11,7 +11,7 @@ use highwater_env::RealClock;
 use highwater_env::random::Random;
 use highwater_hub::{groups, transactions};
 use highwater_kafka::Services;
-use highwater_log::batch::Seal;
+use highwater_log::batch::BatchOptions;
 use highwater_log::{HubInfo, Producer};
 use kafka_protocol::messages::*;
 
@@ -77,10 +77,10 @@ async fn end(client: &mut Client, producer: Producer, committed: bool) {
 
 /// The error code of a batch that belongs to the transaction.
 async fn send(client: &mut Client, hub: &HubInfo, producer: Producer, number: i32) -> i16 {
-    let seal = Seal {
+    let seal = BatchOptions {
         producer: Some((producer, number)),
         transactional: true,
-        ..Seal::default()
+        ..BatchOptions::default()
     };
     let request = produce(hub, 9, -1, &[(0, batch_with(&["x"], &seal))])
         .with_transactional_id(Some(transactional("mine")));

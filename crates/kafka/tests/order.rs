@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use common::*;
-use highwater_log::batch::{Batch, NewRecord, Seal};
+use highwater_log::batch::{Batch, BatchOptions, NewRecord};
 use highwater_log::{
-    AdminError, AppendError, Appended, HubId, HubInfo, HubName, HubSettings, HubSpec, Log,
-    LogLayer, Marker, Offset, Partition, PartitionLayer, Pending, Place, Producer,
+    AdminError, AppendError, AppendInfo, BoxFuture, HubId, HubInfo, HubName, HubSettings, HubSpec,
+    Log, LogLayer, Offset, Partition, PartitionLayer, Producer, TopicPartition, TransactionMarker,
 };
 use kafka_protocol::messages::*;
 use tokio::io::AsyncReadExt;
@@ -27,7 +27,7 @@ struct Slow {
 }
 
 /// What every append is answered with instead.
-type Failure = fn(Place) -> AppendError;
+type Failure = fn(TopicPartition) -> AppendError;
 
 struct SlowPartition {
     inner: Arc<dyn Partition>,
@@ -48,7 +48,7 @@ impl LogLayer for Slow {
         }))
     }
 
-    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         if spec.name.as_str() == "taken" {
             return Box::pin(std::future::ready(Err(AdminError::Exists(spec.name))));
         }
@@ -65,10 +65,10 @@ impl PartitionLayer for SlowPartition {
         &*self.inner
     }
 
-    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+    fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
         if let Some(failure) = self.failure {
-            let place = self.inner.place().clone();
-            return Box::pin(std::future::ready(Err(failure(place))));
+            let topic_partition = self.inner.topic_partition().clone();
+            return Box::pin(std::future::ready(Err(failure(topic_partition))));
         }
         let appended = self.inner.append(batch);
         let mut synced = self.synced.clone();
@@ -78,15 +78,18 @@ impl PartitionLayer for SlowPartition {
         })
     }
 
-    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+    fn append_records(
+        &self,
+        records: &[NewRecord<'_>],
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.inner.append_records(records)
     }
 
     fn append_marker(
         &self,
         producer: Producer,
-        marker: Marker,
-    ) -> Pending<Result<Appended, AppendError>> {
+        marker: TransactionMarker,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.inner.append_marker(producer, marker)
     }
 }
@@ -468,9 +471,12 @@ async fn what_a_batch_must_be_is_said_per_partition() {
 // proves L4
 #[tokio::test(start_paused = true)]
 async fn a_full_partition_asks_the_client_to_wait_and_is_not_read_meanwhile() {
-    let full: Failure = |place| AppendError::Full { place, waiting: 1 };
-    let no_room: Failure = |place| AppendError::NoRoom {
-        place,
+    let full: Failure = |topic_partition| AppendError::QueueFull {
+        topic_partition,
+        waiting: 1,
+    };
+    let no_room: Failure = |topic_partition| AppendError::DiskFull {
+        topic_partition,
         reason: "quota exceeded".into(),
     };
     for (failure, code) in [(full, 19), (no_room, 56)] {
@@ -493,8 +499,8 @@ async fn a_full_partition_asks_the_client_to_wait_and_is_not_read_meanwhile() {
 // proves L3
 #[tokio::test]
 async fn a_partition_that_the_disk_has_stopped_acknowledges_nothing() {
-    let stopped = |place| AppendError::Stopped {
-        place,
+    let stopped = |topic_partition| AppendError::Stopped {
+        topic_partition,
         reason: "no space left".into(),
     };
     let (server, _sync) = server_with(Some(stopped)).await;
@@ -513,9 +519,9 @@ async fn numbered_batches_are_taken_once_and_in_order() {
     let server = start().await;
     let hub = server.make("t", 1).await;
     let mut client = server.connect().await;
-    let sent = |epoch, sequence| Seal {
+    let sent = |epoch, sequence| BatchOptions {
         producer: Some((Producer { id: 9, epoch }, sequence)),
-        ..Seal::default()
+        ..BatchOptions::default()
     };
     // Epoch and number, then code and offset: the first, its repeat, the next, a gap, a newer epoch
     // and one from before it.

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use bytes::Bytes;
-use highwater_log::batch::{Batch, Builder, Codec, NewRecord, Seal, Unpacker};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Codec, Decompressor, NewRecord};
 use highwater_log::{EnqueueTime, Offset};
 
 const VALUE: &[u8] =
@@ -27,16 +27,16 @@ fn main() {
 }
 
 fn batch(records: usize, codec: Codec) -> Batch {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     fill(&mut builder, records);
-    let seal = Seal {
+    let seal = BatchOptions {
         codec,
-        ..Seal::default()
+        ..BatchOptions::default()
     };
-    builder.seal(&seal).expect("there are records")
+    builder.build(&seal).expect("there are records")
 }
 
-fn fill(builder: &mut Builder, records: usize) {
+fn fill(builder: &mut BatchBuilder, records: usize) {
     for i in 0..records {
         let key = (i as u64).to_be_bytes();
         builder.push(&NewRecord {
@@ -59,7 +59,7 @@ fn take_in(records: usize) {
     let again = best(times, || {
         let (batch, _) = Batch::parse(black_box(Bytes::clone(&bytes))).expect("it is whole");
         let crc = crc32c::crc32c(&batch.header().as_bytes()[21..]);
-        black_box(crc32c::crc32c_append(crc, batch.packed()))
+        black_box(crc32c::crc32c_append(crc, batch.payload()))
     });
     let row = |what: &str, each: f64| {
         let name = format!("{what}, {} bytes", bytes.len());
@@ -76,19 +76,23 @@ fn take_in(records: usize) {
 }
 
 fn build(records: usize) {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     let each = best(2_000, || {
         fill(&mut builder, records);
-        builder.seal(&Seal::default()).expect("there are records")
+        builder
+            .build(&BatchOptions::default())
+            .expect("there are records")
     });
     per_record("build", each, records);
 }
 
 fn read(records: usize, codec: Codec) {
     let batch = batch(records, codec);
-    let mut unpacker = Unpacker::new(1 << 24);
+    let mut decompressor = Decompressor::new(1 << 24);
     let each = best(1_000, || {
-        let records = batch.records(&mut unpacker).expect("it can be unpacked");
+        let records = batch
+            .records(&mut decompressor)
+            .expect("it can be unpacked");
         records.fold(0, |sum, record| {
             let record = record.expect("it is whole");
             sum + record.value.map_or(0, <[u8]>::len)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{HubId, HubName, Partition, Pending, Place};
+use crate::{BoxFuture, HubId, HubName, Partition, TopicPartition};
 
 /// A catalogue of hubs.
 pub trait Log: Send + Sync {
@@ -19,19 +19,19 @@ pub trait Log: Send + Sync {
     fn partition(&self, hub: &str, partition: u32) -> Option<Arc<dyn Partition>>;
 
     /// Ready once the hub would be there after a crash.
-    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>>;
+    fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>>;
 
-    fn delete(&self, name: &HubName) -> Pending<Result<(), AdminError>>;
+    fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>>;
 
     /// Raises the number of partitions to `partitions`. Keys written from then on may go elsewhere
     /// than before.
-    fn grow(&self, name: &HubName, partitions: u32) -> Pending<Result<Arc<HubInfo>, AdminError>>;
+    fn grow(&self, name: &HubName, partitions: u32) -> BoxFuture<Result<Arc<HubInfo>, AdminError>>;
 
     fn change(
         &self,
         name: &HubName,
         settings: HubSettings,
-    ) -> Pending<Result<Arc<HubInfo>, AdminError>>;
+    ) -> BoxFuture<Result<Arc<HubInfo>, AdminError>>;
 }
 
 /// What a hub is to be.
@@ -59,8 +59,8 @@ pub struct HubInfo {
 }
 
 impl HubInfo {
-    pub fn place(&self, partition: u32) -> Place {
-        Place {
+    pub fn topic_partition(&self, partition: u32) -> TopicPartition {
+        TopicPartition {
             hub: self.name.clone(),
             partition,
         }
@@ -70,8 +70,8 @@ impl HubInfo {
 /// What of a hub's past is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubSettings {
-    pub cleanup: Cleanup,
-    /// How long a record is kept at least; `None` is for ever. Only for [`Cleanup::Delete`].
+    pub cleanup: CleanupPolicy,
+    /// How long a record is kept at least; `None` is for ever. Only for [`CleanupPolicy::Delete`].
     pub retention: Option<Duration>,
     /// How much of a partition is kept at least; older segments may go. `None` is without limit.
     pub retention_bytes: Option<u64>,
@@ -82,7 +82,7 @@ pub struct HubSettings {
 impl Default for HubSettings {
     fn default() -> Self {
         HubSettings {
-            cleanup: Cleanup::Delete,
+            cleanup: CleanupPolicy::Delete,
             retention: Some(Duration::from_secs(7 * 24 * 3600)),
             retention_bytes: None,
             batch_bytes_max: 1024 * 1024 + 12,
@@ -91,7 +91,7 @@ impl Default for HubSettings {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cleanup {
+pub enum CleanupPolicy {
     /// Whole segments go when they are old or many enough.
     Delete,
     /// The last record of every key stays; a record without a value removes its key.
@@ -105,8 +105,8 @@ pub enum AdminError {
     Unknown(HubName),
     #[error("hub `{0}` exists already")]
     Exists(HubName),
-    #[error("{asked} partitions cannot be: a hub has 1 to {max}")]
-    Partitions { asked: u32, max: u32 },
+    #[error("{requested} partitions cannot be: a hub has 1 to {max}")]
+    Partitions { requested: u32, max: u32 },
     #[error("hub `{hub}` has {have} partitions, and partitions are never taken away")]
     Shrink { hub: HubName, have: u32 },
     #[error("{0}")]

@@ -7,46 +7,50 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Offset, Pending, Place};
+use crate::{BoxFuture, Offset, TopicPartition};
 
-pub trait Groups: Send + Sync {
+pub trait GroupCoordinator: Send + Sync {
     /// Ready when the group has gathered, or at once with an error.
-    fn join(&self, request: Join) -> Pending<Result<Joined, GroupError>>;
+    fn join(&self, request: JoinRequest) -> BoxFuture<Result<JoinResponse, GroupError>>;
 
     /// Ready when the leader has said who reads what.
-    fn sync(&self, request: SyncGroup) -> Pending<Result<Synced, GroupError>>;
+    fn sync(&self, request: SyncRequest) -> BoxFuture<Result<SyncResponse, GroupError>>;
 
-    fn heartbeat(&self, member: Membership) -> Pending<Result<(), GroupError>>;
+    fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>>;
 
     /// One answer for each of `leaving`, in order.
     fn leave(
         &self,
         group: String,
-        leaving: Vec<Leaving>,
-    ) -> Pending<Result<Vec<Result<(), GroupError>>, GroupError>>;
+        leaving: Vec<MemberIdentity>,
+    ) -> BoxFuture<Result<Vec<Result<(), GroupError>>, GroupError>>;
 
     /// Stores positions, all or none. Ready when they would survive a crash.
-    fn commit(&self, request: Commit) -> Pending<Result<(), GroupError>>;
+    fn commit_offsets(&self, request: OffsetCommit) -> BoxFuture<Result<(), GroupError>>;
 
-    /// The stored positions: of `places`, in order, or with `None` of every place that has one. With
+    /// The stored positions: of `topic_partitions`, in order, or with `None` of every place that has one. With
     /// `stable`, a place with a commit pending in an open transaction is an error to retry.
-    fn committed(
+    fn fetch_offsets(
         &self,
         group: String,
-        places: Option<Vec<Place>>,
+        topic_partitions: Option<Vec<TopicPartition>>,
         stable: bool,
-    ) -> Pending<Result<Vec<OffsetStored>, GroupError>>;
+    ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>>;
 
-    fn list(&self) -> Pending<Vec<GroupInfo>>;
+    fn list(&self) -> BoxFuture<Vec<GroupInfo>>;
 
     /// `None` if nobody has heard of the group.
-    fn describe(&self, group: String) -> Pending<Option<GroupInfo>>;
+    fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>>;
 
     /// Removes a group that has no members, and its positions.
-    fn delete(&self, group: String) -> Pending<Result<(), GroupError>>;
+    fn delete(&self, group: String) -> BoxFuture<Result<(), GroupError>>;
 
     /// Removes positions of an existing group, unless it is subscribed to their hub now.
-    fn forget(&self, group: String, places: Vec<Place>) -> Pending<Result<(), GroupError>>;
+    fn delete_offsets(
+        &self,
+        group: String,
+        topic_partitions: Vec<TopicPartition>,
+    ) -> BoxFuture<Result<(), GroupError>>;
 }
 
 /// A member of a generation of a group.
@@ -60,7 +64,7 @@ pub struct Membership {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Join {
+pub struct JoinRequest {
     pub group: String,
     /// Empty for a newcomer.
     pub member: String,
@@ -77,7 +81,7 @@ pub struct Join {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinResponse {
     pub generation: i32,
     pub protocol_type: String,
     pub protocol: String,
@@ -87,18 +91,18 @@ pub struct Joined {
     /// assignment stands, so it is not to make another one, which would be ignored.
     pub led_as: Option<String>,
     /// Everybody, for the leader; empty for the others.
-    pub members: Vec<JoinedMember>,
+    pub members: Vec<JoinResponseMember>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JoinedMember {
+pub struct JoinResponseMember {
     pub member: String,
     pub instance: Option<String>,
     pub metadata: Bytes,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SyncGroup {
+pub struct SyncRequest {
     pub member: Membership,
     /// What the client believes it joined; `None` from clients too old to say.
     pub protocol_type: Option<String>,
@@ -108,7 +112,7 @@ pub struct SyncGroup {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Synced {
+pub struct SyncResponse {
     pub protocol_type: String,
     pub protocol: String,
     pub assignment: Bytes,
@@ -116,21 +120,21 @@ pub struct Synced {
 
 /// Who leaves: by member id, or by instance with an empty member id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaving {
+pub struct MemberIdentity {
     pub member: String,
     pub instance: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Commit {
+pub struct OffsetCommit {
     /// Generation -1 and an empty member for a consumer that manages its partitions itself.
     pub member: Membership,
-    pub offsets: Vec<(Place, StoredOffset)>,
+    pub offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
 }
 
 /// A stored position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredOffset {
+pub struct OffsetAndMetadata {
     /// The next offset to read.
     pub offset: Offset,
     /// -1 if the client did not say.
@@ -139,7 +143,7 @@ pub struct StoredOffset {
 }
 
 /// A place and what is stored for it, if anything.
-pub type OffsetStored = (Place, Option<StoredOffset>);
+pub type CommittedOffset = (TopicPartition, Option<OffsetAndMetadata>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupInfo {
@@ -181,17 +185,17 @@ pub enum GroupError {
     MemberIdRequired { member: String },
     #[error("the group has no member `{0}`")]
     UnknownMember(String),
-    #[error("the group is in generation {current}, not {asked}")]
-    IllegalGeneration { asked: i32, current: i32 },
+    #[error("the group is in generation {current}, not {requested}")]
+    IllegalGeneration { requested: i32, current: i32 },
     #[error("the group is rebalancing: join again")]
     Rebalancing,
     #[error("instance `{0}` has been taken over by another member")]
     FencedInstance(String),
     #[error("the member and the group have no protocol in common")]
     InconsistentProtocol,
-    #[error("a session timeout of {asked:?} is not between {min:?} and {max:?}")]
+    #[error("a session timeout of {requested:?} is not between {min:?} and {max:?}")]
     SessionTimeout {
-        asked: Duration,
+        requested: Duration,
         min: Duration,
         max: Duration,
     },
@@ -204,7 +208,7 @@ pub enum GroupError {
     #[error("the group is subscribed to the hub now")]
     Subscribed,
     #[error("there is no partition `{0}`")]
-    UnknownPlace(Place),
+    UnknownPartition(TopicPartition),
     #[error("metadata of {bytes} bytes is longer than {max}")]
     MetadataTooLarge { bytes: usize, max: usize },
     #[error("positions of an open transaction are pending")]

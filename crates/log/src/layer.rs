@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::batch::{Batch, NewRecord};
 use crate::{
-    AdminError, AppendError, Appended, Bounds, EnqueueTime, Fetched, HubId, HubInfo, HubName,
-    HubSettings, HubSpec, Isolation, Log, Marker, Offset, Partition, Pending, Place, Producer,
-    ReadError,
+    AdminError, AppendError, AppendInfo, Bounds, BoxFuture, EnqueueTime, FetchData, HubId, HubInfo,
+    HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition, Producer, ReadError,
+    TopicPartition, TransactionMarker,
 };
 
 /// A [`Log`] that is another one but for the methods it writes itself.
@@ -17,7 +17,7 @@ pub trait LogLayer: Send + Sync {
         self.inner().partition(hub, partition)
     }
 
-    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         self.inner().create(spec)
     }
 }
@@ -39,15 +39,15 @@ impl<T: LogLayer> Log for T {
         LogLayer::partition(self, hub, partition)
     }
 
-    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         LogLayer::create(self, spec)
     }
 
-    fn delete(&self, name: &HubName) -> Pending<Result<(), AdminError>> {
+    fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>> {
         self.inner().delete(name)
     }
 
-    fn grow(&self, name: &HubName, partitions: u32) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn grow(&self, name: &HubName, partitions: u32) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         self.inner().grow(name, partitions)
     }
 
@@ -55,7 +55,7 @@ impl<T: LogLayer> Log for T {
         &self,
         name: &HubName,
         settings: HubSettings,
-    ) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    ) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         self.inner().change(name, settings)
     }
 }
@@ -64,43 +64,49 @@ impl<T: LogLayer> Log for T {
 pub trait PartitionLayer: Send + Sync {
     fn inner(&self) -> &dyn Partition;
 
-    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>>;
+    fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>>;
 
-    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>>;
+    fn append_records(
+        &self,
+        records: &[NewRecord<'_>],
+    ) -> BoxFuture<Result<AppendInfo, AppendError>>;
 
     fn append_marker(
         &self,
         producer: Producer,
-        marker: Marker,
-    ) -> Pending<Result<Appended, AppendError>>;
+        marker: TransactionMarker,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>>;
 
-    fn punctuate(&self, end: Offset) -> Pending<Result<Option<Appended>, AppendError>> {
+    fn punctuate(&self, end: Offset) -> BoxFuture<Result<Option<AppendInfo>, AppendError>> {
         self.inner().punctuate(end)
     }
 }
 
 impl<T: PartitionLayer> Partition for T {
-    fn place(&self) -> &Place {
-        self.inner().place()
+    fn topic_partition(&self) -> &TopicPartition {
+        self.inner().topic_partition()
     }
 
-    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+    fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
         PartitionLayer::append(self, batch)
     }
 
-    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+    fn append_records(
+        &self,
+        records: &[NewRecord<'_>],
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         PartitionLayer::append_records(self, records)
     }
 
     fn append_marker(
         &self,
         producer: Producer,
-        marker: Marker,
-    ) -> Pending<Result<Appended, AppendError>> {
+        marker: TransactionMarker,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         PartitionLayer::append_marker(self, producer, marker)
     }
 
-    fn punctuate(&self, end: Offset) -> Pending<Result<Option<Appended>, AppendError>> {
+    fn punctuate(&self, end: Offset) -> BoxFuture<Result<Option<AppendInfo>, AppendError>> {
         PartitionLayer::punctuate(self, end)
     }
 
@@ -109,7 +115,7 @@ impl<T: PartitionLayer> Partition for T {
         from: Offset,
         bytes_max: usize,
         isolation: Isolation,
-    ) -> Pending<Result<Fetched, ReadError>> {
+    ) -> BoxFuture<Result<FetchData, ReadError>> {
         self.inner().read(from, bytes_max, isolation)
     }
 
@@ -117,19 +123,22 @@ impl<T: PartitionLayer> Partition for T {
         self.inner().bounds()
     }
 
-    fn bounds_now(&self) -> Pending<Result<Bounds, ReadError>> {
-        self.inner().bounds_now()
+    fn fetch_bounds(&self) -> BoxFuture<Result<Bounds, ReadError>> {
+        self.inner().fetch_bounds()
     }
 
-    fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()> {
+    fn wait_past(&self, offset: Offset, isolation: Isolation) -> BoxFuture<()> {
         self.inner().wait_past(offset, isolation)
     }
 
-    fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
-        self.inner().find(time)
+    fn offset_for_time(
+        &self,
+        time: EnqueueTime,
+    ) -> BoxFuture<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
+        self.inner().offset_for_time(time)
     }
 
-    fn trim(&self, offset: Offset) -> Pending<Result<Offset, ReadError>> {
+    fn trim(&self, offset: Offset) -> BoxFuture<Result<Offset, ReadError>> {
         self.inner().trim(offset)
     }
 }

@@ -2,19 +2,19 @@
 //! the embedded hub and a Kafka cluster are interchangeable.
 //!
 //! Whatever must last in Highwater is a record on a partitioned log. A [`Log`] is a catalogue of
-//! hubs; a [`Partition`] is one append-only sequence; [`Groups`] remembers who reads what and how
-//! far; [`Transactions`] lets a producer write to several partitions at once or not at all. This
+//! hubs; a [`Partition`] is one append-only sequence; [`GroupCoordinator`] remembers who reads what and how
+//! far; [`TransactionCoordinator`] lets a producer write to several partitions at once or not at all. This
 //! crate says what these things mean and knows nothing of who implements them.
 //!
 //! Batches are Kafka record batches of version 2, as they travel and as they are stored, so nobody
 //! on the way from a producer's socket to a consumer's has to take one apart.
 //!
 //! ```
-//! use highwater_log::batch::{Batch, Batches, Builder, NewRecord, Seal, Unpacker};
+//! use highwater_log::batch::{Batch, Batches, BatchBuilder, NewRecord, BatchOptions, Decompressor};
 //! use highwater_log::{EnqueueTime, Offset};
 //!
 //! // A producer puts records together.
-//! let mut builder = Builder::new();
+//! let mut builder = BatchBuilder::new();
 //! for plate in ["KH 4711", "MZ 815"] {
 //!     builder.push(&NewRecord {
 //!         key: Some(b"booth-17"),
@@ -22,18 +22,18 @@
 //!         headers: &[],
 //!     });
 //! }
-//! let sent = builder.seal(&Seal::default())?.to_bytes();
+//! let sent = builder.build(&BatchOptions::default())?.to_bytes();
 //!
-//! // The log checks what it was sent, and gives it a place and a time.
+//! // The log checks what it was sent, and gives it a topic_partition and a time.
 //! let (mut batch, _rest) = Batch::parse(sent)?;
 //! batch.stamp(Offset(40), EnqueueTime(1_700_000_000_000));
 //! let stored = batch.to_bytes();
 //!
 //! // A reader finds it among others.
-//! let mut unpacker = Unpacker::new(1 << 20);
+//! let mut decompressor = Decompressor::new(1 << 20);
 //! let mut seen = Vec::new();
 //! for batch in Batches::new(&stored) {
-//!     for record in batch?.records(&mut unpacker)? {
+//!     for record in batch?.records(&mut decompressor)? {
 //!         let record = record?;
 //!         let value = String::from_utf8_lossy(record.value.unwrap_or_default());
 //!         seen.push(format!("{}: {value}", record.offset));
@@ -48,33 +48,37 @@
 pub mod batch;
 mod catalogue;
 mod group;
+mod ids;
 mod layer;
 mod memory;
 mod partition;
 mod partitioner;
-mod place;
-pub mod producers;
+pub mod producer_states;
 mod replay;
 mod transaction;
 
 use std::future::Future;
 use std::pin::Pin;
 
-pub use catalogue::{AdminError, Cleanup, HubInfo, HubSettings, HubSpec, Log};
+pub use catalogue::{AdminError, CleanupPolicy, HubInfo, HubSettings, HubSpec, Log};
 pub use group::{
-    Commit, GroupError, GroupInfo, GroupState, Groups, Join, Joined, JoinedMember, Leaving,
-    MemberInfo, Membership, OffsetStored, StoredOffset, SyncGroup, Synced,
+    CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupState, JoinRequest,
+    JoinResponse, JoinResponseMember, MemberIdentity, MemberInfo, Membership, OffsetAndMetadata,
+    OffsetCommit, SyncRequest, SyncResponse,
 };
+pub use ids::{EnqueueTime, HubId, HubName, HubNameError, Offset, Producer, TopicPartition};
 pub use layer::{LogLayer, PartitionLayer};
-pub use memory::{MemoryLog, Now};
+pub use memory::{ClockFn, MemoryLog};
 pub use partition::{
-    Aborted, AppendError, Appended, Bounds, Fetched, Isolation, Marker, Partition, ReadError,
+    AbortedTransaction, AppendError, AppendInfo, Bounds, FetchData, Isolation, Partition,
+    ReadError, TransactionMarker,
 };
-pub use partitioner::{member_for_key, partition_for_key};
-pub use place::{EnqueueTime, HubId, HubName, HubNameError, Offset, Place, Producer};
+pub use partitioner::{partition_for_key, shard_for_key};
 pub use replay::{ReplayError, replay};
-pub use transaction::{InitProducer, TransactionError, TransactionRef, Transactions};
+pub use transaction::{
+    InitProducerRequest, TransactionCoordinator, TransactionError, TransactionRef,
+};
 
 /// Work under way. Boxed, because the traits of this crate are used as trait objects; that is one
 /// allocation for a batch, never one for an event.
-pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -12,7 +12,7 @@ pub fn partition_for_key(key: &[u8], partitions: u32) -> u32 {
 ///
 /// The hash of the partition is stirred once more (the last step of MurmurHash3), because hubs chosen
 /// by the hash itself would see only some of its values, and fill only some of their partitions.
-pub fn member_for_key(key: &[u8], members: u32) -> u32 {
+pub fn shard_for_key(key: &[u8], members: u32) -> u32 {
     assert!(members > 0, "a name leads to at least one hub");
     let mut hash = murmur2(key);
     hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
@@ -88,9 +88,9 @@ mod tests {
     fn a_key_stays_with_its_hub() {
         // Computed in Python from the description in docs/http.md: if one of these changes, keys move.
         let hubs = ["", "a", "abc", "ключ", "toll-booth-17"]
-            .map(|key| member_for_key(key.as_bytes(), 1000));
+            .map(|key| shard_for_key(key.as_bytes(), 1000));
         assert_eq!(hubs, [64, 227, 160, 644, 151]);
-        assert_eq!(member_for_key(b"foobar", 1), 0);
+        assert_eq!(shard_for_key(b"foobar", 1), 0);
     }
 
     // proves L7
@@ -100,7 +100,7 @@ mod tests {
         let mut counts = [0; 16];
         for key in 0..keys {
             let key = format!("device-{key}");
-            let member = member_for_key(key.as_bytes(), members);
+            let member = shard_for_key(key.as_bytes(), members);
             let partition = partition_for_key(key.as_bytes(), partitions);
             counts[(member * partitions + partition) as usize] += 1;
         }

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use crate::batch::{Batches, Record, Unpacker};
-use crate::{Isolation, Offset, Partition, Place, ReadError};
+use crate::batch::{Batches, Decompressor, Record};
+use crate::{Isolation, Offset, Partition, ReadError, TopicPartition};
 
 /// As much is read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -16,15 +16,15 @@ const READ_BYTES: usize = 1 << 20;
 pub enum ReplayError {
     #[error(transparent)]
     Read(#[from] ReadError),
-    #[error("`{place}` holds a batch at or after {offset} that cannot be read: {reason}")]
+    #[error("`{topic_partition}` holds a batch at or after {offset} that cannot be read: {reason}")]
     Batch {
-        place: Place,
+        topic_partition: TopicPartition,
         offset: Offset,
         reason: String,
     },
-    #[error("`{place}` holds a record at {offset} that cannot be understood: {reason}")]
+    #[error("`{topic_partition}` holds a record at {offset} that cannot be understood: {reason}")]
     Record {
-        place: Place,
+        topic_partition: TopicPartition,
         offset: Offset,
         reason: String,
     },
@@ -38,9 +38,9 @@ pub async fn replay<E: fmt::Display>(
     batch_bytes_max: usize,
     mut each: impl FnMut(&Record<'_>) -> Result<(), E>,
 ) -> Result<u64, ReplayError> {
-    let bounds = partition.bounds_now().await?;
+    let bounds = partition.fetch_bounds().await?;
     let (mut next, end) = (bounds.start, bounds.end);
-    let mut unpacker = Unpacker::new(batch_bytes_max);
+    let mut decompressor = Decompressor::new(batch_bytes_max);
     let mut bytes = 0;
     while next < end {
         let read = partition.read(next, READ_BYTES, Isolation::Uncommitted);
@@ -48,7 +48,13 @@ pub async fn replay<E: fmt::Display>(
         let before = next;
         for piece in &fetched.pieces {
             bytes += piece.len() as u64;
-            next = replay_piece(partition.place(), piece, next, &mut unpacker, &mut each)?;
+            next = replay_piece(
+                partition.topic_partition(),
+                piece,
+                next,
+                &mut decompressor,
+                &mut each,
+            )?;
         }
         if next == before {
             // Compaction removed everything up to the end.
@@ -59,14 +65,14 @@ pub async fn replay<E: fmt::Display>(
 }
 
 fn replay_piece<E: fmt::Display>(
-    place: &Place,
+    topic_partition: &TopicPartition,
     piece: &[u8],
     mut next: Offset,
-    unpacker: &mut Unpacker,
+    decompressor: &mut Decompressor,
     each: &mut impl FnMut(&Record<'_>) -> Result<(), E>,
 ) -> Result<Offset, ReplayError> {
     let broken = |offset, reason: &dyn fmt::Display| ReplayError::Batch {
-        place: place.clone(),
+        topic_partition: topic_partition.clone(),
         offset,
         reason: reason.to_string(),
     };
@@ -77,14 +83,14 @@ fn replay_piece<E: fmt::Display>(
         if batch.header.is_control() {
             continue;
         }
-        let records = batch.records(unpacker);
+        let records = batch.records(decompressor);
         for record in records.map_err(|error| broken(from, &error))? {
             let record = record.map_err(|error| broken(from, &error))?;
             if record.offset < from {
                 continue;
             }
             each(&record).map_err(|error| ReplayError::Record {
-                place: place.clone(),
+                topic_partition: topic_partition.clone(),
                 offset: record.offset,
                 reason: error.to_string(),
             })?;
@@ -97,7 +103,7 @@ fn replay_piece<E: fmt::Display>(
 mod tests {
     use super::*;
     use crate::batch::NewRecord;
-    use crate::{HubName, HubSettings, HubSpec, Log, Marker, MemoryLog, Producer};
+    use crate::{HubName, HubSettings, HubSpec, Log, MemoryLog, Producer, TransactionMarker};
     use std::task::{Context, Poll, Waker};
 
     /// The log in memory never waits.
@@ -131,7 +137,7 @@ mod tests {
             at_once(partition.append_records(&records)).unwrap();
         }
         let producer = Producer { id: 1, epoch: 0 };
-        let marker = Marker::Commit;
+        let marker = TransactionMarker::Commit;
         at_once(partition.append_marker(producer, marker)).unwrap();
 
         let mut seen = String::new();

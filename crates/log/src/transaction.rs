@@ -5,19 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::Batch;
-use crate::{AppendError, Appended, Commit, GroupError, Partition, Pending, Place, Producer};
+use crate::{
+    AppendError, AppendInfo, BoxFuture, GroupError, OffsetCommit, Partition, Producer,
+    TopicPartition,
+};
 
-pub trait Transactions: Send + Sync {
+pub trait TransactionCoordinator: Send + Sync {
     /// A new producer id, or for a transactional id its producer with the next epoch, after ending
     /// whatever an earlier holder left open.
-    fn init_producer(&self, request: InitProducer) -> Pending<Result<Producer, TransactionError>>;
+    fn init_producer(
+        &self,
+        request: InitProducerRequest,
+    ) -> BoxFuture<Result<Producer, TransactionError>>;
 
     /// Says that the transaction will write to these places. Ready when that would survive a crash.
     fn add_partitions(
         &self,
         transaction: TransactionRef,
-        places: Vec<Place>,
-    ) -> Pending<Result<(), TransactionError>>;
+        topic_partitions: Vec<TopicPartition>,
+    ) -> BoxFuture<Result<(), TransactionError>>;
 
     /// Appends a batch that belongs to a transaction, unless the transaction is over or does not
     /// write there ([`AppendError::NoTransaction`]). Without this check a batch that was long under
@@ -29,7 +35,7 @@ pub trait Transactions: Send + Sync {
         _transaction: &TransactionRef,
         partition: &Arc<dyn Partition>,
         batch: Batch,
-    ) -> Pending<Result<Appended, AppendError>> {
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         partition.append(batch)
     }
 
@@ -38,14 +44,14 @@ pub trait Transactions: Send + Sync {
         &self,
         transaction: TransactionRef,
         group: String,
-    ) -> Pending<Result<(), TransactionError>>;
+    ) -> BoxFuture<Result<(), TransactionError>>;
 
     /// Stores positions that count when the transaction commits.
-    fn commit_offsets(
+    fn commit_transaction_offsets(
         &self,
         transaction: TransactionRef,
-        commit: Commit,
-    ) -> Pending<Result<(), GroupError>>;
+        commit: OffsetCommit,
+    ) -> BoxFuture<Result<(), GroupError>>;
 
     /// Ends it. Ready when the outcome is certain: it survives a crash from then on, and every
     /// partition has its marker.
@@ -53,11 +59,11 @@ pub trait Transactions: Send + Sync {
         &self,
         transaction: TransactionRef,
         commit: bool,
-    ) -> Pending<Result<(), TransactionError>>;
+    ) -> BoxFuture<Result<(), TransactionError>>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InitProducer {
+pub struct InitProducerRequest {
     /// `None` for a producer that is idempotent and no more.
     pub transactional_id: Option<String>,
     /// A transaction open for longer is aborted.
@@ -78,8 +84,8 @@ pub struct TransactionRef {
 pub enum TransactionError {
     #[error("a transactional id must not be empty")]
     InvalidId,
-    #[error("a transaction timeout of {asked:?} is not between 1 ms and {max:?}")]
-    Timeout { asked: Duration, max: Duration },
+    #[error("a transaction timeout of {requested:?} is not between 1 ms and {max:?}")]
+    Timeout { requested: Duration, max: Duration },
     #[error("producer {} does not belong to this transactional id", .0.id)]
     UnknownProducer(Producer),
     #[error("epoch {} of the producer has been replaced by a newer one", .0.epoch)]
@@ -90,7 +96,7 @@ pub enum TransactionError {
     #[error("the transaction before is still being ended")]
     Concurrent,
     #[error("there is no partition `{0}`")]
-    UnknownPlace(Place),
+    UnknownPartition(TopicPartition),
     /// Retry later.
     #[error("transactions are being loaded")]
     Loading,

@@ -1,7 +1,7 @@
 //! The same records through somebody else's codec, both ways.
 
 use bytes::{Bytes, BytesMut};
-use highwater_log::batch::{Batch, Builder, NewRecord, Seal, Unpacker};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Decompressor, NewRecord};
 use highwater_log::{EnqueueTime, Offset, Producer};
 use kafka_protocol::protocol::StrBytes;
 use kafka_protocol::records::{
@@ -68,7 +68,7 @@ fn theirs(records: &[Record]) -> Bytes {
 }
 
 fn ours(records: &[Record]) -> Batch {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     for record in records {
         let headers = record.headers.iter();
         let headers: Vec<_> = headers
@@ -81,13 +81,13 @@ fn ours(records: &[Record]) -> Batch {
         });
     }
     let producer = Producer { id: 77, epoch: 3 };
-    let seal = Seal {
+    let seal = BatchOptions {
         timestamp: Some(TIME),
         producer: Some((producer, 100)),
         transactional: records[0].transactional,
-        ..Seal::default()
+        ..BatchOptions::default()
     };
-    builder.seal(&seal).unwrap()
+    builder.build(&seal).unwrap()
 }
 
 proptest! {
@@ -99,8 +99,8 @@ proptest! {
     #[test]
     fn we_read_what_they_write(records in any_records(false)) {
         let (batch, _) = Batch::parse(theirs(&records)).unwrap();
-        let mut unpacker = Unpacker::new(1 << 20);
-        let read: Vec<_> = batch.records(&mut unpacker).unwrap().map(Result::unwrap).collect();
+        let mut decompressor = Decompressor::new(1 << 20);
+        let read: Vec<_> = batch.records(&mut decompressor).unwrap().map(Result::unwrap).collect();
         prop_assert_eq!(read.len(), records.len());
         for (read, written) in read.iter().zip(&records) {
             prop_assert_eq!(read.offset.0, written.offset);

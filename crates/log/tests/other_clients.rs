@@ -1,8 +1,8 @@
 //! Batches that other people's clients wrote. See `batches/README.md`.
 
 use bytes::Bytes;
-use highwater_log::batch::{Batch, Batches, Codec, HEADER_LEN, TimestampType, Unpacker};
-use highwater_log::{EnqueueTime, Marker, Offset, Producer};
+use highwater_log::batch::{Batch, Batches, Codec, Decompressor, HEADER_LEN, TimestampType};
+use highwater_log::{EnqueueTime, Offset, Producer, TransactionMarker};
 
 const PRODUCER: Producer = Producer { id: 4242, epoch: 7 };
 const BASE_TIME: i64 = 1_700_000_000_000;
@@ -36,9 +36,9 @@ fn batches_of_every_codec_are_read_record_by_record() {
         assert_eq!(header.max_timestamp(), BASE_TIME + 190);
         assert!(header.is_transactional() && !header.is_control());
 
-        let mut unpacker = Unpacker::new(100_000);
+        let mut decompressor = Decompressor::new(100_000);
         let mut count = 0;
-        for (i, record) in batch.records(&mut unpacker).unwrap().enumerate() {
+        for (i, record) in batch.records(&mut decompressor).unwrap().enumerate() {
             let record = record.unwrap();
             assert_eq!(record.offset, Offset(i as i64));
             assert_eq!(record.timestamp, BASE_TIME + 10 * i as i64);
@@ -94,11 +94,11 @@ fn every_flipped_bit_and_every_cut_is_noticed() {
 fn markers_are_those_of_apache_kafka() {
     let written = [
         (
-            Marker::Abort,
+            TransactionMarker::Abort,
             &include_bytes!("batches/java-abort.batch")[..],
         ),
         (
-            Marker::Commit,
+            TransactionMarker::Commit,
             &include_bytes!("batches/java-commit.batch")[..],
         ),
     ];

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_codec::DecodeError;
-use highwater_log::batch::{Builder, NewRecord, Record, Seal};
+use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord, Record};
 use highwater_log::{
-    AdminError, AppendError, Appended, Cleanup, HubName, HubSettings, HubSpec, Isolation, Log,
-    Offset, Partition, Pending, Place, Producer, ReadError, ReplayError, replay,
+    AdminError, AppendError, AppendInfo, BoxFuture, CleanupPolicy, HubName, HubSettings, HubSpec,
+    Isolation, Log, Offset, Partition, Producer, ReadError, ReplayError, TopicPartition, replay,
 };
 
 use crate::codec;
@@ -26,14 +26,14 @@ const BATCH_BYTES_MAX: u32 = 32 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     #[error("`{0}` does not exist")]
-    Missing(Place),
+    Missing(TopicPartition),
     #[error(transparent)]
     Replay(#[from] ReplayError),
 }
 
 pub struct Journal {
     partition: Arc<dyn Partition>,
-    builder: Builder,
+    builder: BatchBuilder,
     record: Vec<u8>,
     producer: Producer,
     sequence: i32,
@@ -44,7 +44,7 @@ pub struct Journal {
 /// Creates the hub of a queue.
 pub async fn create(log: &dyn Log, hub: HubName) -> Result<(), AdminError> {
     let settings = HubSettings {
-        cleanup: Cleanup::Delete,
+        cleanup: CleanupPolicy::Delete,
         retention: None,
         retention_bytes: None,
         batch_bytes_max: BATCH_BYTES_MAX,
@@ -61,14 +61,14 @@ impl Journal {
     /// `producer` must be an id that was never used before.
     pub fn open(log: &dyn Log, hub: &HubName, producer: i64) -> Result<Journal, JournalError> {
         let missing = || {
-            JournalError::Missing(Place {
+            JournalError::Missing(TopicPartition {
                 hub: hub.clone(),
                 partition: 0,
             })
         };
         Ok(Journal {
             partition: log.partition(hub.as_str(), 0).ok_or_else(missing)?,
-            builder: Builder::new(),
+            builder: BatchBuilder::new(),
             record: Vec::new(),
             producer: Producer {
                 id: producer,
@@ -95,13 +95,13 @@ impl Journal {
     }
 
     /// Appends the pushed events, which happened at `now_ms`.
-    pub fn append(&mut self, now_ms: i64) -> Pending<Result<Appended, AppendError>> {
+    pub fn append(&mut self, now_ms: i64) -> BoxFuture<Result<AppendInfo, AppendError>> {
         let count = self.builder.count();
         self.bytes += self.builder.size() as u64;
-        let batch = self.builder.seal(&Seal {
+        let batch = self.builder.build(&BatchOptions {
             timestamp: Some(now_ms),
             producer: Some((self.producer, self.sequence)),
-            ..Seal::default()
+            ..BatchOptions::default()
         });
         self.sequence = self.sequence.wrapping_add(count) & i32::MAX;
         match batch {
@@ -115,7 +115,7 @@ impl Journal {
         (self.producer.id, self.sequence) = (producer, 0);
     }
 
-    pub fn trim(&self, before: Offset) -> Pending<Result<Offset, ReadError>> {
+    pub fn trim(&self, before: Offset) -> BoxFuture<Result<Offset, ReadError>> {
         self.partition.trim(before)
     }
 

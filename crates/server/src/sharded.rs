@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use highwater_log::{AdminError, HubInfo, HubName, HubSpec, Log, LogLayer, Pending};
+use highwater_log::{AdminError, BoxFuture, HubInfo, HubName, HubSpec, Log, LogLayer};
 use serde_json::{Value, json};
 
 use crate::http::{Code, Error};
@@ -45,7 +45,7 @@ impl LogLayer for Reserved {
         &*self.log
     }
 
-    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         match self.names.contains(&spec.name) {
             true => Box::pin(std::future::ready(Err(AdminError::Exists(spec.name)))),
             false => self.log.create(spec),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use highwater_log::Pending;
+use highwater_log::BoxFuture;
 
 /// Pending while `work` is `None`.
-pub async fn finished<T>(work: &mut Option<Pending<T>>) -> T {
+pub async fn finished<T>(work: &mut Option<BoxFuture<T>>) -> T {
     match work {
         Some(work) => work.as_mut().await,
         None => std::future::pending().await,

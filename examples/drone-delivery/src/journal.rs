@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use highwater_env::{Clock, RealDisk};
 use highwater_hub::{Hub, OpenError, Options};
-use highwater_log::batch::{Batches, NewRecord, Unpacker};
+use highwater_log::batch::{Batches, Decompressor, NewRecord};
 use highwater_log::{HubName, HubSettings, HubSpec, Isolation, Log, Offset, Partition};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -39,7 +39,7 @@ pub enum JournalError {
     #[error("the journal holds a batch that cannot be unpacked: {0}")]
     Batch(#[from] highwater_log::batch::BatchError),
     #[error("the journal is broken off: {0}")]
-    Broken(#[from] highwater_log::batch::Broken),
+    Broken(#[from] highwater_log::batch::CorruptBatch),
     #[error("event {offset} of the journal is not one of this service: {error}")]
     Event {
         offset: Offset,
@@ -159,7 +159,7 @@ pub async fn read<E: DeserializeOwned>(
     from: Offset,
 ) -> Result<Option<(Vec<E>, Offset)>, JournalError> {
     let fetched = journal.read(from, READ_BYTES, Isolation::Committed).await?;
-    let mut unpacker = Unpacker::new(BATCH_BYTES_MAX);
+    let mut unpacker = Decompressor::new(BATCH_BYTES_MAX);
     let mut events = Vec::new();
     let mut next = from;
     for piece in &fetched.pieces {

@@ -170,13 +170,13 @@ fn kafka_requests() -> Vec<Vec<u8>> {
     let mut requests: Vec<Vec<u8>> = empty
         .map(|(key, version)| kafka_frame(key, version, &[0; 48]))
         .collect();
-    let mut builder = highwater_log::batch::Builder::new();
+    let mut builder = highwater_log::batch::BatchBuilder::new();
     builder.push(&highwater_log::batch::NewRecord {
         key: Some(b"k"),
         value: Some(b"v"),
         headers: &[("h", None)],
     });
-    let batch = builder.seal(&Default::default()).expect("it has a record");
+    let batch = builder.build(&Default::default()).expect("it has a record");
     let batch = batch.to_bytes();
     // No client and no tags; no transaction, all acknowledge, in a second; topic `t`, partition 0.
     let head = b"\xff\xff\0\0\xff\xff\0\0\x03\xe8\x02\x02t\x02\0\0\0\0";

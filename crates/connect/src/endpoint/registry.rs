@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use highwater_env::Disk;
-use highwater_log::{Log, Transactions};
+use highwater_log::{Log, TransactionCoordinator};
 use highwater_query::plan::Name;
 use highwater_queue::Queues;
 use highwater_time::Duration;
@@ -108,7 +108,7 @@ pub struct OutputContext {
     /// Relative paths start here: the folder of the job file.
     pub folder: PathBuf,
     /// `None` where the process has no hubs.
-    pub hubs: Option<(Arc<dyn Log>, Arc<dyn Transactions>)>,
+    pub hubs: Option<(Arc<dyn Log>, Arc<dyn TransactionCoordinator>)>,
     /// `None` where the process has no queues.
     pub queues: Option<Queues>,
     pub disk: Arc<dyn Disk>,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use highwater_log::batch::{NewRecord, Record};
-use highwater_log::{Partition, Pending};
+use highwater_log::{BoxFuture, Partition};
 
 use crate::event::DecodedBatch;
 use crate::{Event, EventId};
@@ -43,7 +43,7 @@ pub struct FailedAttempt {
 /// Stores dead letters.
 pub trait DeadLetterSink: Send + Sync {
     /// Completes when the letter would survive a crash, or with the reason why it was not stored.
-    fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>>;
+    fn put(&self, letter: &DeadLetter) -> BoxFuture<Result<(), String>>;
 }
 
 impl FailedAttempt {
@@ -116,13 +116,13 @@ const MARK: &str = "highwater-letter";
 pub struct DeadLetterPartition(pub Arc<dyn Partition>);
 
 impl DeadLetterSink for DeadLetterPartition {
-    fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
+    fn put(&self, letter: &DeadLetter) -> BoxFuture<Result<(), String>> {
         self.append(letter)
     }
 }
 
 impl DeadLetterPartition {
-    fn append(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
+    fn append(&self, letter: &DeadLetter) -> BoxFuture<Result<(), String>> {
         let event = &letter.event;
         let (id, enqueued) = (event.id().to_string(), event.timestamp().to_string());
         let replays = letter.replays.to_string();
@@ -152,7 +152,7 @@ impl DeadLetterPartition {
     }
 
     /// Removes a letter. Completes when the removal would survive a crash.
-    pub fn remove(&self, id: &EventId) -> Pending<Result<(), String>> {
+    pub fn remove(&self, id: &EventId) -> BoxFuture<Result<(), String>> {
         self.append_record(&NewRecord {
             key: Some(id.to_string().as_bytes()),
             value: None,
@@ -160,7 +160,7 @@ impl DeadLetterPartition {
         })
     }
 
-    fn append_record(&self, record: &NewRecord<'_>) -> Pending<Result<(), String>> {
+    fn append_record(&self, record: &NewRecord<'_>) -> BoxFuture<Result<(), String>> {
         let appended = self.0.append_records(std::slice::from_ref(record));
         Box::pin(async move {
             let appended = appended.await;

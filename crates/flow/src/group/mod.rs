@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_log::{
-    GroupError, Groups, HubName, Join, Leaving, Log, Membership, Pending, Place, SyncGroup,
+    BoxFuture, GroupCoordinator, GroupError, HubName, JoinRequest, Log, MemberIdentity, Membership,
+    SyncRequest, TopicPartition,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -61,7 +62,7 @@ impl Default for GroupTimeouts {
 #[derive(Clone)]
 pub struct GroupMember {
     pub log: Arc<dyn Log>,
-    pub groups: Arc<dyn Groups>,
+    pub groups: Arc<dyn GroupCoordinator>,
     pub hub: HubName,
     pub group: String,
     /// Shown in descriptions of the group.
@@ -72,7 +73,7 @@ pub struct GroupMember {
 
 /// An assigned partition and its position store.
 pub struct AssignedPartition {
-    pub place: Place,
+    pub place: TopicPartition,
     pub positions: GroupPositions,
     stop: watch::Receiver<bool>,
 }
@@ -90,7 +91,7 @@ impl AssignedPartition {
 /// The assignment of one generation of the group.
 struct Generation {
     membership: Membership,
-    places: Vec<Place>,
+    places: Vec<TopicPartition>,
     /// The hub's partition count at the assignment.
     partitions: u32,
 }
@@ -141,7 +142,12 @@ impl GroupMember {
             let partitions = self.partitions();
             for partition in (known..partitions).filter(mine) {
                 let hub = self.hub.clone();
-                self.begin(&mut tasks, &membership, Place { hub, partition }, work);
+                self.begin(
+                    &mut tasks,
+                    &membership,
+                    TopicPartition { hub, partition },
+                    work,
+                );
             }
             known = partitions.max(known);
             // Checks for added partitions.
@@ -198,7 +204,7 @@ impl GroupMember {
         &self,
         tasks: &mut PartitionTasks,
         membership: &Membership,
-        place: Place,
+        place: TopicPartition,
         work: &F,
     ) where
         F: Fn(AssignedPartition) -> W,
@@ -244,7 +250,7 @@ impl GroupMember {
             true => protocol::assign(&joined.members, count),
             false => Vec::new(),
         };
-        let synced = self.groups.sync(SyncGroup {
+        let synced = self.groups.sync(SyncRequest {
             member: membership.clone(),
             protocol_type: Some(joined.protocol_type),
             protocol: Some(joined.protocol),
@@ -261,8 +267,8 @@ impl GroupMember {
         })
     }
 
-    fn request(&self, member: &str) -> Join {
-        Join {
+    fn request(&self, member: &str) -> JoinRequest {
+        JoinRequest {
             group: self.group.clone(),
             member: member.to_owned(),
             instance: self.instance(),
@@ -295,7 +301,7 @@ impl GroupMember {
             return;
         }
         let instance = None;
-        let leaving = vec![Leaving { member, instance }];
+        let leaving = vec![MemberIdentity { member, instance }];
         if let Err(error) = self.groups.leave(self.group.clone(), leaving).await {
             tracing::debug!(group = self.group, %error, "leaving the group failed");
         }
@@ -335,7 +341,7 @@ impl PartitionTasks {
     /// handled again.
     async fn stop(mut self, patience: Duration) {
         self.stop.send_replace(true);
-        let ended: Pending<()> =
+        let ended: BoxFuture<()> =
             Box::pin(async move { while self.set.join_next().await.is_some() {} });
         let _ = tokio::time::timeout(patience, ended).await;
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_log::{HubName, JoinedMember, Place};
+use highwater_log::{HubName, JoinResponseMember, TopicPartition};
 
 /// The subscription of a member.
 pub fn subscription<'a>(hubs: impl IntoIterator<Item = &'a HubName>) -> Bytes {
@@ -24,7 +24,7 @@ fn read_subscription(bytes: &[u8]) -> Result<Vec<String>, DecodeError> {
     from.list_be(read_text)
 }
 
-fn assignment(places: &[Place]) -> Bytes {
+fn assignment(places: &[TopicPartition]) -> Bytes {
     let mut hubs: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for place in places {
         hubs.entry(place.hub.as_str())
@@ -46,11 +46,11 @@ fn assignment(places: &[Place]) -> Bytes {
 }
 
 /// The partitions of an assignment. Malformed bytes assign none.
-pub fn read_assignment(bytes: &[u8]) -> Vec<Place> {
+pub fn read_assignment(bytes: &[u8]) -> Vec<TopicPartition> {
     read_places(bytes).unwrap_or_default()
 }
 
-fn read_places(bytes: &[u8]) -> Result<Vec<Place>, DecodeError> {
+fn read_places(bytes: &[u8]) -> Result<Vec<TopicPartition>, DecodeError> {
     let mut from = Reader::new(bytes);
     from.i16_be()?;
     let mut places = Vec::new();
@@ -58,7 +58,7 @@ fn read_places(bytes: &[u8]) -> Result<Vec<Place>, DecodeError> {
         let hub = HubName::new(&read_text(&mut from)?);
         let hub = hub.map_err(|_| DecodeError::Invalid("a hub has an impossible name"))?;
         let partitions = from.list_be(Reader::u32_be)?;
-        places.extend(partitions.into_iter().map(|partition| Place {
+        places.extend(partitions.into_iter().map(|partition| TopicPartition {
             hub: hub.clone(),
             partition,
         }));
@@ -68,7 +68,10 @@ fn read_places(bytes: &[u8]) -> Result<Vec<Place>, DecodeError> {
 
 /// Kafka's range assignor: for every hub, each subscribed member gets consecutive partitions, the first members one
 /// more if the number is not divisible.
-pub fn assign(members: &[JoinedMember], partitions: impl Fn(&str) -> u32) -> Vec<(String, Bytes)> {
+pub fn assign(
+    members: &[JoinResponseMember],
+    partitions: impl Fn(&str) -> u32,
+) -> Vec<(String, Bytes)> {
     let mut wanting: BTreeMap<String, Vec<(&Option<String>, &str)>> = BTreeMap::new();
     for member in members {
         for hub in read_subscription(&member.metadata).unwrap_or_default() {
@@ -76,7 +79,7 @@ pub fn assign(members: &[JoinedMember], partitions: impl Fn(&str) -> u32) -> Vec
             wanting.entry(hub).or_default().push(who);
         }
     }
-    let mut given: BTreeMap<&str, Vec<Place>> = BTreeMap::new();
+    let mut given: BTreeMap<&str, Vec<TopicPartition>> = BTreeMap::new();
     for (hub, mut wanting) in wanting {
         let Ok(hub) = HubName::new(&hub) else {
             continue;
@@ -87,7 +90,7 @@ pub fn assign(members: &[JoinedMember], partitions: impl Fn(&str) -> u32) -> Vec
         let mut first = 0;
         for (n, (_, member)) in (0..count).zip(wanting) {
             let share = all / count + u32::from(n < all % count);
-            let places = (first..first + share).map(|partition| Place {
+            let places = (first..first + share).map(|partition| TopicPartition {
                 hub: hub.clone(),
                 partition,
             });
@@ -95,7 +98,7 @@ pub fn assign(members: &[JoinedMember], partitions: impl Fn(&str) -> u32) -> Vec
             first += share;
         }
     }
-    let of = |member: &JoinedMember| {
+    let of = |member: &JoinResponseMember| {
         let places = given.remove(member.member.as_str()).unwrap_or_default();
         (member.member.clone(), assignment(&places))
     };
@@ -118,9 +121,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn member(name: &str, hubs: &[&str]) -> JoinedMember {
+    fn member(name: &str, hubs: &[&str]) -> JoinResponseMember {
         let hubs: Vec<_> = hubs.iter().map(|hub| HubName::new(hub).unwrap()).collect();
-        JoinedMember {
+        JoinResponseMember {
             member: name.into(),
             instance: None,
             metadata: subscription(&hubs),
@@ -130,7 +133,7 @@ mod tests {
     fn shown(assigned: &[(String, Bytes)]) -> Vec<String> {
         let show = |(member, bytes): &(String, Bytes)| {
             let places = read_assignment(bytes);
-            let places: Vec<_> = places.iter().map(Place::to_string).collect();
+            let places: Vec<_> = places.iter().map(TopicPartition::to_string).collect();
             format!("{member}: {}", places.join(" "))
         };
         assigned.iter().map(show).collect()

@@ -7,7 +7,8 @@ use highwater_env::Clock;
 use highwater_flow::{DeadLetter, DeadLetterSink, Event, PositionStore};
 use highwater_log::batch::NewRecord;
 use highwater_log::{
-    GroupError, HubName, HubSettings, HubSpec, Log, MemoryLog, Offset, Partition, Pending, Place,
+    BoxFuture, GroupError, HubName, HubSettings, HubSpec, Log, MemoryLog, Offset, Partition,
+    TopicPartition,
 };
 
 /// Tokio's clock, which stands still while any task can run.
@@ -79,7 +80,7 @@ pub struct Letters {
 }
 
 impl DeadLetterSink for Letters {
-    fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
+    fn put(&self, letter: &DeadLetter) -> BoxFuture<Result<(), String>> {
         let mut refusals = self.refusals.lock().unwrap();
         if *refusals > 0 {
             *refusals -= 1;
@@ -115,12 +116,12 @@ impl Slow {
 }
 
 impl PositionStore for Slow {
-    fn last(&self, _: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
+    fn last(&self, _: &TopicPartition) -> BoxFuture<Result<Option<Offset>, GroupError>> {
         let last = self.stored.lock().unwrap().last().copied();
         Box::pin(async move { Ok(last) })
     }
 
-    fn store(&self, _: &Place, next: Offset) -> Pending<Result<(), GroupError>> {
+    fn store(&self, _: &TopicPartition, next: Offset) -> BoxFuture<Result<(), GroupError>> {
         (self.check)(next);
         let mut calls = self.calls.lock().unwrap();
         *calls += 1;

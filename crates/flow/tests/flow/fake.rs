@@ -5,77 +5,82 @@ use std::future::ready;
 use std::sync::Mutex;
 
 use highwater_log::{
-    Commit, GroupError, GroupInfo, Groups, Join, Joined, Leaving, Membership, OffsetStored,
-    Pending, Place, StoredOffset, SyncGroup, Synced,
+    BoxFuture, CommittedOffset, GroupCoordinator, GroupError, GroupInfo, JoinRequest, JoinResponse,
+    MemberIdentity, Membership, OffsetAndMetadata, OffsetCommit, SyncRequest, SyncResponse,
+    TopicPartition,
 };
 
 /// Accepts positions of generation 3 of `readers` only.
 #[derive(Default)]
-pub struct OnlyPositions(Mutex<BTreeMap<Place, StoredOffset>>);
+pub struct OnlyPositions(Mutex<BTreeMap<TopicPartition, OffsetAndMetadata>>);
 
-fn now<T: Send + 'static>(value: T) -> Pending<T> {
+fn now<T: Send + 'static>(value: T) -> BoxFuture<T> {
     Box::pin(ready(value))
 }
 
-impl Groups for OnlyPositions {
-    fn commit(&self, request: Commit) -> Pending<Result<(), GroupError>> {
-        let (asked, current) = (request.member.generation, 3);
-        if asked != current {
-            return now(Err(GroupError::IllegalGeneration { asked, current }));
+impl GroupCoordinator for OnlyPositions {
+    fn commit_offsets(&self, request: OffsetCommit) -> BoxFuture<Result<(), GroupError>> {
+        let (requested, current) = (request.member.generation, 3);
+        if requested != current {
+            return now(Err(GroupError::IllegalGeneration { requested, current }));
         }
         assert_eq!(request.member.group, "readers");
         self.0.lock().unwrap().extend(request.offsets);
         now(Ok(()))
     }
 
-    fn committed(
+    fn fetch_offsets(
         &self,
         group: String,
-        places: Option<Vec<Place>>,
+        places: Option<Vec<TopicPartition>>,
         _: bool,
-    ) -> Pending<Result<Vec<OffsetStored>, GroupError>> {
+    ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>> {
         assert_eq!(group, "readers");
         let stored = self.0.lock().unwrap();
-        let of_place = |place: Place| {
+        let of_place = |place: TopicPartition| {
             let position = stored.get(&place).cloned();
             (place, position)
         };
         now(Ok(places.unwrap().into_iter().map(of_place).collect()))
     }
 
-    fn join(&self, _: Join) -> Pending<Result<Joined, GroupError>> {
+    fn join(&self, _: JoinRequest) -> BoxFuture<Result<JoinResponse, GroupError>> {
         now(Err(GroupError::NotFound))
     }
 
-    fn sync(&self, _: SyncGroup) -> Pending<Result<Synced, GroupError>> {
+    fn sync(&self, _: SyncRequest) -> BoxFuture<Result<SyncResponse, GroupError>> {
         now(Err(GroupError::NotFound))
     }
 
-    fn heartbeat(&self, _: Membership) -> Pending<Result<(), GroupError>> {
+    fn heartbeat(&self, _: Membership) -> BoxFuture<Result<(), GroupError>> {
         now(Err(GroupError::NotFound))
     }
 
     fn leave(
         &self,
         _: String,
-        _: Vec<Leaving>,
-    ) -> Pending<Result<Vec<Result<(), GroupError>>, GroupError>> {
+        _: Vec<MemberIdentity>,
+    ) -> BoxFuture<Result<Vec<Result<(), GroupError>>, GroupError>> {
         now(Err(GroupError::NotFound))
     }
 
-    fn list(&self) -> Pending<Vec<GroupInfo>> {
+    fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
         now(Vec::new())
     }
 
-    fn describe(&self, _: String) -> Pending<Option<GroupInfo>> {
+    fn describe(&self, _: String) -> BoxFuture<Option<GroupInfo>> {
         now(None)
     }
 
-    fn delete(&self, _: String) -> Pending<Result<(), GroupError>> {
+    fn delete(&self, _: String) -> BoxFuture<Result<(), GroupError>> {
         now(Err(GroupError::NotFound))
     }
 
-    fn forget(&self, _: String, _: Vec<Place>) -> Pending<Result<(), GroupError>> {
+    fn delete_offsets(
+        &self,
+        _: String,
+        _: Vec<TopicPartition>,
+    ) -> BoxFuture<Result<(), GroupError>> {
         now(Err(GroupError::NotFound))
     }
 }

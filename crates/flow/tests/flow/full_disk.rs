@@ -17,7 +17,8 @@ use highwater_flow::{
 };
 use highwater_hub::{Hub, groups};
 use highwater_log::{
-    GroupError, Groups, HubName, HubSettings, HubSpec, Log, Offset, Partition, Place,
+    GroupCoordinator, GroupError, HubName, HubSettings, HubSpec, Log, Offset, Partition,
+    TopicPartition,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -30,7 +31,7 @@ const BEFORE: i64 = 5;
 
 struct Node {
     hub: Arc<Hub>,
-    groups: Arc<dyn Groups>,
+    groups: Arc<dyn GroupCoordinator>,
     clock: Arc<TokioClock>,
     tasks: JoinSet<()>,
 }
@@ -114,13 +115,17 @@ impl Node {
 
     /// Waits until the groups are loaded.
     async fn stored(&self) -> Option<Offset> {
-        let place = Place {
+        let place = TopicPartition {
             hub: HubName::new("tolls").unwrap(),
             partition: 0,
         };
         loop {
             let places = Some(vec![place.clone()]);
-            match self.groups.committed("readers".into(), places, true).await {
+            match self
+                .groups
+                .fetch_offsets("readers".into(), places, true)
+                .await
+            {
                 Err(GroupError::Loading) => tokio::time::sleep(Duration::from_millis(5)).await,
                 committed => break committed.unwrap().pop()?.1.map(|stored| stored.offset),
             }

@@ -31,11 +31,11 @@ fn a_run_begins_where_the_group_has_come_to() {
         append(&partition, &[None; 5]).await;
         for (until, handled) in [(2, 2), (5, 3)] {
             let (positions, sink) = sink(&groups, 3);
-            let last = positions.last(partition.place()).await.unwrap();
+            let last = positions.last(partition.topic_partition()).await.unwrap();
             let source = PartitionSource::new(Arc::clone(&partition), last.unwrap_or_default());
             let summary = run(source.until(Offset(until)), sink, pending()).await;
             assert_eq!(summary.unwrap().handled, handled);
-            let last = positions.last(partition.place()).await.unwrap();
+            let last = positions.last(partition.topic_partition()).await.unwrap();
             assert_eq!(last, Some(Offset(until)));
         }
     });
@@ -61,8 +61,8 @@ fn a_member_that_has_lost_its_partition_stops() {
             pending(),
         )
         .await;
-        let (asked, current) = (2, 3);
-        let lost = GroupError::IllegalGeneration { asked, current };
+        let (requested, current) = (2, 3);
+        let lost = GroupError::IllegalGeneration { requested, current };
         assert_eq!(ended, Err(RunError::Position(lost)));
     });
 }

@@ -14,7 +14,7 @@ use highwater_flow::{
     Breaker, DeadLetter, DeadLetterSink, Delivery, Event, Failure, Options, Order, PartitionSource,
     PositionStore, RunError, RunSummary, Sink, Stage, run,
 };
-use highwater_log::{Offset, Partition, Pending};
+use highwater_log::{BoxFuture, Offset, Partition};
 use proptest::prelude::*;
 
 /// What the handler does with one event, on every attempt.
@@ -120,7 +120,7 @@ async fn behave(behaviour: &Behaviour, attempt: u32) -> Result<(), Failure> {
 struct Noted(Shared, Letters);
 
 impl DeadLetterSink for Noted {
-    fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
+    fn put(&self, letter: &DeadLetter) -> BoxFuture<Result<(), String>> {
         let (ledger, at) = (Arc::clone(&self.0), number(&letter.event));
         let put = self.1.put(letter);
         Box::pin(async move {
@@ -143,7 +143,7 @@ async fn live(
     positions: &Arc<Slow>,
     crash_ms: Option<u64>,
 ) -> Option<Result<RunSummary, RunError>> {
-    let start = positions.last(partition.place()).await.unwrap();
+    let start = positions.last(partition.topic_partition()).await.unwrap();
     let end = Offset(world.events.len() as i64);
     let source = PartitionSource::new(Arc::clone(partition), start.unwrap_or_default())
         .until(end)

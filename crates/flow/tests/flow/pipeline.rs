@@ -12,8 +12,8 @@ use highwater_flow::{
     DeadLetterPartition, Delivery, Event, Failure, MemoryPositions, Options, Order,
     PartitionSource, PositionStore, RunError, Sink, SourceError, Stage, run,
 };
-use highwater_log::batch::{Batch, Batches, Builder, NewRecord, Seal, Unpacker};
-use highwater_log::{Isolation, Marker, Offset, Partition, Producer};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord};
+use highwater_log::{Isolation, Offset, Partition, Producer, TransactionMarker};
 use tokio::time::{Instant, sleep};
 
 fn seconds(seconds: u64) -> Duration {
@@ -200,7 +200,7 @@ fn what_cannot_be_decoded_is_a_dead_letter_as_it_came_and_with_the_reason() {
             .await
             .unwrap();
         let batch = Batches::new(&fetched.pieces[0]).next().unwrap().unwrap();
-        let mut unpacker = Unpacker::new(1000);
+        let mut unpacker = Decompressor::new(1000);
         let mut records = batch.records(&mut unpacker).unwrap();
         let letter = records.next().unwrap().unwrap();
         assert_eq!(
@@ -223,7 +223,7 @@ fn what_cannot_be_decoded_is_a_dead_letter_as_it_came_and_with_the_reason() {
 
 /// A batch with a correct checksum whose second record is cut short.
 fn half_a_batch() -> Batch {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     for value in ["0", "1", "2"] {
         let (key, value, headers) = (None, Some(value.as_bytes()), &[][..]);
         builder.push(&NewRecord {
@@ -232,7 +232,11 @@ fn half_a_batch() -> Batch {
             headers,
         });
     }
-    let mut bytes = builder.seal(&Seal::default()).unwrap().to_bytes().to_vec();
+    let mut bytes = builder
+        .build(&BatchOptions::default())
+        .unwrap()
+        .to_bytes()
+        .to_vec();
     // The length of the second record, which is as long as the first.
     let second = 61 + (bytes.len() - 61) / 3;
     bytes[second] = 0x7e;
@@ -275,21 +279,24 @@ fn aborted_transactions_are_passed_over() {
     paused(async {
         let partition = partition().await;
         let producer = Producer { id: 7, epoch: 0 };
-        for (sequence, marker) in [(0, Marker::Abort), (1, Marker::Commit)] {
-            let mut builder = Builder::new();
+        for (sequence, marker) in [
+            (0, TransactionMarker::Abort),
+            (1, TransactionMarker::Commit),
+        ] {
+            let mut builder = BatchBuilder::new();
             let value = sequence.to_string();
             builder.push(&NewRecord {
                 key: None,
                 value: Some(value.as_bytes()),
                 headers: &[],
             });
-            let seal = Seal {
+            let seal = BatchOptions {
                 producer: Some((producer, sequence)),
                 transactional: true,
-                ..Seal::default()
+                ..BatchOptions::default()
             };
             partition
-                .append(builder.seal(&seal).unwrap())
+                .append(builder.build(&seal).unwrap())
                 .await
                 .unwrap();
             partition.append_marker(producer, marker).await.unwrap();
@@ -365,7 +372,7 @@ fn without_a_place_for_dead_letters_the_run_ends_before_the_event() {
         let error = run(pipeline, sink, pending()).await.unwrap_err();
         let (event, reason) = ("tolls/0@1".into(), "the disk is full".into());
         assert_eq!(error, RunError::DeadLetter { event, reason });
-        let stored = positions.last(partition.place()).await.unwrap();
+        let stored = positions.last(partition.topic_partition()).await.unwrap();
         assert!(stored.unwrap_or_default() <= Offset(1), "{stored:?}");
     });
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use highwater_codec::DecodeError;
 use highwater_log::batch::{NewRecord, Record};
 use highwater_log::{
-    AdminError, Cleanup, HubName, HubSettings, HubSpec, Log, Partition, Pending, Place,
-    ReplayError, replay,
+    AdminError, BoxFuture, CleanupPolicy, HubName, HubSettings, HubSpec, Log, Partition,
+    ReplayError, TopicPartition, replay,
 };
 
 /// The largest batch on a coordinator's hub.
@@ -25,7 +25,7 @@ pub enum JournalError {
     #[error("`{0}` cannot be made: {1}")]
     Create(HubName, AdminError),
     #[error("there is no partition `{0}`")]
-    Missing(Place),
+    Missing(TopicPartition),
     #[error(transparent)]
     Replay(#[from] ReplayError),
 }
@@ -91,12 +91,12 @@ impl Journal {
         }
         let count = log.hub(hub).map_or(0, |info| info.partitions);
         let partition = |partition| {
-            let place = Place {
+            let topic_partition = TopicPartition {
                 hub: name.clone(),
                 partition,
             };
             let found = log.partition(hub, partition);
-            found.ok_or(JournalError::Missing(place))
+            found.ok_or(JournalError::Missing(topic_partition))
         };
         let partitions = (0..count.max(1)).map(partition);
         Ok(Journal {
@@ -105,7 +105,7 @@ impl Journal {
     }
 
     /// Takes its place in the order at the call. Ready when all of it is durable.
-    pub fn append(&self, owner: &str, entries: &Entries) -> Pending<Result<(), String>> {
+    pub fn append(&self, owner: &str, entries: &Entries) -> BoxFuture<Result<(), String>> {
         let partition = self.partition_of(owner);
         let records = entries.records();
         let appends: Vec<_> = (chunks(&records).into_iter())
@@ -141,7 +141,7 @@ impl Journal {
 
 fn settings() -> HubSettings {
     HubSettings {
-        cleanup: Cleanup::Compact,
+        cleanup: CleanupPolicy::Compact,
         retention: None,
         retention_bytes: None,
         batch_bytes_max: BATCH_BYTES_MAX,

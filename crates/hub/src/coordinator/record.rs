@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_log::{HubName, Place};
+use highwater_log::{HubName, TopicPartition};
 
 /// A reader behind the version that every value begins with.
 pub(crate) fn read_versioned(bytes: &[u8], version: u8) -> Result<Reader<'_>, DecodeError> {
@@ -13,16 +13,16 @@ pub(crate) fn read_versioned(bytes: &[u8], version: u8) -> Result<Reader<'_>, De
     Ok(from)
 }
 
-pub(crate) fn write_place(out: &mut Vec<u8>, place: &Place) {
-    out.text_be(place.hub.as_str());
-    out.u32_be(place.partition);
+pub(crate) fn write_place(out: &mut Vec<u8>, topic_partition: &TopicPartition) {
+    out.text_be(topic_partition.hub.as_str());
+    out.u32_be(topic_partition.partition);
 }
 
-pub(crate) fn read_place(from: &mut Reader<'_>) -> Result<Place, DecodeError> {
+pub(crate) fn read_place(from: &mut Reader<'_>) -> Result<TopicPartition, DecodeError> {
     let hub = HubName::new(from.text_be()?);
     let hub = hub.map_err(|_| DecodeError::Invalid("a hub has an impossible name"))?;
     let partition = from.u32_be()?;
-    Ok(Place { hub, partition })
+    Ok(TopicPartition { hub, partition })
 }
 
 pub(crate) fn write_duration(out: &mut Vec<u8>, duration: Duration) {

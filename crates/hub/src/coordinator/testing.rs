@@ -9,15 +9,17 @@ use std::time::Duration;
 use highwater_env::{Clock, random::Random};
 use highwater_log::batch::{Batch, NewRecord};
 use highwater_log::{
-    AppendError, Appended, HubName, HubSettings, HubSpec, Log, LogLayer, Marker, MemoryLog,
-    Partition, PartitionLayer, Pending, Place, Producer,
+    AppendError, AppendInfo, BoxFuture, HubName, HubSettings, HubSpec, Log, LogLayer, MemoryLog,
+    Partition, PartitionLayer, Producer, TopicPartition, TransactionMarker,
 };
 use tokio::sync::oneshot;
 
 /// How many seeds to try; `HIGHWATER_SEEDS` says otherwise.
 pub(crate) fn seeds(usual: u64) -> u64 {
-    let asked = std::env::var("HIGHWATER_SEEDS").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(usual)
+    let requested = std::env::var("HIGHWATER_SEEDS").ok();
+    requested
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(usual)
 }
 
 /// Follows Tokio's clock, from a given time on.
@@ -55,7 +57,7 @@ pub(crate) struct SlowLog {
 #[derive(Default)]
 struct Gate {
     closed: bool,
-    waiting: VecDeque<(Place, Box<dyn FnOnce() + Send>)>,
+    waiting: VecDeque<(TopicPartition, Box<dyn FnOnce() + Send>)>,
     /// Hubs that take nothing for now.
     full: Vec<HubName>,
     appends: usize,
@@ -94,10 +96,13 @@ impl SlowLog {
     pub fn let_through(&self, random: &mut Random) -> bool {
         let mut gate = self.gate();
         let chosen = random.below(gate.waiting.len() as u64) as usize;
-        let Some((place, _)) = gate.waiting.get(chosen) else {
+        let Some((topic_partition, _)) = gate.waiting.get(chosen) else {
             return false;
         };
-        let first = gate.waiting.iter().position(|(other, _)| other == place);
+        let first = gate
+            .waiting
+            .iter()
+            .position(|(other, _)| other == topic_partition);
         let append = first.and_then(|first| gate.waiting.remove(first));
         drop(gate);
         append.into_iter().for_each(|(_, append)| append());
@@ -138,7 +143,7 @@ impl SlowLog {
 }
 
 /// The log in memory never waits.
-fn at_once<T>(mut pending: Pending<T>) -> T {
+fn at_once<T>(mut pending: BoxFuture<T>) -> T {
     match pending
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()))
@@ -148,9 +153,9 @@ fn at_once<T>(mut pending: Pending<T>) -> T {
     }
 }
 
-pub(crate) fn place(hub: &str, partition: u32) -> Place {
+pub(crate) fn topic_partition(hub: &str, partition: u32) -> TopicPartition {
     let hub = HubName::new(hub).unwrap();
-    Place { hub, partition }
+    TopicPartition { hub, partition }
 }
 
 struct SlowPartition {
@@ -158,18 +163,23 @@ struct SlowPartition {
     inner: Arc<dyn Partition>,
 }
 
-type Append = Result<Appended, AppendError>;
+type Append = Result<AppendInfo, AppendError>;
 
 impl SlowPartition {
     fn pass(
         &self,
-        append: impl FnOnce(&dyn Partition) -> Pending<Append> + Send + 'static,
-    ) -> Pending<Append> {
-        let place = self.inner.place().clone();
+        append: impl FnOnce(&dyn Partition) -> BoxFuture<Append> + Send + 'static,
+    ) -> BoxFuture<Append> {
+        let topic_partition = self.inner.topic_partition().clone();
         let mut gate = self.log.gate();
         gate.appends += 1;
-        if gate.full.contains(&place.hub) {
-            return Box::pin(async { Err(AppendError::Full { place, waiting: 0 }) });
+        if gate.full.contains(&topic_partition.hub) {
+            return Box::pin(async {
+                Err(AppendError::QueueFull {
+                    topic_partition,
+                    waiting: 0,
+                })
+            });
         }
         let inner = Arc::clone(&self.inner);
         if !gate.closed {
@@ -187,7 +197,7 @@ impl SlowPartition {
         let act = move || {
             let _ = sender.send(at_once(append(&*inner)));
         };
-        gate.waiting.push_back((place, Box::new(act)));
+        gate.waiting.push_back((topic_partition, Box::new(act)));
         Box::pin(async move {
             match answer.await {
                 Ok(answer) => answer,
@@ -203,11 +213,11 @@ impl PartitionLayer for SlowPartition {
         &*self.inner
     }
 
-    fn append(&self, batch: Batch) -> Pending<Append> {
+    fn append(&self, batch: Batch) -> BoxFuture<Append> {
         self.pass(move |inner| inner.append(batch))
     }
 
-    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Append> {
+    fn append_records(&self, records: &[NewRecord<'_>]) -> BoxFuture<Append> {
         let own = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
         let copy: Vec<_> = (records.iter())
             .map(|record| (own(record.key), own(record.value)))
@@ -224,7 +234,7 @@ impl PartitionLayer for SlowPartition {
         })
     }
 
-    fn append_marker(&self, producer: Producer, marker: Marker) -> Pending<Append> {
+    fn append_marker(&self, producer: Producer, marker: TransactionMarker) -> BoxFuture<Append> {
         self.pass(move |inner| inner.append_marker(producer, marker))
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use highwater_log::{
-    Commit, GroupError, GroupState, Marker, Membership, OffsetStored, Place, StoredOffset,
+    CommittedOffset, GroupError, GroupState, Membership, OffsetAndMetadata, OffsetCommit,
+    TopicPartition, TransactionMarker,
 };
 use tokio::sync::oneshot;
 
@@ -21,19 +22,19 @@ pub(super) async fn wait(done: Done) -> Result<(), GroupError> {
 }
 
 impl Coordinator {
-    pub fn commit(self: &Arc<Self>, commit: Commit) -> Result<Done, GroupError> {
+    pub fn commit(self: &Arc<Self>, commit: OffsetCommit) -> Result<Done, GroupError> {
         self.change_as_member(commit, None)
     }
 
     /// Positions that count when the producer's transaction commits. Takes its place in the log at
     /// the call, before any [`Coordinator::resolve`] that follows.
-    pub fn pend(self: &Arc<Self>, producer: i64, commit: Commit) -> Result<Done, GroupError> {
+    pub fn pend(self: &Arc<Self>, producer: i64, commit: OffsetCommit) -> Result<Done, GroupError> {
         self.change_as_member(commit, Some(producer))
     }
 
     fn change_as_member(
         self: &Arc<Self>,
-        commit: Commit,
+        commit: OffsetCommit,
         producer: Option<i64>,
     ) -> Result<Done, GroupError> {
         self.journal()?;
@@ -55,20 +56,23 @@ impl Coordinator {
     }
 
     /// Which hubs are meant, so that a hub made later under the same name starts anew.
-    fn locate(&self, offsets: Vec<(Place, StoredOffset)>) -> Result<Vec<Placed>, GroupError> {
+    fn locate(
+        &self,
+        offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
+    ) -> Result<Vec<Placed>, GroupError> {
         let (time_ms, max) = (self.now_ms(), self.options.metadata_bytes_max);
-        let locate = |(place, stored): (Place, StoredOffset)| {
+        let locate = |(topic_partition, stored): (TopicPartition, OffsetAndMetadata)| {
             let bytes = stored.metadata.len();
             if bytes > max {
                 return Err(GroupError::MetadataTooLarge { bytes, max });
             }
-            let hub = self.log.hub(place.hub.as_str());
-            match hub.filter(|hub| place.partition < hub.partitions) {
-                None => Err(GroupError::UnknownPlace(place)),
+            let hub = self.log.hub(topic_partition.hub.as_str());
+            match hub.filter(|hub| topic_partition.partition < hub.partitions) {
+                None => Err(GroupError::UnknownPartition(topic_partition)),
                 Some(hub) => {
                     let hub = hub.id;
                     Ok((
-                        place,
+                        topic_partition,
                         Position {
                             stored,
                             hub,
@@ -86,7 +90,7 @@ impl Coordinator {
         self: &Arc<Self>,
         group: &str,
         producer: i64,
-        marker: Marker,
+        marker: TransactionMarker,
     ) -> Result<Option<Done>, GroupError> {
         let resolve = |visit: &mut Visit<'_>| visit.resolve(producer, marker);
         Ok(self.visit(group, resolve)?.flatten())
@@ -95,19 +99,28 @@ impl Coordinator {
     pub fn committed(
         self: &Arc<Self>,
         group: &str,
-        places: Option<Vec<Place>>,
+        topic_partitions: Option<Vec<TopicPartition>>,
         stable: bool,
-    ) -> Result<Vec<OffsetStored>, GroupError> {
-        let unknown = places.clone().unwrap_or_default();
-        let look = |visit: &mut Visit<'_>| visit.look_up(places, stable);
-        let nothing = || Ok(unknown.into_iter().map(|place| (place, None)).collect());
+    ) -> Result<Vec<CommittedOffset>, GroupError> {
+        let unknown = topic_partitions.clone().unwrap_or_default();
+        let look = |visit: &mut Visit<'_>| visit.look_up(topic_partitions, stable);
+        let nothing = || {
+            Ok(unknown
+                .into_iter()
+                .map(|topic_partition| (topic_partition, None))
+                .collect())
+        };
         self.visit(group, look)?.unwrap_or_else(nothing)
     }
 
-    pub fn forget(self: &Arc<Self>, group: &str, places: Vec<Place>) -> Result<Done, GroupError> {
-        let forget = |visit: &mut Visit<'_>| match visit.uses(&places) {
+    pub fn forget(
+        self: &Arc<Self>,
+        group: &str,
+        topic_partitions: Vec<TopicPartition>,
+    ) -> Result<Done, GroupError> {
+        let forget = |visit: &mut Visit<'_>| match visit.uses(&topic_partitions) {
             true => Err(GroupError::Subscribed),
-            false => Ok(visit.forget(places)),
+            false => Ok(visit.forget(topic_partitions)),
         };
         self.visit(group, forget)?
             .unwrap_or(Err(GroupError::NotFound))
@@ -131,9 +144,9 @@ impl Visit<'_> {
     fn store(&mut self, positions: Vec<Placed>) -> Done {
         let mut entries = Entries::default();
         let group = &self.room.name;
-        for (place, position) in &positions {
+        for (topic_partition, position) in &positions {
             entries.put(
-                |out| record::position_key(out, group, place),
+                |out| record::position_key(out, group, topic_partition),
                 |out| record::put_position(out, position),
             );
         }
@@ -143,9 +156,9 @@ impl Visit<'_> {
     fn pend(&mut self, producer: i64, positions: Vec<Placed>) -> Done {
         let mut entries = Entries::default();
         let group = &self.room.name;
-        for (place, position) in &positions {
+        for (topic_partition, position) in &positions {
             entries.put(
-                |out| record::pending_key(out, group, producer, place),
+                |out| record::pending_key(out, group, producer, topic_partition),
                 |out| record::put_position(out, position),
             );
         }
@@ -154,41 +167,41 @@ impl Visit<'_> {
     }
 
     /// `None` if there is nothing to do.
-    fn resolve(&mut self, producer: i64, marker: Marker) -> Option<Done> {
+    fn resolve(&mut self, producer: i64, marker: TransactionMarker) -> Option<Done> {
         let pending = self.room.pending_of(producer);
         if pending.is_empty() {
             return None;
         }
         let mut entries = Entries::default();
         let group = &self.room.name;
-        for (place, position) in &pending {
-            if marker == Marker::Commit {
+        for (topic_partition, position) in &pending {
+            if marker == TransactionMarker::Commit {
                 entries.put(
-                    |out| record::position_key(out, group, place),
+                    |out| record::position_key(out, group, topic_partition),
                     |out| record::put_position(out, position),
                 );
             }
         }
-        for (place, _) in &pending {
-            entries.remove(|out| record::pending_key(out, group, producer, place));
+        for (topic_partition, _) in &pending {
+            entries.remove(|out| record::pending_key(out, group, producer, topic_partition));
         }
         Some(self.change(&entries, What::Resolve(producer, pending, marker)))
     }
 
-    pub fn forget(&mut self, places: Vec<Place>) -> Done {
+    pub fn forget(&mut self, topic_partitions: Vec<TopicPartition>) -> Done {
         let mut entries = Entries::default();
         let group = &self.room.name;
-        for place in &places {
-            entries.remove(|out| record::position_key(out, group, place));
+        for topic_partition in &topic_partitions {
+            entries.remove(|out| record::position_key(out, group, topic_partition));
         }
-        self.change(&entries, What::Forget(places))
+        self.change(&entries, What::Forget(topic_partitions))
     }
 
     pub fn delete(&mut self) -> Done {
         let mut entries = Entries::default();
         let group = &self.room.name;
-        for place in self.room.places() {
-            entries.remove(|out| record::position_key(out, group, place));
+        for topic_partition in self.room.topic_partitions() {
+            entries.remove(|out| record::position_key(out, group, topic_partition));
         }
         entries.remove(|out| record::group_key(out, group));
         self.room.closing = true;
@@ -207,47 +220,55 @@ impl Visit<'_> {
 
     fn look_up(
         &self,
-        places: Option<Vec<Place>>,
+        topic_partitions: Option<Vec<TopicPartition>>,
         stable: bool,
-    ) -> Result<Vec<OffsetStored>, GroupError> {
+    ) -> Result<Vec<CommittedOffset>, GroupError> {
         let positions = &self.room.positions;
         let all = || positions.stored.keys().cloned().collect();
-        let every = places.is_none();
-        let places = places.unwrap_or_else(all);
-        if stable && places.iter().any(|place| positions.is_pending(place)) {
+        let every = topic_partitions.is_none();
+        let topic_partitions = topic_partitions.unwrap_or_else(all);
+        if stable
+            && topic_partitions
+                .iter()
+                .any(|topic_partition| positions.is_pending(topic_partition))
+        {
             return Err(GroupError::Unstable);
         }
-        let look_up = |place: Place| {
+        let look_up = |topic_partition: TopicPartition| {
             let hub = self
                 .coordinator
                 .log
-                .hub(place.hub.as_str())
+                .hub(topic_partition.hub.as_str())
                 .map(|hub| hub.id);
-            let position = positions.stored.get(&place);
+            let position = positions.stored.get(&topic_partition);
             let current = position.filter(|position| Some(position.hub) == hub);
-            (place, current.map(|position| position.stored.clone()))
+            (
+                topic_partition,
+                current.map(|position| position.stored.clone()),
+            )
         };
-        let found = places.into_iter().map(look_up);
+        let found = topic_partitions.into_iter().map(look_up);
         Ok(found
             .filter(|(_, stored)| !every || stored.is_some())
             .collect())
     }
 
     /// Whether a member may be reading one of these places now.
-    fn uses(&self, places: &[Place]) -> bool {
+    fn uses(&self, topic_partitions: &[TopicPartition]) -> bool {
         let info = self.room.group.info();
         info.state != GroupState::Empty
             && info.members.iter().any(|member| {
-                let may_use =
-                    |place: &Place| subscription::may_include(&member.metadata, place.hub.as_str());
-                places.iter().any(may_use)
+                let may_use = |topic_partition: &TopicPartition| {
+                    subscription::may_include(&member.metadata, topic_partition.hub.as_str())
+                };
+                topic_partitions.iter().any(may_use)
             })
     }
 }
 
 fn stale_generation(who: &Membership) -> GroupError {
     GroupError::IllegalGeneration {
-        asked: who.generation,
+        requested: who.generation,
         current: 0,
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use highwater_log::{
-    Commit, GroupError, GroupInfo, Groups, Join, Joined, Leaving, Marker, Membership, OffsetStored,
-    Pending, Place, SyncGroup, Synced,
+    BoxFuture, CommittedOffset, GroupCoordinator, GroupError, GroupInfo, JoinRequest, JoinResponse,
+    MemberIdentity, Membership, OffsetCommit, SyncRequest, SyncResponse, TopicPartition,
+    TransactionMarker,
 };
 use tokio::sync::oneshot;
 
@@ -29,7 +30,11 @@ impl Handle {
     }
 
     /// See [`Coordinator::pend`]; the rest of the wait is the future's.
-    pub(crate) fn pend(&self, producer: i64, commit: Commit) -> Pending<Result<(), GroupError>> {
+    pub(crate) fn pend(
+        &self,
+        producer: i64,
+        commit: OffsetCommit,
+    ) -> BoxFuture<Result<(), GroupError>> {
         let done = self.coordinator.pend(producer, commit);
         Box::pin(async move { wait(done?).await })
     }
@@ -39,8 +44,8 @@ impl Handle {
         &self,
         group: &str,
         producer: i64,
-        marker: Marker,
-    ) -> Pending<Result<(), GroupError>> {
+        marker: TransactionMarker,
+    ) -> BoxFuture<Result<(), GroupError>> {
         let done = self.coordinator.resolve(group, producer, marker);
         Box::pin(async move {
             match done? {
@@ -53,7 +58,7 @@ impl Handle {
     fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Arc<Coordinator>) -> T + Send + 'static,
-    ) -> Pending<T> {
+    ) -> BoxFuture<T> {
         let coordinator = Arc::clone(&self.coordinator);
         Box::pin(async move { ask(&coordinator) })
     }
@@ -61,24 +66,24 @@ impl Handle {
     fn change(
         &self,
         change: impl FnOnce(&Arc<Coordinator>) -> Result<Done, GroupError> + Send + 'static,
-    ) -> Pending<Result<(), GroupError>> {
+    ) -> BoxFuture<Result<(), GroupError>> {
         let coordinator = Arc::clone(&self.coordinator);
         Box::pin(async move { wait(change(&coordinator)?).await })
     }
 }
 
-impl Groups for Handle {
-    fn join(&self, request: Join) -> Pending<Result<Joined, GroupError>> {
+impl GroupCoordinator for Handle {
+    fn join(&self, request: JoinRequest) -> BoxFuture<Result<JoinResponse, GroupError>> {
         let coordinator = Arc::clone(&self.coordinator);
         Box::pin(async move { coordinator.join(request)?.answer().await })
     }
 
-    fn sync(&self, request: SyncGroup) -> Pending<Result<Synced, GroupError>> {
+    fn sync(&self, request: SyncRequest) -> BoxFuture<Result<SyncResponse, GroupError>> {
         let coordinator = Arc::clone(&self.coordinator);
         Box::pin(async move { coordinator.sync(request)?.answer().await })
     }
 
-    fn heartbeat(&self, member: Membership) -> Pending<Result<(), GroupError>> {
+    fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>> {
         self.ask(move |coordinator| {
             let beat = |visit: &mut Visit<'_>| visit.room.group.heartbeat(&member, visit.now);
             let unknown = || Err(GroupError::UnknownMember(member.member.clone()));
@@ -89,30 +94,30 @@ impl Groups for Handle {
     fn leave(
         &self,
         group: String,
-        leaving: Vec<Leaving>,
-    ) -> Pending<Result<Vec<Result<(), GroupError>>, GroupError>> {
+        leaving: Vec<MemberIdentity>,
+    ) -> BoxFuture<Result<Vec<Result<(), GroupError>>, GroupError>> {
         self.ask(move |coordinator| {
             let leave = |visit: &mut Visit<'_>| visit.room.group.leave(&leaving, visit.now);
-            let unknown = |one: &Leaving| Err(GroupError::UnknownMember(one.member.clone()));
+            let unknown = |one: &MemberIdentity| Err(GroupError::UnknownMember(one.member.clone()));
             let nobody = || leaving.iter().map(unknown).collect();
             Ok(coordinator.visit(&group, leave)?.unwrap_or_else(nobody))
         })
     }
 
-    fn commit(&self, request: Commit) -> Pending<Result<(), GroupError>> {
+    fn commit_offsets(&self, request: OffsetCommit) -> BoxFuture<Result<(), GroupError>> {
         self.change(move |coordinator| coordinator.commit(request))
     }
 
-    fn committed(
+    fn fetch_offsets(
         &self,
         group: String,
-        places: Option<Vec<Place>>,
+        topic_partitions: Option<Vec<TopicPartition>>,
         stable: bool,
-    ) -> Pending<Result<Vec<OffsetStored>, GroupError>> {
-        self.ask(move |coordinator| coordinator.committed(&group, places, stable))
+    ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>> {
+        self.ask(move |coordinator| coordinator.committed(&group, topic_partitions, stable))
     }
 
-    fn list(&self) -> Pending<Vec<GroupInfo>> {
+    fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
         self.ask(|coordinator| {
             let names: Vec<String> = coordinator.slots.read().keys().cloned().collect();
             let look = |visit: &mut Visit<'_>| visit.room.group.info();
@@ -121,24 +126,28 @@ impl Groups for Handle {
         })
     }
 
-    fn describe(&self, group: String) -> Pending<Option<GroupInfo>> {
+    fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {
         self.ask(move |coordinator| {
             let look = |visit: &mut Visit<'_>| visit.room.group.info();
             coordinator.visit(&group, look).ok().flatten()
         })
     }
 
-    fn delete(&self, group: String) -> Pending<Result<(), GroupError>> {
+    fn delete(&self, group: String) -> BoxFuture<Result<(), GroupError>> {
         self.change(move |coordinator| coordinator.delete(&group))
     }
 
-    fn forget(&self, group: String, places: Vec<Place>) -> Pending<Result<(), GroupError>> {
-        self.change(move |coordinator| coordinator.forget(&group, places))
+    fn delete_offsets(
+        &self,
+        group: String,
+        topic_partitions: Vec<TopicPartition>,
+    ) -> BoxFuture<Result<(), GroupError>> {
+        self.change(move |coordinator| coordinator.forget(&group, topic_partitions))
     }
 }
 
 impl Coordinator {
-    fn join(self: &Arc<Self>, request: Join) -> Result<Waiting<Joined>, GroupError> {
+    fn join(self: &Arc<Self>, request: JoinRequest) -> Result<Waiting<JoinResponse>, GroupError> {
         let group = request.group.clone();
         let member = request.member.clone();
         let fresh = self.member_id(&request.client_id);
@@ -156,7 +165,7 @@ impl Coordinator {
         }
     }
 
-    fn sync(self: &Arc<Self>, request: SyncGroup) -> Result<Waiting<Synced>, GroupError> {
+    fn sync(self: &Arc<Self>, request: SyncRequest) -> Result<Waiting<SyncResponse>, GroupError> {
         let group = request.member.group.clone();
         let member = request.member.member.clone();
         let sync = |visit: &mut Visit<'_>| {

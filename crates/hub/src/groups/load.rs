@@ -72,20 +72,23 @@ fn take(
         Key::Group(group) => {
             found.entry(group).or_default().group = value.map(record::read_group).transpose()?;
         }
-        Key::Position(group, place) => {
+        Key::Position(group, topic_partition) => {
             let stored = &mut found.entry(group).or_default().positions.stored;
             match value {
-                Some(value) => stored.insert(place, record::read_position(value)?),
-                None => stored.remove(&place),
+                Some(value) => stored.insert(topic_partition, record::read_position(value)?),
+                None => stored.remove(&topic_partition),
             };
         }
-        Key::Pending(group, producer, place) => {
+        Key::Pending(group, producer, topic_partition) => {
             let positions = &mut found.entry(group).or_default().positions;
             match value {
                 Some(value) => {
-                    positions.pend(producer, &[(place, record::read_position(value)?)]);
+                    positions.pend(
+                        producer,
+                        &[(topic_partition, record::read_position(value)?)],
+                    );
                 }
-                None => positions.settle(producer, &place),
+                None => positions.settle(producer, &topic_partition),
             }
         }
     }

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use highwater_log::{HubId, Place, StoredOffset};
+use highwater_log::{HubId, OffsetAndMetadata, TopicPartition};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Position {
-    pub stored: StoredOffset,
+    pub stored: OffsetAndMetadata,
     /// The hub it was stored for. One of the same name made later starts anew.
     pub hub: HubId,
     /// When it was stored, in milliseconds since 1970.
     pub time_ms: i64,
 }
 
-pub(super) type Placed = (Place, Position);
+pub(super) type Placed = (TopicPartition, Position);
 
 /// Stored positions are durable; pending ones may still be on their way to the disk, which does no
 /// harm, because nobody is shown them.
 #[derive(Debug, Default)]
 pub(super) struct Positions {
-    pub stored: BTreeMap<Place, Position>,
+    pub stored: BTreeMap<TopicPartition, Position>,
     /// By producer id.
-    pub pending: BTreeMap<i64, BTreeMap<Place, Position>>,
+    pub pending: BTreeMap<i64, BTreeMap<TopicPartition, Position>>,
 }
 
 impl Positions {
@@ -29,8 +29,9 @@ impl Positions {
         self.stored.is_empty() && self.pending.is_empty()
     }
 
-    pub fn is_pending(&self, place: &Place) -> bool {
-        (self.pending.values()).any(|places| places.contains_key(place))
+    pub fn is_pending(&self, topic_partition: &TopicPartition) -> bool {
+        (self.pending.values())
+            .any(|topic_partitions| topic_partitions.contains_key(topic_partition))
     }
 
     pub fn pend(&mut self, producer: i64, positions: &[Placed]) {
@@ -43,9 +44,9 @@ impl Positions {
         let Some(pending) = self.pending.get_mut(&producer) else {
             return;
         };
-        for (place, position) in positions {
-            if pending.get(place) == Some(position) {
-                pending.remove(place);
+        for (topic_partition, position) in positions {
+            if pending.get(topic_partition) == Some(position) {
+                pending.remove(topic_partition);
             }
         }
         if pending.is_empty() {
@@ -54,9 +55,9 @@ impl Positions {
     }
 
     /// The record of one pending position was taken away.
-    pub fn settle(&mut self, producer: i64, place: &Place) {
+    pub fn settle(&mut self, producer: i64, topic_partition: &TopicPartition) {
         if let Some(pending) = self.pending.get_mut(&producer) {
-            pending.remove(place);
+            pending.remove(topic_partition);
             if pending.is_empty() {
                 self.pending.remove(&producer);
             }
@@ -64,11 +65,13 @@ impl Positions {
     }
 
     /// Places whose position was stored before `before_ms` and that no open transaction touches.
-    pub fn older_than(&self, before_ms: i64) -> Vec<Place> {
-        let old = |(place, position): &(&Place, &Position)| {
-            position.time_ms <= before_ms && !self.is_pending(place)
+    pub fn older_than(&self, before_ms: i64) -> Vec<TopicPartition> {
+        let old = |(topic_partition, position): &(&TopicPartition, &Position)| {
+            position.time_ms <= before_ms && !self.is_pending(topic_partition)
         };
-        let places = self.stored.iter().filter(old);
-        places.map(|(place, _)| place.clone()).collect()
+        let topic_partitions = self.stored.iter().filter(old);
+        topic_partitions
+            .map(|(topic_partition, _)| topic_partition.clone())
+            .collect()
     }
 }

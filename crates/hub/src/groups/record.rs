@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_log::{HubId, Offset, Place, StoredOffset};
+use highwater_log::{HubId, Offset, OffsetAndMetadata, TopicPartition};
 
 use super::machine::{MemberSnapshot, Snapshot};
 use super::positions::Position;
@@ -20,9 +20,9 @@ const PENDING: u8 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Group(String),
-    Position(String, Place),
+    Position(String, TopicPartition),
     /// A position that counts when the producer's transaction commits.
-    Pending(String, i64, Place),
+    Pending(String, i64, TopicPartition),
 }
 
 pub(super) fn group_key(out: &mut Vec<u8>, group: &str) {
@@ -30,17 +30,22 @@ pub(super) fn group_key(out: &mut Vec<u8>, group: &str) {
     out.text_be(group);
 }
 
-pub(super) fn position_key(out: &mut Vec<u8>, group: &str, place: &Place) {
+pub(super) fn position_key(out: &mut Vec<u8>, group: &str, topic_partition: &TopicPartition) {
     out.u8(POSITION);
     out.text_be(group);
-    write_place(out, place);
+    write_place(out, topic_partition);
 }
 
-pub(super) fn pending_key(out: &mut Vec<u8>, group: &str, producer: i64, place: &Place) {
+pub(super) fn pending_key(
+    out: &mut Vec<u8>,
+    group: &str,
+    producer: i64,
+    topic_partition: &TopicPartition,
+) {
     out.u8(PENDING);
     out.text_be(group);
     out.i64_be(producer);
-    write_place(out, place);
+    write_place(out, topic_partition);
 }
 
 pub(super) fn read_key(bytes: &[u8]) -> Result<Key, DecodeError> {
@@ -75,7 +80,7 @@ pub(super) fn read_position(bytes: &[u8]) -> Result<Position, DecodeError> {
     let metadata = reader.text_be()?.to_owned();
     reader.end()?;
     Ok(Position {
-        stored: StoredOffset {
+        stored: OffsetAndMetadata {
             offset,
             leader_epoch,
             metadata,
@@ -166,17 +171,17 @@ mod tests {
         out
     }
 
-    fn place() -> Place {
+    fn topic_partition() -> TopicPartition {
         let hub = HubName::new("toll").unwrap();
-        Place { hub, partition: 3 }
+        TopicPartition { hub, partition: 3 }
     }
 
     #[test]
     fn a_position_is_written_as_the_format_says() {
-        let key = made(|out| position_key(out, "g", &place()));
+        let key = made(|out| position_key(out, "g", &topic_partition()));
         assert_eq!(key, b"\x02\0\0\0\x01g\0\0\0\x04toll\0\0\0\x03");
         let value = made(|out| {
-            let stored = StoredOffset {
+            let stored = OffsetAndMetadata {
                 offset: Offset(5),
                 leader_epoch: -1,
                 metadata: "m".into(),
@@ -199,13 +204,16 @@ mod tests {
 
     #[test]
     fn keys_are_read_as_they_were_written() {
-        let pending = made(|out| pending_key(out, "g", 42, &place()));
+        let pending = made(|out| pending_key(out, "g", 42, &topic_partition()));
         assert_eq!(
             read_key(&pending),
-            Ok(Key::Pending("g".into(), 42, place()))
+            Ok(Key::Pending("g".into(), 42, topic_partition()))
         );
-        let position = made(|out| position_key(out, "g", &place()));
-        assert_eq!(read_key(&position), Ok(Key::Position("g".into(), place())));
+        let position = made(|out| position_key(out, "g", &topic_partition()));
+        assert_eq!(
+            read_key(&position),
+            Ok(Key::Position("g".into(), topic_partition()))
+        );
         let group = made(|out| group_key(out, "g"));
         assert_eq!(read_key(&group), Ok(Key::Group("g".into())));
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use highwater_log::{GroupError, Joined, Marker, Place, Synced};
+use highwater_log::{GroupError, JoinResponse, SyncResponse, TopicPartition, TransactionMarker};
 use tokio::sync::oneshot;
 
 use super::machine::{After, Group, Now, Ticket};
@@ -18,8 +18,8 @@ pub(super) struct Room {
     pub positions: Positions,
     /// When the group came to be as it is, in milliseconds since 1970; 0 if it never formed.
     pub since_ms: i64,
-    pub joins: BTreeMap<Ticket, Answer<Joined>>,
-    pub syncs: BTreeMap<Ticket, Answer<Synced>>,
+    pub joins: BTreeMap<Ticket, Answer<JoinResponse>>,
+    pub syncs: BTreeMap<Ticket, Answer<SyncResponse>>,
     /// When the queue of deadlines will name this group, if it will.
     pub woken_at: Option<Duration>,
     /// Being deleted: nothing can be asked of it until that has worked or failed.
@@ -44,8 +44,8 @@ pub(super) enum What {
     Store(Vec<Placed>),
     Pend(i64, Vec<Placed>),
     /// The end of a producer's transaction, for what was pending then.
-    Resolve(i64, Vec<Placed>, Marker),
-    Forget(Vec<Place>),
+    Resolve(i64, Vec<Placed>, TransactionMarker),
+    Forget(Vec<TopicPartition>),
     Delete,
 }
 
@@ -122,13 +122,13 @@ impl Room {
             }
             What::Resolve(producer, pending, marker) if stored => {
                 self.positions.unpend(producer, &pending);
-                if marker == Marker::Commit {
+                if marker == TransactionMarker::Commit {
                     self.positions.stored.extend(pending);
                 }
             }
-            What::Forget(places) if stored => {
-                for place in places {
-                    self.positions.stored.remove(&place);
+            What::Forget(topic_partitions) if stored => {
+                for topic_partition in topic_partitions {
+                    self.positions.stored.remove(&topic_partition);
                 }
             }
             What::Delete => {
@@ -140,20 +140,22 @@ impl Room {
     }
 
     /// Every place that has a position, or will have when what is under way is durable.
-    pub fn places(&self) -> BTreeSet<&Place> {
+    pub fn topic_partitions(&self) -> BTreeSet<&TopicPartition> {
         let changes = self.changes.iter().filter_map(|change| match &change.what {
             What::Store(positions) | What::Resolve(_, positions, _) => Some(positions),
             _ => None,
         });
         let coming = changes.flatten();
-        let coming = coming.map(|(place, _)| place);
+        let coming = coming.map(|(topic_partition, _)| topic_partition);
         self.positions.stored.keys().chain(coming).collect()
     }
 
     /// What a transaction of this producer would store.
     pub fn pending_of(&self, producer: i64) -> Vec<Placed> {
         let pending = self.positions.pending.get(&producer);
-        let own = |(place, position): (&Place, &Position)| (place.clone(), position.clone());
+        let own = |(topic_partition, position): (&TopicPartition, &Position)| {
+            (topic_partition.clone(), position.clone())
+        };
         pending.into_iter().flatten().map(own).collect()
     }
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_env::random::Random;
 use highwater_log::{
-    Commit, GroupError, GroupState, Groups, Join, Joined, Leaving, Log, Marker, Membership, Offset,
-    Place, StoredOffset, SyncGroup,
+    GroupCoordinator, GroupError, GroupState, JoinRequest, JoinResponse, Log, MemberIdentity,
+    Membership, Offset, OffsetAndMetadata, OffsetCommit, SyncRequest, TopicPartition,
+    TransactionMarker,
 };
 
 use super::{HUB, Handle, Options, Service};
-use crate::coordinator::testing::{SlowLog, TokioClock, place};
+use crate::coordinator::testing::{SlowLog, TokioClock, topic_partition};
 
 const SESSION: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -68,8 +69,8 @@ async fn settle() {
     }
 }
 
-fn request(member: &str) -> Join {
-    Join {
+fn request(member: &str) -> JoinRequest {
+    JoinRequest {
         group: "g".into(),
         member: member.into(),
         instance: None,
@@ -95,7 +96,7 @@ fn nobody() -> Membership {
     }
 }
 
-fn member(joined: &Joined) -> Membership {
+fn member(joined: &JoinResponse) -> Membership {
     Membership {
         generation: joined.generation,
         member: joined.member.clone(),
@@ -103,23 +104,23 @@ fn member(joined: &Joined) -> Membership {
     }
 }
 
-fn at(offset: i64) -> StoredOffset {
-    StoredOffset {
+fn at(offset: i64) -> OffsetAndMetadata {
+    OffsetAndMetadata {
         offset: Offset(offset),
         leader_epoch: -1,
         metadata: String::new(),
     }
 }
 
-fn commit(member: Membership, partition: u32, offset: i64) -> Commit {
-    let offsets = vec![(place("toll", partition), at(offset))];
-    Commit { member, offsets }
+fn commit(member: Membership, partition: u32, offset: i64) -> OffsetCommit {
+    let offsets = vec![(topic_partition("toll", partition), at(offset))];
+    OffsetCommit { member, offsets }
 }
 
 async fn positions(handle: &Handle) -> Vec<(u32, i64)> {
-    let all = handle.committed("g".into(), None, false).await.unwrap();
-    let flat = |(place, stored): (Place, Option<StoredOffset>)| {
-        (place.partition, stored.unwrap().offset.0)
+    let all = handle.fetch_offsets("g".into(), None, false).await.unwrap();
+    let flat = |(topic_partition, stored): (TopicPartition, Option<OffsetAndMetadata>)| {
+        (topic_partition.partition, stored.unwrap().offset.0)
     };
     all.into_iter().map(flat).collect()
 }
@@ -129,12 +130,12 @@ async fn stable(handle: &Handle) -> Membership {
 }
 
 async fn stable_for(handle: &Handle, session_timeout: Duration) -> Membership {
-    let request = Join {
+    let request = JoinRequest {
         session_timeout,
         ..request("")
     };
     let joined = handle.join(request).await.unwrap();
-    let request = SyncGroup {
+    let request = SyncRequest {
         member: member(&joined),
         protocol_type: Some("consumer".into()),
         protocol: Some("range".into()),
@@ -156,7 +157,7 @@ async fn everybody_is_told_to_wait_until_the_hub_has_been_read() {
     let service = Service::new(Arc::new(log), clock, Random::seeded(1), options());
     let handle = service.handle();
     assert_eq!(
-        handle.commit(commit(nobody(), 0, 1)).await,
+        handle.commit_offsets(commit(nobody(), 0, 1)).await,
         Err(GroupError::Loading)
     );
     assert_eq!(handle.join(request("")).await, Err(GroupError::Loading));
@@ -166,9 +167,9 @@ async fn everybody_is_told_to_wait_until_the_hub_has_been_read() {
 async fn positions_survive_a_restart() {
     // proves L2, C2
     let (log, node) = fresh().await;
-    node.commit(commit(nobody(), 0, 5)).await.unwrap();
-    node.commit(commit(nobody(), 1, 7)).await.unwrap();
-    node.commit(commit(nobody(), 0, 6)).await.unwrap();
+    node.commit_offsets(commit(nobody(), 0, 5)).await.unwrap();
+    node.commit_offsets(commit(nobody(), 1, 7)).await.unwrap();
+    node.commit_offsets(commit(nobody(), 0, 6)).await.unwrap();
     drop(node);
     assert_eq!(positions(&*start(&log).await).await, [(0, 6), (1, 7)]);
 }
@@ -177,7 +178,7 @@ async fn positions_survive_a_restart() {
 async fn a_position_is_shown_and_acknowledged_when_it_is_durable() {
     let (log, node) = fresh().await;
     log.close();
-    let waiting = tokio::spawn(node.commit(commit(nobody(), 0, 5)));
+    let waiting = tokio::spawn(node.commit_offsets(commit(nobody(), 0, 5)));
     settle().await;
     assert!(!waiting.is_finished());
     assert_eq!(positions(&node).await, []);
@@ -190,7 +191,7 @@ async fn a_position_is_shown_and_acknowledged_when_it_is_durable() {
 async fn a_commit_counts_even_if_its_client_has_hung_up() {
     let (log, node) = fresh().await;
     log.close();
-    let waiting = tokio::spawn(node.commit(commit(nobody(), 0, 5)));
+    let waiting = tokio::spawn(node.commit_offsets(commit(nobody(), 0, 5)));
     settle().await;
     waiting.abort();
     log.open();
@@ -202,12 +203,12 @@ async fn a_commit_counts_even_if_its_client_has_hung_up() {
 async fn a_commit_of_many_places_is_one_append() {
     let (log, node) = fresh().await;
     let before = log.appends();
-    let offsets = (0..4).map(|partition| (place("toll", partition), at(1)));
-    let commit = Commit {
+    let offsets = (0..4).map(|partition| (topic_partition("toll", partition), at(1)));
+    let commit = OffsetCommit {
         member: nobody(),
         offsets: offsets.collect(),
     };
-    node.commit(commit).await.unwrap();
+    node.commit_offsets(commit).await.unwrap();
     assert_eq!(log.appends() - before, 1);
     assert_eq!(positions(&node).await.len(), 4);
 }
@@ -216,7 +217,7 @@ async fn a_commit_of_many_places_is_one_append() {
 async fn what_cannot_be_stored_is_neither_acknowledged_nor_shown() {
     let (log, node) = fresh().await;
     log.set_full(HUB, true);
-    let refused = node.commit(commit(nobody(), 0, 5)).await;
+    let refused = node.commit_offsets(commit(nobody(), 0, 5)).await;
     assert!(
         matches!(refused, Err(GroupError::Storage(_))),
         "{refused:?}"
@@ -229,37 +230,39 @@ async fn what_cannot_be_stored_is_neither_acknowledged_nor_shown() {
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_not_there_and_too_much_metadata_are_refused() {
     let (_, node) = fresh().await;
-    let unknown = Err(GroupError::UnknownPlace(place("toll", 9)));
-    assert_eq!(node.commit(commit(nobody(), 9, 1)).await, unknown);
+    let unknown = Err(GroupError::UnknownPartition(topic_partition("toll", 9)));
+    assert_eq!(node.commit_offsets(commit(nobody(), 9, 1)).await, unknown);
     let mut large = commit(nobody(), 0, 1);
     large.offsets[0].1.metadata = "x".repeat(4097);
     let (bytes, max) = (4097, 4096);
     let refused = Err(GroupError::MetadataTooLarge { bytes, max });
-    assert_eq!(node.commit(large).await, refused);
+    assert_eq!(node.commit_offsets(large).await, refused);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hub_made_again_under_its_name_starts_without_positions() {
     let (log, node) = fresh().await;
-    node.commit(commit(nobody(), 0, 5)).await.unwrap();
+    node.commit_offsets(commit(nobody(), 0, 5)).await.unwrap();
     log.delete_hub("toll");
     assert_eq!(positions(&node).await, []);
     log.make_hub("toll", 4);
     assert_eq!(positions(&node).await, []);
-    let asked = vec![place("toll", 0)];
+    let requested = vec![topic_partition("toll", 0)];
     let stored = node
-        .committed("g".into(), Some(asked), false)
+        .fetch_offsets("g".into(), Some(requested), false)
         .await
         .unwrap();
-    assert_eq!(stored, [(place("toll", 0), None)]);
+    assert_eq!(stored, [(topic_partition("toll", 0), None)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_group_nobody_knows_has_no_positions_and_no_members() {
     let (_, node) = fresh().await;
-    let asked = vec![place("toll", 0)];
-    let none = node.committed("g".into(), Some(asked.clone()), true).await;
-    assert_eq!(none.unwrap(), [(place("toll", 0), None)]);
+    let requested = vec![topic_partition("toll", 0)];
+    let none = node
+        .fetch_offsets("g".into(), Some(requested.clone()), true)
+        .await;
+    assert_eq!(none.unwrap(), [(topic_partition("toll", 0), None)]);
     let unknown = Err(GroupError::UnknownMember("m".into()));
     assert_eq!(
         node.join(request("m")).await,
@@ -272,24 +275,24 @@ async fn a_group_nobody_knows_has_no_positions_and_no_members() {
     };
     assert_eq!(node.heartbeat(who.clone()).await, unknown);
     let stale = GroupError::IllegalGeneration {
-        asked: 1,
+        requested: 1,
         current: 0,
     };
-    assert_eq!(node.commit(commit(who, 0, 1)).await, Err(stale));
+    assert_eq!(node.commit_offsets(commit(who, 0, 1)).await, Err(stale));
     assert_eq!(node.delete("g".into()).await, Err(GroupError::NotFound));
     assert_eq!(
-        node.forget("g".into(), asked).await,
+        node.delete_offsets("g".into(), requested).await,
         Err(GroupError::NotFound)
     );
     assert_eq!(node.list().await, []);
-    let nameless = Join {
+    let nameless = JoinRequest {
         group: String::new(),
         ..request("")
     };
     assert_eq!(node.join(nameless).await, Err(GroupError::InvalidGroup));
 }
 
-fn unreachable() -> Joined {
+fn unreachable() -> JoinResponse {
     unreachable!("nobody joined")
 }
 
@@ -300,11 +303,11 @@ async fn a_group_goes_on_after_a_restart_with_its_members() {
     drop(node);
     let node = start(&log).await;
     assert_eq!(node.heartbeat(who.clone()).await, Ok(()));
-    assert_eq!(node.commit(commit(who.clone(), 0, 3)).await, Ok(()));
+    assert_eq!(node.commit_offsets(commit(who.clone(), 0, 3)).await, Ok(()));
     tokio::time::sleep(SESSION + Duration::from_millis(2)).await;
     assert_eq!(state(&node).await, Some(GroupState::Empty));
     let gone = Err(GroupError::UnknownMember(who.member.clone()));
-    assert_eq!(node.commit(commit(who, 0, 4)).await, gone);
+    assert_eq!(node.commit_offsets(commit(who, 0, 4)).await, gone);
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,7 +345,7 @@ async fn a_member_waits_for_the_others_and_is_told_when_they_leave() {
     let who = stable(&node).await;
     let waiting = tokio::spawn(node.join(request("")));
     settle().await;
-    let leaving = vec![Leaving {
+    let leaving = vec![MemberIdentity {
         member: who.member,
         instance: None,
     }];
@@ -356,7 +359,9 @@ async fn a_member_waits_for_the_others_and_is_told_when_they_leave() {
 async fn a_group_without_members_is_deleted_with_its_positions() {
     let (log, node) = fresh().await;
     let who = stable(&node).await;
-    node.commit(commit(who.clone(), 0, 5)).await.unwrap();
+    node.commit_offsets(commit(who.clone(), 0, 5))
+        .await
+        .unwrap();
     assert_eq!(node.delete("g".into()).await, Err(GroupError::NotEmpty));
     tokio::time::sleep(SESSION * 2).await;
     assert_eq!(node.delete("g".into()).await, Ok(()));
@@ -370,24 +375,24 @@ async fn a_group_without_members_is_deleted_with_its_positions() {
 #[tokio::test(start_paused = true)]
 async fn a_group_being_deleted_can_be_asked_nothing() {
     let (log, node) = fresh().await;
-    node.commit(commit(nobody(), 0, 5)).await.unwrap();
+    node.commit_offsets(commit(nobody(), 0, 5)).await.unwrap();
     log.close();
     let deleting = tokio::spawn(node.delete("g".into()));
     settle().await;
-    let refused = node.commit(commit(nobody(), 0, 6)).await;
+    let refused = node.commit_offsets(commit(nobody(), 0, 6)).await;
     assert_eq!(refused, Err(GroupError::Loading));
     log.open();
     deleting.await.unwrap().unwrap();
-    assert_eq!(node.commit(commit(nobody(), 0, 6)).await, Ok(()));
+    assert_eq!(node.commit_offsets(commit(nobody(), 0, 6)).await, Ok(()));
     assert_eq!(positions(&node).await, [(0, 6)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_group_is_deleted_with_the_positions_that_are_on_their_way() {
     let (log, node) = fresh().await;
-    node.commit(commit(nobody(), 0, 5)).await.unwrap();
+    node.commit_offsets(commit(nobody(), 0, 5)).await.unwrap();
     log.close();
-    let storing = tokio::spawn(node.commit(commit(nobody(), 1, 6)));
+    let storing = tokio::spawn(node.commit_offsets(commit(nobody(), 1, 6)));
     settle().await;
     let deleting = tokio::spawn(node.delete("g".into()));
     settle().await;
@@ -403,15 +408,20 @@ async fn positions_are_forgotten_unless_a_member_uses_them() {
     let (log, node) = fresh().await;
     log.make_hub("other", 1);
     let who = stable(&node).await;
-    let offsets = vec![(place("toll", 0), at(1)), (place("other", 0), at(2))];
-    let both = Commit {
+    let offsets = vec![
+        (topic_partition("toll", 0), at(1)),
+        (topic_partition("other", 0), at(2)),
+    ];
+    let both = OffsetCommit {
         member: who,
         offsets,
     };
-    node.commit(both).await.unwrap();
-    let used = node.forget("g".into(), vec![place("toll", 0)]).await;
+    node.commit_offsets(both).await.unwrap();
+    let used = node
+        .delete_offsets("g".into(), vec![topic_partition("toll", 0)])
+        .await;
     assert_eq!(used, Err(GroupError::Subscribed));
-    node.forget("g".into(), vec![place("other", 0)])
+    node.delete_offsets("g".into(), vec![topic_partition("other", 0)])
         .await
         .unwrap();
     assert_eq!(positions(&node).await, [(0, 1)]);
@@ -424,7 +434,9 @@ async fn positions_of_a_group_that_is_empty_for_long_are_forgotten() {
     let (log, node) = fresh().await;
     let beat = Duration::from_secs(1500);
     let who = stable_for(&node, Duration::from_secs(1800)).await;
-    node.commit(commit(who.clone(), 0, 5)).await.unwrap();
+    node.commit_offsets(commit(who.clone(), 0, 5))
+        .await
+        .unwrap();
     for _ in 0..DAY.as_secs() * 8 / beat.as_secs() {
         // A member that is alive keeps everything, however old.
         tokio::time::sleep(beat).await;
@@ -442,12 +454,12 @@ async fn positions_of_a_group_that_is_empty_for_long_are_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn positions_of_a_transaction_count_when_it_commits() {
     for (marker, expected) in [
-        (Marker::Commit, vec![(0, 9)]),
-        (Marker::Abort, vec![(0, 5)]),
+        (TransactionMarker::Commit, vec![(0, 9)]),
+        (TransactionMarker::Abort, vec![(0, 5)]),
     ] {
         for restart in [false, true] {
             let (log, mut node) = fresh().await;
-            node.commit(commit(nobody(), 0, 5)).await.unwrap();
+            node.commit_offsets(commit(nobody(), 0, 5)).await.unwrap();
             node.pend(77, commit(nobody(), 0, 8)).await.unwrap();
             node.pend(77, commit(nobody(), 0, 9)).await.unwrap();
             if restart {
@@ -455,13 +467,19 @@ async fn positions_of_a_transaction_count_when_it_commits() {
                 node = start(&log).await;
             }
             assert_eq!(positions(&node).await, [(0, 5)]);
-            let asked = Some(vec![place("toll", 0)]);
-            let stable = node.committed("g".into(), asked.clone(), true).await;
+            let requested = Some(vec![topic_partition("toll", 0)]);
+            let stable = node
+                .fetch_offsets("g".into(), requested.clone(), true)
+                .await;
             assert_eq!(stable, Err(GroupError::Unstable));
             assert_eq!(node.delete("g".into()).await, Err(GroupError::NotEmpty));
             node.resolve("g", 77, marker).await.unwrap();
             assert_eq!(positions(&node).await, expected);
-            assert!(node.committed("g".into(), asked, true).await.is_ok());
+            assert!(
+                node.fetch_offsets("g".into(), requested, true)
+                    .await
+                    .is_ok()
+            );
             node.resolve("g", 77, marker).await.unwrap();
             drop(node);
             assert_eq!(positions(&*start(&log).await).await, expected);
@@ -504,23 +522,35 @@ async fn disturb(handle: Handle, mut random: Random) {
         // Each may fail because of what the others do.
         let _ = match random.below(20) {
             0 => handle.delete(group).await,
-            1 => handle.forget(group, vec![place("toll", partition)]).await,
+            1 => {
+                handle
+                    .delete_offsets(group, vec![topic_partition("toll", partition)])
+                    .await
+            }
             2 => handle.pend(producer, commit).await,
-            3 => handle.resolve(&group, producer, Marker::Commit).await,
-            4 => handle.resolve(&group, producer, Marker::Abort).await,
+            3 => {
+                handle
+                    .resolve(&group, producer, TransactionMarker::Commit)
+                    .await
+            }
+            4 => {
+                handle
+                    .resolve(&group, producer, TransactionMarker::Abort)
+                    .await
+            }
             5 => {
                 tokio::task::yield_now().await;
                 Ok(())
             }
-            _ => handle.commit(commit).await,
+            _ => handle.commit_offsets(commit).await,
         };
     }
 }
 
-async fn all_positions(handle: &Handle) -> Vec<(String, Vec<highwater_log::OffsetStored>)> {
+async fn all_positions(handle: &Handle) -> Vec<(String, Vec<highwater_log::CommittedOffset>)> {
     let mut all = Vec::new();
     for info in handle.list().await {
-        let stored = handle.committed(info.group.clone(), None, false).await;
+        let stored = handle.fetch_offsets(info.group.clone(), None, false).await;
         all.push((info.group, stored.unwrap()));
     }
     all
@@ -553,7 +583,7 @@ async fn what_is_in_memory_is_what_a_restart_makes_of_the_log() {
 
 async fn start_and_wait(log: &SlowLog) -> Node {
     let node = start(log).await;
-    while node.commit(commit(nobody(), 99, 0)).await == Err(GroupError::Loading) {
+    while node.commit_offsets(commit(nobody(), 99, 0)).await == Err(GroupError::Loading) {
         tokio::task::yield_now().await;
     }
     node

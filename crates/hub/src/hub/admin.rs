@@ -141,7 +141,7 @@ impl Hub {
         let open = |partition: u32| {
             let folder = folder.join(partition.to_string());
             let shared = self.inner.shared.clone();
-            let (store, _) = Store::open(shared, info.place(partition), &folder)?;
+            let (store, _) = Store::open(shared, info.topic_partition(partition), &folder)?;
             Ok(self.partition_on(store, info.settings.clone()))
         };
         (first..info.partitions).map(open).collect()
@@ -168,11 +168,11 @@ impl Hub {
     }
 }
 
-fn check_partitions(asked: u32) -> Result<(), AdminError> {
+fn check_partitions(requested: u32) -> Result<(), AdminError> {
     let max = HubSpec::PARTITIONS_MAX;
-    match (1..=max).contains(&asked) {
+    match (1..=max).contains(&requested) {
         true => Ok(()),
-        false => Err(AdminError::Partitions { asked, max }),
+        false => Err(AdminError::Partitions { requested, max }),
     }
 }
 

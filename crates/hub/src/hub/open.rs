@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use highwater_env::random::Random;
 use highwater_env::{Clock, Disk};
-use highwater_log::{HubInfo, Place};
+use highwater_log::{HubInfo, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
 use super::{Entry, Hub, Inner, Timer};
@@ -41,7 +41,7 @@ pub enum OpenError {
 /// One partition more has been recovered.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    pub place: Place,
+    pub topic_partition: TopicPartition,
     /// How many are done, this one included, and how many there are.
     pub done: usize,
     pub total: usize,
@@ -95,12 +95,12 @@ impl Hub {
         infos: &[HubInfo],
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<(), OpenError> {
-        let places: Vec<(&HubInfo, u32)> = (infos.iter())
+        let topic_partitions: Vec<(&HubInfo, u32)> = (infos.iter())
             .flat_map(|info| (0..info.partitions).map(move |partition| (info, partition)))
             .collect();
-        let stores = self.recover_stores(&places, progress)?;
+        let stores = self.recover_stores(&topic_partitions, progress)?;
         let mut hubs = self.inner.hubs.write();
-        for ((info, _), store) in places.into_iter().zip(stores) {
+        for ((info, _), store) in topic_partitions.into_iter().zip(stores) {
             let partition = self.partition_on(store, info.settings.clone());
             let entry = hubs.entry(info.name.clone()).or_insert_with(|| Entry {
                 info: Arc::new(info.clone()),
@@ -113,22 +113,22 @@ impl Hub {
 
     fn recover_stores(
         &self,
-        places: &[(&HubInfo, u32)],
+        topic_partitions: &[(&HubInfo, u32)],
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<Vec<Arc<Store>>, OpenError> {
         let done = AtomicUsize::new(0);
         let recover = |(info, partition): &(&HubInfo, u32)| {
-            let place = info.place(*partition);
-            let (store, recovery) = self.recover_store(info, place.clone())?;
+            let topic_partition = info.topic_partition(*partition);
+            let (store, recovery) = self.recover_store(info, topic_partition.clone())?;
             progress(Progress {
-                place,
+                topic_partition,
                 done: done.fetch_add(1, Ordering::Relaxed) + 1,
-                total: places.len(),
+                total: topic_partitions.len(),
                 recovery,
             });
             Ok(store)
         };
-        let stores = side_by_side(places, self.threads(), recover);
+        let stores = side_by_side(topic_partitions, self.threads(), recover);
         stores.into_iter().collect()
     }
 
@@ -140,10 +140,12 @@ impl Hub {
     fn recover_store(
         &self,
         info: &HubInfo,
-        place: Place,
+        topic_partition: TopicPartition,
     ) -> Result<(Arc<Store>, Recovery), OpenError> {
-        let folder = self.folder_of(info.id).join(place.partition.to_string());
-        let opened = Store::open(self.inner.shared.clone(), place.clone(), &folder);
+        let folder = self
+            .folder_of(info.id)
+            .join(topic_partition.partition.to_string());
+        let opened = Store::open(self.inner.shared.clone(), topic_partition.clone(), &folder);
         let (store, recovery) = opened.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => OpenError::Missing {
                 hub: info.name.to_string(),
@@ -153,10 +155,10 @@ impl Hub {
         })?;
         if let Some(cut) = &recovery.cut {
             let (file, position, bytes) = (&cut.file, cut.position, cut.bytes);
-            tracing::warn!(%place, file, position, bytes, reason = cut.reason, "torn end cut");
+            tracing::warn!(%topic_partition, file, position, bytes, reason = cut.reason, "torn end cut");
         }
         if let Some(damage) = &recovery.damage {
-            tracing::error!(%place, %damage, "the partition serves what is before and takes no writes");
+            tracing::error!(%topic_partition, %damage, "the partition serves what is before and takes no writes");
         }
         Ok((store, recovery))
     }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 
 use highwater_log::batch::{Batch, NewRecord};
 use highwater_log::{
-    AppendError, Appended, Bounds, EnqueueTime, Fetched, HubSettings, Isolation, Marker, Offset,
-    Pending, Place, Producer, ReadError,
+    AppendError, AppendInfo, Bounds, BoxFuture, EnqueueTime, FetchData, HubSettings, Isolation,
+    Offset, Producer, ReadError, TopicPartition, TransactionMarker,
 };
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{Notify, oneshot};
@@ -44,17 +44,20 @@ impl Partition {
         committers: Arc<Committers>,
         readers: Arc<Readers>,
     ) -> Arc<Partition> {
-        let place = store.place().clone();
+        let topic_partition = store.topic_partition().clone();
         let limits = Limits {
             queue_bytes: shared.options.queue_bytes,
             shared_batch_bytes: shared.options.shared_batch_bytes,
             batch_bytes_max: settings.batch_bytes_max as usize,
         };
-        let mut queue = Queue::new(place.clone(), limits);
+        let mut queue = Queue::new(topic_partition.clone(), limits);
         queue.reset(store.producers(), store.bounds().last_time);
         if let Some(damage) = store.damage() {
             let reason = damage.to_string();
-            queue.refuse(AppendError::Stopped { place, reason });
+            queue.refuse(AppendError::Stopped {
+                topic_partition,
+                reason,
+            });
         }
         Arc::new_cyclic(|me| Partition {
             shared,
@@ -80,7 +83,7 @@ impl Partition {
             usize,
             Answer,
         ) -> Result<usize, (AppendError, Answer)>,
-    ) -> Pending<Result<Appended, AppendError>> {
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.enqueue_in(self.queue.lock(), push)
     }
 
@@ -94,7 +97,7 @@ impl Partition {
             usize,
             Answer,
         ) -> Result<usize, (AppendError, Answer)>,
-    ) -> Pending<Result<Appended, AppendError>> {
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         let (answer, answered) = oneshot::channel();
         let waiting = self.shared.waiting.load(Ordering::Relaxed);
         let room = self.shared.options.queue_bytes_all.saturating_sub(waiting);
@@ -108,10 +111,10 @@ impl Partition {
                 }
             }
         }
-        let place = self.store.place().clone();
+        let topic_partition = self.store.topic_partition().clone();
         Box::pin(async move {
             let gone = |_| AppendError::Stopped {
-                place,
+                topic_partition,
                 reason: "the node has ended".into(),
             };
             answered.await.unwrap_or_else(|error| Err(gone(error)))
@@ -160,9 +163,12 @@ impl Partition {
     /// The disk is full and has nothing of these batches. Those behind them have offsets that will
     /// not be, so they go too, and the queue goes on from what the disk has.
     fn turn_away(&self, mut staged: Vec<Staged>, reason: String) {
-        let place = self.store.place().clone();
-        tracing::warn!(%place, reason, "no room on the disk: batches turned away");
-        let error = AppendError::NoRoom { place, reason };
+        let topic_partition = self.store.topic_partition().clone();
+        tracing::warn!(%topic_partition, reason, "no room on the disk: batches turned away");
+        let error = AppendError::DiskFull {
+            topic_partition,
+            reason,
+        };
         let behind = {
             let mut queue = self.queue.lock();
             let now = self.now();
@@ -186,9 +192,15 @@ impl Partition {
     }
 
     fn stop_writing(&self, staged: Vec<Staged>, reason: String) {
-        let place = self.store.place().clone();
-        tracing::error!(%place, reason, "the partition takes no writes until the node is restarted");
-        self.refuse_all(staged, AppendError::Stopped { place, reason });
+        let topic_partition = self.store.topic_partition().clone();
+        tracing::error!(%topic_partition, reason, "the partition takes no writes until the node is restarted");
+        self.refuse_all(
+            staged,
+            AppendError::Stopped {
+                topic_partition,
+                reason,
+            },
+        );
     }
 
     /// From now on, and for all that waits.
@@ -225,17 +237,18 @@ impl Partition {
 
     pub fn delete(&self) {
         self.store.set_deleted();
-        let place = self.store.place().clone();
-        self.refuse_all(Vec::new(), AppendError::Deleted(place));
+        let topic_partition = self.store.topic_partition().clone();
+        self.refuse_all(Vec::new(), AppendError::Deleted(topic_partition));
     }
 
     /// Takes no more appends; what has been taken is still written.
     pub fn refuse_new(&self) {
-        let place = self.store.place().clone();
+        let topic_partition = self.store.topic_partition().clone();
         let reason = "the node is stopping".into();
-        self.queue
-            .lock()
-            .refuse(AppendError::Stopped { place, reason });
+        self.queue.lock().refuse(AppendError::Stopped {
+            topic_partition,
+            reason,
+        });
     }
 
     /// Leaves the files as a start finds them fastest, unless nobody knows what they hold. Nothing
@@ -257,7 +270,7 @@ impl Partition {
             (queue.bytes(), queue.refusal().map(AppendError::to_string))
         };
         PartitionStatus {
-            place: self.store.place().clone(),
+            topic_partition: self.store.topic_partition().clone(),
             bounds: self.store.bounds(),
             segments: self.store.segments(),
             waiting_bytes,
@@ -269,34 +282,37 @@ impl Partition {
     fn on_disk<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Store) -> T + Send + 'static,
-    ) -> Pending<T> {
+    ) -> BoxFuture<T> {
         let store = self.store.clone();
         self.readers.call(move || call(&store))
     }
 }
 
 impl highwater_log::Partition for Partition {
-    fn place(&self) -> &Place {
-        self.store.place()
+    fn topic_partition(&self) -> &TopicPartition {
+        self.store.topic_partition()
     }
 
-    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+    fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.enqueue(|queue, now, room, answer| queue.push(batch, now, room, answer))
     }
 
-    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+    fn append_records(
+        &self,
+        records: &[NewRecord<'_>],
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.enqueue(|queue, now, room, answer| queue.push_records(records, now, room, answer))
     }
 
     fn append_marker(
         &self,
         producer: Producer,
-        marker: Marker,
-    ) -> Pending<Result<Appended, AppendError>> {
+        marker: TransactionMarker,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.enqueue(|queue, now, _, answer| queue.push_marker(producer, marker, now, answer))
     }
 
-    fn punctuate(&self, end: Offset) -> Pending<Result<Option<Appended>, AppendError>> {
+    fn punctuate(&self, end: Offset) -> BoxFuture<Result<Option<AppendInfo>, AppendError>> {
         let queue = self.queue.lock();
         if queue.refusal().is_none() && queue.end() != end {
             return Box::pin(std::future::ready(Ok(None)));
@@ -310,7 +326,7 @@ impl highwater_log::Partition for Partition {
         from: Offset,
         bytes_max: usize,
         isolation: Isolation,
-    ) -> Pending<Result<Fetched, ReadError>> {
+    ) -> BoxFuture<Result<FetchData, ReadError>> {
         match self.store.read_now(from, bytes_max, isolation) {
             storage::Answer::Now(answer) => Box::pin(std::future::ready(answer)),
             storage::Answer::OnDisk => {
@@ -323,7 +339,7 @@ impl highwater_log::Partition for Partition {
         self.store.bounds()
     }
 
-    fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()> {
+    fn wait_past(&self, offset: Offset, isolation: Isolation) -> BoxFuture<()> {
         let me = self.me.clone();
         Box::pin(async move {
             let Some(me) = me.upgrade() else {
@@ -341,11 +357,14 @@ impl highwater_log::Partition for Partition {
         })
     }
 
-    fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
+    fn offset_for_time(
+        &self,
+        time: EnqueueTime,
+    ) -> BoxFuture<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
         self.on_disk(move |store| store.find(time))
     }
 
-    fn trim(&self, offset: Offset) -> Pending<Result<Offset, ReadError>> {
+    fn trim(&self, offset: Offset) -> BoxFuture<Result<Offset, ReadError>> {
         self.on_disk(move |store| store.trim(offset))
     }
 }

@@ -4,24 +4,26 @@
 //! judged then, against what is ahead of it in the queue. So nobody waits for the disk to keep an
 //! order.
 
-use highwater_log::batch::{Batch, Builder, NewRecord, Seal};
-use highwater_log::producers::{Producers, Verdict};
-use highwater_log::{AppendError, Appended, EnqueueTime, Marker, Offset, Place, Producer};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, NewRecord};
+use highwater_log::producer_states::{ProducerStates, SequenceCheck};
+use highwater_log::{
+    AppendError, AppendInfo, EnqueueTime, Offset, Producer, TopicPartition, TransactionMarker,
+};
 use tokio::sync::oneshot;
 
 use crate::storage::Placed;
 
-pub type Answer = oneshot::Sender<Result<Appended, AppendError>>;
+pub type Answer = oneshot::Sender<Result<AppendInfo, AppendError>>;
 
 pub struct Queue {
-    place: Place,
+    topic_partition: TopicPartition,
     limits: Limits,
     /// As they will be when everything here is written.
-    producers: Producers,
+    producers: ProducerStates,
     last_time: Option<EnqueueTime>,
     staged: Vec<Staged>,
     /// Records of several callers, which will be one batch.
-    shared: Builder,
+    shared: BatchBuilder,
     sharers: Vec<Sharer>,
     bytes: usize,
     /// A committer has the partition, or is about to.
@@ -40,7 +42,7 @@ pub struct Limits {
 /// A batch, or none where only an answer has to wait for what is ahead of it.
 pub struct Staged {
     pub placed: Option<Placed>,
-    pub first: Appended,
+    pub first: AppendInfo,
     pub answers: Answers,
 }
 
@@ -56,14 +58,14 @@ pub struct Sharer {
 }
 
 impl Queue {
-    pub fn new(place: Place, limits: Limits) -> Queue {
+    pub fn new(topic_partition: TopicPartition, limits: Limits) -> Queue {
         Queue {
-            place,
+            topic_partition,
             limits,
-            producers: Producers::default(),
+            producers: ProducerStates::default(),
             last_time: None,
             staged: Vec::new(),
-            shared: Builder::new(),
+            shared: BatchBuilder::new(),
             sharers: Vec::new(),
             bytes: 0,
             scheduled: false,
@@ -72,7 +74,7 @@ impl Queue {
     }
 
     /// Goes on from what is on the disk.
-    pub fn reset(&mut self, producers: Producers, last_time: Option<EnqueueTime>) {
+    pub fn reset(&mut self, producers: ProducerStates, last_time: Option<EnqueueTime>) {
         self.producers = producers;
         self.last_time = last_time;
     }
@@ -116,18 +118,18 @@ impl Queue {
     ) -> Result<usize, (AppendError, Answer)> {
         let judged = self
             .check_size(batch.size())
-            .and_then(|()| self.producers.judge(batch.header()));
+            .and_then(|()| self.producers.check(batch.header()));
         match judged {
             Err(error) => Err((error, answer)),
-            Ok(Verdict::Repeat { first, time, .. }) => {
+            Ok(SequenceCheck::Duplicate { first, time, .. }) => {
                 let first = appended(first, time, true);
                 let answers = Answers::One(answer);
                 self.stage(None, first, answers);
                 Ok(0)
             }
-            Ok(Verdict::New) => match self.check_room(batch.size(), room) {
+            Ok(SequenceCheck::New) => match self.check_room(batch.size(), room) {
                 Err(error) => {
-                    self.producers.expect(batch.header(), now);
+                    self.producers.expect_sequence(batch.header(), now);
                     Err((error, answer))
                 }
                 Ok(()) => {
@@ -149,11 +151,11 @@ impl Queue {
         let size = records.iter().map(size_max).sum::<usize>();
         let limit = (self.limits.shared_batch_bytes).min(self.limits.batch_bytes_max);
         if size > limit || records.is_empty() {
-            let mut builder = Builder::new();
+            let mut builder = BatchBuilder::new();
             for record in records {
                 builder.push(record);
             }
-            return match builder.seal(&Seal::default()) {
+            return match builder.build(&BatchOptions::default()) {
                 Ok(batch) => self.push(batch, now, room, answer),
                 Err(error) => Err((error.into(), answer)),
             };
@@ -184,13 +186,13 @@ impl Queue {
     pub fn push_marker(
         &mut self,
         producer: Producer,
-        marker: Marker,
+        marker: TransactionMarker,
         now: EnqueueTime,
         answer: Answer,
     ) -> Result<usize, (AppendError, Answer)> {
         let judged = self
             .check_size(0)
-            .and_then(|()| self.producers.judge_marker(producer, &self.place));
+            .and_then(|()| self.producers.check_marker(producer, &self.topic_partition));
         if let Err(error) = judged {
             return Err((error, answer));
         }
@@ -224,7 +226,7 @@ impl Queue {
         match bytes <= max {
             true => Ok(()),
             false => Err(AppendError::TooLarge {
-                place: self.place.clone(),
+                topic_partition: self.topic_partition.clone(),
                 bytes,
                 max,
             }),
@@ -236,8 +238,8 @@ impl Queue {
         let fits = self.bytes + size <= self.limits.queue_bytes && size <= room;
         match fits || self.bytes == 0 && size <= room {
             true => Ok(()),
-            false => Err(AppendError::Full {
-                place: self.place.clone(),
+            false => Err(AppendError::QueueFull {
+                topic_partition: self.topic_partition.clone(),
                 waiting: self.bytes,
             }),
         }
@@ -249,7 +251,7 @@ impl Queue {
             return;
         }
         let counted = self.shared.size();
-        let batch = self.shared.seal(&Seal::default());
+        let batch = self.shared.build(&BatchOptions::default());
         let batch = batch.expect("shared records are few enough for a batch");
         let sharers = std::mem::take(&mut self.sharers);
         self.bytes -= counted;
@@ -259,7 +261,7 @@ impl Queue {
     fn place_batch(
         &mut self,
         mut batch: Batch,
-        marker: Option<Marker>,
+        marker: Option<TransactionMarker>,
         now: EnqueueTime,
         answers: Answers,
     ) -> usize {
@@ -269,7 +271,7 @@ impl Queue {
         self.producers.apply(batch.header(), marker);
         if marker.is_some() {
             // What became of transactions is for readers, who do not look here.
-            self.producers.settle(self.producers.end());
+            self.producers.advance_durable(self.producers.end());
             self.producers.trim(self.producers.end());
         }
         self.last_time = Some(time);
@@ -280,7 +282,7 @@ impl Queue {
         size
     }
 
-    fn stage(&mut self, placed: Option<Placed>, first: Appended, answers: Answers) {
+    fn stage(&mut self, placed: Option<Placed>, first: AppendInfo, answers: Answers) {
         self.staged.push(Staged {
             placed,
             first,
@@ -304,7 +306,7 @@ impl Queue {
     pub fn expect(&mut self, staged: &[Staged], now: EnqueueTime) {
         for placed in staged.iter().filter_map(|staged| staged.placed.as_ref()) {
             if placed.marker.is_none() {
-                self.producers.expect(placed.batch.header(), now);
+                self.producers.expect_sequence(placed.batch.header(), now);
             }
         }
     }
@@ -317,7 +319,7 @@ impl Staged {
 
     /// Answers everybody who waits for it. `start` is where the partition starts.
     pub fn answer(self, start: Offset) {
-        let first = Appended {
+        let first = AppendInfo {
             start,
             ..self.first
         };
@@ -326,7 +328,7 @@ impl Staged {
             Answers::Shared(sharers) => {
                 for Sharer { delta, answer } in sharers {
                     let offset = Offset(first.offset.0 + i64::from(delta));
-                    send(answer, Ok(Appended { offset, ..first }));
+                    send(answer, Ok(AppendInfo { offset, ..first }));
                 }
             }
         }
@@ -345,16 +347,16 @@ impl Staged {
 }
 
 /// Whoever asked may have stopped waiting.
-pub fn send(answer: Answer, result: Result<Appended, AppendError>) {
+pub fn send(answer: Answer, result: Result<AppendInfo, AppendError>) {
     let _ = answer.send(result);
 }
 
-fn appended(offset: Offset, time: EnqueueTime, repeated: bool) -> Appended {
-    Appended {
+fn appended(offset: Offset, time: EnqueueTime, duplicate: bool) -> AppendInfo {
+    AppendInfo {
         offset,
         time,
         start: Offset(0),
-        repeated,
+        duplicate,
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use highwater_codec::Reader;
 use highwater_env::Disk;
 use highwater_log::Offset;
-use highwater_log::producers::Producers;
+use highwater_log::producer_states::ProducerStates;
 
 use super::checked::{self, Found};
 use super::index::Index;
@@ -19,11 +19,11 @@ const KIND: &[u8; 8] = b"hwcheck1";
 #[derive(Debug)]
 pub struct Checkpoint {
     pub index: Index,
-    pub producers: Producers,
+    pub producers: ProducerStates,
 }
 
 /// The body of a checkpoint file.
-pub fn encode(index: &Index, producers: &Producers) -> Vec<u8> {
+pub fn encode(index: &Index, producers: &ProducerStates) -> Vec<u8> {
     let mut body = index.encode();
     body.extend(producers.snapshot());
     body
@@ -43,7 +43,7 @@ pub fn read(disk: &dyn Disk, folder: &Path, base: Offset) -> io::Result<Option<C
     let Ok(index) = Index::decode(&mut from) else {
         return Ok(None);
     };
-    let producers = Producers::restore(from.rest()).ok();
+    let producers = ProducerStates::restore(from.rest()).ok();
     let producers = producers.filter(|producers| producers.end() == index.next);
     Ok(producers.map(|producers| Checkpoint { index, producers }))
 }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use highwater_env::disk::{Access, DiskFile};
-use highwater_log::batch::{Batch, BatchError, Record, Retained, Stored, Unpacker};
-use highwater_log::producers::AbortedRange;
+use highwater_log::batch::{Batch, BatchError, Decompressor, Record, RetainResult, StoredBatch};
+use highwater_log::producer_states::AbortedRange;
 use highwater_log::{EnqueueTime, Offset};
 
 use super::index::Index;
@@ -79,9 +79,9 @@ impl Store {
 
     /// Finds the last offset of every key.
     fn learn(&self, closed: &[Arc<Segment>], mut rules: Rules) -> io::Result<Rules> {
-        let mut unpacker = Unpacker::new(UNPACKED_MAX);
+        let mut decompressor = Decompressor::new(UNPACKED_MAX);
         for segment in closed {
-            self.each_batch(segment, |batch| rules.learn(batch, &mut unpacker))?;
+            self.each_batch(segment, |batch| rules.learn(batch, &mut decompressor))?;
         }
         Ok(rules)
     }
@@ -89,7 +89,7 @@ impl Store {
     fn each_batch(
         &self,
         segment: &Segment,
-        mut each: impl FnMut(&Stored<'_>) -> io::Result<()>,
+        mut each: impl FnMut(&StoredBatch<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let file = segment.file(&self.shared)?;
         let mut done = Ok(());
@@ -112,13 +112,13 @@ impl Store {
         let file = disk.open(&path, Access::Create)?;
         file.set_len(0)?;
         let mut output = Output::new(&*file, base, self.shared.options.index_bytes);
-        let mut unpacker = Unpacker::new(UNPACKED_MAX);
+        let mut decompressor = Decompressor::new(UNPACKED_MAX);
         for segment in run {
             self.each_batch(segment, |batch| {
-                match rules.judge(batch, &mut unpacker)? {
-                    Retained::All => output.put(batch.bytes(), batch),
-                    Retained::Some(shorter) => output.put(&shorter.to_bytes(), batch),
-                    Retained::None => output.leave_out(batch),
+                match rules.judge(batch, &mut decompressor)? {
+                    RetainResult::All => output.put(batch.bytes(), batch),
+                    RetainResult::Some(shorter) => output.put(&shorter.to_bytes(), batch),
+                    RetainResult::None => output.leave_out(batch),
                 }
             })?;
         }
@@ -175,11 +175,18 @@ struct Rules {
 }
 
 impl Rules {
-    fn learn(&mut self, batch: &Stored<'_>, unpacker: &mut Unpacker) -> io::Result<()> {
+    fn learn(
+        &mut self,
+        batch: &StoredBatch<'_>,
+        decompressor: &mut Decompressor,
+    ) -> io::Result<()> {
         if !self.is_settled(batch) || self.is_aborted(batch) {
             return Ok(());
         }
-        for record in batch.records(unpacker).map_err(|error| invalid(&error))? {
+        for record in batch
+            .records(decompressor)
+            .map_err(|error| invalid(&error))?
+        {
             let record = record.map_err(|error| invalid(&error))?;
             let Some(key) = record.key else {
                 continue;
@@ -194,21 +201,25 @@ impl Rules {
         Ok(())
     }
 
-    fn judge(&self, batch: &Stored<'_>, unpacker: &mut Unpacker) -> io::Result<Retained> {
+    fn judge(
+        &self,
+        batch: &StoredBatch<'_>,
+        decompressor: &mut Decompressor,
+    ) -> io::Result<RetainResult> {
         if batch.header.count() == 0 {
-            return Ok(Retained::None);
+            return Ok(RetainResult::None);
         }
         let old = batch.header.enqueue_time() < self.tombstones_before;
         if old && batch.is_punctuation() {
-            return Ok(Retained::None);
+            return Ok(RetainResult::None);
         }
         if !self.is_settled(batch) {
-            return Ok(Retained::All);
+            return Ok(RetainResult::All);
         }
         if self.is_aborted(batch) {
-            return Ok(Retained::None);
+            return Ok(RetainResult::None);
         }
-        let kept = batch.retain(unpacker, |record| self.keeps(record, old));
+        let kept = batch.retain(decompressor, |record| self.keeps(record, old));
         kept.map_err(|error| invalid(&error))
     }
 
@@ -224,12 +235,12 @@ impl Rules {
     }
 
     /// Data of which it is known whether it counts.
-    fn is_settled(&self, batch: &Stored<'_>) -> bool {
+    fn is_settled(&self, batch: &StoredBatch<'_>) -> bool {
         let header = &batch.header;
         !header.is_control() && (!header.is_transactional() || header.last_offset() < self.stable)
     }
 
-    fn is_aborted(&self, batch: &Stored<'_>) -> bool {
+    fn is_aborted(&self, batch: &StoredBatch<'_>) -> bool {
         let header = &batch.header;
         header.is_transactional()
             && self.aborted.iter().any(|range| {
@@ -263,14 +274,14 @@ impl Output<'_> {
         }
     }
 
-    fn put(&mut self, bytes: &[u8], batch: &Stored<'_>) -> io::Result<()> {
+    fn put(&mut self, bytes: &[u8], batch: &StoredBatch<'_>) -> io::Result<()> {
         self.fill_gap()?;
         self.write(bytes, &batch.header)?;
         self.gap_start = batch.header.next_offset();
         Ok(())
     }
 
-    fn leave_out(&mut self, batch: &Stored<'_>) -> io::Result<()> {
+    fn leave_out(&mut self, batch: &StoredBatch<'_>) -> io::Result<()> {
         let next = batch.header.next_offset();
         if next.0 - self.gap_start.0 > GAP_MAX {
             self.fill_gap()?;
@@ -288,7 +299,11 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn write(&mut self, bytes: &[u8], header: &highwater_log::batch::Header) -> io::Result<()> {
+    fn write(
+        &mut self,
+        bytes: &[u8],
+        header: &highwater_log::batch::BatchHeader,
+    ) -> io::Result<()> {
         self.buffer.extend_from_slice(bytes);
         self.index.push(header, bytes.len() as u64, self.interval);
         match self.buffer.len() >= BUFFER {

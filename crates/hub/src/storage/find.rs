@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use highwater_log::batch::{BatchError, Header};
+use highwater_log::batch::{BatchError, BatchHeader};
 use highwater_log::{EnqueueTime, Offset, ReadError};
 
 use super::index::Entry;
@@ -22,7 +22,7 @@ impl Store {
             let (closed, active, start) = {
                 let view = self.view.read();
                 if view.deleted {
-                    return Err(ReadError::Deleted(self.place.clone()));
+                    return Err(ReadError::Deleted(self.topic_partition.clone()));
                 }
                 if view.start == view.end || view.last_time.is_none_or(|last| last < time) {
                     return Ok(None);
@@ -84,7 +84,7 @@ impl Store {
             .map_err(|e| self.storage_error(&e))?;
         let mut found = None;
         let wanted =
-            |header: &Header| header.enqueue_time() >= time && header.last_offset() >= start;
+            |header: &BatchHeader| header.enqueue_time() >= time && header.last_offset() >= start;
         // One entry ahead is far enough: the next entry's batch is of `time` or later.
         let near = to.min(entry.position + 2 * self.shared.options.index_bytes);
         for to in [near, to] {

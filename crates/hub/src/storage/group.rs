@@ -1,8 +1,8 @@
 //! The batches that are written together and share one sync.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use highwater_log::batch::{Batch, Header};
-use highwater_log::{Marker, Offset};
+use highwater_log::batch::{Batch, BatchHeader};
+use highwater_log::{Offset, TransactionMarker};
 
 use super::tail::Piece;
 
@@ -12,7 +12,7 @@ const PIECE: usize = 64 << 10;
 /// A batch that has its offsets and its time.
 pub struct Placed {
     pub batch: Batch,
-    pub marker: Option<Marker>,
+    pub marker: Option<TransactionMarker>,
 }
 
 /// Batches side by side, as they will lie on the disk. They are copied together once: readers at the
@@ -20,7 +20,7 @@ pub struct Placed {
 /// be a small part, are free again.
 pub struct Group {
     bytes: Bytes,
-    batches: Vec<(Header, Option<Marker>, usize)>,
+    batches: Vec<(BatchHeader, Option<TransactionMarker>, usize)>,
 }
 
 impl Group {
@@ -49,7 +49,7 @@ impl Group {
     }
 
     /// Header, kind of marker if it is one, and size.
-    pub fn batches(&self) -> impl Iterator<Item = (&Header, Option<Marker>, u64)> {
+    pub fn batches(&self) -> impl Iterator<Item = (&BatchHeader, Option<TransactionMarker>, u64)> {
         (self.batches.iter()).map(|(header, marker, size)| (header, *marker, *size as u64))
     }
 

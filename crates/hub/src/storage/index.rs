@@ -5,7 +5,7 @@
 //! the segment, so nothing depends on it but speed.
 
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_log::batch::Header;
+use highwater_log::batch::BatchHeader;
 use highwater_log::{EnqueueTime, Offset};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Index {
     }
 
     /// Takes note of a batch at the end of the segment.
-    pub fn push(&mut self, header: &Header, size: u64, interval: u64) {
+    pub fn push(&mut self, header: &BatchHeader, size: u64, interval: u64) {
         let due = match self.entries.last() {
             Some(last) => self.bytes - last.position >= interval,
             None => true,

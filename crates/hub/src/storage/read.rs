@@ -5,8 +5,8 @@ use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
-use highwater_log::batch::{BatchError, Batches, Broken, HEADER_LEN};
-use highwater_log::{Bounds, Fetched, Isolation, Offset, ReadError};
+use highwater_log::batch::{BatchError, Batches, CorruptBatch, HEADER_LEN};
+use highwater_log::{Bounds, FetchData, Isolation, Offset, ReadError};
 
 use super::index::Entry;
 use super::segment::Segment;
@@ -16,7 +16,7 @@ use super::{Counters, names};
 
 /// What can be said without asking the disk.
 pub enum Answer {
-    Now(Result<Fetched, ReadError>),
+    Now(Result<FetchData, ReadError>),
     /// Ask [`Store::read`], where waiting does no harm.
     OnDisk,
 }
@@ -52,7 +52,7 @@ impl Store {
 
     fn check_readable(&self, view: &View, bounds: &Bounds, from: Offset) -> Result<(), ReadError> {
         if view.deleted {
-            return Err(ReadError::Deleted(self.place.clone()));
+            return Err(ReadError::Deleted(self.topic_partition.clone()));
         }
         if from < bounds.start || from > bounds.end {
             return Err(self.out_of_range(from, bounds));
@@ -69,7 +69,7 @@ impl Store {
         mut from: Offset,
         bytes_max: usize,
         isolation: Isolation,
-    ) -> Result<Fetched, ReadError> {
+    ) -> Result<FetchData, ReadError> {
         loop {
             let (bounds, segment, stretch) = {
                 let view = self.view.read();
@@ -155,13 +155,13 @@ impl Store {
             match choose(&bytes, &stretch, from, limit, bytes_max) {
                 Ok(range) => return Ok(Bytes::from(bytes).slice(range)),
                 // The batch is longer than what was read of it.
-                Err(Broken {
+                Err(CorruptBatch {
                     error: BatchError::Short { need, .. },
                     ..
                 }) if count == size && size as u64 == wanted => {
                     wanted = wanted.saturating_add(need as u64);
                 }
-                Err(Broken { position, error }) => {
+                Err(CorruptBatch { position, error }) => {
                     return Err(self.damaged(Damage {
                         file: names::segment(segment.base),
                         position: stretch.from.position + position as u64,
@@ -212,10 +212,10 @@ impl Store {
         Counters::add(&self.shared.counters.read_bytes, bytes as u64);
     }
 
-    pub(super) fn out_of_range(&self, asked: Offset, bounds: &Bounds) -> ReadError {
+    pub(super) fn out_of_range(&self, requested: Offset, bounds: &Bounds) -> ReadError {
         ReadError::OutOfRange {
-            place: self.place.clone(),
-            asked,
+            topic_partition: self.topic_partition.clone(),
+            requested,
             start: bounds.start,
             end: bounds.end,
         }
@@ -223,14 +223,14 @@ impl Store {
 
     pub(super) fn storage_error(&self, error: &io::Error) -> ReadError {
         ReadError::Storage {
-            place: self.place.clone(),
+            topic_partition: self.topic_partition.clone(),
             reason: error.to_string(),
         }
     }
 
     pub(super) fn damaged(&self, damage: Damage) -> ReadError {
         ReadError::Damaged {
-            place: self.place.clone(),
+            topic_partition: self.topic_partition.clone(),
             file: damage.file,
             position: damage.position,
             reason: damage.reason,
@@ -247,7 +247,7 @@ fn choose(
     from: Offset,
     limit: Offset,
     bytes_max: usize,
-) -> Result<Range<usize>, Broken> {
+) -> Result<Range<usize>, CorruptBatch> {
     let mut chosen = 0..0;
     let mut trouble = None;
     for batch in Batches::new(bytes).following(stretch.from.offset) {
@@ -272,7 +272,7 @@ fn choose(
             }
         }
     }
-    let nothing = Broken {
+    let nothing = CorruptBatch {
         position: chosen.end,
         error: BatchError::Short {
             have: 0,
@@ -291,12 +291,12 @@ fn fetched(
     from: Offset,
     pieces: Vec<Bytes>,
     isolation: Isolation,
-) -> Fetched {
+) -> FetchData {
     let aborted = match (isolation, next_after(&pieces)) {
-        (Isolation::Committed, Some(next)) => view.producers.aborted(from, next),
+        (Isolation::Committed, Some(next)) => view.producers.aborted_transactions(from, next),
         _ => Vec::new(),
     };
-    Fetched {
+    FetchData {
         pieces,
         bounds,
         aborted,

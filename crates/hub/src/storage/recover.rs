@@ -12,8 +12,8 @@ use std::sync::{Arc, Weak};
 
 use highwater_env::disk::{Access, DiskFile};
 use highwater_log::batch::{BatchError, Batches};
-use highwater_log::producers::Producers;
-use highwater_log::{Offset, Place};
+use highwater_log::producer_states::ProducerStates;
+use highwater_log::{Offset, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
 use self::files::{Files, SegmentFile};
@@ -49,7 +49,7 @@ impl Store {
     /// written; trying again does no harm.
     pub fn open(
         shared: Arc<Shared>,
-        place: Place,
+        topic_partition: TopicPartition,
         folder: &Path,
     ) -> io::Result<(Arc<Store>, Recovery)> {
         let files = Files::tidy(&shared, folder)?;
@@ -67,7 +67,7 @@ impl Store {
         view.damage = recovery.damage.clone();
         let store = Arc::new_cyclic(|me: &Weak<Store>| Store {
             shared,
-            place,
+            topic_partition,
             folder: folder.to_path_buf(),
             writer: Mutex::new(writer),
             view: RwLock::new(view),
@@ -87,7 +87,7 @@ struct Recoverer<'a> {
 /// The state at the end of the log, and how far that is into the last segment.
 struct Replayed {
     index: Index,
-    producers: Producers,
+    producers: ProducerStates,
     broken: Option<BatchError>,
 }
 
@@ -105,7 +105,7 @@ impl Recoverer<'_> {
         };
         let Some((last, closed)) = files.segments.split_last() else {
             let index = Index::new(files.start, None);
-            let producers = Producers::new(files.start);
+            let producers = ProducerStates::new(files.start);
             return Ok((view(files, &[], index, producers, None), writer));
         };
         let replayed = self.replay(&files.segments)?;
@@ -224,7 +224,7 @@ impl Recoverer<'_> {
         let base = files[0].segment.base;
         let state = Replayed {
             index: Index::new(base, None),
-            producers: Producers::new(base),
+            producers: ProducerStates::new(base),
             broken: None,
         };
         Ok((0, state))
@@ -342,20 +342,20 @@ fn view(
     files: &Files,
     closed: &[SegmentFile],
     index: Index,
-    mut producers: Producers,
+    mut producers: ProducerStates,
     active: Option<Arc<Segment>>,
 ) -> View {
     let lost = index.next < files.start;
     if lost {
-        producers = Producers::new(files.start);
+        producers = ProducerStates::new(files.start);
     }
     producers.trim(files.start);
     let end = producers.end();
-    producers.settle(end);
+    producers.advance_durable(end);
     let closed = closed.iter().filter(|_| !lost);
     View {
         start: files.first_offset(),
-        stable: producers.stable(end).max(files.first_offset()),
+        stable: producers.last_stable_offset(end).max(files.first_offset()),
         end,
         last_time: index.last_time,
         closed: closed.map(|file| file.segment.clone()).collect(),

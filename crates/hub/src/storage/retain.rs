@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use highwater_codec::Reader;
 use highwater_env::Disk;
-use highwater_log::{Cleanup, EnqueueTime, HubSettings, Offset, ReadError};
+use highwater_log::{CleanupPolicy, EnqueueTime, HubSettings, Offset, ReadError};
 
 use super::checked::{self, Found};
 use super::names;
@@ -30,11 +30,11 @@ impl Store {
         self.sync()?;
         self.roll_old(settings, now)?;
         let done = match settings.cleanup {
-            Cleanup::Delete => self.forget_old(settings, now),
-            Cleanup::Compact => self.compact(now),
+            CleanupPolicy::Delete => self.forget_old(settings, now),
+            CleanupPolicy::Compact => self.compact(now),
         };
         if let Err(error) = done {
-            tracing::warn!(place = %self.place, %error, "maintenance will be tried again");
+            tracing::warn!(topic_partition = %self.topic_partition, %error, "maintenance will be tried again");
         }
         let silent = before(now, self.shared.options.producer_age);
         self.view.write().producers.expire(silent);
@@ -45,7 +45,9 @@ impl Store {
     fn roll_old(&self, settings: &HubSettings, now: EnqueueTime) -> Result<(), WriteError> {
         let first = (self.view.read().active.as_ref()).and_then(|active| active.index.first_time());
         let age = match (settings.cleanup, settings.retention) {
-            (Cleanup::Delete, Some(retention)) => retention.min(self.shared.options.segment_age),
+            (CleanupPolicy::Delete, Some(retention)) => {
+                retention.min(self.shared.options.segment_age)
+            }
             _ => self.shared.options.segment_age,
         };
         match first {
@@ -103,7 +105,7 @@ impl Store {
             (view.bounds(), view.deleted)
         };
         if deleted {
-            return Err(ReadError::Deleted(self.place.clone()));
+            return Err(ReadError::Deleted(self.topic_partition.clone()));
         }
         if offset > bounds.end {
             return Err(self.out_of_range(offset, &bounds));

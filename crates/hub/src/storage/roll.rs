@@ -103,7 +103,7 @@ impl Store {
         if let Some((closed, index)) = &old
             && let Err(error) = closed.write_index(&self.shared, index)
         {
-            tracing::warn!(place = %self.place, %error, "index not written");
+            tracing::warn!(topic_partition = %self.topic_partition, %error, "index not written");
         }
         if let Some(before) = before {
             // Two checkpoints are enough. One that cannot be removed is only a file too many.

@@ -4,7 +4,7 @@ use std::io;
 
 use highwater_env::disk::DiskFile;
 use highwater_log::Offset;
-use highwater_log::batch::{BatchError, Batches, Stored};
+use highwater_log::batch::{BatchError, Batches, StoredBatch};
 
 const CHUNK: u64 = 256 << 10;
 
@@ -25,7 +25,7 @@ pub fn scan(
     from: u64,
     to: u64,
     next: Offset,
-    mut each: impl FnMut(u64, &Stored<'_>),
+    mut each: impl FnMut(u64, &StoredBatch<'_>),
 ) -> io::Result<Scanned> {
     let mut at = Scanned {
         bytes: from,
@@ -58,7 +58,7 @@ pub fn scan(
 fn walk(
     chunk: &[u8],
     at: &mut Scanned,
-    each: &mut impl FnMut(u64, &Stored<'_>),
+    each: &mut impl FnMut(u64, &StoredBatch<'_>),
 ) -> Option<BatchError> {
     let start = at.bytes;
     for batch in Batches::new(chunk).following(at.next) {

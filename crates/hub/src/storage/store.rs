@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use highwater_env::disk::{Access, DiskFile};
-use highwater_log::{Bounds, Offset, Place};
+use highwater_log::{Bounds, Offset, TopicPartition};
 use parking_lot::{Mutex, RwLock};
 
 use super::mark::{self, Mark};
@@ -16,7 +16,7 @@ use crate::options::Durability;
 
 pub struct Store {
     pub(super) shared: Arc<Shared>,
-    pub(super) place: Place,
+    pub(super) topic_partition: TopicPartition,
     pub(super) folder: PathBuf,
     /// Whoever writes holds this for as long as the disk takes.
     pub(super) writer: Mutex<Writer>,
@@ -115,7 +115,9 @@ impl Store {
         let file = self.shared.open(writer.mark_id, &path, Access::Create);
         match file.and_then(|file| mark.write(&*file)) {
             Ok(()) => writer.mark_number = mark.number,
-            Err(error) => tracing::warn!(place = %self.place, %error, "mark not written"),
+            Err(error) => {
+                tracing::warn!(topic_partition = %self.topic_partition, %error, "mark not written")
+            }
         }
     }
 
@@ -141,8 +143,8 @@ impl Store {
             }
             view.end = active.index.next;
             view.last_time = active.index.last_time;
-            view.producers.settle(view.end);
-            view.stable = view.producers.stable(view.end).max(view.start);
+            view.producers.advance_durable(view.end);
+            view.stable = view.producers.last_stable_offset(view.end).max(view.start);
             pieces.into_iter().for_each(|piece| view.tail.push(piece));
         }
         Counters::add(&counters.groups, 1);
@@ -204,7 +206,7 @@ impl Store {
         writer.checkpointed = bytes;
         writer.checkpoint_at = bytes + pause;
         if let Err(error) = checkpoint::write(&*self.shared.disk, &self.folder, base, &body) {
-            tracing::warn!(place = %self.place, %error, "checkpoint not written");
+            tracing::warn!(topic_partition = %self.topic_partition, %error, "checkpoint not written");
         }
     }
 
@@ -249,8 +251,8 @@ impl Store {
         })
     }
 
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn topic_partition(&self) -> &TopicPartition {
+        &self.topic_partition
     }
 
     pub fn bounds(&self) -> Bounds {
@@ -266,7 +268,7 @@ impl Store {
     }
 
     /// The state of the producers as far as it is durable.
-    pub fn producers(&self) -> highwater_log::producers::Producers {
+    pub fn producers(&self) -> highwater_log::producer_states::ProducerStates {
         self.view.read().producers.clone()
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use highwater_log::producers::Producers;
+use highwater_log::producer_states::ProducerStates;
 use highwater_log::{Bounds, EnqueueTime, Offset};
 
 use super::index::Index;
@@ -19,7 +19,7 @@ pub struct View {
     pub closed: Vec<Arc<Segment>>,
     /// The segment that is written to; none before the first append.
     pub active: Option<Active>,
-    pub producers: Producers,
+    pub producers: ProducerStates,
     pub tail: Tail,
     /// Set when the end of the partition is not where the log ends but where it is damaged.
     pub damage: Option<Damage>,

@@ -17,11 +17,12 @@ use std::time::Duration;
 
 use highwater_env::random::Random;
 use highwater_log::{
-    AppendError, GroupError, Groups, Log, Place, TransactionError, TransactionRef, Transactions,
+    AppendError, GroupCoordinator, GroupError, Log, TopicPartition, TransactionCoordinator,
+    TransactionError, TransactionRef,
 };
 
 use super::testing::{Node, TIMEOUT, positions};
-use crate::coordinator::testing::{SlowLog, place, seeds};
+use crate::coordinator::testing::{SlowLog, seeds, topic_partition};
 
 const PARTITIONS: u32 = 3;
 const PRODUCERS: u64 = 3;
@@ -32,7 +33,7 @@ const HUBS: [&str; 3] = ["a", super::HUB, crate::groups::HUB];
 struct Known {
     producer: u64,
     /// Where its writes were acknowledged.
-    written: BTreeSet<Place>,
+    written: BTreeSet<TopicPartition>,
     positioned: bool,
     /// It was asked to commit.
     tried: bool,
@@ -93,37 +94,42 @@ async fn transact(
     ledger: &Ledger,
     producer: u64,
     transaction: &TransactionRef,
-    sequences: &mut BTreeMap<Place, i32>,
+    sequences: &mut BTreeMap<TopicPartition, i32>,
     random: &mut Random,
 ) -> Option<()> {
     let number = ledger.begin(producer);
     let group = format!("g{producer}");
     let own = || transaction.clone();
     let first = random.below(u64::from(PARTITIONS)) as u32;
-    let places: Vec<Place> = (first..PARTITIONS).map(|it| place("a", it)).collect();
+    let topic_partitions: Vec<TopicPartition> = (first..PARTITIONS)
+        .map(|it| topic_partition("a", it))
+        .collect();
     let transactions = &node.transactions;
     transactions
-        .add_partitions(own(), places.clone())
+        .add_partitions(own(), topic_partitions.clone())
         .await
         .ok()?;
     transactions.add_group(own(), group.clone()).await.ok()?;
-    for place in &places {
-        let sequence = sequences.entry(place.clone()).or_default();
-        match node.send(transaction, place, *sequence, number).await {
+    for topic_partition in &topic_partitions {
+        let sequence = sequences.entry(topic_partition.clone()).or_default();
+        match node
+            .send(transaction, topic_partition, *sequence, number)
+            .await
+        {
             Ok(_) => *sequence += 1,
             Err(
                 AppendError::Fenced { .. }
                 | AppendError::NoTransaction { .. }
-                | AppendError::Full { .. },
+                | AppendError::QueueFull { .. },
             ) => return None,
             Err(error) => panic!("{error}"),
         }
         ledger.note(number, |known| {
-            known.written.insert(place.clone());
+            known.written.insert(topic_partition.clone());
         });
     }
-    let commit = positions(&group, &place("a", 0), number);
-    match transactions.commit_offsets(own(), commit).await {
+    let commit = positions(&group, &topic_partition("a", 0), number);
+    match transactions.commit_transaction_offsets(own(), commit).await {
         Ok(()) => ledger.note(number, |known| known.positioned = true),
         Err(GroupError::Loading | GroupError::Transaction(_) | GroupError::Storage(_)) => {
             return None;
@@ -152,7 +158,9 @@ async fn read_on(node: Arc<Node>, marks: Arc<Mutex<(i64, i64)>>) {
     loop {
         let next = marks.lock().unwrap().0 + 1;
         marks.lock().unwrap().0 = next;
-        let stored = node.groups.commit(positions("plain", &place("a", 1), next));
+        let stored = node
+            .groups
+            .commit_offsets(positions("plain", &topic_partition("a", 1), next));
         if stored.await.is_ok() {
             marks.lock().unwrap().1 = next;
         }
@@ -248,19 +256,24 @@ impl World {
             self.check_nothing_is_open(&node);
             let mut seen = Vec::new();
             for partition in 0..PARTITIONS {
-                let place = place("a", partition);
-                let values = node.committed(&place).await;
+                let topic_partition = topic_partition("a", partition);
+                let values = node.committed(&topic_partition).await;
                 let distinct: BTreeSet<i64> = values.iter().copied().collect();
                 assert_eq!(values.len(), distinct.len(), "seen twice");
-                seen.push((place, distinct));
+                seen.push((topic_partition, distinct));
             }
             self.check_transactions(&seen);
             for producer in 0..PRODUCERS {
-                let position = node.position(&format!("g{producer}"), &place("a", 0)).await;
+                let position = node
+                    .position(&format!("g{producer}"), &topic_partition("a", 0))
+                    .await;
                 assert_eq!(position, self.last_seen(&seen, producer));
             }
             let (tried, stored) = *self.marks.lock().unwrap();
-            let found = node.position("plain", &place("a", 1)).await.unwrap_or(0);
+            let found = node
+                .position("plain", &topic_partition("a", 1))
+                .await
+                .unwrap_or(0);
             assert!(
                 stored <= found && found <= tried,
                 "{stored} {found} {tried}"
@@ -285,11 +298,12 @@ impl World {
         }
     }
 
-    fn check_transactions(&self, seen: &[(Place, BTreeSet<i64>)]) {
+    fn check_transactions(&self, seen: &[(TopicPartition, BTreeSet<i64>)]) {
         for (number, known) in self.ledger.0.lock().unwrap().iter().enumerate() {
-            let sees = |(_, values): &&(Place, BTreeSet<i64>)| values.contains(&(number as i64));
-            let shown: BTreeSet<Place> = (seen.iter().filter(sees))
-                .map(|(place, _)| place.clone())
+            let sees =
+                |(_, values): &&(TopicPartition, BTreeSet<i64>)| values.contains(&(number as i64));
+            let shown: BTreeSet<TopicPartition> = (seen.iter().filter(sees))
+                .map(|(topic_partition, _)| topic_partition.clone())
                 .collect();
             match known.committed {
                 Some(true) => assert_eq!(shown, known.written, "{number}: {known:?}"),
@@ -301,7 +315,7 @@ impl World {
         }
     }
 
-    fn last_seen(&self, seen: &[(Place, BTreeSet<i64>)], producer: u64) -> Option<i64> {
+    fn last_seen(&self, seen: &[(TopicPartition, BTreeSet<i64>)], producer: u64) -> Option<i64> {
         let all = self.ledger.0.lock().unwrap();
         let numbers = seen.iter().flat_map(|(_, values)| values.iter().copied());
         numbers

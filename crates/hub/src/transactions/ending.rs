@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use highwater_log::{AppendError, Appended, GroupError, Marker, Pending, Place, Producer};
+use highwater_log::{
+    AppendError, AppendInfo, BoxFuture, GroupError, Producer, TopicPartition, TransactionMarker,
+};
 use tracing::warn;
 
 use super::coordinator::{Coordinator, Slot, stored};
@@ -12,14 +14,14 @@ use crate::coordinator::spawn;
 /// What is to be told how a transaction ended.
 #[derive(Clone, Debug)]
 enum Target {
-    Partition(Place),
+    Partition(TopicPartition),
     Group(String),
 }
 
 /// A marker on its way.
 enum Sent {
-    Partition(Pending<Result<Appended, AppendError>>),
-    Group(Pending<Result<(), GroupError>>),
+    Partition(BoxFuture<Result<AppendInfo, AppendError>>),
+    Group(BoxFuture<Result<(), GroupError>>),
 }
 
 impl Coordinator {
@@ -46,7 +48,12 @@ impl Coordinator {
     }
 
     /// Tells everybody at once; returns who has to be told again.
-    async fn tell(&self, targets: Vec<Target>, producer: Producer, marker: Marker) -> Vec<Target> {
+    async fn tell(
+        &self,
+        targets: Vec<Target>,
+        producer: Producer,
+        marker: TransactionMarker,
+    ) -> Vec<Target> {
         let sent: Vec<(Target, Sent)> = (targets.into_iter())
             .filter_map(|target| Some((target.clone(), self.send(&target, producer, marker)?)))
             .collect();
@@ -61,10 +68,12 @@ impl Coordinator {
     }
 
     /// `None` if the hub of the place is no more.
-    fn send(&self, target: &Target, producer: Producer, marker: Marker) -> Option<Sent> {
+    fn send(&self, target: &Target, producer: Producer, marker: TransactionMarker) -> Option<Sent> {
         Some(match target {
-            Target::Partition(place) => {
-                let partition = self.log.partition(place.hub.as_str(), place.partition)?;
+            Target::Partition(topic_partition) => {
+                let partition = self
+                    .log
+                    .partition(topic_partition.hub.as_str(), topic_partition.partition)?;
                 Sent::Partition(partition.append_marker(producer, marker))
             }
             Target::Group(group) => Sent::Group(self.groups.resolve(group, producer.id, marker)),
@@ -74,7 +83,7 @@ impl Coordinator {
     /// The state counts at once. Should its record be lost, the markers are written again after the
     /// next start, which changes nothing: where there is one already, no other is taken, and the
     /// record of a next transaction would have followed this one.
-    fn complete(&self, slot: &Arc<Slot>, transaction: &Transaction, marker: Marker) {
+    fn complete(&self, slot: &Arc<Slot>, transaction: &Transaction, marker: TransactionMarker) {
         let Ok((journal, _)) = self.loaded() else {
             return;
         };
@@ -109,7 +118,11 @@ impl Sent {
 }
 
 fn targets(transaction: &Transaction) -> Vec<Target> {
-    let places = transaction.places.iter().cloned().map(Target::Partition);
+    let topic_partitions = transaction
+        .topic_partitions
+        .iter()
+        .cloned()
+        .map(Target::Partition);
     let groups = transaction.groups.iter().cloned().map(Target::Group);
-    places.chain(groups).collect()
+    topic_partitions.chain(groups).collect()
 }

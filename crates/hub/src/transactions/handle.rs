@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use highwater_log::batch::Batch;
 use highwater_log::{
-    AppendError, Appended, Commit, GroupError, InitProducer, Marker, Partition, Pending, Place,
-    Producer, TransactionError, TransactionRef, Transactions,
+    AppendError, AppendInfo, BoxFuture, GroupError, InitProducerRequest, OffsetCommit, Partition,
+    Producer, TopicPartition, TransactionCoordinator, TransactionError, TransactionMarker,
+    TransactionRef,
 };
 
 use super::coordinator::Coordinator;
@@ -28,7 +29,7 @@ pub struct TransactionInfo {
     pub timeout: Duration,
     /// Milliseconds since 1970; of the last one if none is open.
     pub started_ms: i64,
-    pub places: Vec<Place>,
+    pub topic_partitions: Vec<TopicPartition>,
     pub groups: Vec<String>,
 }
 
@@ -67,21 +68,24 @@ impl TransactionInfo {
             state: match transaction.state {
                 State::Empty => TransactionState::Empty,
                 State::Ongoing => TransactionState::Ongoing,
-                State::Preparing(Marker::Commit) => TransactionState::PrepareCommit,
-                State::Preparing(Marker::Abort) => TransactionState::PrepareAbort,
-                State::Complete(Marker::Commit) => TransactionState::CompleteCommit,
-                State::Complete(Marker::Abort) => TransactionState::CompleteAbort,
+                State::Preparing(TransactionMarker::Commit) => TransactionState::PrepareCommit,
+                State::Preparing(TransactionMarker::Abort) => TransactionState::PrepareAbort,
+                State::Complete(TransactionMarker::Commit) => TransactionState::CompleteCommit,
+                State::Complete(TransactionMarker::Abort) => TransactionState::CompleteAbort,
             },
             timeout: transaction.timeout,
             started_ms: transaction.started_ms,
-            places: transaction.places.iter().cloned().collect(),
+            topic_partitions: transaction.topic_partitions.iter().cloned().collect(),
             groups: transaction.groups.iter().cloned().collect(),
         }
     }
 }
 
-impl Transactions for Handle {
-    fn init_producer(&self, request: InitProducer) -> Pending<Result<Producer, TransactionError>> {
+impl TransactionCoordinator for Handle {
+    fn init_producer(
+        &self,
+        request: InitProducerRequest,
+    ) -> BoxFuture<Result<Producer, TransactionError>> {
         let coordinator = Arc::clone(&self.coordinator);
         Box::pin(async move { coordinator.init(request).await })
     }
@@ -89,17 +93,21 @@ impl Transactions for Handle {
     fn add_partitions(
         &self,
         transaction: TransactionRef,
-        places: Vec<Place>,
-    ) -> Pending<Result<(), TransactionError>> {
+        topic_partitions: Vec<TopicPartition>,
+    ) -> BoxFuture<Result<(), TransactionError>> {
         let coordinator = Arc::clone(&self.coordinator);
-        Box::pin(async move { coordinator.add(transaction, places, Vec::new()).await })
+        Box::pin(async move {
+            coordinator
+                .add(transaction, topic_partitions, Vec::new())
+                .await
+        })
     }
 
     fn add_group(
         &self,
         transaction: TransactionRef,
         group: String,
-    ) -> Pending<Result<(), TransactionError>> {
+    ) -> BoxFuture<Result<(), TransactionError>> {
         let coordinator = Arc::clone(&self.coordinator);
         Box::pin(async move { coordinator.add(transaction, Vec::new(), vec![group]).await })
     }
@@ -109,28 +117,29 @@ impl Transactions for Handle {
         transaction: &TransactionRef,
         partition: &Arc<dyn Partition>,
         batch: Batch,
-    ) -> Pending<Result<Appended, AppendError>> {
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.coordinator.append(transaction, partition, batch)
     }
 
-    fn commit_offsets(
+    fn commit_transaction_offsets(
         &self,
         transaction: TransactionRef,
-        commit: Commit,
-    ) -> Pending<Result<(), GroupError>> {
-        self.coordinator.commit_offsets(&transaction, commit)
+        commit: OffsetCommit,
+    ) -> BoxFuture<Result<(), GroupError>> {
+        self.coordinator
+            .commit_transaction_offsets(&transaction, commit)
     }
 
     fn end(
         &self,
         transaction: TransactionRef,
         commit: bool,
-    ) -> Pending<Result<(), TransactionError>> {
+    ) -> BoxFuture<Result<(), TransactionError>> {
         let coordinator = Arc::clone(&self.coordinator);
         let marker = if commit {
-            Marker::Commit
+            TransactionMarker::Commit
         } else {
-            Marker::Abort
+            TransactionMarker::Abort
         };
         Box::pin(async move { coordinator.end(transaction, marker).await })
     }

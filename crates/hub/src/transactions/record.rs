@@ -1,7 +1,7 @@
 //! What transactions look like on their hub; `docs/formats/transactions.md` draws it.
 
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_log::{Marker, Producer};
+use highwater_log::{Producer, TransactionMarker};
 
 use super::state::{State, Transaction};
 use crate::coordinator::record::{
@@ -61,9 +61,9 @@ pub(super) fn put_transaction(out: &mut Vec<u8>, transaction: &Transaction) {
     out.u8(code(transaction.state));
     out.i64_be(transaction.started_ms);
     out.i64_be(transaction.changed_ms);
-    out.count_be(transaction.places.len());
-    for place in &transaction.places {
-        write_place(out, place);
+    out.count_be(transaction.topic_partitions.len());
+    for topic_partition in &transaction.topic_partitions {
+        write_place(out, topic_partition);
     }
     out.count_be(transaction.groups.len());
     for group in &transaction.groups {
@@ -84,7 +84,7 @@ pub(super) fn read_transaction(bytes: &[u8]) -> Result<Transaction, DecodeError>
         state: state(reader.u8()?)?,
         started_ms: reader.i64_be()?,
         changed_ms: reader.i64_be()?,
-        places: reader.list_be(read_place)?.into_iter().collect(),
+        topic_partitions: reader.list_be(read_place)?.into_iter().collect(),
         groups: reader
             .list_be(|reader| Ok(reader.text_be()?.to_owned()))?
             .into_iter()
@@ -111,10 +111,10 @@ fn code(state: State) -> u8 {
     match state {
         State::Empty => 0,
         State::Ongoing => 1,
-        State::Preparing(Marker::Commit) => 2,
-        State::Preparing(Marker::Abort) => 3,
-        State::Complete(Marker::Commit) => 4,
-        State::Complete(Marker::Abort) => 5,
+        State::Preparing(TransactionMarker::Commit) => 2,
+        State::Preparing(TransactionMarker::Abort) => 3,
+        State::Complete(TransactionMarker::Commit) => 4,
+        State::Complete(TransactionMarker::Abort) => 5,
     }
 }
 
@@ -122,10 +122,10 @@ fn state(code: u8) -> Result<State, DecodeError> {
     Ok(match code {
         0 => State::Empty,
         1 => State::Ongoing,
-        2 => State::Preparing(Marker::Commit),
-        3 => State::Preparing(Marker::Abort),
-        4 => State::Complete(Marker::Commit),
-        5 => State::Complete(Marker::Abort),
+        2 => State::Preparing(TransactionMarker::Commit),
+        3 => State::Preparing(TransactionMarker::Abort),
+        4 => State::Complete(TransactionMarker::Commit),
+        5 => State::Complete(TransactionMarker::Abort),
         _ => return Err(DecodeError::Invalid("no state of a transaction")),
     })
 }
@@ -134,7 +134,7 @@ fn state(code: u8) -> Result<State, DecodeError> {
 mod tests {
     use std::time::Duration;
 
-    use highwater_log::{HubName, Place};
+    use highwater_log::{HubName, TopicPartition};
     use proptest::prelude::*;
 
     use super::*;
@@ -144,28 +144,43 @@ mod tests {
     }
 
     fn any_transaction() -> impl Strategy<Value = Transaction> {
-        let place = ("[a-z]{1,5}", 0..9u32).prop_map(|(hub, partition)| Place {
+        let topic_partition = ("[a-z]{1,5}", 0..9u32).prop_map(|(hub, partition)| TopicPartition {
             hub: HubName::new(&hub).unwrap(),
             partition,
         });
-        let places = proptest::collection::btree_set(place, 0..4);
+        let topic_partitions = proptest::collection::btree_set(topic_partition, 0..4);
         let groups = proptest::collection::btree_set(".{0,5}", 0..3);
         let before = proptest::option::of(any_producer());
         let times = (0..1_000_000u64, any::<i64>(), any::<i64>());
-        (any_producer(), before, times, 0..6u8, places, groups).prop_map(
-            |(producer, before, (timeout, started_ms, changed_ms), code, places, groups)| {
-                Transaction {
+        (
+            any_producer(),
+            before,
+            times,
+            0..6u8,
+            topic_partitions,
+            groups,
+        )
+            .prop_map(
+                |(
                     producer,
                     before,
-                    timeout: Duration::from_millis(timeout),
-                    state: state(code).unwrap(),
-                    places,
+                    (timeout, started_ms, changed_ms),
+                    code,
+                    topic_partitions,
                     groups,
-                    started_ms,
-                    changed_ms,
-                }
-            },
-        )
+                )| {
+                    Transaction {
+                        producer,
+                        before,
+                        timeout: Duration::from_millis(timeout),
+                        state: state(code).unwrap(),
+                        topic_partitions,
+                        groups,
+                        started_ms,
+                        changed_ms,
+                    }
+                },
+            )
     }
 
     proptest! {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use highwater_log::batch::Batch;
 use highwater_log::{
-    AppendError, Appended, Commit, GroupError, InitProducer, Marker, Partition, Pending, Place,
-    Producer, TransactionError, TransactionRef,
+    AppendError, AppendInfo, BoxFuture, GroupError, InitProducerRequest, OffsetCommit, Partition,
+    Producer, TopicPartition, TransactionError, TransactionMarker, TransactionRef,
 };
 use tokio::sync::oneshot;
 
@@ -23,7 +23,7 @@ type Introduced = (Producer, Option<Done>);
 impl Coordinator {
     pub async fn init(
         self: &Arc<Self>,
-        request: InitProducer,
+        request: InitProducerRequest,
     ) -> Result<Producer, TransactionError> {
         let (journal, ids) = self.loaded()?;
         let fresh = || async {
@@ -50,14 +50,14 @@ impl Coordinator {
         }
     }
 
-    fn check_request(&self, id: &str, asked: Duration) -> Result<(), TransactionError> {
+    fn check_request(&self, id: &str, requested: Duration) -> Result<(), TransactionError> {
         let max = self.options.timeout_max;
         if id.is_empty() {
             return Err(TransactionError::InvalidId);
         }
-        match (Duration::from_millis(1)..=max).contains(&asked) {
+        match (Duration::from_millis(1)..=max).contains(&requested) {
             true => Ok(()),
-            false => Err(TransactionError::Timeout { asked, max }),
+            false => Err(TransactionError::Timeout { requested, max }),
         }
     }
 
@@ -65,7 +65,7 @@ impl Coordinator {
     fn introduce(
         self: &Arc<Self>,
         id: &str,
-        request: &InitProducer,
+        request: &InitProducerRequest,
         fresh: Option<i64>,
     ) -> Result<Option<Introduced>, TransactionError> {
         // There is nothing to find before there is an id to put there.
@@ -86,7 +86,7 @@ impl Coordinator {
         self: &Arc<Self>,
         slot: &Arc<Slot>,
         entry: &mut Entry,
-        request: &InitProducer,
+        request: &InitProducerRequest,
         fresh: Option<i64>,
     ) -> Result<Option<Introduced>, TransactionError> {
         let (timeout, now_ms) = (request.timeout, self.now_ms());
@@ -124,15 +124,15 @@ impl Coordinator {
     pub async fn add(
         self: &Arc<Self>,
         transaction: TransactionRef,
-        places: Vec<Place>,
+        topic_partitions: Vec<TopicPartition>,
         groups: Vec<String>,
     ) -> Result<(), TransactionError> {
-        self.check_places(&places)?;
+        self.check_places(&topic_partitions)?;
         let done = self.with_entry(&transaction, |slot, entry| {
             let producer = transaction.producer;
             let unknown = TransactionError::UnknownProducer(producer);
             let known = entry.settled()?.ok_or(unknown)?;
-            match known.add(producer, &places, &groups, self.now_ms())? {
+            match known.add(producer, &topic_partitions, &groups, self.now_ms())? {
                 Some(next) => Ok(Some(self.begin_step(slot, entry, next)?)),
                 None => Ok(None),
             }
@@ -143,13 +143,19 @@ impl Coordinator {
         }
     }
 
-    fn check_places(&self, places: &[Place]) -> Result<(), TransactionError> {
-        let exists = |place: &&Place| {
-            let hub = self.log.hub(place.hub.as_str());
-            !place.hub.is_internal() && hub.is_some_and(|hub| place.partition < hub.partitions)
+    fn check_places(&self, topic_partitions: &[TopicPartition]) -> Result<(), TransactionError> {
+        let exists = |topic_partition: &&TopicPartition| {
+            let hub = self.log.hub(topic_partition.hub.as_str());
+            !topic_partition.hub.is_internal()
+                && hub.is_some_and(|hub| topic_partition.partition < hub.partitions)
         };
-        match places.iter().find(|place| !exists(place)) {
-            Some(place) => Err(TransactionError::UnknownPlace(place.clone())),
+        match topic_partitions
+            .iter()
+            .find(|topic_partition| !exists(topic_partition))
+        {
+            Some(topic_partition) => {
+                Err(TransactionError::UnknownPartition(topic_partition.clone()))
+            }
             None => Ok(()),
         }
     }
@@ -157,7 +163,7 @@ impl Coordinator {
     pub async fn end(
         self: &Arc<Self>,
         transaction: TransactionRef,
-        marker: Marker,
+        marker: TransactionMarker,
     ) -> Result<(), TransactionError> {
         let done = self.with_entry(&transaction, |slot, entry| {
             let producer = transaction.producer;
@@ -183,15 +189,19 @@ impl Coordinator {
         transaction: &TransactionRef,
         partition: &Arc<dyn Partition>,
         batch: Batch,
-    ) -> Pending<Result<Appended, AppendError>> {
-        let (producer, place) = (transaction.producer, partition.place().clone());
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        let (producer, topic_partition) =
+            (transaction.producer, partition.topic_partition().clone());
         if self.loaded().is_err() {
             let waiting = 0;
-            return Box::pin(ready(Err(AppendError::Full { place, waiting })));
+            return Box::pin(ready(Err(AppendError::QueueFull {
+                topic_partition,
+                waiting,
+            })));
         }
         let none = AppendError::NoTransaction {
             producer,
-            place: place.clone(),
+            topic_partition: topic_partition.clone(),
         };
         let Some(slot) = self.find(&transaction.id) else {
             return Box::pin(ready(Err(none)));
@@ -199,7 +209,12 @@ impl Coordinator {
         let entry = slot.lock();
         let allowed = match entry.ongoing() {
             _ if batch.header().producer() != Some(producer) => Err(none),
-            Some(open) if open.producer == producer && open.places.contains(&place) => Ok(()),
+            Some(open)
+                if open.producer == producer
+                    && open.topic_partitions.contains(&topic_partition) =>
+            {
+                Ok(())
+            }
             _ => match &entry.durable {
                 Some(known) if known.producer.id == producer.id && known.producer != producer => {
                     let current = known.producer.epoch;
@@ -215,11 +230,11 @@ impl Coordinator {
     }
 
     /// As with [`Coordinator::append`], the positions take their place under the lock.
-    pub fn commit_offsets(
+    pub fn commit_transaction_offsets(
         self: &Arc<Self>,
         transaction: &TransactionRef,
-        commit: Commit,
-    ) -> Pending<Result<(), GroupError>> {
+        commit: OffsetCommit,
+    ) -> BoxFuture<Result<(), GroupError>> {
         let begun = self.with_entry(transaction, |_, entry| {
             let producer = transaction.producer;
             let known = entry.durable.as_ref();

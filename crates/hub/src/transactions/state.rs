@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use highwater_log::{Marker, Place, Producer, TransactionError};
+use highwater_log::{Producer, TopicPartition, TransactionError, TransactionMarker};
 
 /// What is known of a transactional id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(super) struct Transaction {
     pub before: Option<Producer>,
     pub timeout: Duration,
     pub state: State,
-    pub places: BTreeSet<Place>,
+    pub topic_partitions: BTreeSet<TopicPartition>,
     pub groups: BTreeSet<String>,
     /// When the transaction was begun, in milliseconds since 1970.
     pub started_ms: i64,
@@ -36,8 +36,8 @@ pub(super) struct Transaction {
 pub(super) enum State {
     Empty,
     Ongoing,
-    Preparing(Marker),
-    Complete(Marker),
+    Preparing(TransactionMarker),
+    Complete(TransactionMarker),
 }
 
 /// How to meet a producer that introduces itself.
@@ -73,7 +73,7 @@ impl Transaction {
             before: None,
             timeout,
             state: State::Empty,
-            places: BTreeSet::new(),
+            topic_partitions: BTreeSet::new(),
             groups: BTreeSet::new(),
             started_ms: 0,
             changed_ms: now_ms,
@@ -141,7 +141,7 @@ impl Transaction {
         Transaction {
             producer: Producer { id, epoch },
             before,
-            ..self.prepare(Marker::Abort, now_ms)
+            ..self.prepare(TransactionMarker::Abort, now_ms)
         }
     }
 
@@ -150,7 +150,7 @@ impl Transaction {
         self.abort(Some(self.producer), now_ms)
     }
 
-    fn prepare(&self, marker: Marker, now_ms: i64) -> Transaction {
+    fn prepare(&self, marker: TransactionMarker, now_ms: i64) -> Transaction {
         Transaction {
             state: State::Preparing(marker),
             changed_ms: now_ms,
@@ -163,7 +163,7 @@ impl Transaction {
     pub fn add(
         &self,
         producer: Producer,
-        places: &[Place],
+        topic_partitions: &[TopicPartition],
         groups: &[String],
         now_ms: i64,
     ) -> Result<Option<Transaction>, TransactionError> {
@@ -178,7 +178,8 @@ impl Transaction {
                 next.started_ms = now_ms;
             }
         }
-        next.places.extend(places.iter().cloned());
+        next.topic_partitions
+            .extend(topic_partitions.iter().cloned());
         next.groups.extend(groups.iter().cloned());
         if next == *self {
             return Ok(None);
@@ -190,7 +191,7 @@ impl Transaction {
     pub fn end(
         &self,
         producer: Producer,
-        marker: Marker,
+        marker: TransactionMarker,
         now_ms: i64,
     ) -> Result<End, TransactionError> {
         self.check(producer)?;
@@ -199,20 +200,22 @@ impl Transaction {
             State::Complete(done) if done == marker => Ok(End::Known),
             State::Preparing(doing) if doing == marker => Err(TransactionError::Concurrent),
             State::Empty => Err(TransactionError::InvalidState("nothing has been begun")),
-            State::Complete(Marker::Commit) | State::Preparing(Marker::Commit) => {
+            State::Complete(TransactionMarker::Commit)
+            | State::Preparing(TransactionMarker::Commit) => {
                 Err(TransactionError::InvalidState("it has been committed"))
             }
-            State::Complete(Marker::Abort) | State::Preparing(Marker::Abort) => {
+            State::Complete(TransactionMarker::Abort)
+            | State::Preparing(TransactionMarker::Abort) => {
                 Err(TransactionError::InvalidState("it has been aborted"))
             }
         }
     }
 
     /// Every marker is written.
-    pub fn complete(&self, marker: Marker, now_ms: i64) -> Transaction {
+    pub fn complete(&self, marker: TransactionMarker, now_ms: i64) -> Transaction {
         Transaction {
             state: State::Complete(marker),
-            places: BTreeSet::new(),
+            topic_partitions: BTreeSet::new(),
             groups: BTreeSet::new(),
             changed_ms: now_ms,
             ..self.clone()
@@ -237,9 +240,9 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(60);
 
-    fn place(partition: u32) -> Place {
+    fn topic_partition(partition: u32) -> TopicPartition {
         let hub = HubName::new("toll").unwrap();
-        Place { hub, partition }
+        TopicPartition { hub, partition }
     }
 
     fn empty() -> Transaction {
@@ -247,7 +250,7 @@ mod tests {
     }
 
     fn ongoing() -> Transaction {
-        let begun = empty().add(empty().producer, &[place(0)], &[], 5);
+        let begun = empty().add(empty().producer, &[topic_partition(0)], &[], 5);
         begun.unwrap().unwrap()
     }
 
@@ -279,7 +282,10 @@ mod tests {
     #[test]
     fn a_repeat_that_comes_after_work_has_begun_is_fenced() {
         let next = raised(empty().init(Some(epoch(0)), TIMEOUT, None, 1).unwrap());
-        let begun = next.add(epoch(1), &[place(0)], &[], 2).unwrap().unwrap();
+        let begun = next
+            .add(epoch(1), &[topic_partition(0)], &[], 2)
+            .unwrap()
+            .unwrap();
         let late = begun.init(Some(epoch(0)), TIMEOUT, None, 3);
         assert_eq!(late, Err(TransactionError::Fenced(epoch(0))));
     }
@@ -289,11 +295,11 @@ mod tests {
         let Ok(Init::Abort(next)) = ongoing().init(None, TIMEOUT, None, 9) else {
             panic!("it is open");
         };
-        assert_eq!(next.state, State::Preparing(Marker::Abort));
+        assert_eq!(next.state, State::Preparing(TransactionMarker::Abort));
         assert_eq!(next.producer, epoch(1));
         let fenced = Err(TransactionError::Fenced(epoch(0)));
-        assert_eq!(next.end(epoch(0), Marker::Commit, 9), fenced);
-        let complete = next.complete(Marker::Abort, 10);
+        assert_eq!(next.end(epoch(0), TransactionMarker::Commit, 9), fenced);
+        let complete = next.complete(TransactionMarker::Abort, 10);
         let old = complete.init(Some(epoch(0)), TIMEOUT, None, 11);
         assert_eq!(old, Err(TransactionError::Fenced(epoch(0))));
     }
@@ -302,8 +308,8 @@ mod tests {
     fn a_producer_whose_transaction_took_too_long_is_fenced_but_may_come_back() {
         let next = ongoing().time_out(9);
         assert_eq!(next.producer, epoch(1));
-        let complete = next.complete(Marker::Abort, 10);
-        let late = complete.add(epoch(0), &[place(0)], &[], 11);
+        let complete = next.complete(TransactionMarker::Abort, 10);
+        let late = complete.add(epoch(0), &[topic_partition(0)], &[], 11);
         assert_eq!(late, Err(TransactionError::Fenced(epoch(0))));
         let back = complete.init(Some(epoch(0)), TIMEOUT, None, 12);
         assert_eq!(back, Ok(Init::Known(epoch(1))));
@@ -323,25 +329,28 @@ mod tests {
         open.producer.epoch = EPOCH_LAST;
         let fenced = open.time_out(2);
         assert_eq!(fenced.producer.epoch, i16::MAX);
-        let complete = fenced.complete(Marker::Abort, 3);
+        let complete = fenced.complete(TransactionMarker::Abort, 3);
         assert_eq!(complete.init(None, TIMEOUT, None, 4), Ok(Init::NeedsId));
     }
 
     #[test]
     fn naming_a_place_twice_changes_nothing() {
-        assert_eq!(ongoing().add(epoch(0), &[place(0)], &[], 9), Ok(None));
-        let more = ongoing().add(epoch(0), &[place(1)], &["g".into()], 9);
+        assert_eq!(
+            ongoing().add(epoch(0), &[topic_partition(0)], &[], 9),
+            Ok(None)
+        );
+        let more = ongoing().add(epoch(0), &[topic_partition(1)], &["g".into()], 9);
         let more = more.unwrap().unwrap();
-        assert_eq!((more.places.len(), more.groups.len()), (2, 1));
+        assert_eq!((more.topic_partitions.len(), more.groups.len()), (2, 1));
         assert_eq!(more.started_ms, 5, "the time runs from the first");
     }
 
     #[test]
     fn ending_twice_gives_the_same_answer_and_the_other_way_is_refused() {
-        let Ok(End::Prepare(next)) = ongoing().end(epoch(0), Marker::Commit, 9) else {
+        let Ok(End::Prepare(next)) = ongoing().end(epoch(0), TransactionMarker::Commit, 9) else {
             panic!("it is open");
         };
-        let again = next.end(epoch(0), Marker::Commit, 9);
+        let again = next.end(epoch(0), TransactionMarker::Commit, 9);
         assert_eq!(again, Err(TransactionError::Concurrent));
         assert_eq!(
             next.add(epoch(0), &[], &[], 9),
@@ -349,10 +358,13 @@ mod tests {
         );
         let intro = next.init(None, TIMEOUT, None, 9);
         assert_eq!(intro, Err(TransactionError::Concurrent));
-        let done = next.complete(Marker::Commit, 10);
-        assert_eq!(done.end(epoch(0), Marker::Commit, 11), Ok(End::Known));
+        let done = next.complete(TransactionMarker::Commit, 10);
+        assert_eq!(
+            done.end(epoch(0), TransactionMarker::Commit, 11),
+            Ok(End::Known)
+        );
         for state in [done, next, empty()] {
-            let other = state.end(epoch(0), Marker::Abort, 12);
+            let other = state.end(epoch(0), TransactionMarker::Abort, 12);
             assert!(matches!(other, Err(TransactionError::InvalidState(_))));
         }
     }

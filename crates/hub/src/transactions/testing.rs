@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::random::Random;
-use highwater_log::batch::{Batch, Batches, Builder, NewRecord, Seal, Unpacker};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord};
 use highwater_log::{
-    AppendError, Appended, Commit, Groups, InitProducer, Isolation, Log, Marker, Membership,
-    Offset, Partition, Pending, Place, Producer, StoredOffset, TransactionError, TransactionRef,
-    Transactions,
+    AppendError, AppendInfo, BoxFuture, GroupCoordinator, InitProducerRequest, Isolation, Log,
+    Membership, Offset, OffsetAndMetadata, OffsetCommit, Partition, Producer, TopicPartition,
+    TransactionCoordinator, TransactionError, TransactionMarker, TransactionRef,
 };
 
 use super::{Handle, Options, Service};
@@ -60,7 +60,7 @@ impl Node {
         id: &str,
         current: Option<Producer>,
     ) -> Result<TransactionRef, TransactionError> {
-        let request = InitProducer {
+        let request = InitProducerRequest {
             transactional_id: Some(id.to_owned()),
             timeout: TIMEOUT,
             current,
@@ -73,58 +73,65 @@ impl Node {
     pub fn send(
         &self,
         transaction: &TransactionRef,
-        place: &Place,
+        topic_partition: &TopicPartition,
         sequence: i32,
         value: i64,
-    ) -> Pending<Result<Appended, AppendError>> {
-        let partition = self.log.partition(place.hub.as_str(), place.partition);
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        let partition = self
+            .log
+            .partition(topic_partition.hub.as_str(), topic_partition.partition);
         let batch = batch(transaction.producer, sequence, value);
         (self.transactions).append(transaction, &partition.unwrap(), batch)
     }
 
-    pub async fn position(&self, group: &str, place: &Place) -> Option<i64> {
-        let asked = Some(vec![place.clone()]);
-        let found = self.groups.committed(group.to_owned(), asked, false).await;
+    pub async fn position(&self, group: &str, topic_partition: &TopicPartition) -> Option<i64> {
+        let requested = Some(vec![topic_partition.clone()]);
+        let found = self
+            .groups
+            .fetch_offsets(group.to_owned(), requested, false)
+            .await;
         let (_, stored) = found.unwrap().remove(0);
         stored.map(|stored| stored.offset.0)
     }
 
     /// The values that a reader of committed records finds.
-    pub async fn committed(&self, place: &Place) -> Vec<i64> {
-        let partition = self.log.partition(place.hub.as_str(), place.partition);
+    pub async fn committed(&self, topic_partition: &TopicPartition) -> Vec<i64> {
+        let partition = self
+            .log
+            .partition(topic_partition.hub.as_str(), topic_partition.partition);
         committed(&*partition.unwrap()).await
     }
 }
 
 pub fn batch(producer: Producer, sequence: i32, value: i64) -> Batch {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     builder.push(&NewRecord {
         key: None,
         value: Some(&value.to_be_bytes()),
         headers: &[],
     });
-    let seal = Seal {
+    let seal = BatchOptions {
         producer: Some((producer, sequence)),
         transactional: true,
-        ..Seal::default()
+        ..BatchOptions::default()
     };
-    builder.seal(&seal).unwrap()
+    builder.build(&seal).unwrap()
 }
 
-pub fn positions(group: &str, place: &Place, offset: i64) -> Commit {
-    let stored = StoredOffset {
+pub fn positions(group: &str, topic_partition: &TopicPartition, offset: i64) -> OffsetCommit {
+    let stored = OffsetAndMetadata {
         offset: Offset(offset),
         leader_epoch: -1,
         metadata: String::new(),
     };
-    Commit {
+    OffsetCommit {
         member: Membership {
             group: group.to_owned(),
             generation: -1,
             member: String::new(),
             instance: None,
         },
-        offsets: vec![(place.clone(), stored)],
+        offsets: vec![(topic_partition.clone(), stored)],
     }
 }
 
@@ -132,7 +139,7 @@ pub fn positions(group: &str, place: &Place, offset: i64) -> Commit {
 async fn committed(partition: &dyn Partition) -> Vec<i64> {
     let mut open = BTreeMap::<i64, Vec<i64>>::new();
     let mut values = Vec::new();
-    let (mut next, mut unpacker) = (Offset(0), Unpacker::new(1 << 20));
+    let (mut next, mut decompressor) = (Offset(0), Decompressor::new(1 << 20));
     loop {
         let fetched = partition.read(next, 1 << 20, Isolation::Committed).await;
         let fetched = fetched.unwrap();
@@ -144,10 +151,12 @@ async fn committed(partition: &dyn Partition) -> Vec<i64> {
             next = batch.header.next_offset();
             let producer = batch.header.producer().unwrap().id;
             match batch.as_marker().unwrap() {
-                Some(Marker::Commit) => values.extend(open.remove(&producer).unwrap_or_default()),
-                Some(Marker::Abort) => drop(open.remove(&producer)),
+                Some(TransactionMarker::Commit) => {
+                    values.extend(open.remove(&producer).unwrap_or_default())
+                }
+                Some(TransactionMarker::Abort) => drop(open.remove(&producer)),
                 None => {
-                    let records = batch.records(&mut unpacker).unwrap();
+                    let records = batch.records(&mut decompressor).unwrap();
                     let value = |bytes: &[u8]| i64::from_be_bytes(bytes.try_into().unwrap());
                     let all = records.map(|record| value(record.unwrap().value.unwrap()));
                     open.entry(producer).or_default().extend(all);

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use highwater_log::{
-    AppendError, GroupError, Groups, InitProducer, Log, Producer, TransactionError, TransactionRef,
-    Transactions,
+    AppendError, GroupCoordinator, GroupError, InitProducerRequest, Log, Producer,
+    TransactionCoordinator, TransactionError, TransactionRef,
 };
 
 use super::testing::{Node, TIMEOUT, positions};
 use super::{HUB, TransactionState};
-use crate::coordinator::testing::{SlowLog, place};
+use crate::coordinator::testing::{SlowLog, topic_partition};
 
 const START: Duration = Duration::from_secs(20_000 * 24 * 3600);
 
@@ -42,22 +42,22 @@ async fn begun(node: &Node, id: &str) -> TransactionRef {
 }
 
 async fn begin(node: &Node, transaction: &TransactionRef) {
-    let places = vec![place("a", 0), place("b", 0)];
+    let topic_partitions = vec![topic_partition("a", 0), topic_partition("b", 0)];
     let transactions = &node.transactions;
     transactions
-        .add_partitions(transaction.clone(), places.clone())
+        .add_partitions(transaction.clone(), topic_partitions.clone())
         .await
         .unwrap();
     transactions
         .add_group(transaction.clone(), "g".into())
         .await
         .unwrap();
-    for place in &places {
-        node.send(transaction, place, 0, 1).await.unwrap();
+    for topic_partition in &topic_partitions {
+        node.send(transaction, topic_partition, 0, 1).await.unwrap();
     }
-    let commit = positions("g", &place("a", 0), 1);
+    let commit = positions("g", &topic_partition("a", 0), 1);
     transactions
-        .commit_offsets(transaction.clone(), commit)
+        .commit_transaction_offsets(transaction.clone(), commit)
         .await
         .unwrap();
 }
@@ -72,9 +72,9 @@ async fn end(
 
 /// What readers see of such a transaction, which must be the same everywhere.
 async fn seen(node: &Node) -> bool {
-    let a = node.committed(&place("a", 0)).await;
-    let b = node.committed(&place("b", 0)).await;
-    let position = node.position("g", &place("a", 0)).await;
+    let a = node.committed(&topic_partition("a", 0)).await;
+    let b = node.committed(&topic_partition("b", 0)).await;
+    let position = node.position("g", &topic_partition("a", 0)).await;
     assert_eq!(a, b);
     assert_eq!(a.last().copied(), position);
     !a.is_empty()
@@ -102,7 +102,7 @@ async fn a_transaction_is_seen_everywhere_when_it_commits_and_nowhere_when_it_ab
 async fn a_producer_id_is_never_given_out_twice() {
     let log = SlowLog::new();
     let mut ids = BTreeSet::new();
-    let request = || InitProducer {
+    let request = || InitProducerRequest {
         transactional_id: None,
         timeout: TIMEOUT,
         current: None,
@@ -128,7 +128,7 @@ async fn everybody_is_told_to_wait_until_the_hub_has_been_read() {
 async fn what_cannot_be_asked_for_is_refused() {
     let (_, node) = fresh().await;
     assert_eq!(node.init("").await.err(), Some(TransactionError::InvalidId));
-    let request = InitProducer {
+    let request = InitProducerRequest {
         transactional_id: Some("t".into()),
         timeout: Duration::from_secs(3600),
         current: None,
@@ -136,11 +136,15 @@ async fn what_cannot_be_asked_for_is_refused() {
     let refused = node.transactions.init_producer(request).await;
     assert!(matches!(refused, Err(TransactionError::Timeout { .. })));
     let transaction = node.init("t").await.unwrap();
-    for unknown in [place("a", 2), place("c", 0), place(HUB, 0)] {
+    for unknown in [
+        topic_partition("a", 2),
+        topic_partition("c", 0),
+        topic_partition(HUB, 0),
+    ] {
         let add = node
             .transactions
             .add_partitions(transaction.clone(), vec![unknown.clone()]);
-        assert_eq!(add.await, Err(TransactionError::UnknownPlace(unknown)));
+        assert_eq!(add.await, Err(TransactionError::UnknownPartition(unknown)));
     }
     let stranger = TransactionRef {
         id: "nobody".into(),
@@ -163,10 +167,13 @@ async fn a_new_holder_of_the_id_fences_the_old_one_and_ends_its_transaction() {
     assert_eq!(new.producer.id, old.producer.id);
     let fenced = TransactionError::Fenced(old.producer);
     assert_eq!(end(&node, &old, true).await, Err(fenced.clone()));
-    let commit = positions("g", &place("a", 0), 2);
-    let late = node.transactions.commit_offsets(old.clone(), commit).await;
+    let commit = positions("g", &topic_partition("a", 0), 2);
+    let late = node
+        .transactions
+        .commit_transaction_offsets(old.clone(), commit)
+        .await;
     assert_eq!(late, Err(GroupError::Transaction(fenced)));
-    let late = node.send(&old, &place("a", 0), 1, 2).await;
+    let late = node.send(&old, &topic_partition("a", 0), 1, 2).await;
     assert!(matches!(late, Err(AppendError::Fenced { .. })), "{late:?}");
     assert!(!seen(&node).await);
 }
@@ -207,11 +214,15 @@ async fn an_open_transaction_goes_on_after_a_restart() {
     let transaction = begun(&node, "t").await;
     drop(node);
     let node = start(&log).await;
-    node.send(&transaction, &place("a", 0), 1, 2).await.unwrap();
-    node.send(&transaction, &place("b", 0), 1, 2).await.unwrap();
-    let commit = positions("g", &place("a", 0), 2);
+    node.send(&transaction, &topic_partition("a", 0), 1, 2)
+        .await
+        .unwrap();
+    node.send(&transaction, &topic_partition("b", 0), 1, 2)
+        .await
+        .unwrap();
+    let commit = positions("g", &topic_partition("a", 0), 2);
     node.transactions
-        .commit_offsets(transaction.clone(), commit)
+        .commit_transaction_offsets(transaction.clone(), commit)
         .await
         .unwrap();
     end(&node, &transaction, true).await.unwrap();
@@ -223,13 +234,13 @@ async fn a_batch_that_comes_after_the_end_is_turned_away() {
     let (log, node) = fresh().await;
     let transaction = begun(&node, "t").await;
     end(&node, &transaction, true).await.unwrap();
-    let none = |place: &highwater_log::Place| AppendError::NoTransaction {
+    let none = |topic_partition: &highwater_log::TopicPartition| AppendError::NoTransaction {
         producer: transaction.producer,
-        place: place.clone(),
+        topic_partition: topic_partition.clone(),
     };
-    for place in [place("a", 0), place("a", 1)] {
-        let late = node.send(&transaction, &place, 1, 2).await;
-        assert_eq!(late, Err(none(&place)));
+    for topic_partition in [topic_partition("a", 0), topic_partition("a", 1)] {
+        let late = node.send(&transaction, &topic_partition, 1, 2).await;
+        assert_eq!(late, Err(none(&topic_partition)));
     }
     let bounds = log.partition("a", 0).unwrap().bounds();
     assert_eq!(bounds.stable, bounds.end, "nothing is left open");
@@ -249,7 +260,7 @@ async fn the_end_waits_for_the_markers_and_the_next_transaction_for_the_end() {
     assert_eq!(end(&node, &transaction, true).await, concurrent);
     let add = node
         .transactions
-        .add_partitions(transaction.clone(), vec![place("a", 1)]);
+        .add_partitions(transaction.clone(), vec![topic_partition("a", 1)]);
     assert_eq!(add.await, concurrent);
     assert_eq!(end(&node, &other, true).await, Ok(()), "nobody else waits");
     tokio::time::sleep(Duration::from_secs(6)).await;
@@ -264,7 +275,7 @@ async fn begun_elsewhere(node: &Node) -> TransactionRef {
     let other = node.init("u").await.unwrap();
     let add = node
         .transactions
-        .add_partitions(other.clone(), vec![place("a", 1)]);
+        .add_partitions(other.clone(), vec![topic_partition("a", 1)]);
     add.await.unwrap();
     other
 }
@@ -293,7 +304,7 @@ async fn a_hub_deleted_meanwhile_is_skipped() {
     let transaction = begun(&node, "t").await;
     log.delete_hub("b");
     end(&node, &transaction, true).await.unwrap();
-    assert_eq!(node.committed(&place("a", 0)).await, [1]);
+    assert_eq!(node.committed(&topic_partition("a", 0)).await, [1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -322,10 +333,10 @@ async fn a_step_that_cannot_be_stored_changes_nothing() {
 async fn positions_need_a_group_that_is_part_of_the_transaction() {
     let (_, node) = fresh().await;
     let transaction = begun(&node, "t").await;
-    let commit = || positions("other", &place("a", 0), 2);
+    let commit = || positions("other", &topic_partition("a", 0), 2);
     let refused = node
         .transactions
-        .commit_offsets(transaction.clone(), commit())
+        .commit_transaction_offsets(transaction.clone(), commit())
         .await;
     assert!(matches!(refused, Err(GroupError::Transaction(_))));
     assert_eq!(node.groups.describe("other".into()).await, None);

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use highwater_env::{Clock, Disk};
 use highwater_hub::{Hub, OpenError, Options, Recovery};
-use highwater_log::batch::{Batch, Batches, Builder, Header, NewRecord, Seal, Unpacker};
+use highwater_log::batch::{
+    Batch, BatchBuilder, BatchHeader, BatchOptions, Batches, Decompressor, NewRecord,
+};
 use highwater_log::{
-    Fetched, HubName, HubSettings, HubSpec, Isolation, Offset, Partition, Pending, Producer,
+    BoxFuture, FetchData, HubName, HubSettings, HubSpec, Isolation, Offset, Partition, Producer,
     ReadError,
 };
 
@@ -44,7 +46,7 @@ pub fn open(
 }
 
 /// The result, if it is there.
-pub fn poll<T>(pending: &mut Pending<T>) -> Option<T> {
+pub fn poll<T>(pending: &mut BoxFuture<T>) -> Option<T> {
     match pending
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()))
@@ -54,7 +56,7 @@ pub fn poll<T>(pending: &mut Pending<T>) -> Option<T> {
     }
 }
 
-pub fn done<T>(mut pending: Pending<T>) -> T {
+pub fn done<T>(mut pending: BoxFuture<T>) -> T {
     poll(&mut pending).expect("it is ready")
 }
 
@@ -79,16 +81,16 @@ pub fn record(text: &str) -> NewRecord<'_> {
 }
 
 pub fn batch(values: &[String], producer: Option<(Producer, i32)>, transactional: bool) -> Batch {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     for value in values {
         builder.push(&record(value));
     }
-    let seal = Seal {
+    let seal = BatchOptions {
         producer,
         transactional,
-        ..Seal::default()
+        ..BatchOptions::default()
     };
-    builder.seal(&seal).unwrap()
+    builder.build(&seal).unwrap()
 }
 
 /// A record as a reader sees it.
@@ -100,8 +102,8 @@ pub struct Seen {
 }
 
 /// What is in some pieces: the headers of batches, and the records of those with data.
-pub fn contents(fetched: &Fetched) -> (Vec<Header>, Vec<Seen>) {
-    let mut unpacker = Unpacker::new(1 << 20);
+pub fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<Seen>) {
+    let mut decompressor = Decompressor::new(1 << 20);
     let (mut headers, mut seen) = (Vec::new(), Vec::new());
     for piece in &fetched.pieces {
         for batch in Batches::new(piece) {
@@ -111,7 +113,7 @@ pub fn contents(fetched: &Fetched) -> (Vec<Header>, Vec<Seen>) {
             if batch.header.is_control() {
                 continue;
             }
-            for record in batch.records(&mut unpacker).unwrap() {
+            for record in batch.records(&mut decompressor).unwrap() {
                 let record = record.unwrap();
                 seen.push(Seen {
                     offset: record.offset.0,
@@ -130,7 +132,7 @@ pub fn read_from(
     from: Offset,
     bytes_max: usize,
     isolation: Isolation,
-) -> (Vec<Header>, Vec<Seen>, Option<ReadError>) {
+) -> (Vec<BatchHeader>, Vec<Seen>, Option<ReadError>) {
     let (mut headers, mut seen) = (Vec::new(), Vec::new());
     let mut from = from;
     loop {

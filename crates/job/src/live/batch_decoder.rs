@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use highwater_connect::{BadEvent, BadKind, Events, SliceKind, SourceOptions, ValueDecoder};
-use highwater_log::batch::{Batches, Broken, Skip, Stored, Unpacker};
-use highwater_log::{Fetched, Offset};
+use highwater_log::batch::{Batches, CorruptBatch, Decompressor, ReadCommittedFilter, StoredBatch};
+use highwater_log::{FetchData, Offset};
 use highwater_time::Instant;
 
 use super::files::Mark;
@@ -49,7 +49,7 @@ struct Marked {
 }
 
 pub(super) struct BatchDecoder {
-    unpacker: Unpacker,
+    unpacker: Decompressor,
     values: ValueDecoder,
     marked: Option<Marked>,
     bad: Vec<BadEvent>,
@@ -60,7 +60,7 @@ pub(super) struct BatchDecoder {
 impl BatchDecoder {
     pub fn new(values: ValueDecoder) -> BatchDecoder {
         BatchDecoder {
-            unpacker: Unpacker::new(UNPACKED_BYTES_MAX),
+            unpacker: Decompressor::new(UNPACKED_BYTES_MAX),
             values,
             marked: None,
             bad: Vec::new(),
@@ -86,11 +86,11 @@ impl BatchDecoder {
     /// Takes apart what lies from `from` on and before `until`, and says where that ends.
     pub fn open(
         &mut self,
-        fetched: &Fetched,
+        fetched: &FetchData,
         (from, until): (Offset, Option<Offset>),
         each: &mut dyn FnMut(DecodedItem),
-    ) -> Result<Offset, Broken> {
-        let mut skip = Skip::new(&fetched.aborted);
+    ) -> Result<Offset, CorruptBatch> {
+        let mut skip = ReadCommittedFilter::new(&fetched.aborted);
         let mut next = from;
         for piece in &fetched.pieces {
             for batch in Batches::new(piece) {
@@ -102,7 +102,7 @@ impl BatchDecoder {
                 if batch.is_punctuation() && batch.header.base_offset() >= from {
                     self.hand_over(each);
                     each(DecodedItem::Punctuation(arrival(&batch)));
-                } else if !skip.passes_over(&batch.header) {
+                } else if !skip.skips(&batch.header) {
                     self.gather(&batch, from, each);
                 }
             }
@@ -111,11 +111,11 @@ impl BatchDecoder {
         Ok(next)
     }
 
-    fn gather(&mut self, batch: &Stored<'_>, from: Offset, each: &mut dyn FnMut(DecodedItem)) {
+    fn gather(&mut self, batch: &StoredBatch<'_>, from: Offset, each: &mut dyn FnMut(DecodedItem)) {
         let last = batch.header.last_offset().0 as u64;
         self.arrived.push((last, arrival(batch)));
         // Taken out for the time being, so that a full block can be handed over in between.
-        let mut unpacker = std::mem::replace(&mut self.unpacker, Unpacker::new(0));
+        let mut unpacker = std::mem::replace(&mut self.unpacker, Decompressor::new(0));
         let mut at = batch.header.base_offset().max(from);
         let unreadable = match batch.records(&mut unpacker) {
             Err(error) => Some(error),
@@ -194,6 +194,6 @@ impl BatchDecoder {
     }
 }
 
-fn arrival(batch: &Stored<'_>) -> Instant {
+fn arrival(batch: &StoredBatch<'_>) -> Instant {
     Instant::from_unix_millis(batch.header.enqueue_time().0)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{DataError, Shared};
 use highwater_env::Clock;
-use highwater_log::Place;
+use highwater_log::TopicPartition;
 use highwater_time::{CombinedWatermark, Instant};
 use tokio::sync::mpsc;
 
@@ -112,7 +112,7 @@ pub(super) struct Combiner {
 pub(super) struct StreamFacts {
     pub wants: SideOutputOptions,
     /// Per stream, the name of its input and its place.
-    pub streams: Vec<(String, Place)>,
+    pub streams: Vec<(String, TopicPartition)>,
     pub timer: Arc<dyn Clock>,
 }
 
@@ -307,7 +307,12 @@ impl Combiner {
     }
 
     /// Takes another stream behind those there are, which has come to `reached`. `false` if the query cannot have it.
-    pub fn add_stream(&mut self, input: usize, named: (String, Place), reached: Instant) -> bool {
+    pub fn add_stream(
+        &mut self,
+        input: usize,
+        named: (String, TopicPartition),
+        reached: Instant,
+    ) -> bool {
         if !self.shared.grow(input) {
             return false;
         }

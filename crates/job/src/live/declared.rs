@@ -6,7 +6,7 @@ use highwater_connect::{
     Endpoint, EndpointError, FilesOutput, OutputContext, OutputSettings, StdoutOutput,
 };
 use highwater_env::Disk;
-use highwater_log::{Log, Transactions};
+use highwater_log::{Log, TransactionCoordinator};
 use highwater_queue::Queues;
 
 use super::{EndpointRequest, Endpoints};
@@ -14,7 +14,7 @@ use crate::config::{Output, Sink};
 
 /// Opens the endpoints that job files declare. An output that the file does not declare goes to standard output.
 pub struct DeclaredEndpoints {
-    pub hubs: Option<(Arc<dyn Log>, Arc<dyn Transactions>)>,
+    pub hubs: Option<(Arc<dyn Log>, Arc<dyn TransactionCoordinator>)>,
     pub queues: Option<Queues>,
     pub disk: Arc<dyn Disk>,
 }

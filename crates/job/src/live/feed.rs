@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_log::batch::Batches;
-use highwater_log::{AppendError, Bounds, Fetched, Isolation, Offset, Partition, ReadError};
+use highwater_log::{AppendError, Bounds, FetchData, Isolation, Offset, Partition, ReadError};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::growth::Watch;
@@ -81,7 +81,7 @@ impl Feed {
     }
 
     /// What may be worked off now. Waits for the end of the job if nothing may be.
-    async fn let_through(&mut self, fetched: Fetched) -> Result<Fetched, String> {
+    async fn let_through(&mut self, fetched: FetchData) -> Result<FetchData, String> {
         let Some(mut growth) = self.growth.take() else {
             return Ok(fetched);
         };
@@ -101,7 +101,10 @@ impl Feed {
     }
 
     fn named(&self, error: &dyn std::fmt::Display) -> String {
-        format!("`{}` cannot be read: {error}", self.partition.place())
+        format!(
+            "`{}` cannot be read: {error}",
+            self.partition.topic_partition()
+        )
     }
 
     fn note_backlog(&self, bounds: Bounds) {
@@ -110,17 +113,19 @@ impl Feed {
             .update_partition(self.stream, |status| status.backlog = backlog);
     }
 
-    async fn fetch(&mut self) -> Result<Fetched, String> {
+    async fn fetch(&mut self) -> Result<FetchData, String> {
         loop {
             let read = self
                 .partition
                 .read(self.next, self.fetch_bytes, Isolation::Committed);
             match read.await {
                 Ok(fetched) => return Ok(fetched),
-                Err(ReadError::OutOfRange { asked, start, .. }) if asked < start => {
+                Err(ReadError::OutOfRange {
+                    requested, start, ..
+                }) if requested < start => {
                     self.board.log(format!(
-                        "`{}`: events {asked} to {start} are no longer kept and were not read",
-                        self.partition.place()
+                        "`{}`: events {requested} to {start} are no longer kept and were not read",
+                        self.partition.topic_partition()
                     ));
                     self.next = start;
                 }
@@ -181,7 +186,7 @@ impl Feed {
 }
 
 /// The offset after the last batch.
-fn end_of(fetched: &Fetched) -> Result<Offset, highwater_log::batch::Broken> {
+fn end_of(fetched: &FetchData) -> Result<Offset, highwater_log::batch::CorruptBatch> {
     let mut end = Offset(0);
     for batch in fetched.pieces.iter().flat_map(|piece| Batches::new(piece)) {
         end = batch?.header.next_offset();

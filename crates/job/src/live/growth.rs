@@ -9,8 +9,10 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use highwater_log::batch::{Batches, Broken};
-use highwater_log::{EnqueueTime, Fetched, HubName, Isolation, Log, Offset, Partition, ReadError};
+use highwater_log::batch::{Batches, CorruptBatch};
+use highwater_log::{
+    EnqueueTime, FetchData, HubName, Isolation, Log, Offset, Partition, ReadError,
+};
 use highwater_time::Instant;
 use tokio::sync::Notify;
 
@@ -85,7 +87,7 @@ impl Growth {
                 let Some(partition) = self.log.partition(hub.as_str(), number) else {
                     continue;
                 };
-                let found = partition.find(EnqueueTime(i64::MIN)).await?;
+                let found = partition.offset_for_time(EnqueueTime(i64::MIN)).await?;
                 first = first.into_iter().chain(found.map(|(_, time)| time)).min();
             }
         }
@@ -117,8 +119,8 @@ impl Watch {
     pub async fn let_through(
         &mut self,
         from: Offset,
-        fetched: Fetched,
-    ) -> Result<Option<Fetched>, String> {
+        fetched: FetchData,
+    ) -> Result<Option<FetchData>, String> {
         if self.hold.is_none() && self.growth.look().next().is_some() {
             let hold = self.hold_point().await.map_err(|error| error.to_string())?;
             let hold = hold.max(from);
@@ -150,13 +152,16 @@ impl Watch {
         let Some(first) = first.filter(|first| self.arrived.to_unix_millis() <= first.0) else {
             return Ok(self.end);
         };
-        let later = self.partition.find(EnqueueTime(first.0 + 1)).await?;
+        let later = self
+            .partition
+            .offset_for_time(EnqueueTime(first.0 + 1))
+            .await?;
         Ok(later.map_or(self.end, |(offset, _)| offset.min(self.end)))
     }
 }
 
 /// Only the batches before `end`.
-fn cut(mut fetched: Fetched, end: Offset) -> Result<Fetched, Broken> {
+fn cut(mut fetched: FetchData, end: Offset) -> Result<FetchData, CorruptBatch> {
     for piece in &mut fetched.pieces {
         let mut kept = piece.len();
         for batch in Batches::new(piece) {

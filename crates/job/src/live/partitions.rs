@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_log::{EnqueueTime, HubId, HubName, Log, Offset, Partition, Place};
+use highwater_log::{EnqueueTime, HubId, HubName, Log, Offset, Partition, TopicPartition};
 use highwater_query::lookback;
 use highwater_time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub(super) struct InputPartition {
     /// Its place among the partitions of its input.
     pub number: usize,
     pub hub: HubId,
-    pub place: Place,
+    pub place: TopicPartition,
     pub partition: Arc<dyn Partition>,
 }
 
@@ -53,7 +53,7 @@ impl PartitionSet {
                         input,
                         number: partitions.all.len() - before,
                         hub: hub.id,
-                        place: hub.place(number),
+                        place: hub.topic_partition(number),
                         partition: log.partition(name, number).ok_or_else(missing)?,
                     });
                 }
@@ -136,7 +136,9 @@ impl PartitionSet {
         let mut positions = Vec::with_capacity(self.all.len());
         for source in &self.all {
             let end = source.partition.bounds().end;
-            let found = source.partition.find(EnqueueTime(arrival.to_unix_millis()));
+            let found = source
+                .partition
+                .offset_for_time(EnqueueTime(arrival.to_unix_millis()));
             let found = found.await?;
             positions.push(found.map_or(end, |(offset, _)| offset));
         }

@@ -8,7 +8,7 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_connect::BadEvent;
 use highwater_engine::codec::{ReadValue, WriteValue};
 use highwater_engine::{DataError, Record, Value, eval};
-use highwater_log::Place;
+use highwater_log::TopicPartition;
 use highwater_time::{Instant, JudgedEvent};
 
 use crate::dead::line_and_column;
@@ -26,7 +26,7 @@ pub(super) struct SideRow {
 /// Where an event lies.
 pub(super) struct EventLocation<'a> {
     pub input: &'a str,
-    pub place: &'a Place,
+    pub place: &'a TopicPartition,
     /// What it was taken from, where that is known.
     pub file: Option<&'a str>,
     pub offset: u64,

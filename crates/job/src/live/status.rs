@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use highwater_env::Clock;
-use highwater_log::{Offset, Place};
+use highwater_log::{Offset, TopicPartition};
 use highwater_time::{Instant, VerdictCounts};
 
 use crate::report::TroubleKind;
@@ -71,7 +71,7 @@ pub struct InputStatus {
 /// VerdictCounts since the job was started, except for `time`, which is since its first start.
 #[derive(Clone, Debug)]
 pub struct PartitionStatus {
-    pub place: Place,
+    pub place: TopicPartition,
     pub events: u64,
     pub bytes: u64,
     /// What the time policies did.
@@ -125,7 +125,7 @@ pub struct LogLine {
 }
 
 impl PartitionStatus {
-    pub(super) fn new(place: Place) -> PartitionStatus {
+    pub(super) fn new(place: TopicPartition) -> PartitionStatus {
         PartitionStatus {
             place,
             events: 0,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::{Value, ValueRef, eval};
-use highwater_log::batch::Broken;
-use highwater_log::{Fetched, Offset, Place};
+use highwater_log::batch::CorruptBatch;
+use highwater_log::{FetchData, Offset, TopicPartition};
 use highwater_time::Instant;
 
 use super::batch_decoder::{BatchDecoder, DecodedItem, File};
@@ -20,7 +20,7 @@ pub(super) struct Stream {
     /// Its place among all partitions that the job reads.
     pub number: usize,
     pub input: usize,
-    place: Place,
+    place: TopicPartition,
     opener: BatchDecoder,
     intake: Intake,
     lane: PartitionPipeline,
@@ -85,7 +85,7 @@ impl StreamSnapshot {
 
 impl Stream {
     pub fn new(
-        (number, place): (usize, Place),
+        (number, place): (usize, TopicPartition),
         (opener, intake, lane): (BatchDecoder, Intake, PartitionPipeline),
         wants: SideOutputOptions,
     ) -> Stream {
@@ -162,7 +162,7 @@ impl Stream {
     }
 
     /// Works off what was fetched from where the last ended.
-    pub fn take(&mut self, fetched: &Fetched) -> Result<StreamOutput, Broken> {
+    pub fn take(&mut self, fetched: &FetchData) -> Result<StreamOutput, CorruptBatch> {
         let mut handed = self.nothing();
         let mut pieces = Vec::new();
         let range = (self.next, self.until);
@@ -309,7 +309,7 @@ impl Stream {
 
 fn spot<'a>(
     intake: &'a Intake,
-    (place, file): (&'a Place, Option<&'a str>),
+    (place, file): (&'a TopicPartition, Option<&'a str>),
     offset: u64,
 ) -> EventLocation<'a> {
     EventLocation {

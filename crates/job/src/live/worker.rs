@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_env::Clock;
-use highwater_log::Fetched;
+use highwater_log::FetchData;
 use tokio::sync::mpsc;
 
 use super::combiner::CombinerMessage;
@@ -12,7 +12,7 @@ use super::stream::Stream;
 pub(super) enum WorkItem {
     Fetched {
         stream: usize,
-        fetched: Fetched,
+        fetched: FetchData,
     },
     /// There is nothing more for now.
     Drained {

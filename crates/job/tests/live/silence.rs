@@ -1,8 +1,8 @@
 //! Time without events. // proves T7 T8 T9
 
 use highwater_job::live::JobState;
-use highwater_log::batch::{Builder, NewRecord, Seal};
-use highwater_log::{Log, Marker, Producer};
+use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord};
+use highwater_log::{Log, Producer, TransactionMarker};
 
 use crate::world::{World, at, job, live, soon, to_the_end};
 
@@ -94,19 +94,19 @@ async fn a_partition_that_is_not_read_to_its_end_holds_time() {
     let world = two_partitions().await;
     // An event that is there and cannot be seen yet, because its transaction is open.
     let producer = Producer { id: 7, epoch: 0 };
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     builder.push(&NewRecord {
         key: None,
         value: Some(login("b", 2_000).as_bytes()),
         headers: &[],
     });
-    let seal = Seal {
+    let seal = BatchOptions {
         producer: Some((producer, 0)),
         transactional: true,
-        ..Seal::default()
+        ..BatchOptions::default()
     };
     let slow = world.log.partition("e", 1).unwrap();
-    slow.append(builder.seal(&seal).unwrap()).await.unwrap();
+    slow.append(builder.build(&seal).unwrap()).await.unwrap();
     let handle = world.start(&job(COUNTS), live());
     world.advance(15_000);
     // Partition 0 is said to be silent, again and again; that moves nothing.
@@ -121,7 +121,9 @@ async fn a_partition_that_is_not_read_to_its_end_holds_time() {
         "nobody says that partition 1 is silent"
     );
     assert_eq!(world.recorder.rows("out"), [""; 0]);
-    slow.append_marker(producer, Marker::Commit).await.unwrap();
+    slow.append_marker(producer, TransactionMarker::Commit)
+        .await
+        .unwrap();
     world.advance(15_000);
     assert_eq!(
         soon(world.recorder.until("out", 1)).await,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_log::{
-    AdminError, HubId, HubInfo, HubName, HubSettings, HubSpec, Log, Partition, Pending,
+    AdminError, BoxFuture, HubId, HubInfo, HubName, HubSettings, HubSpec, Log, Partition,
 };
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
@@ -53,12 +53,12 @@ impl Log for Remote {
         Some(Arc::new(partition))
     }
 
-    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let cluster = self.cluster();
         Box::pin(async move {
-            let (asked, max) = (spec.partitions, HubSpec::PARTITIONS_MAX);
-            if !(1..=max).contains(&asked) {
-                return Err(AdminError::Partitions { asked, max });
+            let (requested, max) = (spec.partitions, HubSpec::PARTITIONS_MAX);
+            if !(1..=max).contains(&requested) {
+                return Err(AdminError::Partitions { requested, max });
             }
             let created = cluster.ask(
                 Ask::new(To::Controller),
@@ -70,7 +70,7 @@ impl Log for Remote {
                 },
             );
             let created = created.await;
-            let created = created.map_err(|failure| admin_error(&spec.name, asked, failure));
+            let created = created.map_err(|failure| admin_error(&spec.name, requested, failure));
             // One that exists is seen from now on, too, whoever made it.
             if matches!(created, Ok(()) | Err(AdminError::Exists(_))) {
                 shown(&cluster, &spec.name, |hub| hub.is_some()).await?;
@@ -80,7 +80,7 @@ impl Log for Remote {
         })
     }
 
-    fn delete(&self, name: &HubName) -> Pending<Result<(), AdminError>> {
+    fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>> {
         let (cluster, name) = (self.cluster(), name.clone());
         Box::pin(async move {
             let timeout_ms = millis(cluster.options.request_timeout);
@@ -100,15 +100,15 @@ impl Log for Remote {
         })
     }
 
-    fn grow(&self, name: &HubName, partitions: u32) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn grow(&self, name: &HubName, partitions: u32) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let (cluster, name) = (self.cluster(), name.clone());
         Box::pin(async move {
             let (hub, max) = (found(&cluster, &name)?, HubSpec::PARTITIONS_MAX);
-            let (asked, have) = (partitions, hub.partitions);
-            match asked {
-                _ if asked > max => return Err(AdminError::Partitions { asked, max }),
-                _ if asked < have => return Err(AdminError::Shrink { hub: name, have }),
-                _ if asked == have => return Ok(hub),
+            let (requested, have) = (partitions, hub.partitions);
+            match requested {
+                _ if requested > max => return Err(AdminError::Partitions { requested, max }),
+                _ if requested < have => return Err(AdminError::Shrink { hub: name, have }),
+                _ if requested == have => return Ok(hub),
                 _ => {}
             }
             let timeout_ms = millis(cluster.options.request_timeout);
@@ -139,7 +139,7 @@ impl Log for Remote {
         &self,
         name: &HubName,
         settings: HubSettings,
-    ) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    ) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         let (cluster, name) = (self.cluster(), name.clone());
         Box::pin(async move {
             let changed = cluster.ask(

@@ -2,7 +2,7 @@
 
 use highwater_log::batch::{Batch, BatchError};
 use highwater_log::{
-    AdminError, AppendError, GroupError, HubName, Membership, Offset, Place, ReadError,
+    AdminError, AppendError, GroupError, HubName, Membership, Offset, ReadError, TopicPartition,
     TransactionError, TransactionRef,
 };
 use kafka_protocol::ResponseError as Code;
@@ -122,13 +122,13 @@ pub(crate) fn is_unknown(code: Code) -> bool {
     )
 }
 
-pub(crate) fn read_error(place: &Place, failure: Failure) -> ReadError {
-    let place = place.clone();
+pub(crate) fn read_error(topic_partition: &TopicPartition, failure: Failure) -> ReadError {
+    let topic_partition = topic_partition.clone();
     match failure.code() {
-        Some(code) if is_unknown(code) => ReadError::Deleted(place),
+        Some(code) if is_unknown(code) => ReadError::Deleted(topic_partition),
         _ => ReadError::Storage {
             reason: failure.to_string(),
-            place,
+            topic_partition,
         },
     }
 }
@@ -136,21 +136,21 @@ pub(crate) fn read_error(place: &Place, failure: Failure) -> ReadError {
 /// Of a refusal, after which the batch is surely not there. What a broker does not tell, the number that was
 /// due, is -1.
 pub(crate) fn append_error(
-    place: &Place,
+    topic_partition: &TopicPartition,
     batch: &Batch,
     bytes_max: usize,
     said: &Said,
 ) -> AppendError {
     let header = batch.header();
-    let (place, reason) = (place.clone(), said.to_string());
+    let (topic_partition, reason) = (topic_partition.clone(), said.to_string());
     let producer = header
         .producer()
         .unwrap_or(highwater_log::Producer { id: -1, epoch: -1 });
     let sequence = header.base_sequence();
     match said.code {
-        code if is_unknown(code) => AppendError::Deleted(place),
+        code if is_unknown(code) => AppendError::Deleted(topic_partition),
         Code::MessageTooLarge | Code::RecordListTooLarge => AppendError::TooLarge {
-            place,
+            topic_partition,
             bytes: batch.size(),
             max: bytes_max,
         },
@@ -159,14 +159,15 @@ pub(crate) fn append_error(
             expected: -1,
             got: sequence,
         },
-        Code::DuplicateSequenceNumber => AppendError::RepeatedTooLate { producer, sequence },
+        Code::DuplicateSequenceNumber => AppendError::DuplicateTooOld { producer, sequence },
         Code::InvalidProducerEpoch | Code::ProducerFenced => AppendError::Fenced {
             producer,
             current: producer.epoch.saturating_add(1),
         },
-        Code::InvalidTxnState | Code::InvalidProducerIdMapping => {
-            AppendError::NoTransaction { producer, place }
-        }
+        Code::InvalidTxnState | Code::InvalidProducerIdMapping => AppendError::NoTransaction {
+            producer,
+            topic_partition,
+        },
         Code::InvalidRecord
         | Code::InvalidTimestamp
         | Code::UnsupportedCompressionType
@@ -174,7 +175,10 @@ pub(crate) fn append_error(
             index: 0,
             reason: "the broker does not take it, for reasons of its own",
         }),
-        _ => AppendError::Stopped { place, reason },
+        _ => AppendError::Stopped {
+            topic_partition,
+            reason,
+        },
     }
 }
 
@@ -184,7 +188,7 @@ pub(crate) fn admin_error(hub: &HubName, partitions: u32, failure: Failure) -> A
         Some(Code::TopicAlreadyExists) => AdminError::Exists(hub.clone()),
         Some(code) if is_unknown(code) => AdminError::Unknown(hub.clone()),
         Some(Code::InvalidPartitions) => AdminError::Partitions {
-            asked: partitions,
+            requested: partitions,
             max,
         },
         Some(Code::InvalidConfig) => AdminError::Settings(failure.to_string()),
@@ -192,24 +196,24 @@ pub(crate) fn admin_error(hub: &HubName, partitions: u32, failure: Failure) -> A
     }
 }
 
-/// `place` is the one that was asked about, if there was one.
+/// `topic_partition` is the one that was asked about, if there was one.
 pub(crate) fn group_error(
     member: &Membership,
-    place: Option<&Place>,
+    topic_partition: Option<&TopicPartition>,
     failure: Failure,
 ) -> GroupError {
-    let unknown = |code| place.filter(|_| is_unknown(code)).cloned();
+    let unknown = |code| topic_partition.filter(|_| is_unknown(code)).cloned();
     let Some(code) = failure.code() else {
         return GroupError::Storage(failure.to_string());
     };
-    if let Some(place) = unknown(code) {
-        return GroupError::UnknownPlace(place);
+    if let Some(topic_partition) = unknown(code) {
+        return GroupError::UnknownPartition(topic_partition);
     }
     match code {
         Code::InvalidGroupId => GroupError::InvalidGroup,
         Code::UnknownMemberId => GroupError::UnknownMember(member.member.clone()),
         Code::IllegalGeneration => GroupError::IllegalGeneration {
-            asked: member.generation,
+            requested: member.generation,
             current: -1,
         },
         Code::RebalanceInProgress => GroupError::Rebalancing,
@@ -229,13 +233,13 @@ pub(crate) fn group_error(
 
 pub(crate) fn transaction_error(
     transaction: &TransactionRef,
-    place: Option<&Place>,
+    topic_partition: Option<&TopicPartition>,
     failure: Failure,
 ) -> TransactionError {
     let producer = transaction.producer;
-    match (failure.code(), place) {
-        (Some(code), Some(place)) if is_unknown(code) => {
-            TransactionError::UnknownPlace(place.clone())
+    match (failure.code(), topic_partition) {
+        (Some(code), Some(topic_partition)) if is_unknown(code) => {
+            TransactionError::UnknownPartition(topic_partition.clone())
         }
         (Some(Code::InvalidProducerIdMapping), _) => TransactionError::UnknownProducer(producer),
         (Some(Code::ProducerFenced | Code::InvalidProducerEpoch), _) => {
@@ -251,10 +255,15 @@ pub(crate) fn transaction_error(
 }
 
 /// Where a reader was when the partition had nothing there.
-pub(crate) fn out_of_range(place: &Place, asked: Offset, start: Offset, end: Offset) -> ReadError {
+pub(crate) fn out_of_range(
+    topic_partition: &TopicPartition,
+    requested: Offset,
+    start: Offset,
+    end: Offset,
+) -> ReadError {
     ReadError::OutOfRange {
-        place: place.clone(),
-        asked,
+        topic_partition: topic_partition.clone(),
+        requested,
         start,
         end,
     }

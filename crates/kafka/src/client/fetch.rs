@@ -1,8 +1,8 @@
 //! Fetch, from the other side: asks for records, and lets through only whole batches with right checksums.
 
 use bytes::Bytes;
-use highwater_log::batch::{Batches, Broken};
-use highwater_log::{Aborted, Bounds, EnqueueTime, Fetched, Isolation, Offset};
+use highwater_log::batch::{Batches, CorruptBatch};
+use highwater_log::{AbortedTransaction, Bounds, EnqueueTime, FetchData, Isolation, Offset};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{BrokerId, FetchRequest, FetchResponse};
@@ -58,15 +58,17 @@ pub(crate) fn level(isolation: Isolation) -> i8 {
 fn of_one(version: i16, wanted: &[Wanted]) -> FetchTopic {
     let partition = |wanted: &Wanted| {
         FetchPartition::default()
-            .with_partition(wanted.target.place.partition as i32)
+            .with_partition(wanted.target.topic_partition.partition as i32)
             .with_fetch_offset(wanted.from.0)
             .with_partition_max_bytes(bytes(wanted.bytes_max))
     };
-    let asked = FetchTopic::default().with_partitions(wanted.iter().map(partition).collect());
+    let requested = FetchTopic::default().with_partitions(wanted.iter().map(partition).collect());
     match wanted.first() {
-        Some(first) if version >= BY_ID => asked.with_topic_id(Uuid::from_bytes(first.target.id.0)),
-        Some(first) => asked.with_topic(topic(first.target.place.hub.as_str())),
-        None => asked,
+        Some(first) if version >= BY_ID => {
+            requested.with_topic_id(Uuid::from_bytes(first.target.id.0))
+        }
+        Some(first) => requested.with_topic(topic(first.target.topic_partition.hub.as_str())),
+        None => requested,
     }
 }
 
@@ -87,8 +89,8 @@ pub(crate) fn answers(
     }))
 }
 
-/// What one partition has; an error of the data is told as a [`Broken`].
-pub(crate) fn found(data: PartitionData) -> Result<Result<Fetched, Broken>, Said> {
+/// What one partition has; an error of the data is told as a [`CorruptBatch`].
+pub(crate) fn found(data: PartitionData) -> Result<Result<FetchData, CorruptBatch>, Said> {
     ok(data.error_code)?;
     let mut bounds = Bounds {
         start: Offset(data.log_start_offset.max(0)),
@@ -101,7 +103,7 @@ pub(crate) fn found(data: PartitionData) -> Result<Result<Fetched, Broken>, Said
         bounds.stable = bounds.end;
     }
     let aborted = data.aborted_transactions.unwrap_or_default();
-    let aborted = aborted.into_iter().map(|aborted| Aborted {
+    let aborted = aborted.into_iter().map(|aborted| AbortedTransaction {
         producer_id: aborted.producer_id.0,
         first: Offset(aborted.first_offset),
     });
@@ -112,7 +114,7 @@ pub(crate) fn found(data: PartitionData) -> Result<Result<Fetched, Broken>, Said
     bounds.last_time = last
         .filter(|(next, _)| *next >= bounds.end)
         .map(|(_, time)| time);
-    Ok(Ok(Fetched {
+    Ok(Ok(FetchData {
         pieces: Some(piece)
             .filter(|piece| !piece.is_empty())
             .into_iter()
@@ -124,7 +126,7 @@ pub(crate) fn found(data: PartitionData) -> Result<Result<Fetched, Broken>, Said
 
 /// As many whole batches as there are, each with a right checksum, with the end and the time of the last. A
 /// broker cuts off the last one where it likes.
-fn whole(mut records: Bytes) -> Result<(Bytes, Option<(Offset, EnqueueTime)>), Broken> {
+fn whole(mut records: Bytes) -> Result<(Bytes, Option<(Offset, EnqueueTime)>), CorruptBatch> {
     let mut batches = Batches::new(&records);
     let mut last = None;
     let mut good = 0;
@@ -145,7 +147,7 @@ fn whole(mut records: Bytes) -> Result<(Bytes, Option<(Offset, EnqueueTime)>), B
 
 /// Whether this is the beginning of a batch and no more.
 fn is_cut(rest: &[u8]) -> bool {
-    match highwater_log::batch::Header::read(rest) {
+    match highwater_log::batch::BatchHeader::read(rest) {
         Err(_) => true,
         Ok(header) => header.size().is_ok_and(|size| size > rest.len()) && header.magic() == 2,
     }
@@ -154,16 +156,16 @@ fn is_cut(rest: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwater_log::batch::{Builder, NewRecord, Seal};
+    use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord};
 
     fn batch(offset: i64) -> Bytes {
-        let mut builder = Builder::new();
+        let mut builder = BatchBuilder::new();
         builder.push(&NewRecord {
             key: None,
             value: Some(b"value"),
             headers: &[],
         });
-        let mut batch = builder.seal(&Seal::default()).unwrap();
+        let mut batch = builder.build(&BatchOptions::default()).unwrap();
         batch.stamp(Offset(offset), EnqueueTime(1_000 + offset));
         batch.to_bytes()
     }

@@ -34,7 +34,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use highwater_env::Clock;
-use highwater_log::{HubName, Place};
+use highwater_log::{HubName, TopicPartition};
 use tokio::task::AbortHandle;
 
 use cluster::Cluster;
@@ -60,7 +60,7 @@ struct Inner {
     cluster: Arc<Cluster>,
     watch: Arc<Watch>,
     /// One for each partition that was asked for, because all who append must share a queue.
-    partitions: Mutex<HashMap<Place, RemotePartition>>,
+    partitions: Mutex<HashMap<TopicPartition, RemotePartition>>,
     reading: AbortHandle,
 }
 
@@ -99,7 +99,7 @@ impl Remote {
     fn remote_partition(&self, hub: &str, partition: u32) -> Option<RemotePartition> {
         let view = self.0.cluster.view();
         let topic = view.hubs.get(hub)?;
-        let place = Place {
+        let topic_partition = TopicPartition {
             hub: HubName::new(hub).ok()?,
             partition,
         };
@@ -108,17 +108,17 @@ impl Remote {
         }
         let partitions = self.0.partitions.lock();
         let mut partitions = partitions.unwrap_or_else(PoisonError::into_inner);
-        let known = partitions.get(&place);
+        let known = partitions.get(&topic_partition);
         if let Some(known) = known.filter(|known| known.target.id == topic.info.id) {
             return Some(known.clone());
         }
         let target = Target {
-            place: place.clone(),
+            topic_partition: topic_partition.clone(),
             id: topic.info.id,
             by_id: topic.by_id,
         };
         let made = RemotePartition::new(self.cluster(), Arc::clone(&self.0.watch), target);
-        partitions.insert(place, made.clone());
+        partitions.insert(topic_partition, made.clone());
         Some(made)
     }
 }

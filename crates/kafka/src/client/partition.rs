@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use highwater_log::batch::{Batch, BatchError, NewRecord};
 use highwater_log::{
-    AppendError, Appended, Bounds, EnqueueTime, Fetched, Isolation, Marker, Offset, Partition,
-    Pending, Place, Producer, ReadError,
+    AppendError, AppendInfo, Bounds, BoxFuture, EnqueueTime, FetchData, Isolation, Offset,
+    Partition, Producer, ReadError, TopicPartition, TransactionMarker,
 };
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::delete_records_request::{
@@ -49,7 +49,7 @@ pub(crate) struct Heard {
 struct Ahead {
     from: Offset,
     isolation: Isolation,
-    fetched: Fetched,
+    fetched: FetchData,
 }
 
 impl Heard {
@@ -78,7 +78,7 @@ impl Heard {
         *bounds = Bounds { last_time, ..said };
     }
 
-    pub fn keep(&self, from: Offset, isolation: Isolation, fetched: Fetched) {
+    pub fn keep(&self, from: Offset, isolation: Isolation, fetched: FetchData) {
         *lock(&self.ahead) = Some(Ahead {
             from,
             isolation,
@@ -86,7 +86,7 @@ impl Heard {
         });
     }
 
-    fn take(&self, from: Offset, isolation: Isolation, bytes_max: usize) -> Option<Fetched> {
+    fn take(&self, from: Offset, isolation: Isolation, bytes_max: usize) -> Option<FetchData> {
         let ahead = lock(&self.ahead).take()?;
         let bytes: usize = ahead.fetched.pieces.iter().map(bytes::Bytes::len).sum();
         let fits = ahead.from == from && ahead.isolation == isolation && bytes <= bytes_max;
@@ -115,7 +115,7 @@ impl RemotePartition {
         &self,
         transaction: &str,
         batch: Batch,
-    ) -> Pending<Result<Appended, AppendError>> {
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.appender.append(batch, Some(transaction.into()))
     }
 
@@ -124,8 +124,8 @@ impl RemotePartition {
         from: Offset,
         bytes_max: usize,
         isolation: Isolation,
-    ) -> Result<Fetched, ReadError> {
-        let place = &self.target.place;
+    ) -> Result<FetchData, ReadError> {
+        let topic_partition = &self.target.topic_partition;
         let wanted = [Wanted {
             target: self.target.clone(),
             from,
@@ -136,7 +136,7 @@ impl RemotePartition {
             version_max: fetch::version_max(&wanted),
             ..Ask::new(To::Leader(self.target.clone()))
         };
-        let asked = self.cluster.ask(
+        let requested = self.cluster.ask(
             ask,
             |version| fetch::request(version, &wanted, isolation, 0),
             |answer| {
@@ -144,11 +144,11 @@ impl RemotePartition {
                 fetch::found(answer.ok_or(Code::UnknownServerError)?.2)
             },
         );
-        let fetched = match asked.await {
+        let fetched = match requested.await {
             Ok(Ok(fetched)) => fetched,
             Ok(Err(broken)) => {
                 return Err(ReadError::Damaged {
-                    place: place.clone(),
+                    topic_partition: topic_partition.clone(),
                     file: "an answer of the cluster".into(),
                     position: broken.position as u64,
                     reason: broken.error.to_string(),
@@ -156,9 +156,14 @@ impl RemotePartition {
             }
             Err(failure) if failure.code() == Some(Code::OffsetOutOfRange) => {
                 let bounds = self.look().await?;
-                return Err(out_of_range(place, from, bounds.start, bounds.end));
+                return Err(out_of_range(
+                    topic_partition,
+                    from,
+                    bounds.start,
+                    bounds.end,
+                ));
             }
-            Err(failure) => return Err(read_error(place, failure)),
+            Err(failure) => return Err(read_error(topic_partition, failure)),
         };
         self.heard.hear(fetched.bounds);
         Ok(fetched)
@@ -170,20 +175,20 @@ impl RemotePartition {
         time: i64,
         isolation: Isolation,
     ) -> Result<(Offset, EnqueueTime), Failure> {
-        let place = &self.target.place;
+        let topic_partition = &self.target.topic_partition;
         let request = |_| {
             let partition = ListOffsetsPartition::default()
-                .with_partition_index(place.partition as i32)
+                .with_partition_index(topic_partition.partition as i32)
                 .with_timestamp(time);
             let of_hub = ListOffsetsTopic::default()
-                .with_name(topic(place.hub.as_str()))
+                .with_name(topic(topic_partition.hub.as_str()))
                 .with_partitions(vec![partition]);
             ListOffsetsRequest::default()
                 .with_replica_id(BrokerId(-1))
                 .with_isolation_level(fetch::level(isolation))
                 .with_topics(vec![of_hub])
         };
-        let asked = self.cluster.ask(
+        let requested = self.cluster.ask(
             Ask::new(To::Leader(self.target.clone())),
             request,
             |answer| {
@@ -194,11 +199,11 @@ impl RemotePartition {
                 Ok((Offset(answer.offset), EnqueueTime(answer.timestamp)))
             },
         );
-        asked.await
+        requested.await
     }
 
     pub async fn look(&self) -> Result<Bounds, ReadError> {
-        let failed = |failure| read_error(&self.target.place, failure);
+        let failed = |failure| read_error(&self.target.topic_partition, failure);
         // The end last, so that it is not before the others.
         let (start, _) = self
             .offset_at(START, Isolation::Uncommitted)
@@ -224,20 +229,20 @@ impl RemotePartition {
     }
 
     async fn forget(self, offset: Offset) -> Result<Offset, ReadError> {
-        let place = &self.target.place;
+        let topic_partition = &self.target.topic_partition;
         let timeout_ms = self.cluster.options.request_timeout.as_millis() as i32;
         let request = |_| {
             let partition = DeleteRecordsPartition::default()
-                .with_partition_index(place.partition as i32)
+                .with_partition_index(topic_partition.partition as i32)
                 .with_offset(offset.0);
             let of_hub = DeleteRecordsTopic::default()
-                .with_name(topic(place.hub.as_str()))
+                .with_name(topic(topic_partition.hub.as_str()))
                 .with_partitions(vec![partition]);
             DeleteRecordsRequest::default()
                 .with_topics(vec![of_hub])
                 .with_timeout_ms(timeout_ms)
         };
-        let asked = self.cluster.ask(
+        let requested = self.cluster.ask(
             Ask::new(To::Leader(self.target.clone())),
             request,
             |answer| {
@@ -248,7 +253,7 @@ impl RemotePartition {
                 Ok(Offset(answer.low_watermark))
             },
         );
-        match asked.await {
+        match requested.await {
             Ok(start) => {
                 let known = self.heard.bounds();
                 self.heard.hear(Bounds { start, ..known });
@@ -258,40 +263,52 @@ impl RemotePartition {
                 let bounds = self.look().await?;
                 match offset <= bounds.start {
                     true => Ok(bounds.start),
-                    false => Err(out_of_range(place, offset, bounds.start, bounds.end)),
+                    false => Err(out_of_range(
+                        topic_partition,
+                        offset,
+                        bounds.start,
+                        bounds.end,
+                    )),
                 }
             }
-            Err(failure) => Err(read_error(place, failure)),
+            Err(failure) => Err(read_error(topic_partition, failure)),
         }
     }
 }
 
-fn ready<T: Send + 'static>(value: T) -> Pending<T> {
+fn ready<T: Send + 'static>(value: T) -> BoxFuture<T> {
     Box::pin(std::future::ready(value))
 }
 
 impl Partition for RemotePartition {
-    fn place(&self) -> &Place {
-        &self.target.place
+    fn topic_partition(&self) -> &TopicPartition {
+        &self.target.topic_partition
     }
 
     /// A batch without a producer is given one, so that sending it again when the answer was lost appends it
-    /// once. [`Appended::repeated`] is false even then: brokers do not say.
-    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+    /// once. [`AppendInfo::repeated`] is false even then: brokers do not say.
+    fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.appender.append(batch, None)
     }
 
-    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+    fn append_records(
+        &self,
+        records: &[NewRecord<'_>],
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.appender.append_records(records)
     }
 
     /// Only brokers write markers.
-    fn append_marker(&self, _: Producer, _: Marker) -> Pending<Result<Appended, AppendError>> {
+    fn append_marker(
+        &self,
+        _: Producer,
+        _: TransactionMarker,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         ready(Err(BatchError::Control.into()))
     }
 
     /// A cluster has no word for it.
-    fn punctuate(&self, _: Offset) -> Pending<Result<Option<Appended>, AppendError>> {
+    fn punctuate(&self, _: Offset) -> BoxFuture<Result<Option<AppendInfo>, AppendError>> {
         ready(Err(BatchError::Control.into()))
     }
 
@@ -300,7 +317,7 @@ impl Partition for RemotePartition {
         from: Offset,
         bytes_max: usize,
         isolation: Isolation,
-    ) -> Pending<Result<Fetched, ReadError>> {
+    ) -> BoxFuture<Result<FetchData, ReadError>> {
         match self.heard.take(from, isolation, bytes_max) {
             Some(fetched) => ready(Ok(fetched)),
             None => Box::pin(self.clone().fetch(from, bytes_max, isolation)),
@@ -312,29 +329,33 @@ impl Partition for RemotePartition {
         self.heard.bounds()
     }
 
-    fn bounds_now(&self) -> Pending<Result<Bounds, ReadError>> {
+    fn fetch_bounds(&self) -> BoxFuture<Result<Bounds, ReadError>> {
         let partition = self.clone();
         Box::pin(async move { partition.look().await })
     }
 
-    fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()> {
+    fn wait_past(&self, offset: Offset, isolation: Isolation) -> BoxFuture<()> {
         let (watch, partition) = (Arc::clone(&self.watch), self.clone());
         Box::pin(watch.wait_past(partition, offset, isolation))
     }
 
     /// By the times of the records, which are those of the log only where it stamps them
     /// (`message.timestamp.type=LogAppendTime`), as in every hub that was made here.
-    fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
+    fn offset_for_time(
+        &self,
+        time: EnqueueTime,
+    ) -> BoxFuture<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
         let partition = self.clone();
         Box::pin(async move {
             let found = partition.offset_at(time.0.max(0), Isolation::Uncommitted);
             let found = found.await;
-            let found = found.map_err(|failure| read_error(&partition.target.place, failure))?;
+            let found =
+                found.map_err(|failure| read_error(&partition.target.topic_partition, failure))?;
             Ok(Some(found).filter(|(offset, _)| offset.0 >= 0))
         })
     }
 
-    fn trim(&self, offset: Offset) -> Pending<Result<Offset, ReadError>> {
+    fn trim(&self, offset: Offset) -> BoxFuture<Result<Offset, ReadError>> {
         Box::pin(self.clone().forget(offset))
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use highwater_log::batch::Batch;
 use highwater_log::{
-    AppendError, Appended, Commit, GroupError, InitProducer, Partition, Pending, Place, Producer,
-    TransactionError, TransactionRef, Transactions,
+    AppendError, AppendInfo, BoxFuture, GroupError, InitProducerRequest, OffsetCommit, Partition,
+    Producer, TopicPartition, TransactionCoordinator, TransactionError, TransactionRef,
 };
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
@@ -31,7 +31,7 @@ const MEMBER: i16 = 3;
 
 /// A producer that is idempotent and no more.
 pub(super) async fn init_producer(cluster: &Cluster) -> Result<Producer, Failure> {
-    let request = InitProducer {
+    let request = InitProducerRequest {
         transactional_id: None,
         timeout: Duration::from_secs(60),
         current: None,
@@ -39,29 +39,29 @@ pub(super) async fn init_producer(cluster: &Cluster) -> Result<Producer, Failure
     init(cluster, &request).await
 }
 
-async fn init(cluster: &Cluster, request: &InitProducer) -> Result<Producer, Failure> {
+async fn init(cluster: &Cluster, request: &InitProducerRequest) -> Result<Producer, Failure> {
     let id = request.transactional_id.as_deref();
     let to = id.map_or(To::Anybody, coordinator);
     let make = |version| {
-        let asked = InitProducerIdRequest::default()
+        let requested = InitProducerIdRequest::default()
             .with_transactional_id(id.map(name))
             .with_transaction_timeout_ms(millis(request.timeout));
         match (request.current, version >= CURRENT) {
-            (Some(current), true) => asked
+            (Some(current), true) => requested
                 .with_producer_id(ProducerId(current.id))
                 .with_producer_epoch(current.epoch),
-            (None, true) => asked
+            (None, true) => requested
                 .with_producer_id(ProducerId(-1))
                 .with_producer_epoch(-1),
-            (_, false) => asked,
+            (_, false) => requested,
         }
     };
-    let asked = cluster.ask(Ask::new(to), make, |answer| {
+    let requested = cluster.ask(Ask::new(to), make, |answer| {
         ok(answer.error_code)?;
         let (id, epoch) = (answer.producer_id.0, answer.producer_epoch);
         Ok(Producer { id, epoch })
     });
-    asked.await
+    requested.await
 }
 
 fn coordinator(id: &str) -> To {
@@ -72,8 +72,11 @@ fn name(id: &str) -> TransactionalId {
     TransactionalId(text(id))
 }
 
-impl Transactions for Remote {
-    fn init_producer(&self, request: InitProducer) -> Pending<Result<Producer, TransactionError>> {
+impl TransactionCoordinator for Remote {
+    fn init_producer(
+        &self,
+        request: InitProducerRequest,
+    ) -> BoxFuture<Result<Producer, TransactionError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             init(&cluster, &request)
@@ -81,7 +84,7 @@ impl Transactions for Remote {
                 .map_err(|failure| match failure.code() {
                     Some(Code::InvalidRequest) => TransactionError::InvalidId,
                     Some(Code::InvalidTransactionTimeout) => TransactionError::Timeout {
-                        asked: request.timeout,
+                        requested: request.timeout,
                         // The cluster's is not told; this is Kafka's, unless it was set.
                         max: Duration::from_secs(15 * 60),
                     },
@@ -99,18 +102,22 @@ impl Transactions for Remote {
     fn add_partitions(
         &self,
         transaction: TransactionRef,
-        places: Vec<Place>,
-    ) -> Pending<Result<(), TransactionError>> {
+        topic_partitions: Vec<TopicPartition>,
+    ) -> BoxFuture<Result<(), TransactionError>> {
         let cluster = self.cluster();
         Box::pin(async move {
-            let topics: Vec<_> = by_hub(&places, |place| place, |place| place.partition as i32)
-                .into_iter()
-                .map(|(hub, partitions)| {
-                    AddPartitionsToTxnTopic::default()
-                        .with_name(topic(hub))
-                        .with_partitions(partitions)
-                })
-                .collect();
+            let topics: Vec<_> = by_hub(
+                &topic_partitions,
+                |topic_partition| topic_partition,
+                |topic_partition| topic_partition.partition as i32,
+            )
+            .into_iter()
+            .map(|(hub, partitions)| {
+                AddPartitionsToTxnTopic::default()
+                    .with_name(topic(hub))
+                    .with_partitions(partitions)
+            })
+            .collect();
             let make = |_| {
                 AddPartitionsToTxnRequest::default()
                     .with_v3_and_below_transactional_id(name(&transaction.id))
@@ -118,15 +125,17 @@ impl Transactions for Remote {
                     .with_v3_and_below_producer_epoch(transaction.producer.epoch)
                     .with_v3_and_below_topics(topics.clone())
             };
-            let asked = cluster.ask(Ask::new(coordinator(&transaction.id)), make, |answer| {
+            let requested = cluster.ask(Ask::new(coordinator(&transaction.id)), make, |answer| {
                 let topics = answer.results_by_topic_v3_and_below.iter();
                 let partitions = topics.flat_map(|topic| topic.results_by_partition.iter());
                 // Those with nothing wrong are told so, if any other is wrong.
                 let codes = partitions.map(|one| one.partition_error_code);
                 all_ok(codes.filter(|code| *code != Code::OperationNotAttempted.code()))
             });
-            let asked = asked.await;
-            asked.map_err(|failure| transaction_error(&transaction, places.first(), failure))
+            let requested = requested.await;
+            requested.map_err(|failure| {
+                transaction_error(&transaction, topic_partitions.first(), failure)
+            })
         })
     }
 
@@ -136,11 +145,13 @@ impl Transactions for Remote {
         transaction: &TransactionRef,
         partition: &Arc<dyn Partition>,
         batch: Batch,
-    ) -> Pending<Result<Appended, AppendError>> {
-        let place = partition.place();
-        match self.remote_partition(place.hub.as_str(), place.partition) {
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        let topic_partition = partition.topic_partition();
+        match self.remote_partition(topic_partition.hub.as_str(), topic_partition.partition) {
             Some(partition) => partition.append_in(&transaction.id, batch),
-            None => Box::pin(std::future::ready(Err(AppendError::Deleted(place.clone())))),
+            None => Box::pin(std::future::ready(Err(AppendError::Deleted(
+                topic_partition.clone(),
+            )))),
         }
     }
 
@@ -148,7 +159,7 @@ impl Transactions for Remote {
         &self,
         transaction: TransactionRef,
         group: String,
-    ) -> Pending<Result<(), TransactionError>> {
+    ) -> BoxFuture<Result<(), TransactionError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let make = |_| {
@@ -158,24 +169,24 @@ impl Transactions for Remote {
                     .with_producer_epoch(transaction.producer.epoch)
                     .with_group_id(GroupId(text(&*group)))
             };
-            let asked = cluster.ask(Ask::new(coordinator(&transaction.id)), make, |answer| {
+            let requested = cluster.ask(Ask::new(coordinator(&transaction.id)), make, |answer| {
                 ok(answer.error_code)
             });
-            let asked = asked.await;
-            asked.map_err(|failure| transaction_error(&transaction, None, failure))
+            let requested = requested.await;
+            requested.map_err(|failure| transaction_error(&transaction, None, failure))
         })
     }
 
-    fn commit_offsets(
+    fn commit_transaction_offsets(
         &self,
         transaction: TransactionRef,
-        commit: Commit,
-    ) -> Pending<Result<(), GroupError>> {
+        commit: OffsetCommit,
+    ) -> BoxFuture<Result<(), GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let member = &commit.member;
             let to = To::Coordinator(Key::Group(member.group.clone()));
-            let asked = cluster.ask(
+            let requested = cluster.ask(
                 Ask::new(to),
                 |version| offsets(version, &transaction, &commit),
                 |answer| {
@@ -184,8 +195,11 @@ impl Transactions for Remote {
                     all_ok(partitions.map(|one| one.error_code))
                 },
             );
-            let place = commit.offsets.first().map(|(place, _)| place);
-            asked.await.map_err(|failure| match failure.code() {
+            let topic_partition = commit
+                .offsets
+                .first()
+                .map(|(topic_partition, _)| topic_partition);
+            requested.await.map_err(|failure| match failure.code() {
                 Some(
                     Code::InvalidProducerIdMapping
                     | Code::InvalidProducerEpoch
@@ -193,7 +207,7 @@ impl Transactions for Remote {
                     | Code::InvalidTxnState
                     | Code::ConcurrentTransactions,
                 ) => transaction_error(&transaction, None, failure).into(),
-                _ => group_error(member, place, failure),
+                _ => group_error(member, topic_partition, failure),
             })
         })
     }
@@ -204,7 +218,7 @@ impl Transactions for Remote {
         &self,
         transaction: TransactionRef,
         commit: bool,
-    ) -> Pending<Result<(), TransactionError>> {
+    ) -> BoxFuture<Result<(), TransactionError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let make = |_| {
@@ -214,27 +228,36 @@ impl Transactions for Remote {
                     .with_producer_epoch(transaction.producer.epoch)
                     .with_committed(commit)
             };
-            let asked = cluster.ask(Ask::new(coordinator(&transaction.id)), make, |answer| {
+            let requested = cluster.ask(Ask::new(coordinator(&transaction.id)), make, |answer| {
                 ok(answer.error_code)
             });
-            let asked = asked.await;
-            asked.map_err(|failure| transaction_error(&transaction, None, failure))
+            let requested = requested.await;
+            requested.map_err(|failure| transaction_error(&transaction, None, failure))
         })
     }
 }
 
-fn offsets(version: i16, transaction: &TransactionRef, commit: &Commit) -> TxnOffsetCommitRequest {
-    let partition = |(place, stored): &(Place, highwater_log::StoredOffset)| {
-        let stored_at = TxnOffsetCommitRequestPartition::default()
-            .with_partition_index(place.partition as i32)
-            .with_committed_offset(stored.offset.0)
-            .with_committed_metadata(Some(text(&*stored.metadata)));
-        match version >= 2 {
-            true => stored_at.with_committed_leader_epoch(stored.leader_epoch),
-            false => stored_at,
-        }
-    };
-    let topics = by_hub(&commit.offsets, |(place, _)| place, partition);
+fn offsets(
+    version: i16,
+    transaction: &TransactionRef,
+    commit: &OffsetCommit,
+) -> TxnOffsetCommitRequest {
+    let partition =
+        |(topic_partition, stored): &(TopicPartition, highwater_log::OffsetAndMetadata)| {
+            let stored_at = TxnOffsetCommitRequestPartition::default()
+                .with_partition_index(topic_partition.partition as i32)
+                .with_committed_offset(stored.offset.0)
+                .with_committed_metadata(Some(text(&*stored.metadata)));
+            match version >= 2 {
+                true => stored_at.with_committed_leader_epoch(stored.leader_epoch),
+                false => stored_at,
+            }
+        };
+    let topics = by_hub(
+        &commit.offsets,
+        |(topic_partition, _)| topic_partition,
+        partition,
+    );
     let topics = topics.into_iter().map(|(hub, partitions)| {
         TxnOffsetCommitRequestTopic::default()
             .with_name(topic(hub))

@@ -74,11 +74,11 @@ mod tests {
     use kafka_protocol::protocol::{Message, Request};
 
     fn codec<R: Request>() -> (i16, i16, i16) {
-        let (asked, answered) = (R::VERSIONS, R::Response::VERSIONS);
+        let (requested, answered) = (R::VERSIONS, R::Response::VERSIONS);
         (
             R::KEY,
-            asked.min.max(answered.min),
-            asked.max.min(answered.max),
+            requested.min.max(answered.min),
+            requested.max.min(answered.max),
         )
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use highwater_log::{HubId, HubInfo, HubName, HubSettings, Place};
+use highwater_log::{HubId, HubInfo, HubName, HubSettings, TopicPartition};
 use kafka_protocol::messages::MetadataResponse;
 use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 
@@ -33,7 +33,7 @@ pub(crate) struct Topic {
 /// A partition of one certain hub, which is not that of another under the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
-    pub place: Place,
+    pub topic_partition: TopicPartition,
     pub id: HubId,
     pub by_id: bool,
 }
@@ -60,11 +60,11 @@ impl View {
 
     /// `None` where the hub is not there or is another one; the inner one while nobody leads.
     pub fn leader(&self, what: &Target) -> Option<Option<&Address>> {
-        let topic = self.hubs.get(&what.place.hub)?;
+        let topic = self.hubs.get(&what.topic_partition.hub)?;
         if topic.info.id != what.id {
             return None;
         }
-        let leader = topic.leaders.get(what.place.partition as usize)?;
+        let leader = topic.leaders.get(what.topic_partition.partition as usize)?;
         Some(self.brokers.get(leader))
     }
 

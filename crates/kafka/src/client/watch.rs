@@ -108,7 +108,7 @@ impl Watch {
             if unknown >= UNKNOWN_MAX {
                 return;
             }
-            tracing::debug!(place = %partition.target.place, %failure, "waiting for records");
+            tracing::debug!(topic_partition = %partition.target.topic_partition, %failure, "waiting for records");
             if failure.code() == Some(Code::OffsetOutOfRange) {
                 // It does not begin or end where we thought; if this fails, the next try will not.
                 let _ = partition.look().await;
@@ -212,8 +212,8 @@ impl Watch {
             }
         };
         for waiter in waiting {
-            let place = &waiter.partition.target.place;
-            match words.get(&(waiter.partition.target.id, place.partition)) {
+            let topic_partition = &waiter.partition.target.topic_partition;
+            match words.get(&(waiter.partition.target.id, topic_partition.partition)) {
                 Some(Some(failure)) => drop(waiter.done.send(Err(failure.clone()))),
                 Some(None) => drop(waiter.done.send(Ok(Word::Damaged))),
                 None if waiter.is_served(isolation) => drop(waiter.done.send(Ok(Word::Grown))),
@@ -241,7 +241,7 @@ fn wanted(waiting: &[Waiter], isolation: Isolation) -> Vec<Wanted> {
         }
     };
     let mut wanted: Vec<Wanted> = waiting.iter().map(one).collect();
-    let order = |wanted: &Wanted| (wanted.target.id, wanted.target.place.partition);
+    let order = |wanted: &Wanted| (wanted.target.id, wanted.target.topic_partition.partition);
     wanted.sort_by_key(|wanted| (order(wanted), wanted.from));
     wanted.dedup_by_key(|wanted| order(wanted));
     wanted
@@ -257,15 +257,15 @@ struct Data {
 fn read(answer: FetchResponse, wanted: &[Wanted]) -> Result<Vec<Data>, Failure> {
     let answers = fetch::answers(answer).map_err(Failure::Said)?;
     let known = answers.filter_map(|(id, name, data)| {
-        let asked = wanted.iter().find(|wanted| {
+        let requested = wanted.iter().find(|wanted| {
             let target = &wanted.target;
             let same = match id.is_nil() {
-                true => target.place.hub.as_str() == name,
+                true => target.topic_partition.hub.as_str() == name,
                 false => Uuid::from_bytes(target.id.0) == id,
             };
-            same && i64::from(target.place.partition) == i64::from(data.partition_index)
+            same && i64::from(target.topic_partition.partition) == i64::from(data.partition_index)
         })?;
-        let (id, from) = (asked.target.id, asked.from);
+        let (id, from) = (requested.target.id, requested.from);
         Some(Data { id, from, data })
     });
     Ok(known.collect())
@@ -280,7 +280,7 @@ fn hear(waiting: &[Waiter], data: Vec<Data>, isolation: Isolation) -> Words {
         let partition = data.partition_index as u32;
         let waiter = waiting.iter().find(|waiter| {
             let target = &waiter.partition.target;
-            target.id == id && target.place.partition == partition
+            target.id == id && target.topic_partition.partition == partition
         });
         let Some(waiter) = waiter else {
             continue;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use highwater_log::{
-    GroupError, GroupInfo, GroupState, Join, Joined, Leaving, MemberInfo, Membership, SyncGroup,
-    Synced,
+    GroupError, GroupInfo, GroupState, JoinRequest, JoinResponse, MemberIdentity, MemberInfo,
+    Membership, SyncRequest, SyncResponse,
 };
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
@@ -74,13 +74,13 @@ pub(crate) async fn join(
     }
 }
 
-fn join_of(call: &Call, request: JoinGroupRequest) -> Join {
+fn join_of(call: &Call, request: JoinGroupRequest) -> JoinRequest {
     let rebalance_timeout_ms = match call.version {
         0 => request.session_timeout_ms,
         _ => request.rebalance_timeout_ms,
     };
     let protocols = request.protocols.into_iter();
-    Join {
+    JoinRequest {
         group: request.group_id.to_string(),
         member: request.member_id.to_string(),
         expects_member_id: call.version >= 4 && request.group_instance_id.is_none(),
@@ -96,7 +96,7 @@ fn join_of(call: &Call, request: JoinGroupRequest) -> Join {
     }
 }
 
-fn joined_answer(call: &Call, mut joined: Joined) -> JoinGroupResponse {
+fn joined_answer(call: &Call, mut joined: JoinResponse) -> JoinGroupResponse {
     let skips = joined.led_as.is_some();
     if let Some(former) = joined.led_as
         && call.version < 9
@@ -150,10 +150,14 @@ pub(crate) async fn sync(
     }
 }
 
-async fn synced(broker: &Broker, call: &Call, request: SyncGroupRequest) -> Result<Synced, Code> {
+async fn synced(
+    broker: &Broker,
+    call: &Call,
+    request: SyncGroupRequest,
+) -> Result<SyncResponse, Code> {
     may_join(broker, call, &request.group_id)?;
     let assignments = request.assignments.into_iter();
-    let sync = SyncGroup {
+    let sync = SyncRequest {
         member: membership(
             &request.group_id,
             request.generation_id,
@@ -200,8 +204,8 @@ pub(crate) async fn leave(
     if let Err(code) = may_join(broker, call, &request.group_id) {
         return answer.with_error_code(broker.fail(&code));
     }
-    let leaving: Vec<Leaving> = match call.version < 3 {
-        true => vec![Leaving {
+    let leaving: Vec<MemberIdentity> = match call.version < 3 {
+        true => vec![MemberIdentity {
             member: request.member_id.to_string(),
             instance: None,
         }],
@@ -225,8 +229,8 @@ pub(crate) async fn leave(
     answer.with_members(members.collect())
 }
 
-fn leaving(who: &kafka_protocol::messages::leave_group_request::MemberIdentity) -> Leaving {
-    Leaving {
+fn leaving(who: &kafka_protocol::messages::leave_group_request::MemberIdentity) -> MemberIdentity {
+    MemberIdentity {
         member: who.member_id.to_string(),
         instance: owned(who.group_instance_id.clone()),
     }

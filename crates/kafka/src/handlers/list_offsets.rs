@@ -82,7 +82,10 @@ async fn by_time(
     time: EnqueueTime,
     isolation: Isolation,
 ) -> Result<Found, Code> {
-    let found = partition.find(time).await.map_err(|error| error.kind())?;
+    let found = partition
+        .offset_for_time(time)
+        .await
+        .map_err(|error| error.kind())?;
     let visible = partition.bounds().visible(isolation);
     let found = found.filter(|(offset, _)| *offset < visible);
     Ok(found.map(|(offset, time)| (offset.0, time.0)))

@@ -1,6 +1,6 @@
 //! Positions of groups: stored, asked for, forgotten.
 
-use highwater_log::{Commit, Membership, Offset, Place, StoredOffset};
+use highwater_log::{Membership, Offset, OffsetAndMetadata, OffsetCommit, TopicPartition};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
@@ -21,15 +21,19 @@ use kafka_protocol::protocol::StrBytes;
 use super::groups::{may_join, membership};
 use super::{text, topic};
 use crate::access::{Resource, Right};
-use crate::broker::{Broker, place};
+use crate::broker::{Broker, topic_partition};
 use crate::call::Call;
 use crate::codes::{ErrorCode, OK, code_of};
 
 /// A topic and its partitions, each with what is asked or answered.
 pub(super) type ByTopic<T> = Vec<(TopicName, Vec<(i32, T)>)>;
 
-pub(super) fn stored(offset: i64, leader_epoch: i32, metadata: Option<StrBytes>) -> StoredOffset {
-    StoredOffset {
+pub(super) fn stored(
+    offset: i64,
+    leader_epoch: i32,
+    metadata: Option<StrBytes>,
+) -> OffsetAndMetadata {
+    OffsetAndMetadata {
         offset: Offset(offset),
         leader_epoch,
         metadata: metadata.unwrap_or_default().to_string(),
@@ -41,19 +45,23 @@ pub(super) fn stored(offset: i64, leader_epoch: i32, metadata: Option<StrBytes>)
 pub(super) fn sorted_out(
     broker: &Broker,
     call: &Call,
-    wanted: ByTopic<StoredOffset>,
-) -> (Vec<(Place, StoredOffset)>, ByTopic<i16>) {
+    wanted: ByTopic<OffsetAndMetadata>,
+) -> (Vec<(TopicPartition, OffsetAndMetadata)>, ByTopic<i16>) {
     let mut offsets = Vec::new();
     let mut codes = Vec::with_capacity(wanted.len());
     for (name, partitions) in wanted {
         let hub = broker.hub(call, Right::Listen, &name);
         let of_topic = partitions.into_iter().map(|(index, stored)| {
-            let place = match &hub {
-                Ok(_) => broker.place(&name, index),
+            let topic_partition = match &hub {
+                Ok(_) => broker.topic_partition(&name, index),
                 Err(code) => Err(*code),
             };
-            let code = code_of(&place);
-            offsets.extend(place.ok().map(|place| (place, stored)));
+            let code = code_of(&topic_partition);
+            offsets.extend(
+                topic_partition
+                    .ok()
+                    .map(|topic_partition| (topic_partition, stored)),
+            );
             (index, code)
         });
         let of_topic = of_topic.collect();
@@ -105,7 +113,7 @@ async fn store(
     broker: &Broker,
     call: &Call,
     member: Membership,
-    offsets: Vec<(Place, StoredOffset)>,
+    offsets: Vec<(TopicPartition, OffsetAndMetadata)>,
 ) -> i16 {
     if let Err(code) = may_join(broker, call, &member.group) {
         return code.code();
@@ -114,14 +122,14 @@ async fn store(
         &broker
             .services
             .groups
-            .commit(Commit { member, offsets })
+            .commit_offsets(OffsetCommit { member, offsets })
             .await,
     )
 }
 
 /// What is stored for one group.
 struct Positions {
-    topics: ByTopic<(Option<StoredOffset>, i16)>,
+    topics: ByTopic<(Option<OffsetAndMetadata>, i16)>,
     code: i16,
 }
 
@@ -190,15 +198,20 @@ async fn of_places(
     wanted: &Named,
     stable: bool,
 ) -> Result<Positions, i16> {
-    let mut places = Vec::new();
+    let mut topic_partitions = Vec::new();
     for (name, indexes) in wanted {
-        places.extend(indexes.iter().filter_map(|index| place(name, *index)));
+        topic_partitions.extend(
+            indexes
+                .iter()
+                .filter_map(|index| topic_partition(name, *index)),
+        );
     }
-    let asked = broker
-        .services
-        .groups
-        .committed(group.to_string(), Some(places), stable);
-    let mut found = asked
+    let requested =
+        broker
+            .services
+            .groups
+            .fetch_offsets(group.to_string(), Some(topic_partitions), stable);
+    let mut found = requested
         .await
         .map_err(|error| error.code())?
         .into_iter()
@@ -206,8 +219,9 @@ async fn of_places(
     let topics = wanted.iter().map(|(name, indexes)| {
         let visible = broker.may(call, Right::Listen, Resource::Hub(name));
         let of_topic = indexes.iter().map(|index| {
-            let place = place(name, *index);
-            let stored = place.and_then(|place| found.next_if(|(at, _)| *at == place));
+            let topic_partition = topic_partition(name, *index);
+            let stored = topic_partition
+                .and_then(|topic_partition| found.next_if(|(at, _)| *at == topic_partition));
             match visible {
                 true => (*index, (stored.and_then(|(_, stored)| stored), OK)),
                 false => (*index, (None, broker.fail(&Code::TopicAuthorizationFailed))),
@@ -227,19 +241,25 @@ async fn of_everything(
     group: &GroupId,
     stable: bool,
 ) -> Result<Positions, i16> {
-    let asked = broker
+    let requested = broker
         .services
         .groups
-        .committed(group.to_string(), None, stable);
-    let mut found = asked.await.map_err(|error| error.code())?;
-    found.retain(|(place, _)| broker.may(call, Right::Listen, Resource::Hub(place.hub.as_str())));
+        .fetch_offsets(group.to_string(), None, stable);
+    let mut found = requested.await.map_err(|error| error.code())?;
+    found.retain(|(topic_partition, _)| {
+        broker.may(
+            call,
+            Right::Listen,
+            Resource::Hub(topic_partition.hub.as_str()),
+        )
+    });
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     let topics = found
         .chunk_by(|(one, _), (other, _)| one.hub == other.hub)
         .map(|of_hub| {
             let partitions = of_hub.iter();
-            let partitions =
-                partitions.map(|(place, at)| (place.partition as i32, (at.clone(), OK)));
+            let partitions = partitions
+                .map(|(topic_partition, at)| (topic_partition.partition as i32, (at.clone(), OK)));
             (topic(of_hub[0].0.hub.as_str()), partitions.collect())
         });
     Ok(Positions {
@@ -249,7 +269,7 @@ async fn of_everything(
 }
 
 /// Offset, leader epoch and metadata as the wire has them; nothing stored is no error.
-fn told(stored: Option<StoredOffset>) -> (i64, i32, Option<StrBytes>) {
+fn told(stored: Option<OffsetAndMetadata>) -> (i64, i32, Option<StrBytes>) {
     match stored {
         Some(stored) => (
             stored.offset.0,
@@ -328,15 +348,16 @@ pub(crate) async fn delete(
     let mut topics = Vec::with_capacity(request.topics.len());
     for wanted in request.topics {
         let indexes = wanted.partitions.iter().map(|one| one.partition_index);
-        let places = indexes.filter_map(|index| broker.place(&wanted.name, index).ok());
+        let topic_partitions =
+            indexes.filter_map(|index| broker.topic_partition(&wanted.name, index).ok());
         let forgotten = broker
             .services
             .groups
-            .forget(group.clone(), places.collect())
+            .delete_offsets(group.clone(), topic_partitions.collect())
             .await;
         let whole = code_of(&forgotten);
         let partitions = wanted.partitions.iter().map(|one| {
-            let own = code_of(&broker.place(&wanted.name, one.partition_index));
+            let own = code_of(&broker.topic_partition(&wanted.name, one.partition_index));
             OffsetDeleteResponsePartition::default()
                 .with_partition_index(one.partition_index)
                 .with_error_code(verdict(broker, own, whole))

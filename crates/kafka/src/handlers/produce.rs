@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use highwater_log::batch::{Batch, Codec};
-use highwater_log::{AppendError, Appended, Pending, TransactionRef};
+use highwater_log::{AppendError, AppendInfo, BoxFuture, TransactionRef};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
@@ -27,7 +27,7 @@ const MESSAGES: i16 = 8;
 
 /// What became of the batch of one partition so far.
 enum Begun {
-    Appending(Pending<Result<Appended, AppendError>>),
+    Appending(BoxFuture<Result<AppendInfo, AppendError>>),
     Refused(Code, String),
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn begin(
     broker: Arc<Broker>,
     call: Call,
     body: Bytes,
-) -> Pending<Result<Outcome, Refusal>> {
+) -> BoxFuture<Result<Outcome, Refusal>> {
     let request: ProduceRequest = match call.decode(body) {
         Ok(request) => request,
         Err(refusal) => return Box::pin(std::future::ready(Err(refusal))),
@@ -158,7 +158,10 @@ async fn finish(
         for (index, begun) in topic.partitions {
             let result = match begun {
                 Begun::Appending(appending) => appending.await.map_err(|error| {
-                    full |= matches!(error, AppendError::Full { .. } | AppendError::NoRoom { .. });
+                    full |= matches!(
+                        error,
+                        AppendError::QueueFull { .. } | AppendError::DiskFull { .. }
+                    );
                     (error.kind(), error.to_string())
                 }),
                 Begun::Refused(code, reason) => Err((code, reason)),
@@ -187,7 +190,7 @@ fn answer(
     broker: &Broker,
     call: &Call,
     index: i32,
-    result: Result<Appended, (Code, String)>,
+    result: Result<AppendInfo, (Code, String)>,
 ) -> PartitionProduceResponse {
     let answer = PartitionProduceResponse::default().with_index(index);
     match result {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use highwater_log::{Commit, InitProducer, Place, Producer, TransactionError, TransactionRef};
+use highwater_log::{
+    InitProducerRequest, OffsetCommit, Producer, TopicPartition, TransactionError, TransactionRef,
+};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
@@ -62,7 +64,7 @@ pub(crate) async fn init_producer(
         None => broker.allow(call, Right::Send, Resource::Node),
     };
     let had = request.producer_id.0 >= 0 && request.producer_epoch >= 0;
-    let init = InitProducer {
+    let init = InitProducerRequest {
         transactional_id: request.transactional_id.map(|id| id.to_string()),
         timeout: Duration::from_millis(u64::try_from(request.transaction_timeout_ms).unwrap_or(0)),
         current: had.then_some(Producer {
@@ -98,14 +100,15 @@ pub(crate) async fn add_partitions(
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
     );
-    let mut places = Vec::new();
+    let mut topic_partitions = Vec::new();
     let mut topics = Vec::with_capacity(request.v3_and_below_topics.len());
     for wanted in request.v3_and_below_topics {
         let allowed = broker.allow(call, Right::Send, Resource::Hub(&wanted.name));
         let codes = wanted.partitions.into_iter().map(|index| {
-            let place = allowed.and_then(|()| broker.place(&wanted.name, index));
-            let code = code_of(&place);
-            places.extend(place);
+            let topic_partition =
+                allowed.and_then(|()| broker.topic_partition(&wanted.name, index));
+            let code = code_of(&topic_partition);
+            topic_partitions.extend(topic_partition);
             (index, code)
         });
         let codes: Vec<(i32, i16)> = codes.collect();
@@ -118,7 +121,7 @@ pub(crate) async fn add_partitions(
     let whole = match refused {
         // One that cannot be takes the others with it.
         true => Code::OperationNotAttempted.code(),
-        false => added(broker, call, transaction, places).await,
+        false => added(broker, call, transaction, topic_partitions).await,
     };
     let results = topics.into_iter().map(|(name, codes)| {
         let partitions = codes.into_iter().map(|(index, code)| {
@@ -137,12 +140,16 @@ async fn added(
     broker: &Broker,
     call: &Call,
     transaction: TransactionRef,
-    places: Vec<Place>,
+    topic_partitions: Vec<TopicPartition>,
 ) -> i16 {
     let added = match may_transact(broker, call, &transaction.id) {
         Ok(()) => {
             let transactions = &broker.services.transactions;
-            kind_of(transactions.add_partitions(transaction, places).await)
+            kind_of(
+                transactions
+                    .add_partitions(transaction, topic_partitions)
+                    .await,
+            )
         }
         Err(code) => Err(code),
     };
@@ -177,7 +184,7 @@ pub(crate) async fn add_offsets(
     AddOffsetsToTxnResponse::default().with_error_code(broker.noted(code_for(call, 2, &added)))
 }
 
-pub(crate) async fn commit_offsets(
+pub(crate) async fn commit_transaction_offsets(
     broker: &Broker,
     call: &Call,
     request: TxnOffsetCommitRequest,
@@ -207,8 +214,12 @@ pub(crate) async fn commit_offsets(
     let whole = match allowed {
         Ok(()) => {
             let transactions = &broker.services.transactions;
-            let commit = Commit { member, offsets };
-            code_of(&transactions.commit_offsets(transaction, commit).await)
+            let commit = OffsetCommit { member, offsets };
+            code_of(
+                &transactions
+                    .commit_transaction_offsets(transaction, commit)
+                    .await,
+            )
         }
         Err(code) => code.code(),
     };

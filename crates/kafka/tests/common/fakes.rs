@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_log::{
-    Commit, GroupError, GroupInfo, GroupState, Groups, InitProducer, Join, Joined, JoinedMember,
-    Leaving, MemberInfo, Membership, Offset, OffsetStored, Pending, Place, Producer, StoredOffset,
-    SyncGroup, Synced, TransactionError, TransactionRef, Transactions,
+    BoxFuture, CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupState,
+    InitProducerRequest, JoinRequest, JoinResponse, JoinResponseMember, MemberIdentity, MemberInfo,
+    Membership, Offset, OffsetAndMetadata, OffsetCommit, Producer, SyncRequest, SyncResponse,
+    TopicPartition, TransactionCoordinator, TransactionError, TransactionRef,
 };
 
 pub struct FakeGroups;
 
-fn now<T: Send + 'static>(value: T) -> Pending<T> {
+fn now<T: Send + 'static>(value: T) -> BoxFuture<T> {
     Box::pin(ready(value))
 }
 
@@ -41,22 +42,22 @@ fn info() -> GroupInfo {
     }
 }
 
-impl Groups for FakeGroups {
-    fn join(&self, request: Join) -> Pending<Result<Joined, GroupError>> {
+impl GroupCoordinator for FakeGroups {
+    fn join(&self, request: JoinRequest) -> BoxFuture<Result<JoinResponse, GroupError>> {
         if request.expects_member_id && request.member.is_empty() {
             let member = "m-1".into();
             return now(Err(GroupError::MemberIdRequired { member }));
         }
         assert!(request.session_timeout > Duration::ZERO);
         assert!(request.rebalance_timeout > Duration::ZERO);
-        now(check(&request.group).map(|()| Joined {
+        now(check(&request.group).map(|()| JoinResponse {
             generation: 3,
             protocol_type: request.protocol_type,
             protocol: request.protocols[0].0.clone(),
             leader: "m-1".into(),
             member: "m-1".into(),
             led_as: request.instance.map(|_| "m-0".into()),
-            members: vec![JoinedMember {
+            members: vec![JoinResponseMember {
                 member: "m-1".into(),
                 instance: Some("i-1".into()),
                 metadata: request.protocols[0].1.clone(),
@@ -64,70 +65,74 @@ impl Groups for FakeGroups {
         }))
     }
 
-    fn sync(&self, request: SyncGroup) -> Pending<Result<Synced, GroupError>> {
-        now(check(&request.member.group).map(|()| Synced {
+    fn sync(&self, request: SyncRequest) -> BoxFuture<Result<SyncResponse, GroupError>> {
+        now(check(&request.member.group).map(|()| SyncResponse {
             protocol_type: "consumer".into(),
             protocol: "range".into(),
             assignment: request.assignments[0].1.clone(),
         }))
     }
 
-    fn heartbeat(&self, member: Membership) -> Pending<Result<(), GroupError>> {
+    fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>> {
         now(check(&member.group))
     }
 
     fn leave(
         &self,
         group: String,
-        leaving: Vec<Leaving>,
-    ) -> Pending<Result<Vec<Result<(), GroupError>>, GroupError>> {
-        let left = |who: Leaving| match &*who.member {
+        leaving: Vec<MemberIdentity>,
+    ) -> BoxFuture<Result<Vec<Result<(), GroupError>>, GroupError>> {
+        let left = |who: MemberIdentity| match &*who.member {
             "m-1" => Ok(()),
             _ => Err(GroupError::UnknownMember(who.member)),
         };
         now(check(&group).map(|()| leaving.into_iter().map(left).collect()))
     }
 
-    fn commit(&self, request: Commit) -> Pending<Result<(), GroupError>> {
+    fn commit_offsets(&self, request: OffsetCommit) -> BoxFuture<Result<(), GroupError>> {
         now(check(&request.member.group))
     }
 
-    fn committed(
+    fn fetch_offsets(
         &self,
         group: String,
-        places: Option<Vec<Place>>,
+        topic_partitions: Option<Vec<TopicPartition>>,
         _stable: bool,
-    ) -> Pending<Result<Vec<OffsetStored>, GroupError>> {
+    ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>> {
         let everything = || {
             let hub = highwater_log::HubName::new("t").unwrap();
-            vec![Place { hub, partition: 0 }]
+            vec![TopicPartition { hub, partition: 0 }]
         };
-        let stored = |place: Place| {
-            let stored = StoredOffset {
+        let stored = |topic_partition: TopicPartition| {
+            let stored = OffsetAndMetadata {
                 offset: Offset(42),
                 leader_epoch: 0,
                 metadata: "note".into(),
             };
-            let first = place.partition == 0;
-            (place, first.then_some(stored))
+            let first = topic_partition.partition == 0;
+            (topic_partition, first.then_some(stored))
         };
-        let places = places.unwrap_or_else(everything);
-        now(check(&group).map(|()| places.into_iter().map(stored).collect()))
+        let topic_partitions = topic_partitions.unwrap_or_else(everything);
+        now(check(&group).map(|()| topic_partitions.into_iter().map(stored).collect()))
     }
 
-    fn list(&self) -> Pending<Vec<GroupInfo>> {
+    fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
         now(vec![info()])
     }
 
-    fn describe(&self, group: String) -> Pending<Option<GroupInfo>> {
+    fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {
         now((group == "readers").then(info))
     }
 
-    fn delete(&self, group: String) -> Pending<Result<(), GroupError>> {
+    fn delete(&self, group: String) -> BoxFuture<Result<(), GroupError>> {
         now(check(&group))
     }
 
-    fn forget(&self, group: String, _places: Vec<Place>) -> Pending<Result<(), GroupError>> {
+    fn delete_offsets(
+        &self,
+        group: String,
+        _places: Vec<TopicPartition>,
+    ) -> BoxFuture<Result<(), GroupError>> {
         now(check(&group))
     }
 }
@@ -142,8 +147,11 @@ fn fenced(transaction: &TransactionRef) -> Result<(), TransactionError> {
     }
 }
 
-impl Transactions for FakeTransactions {
-    fn init_producer(&self, request: InitProducer) -> Pending<Result<Producer, TransactionError>> {
+impl TransactionCoordinator for FakeTransactions {
+    fn init_producer(
+        &self,
+        request: InitProducerRequest,
+    ) -> BoxFuture<Result<Producer, TransactionError>> {
         let producer = Producer { id: 7, epoch: 1 };
         now(match request.transactional_id.as_deref() {
             Some("fenced") => Err(TransactionError::Fenced(producer)),
@@ -154,8 +162,8 @@ impl Transactions for FakeTransactions {
     fn add_partitions(
         &self,
         transaction: TransactionRef,
-        _places: Vec<Place>,
-    ) -> Pending<Result<(), TransactionError>> {
+        _places: Vec<TopicPartition>,
+    ) -> BoxFuture<Result<(), TransactionError>> {
         now(fenced(&transaction))
     }
 
@@ -163,15 +171,15 @@ impl Transactions for FakeTransactions {
         &self,
         transaction: TransactionRef,
         _group: String,
-    ) -> Pending<Result<(), TransactionError>> {
+    ) -> BoxFuture<Result<(), TransactionError>> {
         now(fenced(&transaction))
     }
 
-    fn commit_offsets(
+    fn commit_transaction_offsets(
         &self,
         transaction: TransactionRef,
-        _commit: Commit,
-    ) -> Pending<Result<(), GroupError>> {
+        _commit: OffsetCommit,
+    ) -> BoxFuture<Result<(), GroupError>> {
         now(fenced(&transaction).map_err(GroupError::from))
     }
 
@@ -179,7 +187,7 @@ impl Transactions for FakeTransactions {
         &self,
         transaction: TransactionRef,
         _commit: bool,
-    ) -> Pending<Result<(), TransactionError>> {
+    ) -> BoxFuture<Result<(), TransactionError>> {
         now(fenced(&transaction))
     }
 }

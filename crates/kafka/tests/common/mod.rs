@@ -13,7 +13,7 @@ use highwater_env::SimClock;
 use highwater_kafka::{
     Authorizer, Everybody, Handle, Listener, MetricsSnapshot, Options, Server, Services,
 };
-use highwater_log::batch::{Builder, NewRecord, Seal};
+use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord};
 
 use highwater_log::{HubInfo, HubName, HubSettings, HubSpec, Log, MemoryLog};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -191,11 +191,11 @@ pub fn topic(name: &str) -> TopicName {
 
 /// A batch of these values, as a producer sends it.
 pub fn batch(values: &[&str]) -> Bytes {
-    batch_with(values, &Seal::default())
+    batch_with(values, &BatchOptions::default())
 }
 
-pub fn batch_with(values: &[&str], seal: &Seal) -> Bytes {
-    let mut builder = Builder::new();
+pub fn batch_with(values: &[&str], seal: &BatchOptions) -> Bytes {
+    let mut builder = BatchBuilder::new();
     for value in values {
         builder.push(&NewRecord {
             key: None,
@@ -203,7 +203,7 @@ pub fn batch_with(values: &[&str], seal: &Seal) -> Bytes {
             headers: &[],
         });
     }
-    builder.seal(seal).unwrap().to_bytes()
+    builder.build(seal).unwrap().to_bytes()
 }
 
 pub fn produce(

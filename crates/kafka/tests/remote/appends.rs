@@ -228,7 +228,7 @@ async fn an_append_that_nobody_answers_fails_without_saying_that_it_did_not_happ
     });
     let unanswered = partition.append_records(&[value("a")]).await.unwrap_err();
     assert!(
-        matches!(unanswered, AppendError::Unanswered { .. }),
+        matches!(unanswered, AppendError::OutcomeUnknown { .. }),
         "{unanswered}"
     );
     world.proxy.script(|_| Act::Forward);
@@ -296,13 +296,13 @@ async fn what_waits_has_a_limit() {
         pending.push(());
         assert!(pending.len() < 20, "there is no limit");
     };
-    assert!(matches!(full, AppendError::Full { .. }), "{full}");
+    assert!(matches!(full, AppendError::QueueFull { .. }), "{full}");
     // What was taken is appended when it can be, though nobody waits for it any more.
     world.proxy.script(|_| Act::Forward);
     let offset = loop {
         match partition.append_records(&[value("last")]).await {
             Ok(appended) => break appended.offset.0,
-            Err(AppendError::Full { .. }) => tokio::task::yield_now().await,
+            Err(AppendError::QueueFull { .. }) => tokio::task::yield_now().await,
             Err(error) => panic!("{error}"),
         }
     };

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use Isolation::{Committed, Uncommitted};
 use highwater_log::{
-    AdminError, AppendError, EnqueueTime, HubSettings, Isolation, Log, Marker, MemoryLog, Offset,
-    Partition, Producer, ReadError,
+    AdminError, AppendError, EnqueueTime, HubSettings, Isolation, Log, MemoryLog, Offset,
+    Partition, Producer, ReadError, TransactionMarker,
 };
 
 use crate::world::*;
@@ -112,8 +112,8 @@ async fn what_is_appended_can_be_read_with_its_place_and_time(case: Case) {
     assert_eq!(offsets(&partition, 3, Uncommitted).await, [0i64; 0]);
     let beyond = partition.read(Offset(4), 1, Uncommitted).await.unwrap_err();
     let expected = ReadError::OutOfRange {
-        place: place("h", 0),
-        asked: Offset(4),
+        topic_partition: topic_partition("h", 0),
+        requested: Offset(4),
         start: Offset(0),
         end: Offset(3),
     };
@@ -146,7 +146,7 @@ async fn a_repeat_is_told_its_first_place(case: Case) {
         .await
         .unwrap();
     assert_eq!((again.offset, again.time), (first.offset, first.time));
-    assert_eq!(partition.bounds_now().await.unwrap().end, Offset(2));
+    assert_eq!(partition.fetch_bounds().await.unwrap().end, Offset(2));
     let gap = Some((Producer { id: 9, epoch: 0 }, 5));
     let refused = partition
         .append(batch(&["b"], gap, false))
@@ -194,13 +194,16 @@ async fn readers_of_committed_records_are_spared_what_is_open_and_told_what_was_
         .await
         .unwrap();
     append(&partition, &["after"]).await;
-    let bounds = partition.bounds_now().await.unwrap();
+    let bounds = partition.fetch_bounds().await.unwrap();
     assert_eq!((bounds.stable, bounds.end), (Offset(1), Offset(4)));
     assert_eq!(offsets(&partition, 0, Committed).await, [0]);
     assert_eq!(offsets(&partition, 2, Committed).await, [0i64; 0]);
     assert_eq!(offsets(&partition, 0, Uncommitted).await, [0, 1, 2, 3]);
 
-    inner.append_marker(producer, Marker::Abort).await.unwrap();
+    inner
+        .append_marker(producer, TransactionMarker::Abort)
+        .await
+        .unwrap();
     let fetched = partition.read(Offset(0), 1 << 20, Committed).await.unwrap();
     assert_eq!(fetched.bounds.stable, Offset(5));
     let [aborted] = fetched.aborted[..] else {
@@ -228,7 +231,10 @@ async fn who_waits_is_woken_when_there_is_more_to_see(case: Case) {
     all.await.unwrap();
     assert_eq!(partition.bounds().end, Offset(1));
     assert!(!committed.is_finished() && !later.is_finished());
-    inner.append_marker(producer, Marker::Commit).await.unwrap();
+    inner
+        .append_marker(producer, TransactionMarker::Commit)
+        .await
+        .unwrap();
     committed.await.unwrap();
     later.await.unwrap();
     // What came with the word that there is more is what the next read is given.
@@ -245,7 +251,7 @@ async fn records_are_found_by_time(case: Case) {
         case.set_time(time);
         append(&partition, &["x", "y"]).await;
     }
-    let find = async |time| partition.find(EnqueueTime(time)).await.unwrap();
+    let find = async |time| partition.offset_for_time(EnqueueTime(time)).await.unwrap();
     let at = |offset, time| Some((Offset(offset), EnqueueTime(time)));
     assert_eq!(find(0).await, at(0, 1_000));
     assert_eq!(find(1_001).await, at(2, 2_000));
@@ -274,7 +280,7 @@ async fn what_is_trimmed_is_gone(case: Case) {
     assert_eq!(offsets(&partition, 3, Uncommitted).await, [2, 3]);
     assert_eq!(append(&partition, &["e"]).await, 4);
     partition.trim(Offset(5)).await.unwrap();
-    let bounds = partition.bounds_now().await.unwrap();
+    let bounds = partition.fetch_bounds().await.unwrap();
     let five = Offset(5);
     assert_eq!(
         (bounds.start, bounds.stable, bounds.end),
@@ -321,9 +327,9 @@ async fn hubs_come_grow_and_go(case: Case) {
         log.create(spec("b", 2)).await,
         Err(AdminError::Exists(name("b")))
     );
-    for asked in [0, 1_025] {
-        let (none, max) = (log.create(spec("c", asked)).await, 1_024);
-        assert_eq!(none, Err(AdminError::Partitions { asked, max }));
+    for requested in [0, 1_025] {
+        let (none, max) = (log.create(spec("c", requested)).await, 1_024);
+        assert_eq!(none, Err(AdminError::Partitions { requested, max }));
     }
     assert_eq!(log.grow(&name("b"), 3).await.unwrap().partitions, 3);
     assert!(log.partition("b", 2).is_some() && log.partition("b", 3).is_none());
@@ -342,13 +348,13 @@ async fn hubs_come_grow_and_go(case: Case) {
     assert_ne!(other.id, made.id);
     // A handle is of the hub it was asked for, and of no other under its name.
     let deleted = partition.append_records(&[value("x")]).await;
-    assert_eq!(deleted, Err(AppendError::Deleted(made.place(0))));
+    assert_eq!(deleted, Err(AppendError::Deleted(made.topic_partition(0))));
     let deleted = partition.read(Offset(0), 1, Uncommitted).await.unwrap_err();
-    assert_eq!(deleted, ReadError::Deleted(made.place(0)));
+    assert_eq!(deleted, ReadError::Deleted(made.topic_partition(0)));
     let end = log
         .partition("b", 0)
         .unwrap()
-        .bounds_now()
+        .fetch_bounds()
         .await
         .unwrap()
         .end;

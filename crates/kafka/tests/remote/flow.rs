@@ -14,7 +14,7 @@ use highwater_flow::{
     GroupTimeouts, Options, Order, Processor, ProcessorStats, StartPosition,
 };
 use highwater_kafka::client::Remote;
-use highwater_log::{Groups, Log, Offset};
+use highwater_log::{GroupCoordinator, Log, Offset};
 use tokio::task::JoinHandle;
 
 use crate::world::*;
@@ -86,7 +86,7 @@ async fn instance(
                     return Err(Failure::permanent("it is poison"));
                 }
                 let event = &delivery.event;
-                let at = (event.place().partition, event.offset().0);
+                let at = (event.topic_partition().partition, event.offset().0);
                 *handled.lock().unwrap().entry(at).or_default() += 1;
             }
             Ok(())
@@ -168,17 +168,17 @@ async fn instances_share_a_hub_and_take_over_from_one_that_dies() {
     })
     .await;
     let looker = world.remote().await;
-    let places: Vec<_> = (0..PARTITIONS)
-        .map(|number| place("orders", number))
+    let topic_partitions: Vec<_> = (0..PARTITIONS)
+        .map(|number| topic_partition("orders", number))
         .collect();
     let mut committed = Vec::new();
     for _ in 0..20_000 {
         let stored = looker
-            .committed("billing".into(), Some(places.clone()), true)
+            .fetch_offsets("billing".into(), Some(topic_partitions.clone()), true)
             .await
             .unwrap();
         let offset =
-            |stored: Option<highwater_log::StoredOffset>| stored.map_or(0, |at| at.offset.0);
+            |stored: Option<highwater_log::OffsetAndMetadata>| stored.map_or(0, |at| at.offset.0);
         committed = stored
             .into_iter()
             .map(|(_, stored)| offset(stored))
@@ -221,7 +221,7 @@ async fn a_group_that_begins_at_the_end_asks_where_that_is() {
     let looker = world.remote().await;
     let stored = async || {
         looker
-            .committed("billing".into(), None, true)
+            .fetch_offsets("billing".into(), None, true)
             .await
             .unwrap()
             .len()

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_kafka::client::Remote;
 use highwater_log::{
-    Commit, GroupError, GroupState, Groups, Join, Joined, Leaving, Membership, Offset, Place,
-    StoredOffset, SyncGroup,
+    GroupCoordinator, GroupError, GroupState, JoinRequest, JoinResponse, MemberIdentity,
+    Membership, Offset, OffsetAndMetadata, OffsetCommit, SyncRequest, TopicPartition,
 };
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::offset_commit_response::{
@@ -21,8 +21,8 @@ use kafka_protocol::messages::{
 use crate::proxy::Act;
 use crate::world::*;
 
-fn request(group: &str, member: &str, instance: Option<&str>) -> Join {
-    Join {
+fn request(group: &str, member: &str, instance: Option<&str>) -> JoinRequest {
+    JoinRequest {
         group: group.into(),
         member: member.into(),
         instance: instance.map(Into::into),
@@ -36,7 +36,11 @@ fn request(group: &str, member: &str, instance: Option<&str>) -> Join {
     }
 }
 
-async fn join(groups: &dyn Groups, group: &str, member: &str) -> Result<Joined, GroupError> {
+async fn join(
+    groups: &dyn GroupCoordinator,
+    group: &str,
+    member: &str,
+) -> Result<JoinResponse, GroupError> {
     match groups.join(request(group, member, None)).await {
         Err(GroupError::MemberIdRequired { member }) => {
             groups.join(request(group, &member, None)).await
@@ -45,7 +49,7 @@ async fn join(groups: &dyn Groups, group: &str, member: &str) -> Result<Joined, 
     }
 }
 
-fn member(joined: &Joined) -> Membership {
+fn member(joined: &JoinResponse) -> Membership {
     Membership {
         group: "readers".into(),
         generation: joined.generation,
@@ -54,10 +58,10 @@ fn member(joined: &Joined) -> Membership {
     }
 }
 
-fn sync(joined: &Joined, assignments: &[(&str, &'static [u8])]) -> SyncGroup {
+fn sync(joined: &JoinResponse, assignments: &[(&str, &'static [u8])]) -> SyncRequest {
     let own =
         |(member, bytes): &(&str, &'static [u8])| (member.to_string(), Bytes::from_static(bytes));
-    SyncGroup {
+    SyncRequest {
         member: member(joined),
         protocol_type: Some("readers".into()),
         protocol: Some("range".into()),
@@ -65,15 +69,15 @@ fn sync(joined: &Joined, assignments: &[(&str, &'static [u8])]) -> SyncGroup {
     }
 }
 
-pub fn commit(member: Membership, place: Place, offset: i64) -> Commit {
-    let stored = StoredOffset {
+pub fn commit(member: Membership, topic_partition: TopicPartition, offset: i64) -> OffsetCommit {
+    let stored = OffsetAndMetadata {
         offset: Offset(offset),
         leader_epoch: -1,
         metadata: "note".into(),
     };
-    Commit {
+    OffsetCommit {
         member,
-        offsets: vec![(place, stored)],
+        offsets: vec![(topic_partition, stored)],
     }
 }
 
@@ -137,11 +141,11 @@ async fn two_members_of_one_client_wait_for_each_other_and_are_told_apart() {
         "{group:?}"
     );
     assert_eq!(remote.list().await, [group]);
-    let gone = Leaving {
+    let gone = MemberIdentity {
         member: "nobody".into(),
         instance: None,
     };
-    let leaving = Leaving {
+    let leaving = MemberIdentity {
         member: follower.member.clone(),
         instance: None,
     };
@@ -163,23 +167,23 @@ async fn positions_are_stored_by_members_and_found_by_everybody() {
     let remote = world.with_hub("h", 2).await;
     let member = stable(&remote, "readers").await;
     remote
-        .commit(commit(member.clone(), place("h", 1), 42))
+        .commit_offsets(commit(member.clone(), topic_partition("h", 1), 42))
         .await
         .unwrap();
 
     let other = world.remote().await;
-    let places = Some(vec![place("h", 0), place("h", 1)]);
+    let topic_partitions = Some(vec![topic_partition("h", 0), topic_partition("h", 1)]);
     let stored = other
-        .committed("readers".into(), places, true)
+        .fetch_offsets("readers".into(), topic_partitions, true)
         .await
         .unwrap();
-    let offset = |stored: &Option<StoredOffset>| stored.as_ref().map(|stored| stored.offset.0);
+    let offset = |stored: &Option<OffsetAndMetadata>| stored.as_ref().map(|stored| stored.offset.0);
     assert_eq!(
         (offset(&stored[0].1), offset(&stored[1].1)),
         (None, Some(42))
     );
     let all = other
-        .committed("readers".into(), None, false)
+        .fetch_offsets("readers".into(), None, false)
         .await
         .unwrap();
     assert_eq!(all, stored[1..]);
@@ -189,32 +193,39 @@ async fn positions_are_stored_by_members_and_found_by_everybody() {
         generation: member.generation + 1,
         ..member.clone()
     };
-    let refused = remote.commit(commit(stale, place("h", 1), 43)).await;
+    let refused = remote
+        .commit_offsets(commit(stale, topic_partition("h", 1), 43))
+        .await;
     assert!(matches!(refused, Err(GroupError::IllegalGeneration { .. })));
     let stranger = Membership {
         member: "nobody".into(),
         ..member.clone()
     };
-    let refused = remote.commit(commit(stranger, place("h", 1), 43)).await;
+    let refused = remote
+        .commit_offsets(commit(stranger, topic_partition("h", 1), 43))
+        .await;
     assert_eq!(refused, Err(GroupError::UnknownMember("nobody".into())));
     let elsewhere = remote
-        .commit(commit(member.clone(), place("h", 9), 1))
+        .commit_offsets(commit(member.clone(), topic_partition("h", 9), 1))
         .await;
-    assert_eq!(elsewhere, Err(GroupError::UnknownPlace(place("h", 9))));
+    assert_eq!(
+        elsewhere,
+        Err(GroupError::UnknownPartition(topic_partition("h", 9)))
+    );
 
     assert_eq!(
         remote.delete("readers".into()).await,
         Err(GroupError::NotEmpty)
     );
     let (member, instance) = (member.member, None);
-    let leaving = vec![Leaving { member, instance }];
+    let leaving = vec![MemberIdentity { member, instance }];
     remote.leave("readers".into(), leaving).await.unwrap();
     remote
-        .forget("readers".into(), vec![place("h", 1)])
+        .delete_offsets("readers".into(), vec![topic_partition("h", 1)])
         .await
         .unwrap();
     assert_eq!(
-        remote.committed("readers".into(), None, true).await,
+        remote.fetch_offsets("readers".into(), None, true).await,
         Ok(Vec::new())
     );
     remote.delete("readers".into()).await.unwrap();
@@ -233,7 +244,7 @@ async fn a_member_with_a_name_comes_back_to_its_place() {
         .join(request("readers", "", Some("reader-0")))
         .await
         .unwrap();
-    let named = |joined: &Joined| Membership {
+    let named = |joined: &JoinResponse| Membership {
         instance: Some("reader-0".into()),
         ..member(joined)
     };
@@ -276,7 +287,7 @@ async fn a_coordinator_that_has_moved_is_looked_for() {
             head.say::<OffsetCommitRequest>(&answer)
         });
         remote
-            .commit(commit(member.clone(), place("h", 0), 7))
+            .commit_offsets(commit(member.clone(), topic_partition("h", 0), 7))
             .await
             .unwrap();
     }
@@ -305,18 +316,18 @@ async fn a_group_survives_connections_that_break() {
         });
         let member = stable(&remote, "readers").await;
         remote
-            .commit(commit(member.clone(), place("h", 0), 7))
+            .commit_offsets(commit(member.clone(), topic_partition("h", 0), 7))
             .await
             .unwrap();
         let (member, instance) = (member.member, None);
         remote
-            .leave("readers".into(), vec![Leaving { member, instance }])
+            .leave("readers".into(), vec![MemberIdentity { member, instance }])
             .await
             .unwrap();
     }
-    let places = Some(vec![place("h", 0)]);
+    let topic_partitions = Some(vec![topic_partition("h", 0)]);
     let stored = remote
-        .committed("readers".into(), places, true)
+        .fetch_offsets("readers".into(), topic_partitions, true)
         .await
         .unwrap();
     assert_eq!(stored[0].1.as_ref().unwrap().offset, Offset(7));

@@ -12,9 +12,9 @@ use highwater_env::random::Random;
 use highwater_kafka::client::{Options, Remote};
 use highwater_log::batch::NewRecord;
 use highwater_log::{
-    AdminError, AppendError, Bounds, Cleanup, EnqueueTime, GroupState, Groups, HubSettings,
-    HubSpec, Isolation, Leaving, Log, Membership, Offset, Partition, Producer, ReadError,
-    Transactions,
+    AdminError, AppendError, Bounds, CleanupPolicy, EnqueueTime, GroupCoordinator, GroupState,
+    HubSettings, HubSpec, Isolation, Log, MemberIdentity, Membership, Offset, Partition, Producer,
+    ReadError, TransactionCoordinator,
 };
 
 use crate::world::*;
@@ -48,7 +48,7 @@ async fn hubs_come_change_grow_and_go() {
     let remote = remote().await;
     let (name_of, partitions) = (name(&fresh("hub")), 2);
     let settings = HubSettings {
-        cleanup: Cleanup::Compact,
+        cleanup: CleanupPolicy::Compact,
         retention: Some(Duration::from_secs(3_600)),
         retention_bytes: Some(1 << 20),
         batch_bytes_max: 5_000,
@@ -64,7 +64,7 @@ async fn hubs_come_change_grow_and_go() {
     assert_eq!(again, Err(AdminError::Exists(name_of.clone())));
     assert_eq!(remote.grow(&name_of, 3).await.unwrap().partitions, 3);
     let changed = HubSettings {
-        cleanup: Cleanup::Delete,
+        cleanup: CleanupPolicy::Delete,
         retention: None,
         ..settings
     };
@@ -111,7 +111,7 @@ async fn records_come_back_as_they_went() {
         .unwrap();
     assert_eq!(contents(&fetched), [(0, appended.time.0, "value".into())]);
 
-    let producer = remote.init_producer(highwater_log::InitProducer {
+    let producer = remote.init_producer(highwater_log::InitProducerRequest {
         transactional_id: None,
         timeout: Duration::from_secs(60),
         current: None,
@@ -136,14 +136,21 @@ async fn records_come_back_as_they_went() {
     for (n, appended) in pending.into_iter().enumerate() {
         assert_eq!(appended.await.unwrap().offset, Offset(3 + n as i64));
     }
-    let found = partition.find(appended.time).await.unwrap().unwrap();
+    let found = partition
+        .offset_for_time(appended.time)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(found, (Offset(0), appended.time));
     assert_eq!(
-        partition.find(EnqueueTime(i64::MAX / 2)).await.unwrap(),
+        partition
+            .offset_for_time(EnqueueTime(i64::MAX / 2))
+            .await
+            .unwrap(),
         None
     );
     assert_eq!(partition.trim(Offset(500)).await, Ok(Offset(500)));
-    let bounds = partition.bounds_now().await.unwrap();
+    let bounds = partition.fetch_bounds().await.unwrap();
     let (start, end) = (Offset(500), Offset(503));
     assert_eq!((bounds.start, bounds.stable, bounds.end), (start, end, end));
     assert_eq!(values(&partition, 500).await, ["497", "498", "499"]);
@@ -181,7 +188,13 @@ async fn transactions_end_one_way_or_the_other() {
     let expected = highwater_log::TransactionError::Fenced(transaction.producer);
     assert_eq!(fenced, expected);
     let group = fresh("readers");
-    transactions::positions_count_when_it_commits(&remote, &new, &group, partition.place()).await;
+    transactions::positions_count_when_it_commits(
+        &remote,
+        &new,
+        &group,
+        partition.topic_partition(),
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -189,14 +202,17 @@ async fn transactions_end_one_way_or_the_other() {
 async fn groups_share_and_remember() {
     let remote = remote().await;
     let partition = hub(&remote, 2).await;
-    let (group, place) = (fresh("readers"), partition.place().clone());
+    let (group, topic_partition) = (fresh("readers"), partition.topic_partition().clone());
     let member = groups::stable(&remote, &group).await;
     remote.heartbeat(member.clone()).await.unwrap();
     remote
-        .commit(groups::commit(member.clone(), place.clone(), 42))
+        .commit_offsets(groups::commit(member.clone(), topic_partition.clone(), 42))
         .await
         .unwrap();
-    let stored = remote.committed(group.clone(), None, true).await.unwrap();
+    let stored = remote
+        .fetch_offsets(group.clone(), None, true)
+        .await
+        .unwrap();
     assert_eq!(stored.len(), 1);
     assert_eq!(stored[0].1.as_ref().unwrap().offset, Offset(42));
     let stranger = Membership {
@@ -222,14 +238,17 @@ async fn groups_share_and_remember() {
     );
     let (member, instance) = (member.member, None);
     remote
-        .leave(group.clone(), vec![Leaving { member, instance }])
+        .leave(group.clone(), vec![MemberIdentity { member, instance }])
         .await
         .unwrap();
-    remote.forget(group.clone(), vec![place]).await.unwrap();
+    remote
+        .delete_offsets(group.clone(), vec![topic_partition])
+        .await
+        .unwrap();
     assert_eq!(
-        remote.committed(group.clone(), None, true).await,
+        remote.fetch_offsets(group.clone(), None, true).await,
         Ok(Vec::new())
     );
-    let _ = Groups::delete(&remote, group.clone()).await;
+    let _ = GroupCoordinator::delete(&remote, group.clone()).await;
     assert_eq!(remote.describe(group).await, None);
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use highwater_kafka::client::Remote;
 use highwater_log::{
-    AppendError, Commit, GroupError, Groups, InitProducer, Isolation, Log, Membership, Offset,
-    Partition, Place, StoredOffset, TransactionError, TransactionRef, Transactions,
+    AppendError, GroupCoordinator, GroupError, InitProducerRequest, Isolation, Log, Membership,
+    Offset, OffsetAndMetadata, OffsetCommit, Partition, TopicPartition, TransactionCoordinator,
+    TransactionError, TransactionRef,
 };
 use kafka_protocol::messages::ApiKey;
 
@@ -15,7 +16,7 @@ use crate::proxy::Act;
 use crate::world::*;
 
 pub async fn begin(remote: &Remote, id: &str) -> TransactionRef {
-    let producer = remote.init_producer(InitProducer {
+    let producer = remote.init_producer(InitProducerRequest {
         transactional_id: Some(id.into()),
         timeout: Duration::from_secs(60),
         current: None,
@@ -33,9 +34,9 @@ pub async fn write(
     text: &str,
     sequence: i32,
 ) {
-    let places = vec![partition.place().clone()];
+    let topic_partitions = vec![partition.topic_partition().clone()];
     remote
-        .add_partitions(transaction.clone(), places)
+        .add_partitions(transaction.clone(), topic_partitions)
         .await
         .unwrap();
     let batch = batch(&[text], Some((transaction.producer, sequence)), true);
@@ -46,14 +47,14 @@ pub async fn write(
 pub async fn seen(partition: &Arc<dyn Partition>) -> Vec<String> {
     let read = partition.read(Offset(0), 1 << 20, Isolation::Committed);
     let fetched = read.await.unwrap();
-    let mut skip = highwater_log::batch::Skip::new(&fetched.aborted);
+    let mut skip = highwater_log::batch::ReadCommittedFilter::new(&fetched.aborted);
     let mut seen = Vec::new();
     for piece in &fetched.pieces {
         for stored in highwater_log::batch::Batches::new(piece) {
             let stored = stored.unwrap();
-            if !skip.passes_over(&stored.header) {
+            if !skip.skips(&stored.header) {
                 let bytes = bytes::Bytes::copy_from_slice(stored.bytes());
-                let only = highwater_log::Fetched {
+                let only = highwater_log::FetchData {
                     pieces: vec![bytes],
                     ..fetched.clone()
                 };
@@ -118,40 +119,43 @@ async fn positions_of_a_transaction_count_when_it_commits() {
     let world = world().await;
     let remote = world.with_hub("h", 1).await;
     let transaction = begin(&remote, "t").await;
-    positions_count_when_it_commits(&remote, &transaction, "readers", &place("h", 0)).await;
+    positions_count_when_it_commits(&remote, &transaction, "readers", &topic_partition("h", 0))
+        .await;
 }
 
 pub async fn positions_count_when_it_commits(
     remote: &Remote,
     transaction: &TransactionRef,
     group: &str,
-    place: &Place,
+    topic_partition: &TopicPartition,
 ) {
     remote
         .add_group(transaction.clone(), group.into())
         .await
         .unwrap();
-    let stored = StoredOffset {
+    let stored = OffsetAndMetadata {
         offset: Offset(5),
         leader_epoch: -1,
         metadata: String::new(),
     };
-    let commit = Commit {
+    let commit = OffsetCommit {
         member: Membership {
             group: group.into(),
             generation: -1,
             member: String::new(),
             instance: None,
         },
-        offsets: vec![(place.clone(), stored)],
+        offsets: vec![(topic_partition.clone(), stored)],
     };
     remote
-        .commit_offsets(transaction.clone(), commit)
+        .commit_transaction_offsets(transaction.clone(), commit)
         .await
         .unwrap();
     let positions = async |stable| {
-        let places = Some(vec![place.clone()]);
-        let stored = remote.committed(group.into(), places, stable).await?;
+        let topic_partitions = Some(vec![topic_partition.clone()]);
+        let stored = remote
+            .fetch_offsets(group.into(), topic_partitions, stable)
+            .await?;
         Ok::<_, GroupError>(stored[0].1.as_ref().map(|stored| stored.offset.0))
     };
     assert_eq!(positions(false).await, Ok(None));

@@ -10,9 +10,9 @@ use highwater_env::random::Random;
 use highwater_hub::{groups, transactions};
 use highwater_kafka::client::{self, Remote};
 use highwater_kafka::{Everybody, Listener, Options, Server, Services};
-use highwater_log::batch::{Batch, Batches, Builder, NewRecord, Seal, Unpacker};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord};
 use highwater_log::{
-    Fetched, HubName, HubSettings, HubSpec, Log, MemoryLog, Partition, Place, Producer,
+    FetchData, HubName, HubSettings, HubSpec, Log, MemoryLog, Partition, Producer, TopicPartition,
 };
 use tokio::task::JoinSet;
 
@@ -128,9 +128,9 @@ pub fn name(name: &str) -> HubName {
     HubName::new(name).unwrap()
 }
 
-pub fn place(hub: &str, partition: u32) -> Place {
+pub fn topic_partition(hub: &str, partition: u32) -> TopicPartition {
     let hub = name(hub);
-    Place { hub, partition }
+    TopicPartition { hub, partition }
 }
 
 pub fn spec(hub: &str, partitions: u32) -> HubSpec {
@@ -150,16 +150,16 @@ pub fn value(text: &str) -> NewRecord<'_> {
 }
 
 pub fn batch(values: &[&str], producer: Option<(Producer, i32)>, transactional: bool) -> Batch {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     for text in values {
         builder.push(&value(text));
     }
-    let seal = Seal {
+    let seal = BatchOptions {
         producer,
         transactional,
-        ..Seal::default()
+        ..BatchOptions::default()
     };
-    builder.seal(&seal).unwrap()
+    builder.build(&seal).unwrap()
 }
 
 pub async fn append(partition: &Arc<dyn Partition>, values: &[&str]) -> i64 {
@@ -168,8 +168,8 @@ pub async fn append(partition: &Arc<dyn Partition>, values: &[&str]) -> i64 {
 }
 
 /// Offset, time and value of every record.
-pub fn contents(fetched: &Fetched) -> Vec<(i64, i64, String)> {
-    let mut unpacker = Unpacker::new(1 << 20);
+pub fn contents(fetched: &FetchData) -> Vec<(i64, i64, String)> {
+    let mut decompressor = Decompressor::new(1 << 20);
     let mut found = Vec::new();
     for piece in &fetched.pieces {
         for stored in Batches::new(piece) {
@@ -178,7 +178,7 @@ pub fn contents(fetched: &Fetched) -> Vec<(i64, i64, String)> {
             if stored.header.is_control() {
                 continue;
             }
-            for record in stored.records(&mut unpacker).unwrap() {
+            for record in stored.records(&mut decompressor).unwrap() {
                 let record = record.unwrap();
                 let text = String::from_utf8_lossy(record.value.unwrap()).into_owned();
                 found.push((record.offset.0, record.timestamp, text));

@@ -3,13 +3,13 @@
 use bytes::{BufMut, BytesMut};
 use highwater_codec::varint;
 
-use super::codec::{Codec, pack};
-use super::{Batch, BatchError, HEADER_LEN, Header, LENGTH_END, NewRecord};
+use super::codec::{Codec, compress};
+use super::{Batch, BatchError, BatchHeader, HEADER_LEN, LENGTH_END, NewRecord};
 use crate::Producer;
 
 /// Takes records one by one. Its buffer is used again when the batches before are gone.
 #[derive(Debug, Default)]
-pub struct Builder {
+pub struct BatchBuilder {
     body: BytesMut,
     count: i32,
 }
@@ -17,7 +17,7 @@ pub struct Builder {
 /// What a batch says of itself besides its records. The default is one of nobody in particular,
 /// outside of any transaction, not packed, whose time is that of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seal {
+pub struct BatchOptions {
     pub codec: Codec,
     /// Milliseconds since 1970, of every record.
     pub timestamp: Option<i64>,
@@ -26,12 +26,12 @@ pub struct Seal {
     pub transactional: bool,
 }
 
-impl Builder {
+impl BatchBuilder {
     /// A batch of more cannot say so.
     pub const COUNT_MAX: usize = i32::MAX as usize;
 
-    pub fn new() -> Builder {
-        Builder::default()
+    pub fn new() -> BatchBuilder {
+        BatchBuilder::default()
     }
 
     /// Appends a record and says the how-manieth of the batch it is, from 0.
@@ -68,24 +68,24 @@ impl Builder {
     }
 
     /// Makes a batch of what has been pushed and starts anew. Without records there is no batch.
-    pub fn seal(&mut self, seal: &Seal) -> Result<Batch, BatchError> {
+    pub fn build(&mut self, options: &BatchOptions) -> Result<Batch, BatchError> {
         let count = std::mem::take(&mut self.count);
         let body = self.body.split();
-        let records = match seal.codec {
+        let records = match options.codec {
             Codec::None => body.freeze(),
             codec => {
-                let mut packed = Vec::with_capacity(body.len() / 2);
-                pack(codec, &body, &mut packed)?;
-                packed.into()
+                let mut compressed = Vec::with_capacity(body.len() / 2);
+                compress(codec, &body, &mut compressed)?;
+                compressed.into()
             }
         };
-        let mut header = Header::new([0; HEADER_LEN]);
-        header.set_kind(seal.codec, seal.transactional, false);
+        let mut header = BatchHeader::new([0; HEADER_LEN]);
+        header.set_kind(options.codec, options.transactional, false);
         header.set_count(count);
         header.set_last_offset_delta(count - 1);
-        header.set_base_timestamp(seal.timestamp.unwrap_or(-1));
-        header.set_max_timestamp(seal.timestamp.unwrap_or(-1));
-        set_producer(&mut header, seal.producer);
+        header.set_base_timestamp(options.timestamp.unwrap_or(-1));
+        header.set_max_timestamp(options.timestamp.unwrap_or(-1));
+        set_producer(&mut header, options.producer);
         header.check_sent()?;
         Batch::finish(header, records)
     }
@@ -93,13 +93,13 @@ impl Builder {
 
 /// A batch of the log itself. That of a producer is part of its transaction.
 pub(super) fn control(key: [u8; 4], value: &[u8], producer: Option<Producer>) -> Batch {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     builder.push(&NewRecord {
         key: Some(&key),
         value: Some(value),
         headers: &[],
     });
-    let mut header = Header::new([0; HEADER_LEN]);
+    let mut header = BatchHeader::new([0; HEADER_LEN]);
     header.set_kind(Codec::None, producer.is_some(), true);
     header.set_count(1);
     header.set_base_timestamp(-1);
@@ -108,7 +108,7 @@ pub(super) fn control(key: [u8; 4], value: &[u8], producer: Option<Producer>) ->
     Batch::finish(header, builder.body.freeze()).expect("a control batch is shorter than 2 GiB")
 }
 
-fn set_producer(header: &mut Header, producer: Option<(Producer, i32)>) {
+fn set_producer(header: &mut BatchHeader, producer: Option<(Producer, i32)>) {
     let nobody = Producer { id: -1, epoch: -1 };
     let (producer, sequence) = producer.unwrap_or((nobody, -1));
     header.set_producer_id(producer.id);
@@ -118,7 +118,7 @@ fn set_producer(header: &mut Header, producer: Option<(Producer, i32)>) {
 
 impl Batch {
     /// Fills in what follows from the rest: length, version and checksum.
-    fn finish(mut header: Header, records: bytes::Bytes) -> Result<Batch, BatchError> {
+    fn finish(mut header: BatchHeader, records: bytes::Bytes) -> Result<Batch, BatchError> {
         let size = HEADER_LEN + records.len();
         let length = i32::try_from(size - LENGTH_END).map_err(|_| BatchError::TooLong { size })?;
         header.set_length(length);

@@ -40,29 +40,33 @@ const XERIAL_HEADER: usize = 16;
 const XERIAL_BLOCK: usize = 32 * 1024;
 
 /// Unpacks into `into`, which is emptied first, at most `bytes_max` bytes.
-pub(super) fn unpack(
+pub(super) fn decompress(
     codec: Codec,
-    packed: &[u8],
+    compressed: &[u8],
     into: &mut Vec<u8>,
     bytes_max: usize,
 ) -> Result<(), BatchError> {
     into.clear();
     let read = match codec {
-        Codec::None => read_all(packed, into, bytes_max),
+        Codec::None => read_all(compressed, into, bytes_max),
         Codec::Gzip => read_all(
-            flate2::bufread::MultiGzDecoder::new(packed),
+            flate2::bufread::MultiGzDecoder::new(compressed),
             into,
             bytes_max,
         ),
-        Codec::Snappy => unpack_snappy(packed, into, bytes_max),
-        Codec::Lz4 => read_all(lz4_flex::frame::FrameDecoder::new(packed), into, bytes_max),
-        Codec::Zstd => zstd::stream::read::Decoder::with_buffer(packed)
+        Codec::Snappy => decompress_snappy(compressed, into, bytes_max),
+        Codec::Lz4 => read_all(
+            lz4_flex::frame::FrameDecoder::new(compressed),
+            into,
+            bytes_max,
+        ),
+        Codec::Zstd => zstd::stream::read::Decoder::with_buffer(compressed)
             .and_then(|reader| read_all(reader, into, bytes_max)),
     };
     match read {
         Ok(true) => Ok(()),
-        Ok(false) => Err(BatchError::UnpackedTooLarge { max: bytes_max }),
-        Err(error) => Err(BatchError::Packing {
+        Ok(false) => Err(BatchError::DecompressedTooLarge { max: bytes_max }),
+        Err(error) => Err(BatchError::Compression {
             codec,
             reason: error.to_string(),
         }),
@@ -75,17 +79,17 @@ fn read_all(reader: impl Read, into: &mut Vec<u8>, bytes_max: usize) -> io::Resu
     Ok(into.len() <= bytes_max)
 }
 
-fn unpack_snappy(packed: &[u8], into: &mut Vec<u8>, bytes_max: usize) -> io::Result<bool> {
-    if !packed.starts_with(XERIAL_MAGIC) {
-        return unpack_block(packed, into, bytes_max);
+fn decompress_snappy(compressed: &[u8], into: &mut Vec<u8>, bytes_max: usize) -> io::Result<bool> {
+    if !compressed.starts_with(XERIAL_MAGIC) {
+        return decompress_block(compressed, into, bytes_max);
     }
     let cut = || io::Error::new(io::ErrorKind::UnexpectedEof, "a block is cut off");
-    let mut rest = packed.get(XERIAL_HEADER..).ok_or_else(cut)?;
+    let mut rest = compressed.get(XERIAL_HEADER..).ok_or_else(cut)?;
     while !rest.is_empty() {
         let (length, after) = rest.split_first_chunk().ok_or_else(cut)?;
         let length = u32::from_be_bytes(*length) as usize;
         let (block, after) = after.split_at_checked(length).ok_or_else(cut)?;
-        if !unpack_block(block, into, bytes_max)? {
+        if !decompress_block(block, into, bytes_max)? {
             return Ok(false);
         }
         rest = after;
@@ -93,7 +97,7 @@ fn unpack_snappy(packed: &[u8], into: &mut Vec<u8>, bytes_max: usize) -> io::Res
     Ok(true)
 }
 
-fn unpack_block(block: &[u8], into: &mut Vec<u8>, bytes_max: usize) -> io::Result<bool> {
+fn decompress_block(block: &[u8], into: &mut Vec<u8>, bytes_max: usize) -> io::Result<bool> {
     let start = into.len();
     let length = snap::raw::decompress_len(block)?;
     if length > bytes_max - start {
@@ -106,41 +110,41 @@ fn unpack_block(block: &[u8], into: &mut Vec<u8>, bytes_max: usize) -> io::Resul
 }
 
 /// Packs `records`, appending to `into`.
-pub(super) fn pack(codec: Codec, records: &[u8], into: &mut Vec<u8>) -> Result<(), BatchError> {
-    let packed = match codec {
+pub(super) fn compress(codec: Codec, records: &[u8], into: &mut Vec<u8>) -> Result<(), BatchError> {
+    let compressed = match codec {
         Codec::None => into.write_all(records),
-        Codec::Gzip => pack_gzip(records, into),
-        Codec::Snappy => pack_snappy(records, into),
-        Codec::Lz4 => pack_lz4(records, into),
+        Codec::Gzip => compress_gzip(records, into),
+        Codec::Snappy => compress_snappy(records, into),
+        Codec::Lz4 => compress_lz4(records, into),
         Codec::Zstd => zstd::stream::copy_encode(records, into, 0),
     };
-    packed.map_err(|error| BatchError::Packing {
+    compressed.map_err(|error| BatchError::Compression {
         codec,
         reason: error.to_string(),
     })
 }
 
-fn pack_gzip(records: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
+fn compress_gzip(records: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
     let mut encoder = flate2::write::GzEncoder::new(into, flate2::Compression::default());
     encoder.write_all(records)?;
     encoder.finish().map(drop)
 }
 
 /// Java's form, which every client reads.
-fn pack_snappy(records: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
+fn compress_snappy(records: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
     into.extend_from_slice(XERIAL_MAGIC);
     // Version and the oldest version that can read it.
     into.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 1]);
     let mut encoder = snap::raw::Encoder::new();
     for block in records.chunks(XERIAL_BLOCK) {
-        let packed = encoder.compress_vec(block)?;
-        into.extend_from_slice(&(packed.len() as u32).to_be_bytes());
-        into.extend_from_slice(&packed);
+        let compressed = encoder.compress_vec(block)?;
+        into.extend_from_slice(&(compressed.len() as u32).to_be_bytes());
+        into.extend_from_slice(&compressed);
     }
     Ok(())
 }
 
-fn pack_lz4(records: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
+fn compress_lz4(records: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
     let mut encoder = lz4_flex::frame::FrameEncoder::new(into);
     encoder.write_all(records)?;
     encoder.finish().map(drop).map_err(io::Error::from)

@@ -1,8 +1,8 @@
 //! What the log itself writes between the records: ends of transactions, and word that time went by.
 
 use super::records::Records;
-use super::{Batch, BatchError, Header, Stored, builder};
-use crate::{Marker, Producer};
+use super::{Batch, BatchError, BatchHeader, StoredBatch, builder};
+use crate::{Producer, TransactionMarker};
 
 /// Kinds of control records; a key is a version and a kind. Those of Kafka are small numbers, of which
 /// clients know the first two, and ours is one that it will hardly give away: "HW".
@@ -12,10 +12,10 @@ const PUNCTUATION: u16 = u16::from_be_bytes(*b"HW");
 
 impl Batch {
     /// The marker that ends a transaction in one partition.
-    pub fn marker(producer: Producer, marker: Marker) -> Batch {
+    pub fn marker(producer: Producer, marker: TransactionMarker) -> Batch {
         let kind = match marker {
-            Marker::Abort => ABORT,
-            Marker::Commit => COMMIT,
+            TransactionMarker::Abort => ABORT,
+            TransactionMarker::Commit => COMMIT,
         };
         // Version, and epoch of the coordinator.
         builder::control(key(kind), &[0; 6], Some(producer))
@@ -28,7 +28,7 @@ impl Batch {
     }
 
     /// How it ends its producer's transaction, if it is a marker.
-    pub fn as_marker(&self) -> Result<Option<Marker>, BatchError> {
+    pub fn as_marker(&self) -> Result<Option<TransactionMarker>, BatchError> {
         marker(&self.header, &self.records)
     }
 
@@ -38,15 +38,15 @@ impl Batch {
     }
 }
 
-impl Stored<'_> {
+impl StoredBatch<'_> {
     /// How it ends its producer's transaction, if it is a marker.
-    pub fn as_marker(&self) -> Result<Option<Marker>, BatchError> {
-        marker(&self.header, self.packed())
+    pub fn as_marker(&self) -> Result<Option<TransactionMarker>, BatchError> {
+        marker(&self.header, self.payload())
     }
 
     /// Whether it is a [`Batch::punctuation`]: then its enqueue time is all that it says.
     pub fn is_punctuation(&self) -> bool {
-        is_punctuation(&self.header, self.packed())
+        is_punctuation(&self.header, self.payload())
     }
 }
 
@@ -55,25 +55,25 @@ fn key(kind: u16) -> [u8; 4] {
     [0, 0, high, low]
 }
 
-fn marker(header: &Header, packed: &[u8]) -> Result<Option<Marker>, BatchError> {
-    match kind(header, packed)? {
+fn marker(header: &BatchHeader, payload: &[u8]) -> Result<Option<TransactionMarker>, BatchError> {
+    match kind(header, payload)? {
         None | Some(PUNCTUATION) => Ok(None),
-        Some(ABORT) => Ok(Some(Marker::Abort)),
-        Some(COMMIT) => Ok(Some(Marker::Commit)),
+        Some(ABORT) => Ok(Some(TransactionMarker::Abort)),
+        Some(COMMIT) => Ok(Some(TransactionMarker::Commit)),
         Some(_) => Err(BatchError::Marker),
     }
 }
 
-fn is_punctuation(header: &Header, packed: &[u8]) -> bool {
-    kind(header, packed) == Ok(Some(PUNCTUATION))
+fn is_punctuation(header: &BatchHeader, payload: &[u8]) -> bool {
+    kind(header, payload) == Ok(Some(PUNCTUATION))
 }
 
 /// What kind of control batch it is, or `None` if it holds data.
-fn kind(header: &Header, packed: &[u8]) -> Result<Option<u16>, BatchError> {
+fn kind(header: &BatchHeader, payload: &[u8]) -> Result<Option<u16>, BatchError> {
     if !header.is_control() {
         return Ok(None);
     }
-    let record = Records::new(header, packed).next().transpose()?;
+    let record = Records::new(header, payload).next().transpose()?;
     // Later versions may append to the key.
     match record.and_then(|record| record.key) {
         Some([_, _, high, low, ..]) => Ok(Some(u16::from_be_bytes([*high, *low]))),
@@ -83,9 +83,11 @@ fn kind(header: &Header, packed: &[u8]) -> Result<Option<u16>, BatchError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Batches, Builder, NewRecord, Seal, Skip, Unpacker};
+    use super::super::{
+        BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord, ReadCommittedFilter,
+    };
     use super::*;
-    use crate::{Aborted, EnqueueTime, Offset};
+    use crate::{AbortedTransaction, EnqueueTime, Offset};
 
     #[test]
     fn a_punctuation_is_known_by_its_kind_and_takes_one_offset() {
@@ -102,8 +104,12 @@ mod tests {
         assert!(stored.is_punctuation() && batch.is_punctuation());
         assert_eq!(stored.as_marker(), Ok(None));
         assert_eq!(stored.header.enqueue_time(), EnqueueTime(1_234));
-        let mut unpacker = Unpacker::new(64);
-        let records: Vec<_> = stored.records(&mut unpacker).unwrap().flatten().collect();
+        let mut decompressor = Decompressor::new(64);
+        let records: Vec<_> = stored
+            .records(&mut decompressor)
+            .unwrap()
+            .flatten()
+            .collect();
         assert_eq!(records.len(), 1);
         assert_eq!(records[0].key, Some(&b"\0\0HW"[..]));
         assert_eq!(records[0].timestamp, 1_234);
@@ -111,15 +117,20 @@ mod tests {
 
     #[test]
     fn neither_a_marker_nor_a_record_with_such_a_key_is_a_punctuation() {
-        let marker = Batch::marker(Producer { id: 3, epoch: 1 }, Marker::Commit);
+        let marker = Batch::marker(Producer { id: 3, epoch: 1 }, TransactionMarker::Commit);
         assert!(!marker.is_punctuation());
-        let mut builder = Builder::new();
+        let mut builder = BatchBuilder::new();
         builder.push(&NewRecord {
             key: Some(b"\0\0HW"),
             value: Some(b"\0\0"),
             headers: &[],
         });
-        assert!(!builder.seal(&Seal::default()).unwrap().is_punctuation());
+        assert!(
+            !builder
+                .build(&BatchOptions::default())
+                .unwrap()
+                .is_punctuation()
+        );
     }
 
     #[test]
@@ -127,34 +138,34 @@ mod tests {
         let batch = builder::control(key(2), &[0; 2], None);
         assert_eq!(batch.as_marker(), Err(BatchError::Marker));
         assert!(!batch.is_punctuation());
-        assert!(Skip::default().passes_over(batch.header()));
+        assert!(ReadCommittedFilter::default().skips(batch.header()));
     }
 
     #[test]
     fn a_punctuation_does_not_end_an_aborted_transaction() {
         let producer = Producer { id: 3, epoch: 0 };
-        let mut builder = Builder::new();
+        let mut builder = BatchBuilder::new();
         let mut data = |sequence| {
             builder.push(&NewRecord {
                 key: None,
                 value: Some(b"x"),
                 headers: &[],
             });
-            let seal = Seal {
+            let seal = BatchOptions {
                 producer: Some((producer, sequence)),
                 transactional: true,
-                ..Seal::default()
+                ..BatchOptions::default()
             };
-            builder.seal(&seal).unwrap()
+            builder.build(&seal).unwrap()
         };
         let batches = [data(0), Batch::punctuation(), data(1)];
-        let mut skip = Skip::new(&[Aborted {
+        let mut skip = ReadCommittedFilter::new(&[AbortedTransaction {
             producer_id: 3,
             first: Offset(0),
         }]);
         for (offset, mut batch) in batches.into_iter().enumerate() {
             batch.stamp(Offset(offset as i64), EnqueueTime(5));
-            assert!(skip.passes_over(batch.header()), "{offset}");
+            assert!(skip.skips(batch.header()), "{offset}");
         }
     }
 }

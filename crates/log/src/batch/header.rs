@@ -16,14 +16,14 @@ mod bit {
 
 /// The header of a batch. A copy of its bytes: as cheap as a view, and it can be written to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Header([u8; HEADER_LEN]);
+pub struct BatchHeader([u8; HEADER_LEN]);
 
 /// Whose clock the time of a record is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampType {
     /// The producer's: every record has its own.
     Create,
-    /// The log's: [`Header::max_timestamp`] is that of every record.
+    /// The log's: [`BatchHeader::max_timestamp`] is that of every record.
     LogAppend,
 }
 
@@ -40,10 +40,10 @@ macro_rules! fields {
     )*};
 }
 
-impl Header {
+impl BatchHeader {
     fields! {
         base_offset_raw, set_base_offset: i64 = 0;
-        /// The bytes that follow the length itself; [`Header::size`] is the whole.
+        /// The bytes that follow the length itself; [`BatchHeader::size`] is the whole.
         length, set_length: i32 = 8;
         leader_epoch, set_leader_epoch: i32 = 12;
         /// The version of the format: 2.
@@ -55,7 +55,7 @@ impl Header {
         /// What the time differences of the records are counted from.
         base_timestamp, set_base_timestamp: i64 = 27;
         max_timestamp, set_max_timestamp: i64 = 35;
-        /// -1 for none; [`Header::producer`] says so by type.
+        /// -1 for none; [`BatchHeader::producer`] says so by type.
         producer_id, set_producer_id: i64 = 43;
         producer_epoch, set_producer_epoch: i16 = 51;
         /// The number that the producer gave to its first record; -1 without a producer.
@@ -64,17 +64,17 @@ impl Header {
         count, set_count: i32 = 57;
     }
 
-    pub fn new(bytes: [u8; HEADER_LEN]) -> Header {
-        Header(bytes)
+    pub fn new(bytes: [u8; HEADER_LEN]) -> BatchHeader {
+        BatchHeader(bytes)
     }
 
     /// The header at the start of `bytes`.
-    pub fn read(bytes: &[u8]) -> Result<Header, BatchError> {
+    pub fn read(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
         let header = bytes.first_chunk().ok_or(BatchError::Short {
             have: bytes.len(),
             need: HEADER_LEN,
         })?;
-        Ok(Header(*header))
+        Ok(BatchHeader(*header))
     }
 
     pub fn as_bytes(&self) -> &[u8; HEADER_LEN] {
@@ -171,7 +171,7 @@ impl Header {
         }
     }
 
-    /// What a producer may send, beyond [`Header::check_shape`].
+    /// What a producer may send, beyond [`BatchHeader::check_shape`].
     pub(super) fn check_sent(&self) -> Result<(), BatchError> {
         let (count, delta) = (self.count(), self.last_offset_delta());
         if count == 0 || i64::from(count) != i64::from(delta) + 1 {
@@ -228,7 +228,12 @@ impl Header {
         });
     }
 
-    pub(super) fn number(&mut self, producer: Producer, sequence: i32, records_len: usize) {
+    pub(super) fn assign_sequence(
+        &mut self,
+        producer: Producer,
+        sequence: i32,
+        records_len: usize,
+    ) {
         self.change(records_len, |header| {
             header.set_producer_id(producer.id);
             header.set_producer_epoch(producer.epoch);
@@ -236,14 +241,14 @@ impl Header {
         });
     }
 
-    pub(super) fn date(&mut self, timestamp: i64, records_len: usize) {
+    pub(super) fn set_timestamps(&mut self, timestamp: i64, records_len: usize) {
         self.change(records_len, |header| {
             header.set_base_timestamp(timestamp);
             header.set_max_timestamp(timestamp);
         });
     }
 
-    fn change(&mut self, records_len: usize, change: impl FnOnce(&mut Header)) {
+    fn change(&mut self, records_len: usize, change: impl FnOnce(&mut BatchHeader)) {
         let before = self.crc_of_fields();
         change(self);
         let difference = crc::shift(before ^ self.crc_of_fields(), records_len);
@@ -256,7 +261,7 @@ pub fn sequence_after(sequence: i32, by: i32) -> i32 {
     (i64::from(sequence) + i64::from(by)).rem_euclid(1 << 31) as i32
 }
 
-impl std::fmt::Debug for Header {
+impl std::fmt::Debug for BatchHeader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Header")
             .field("base_offset", &self.base_offset_raw())

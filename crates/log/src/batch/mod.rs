@@ -1,7 +1,7 @@
 //! Kafka record batches of version 2: checked, stamped and put together without taking their records
 //! apart.
 //!
-//! A batch comes from a producer ([`Batch::parse`]) or from a [`Builder`], is stamped with the place
+//! A batch comes from a producer ([`Batch::parse`]) or from a [`BatchBuilder`], is stamped with the place
 //! and the time that the log gives it ([`Batch::stamp`]), lies on the disk and travels among others
 //! ([`Batches`]), and is read at last ([`Records`]). `docs/formats/batch.md` draws it byte by byte.
 
@@ -21,13 +21,13 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{EnqueueTime, Offset, Producer};
 
-pub use builder::{Builder, Seal};
+pub use builder::{BatchBuilder, BatchOptions};
 pub use codec::Codec;
-pub use header::{Header, TimestampType};
-pub use records::{Record, RecordHeaders, Records, Unpacker};
-pub use retain::Retained;
-pub use skip::Skip;
-pub use walk::{Batches, Broken, Stored};
+pub use header::{BatchHeader, TimestampType};
+pub use records::{Decompressor, Record, RecordHeaders, Records};
+pub use retain::RetainResult;
+pub use skip::ReadCommittedFilter;
+pub use walk::{Batches, CorruptBatch, StoredBatch};
 
 pub use header::sequence_after;
 
@@ -41,7 +41,7 @@ const LENGTH_END: usize = 12;
 /// written into it while the records stay where they are.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    header: Header,
+    header: BatchHeader,
     records: Bytes,
 }
 
@@ -49,7 +49,7 @@ impl Batch {
     /// The first batch of what a producer sent, checked, and what follows it. The records are read
     /// once, for the checksum, and are not copied.
     pub fn parse(mut bytes: Bytes) -> Result<(Batch, Bytes), BatchError> {
-        let header = Header::read(&bytes)?;
+        let header = BatchHeader::read(&bytes)?;
         let need = header.size()?;
         if bytes.len() < need {
             let have = bytes.len();
@@ -70,24 +70,25 @@ impl Batch {
 
     /// Gives the batch a producer and a number, so that a repeat of it is known for one. Costs the
     /// same for any number of records.
-    pub fn number(&mut self, producer: Producer, sequence: i32) {
-        self.header.number(producer, sequence, self.records.len());
+    pub fn assign_sequence(&mut self, producer: Producer, sequence: i32) {
+        self.header
+            .assign_sequence(producer, sequence, self.records.len());
     }
 
     /// Gives its records this time, if the producer gave them none; a log that stamps what it takes in
     /// replaces it. Costs the same for any number of records.
-    pub fn date(&mut self, timestamp: i64) {
+    pub fn default_timestamp(&mut self, timestamp: i64) {
         if self.header.max_timestamp() < 0 {
-            self.header.date(timestamp, self.records.len());
+            self.header.set_timestamps(timestamp, self.records.len());
         }
     }
 
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &BatchHeader {
         &self.header
     }
 
     /// What follows the header, packed or not.
-    pub fn packed(&self) -> &Bytes {
+    pub fn payload(&self) -> &Bytes {
         &self.records
     }
 
@@ -108,8 +109,11 @@ impl Batch {
         bytes.freeze()
     }
 
-    pub fn records<'a>(&'a self, unpacker: &'a mut Unpacker) -> Result<Records<'a>, BatchError> {
-        unpacker.unpack(&self.header, &self.records)
+    pub fn records<'a>(
+        &'a self,
+        decompressor: &'a mut Decompressor,
+    ) -> Result<Records<'a>, BatchError> {
+        decompressor.decompress(&self.header, &self.records)
     }
 }
 
@@ -151,9 +155,9 @@ pub enum BatchError {
     #[error("its leader epoch is {0}, and this log has only 0")]
     LeaderEpoch(i32),
     #[error("its records could not be unpacked ({codec:?}): {reason}")]
-    Packing { codec: Codec, reason: String },
+    Compression { codec: Codec, reason: String },
     #[error("its records unpack to more than {max} bytes")]
-    UnpackedTooLarge { max: usize },
+    DecompressedTooLarge { max: usize },
     #[error("it is a control batch of an unknown kind")]
     Marker,
     #[error("record {index} is malformed: {reason}")]

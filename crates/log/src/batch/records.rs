@@ -7,38 +7,38 @@ use std::borrow::Cow;
 
 use highwater_codec::varint;
 
-use super::codec::{Codec, unpack};
+use super::codec::{Codec, decompress};
 use super::header::TimestampType;
-use super::{BatchError, Header};
+use super::{BatchError, BatchHeader};
 use crate::Offset;
 
 /// Unpacks batches into a buffer that is kept for the next one.
 #[derive(Clone, Debug)]
-pub struct Unpacker {
+pub struct Decompressor {
     buffer: Vec<u8>,
     bytes_max: usize,
 }
 
-impl Unpacker {
+impl Decompressor {
     /// A batch that would unpack to more than `bytes_max` bytes is an error: a few kilobytes can be
     /// made to hold gigabytes.
-    pub fn new(bytes_max: usize) -> Unpacker {
-        Unpacker {
+    pub fn new(bytes_max: usize) -> Decompressor {
+        Decompressor {
             buffer: Vec::new(),
             bytes_max,
         }
     }
 
     /// The records of a batch, given its header and what follows it.
-    pub fn unpack<'a>(
+    pub fn decompress<'a>(
         &'a mut self,
-        header: &Header,
-        packed: &'a [u8],
+        header: &BatchHeader,
+        compressed: &'a [u8],
     ) -> Result<Records<'a>, BatchError> {
         let bytes = match header.codec()? {
-            Codec::None => packed,
+            Codec::None => compressed,
             codec => {
-                unpack(codec, packed, &mut self.buffer, self.bytes_max)?;
+                decompress(codec, compressed, &mut self.buffer, self.bytes_max)?;
                 &self.buffer[..]
             }
         };
@@ -77,7 +77,7 @@ pub struct Records<'a> {
 
 impl<'a> Records<'a> {
     /// `bytes` are unpacked already.
-    pub(super) fn new(header: &Header, bytes: &'a [u8]) -> Records<'a> {
+    pub(super) fn new(header: &BatchHeader, bytes: &'a [u8]) -> Records<'a> {
         let append_time = match header.timestamp_type() {
             TimestampType::LogAppend => Some(header.max_timestamp()),
             TimestampType::Create => None,

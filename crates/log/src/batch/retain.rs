@@ -6,14 +6,14 @@
 
 use bytes::Bytes;
 
-use super::codec::{Codec, pack};
+use super::codec::{Codec, compress};
 use super::records::Record;
-use super::{Batch, BatchError, HEADER_LEN, Header, LENGTH_END, Stored, Unpacker};
+use super::{Batch, BatchError, BatchHeader, Decompressor, HEADER_LEN, LENGTH_END, StoredBatch};
 use crate::{EnqueueTime, Offset};
 
 /// What is left of a batch.
 #[derive(Debug)]
-pub enum Retained {
+pub enum RetainResult {
     /// All of it.
     All,
     Some(Batch),
@@ -21,14 +21,14 @@ pub enum Retained {
     None,
 }
 
-impl Stored<'_> {
+impl StoredBatch<'_> {
     /// The batch with the records that `keep` says yes to.
     pub fn retain(
         &self,
-        unpacker: &mut Unpacker,
+        decompressor: &mut Decompressor,
         mut keep: impl FnMut(&Record<'_>) -> bool,
-    ) -> Result<Retained, BatchError> {
-        let mut records = self.records(unpacker)?;
+    ) -> Result<RetainResult, BatchError> {
+        let mut records = self.records(decompressor)?;
         let mut body = Vec::new();
         let mut count = 0;
         loop {
@@ -43,20 +43,20 @@ impl Stored<'_> {
             }
         }
         match count {
-            0 => Ok(Retained::None),
-            count if count == self.header.count() => Ok(Retained::All),
-            count => Ok(Retained::Some(shortened(self.header, count, &body)?)),
+            0 => Ok(RetainResult::None),
+            count if count == self.header.count() => Ok(RetainResult::All),
+            count => Ok(RetainResult::Some(shortened(self.header, count, &body)?)),
         }
     }
 }
 
-fn shortened(mut header: Header, count: i32, body: &[u8]) -> Result<Batch, BatchError> {
+fn shortened(mut header: BatchHeader, count: i32, body: &[u8]) -> Result<Batch, BatchError> {
     let records: Bytes = match header.codec()? {
         Codec::None => Bytes::copy_from_slice(body),
         codec => {
-            let mut packed = Vec::new();
-            pack(codec, body, &mut packed)?;
-            packed.into()
+            let mut compressed = Vec::new();
+            compress(codec, body, &mut compressed)?;
+            compressed.into()
         }
     };
     let size = HEADER_LEN + records.len();
@@ -72,7 +72,7 @@ impl Batch {
     /// was of `time`.
     pub fn gap(first: Offset, next: Offset, time: EnqueueTime) -> Batch {
         let delta = i32::try_from(next.0 - first.0 - 1);
-        let mut header = Header::new([0; HEADER_LEN]);
+        let mut header = BatchHeader::new([0; HEADER_LEN]);
         header.set_last_offset_delta(delta.expect("a gap is no longer than a batch can be"));
         header.set_length((HEADER_LEN - LENGTH_END) as i32);
         header.set_magic(2);
@@ -92,11 +92,11 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Batches, Builder, NewRecord, Seal};
+    use super::super::{BatchBuilder, BatchOptions, Batches, NewRecord};
     use super::*;
 
     fn stamped(values: &[&str], codec: Codec) -> Bytes {
-        let mut builder = Builder::new();
+        let mut builder = BatchBuilder::new();
         for value in values {
             builder.push(&NewRecord {
                 key: Some(value.as_bytes()),
@@ -105,9 +105,9 @@ mod tests {
             });
         }
         let mut batch = builder
-            .seal(&Seal {
+            .build(&BatchOptions {
                 codec,
-                ..Seal::default()
+                ..BatchOptions::default()
             })
             .unwrap();
         batch.stamp(Offset(10), EnqueueTime(77));
@@ -119,9 +119,9 @@ mod tests {
         for codec in [Codec::None, Codec::Zstd] {
             let bytes = stamped(&["a", "b", "c"], codec);
             let stored = Batches::new(&bytes).next().unwrap().unwrap();
-            let mut unpacker = Unpacker::new(1 << 20);
-            let kept = stored.retain(&mut unpacker, |record| record.key != Some(b"b"));
-            let Ok(Retained::Some(kept)) = kept else {
+            let mut decompressor = Decompressor::new(1 << 20);
+            let kept = stored.retain(&mut decompressor, |record| record.key != Some(b"b"));
+            let Ok(RetainResult::Some(kept)) = kept else {
                 panic!("{kept:?}");
             };
             let gap = Batch::gap(Offset(13), Offset(20), EnqueueTime(80));
@@ -130,7 +130,7 @@ mod tests {
             for batch in Batches::new(&both).following(Offset(10)) {
                 let batch = batch.unwrap();
                 batch.check().unwrap();
-                for record in batch.records(&mut unpacker).unwrap() {
+                for record in batch.records(&mut decompressor).unwrap() {
                     let record = record.unwrap();
                     found.push((record.offset.0, record.value.unwrap().to_vec()));
                 }
@@ -145,14 +145,14 @@ mod tests {
     fn keeping_all_or_nothing_makes_no_batch() {
         let bytes = stamped(&["a", "b"], Codec::None);
         let stored = Batches::new(&bytes).next().unwrap().unwrap();
-        let mut unpacker = Unpacker::new(1 << 20);
+        let mut decompressor = Decompressor::new(1 << 20);
         assert!(matches!(
-            stored.retain(&mut unpacker, |_| true),
-            Ok(Retained::All)
+            stored.retain(&mut decompressor, |_| true),
+            Ok(RetainResult::All)
         ));
         assert!(matches!(
-            stored.retain(&mut unpacker, |_| false),
-            Ok(Retained::None)
+            stored.retain(&mut decompressor, |_| false),
+            Ok(RetainResult::None)
         ));
     }
 }

@@ -1,30 +1,30 @@
 //! Tells the batches that a reader of committed records must not see from the others.
 
-use super::Header;
-use crate::Aborted;
+use super::BatchHeader;
+use crate::AbortedTransaction;
 
 /// Goes along with a walk over fetched batches, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Skip {
+pub struct ReadCommittedFilter {
     /// The nearest last.
-    ahead: Vec<Aborted>,
+    ahead: Vec<AbortedTransaction>,
     /// Producers whose aborted transaction is open at this point.
     open: Vec<i64>,
 }
 
-impl Skip {
+impl ReadCommittedFilter {
     /// Of a fetch that came with word of these.
-    pub fn new(aborted: &[Aborted]) -> Skip {
+    pub fn new(aborted: &[AbortedTransaction]) -> ReadCommittedFilter {
         let mut ahead = aborted.to_vec();
         ahead.sort_by_key(|aborted| std::cmp::Reverse(aborted.first));
-        Skip {
+        ReadCommittedFilter {
             ahead,
             open: Vec::new(),
         }
     }
 
     /// True for a batch of an aborted transaction and for the log's own marks.
-    pub fn passes_over(&mut self, header: &Header) -> bool {
+    pub fn skips(&mut self, header: &BatchHeader) -> bool {
         while let Some(aborted) = self.ahead.pop_if(|next| next.first <= header.last_offset()) {
             self.open.push(aborted.producer_id);
         }

@@ -3,7 +3,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Marker, Producer};
+use crate::{Producer, TransactionMarker};
 
 /// A record that owns what it holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ fn text(text: &str) -> Owned {
     }
 }
 
-fn push(builder: &mut Builder, record: &Owned) -> i32 {
+fn push(builder: &mut BatchBuilder, record: &Owned) -> i32 {
     let headers = record.headers.iter();
     let headers: Vec<_> = headers
         .map(|(name, value)| (&name[..], value.as_deref()))
@@ -33,24 +33,24 @@ fn push(builder: &mut Builder, record: &Owned) -> i32 {
     })
 }
 
-pub(super) fn build(records: &[Owned], seal: &Seal) -> Batch {
-    let mut builder = Builder::new();
+pub(super) fn build(records: &[Owned], seal: &BatchOptions) -> Batch {
+    let mut builder = BatchBuilder::new();
     for record in records {
         push(&mut builder, record);
     }
-    builder.seal(seal).unwrap()
+    builder.build(seal).unwrap()
 }
 
-fn packed_with(codec: Codec) -> Seal {
-    Seal {
+fn compressed_with(codec: Codec) -> BatchOptions {
+    BatchOptions {
         codec,
-        ..Seal::default()
+        ..BatchOptions::default()
     }
 }
 
 fn read(batch: &Batch) -> Result<Vec<Owned>, BatchError> {
-    let mut unpacker = Unpacker::new(1 << 20);
-    let records = batch.records(&mut unpacker)?;
+    let mut decompressor = Decompressor::new(1 << 20);
+    let records = batch.records(&mut decompressor)?;
     records.map(|record| record.map(owned)).collect()
 }
 
@@ -82,7 +82,7 @@ fn any_codec() -> impl Strategy<Value = Codec> {
 proptest! {
     #[test]
     fn reading_undoes_building(records in vec(any_record(), 1..40), codec in any_codec()) {
-        let batch = build(&records, &packed_with(codec));
+        let batch = build(&records, &compressed_with(codec));
         prop_assert_eq!(batch.header().codec(), Ok(codec));
         let (parsed, rest) = Batch::parse(batch.to_bytes()).unwrap();
         prop_assert!(rest.is_empty());
@@ -96,14 +96,14 @@ proptest! {
         offset in 0..i64::MAX / 2,
         time in 0..i64::MAX / 2,
     ) {
-        let mut batch = build(&records, &packed_with(codec));
+        let mut batch = build(&records, &compressed_with(codec));
         batch.stamp(Offset(offset), EnqueueTime(time));
         let bytes = batch.to_bytes();
         let stored = Batches::new(&bytes).next().unwrap().unwrap();
         prop_assert_eq!(stored.check(), Ok(()));
         prop_assert_eq!(stored.header.timestamp_type(), TimestampType::LogAppend);
-        let mut unpacker = Unpacker::new(1 << 20);
-        for (i, record) in stored.records(&mut unpacker).unwrap().enumerate() {
+        let mut decompressor = Decompressor::new(1 << 20);
+        for (i, record) in stored.records(&mut decompressor).unwrap().enumerate() {
             let record = record.unwrap();
             prop_assert_eq!(record.offset, Offset(offset + i as i64));
             prop_assert_eq!((record.timestamp, record.created), (time, time));
@@ -119,14 +119,14 @@ proptest! {
         sequence in 0..i32::MAX,
         time in 0..i64::MAX / 2,
     ) {
-        let mut batch = build(&records, &packed_with(codec));
+        let mut batch = build(&records, &compressed_with(codec));
         let producer = Producer { id, epoch };
         for sequence in [7, sequence] {
-            batch.number(producer, sequence);
+            batch.assign_sequence(producer, sequence);
         }
         for time in [time, 7] {
             // Only the first time counts.
-            batch.date(time);
+            batch.default_timestamp(time);
         }
         let (parsed, _) = Batch::parse(batch.to_bytes()).unwrap();
         prop_assert_eq!(parsed.header().producer(), Some(producer));
@@ -141,13 +141,13 @@ proptest! {
     fn any_flipped_bit_is_noticed(
         records in vec(any_record(), 1..5),
         codec in any_codec(),
-        place in any::<proptest::sample::Index>(),
+        index in any::<proptest::sample::Index>(),
         bit in 0..8u8,
     ) {
-        let mut batch = build(&records, &packed_with(codec));
+        let mut batch = build(&records, &compressed_with(codec));
         batch.stamp(Offset(41), EnqueueTime(1_000));
         let mut bytes = batch.to_bytes().to_vec();
-        let at = place.index(bytes.len());
+        let at = index.index(bytes.len());
         bytes[at] ^= 1 << bit;
         let walked = Batches::new(&bytes).following(Offset(41)).next().unwrap();
         prop_assert!(walked.and_then(|stored| stored.check()).is_err(), "byte {}", at);
@@ -155,20 +155,20 @@ proptest! {
 
     // proves L3
     #[test]
-    fn what_is_cut_off_is_short(records in vec(any_record(), 1..5), place in any::<proptest::sample::Index>()) {
-        let bytes = build(&records, &Seal::default()).to_bytes();
-        let cut = place.index(bytes.len());
+    fn what_is_cut_off_is_short(records in vec(any_record(), 1..5), index in any::<proptest::sample::Index>()) {
+        let bytes = build(&records, &BatchOptions::default()).to_bytes();
+        let cut = index.index(bytes.len());
         let parsed = Batch::parse(bytes.slice(..cut)).map(drop);
         prop_assert!(matches!(parsed, Err(BatchError::Short { .. })), "{:?}", parsed);
         let walked = Batches::new(&bytes[..cut]).next();
-        let short = matches!(walked, Some(Err(Broken { position: 0, error: BatchError::Short { .. } })));
+        let short = matches!(walked, Some(Err(CorruptBatch { position: 0, error: BatchError::Short { .. } })));
         prop_assert!(short || cut == 0);
     }
 
     /// Right checksums around nonsense: errors, and as many records as were said at most.
     #[test]
     fn records_of_any_bytes_never_panic(bytes in vec(any::<u8>(), 0..200), count in 1..20, codec in any_codec()) {
-        let whole = build(&[text("x")], &Seal::default());
+        let whole = build(&[text("x")], &BatchOptions::default());
         let mut header = *whole.header();
         header.set_kind(codec, false, false);
         header.set_count(count);
@@ -184,30 +184,30 @@ proptest! {
 
     #[test]
     fn a_changed_record_never_panics(records in vec(any_record(), 1..5), changes in vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4)) {
-        let batch = build(&records, &Seal::default());
-        let mut bytes = batch.packed().to_vec();
-        for (place, byte) in changes {
-            let at = place.index(bytes.len());
+        let batch = build(&records, &BatchOptions::default());
+        let mut bytes = batch.payload().to_vec();
+        for (index, byte) in changes {
+            let at = index.index(bytes.len());
             bytes[at] = byte;
         }
-        let mut unpacker = Unpacker::new(1 << 20);
-        let found = unpacker.unpack(batch.header(), &bytes).unwrap().count();
+        let mut decompressor = Decompressor::new(1 << 20);
+        let found = decompressor.decompress(batch.header(), &bytes).unwrap().count();
         prop_assert!(found <= records.len() + 1);
     }
 }
 
 /// A batch with one field of its header changed, its checksum made right again.
-fn changed(change: impl Fn(&mut Header)) -> Bytes {
-    let batch = build(&[text("a"), text("b")], &Seal::default());
+fn changed(change: impl Fn(&mut BatchHeader)) -> Bytes {
+    let batch = build(&[text("a"), text("b")], &BatchOptions::default());
     let mut header = *batch.header();
     change(&mut header);
-    header.set_crc(header.crc_with(batch.packed()));
-    [&header.as_bytes()[..], batch.packed()].concat().into()
+    header.set_crc(header.crc_with(batch.payload()));
+    [&header.as_bytes()[..], batch.payload()].concat().into()
 }
 
 #[test]
 fn what_a_producer_may_not_send_is_refused() {
-    let refused = |change: fn(&mut Header)| Batch::parse(changed(change)).unwrap_err();
+    let refused = |change: fn(&mut BatchHeader)| Batch::parse(changed(change)).unwrap_err();
     let count = |count, last_offset_delta| BatchError::Count {
         count,
         last_offset_delta,
@@ -225,12 +225,12 @@ fn what_a_producer_may_not_send_is_refused() {
     assert_eq!(refused(|h| h.set_last_offset_delta(-1)), count(2, -1));
     assert_eq!(refused(|h| h.set_length(48)), BatchError::Length(48));
     assert_eq!(refused(|h| h.set_length(-1)), BatchError::Length(-1));
-    let nothing = |h: &mut Header| {
+    let nothing = |h: &mut BatchHeader| {
         h.set_count(0);
         h.set_last_offset_delta(-1);
     };
     assert_eq!(refused(nothing), count(0, -1));
-    let wrapped = |h: &mut Header| {
+    let wrapped = |h: &mut BatchHeader| {
         h.set_count(i32::MIN);
         h.set_last_offset_delta(i32::MAX);
     };
@@ -239,8 +239,8 @@ fn what_a_producer_may_not_send_is_refused() {
 
 #[test]
 fn what_follows_a_batch_is_handed_back() {
-    let one = build(&[text("one")], &Seal::default()).to_bytes();
-    let two = build(&[text("two")], &Seal::default()).to_bytes();
+    let one = build(&[text("one")], &BatchOptions::default()).to_bytes();
+    let two = build(&[text("two")], &BatchOptions::default()).to_bytes();
     let both = Bytes::from([&one[..], &two[..]].concat());
     let (first, rest) = Batch::parse(both).unwrap();
     assert_eq!(read(&first).unwrap(), [text("one")]);
@@ -254,24 +254,28 @@ fn a_small_batch_that_holds_a_lot_is_refused() {
         ..text("")
     };
     for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
-        let batch = build(std::slice::from_ref(&big), &packed_with(codec));
+        let batch = build(std::slice::from_ref(&big), &compressed_with(codec));
         assert!(batch.size() < 100_000, "{codec:?}: {}", batch.size());
-        let error = batch.records(&mut Unpacker::new(1 << 20)).unwrap_err();
-        assert_eq!(error, BatchError::UnpackedTooLarge { max: 1 << 20 });
-        assert!(batch.records(&mut Unpacker::new((1 << 20) + 100)).is_ok());
+        let error = batch.records(&mut Decompressor::new(1 << 20)).unwrap_err();
+        assert_eq!(error, BatchError::DecompressedTooLarge { max: 1 << 20 });
+        assert!(
+            batch
+                .records(&mut Decompressor::new((1 << 20) + 100))
+                .is_ok()
+        );
     }
 }
 
 #[test]
 fn raw_snappy_is_read_too() {
-    let plain = build(&[text("as librdkafka packs it")], &Seal::default());
-    let packed = snap::raw::Encoder::new()
-        .compress_vec(plain.packed())
+    let plain = build(&[text("as librdkafka packs it")], &BatchOptions::default());
+    let compressed = snap::raw::Encoder::new()
+        .compress_vec(plain.payload())
         .unwrap();
     let mut header = *plain.header();
     header.set_kind(Codec::Snappy, false, false);
-    let mut unpacker = Unpacker::new(100);
-    let mut records = unpacker.unpack(&header, &packed).unwrap();
+    let mut decompressor = Decompressor::new(100);
+    let mut records = decompressor.decompress(&header, &compressed).unwrap();
     assert_eq!(
         owned(records.next().unwrap().unwrap()),
         text("as librdkafka packs it")
@@ -282,14 +286,14 @@ fn raw_snappy_is_read_too() {
 fn a_walk_says_at_which_byte_it_ended() {
     let mut bytes = Vec::new();
     for (offset, value) in [(5, "a"), (6, "b"), (8, "c")] {
-        let mut batch = build(&[text(value)], &Seal::default());
+        let mut batch = build(&[text(value)], &BatchOptions::default());
         batch.stamp(Offset(offset), EnqueueTime(1));
         bytes.extend_from_slice(&batch.to_bytes());
     }
     let one = bytes.len() / 3;
-    let places = Batches::new(&bytes).map(|b| b.map(|b| (b.position, b.header.base_offset().0)));
-    let places: Result<Vec<_>, _> = places.collect();
-    assert_eq!(places.unwrap(), [(0, 5), (one, 6), (2 * one, 8)]);
+    let positions = Batches::new(&bytes).map(|b| b.map(|b| (b.position, b.header.base_offset().0)));
+    let positions: Result<Vec<_>, _> = positions.collect();
+    assert_eq!(positions.unwrap(), [(0, 5), (one, 6), (2 * one, 8)]);
 
     let mut gapless = Batches::new(&bytes).following(Offset(5));
     assert_eq!(gapless.by_ref().filter(|b| b.is_ok()).count(), 2);
@@ -322,7 +326,7 @@ fn a_walk_says_at_which_byte_it_ended() {
 #[test]
 fn a_marker_says_how_the_transaction_ended() {
     let producer = Producer { id: 7, epoch: 3 };
-    for marker in [Marker::Abort, Marker::Commit] {
+    for marker in [TransactionMarker::Abort, TransactionMarker::Commit] {
         let mut batch = Batch::marker(producer, marker);
         batch.stamp(Offset(10), EnqueueTime(20));
         let bytes = batch.to_bytes();
@@ -333,14 +337,17 @@ fn a_marker_says_how_the_transaction_ended() {
         assert!(stored.header.is_control() && stored.header.is_transactional());
         assert_eq!(Batch::parse(bytes).unwrap_err(), BatchError::Control);
     }
-    assert_eq!(build(&[text("a")], &Seal::default()).as_marker(), Ok(None));
+    assert_eq!(
+        build(&[text("a")], &BatchOptions::default()).as_marker(),
+        Ok(None)
+    );
 }
 
 #[test]
 fn numbers_of_a_producer_begin_again_after_the_last() {
-    let seal = Seal {
+    let seal = BatchOptions {
         producer: Some((Producer { id: 1, epoch: 0 }, i32::MAX)),
-        ..Seal::default()
+        ..BatchOptions::default()
     };
     let batch = build(&[text("a"), text("b")], &seal);
     assert_eq!(batch.header().base_sequence(), i32::MAX);
@@ -349,8 +356,8 @@ fn numbers_of_a_producer_begin_again_after_the_last() {
 
 #[test]
 fn a_builder_without_records_makes_no_batch_and_can_go_on() {
-    let mut builder = Builder::new();
-    assert!(builder.seal(&Seal::default()).is_err());
+    let mut builder = BatchBuilder::new();
+    assert!(builder.build(&BatchOptions::default()).is_err());
     assert_eq!(
         [
             push(&mut builder, &text("a")),
@@ -360,10 +367,10 @@ fn a_builder_without_records_makes_no_batch_and_can_go_on() {
     );
     assert_eq!(builder.count(), 2);
     let size = builder.size();
-    let first = builder.seal(&Seal::default()).unwrap();
+    let first = builder.build(&BatchOptions::default()).unwrap();
     assert_eq!(first.size(), size);
     assert_eq!(push(&mut builder, &text("c")), 0);
-    let second = builder.seal(&Seal::default()).unwrap();
+    let second = builder.build(&BatchOptions::default()).unwrap();
     assert_eq!(read(&first).unwrap(), [text("a"), text("b")]);
     assert_eq!(read(&second).unwrap(), [text("c")]);
 }

@@ -1,10 +1,10 @@
 //! Batches one after another, as a segment or a fetch holds them.
 //!
 //! Walking looks at headers only. Whoever wants to know whether the records are what was written
-//! asks [`Stored::check`], which reads them.
+//! asks [`StoredBatch::check`], which reads them.
 
-use super::records::{Records, Unpacker};
-use super::{BatchError, HEADER_LEN, Header};
+use super::records::{Decompressor, Records};
+use super::{BatchError, BatchHeader, HEADER_LEN};
 use crate::Offset;
 
 /// Walks over whole batches. After the first error, which says at which byte, there is nothing
@@ -20,17 +20,17 @@ pub struct Batches<'a> {
 
 /// A batch among stored bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Stored<'a> {
+pub struct StoredBatch<'a> {
     /// Of its first byte, counted from where the walk began.
     pub position: usize,
-    pub header: Header,
+    pub header: BatchHeader,
     bytes: &'a [u8],
 }
 
 /// What was found where a batch should have been.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {position}: {error}")]
-pub struct Broken {
+pub struct CorruptBatch {
     pub position: usize,
     pub error: BatchError,
 }
@@ -62,9 +62,9 @@ impl<'a> Batches<'a> {
         self.position
     }
 
-    fn step(&self) -> Result<Stored<'a>, BatchError> {
+    fn step(&self) -> Result<StoredBatch<'a>, BatchError> {
         let rest = &self.bytes[self.position..];
-        let header = Header::read(rest)?;
+        let header = BatchHeader::read(rest)?;
         header.check_shape()?;
         let need = header.size()?;
         let bytes = rest.get(..need).ok_or(BatchError::Short {
@@ -75,7 +75,7 @@ impl<'a> Batches<'a> {
         if self.gapless && header.leader_epoch() != 0 {
             return Err(BatchError::LeaderEpoch(header.leader_epoch()));
         }
-        Ok(Stored {
+        Ok(StoredBatch {
             position: self.position,
             header,
             bytes,
@@ -92,7 +92,7 @@ impl<'a> Batches<'a> {
 }
 
 impl<'a> Iterator for Batches<'a> {
-    type Item = Result<Stored<'a>, Broken>;
+    type Item = Result<StoredBatch<'a>, CorruptBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.broken || self.position == self.bytes.len() {
@@ -107,18 +107,18 @@ impl<'a> Iterator for Batches<'a> {
             Err(_) => self.broken = true,
         }
         let position = self.position;
-        Some(step.map_err(|error| Broken { position, error }))
+        Some(step.map_err(|error| CorruptBatch { position, error }))
     }
 }
 
-impl<'a> Stored<'a> {
+impl<'a> StoredBatch<'a> {
     /// The whole batch.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// Its records as they are stored, packed or not.
-    pub fn packed(&self) -> &'a [u8] {
+    pub fn payload(&self) -> &'a [u8] {
         &self.bytes[HEADER_LEN..]
     }
 
@@ -128,19 +128,19 @@ impl<'a> Stored<'a> {
     }
 
     /// Reads all of it and compares the checksum.
-    pub fn check(&self) -> Result<(), Broken> {
+    pub fn check(&self) -> Result<(), CorruptBatch> {
         self.header
-            .check_crc(self.packed())
-            .map_err(|error| Broken {
+            .check_crc(self.payload())
+            .map_err(|error| CorruptBatch {
                 position: self.position,
                 error,
             })
     }
 
-    pub fn records<'b>(&self, unpacker: &'b mut Unpacker) -> Result<Records<'b>, BatchError>
+    pub fn records<'b>(&self, decompressor: &'b mut Decompressor) -> Result<Records<'b>, BatchError>
     where
         'a: 'b,
     {
-        unpacker.unpack(&self.header, self.packed())
+        decompressor.decompress(&self.header, self.payload())
     }
 }

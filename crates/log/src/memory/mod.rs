@@ -14,17 +14,17 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{AdminError, HubId, HubInfo, HubName, HubSettings, HubSpec, Log, Partition, Pending};
+use crate::{AdminError, BoxFuture, HubId, HubInfo, HubName, HubSettings, HubSpec, Log, Partition};
 
 use partition::MemoryPartition;
 
 /// Milliseconds since 1970, from whoever keeps the time.
-pub type Now = Arc<dyn Fn() -> i64 + Send + Sync>;
+pub type ClockFn = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// A catalogue of hubs in memory. Clones are the same log.
 #[derive(Clone)]
 pub struct MemoryLog {
-    now: Now,
+    now: ClockFn,
     state: Arc<Mutex<State>>,
 }
 
@@ -84,24 +84,24 @@ impl MemoryLog {
 }
 
 impl Hub {
-    fn grow(&mut self, partitions: u32, now: &Now) {
+    fn grow(&mut self, partitions: u32, now: &ClockFn) {
         for partition in self.info.partitions..partitions {
-            let (place, bytes_max) = (
-                self.info.place(partition),
+            let (topic_partition, bytes_max) = (
+                self.info.topic_partition(partition),
                 self.info.settings.batch_bytes_max,
             );
-            let partition = MemoryPartition::new(place, bytes_max, Arc::clone(now));
+            let partition = MemoryPartition::new(topic_partition, bytes_max, Arc::clone(now));
             self.partitions.push(Arc::new(partition));
         }
         Arc::make_mut(&mut self.info).partitions = partitions;
     }
 }
 
-fn check_partitions(asked: u32) -> Result<(), AdminError> {
+fn check_partitions(requested: u32) -> Result<(), AdminError> {
     let max = HubSpec::PARTITIONS_MAX;
-    match (1..=max).contains(&asked) {
+    match (1..=max).contains(&requested) {
         true => Ok(()),
-        false => Err(AdminError::Partitions { asked, max }),
+        false => Err(AdminError::Partitions { requested, max }),
     }
 }
 
@@ -130,11 +130,11 @@ impl Log for MemoryLog {
         Some(Arc::clone(partition) as Arc<dyn Partition>)
     }
 
-    fn create(&self, spec: HubSpec) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn create(&self, spec: HubSpec) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         Box::pin(ready(self.make(spec)))
     }
 
-    fn delete(&self, name: &HubName) -> Pending<Result<(), AdminError>> {
+    fn delete(&self, name: &HubName) -> BoxFuture<Result<(), AdminError>> {
         let hub = lock(&self.state).hubs.remove(name);
         let deleted = hub.ok_or_else(|| AdminError::Unknown(name.clone()));
         Box::pin(ready(deleted.map(|hub| {
@@ -144,7 +144,7 @@ impl Log for MemoryLog {
         })))
     }
 
-    fn grow(&self, name: &HubName, partitions: u32) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    fn grow(&self, name: &HubName, partitions: u32) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         Box::pin(ready(self.with_hub(name, |hub| {
             check_partitions(partitions)?;
             let have = hub.info.partitions;
@@ -161,7 +161,7 @@ impl Log for MemoryLog {
         &self,
         name: &HubName,
         settings: HubSettings,
-    ) -> Pending<Result<Arc<HubInfo>, AdminError>> {
+    ) -> BoxFuture<Result<Arc<HubInfo>, AdminError>> {
         Box::pin(ready(self.with_hub(name, |hub| {
             for partition in &hub.partitions {
                 partition.set_batch_bytes_max(settings.batch_bytes_max);

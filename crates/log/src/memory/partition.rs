@@ -9,26 +9,26 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::{Now, lock};
-use crate::batch::{Batch, Builder, Header, NewRecord, Seal};
-use crate::producers::{Producers, Verdict};
+use super::{ClockFn, lock};
+use crate::batch::{Batch, BatchBuilder, BatchHeader, BatchOptions, NewRecord};
+use crate::producer_states::{ProducerStates, SequenceCheck};
 use crate::{
-    AppendError, Appended, Bounds, EnqueueTime, Fetched, Isolation, Marker, Offset, Partition,
-    Pending, Place, Producer, ReadError,
+    AppendError, AppendInfo, Bounds, BoxFuture, EnqueueTime, FetchData, Isolation, Offset,
+    Partition, Producer, ReadError, TopicPartition, TransactionMarker,
 };
 
 pub(super) struct MemoryPartition {
-    place: Place,
-    now: Now,
+    topic_partition: TopicPartition,
+    now: ClockFn,
     state: Arc<Mutex<State>>,
 }
 
 struct State {
-    batches: VecDeque<(Header, Bytes)>,
+    batches: VecDeque<(BatchHeader, Bytes)>,
     /// Of all batches.
     bytes: u64,
     start: Offset,
-    producers: Producers,
+    producers: ProducerStates,
     last_time: Option<EnqueueTime>,
     batch_bytes_max: usize,
     deleted: bool,
@@ -36,19 +36,23 @@ struct State {
 }
 
 impl MemoryPartition {
-    pub fn new(place: Place, batch_bytes_max: u32, now: Now) -> MemoryPartition {
+    pub fn new(
+        topic_partition: TopicPartition,
+        batch_bytes_max: u32,
+        now: ClockFn,
+    ) -> MemoryPartition {
         let state = State {
             batches: VecDeque::new(),
             bytes: 0,
             start: Offset(0),
-            producers: Producers::default(),
+            producers: ProducerStates::default(),
             last_time: None,
             batch_bytes_max: batch_bytes_max as usize,
             deleted: false,
             waiting: Vec::new(),
         };
         MemoryPartition {
-            place,
+            topic_partition,
             now,
             state: Arc::new(Mutex::new(state)),
         }
@@ -66,43 +70,45 @@ impl MemoryPartition {
         wake(state);
     }
 
-    fn try_append(&self, batch: Batch) -> Result<Appended, AppendError> {
+    fn try_append(&self, batch: Batch) -> Result<AppendInfo, AppendError> {
         let state = self.state_to_append(batch.size())?;
-        match state.producers.judge(batch.header())? {
-            Verdict::New => Ok(self.put(state, batch)),
-            Verdict::Repeat { first, time, .. } => Ok(Appended {
+        match state.producers.check(batch.header())? {
+            SequenceCheck::New => Ok(self.put(state, batch)),
+            SequenceCheck::Duplicate { first, time, .. } => Ok(AppendInfo {
                 offset: first,
                 time,
                 start: state.start,
-                repeated: true,
+                duplicate: true,
             }),
         }
     }
 
-    fn try_append_records(&self, records: &[NewRecord<'_>]) -> Result<Appended, AppendError> {
-        let mut builder = Builder::new();
+    fn try_append_records(&self, records: &[NewRecord<'_>]) -> Result<AppendInfo, AppendError> {
+        let mut builder = BatchBuilder::new();
         for record in records {
             builder.push(record);
         }
-        self.try_append(builder.seal(&Seal::default())?)
+        self.try_append(builder.build(&BatchOptions::default())?)
     }
 
     fn try_append_marker(
         &self,
         producer: Producer,
-        marker: Marker,
-    ) -> Result<Appended, AppendError> {
+        marker: TransactionMarker,
+    ) -> Result<AppendInfo, AppendError> {
         let state = self.state_to_append(0)?;
-        state.producers.judge_marker(producer, &self.place)?;
+        state
+            .producers
+            .check_marker(producer, &self.topic_partition)?;
         Ok(self.put(state, Batch::marker(producer, marker)))
     }
 
-    fn try_punctuate(&self, end: Offset) -> Result<Option<Appended>, AppendError> {
+    fn try_punctuate(&self, end: Offset) -> Result<Option<AppendInfo>, AppendError> {
         let state = self.state_to_append(0)?;
         Ok((state.producers.end() == end).then(|| self.put(state, Batch::punctuation())))
     }
 
-    fn put(&self, mut state: Locked<'_>, batch: Batch) -> Appended {
+    fn put(&self, mut state: Locked<'_>, batch: Batch) -> AppendInfo {
         let appended = state.put(batch, EnqueueTime((self.now)()));
         wake(state);
         appended
@@ -111,13 +117,13 @@ impl MemoryPartition {
     fn state_to_append(&self, bytes: usize) -> Result<Locked<'_>, AppendError> {
         let state = lock(&self.state);
         if state.deleted {
-            return Err(AppendError::Deleted(self.place.clone()));
+            return Err(AppendError::Deleted(self.topic_partition.clone()));
         }
         let max = state.batch_bytes_max;
         match bytes <= max {
             true => Ok(state),
             false => Err(AppendError::TooLarge {
-                place: self.place.clone(),
+                topic_partition: self.topic_partition.clone(),
                 bytes,
                 max,
             }),
@@ -127,15 +133,15 @@ impl MemoryPartition {
     fn state_to_read(&self) -> Result<Locked<'_>, ReadError> {
         let state = lock(&self.state);
         match state.deleted {
-            true => Err(ReadError::Deleted(self.place.clone())),
+            true => Err(ReadError::Deleted(self.topic_partition.clone())),
             false => Ok(state),
         }
     }
 
-    fn out_of_range(&self, asked: Offset, bounds: Bounds) -> ReadError {
+    fn out_of_range(&self, requested: Offset, bounds: Bounds) -> ReadError {
         ReadError::OutOfRange {
-            place: self.place.clone(),
-            asked,
+            topic_partition: self.topic_partition.clone(),
+            requested,
             start: bounds.start,
             end: bounds.end,
         }
@@ -146,7 +152,7 @@ impl MemoryPartition {
         from: Offset,
         bytes_max: usize,
         isolation: Isolation,
-    ) -> Result<Fetched, ReadError> {
+    ) -> Result<FetchData, ReadError> {
         let state = self.state_to_read()?;
         let bounds = state.bounds();
         if !(bounds.start..=bounds.end).contains(&from) {
@@ -154,10 +160,10 @@ impl MemoryPartition {
         }
         let (pieces, to) = state.pieces(from, bytes_max, bounds.visible(isolation));
         let aborted = match isolation {
-            Isolation::Committed => state.producers.aborted(from, to),
+            Isolation::Committed => state.producers.aborted_transactions(from, to),
             Isolation::Uncommitted => Vec::new(),
         };
-        Ok(Fetched {
+        Ok(FetchData {
             pieces,
             bounds,
             aborted,
@@ -205,7 +211,7 @@ fn wake(mut state: Locked<'_>) {
 }
 
 impl State {
-    fn put(&mut self, mut batch: Batch, now: EnqueueTime) -> Appended {
+    fn put(&mut self, mut batch: Batch, now: EnqueueTime) -> AppendInfo {
         let offset = self.producers.end();
         let time = now.max(self.last_time.unwrap_or(now));
         let marker = batch
@@ -213,15 +219,15 @@ impl State {
             .expect("we make no other control batches, and producers none");
         batch.stamp(offset, time);
         self.producers.apply(batch.header(), marker);
-        self.producers.settle(batch.header().next_offset());
+        self.producers.advance_durable(batch.header().next_offset());
         self.last_time = Some(time);
         self.bytes += batch.size() as u64;
         self.batches.push_back((*batch.header(), batch.to_bytes()));
-        Appended {
+        AppendInfo {
             offset,
             time,
             start: self.start,
-            repeated: false,
+            duplicate: false,
         }
     }
 
@@ -229,7 +235,7 @@ impl State {
         let end = self.producers.end();
         Bounds {
             start: self.start,
-            stable: self.producers.stable(end).max(self.start),
+            stable: self.producers.last_stable_offset(end).max(self.start),
             end,
             last_time: self.last_time,
             bytes: self.bytes,
@@ -255,27 +261,30 @@ impl State {
 }
 
 impl Partition for MemoryPartition {
-    fn place(&self) -> &Place {
-        &self.place
+    fn topic_partition(&self) -> &TopicPartition {
+        &self.topic_partition
     }
 
-    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+    fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
         Box::pin(ready(self.try_append(batch)))
     }
 
-    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+    fn append_records(
+        &self,
+        records: &[NewRecord<'_>],
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         Box::pin(ready(self.try_append_records(records)))
     }
 
     fn append_marker(
         &self,
         producer: Producer,
-        marker: Marker,
-    ) -> Pending<Result<Appended, AppendError>> {
+        marker: TransactionMarker,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         Box::pin(ready(self.try_append_marker(producer, marker)))
     }
 
-    fn punctuate(&self, end: Offset) -> Pending<Result<Option<Appended>, AppendError>> {
+    fn punctuate(&self, end: Offset) -> BoxFuture<Result<Option<AppendInfo>, AppendError>> {
         Box::pin(ready(self.try_punctuate(end)))
     }
 
@@ -284,7 +293,7 @@ impl Partition for MemoryPartition {
         from: Offset,
         bytes_max: usize,
         isolation: Isolation,
-    ) -> Pending<Result<Fetched, ReadError>> {
+    ) -> BoxFuture<Result<FetchData, ReadError>> {
         Box::pin(ready(self.try_read(from, bytes_max, isolation)))
     }
 
@@ -292,7 +301,7 @@ impl Partition for MemoryPartition {
         lock(&self.state).bounds()
     }
 
-    fn wait_past(&self, offset: Offset, isolation: Isolation) -> Pending<()> {
+    fn wait_past(&self, offset: Offset, isolation: Isolation) -> BoxFuture<()> {
         Box::pin(Wait {
             state: Arc::clone(&self.state),
             offset,
@@ -300,11 +309,14 @@ impl Partition for MemoryPartition {
         })
     }
 
-    fn find(&self, time: EnqueueTime) -> Pending<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
+    fn offset_for_time(
+        &self,
+        time: EnqueueTime,
+    ) -> BoxFuture<Result<Option<(Offset, EnqueueTime)>, ReadError>> {
         Box::pin(ready(self.try_find(time)))
     }
 
-    fn trim(&self, offset: Offset) -> Pending<Result<Offset, ReadError>> {
+    fn trim(&self, offset: Offset) -> BoxFuture<Result<Offset, ReadError>> {
         Box::pin(ready(self.try_trim(offset)))
     }
 }

@@ -2,9 +2,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::*;
-use crate::batch::{Batch, Batches, Builder, NewRecord, Seal, Unpacker};
+use crate::batch::{Batch, BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord};
 use crate::{
-    AppendError, Bounds, EnqueueTime, Fetched, Isolation, Marker, Offset, Producer, ReadError,
+    AppendError, Bounds, EnqueueTime, FetchData, Isolation, Offset, Producer, ReadError,
+    TransactionMarker,
 };
 use Isolation::{Committed, Uncommitted};
 
@@ -42,7 +43,7 @@ fn spec(hub: &str, partitions: u32) -> HubSpec {
 }
 
 /// What is ready.
-fn done<T>(mut pending: Pending<T>) -> T {
+fn done<T>(mut pending: BoxFuture<T>) -> T {
     match pending
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()))
@@ -61,16 +62,16 @@ fn value(text: &str) -> NewRecord<'_> {
 }
 
 fn batch(values: &[&str], producer: Option<(Producer, i32)>, transactional: bool) -> Batch {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     for text in values {
         builder.push(&value(text));
     }
-    let seal = Seal {
+    let seal = BatchOptions {
         producer,
         transactional,
-        ..Seal::default()
+        ..BatchOptions::default()
     };
-    builder.seal(&seal).unwrap()
+    builder.build(&seal).unwrap()
 }
 
 fn append(partition: &Arc<dyn Partition>, values: &[&str]) -> i64 {
@@ -78,19 +79,19 @@ fn append(partition: &Arc<dyn Partition>, values: &[&str]) -> i64 {
     done(partition.append_records(&records)).unwrap().offset.0
 }
 
-fn read(partition: &Arc<dyn Partition>, from: i64, isolation: Isolation) -> Fetched {
+fn read(partition: &Arc<dyn Partition>, from: i64, isolation: Isolation) -> FetchData {
     done(partition.read(Offset(from), usize::MAX, isolation)).unwrap()
 }
 
 /// Offset, time and value of every record.
-fn contents(fetched: &Fetched) -> Vec<(i64, i64, String)> {
-    let mut unpacker = Unpacker::new(1 << 20);
+fn contents(fetched: &FetchData) -> Vec<(i64, i64, String)> {
+    let mut decompressor = Decompressor::new(1 << 20);
     let mut found = Vec::new();
     for piece in &fetched.pieces {
         for stored in Batches::new(piece) {
             let stored = stored.unwrap();
             stored.check().unwrap();
-            for record in stored.records(&mut unpacker).unwrap() {
+            for record in stored.records(&mut decompressor).unwrap() {
                 let record = record.unwrap();
                 let text = String::from_utf8_lossy(record.value.unwrap()).into_owned();
                 found.push((record.offset.0, record.timestamp, text));
@@ -100,7 +101,7 @@ fn contents(fetched: &Fetched) -> Vec<(i64, i64, String)> {
     found
 }
 
-fn offsets(fetched: &Fetched) -> Vec<i64> {
+fn offsets(fetched: &FetchData) -> Vec<i64> {
     contents(fetched)
         .into_iter()
         .map(|(offset, ..)| offset)
@@ -147,7 +148,7 @@ fn a_repeat_is_told_its_first_place() {
     append(&partition, &["other"]);
     fixture.clock.store(5_000, Ordering::Relaxed);
     let again = done(partition.append(batch(&["a"], producer, false))).unwrap();
-    assert!(!first.repeated && again.repeated);
+    assert!(!first.duplicate && again.duplicate);
     assert_eq!((again.offset, again.time), (first.offset, first.time));
     assert_eq!(partition.bounds().end, Offset(2));
 }
@@ -164,7 +165,7 @@ fn readers_of_committed_records_are_spared_what_is_open_and_told_what_was_aborte
     assert_eq!(offsets(&read(&partition, 2, Committed)), []);
     assert_eq!(offsets(&read(&partition, 0, Uncommitted)), [0, 1, 2, 3]);
 
-    done(partition.append_marker(producer, Marker::Abort)).unwrap();
+    done(partition.append_marker(producer, TransactionMarker::Abort)).unwrap();
     let fetched = done(partition.read(Offset(0), usize::MAX, Committed)).unwrap();
     assert_eq!(fetched.bounds.stable, Offset(5));
     let [aborted] = fetched.aborted[..] else {
@@ -200,7 +201,7 @@ fn silence_is_said_at_the_end_or_not_at_all() {
         .map(|batch| batch.unwrap().is_punctuation())
         .collect();
     assert_eq!(silent, [false, true, false, true]);
-    let found = done(partition.find(EnqueueTime(1_001))).unwrap();
+    let found = done(partition.offset_for_time(EnqueueTime(1_001))).unwrap();
     assert_eq!(found, Some((Offset(1), EnqueueTime(1_500))));
     done(fixture.log.delete(&name("h"))).unwrap();
     let deleted = done(partition.punctuate(Offset(0))).unwrap_err();
@@ -234,7 +235,7 @@ fn who_waits_is_woken_when_there_is_more_to_see() {
     assert_eq!(called.0.load(Ordering::Relaxed), 1);
     assert!(all.as_mut().poll(&mut context).is_ready());
     assert!(committed.as_mut().poll(&mut context).is_pending());
-    done(partition.append_marker(producer, Marker::Commit)).unwrap();
+    done(partition.append_marker(producer, TransactionMarker::Commit)).unwrap();
     assert!(committed.as_mut().poll(&mut context).is_ready());
 
     let mut forever = partition.wait_past(Offset(100), Uncommitted);
@@ -252,7 +253,7 @@ fn records_are_found_by_time() {
         fixture.clock.store(time, Ordering::Relaxed);
         append(&partition, &["x", "y"]);
     }
-    let find = |time| done(partition.find(EnqueueTime(time))).unwrap();
+    let find = |time| done(partition.offset_for_time(EnqueueTime(time))).unwrap();
     let at = |offset, time| Some((Offset(offset), EnqueueTime(time)));
     assert_eq!(find(0), at(0, 1_000));
     assert_eq!(find(1_001), at(2, 2_000));
@@ -324,9 +325,9 @@ fn hubs_come_grow_and_go() {
     assert_eq!(log.hub_by_id(made.id), Some(Arc::clone(&made)));
     let again = done(log.create(spec("b", 2)));
     assert_eq!(again, Err(AdminError::Exists(name("b"))));
-    for asked in [0, 1_025] {
-        let (none, max) = (done(log.create(spec("c", asked))), 1_024);
-        assert_eq!(none, Err(AdminError::Partitions { asked, max }));
+    for requested in [0, 1_025] {
+        let (none, max) = (done(log.create(spec("c", requested))), 1_024);
+        assert_eq!(none, Err(AdminError::Partitions { requested, max }));
     }
     assert_eq!(done(log.grow(&name("b"), 3)).unwrap().partitions, 3);
     assert!(log.partition("b", 2).is_some() && log.partition("b", 3).is_none());
@@ -344,7 +345,7 @@ fn hubs_come_grow_and_go() {
         Err(AdminError::Unknown(name("b")))
     );
     let deleted = done(partition.append_records(&[value("x")]));
-    assert_eq!(deleted, Err(AppendError::Deleted(made.place(0))));
+    assert_eq!(deleted, Err(AppendError::Deleted(made.topic_partition(0))));
     let other = done(log.create(spec("b", 1))).unwrap();
     assert_ne!(other.id, made.id);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_env::random::Random;
-use highwater_log::{AppendError, Appended, Offset, Pending};
+use highwater_log::{AppendError, AppendInfo, BoxFuture, Offset};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -79,7 +79,7 @@ pub struct Actor {
 
 /// An append in flight, and the replies that wait for it.
 struct PendingAppend {
-    result: Pending<Result<Appended, AppendError>>,
+    result: BoxFuture<Result<AppendInfo, AppendError>>,
     replies: Vec<Reply>,
     bytes: u64,
     marker: Option<CompactionMarker>,
@@ -235,7 +235,7 @@ impl Actor {
         }
     }
 
-    async fn append_finished(&mut self, result: Result<Appended, AppendError>) {
+    async fn append_finished(&mut self, result: Result<AppendInfo, AppendError>) {
         let Some(append) = self.appends.pop_front() else {
             return;
         };
@@ -271,7 +271,7 @@ impl Actor {
         self.waiting.refuse(&error);
         let permanent = !matches!(
             error,
-            Error::Log(AppendError::Full { .. } | AppendError::NoRoom { .. })
+            Error::Log(AppendError::QueueFull { .. } | AppendError::DiskFull { .. })
         );
         match self.journal.replay().await {
             Ok(machine) => self.machine = machine,
@@ -355,7 +355,7 @@ pub fn new_producer(random: &mut Random) -> i64 {
     (random.next_u64() >> 1) as i64
 }
 
-async fn next_append(appends: &mut VecDeque<PendingAppend>) -> Result<Appended, AppendError> {
+async fn next_append(appends: &mut VecDeque<PendingAppend>) -> Result<AppendInfo, AppendError> {
     match appends.front_mut() {
         Some(append) => append.result.as_mut().await,
         None => std::future::pending().await,

@@ -15,7 +15,7 @@ use highwater_flow::{
     DeadLetter, DeadLetterSink, Delivery, Event, Failure, Options, PartitionSource, PositionStore,
     RunError, Sink, Stage, run,
 };
-use highwater_log::{GroupError, Log, Offset, Partition, Pending, Place};
+use highwater_log::{BoxFuture, GroupError, Log, Offset, Partition, TopicPartition};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -108,7 +108,7 @@ async fn feed_partition(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
     let target = Arc::new(FeedQueue(queue));
-    let (place, bounds) = (partition.place(), partition.bounds());
+    let (place, bounds) = (partition.topic_partition(), partition.bounds());
     let mut stored = target.last(place).await.map_err(RunError::Position)?;
     // An end never goes back, so this is a new hub with the same name.
     if stored.is_some_and(|stored| stored > bounds.end) {
@@ -155,7 +155,10 @@ async fn enqueue(target: Arc<FeedQueue>, events: Vec<Delivery<Event>>) -> Result
         let Some(last) = piece.last() else {
             return Ok(());
         };
-        let (place, next) = (last.event.place().clone(), last.event.offset().0 + 1);
+        let (place, next) = (
+            last.event.topic_partition().clone(),
+            last.event.offset().0 + 1,
+        );
         let messages = piece.iter().map(message).collect();
         let hub = place.hub.to_string();
         match target.0.feed(hub, place.partition, messages, next).await {
@@ -193,7 +196,7 @@ fn content(event: &Event) -> Content {
 struct FeedQueue(Queue);
 
 impl PositionStore for FeedQueue {
-    fn last(&self, place: &Place) -> Pending<Result<Option<Offset>, GroupError>> {
+    fn last(&self, place: &TopicPartition) -> BoxFuture<Result<Option<Offset>, GroupError>> {
         let (queue, hub, partition) = (self.0.clone(), place.hub.to_string(), place.partition);
         Box::pin(async move {
             let next = queue.feed_position(hub, partition).await;
@@ -202,7 +205,7 @@ impl PositionStore for FeedQueue {
         })
     }
 
-    fn store(&self, place: &Place, next: Offset) -> Pending<Result<(), GroupError>> {
+    fn store(&self, place: &TopicPartition, next: Offset) -> BoxFuture<Result<(), GroupError>> {
         let (queue, hub, partition) = (self.0.clone(), place.hub.to_string(), place.partition);
         Box::pin(async move {
             let stored = queue.feed(hub, partition, Vec::new(), next.0).await;
@@ -216,9 +219,9 @@ fn storage_error(error: &Error) -> GroupError {
 }
 
 impl DeadLetterSink for FeedQueue {
-    fn put(&self, letter: &DeadLetter) -> Pending<Result<(), String>> {
+    fn put(&self, letter: &DeadLetter) -> BoxFuture<Result<(), String>> {
         let event = &letter.event;
-        let place = event.place().clone();
+        let place = event.topic_partition().clone();
         let (offset, content) = (event.offset().0, content(event));
         let reason = letter.attempts.last().map(|attempt| attempt.reason.clone());
         let queue = self.0.clone();

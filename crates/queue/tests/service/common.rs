@@ -10,8 +10,8 @@ use highwater_env::Clock;
 use highwater_env::random::Random;
 use highwater_log::batch::{Batch, NewRecord};
 use highwater_log::{
-    AppendError, Appended, Log, LogLayer, Marker, MemoryLog, Partition, PartitionLayer, Pending,
-    Producer,
+    AppendError, AppendInfo, BoxFuture, Log, LogLayer, MemoryLog, Partition, PartitionLayer,
+    Producer, TransactionMarker,
 };
 use highwater_queue::{Content, NewMessage, Options, Queue, Queues, Settings};
 use tokio::sync::oneshot;
@@ -145,7 +145,7 @@ struct GatedPartition {
 impl GatedPartition {
     fn refusal(&self, producer: Option<Producer>) -> Option<AppendError> {
         let mut gate = self.log.gate();
-        let place = self.inner.place().clone();
+        let topic_partition = self.inner.topic_partition().clone();
         if let Some(producer) = producer {
             if gate.broken.contains(&producer.id) {
                 let (expected, got) = (0, 1);
@@ -160,7 +160,10 @@ impl GatedPartition {
             }
         }
         let reason = "the test says so".into();
-        (gate.full).then_some(AppendError::NoRoom { place, reason })
+        (gate.full).then_some(AppendError::DiskFull {
+            topic_partition,
+            reason,
+        })
     }
 }
 
@@ -169,7 +172,7 @@ impl PartitionLayer for GatedPartition {
         &*self.inner
     }
 
-    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+    fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
         if let Some(error) = self.refusal(batch.header().producer()) {
             return Box::pin(async { Err(error) });
         }
@@ -194,20 +197,23 @@ impl PartitionLayer for GatedPartition {
         })
     }
 
-    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+    fn append_records(
+        &self,
+        records: &[NewRecord<'_>],
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.inner.append_records(records)
     }
 
     fn append_marker(
         &self,
         producer: Producer,
-        marker: Marker,
-    ) -> Pending<Result<Appended, AppendError>> {
+        marker: TransactionMarker,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.inner.append_marker(producer, marker)
     }
 }
 
-fn at_once<T>(mut pending: Pending<T>) -> T {
+fn at_once<T>(mut pending: BoxFuture<T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
     match pending.as_mut().poll(&mut context) {
         Poll::Ready(done) => done,

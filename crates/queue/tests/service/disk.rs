@@ -64,7 +64,7 @@ async fn fills_up(crashes: bool) {
         capacity: Some(0),
         ..Faults::default()
     });
-    let no_room = |error: &Error| matches!(error, Error::Log(AppendError::NoRoom { .. }));
+    let no_room = |error: &Error| matches!(error, Error::Log(AppendError::DiskFull { .. }));
     let refused = queue.complete(vec![token]).await.unwrap_err();
     assert!(no_room(&refused), "{refused}");
     let refused = queue.send(vec![message("c")]).await.unwrap_err();

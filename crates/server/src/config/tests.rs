@@ -1,5 +1,5 @@
 use super::*;
-use highwater_log::Cleanup;
+use highwater_log::CleanupPolicy;
 use std::time::Duration;
 
 fn read_with(
@@ -86,7 +86,7 @@ fn the_sample_is_read() {
         ]
     );
     assert_eq!(config.keys.len(), 1);
-    let hubs: Vec<(&str, u32, Option<Duration>, Cleanup)> = config
+    let hubs: Vec<(&str, u32, Option<Duration>, CleanupPolicy)> = config
         .hubs
         .iter()
         .map(|hub| {
@@ -102,8 +102,8 @@ fn the_sample_is_read() {
     assert_eq!(
         hubs,
         [
-            ("toll.raw", 4, None, Cleanup::Compact),
-            ("telemetry", 4, Some(week), Cleanup::Delete)
+            ("toll.raw", 4, None, CleanupPolicy::Compact),
+            ("telemetry", 4, Some(week), CleanupPolicy::Delete)
         ]
     );
 }

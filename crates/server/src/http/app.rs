@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use highwater_env::Clock;
 use highwater_hub::Hub;
-use highwater_log::{Groups, HubInfo, HubName, HubSettings, HubSpec, Log};
+use highwater_log::{GroupCoordinator, HubInfo, HubName, HubSettings, HubSpec, Log};
 use highwater_queue::Queues;
 use tokio::sync::watch;
 
@@ -40,7 +40,7 @@ pub struct App {
 pub struct Backend {
     pub log: Arc<dyn Log>,
     /// `None` for a log without consumer groups.
-    pub groups: Option<Arc<dyn Groups>>,
+    pub groups: Option<Arc<dyn GroupCoordinator>>,
     /// What more there is to tell of a log that is on a disk.
     pub hub: Option<Hub>,
     /// The Kafka side, for its counters.

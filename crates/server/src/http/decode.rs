@@ -1,7 +1,7 @@
 //! From stored batches to the records that a reader of committed ones may see.
 
-use highwater_log::batch::{Batches, Record, Skip, Unpacker};
-use highwater_log::{Fetched, Offset};
+use highwater_log::batch::{Batches, Decompressor, ReadCommittedFilter, Record};
+use highwater_log::{FetchData, Offset};
 
 use super::error::{Code, Error};
 
@@ -11,18 +11,18 @@ const UNPACKED_BYTES_MAX: usize = 64 << 20;
 /// Calls `take` for every record from `from` on until it answers false; answers with the offset to
 /// read from next.
 pub fn records(
-    fetched: &Fetched,
+    fetched: &FetchData,
     from: Offset,
     mut take: impl FnMut(&Record<'_>) -> bool,
 ) -> Result<Offset, Error> {
-    let mut skip = Skip::new(&fetched.aborted);
-    let mut unpacker = Unpacker::new(UNPACKED_BYTES_MAX);
+    let mut skip = ReadCommittedFilter::new(&fetched.aborted);
+    let mut unpacker = Decompressor::new(UNPACKED_BYTES_MAX);
     let mut next = from;
     for piece in &fetched.pieces {
         for batch in Batches::new(piece) {
             let batch = batch.map_err(damaged)?;
             let header = batch.header;
-            if skip.passes_over(&header) {
+            if skip.skips(&header) {
                 next = next.max(header.next_offset());
                 continue;
             }

@@ -116,8 +116,10 @@ impl Error {
 impl From<AppendError> for Error {
     fn from(error: AppendError) -> Error {
         let (code, hint) = match &error {
-            AppendError::Full { .. } => (Code::Full, "send again after the time in Retry-After"),
-            AppendError::NoRoom { .. } => (
+            AppendError::QueueFull { .. } => {
+                (Code::Full, "send again after the time in Retry-After")
+            }
+            AppendError::DiskFull { .. } => (
                 Code::NoRoom,
                 "make room on the disk of the node, or shorten the retention of hubs; then send again",
             ),
@@ -129,7 +131,7 @@ impl From<AppendError> for Error {
                 Code::Stopped,
                 "the disk failed: look at the log of the node, mend the disk and start it again",
             ),
-            AppendError::Unanswered { .. } => (
+            AppendError::OutcomeUnknown { .. } => (
                 Code::Stopped,
                 "the log of the node is elsewhere and does not answer: send again, with a number of your own if twice is too much",
             ),
@@ -143,7 +145,9 @@ impl From<AppendError> for Error {
 impl From<ReadError> for Error {
     fn from(error: ReadError) -> Error {
         let (code, hint) = match &error {
-            ReadError::OutOfRange { asked, start, .. } if asked < start => (
+            ReadError::OutOfRange {
+                requested, start, ..
+            } if requested < start => (
                 Code::Trimmed,
                 "retention has removed it: read on from=earliest",
             ),

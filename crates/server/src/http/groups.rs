@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_log::{GroupError, GroupInfo, Groups, Place, StoredOffset};
+use highwater_log::{GroupCoordinator, GroupError, GroupInfo, OffsetAndMetadata, TopicPartition};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -30,9 +30,9 @@ pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let groups = groups(app)?;
     let info = groups.describe(name.to_string()).await;
     let info = info.ok_or(GroupError::NotFound)?;
-    let stored = groups.committed(name.into_owned(), None, false).await?;
+    let stored = groups.fetch_offsets(name.into_owned(), None, false).await?;
     let log = app.log()?;
-    let position = |(place, stored): (Place, Option<StoredOffset>)| {
+    let position = |(place, stored): (TopicPartition, Option<OffsetAndMetadata>)| {
         let offset = stored?.offset;
         let end = log
             .partition(place.hub.as_str(), place.partition)
@@ -57,7 +57,7 @@ pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
 }
 
 /// The groups of the log; a log without groups has none.
-fn groups(app: &App) -> Result<&Arc<dyn Groups>, GroupError> {
+fn groups(app: &App) -> Result<&Arc<dyn GroupCoordinator>, GroupError> {
     let backend = app.backend().map_err(|_| GroupError::Loading)?;
     backend.groups.as_ref().ok_or(GroupError::NotFound)
 }

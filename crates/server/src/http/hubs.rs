@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_log::{
-    AdminError, Bounds, Cleanup, HubInfo, HubName, HubSettings, HubSpec, Offset, Partition,
+    AdminError, Bounds, CleanupPolicy, HubInfo, HubName, HubSettings, HubSpec, Offset, Partition,
 };
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -86,8 +86,8 @@ fn facts(hub: &HubInfo) -> Value {
         "id": hub.id.to_string(),
         "partitions": hub.partitions,
         "cleanup": match settings.cleanup {
-            Cleanup::Delete => "delete",
-            Cleanup::Compact => "compact",
+            CleanupPolicy::Delete => "delete",
+            CleanupPolicy::Compact => "compact",
         },
         "retention_seconds": settings.retention.map(|time| time.as_secs()),
         "retention_bytes": settings.retention_bytes,
@@ -123,8 +123,8 @@ impl HubRequest {
     fn settings(&self, now: HubSettings) -> Result<HubSettings, Error> {
         let cleanup = match self.cleanup.as_deref() {
             None => now.cleanup,
-            Some("delete") => Cleanup::Delete,
-            Some("compact") => Cleanup::Compact,
+            Some("delete") => CleanupPolicy::Delete,
+            Some("compact") => CleanupPolicy::Compact,
             Some(other) => {
                 let message = format!("cleanup cannot be `{other}`");
                 return Err(Error::bad(message, "use delete or compact"));
@@ -179,8 +179,8 @@ pub(super) async fn change(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
     let partitions = wanted.partitions.unwrap_or(hub.partitions);
     let (have, max) = (hub.partitions, HubSpec::PARTITIONS_MAX);
     if partitions > max {
-        let asked = partitions;
-        return Err(AdminError::Partitions { asked, max }.into());
+        let requested = partitions;
+        return Err(AdminError::Partitions { requested, max }.into());
     }
     if partitions < have {
         let hub = hub.name.clone();
@@ -222,7 +222,7 @@ pub(super) async fn trim(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     };
     let before = before.offset(&*partition).await?;
     let start = partition.trim(before).await?;
-    let body = json!({"partition": partition.place().partition, "start": start.0});
+    let body = json!({"partition": partition.topic_partition().partition, "start": start.0});
     Ok(reply::json(StatusCode::OK, &body))
 }
 
@@ -232,7 +232,7 @@ pub(super) async fn punctuate(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let end = partition.bounds().end;
     let appended = partition.punctuate(end).await?;
     let body = json!({
-        "partition": partition.place().partition,
+        "partition": partition.topic_partition().partition,
         "offset": appended.map(|appended| appended.offset.0),
         "time": appended.map(|appended| time_text(appended.time)),
     });

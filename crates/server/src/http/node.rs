@@ -18,7 +18,7 @@ pub(super) async fn ready(request: ApiRequest<'_>) -> Result<Reply, Error> {
     // This needs no key, so it does not say why partitions have stopped.
     let stopped: Vec<String> = partitions
         .filter(|partition| partition.stopped.is_some())
-        .map(|partition| partition.place.to_string())
+        .map(|partition| partition.topic_partition.to_string())
         .collect();
     let body = json!({"ready": true, "stopped": stopped});
     Ok(reply::json(StatusCode::OK, &body))

@@ -67,7 +67,7 @@ impl StartPosition {
             StartPosition::Latest => Ok(bounds.visible(ISOLATION)),
             StartPosition::Offset(offset) => Ok(offset),
             StartPosition::Time(time) => {
-                let found = partition.find(time).await?;
+                let found = partition.offset_for_time(time).await?;
                 Ok(found.map_or(bounds.visible(ISOLATION), |(offset, _)| offset))
             }
         }
@@ -94,7 +94,7 @@ pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let [hub, id] = request.variables();
     let hub = app.hub(hub)?;
     let partition = numbered(app, &hub, id)?;
-    let number = partition.place().partition;
+    let number = partition.topic_partition().partition;
     if wants_stream(headers) {
         let (member, partition) = (0, number);
         let partitions = vec![MemberPartition { member, partition }];

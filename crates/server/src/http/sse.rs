@@ -212,7 +212,7 @@ impl Cursor {
         }
         let fetched = self.partition.read(from, CHUNK_BYTES, ISOLATION).await?;
         let (label, hub) = (&self.label, self.hub.as_deref());
-        let number = self.partition.place().partition;
+        let number = self.partition.topic_partition().partition;
         let next = decode::records(&fetched, from, |record| {
             if with_ids {
                 let id = format!("id: {label}:{}\n", record.offset.0 + 1);

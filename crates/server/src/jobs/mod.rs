@@ -17,7 +17,7 @@ use highwater_job::live::{
     JobStatus,
 };
 use highwater_job::{Job, LoadError};
-use highwater_log::{HubName, Log, Transactions};
+use highwater_log::{HubName, Log, TransactionCoordinator};
 use highwater_queue::Queues;
 
 pub use at_rest::{AtRestError, run_at_rest};
@@ -65,7 +65,7 @@ pub enum JobError {
 #[derive(Clone)]
 pub struct Around {
     pub log: Arc<dyn Log>,
-    pub transactions: Arc<dyn Transactions>,
+    pub transactions: Arc<dyn TransactionCoordinator>,
     pub queues: Queues,
     pub clock: Arc<dyn Clock>,
     /// Names that lead to several hubs.

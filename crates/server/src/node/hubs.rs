@@ -57,7 +57,7 @@ async fn open(config: &Config, clock: Arc<dyn Clock>, app: Arc<App>) -> Result<H
 }
 
 fn report(progress: &Progress) {
-    let (place, recovery) = (&progress.place, &progress.recovery);
+    let (place, recovery) = (&progress.topic_partition, &progress.recovery);
     if let Some(cut) = &recovery.cut {
         tracing::warn!(%place, ?cut, "a torn end was cut off; nothing that was answered was in it");
     }

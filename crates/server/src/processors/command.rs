@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use highwater_flow::retry::{Delay, Policy, Retry};
 use highwater_flow::{Delivery, Event, Failure, Handler};
-use highwater_log::Pending;
+use highwater_log::BoxFuture;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
 use tokio::process::{Child, ChildStdin, Command};
@@ -109,7 +109,7 @@ impl Program {
 }
 
 impl Handler for Program {
-    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> Pending<Result<(), Failure>> {
+    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> BoxFuture<Result<(), Failure>> {
         let (shared, lines) = (Arc::clone(&self.shared), self.lines.clone());
         Box::pin(async move {
             let mut answers = Vec::with_capacity(deliveries.len());

@@ -21,7 +21,9 @@ use highwater_flow::{
     Breaker, Circuits, DeadLetterPartition, Delivery, Event, Failure, GroupMember, GroupTimeouts,
     Handler, Options, Processor, ProcessorStats,
 };
-use highwater_log::{AdminError, Cleanup, Groups, HubName, HubSettings, HubSpec, Log, Pending};
+use highwater_log::{
+    AdminError, BoxFuture, CleanupPolicy, GroupCoordinator, HubName, HubSettings, HubSpec, Log,
+};
 use hyper::Uri;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -70,7 +72,7 @@ pub struct Entry {
 /// The parts of a node that processors use.
 pub(crate) struct NodeParts {
     pub log: Arc<dyn Log>,
-    pub groups: Arc<dyn Groups>,
+    pub groups: Arc<dyn GroupCoordinator>,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -95,7 +97,12 @@ impl Processors {
         parts: NodeParts,
     ) -> Result<Arc<Processors>, ProcessorError> {
         let hub = HubName::new(CIRCUITS).expect("the name is well-formed");
-        ensure_hub(&*parts.log, &hub, unlimited_retention(Cleanup::Delete, 0)).await?;
+        ensure_hub(
+            &*parts.log,
+            &hub,
+            unlimited_retention(CleanupPolicy::Delete, 0),
+        )
+        .await?;
         let Some(partition) = parts.log.partition(CIRCUITS, 0) else {
             return Err(ProcessorError::Circuits(
                 "their hub has no partition".into(),
@@ -199,7 +206,7 @@ impl Entry {
         ensure_hub(
             &*parts.log,
             &spec.dead,
-            unlimited_retention(Cleanup::Compact, largest),
+            unlimited_retention(CleanupPolicy::Compact, largest),
         )
         .await?;
         let Some(dead) = parts.log.partition(spec.dead.as_str(), 0) else {
@@ -343,7 +350,7 @@ struct FinalTimeout {
 }
 
 impl Handler for FinalTimeout {
-    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> Pending<Result<(), Failure>> {
+    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> BoxFuture<Result<(), Failure>> {
         let (handled, timeout) = (self.handler.handle(deliveries), self.timeout);
         Box::pin(async move {
             let timed_out = |_| Err(Failure::permanent(format!("no answer within {timeout:?}")));
@@ -361,7 +368,7 @@ fn is_json(event: &Event) -> Result<(), String> {
         .map_err(|error| format!("the value is no JSON: {error}"))
 }
 
-fn unlimited_retention(cleanup: Cleanup, largest: u32) -> HubSettings {
+fn unlimited_retention(cleanup: CleanupPolicy, largest: u32) -> HubSettings {
     let settings = HubSettings::default();
     let largest = largest.saturating_add(DEAD_LETTER_OVERHEAD_BYTES);
     HubSettings {

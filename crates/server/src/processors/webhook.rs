@@ -8,7 +8,7 @@ use bytes::Bytes;
 use highwater_connect::http::{Client, HttpError};
 use highwater_env::Clock;
 use highwater_flow::{Delivery, Event, Failure, Handler};
-use highwater_log::{EnqueueTime, Pending};
+use highwater_log::{BoxFuture, EnqueueTime};
 use hyper::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
 };
@@ -76,7 +76,7 @@ impl Webhook {
             return Err("there is nothing to deliver".into());
         };
         let event = &first.event;
-        let place = event.place();
+        let place = event.topic_partition();
         headers.insert("highwater-attempt", first.attempt.into());
         headers.insert("highwater-hub", value(place.hub.as_str())?);
         headers.insert("highwater-partition", place.partition.into());
@@ -152,7 +152,7 @@ fn value(text: &str) -> Result<HeaderValue, String> {
 }
 
 impl Handler for Webhook {
-    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> Pending<Result<(), Failure>> {
+    fn handle(&self, deliveries: Vec<Delivery<Event>>) -> BoxFuture<Result<(), Failure>> {
         let request = self.request(&deliveries);
         let (client, transient) = (self.client.clone(), self.transient.clone());
         let clock = Arc::clone(&self.clock);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_flow::GroupPositions;
-use highwater_log::{Groups, Log, Membership};
+use highwater_log::{GroupCoordinator, Log, Membership};
 use highwater_workflow::call::Functions;
 use highwater_workflow::expr::Template;
 use highwater_workflow::{
@@ -38,7 +38,7 @@ impl Workflow {
     pub(crate) async fn open(
         self,
         log: &Arc<dyn Log>,
-        groups: Arc<dyn Groups>,
+        groups: Arc<dyn GroupCoordinator>,
         clock: &Arc<dyn Clock>,
         notifier: Notifier,
     ) -> Result<Service, JournalError> {

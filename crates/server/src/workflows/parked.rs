@@ -1,6 +1,6 @@
 //! The notification about a parked workflow instance, which waits for a person's decision.
 
-use highwater_log::{EnqueueTime, Pending};
+use highwater_log::{BoxFuture, EnqueueTime};
 use highwater_workflow::OperatorNotifier;
 use highwater_workflow::machine::View;
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::text::time_text;
 const WIDTH: usize = 100;
 
 impl OperatorNotifier for Notifier {
-    fn notify_parked(&self, parked: View) -> Pending<()> {
+    fn notify_parked(&self, parked: View) -> BoxFuture<()> {
         let notifier = self.clone();
         Box::pin(async move {
             let base = notifier.options.public_url.clone().unwrap_or_default();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use highwater_log::batch::{Batch, NewRecord};
 use highwater_log::{
-    AppendError, Appended, Log, LogLayer, Marker, MemoryLog, Partition, PartitionLayer, Pending,
-    Producer,
+    AppendError, AppendInfo, BoxFuture, Log, LogLayer, MemoryLog, Partition, PartitionLayer,
+    Producer, TransactionMarker,
 };
 
 pub struct Faulty {
@@ -37,16 +37,19 @@ struct Failing {
 }
 
 impl Failing {
-    fn fail(&self) -> Pending<Result<Appended, AppendError>> {
-        let place = self.inner.place().clone();
-        Box::pin(std::future::ready(Err(match place.partition {
-            0 => AppendError::Full { place, waiting: 7 },
+    fn fail(&self) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        let topic_partition = self.inner.topic_partition().clone();
+        Box::pin(std::future::ready(Err(match topic_partition.partition {
+            0 => AppendError::QueueFull {
+                topic_partition,
+                waiting: 7,
+            },
             1 => AppendError::Stopped {
-                place,
+                topic_partition,
                 reason: "the disk is on fire".into(),
             },
-            _ => AppendError::NoRoom {
-                place,
+            _ => AppendError::DiskFull {
+                topic_partition,
                 reason: "quota exceeded".into(),
             },
         })))
@@ -58,15 +61,19 @@ impl PartitionLayer for Failing {
         &*self.inner
     }
 
-    fn append(&self, _: Batch) -> Pending<Result<Appended, AppendError>> {
+    fn append(&self, _: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.fail()
     }
 
-    fn append_records(&self, _: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+    fn append_records(&self, _: &[NewRecord<'_>]) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.fail()
     }
 
-    fn append_marker(&self, _: Producer, _: Marker) -> Pending<Result<Appended, AppendError>> {
+    fn append_marker(
+        &self,
+        _: Producer,
+        _: TransactionMarker,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.fail()
     }
 }

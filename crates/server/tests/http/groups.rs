@@ -7,7 +7,8 @@ use highwater_env::SimClock;
 use highwater_env::random::Random;
 use highwater_hub::groups;
 use highwater_log::{
-    Commit, GroupError, Groups, HubName, Join, Membership, Offset, Place, StoredOffset,
+    GroupCoordinator, GroupError, HubName, JoinRequest, Membership, Offset, OffsetAndMetadata,
+    OffsetCommit, TopicPartition,
 };
 use serde_json::json;
 
@@ -15,7 +16,7 @@ use crate::node::{memory, node_with_groups};
 
 /// Stores a position as a consumer does that manages its partitions itself.
 async fn commit(groups: &groups::Handle, group: &str, partition: u32, offset: i64) {
-    let request = Commit {
+    let request = OffsetCommit {
         member: Membership {
             group: group.into(),
             generation: -1,
@@ -23,11 +24,11 @@ async fn commit(groups: &groups::Handle, group: &str, partition: u32, offset: i6
             instance: None,
         },
         offsets: vec![(
-            Place {
+            TopicPartition {
                 hub: HubName::new("h").unwrap(),
                 partition,
             },
-            StoredOffset {
+            OffsetAndMetadata {
                 offset: Offset(offset),
                 leader_epoch: -1,
                 metadata: String::new(),
@@ -35,7 +36,7 @@ async fn commit(groups: &groups::Handle, group: &str, partition: u32, offset: i6
         )],
     };
     loop {
-        match groups.commit(request.clone()).await {
+        match groups.commit_offsets(request.clone()).await {
             Err(GroupError::Loading) => tokio::task::yield_now().await,
             done => return done.unwrap(),
         }
@@ -64,7 +65,7 @@ async fn a_group_is_shown_with_what_it_has_left_to_read_and_deleted() {
     let expected = json!([{"hub": "h", "partition": 2, "offset": 1, "end": 3, "lag": 2}]);
     assert_eq!(shown["positions"], expected);
     // Somebody who joins is in the group before the others have answered.
-    let joining = tokio::spawn(groups.join(Join {
+    let joining = tokio::spawn(groups.join(JoinRequest {
         group: "b".into(),
         member: String::new(),
         instance: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use highwater_env::SimClock;
 use highwater_hub::Hub;
-use highwater_log::{Groups, HubName, HubSettings, HubSpec, Log, MemoryLog};
+use highwater_log::{GroupCoordinator, HubName, HubSettings, HubSpec, Log, MemoryLog};
 use highwater_server::http::{App, Backend, Options, Server};
 use highwater_server::keys::{Key, Keys};
 use serde_json::Value;
@@ -47,7 +47,7 @@ pub async fn start(options: Options, keys: Vec<Key>, log: Arc<dyn Log>) -> Node 
     start_on(options, keys, Backend::new(log)).await
 }
 
-pub async fn node_with_groups(log: Arc<dyn Log>, groups: Arc<dyn Groups>) -> Node {
+pub async fn node_with_groups(log: Arc<dyn Log>, groups: Arc<dyn GroupCoordinator>) -> Node {
     let backend = Backend {
         groups: Some(groups),
         ..Backend::new(log)

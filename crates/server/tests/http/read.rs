@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use highwater_log::batch::{Builder, NewRecord, Seal};
-use highwater_log::{Marker, Producer};
+use highwater_log::batch::{BatchBuilder, BatchOptions, NewRecord};
+use highwater_log::{Producer, TransactionMarker};
 use serde_json::{Value, json};
 
 use crate::node::{Node, node, request};
@@ -136,27 +136,27 @@ async fn only_committed_records_are_shown() {
     let partition = node.log.partition("h", 0).unwrap();
     let producer = Producer { id: 9, epoch: 0 };
     let transactional = |value: &str, sequence: i32| {
-        let mut builder = Builder::new();
+        let mut builder = BatchBuilder::new();
         builder.push(&NewRecord {
             key: None,
             value: Some(value.as_bytes()),
             headers: &[],
         });
-        let seal = Seal {
+        let seal = BatchOptions {
             producer: Some((producer, sequence)),
             transactional: true,
-            ..Seal::default()
+            ..BatchOptions::default()
         };
-        partition.append(builder.seal(&seal).unwrap())
+        partition.append(builder.build(&seal).unwrap())
     };
     transactional("1", 0).await.unwrap();
     partition
-        .append_marker(producer, Marker::Abort)
+        .append_marker(producer, TransactionMarker::Abort)
         .await
         .unwrap();
     transactional("2", 1).await.unwrap();
     partition
-        .append_marker(producer, Marker::Commit)
+        .append_marker(producer, TransactionMarker::Commit)
         .await
         .unwrap();
     transactional("3", 2).await.unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use highwater_log::{HubName, HubSpec, Log, member_for_key, partition_for_key};
+use highwater_log::{HubName, HubSpec, Log, partition_for_key, shard_for_key};
 use highwater_server::http::Backend;
 use highwater_server::keys::{Key, Right};
 use highwater_server::sharded::{Reserved, Sharded};
@@ -67,7 +67,7 @@ async fn a_key_goes_to_one_partition_of_one_hub() {
     let node = node().await;
     for number in 0..40 {
         let key = format!("device-{number}");
-        let (hub, partitions) = HUBS[member_for_key(key.as_bytes(), 3) as usize];
+        let (hub, partitions) = HUBS[shard_for_key(key.as_bytes(), 3) as usize];
         let partition = partition_for_key(key.as_bytes(), partitions);
         for turn in 0..2 {
             let path = format!("/hubs/t/messages?key={key}");

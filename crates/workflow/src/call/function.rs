@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_log::Pending;
+use highwater_log::BoxFuture;
 use serde_json::Value;
 
 use super::CallError;
@@ -15,7 +15,7 @@ use crate::machine::{Answer, Instance};
 #[derive(Clone, Default)]
 pub struct Functions(BTreeMap<String, Function>);
 
-type Function = Arc<dyn Fn(FunctionCall) -> Pending<Result<Answer, CallError>> + Send + Sync>;
+type Function = Arc<dyn Fn(FunctionCall) -> BoxFuture<Result<Answer, CallError>> + Send + Sync>;
 
 /// The argument of a function.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl Functions {
     where
         W: Future<Output = Result<Value, CallError>> + Send + 'static,
     {
-        let boxed = move |call: FunctionCall| -> Pending<Result<Answer, CallError>> {
+        let boxed = move |call: FunctionCall| -> BoxFuture<Result<Answer, CallError>> {
             let work = function(call);
             Box::pin(async move {
                 let body = work.await?.to_string();
@@ -76,7 +76,7 @@ impl Functions {
         &self,
         name: &str,
         call: FunctionCall,
-    ) -> Option<Pending<Result<Answer, CallError>>> {
+    ) -> Option<BoxFuture<Result<Answer, CallError>>> {
         self.0.get(name).map(|function| function(call))
     }
 }

@@ -7,7 +7,7 @@ mod index;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use highwater_log::batch::{Batches, NewRecord, Unpacker};
+use highwater_log::batch::{Batches, Decompressor, NewRecord};
 use highwater_log::{Isolation, Offset, Partition};
 
 use crate::journal::{self, JournalError, Record, read_all, read_from};
@@ -129,7 +129,7 @@ impl History {
             .partition
             .read(place, 1, Isolation::Uncommitted)
             .await?;
-        let mut unpacker = Unpacker::new(256 << 20);
+        let mut unpacker = Decompressor::new(256 << 20);
         for piece in &fetched.pieces {
             for batch in Batches::new(piece) {
                 for record in batch?.records(&mut unpacker)? {

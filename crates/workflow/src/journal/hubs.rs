@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_log::{Cleanup, HubName, HubSettings, HubSpec, Log, Partition};
+use highwater_log::{CleanupPolicy, HubName, HubSettings, HubSpec, Log, Partition};
 
 use super::JournalError;
 
@@ -32,9 +32,9 @@ impl JournalHubs {
         partitions: u32,
         keep: Duration,
     ) -> Result<JournalHubs, JournalError> {
-        let forever = settings(Cleanup::Delete, None);
-        let history = settings(Cleanup::Delete, Some(keep));
-        let versions = settings(Cleanup::Compact, None);
+        let forever = settings(CleanupPolicy::Delete, None);
+        let history = settings(CleanupPolicy::Delete, Some(keep));
+        let versions = settings(CleanupPolicy::Compact, None);
         let name = |part: &str| format!("__workflow.{name}{part}");
         let versions = open(log, &name(".versions"), 1, versions).await?;
         let no_versions = || JournalError::NoHub(name(".versions"));
@@ -50,12 +50,12 @@ impl JournalHubs {
     /// Records that could not start an instance: `__workflow.NAME.rejected`.
     pub async fn rejected(log: &dyn Log, name: &str) -> Result<Arc<dyn Partition>, JournalError> {
         let name = format!("__workflow.{name}.rejected");
-        let hub = open(log, &name, 1, settings(Cleanup::Delete, None)).await?;
+        let hub = open(log, &name, 1, settings(CleanupPolicy::Delete, None)).await?;
         hub.into_iter().next().ok_or(JournalError::NoHub(name))
     }
 }
 
-fn settings(cleanup: Cleanup, retention: Option<Duration>) -> HubSettings {
+fn settings(cleanup: CleanupPolicy, retention: Option<Duration>) -> HubSettings {
     HubSettings {
         cleanup,
         retention,

@@ -1,6 +1,6 @@
 //! Reads a partition up to its current end.
 
-use highwater_log::batch::{BatchError, Batches, Broken, Record, Unpacker};
+use highwater_log::batch::{BatchError, Batches, CorruptBatch, Decompressor, Record};
 use highwater_log::{AdminError, AppendError, Isolation, Offset, Partition, ReadError};
 
 use super::RecordError;
@@ -15,7 +15,7 @@ pub enum JournalError {
     #[error(transparent)]
     Admin(#[from] AdminError),
     #[error("the journal is damaged: {0}")]
-    Broken(#[from] Broken),
+    Broken(#[from] CorruptBatch),
     #[error("the journal is damaged: {0}")]
     Batch(#[from] BatchError),
     #[error("record {offset} of {place} cannot be read: {error}")]
@@ -37,7 +37,7 @@ pub async fn read_from(
     from: Offset,
     mut take: impl FnMut(&Record<'_>) -> Result<(), JournalError>,
 ) -> Result<Offset, JournalError> {
-    let mut unpacker = Unpacker::new(BATCH_BYTES_MAX);
+    let mut unpacker = Decompressor::new(BATCH_BYTES_MAX);
     let mut next = from.max(partition.bounds().start);
     loop {
         let fetched = partition

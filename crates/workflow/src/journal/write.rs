@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use highwater_log::batch::NewRecord;
-use highwater_log::{AppendError, Appended, Partition};
+use highwater_log::{AppendError, AppendInfo, Partition};
 
 /// Delay between attempts while the log is full.
 const FULL_WAIT: Duration = Duration::from_millis(50);
@@ -12,10 +12,10 @@ const FULL_WAIT: Duration = Duration::from_millis(50);
 pub async fn append(
     partition: &dyn Partition,
     records: &[NewRecord<'_>],
-) -> Result<Appended, AppendError> {
+) -> Result<AppendInfo, AppendError> {
     loop {
         match partition.append_records(records).await {
-            Err(AppendError::Full { .. } | AppendError::NoRoom { .. }) => {
+            Err(AppendError::QueueFull { .. } | AppendError::DiskFull { .. }) => {
                 tokio::time::sleep(FULL_WAIT).await;
             }
             done => return done,

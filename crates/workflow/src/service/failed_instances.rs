@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use highwater_log::Pending;
+use highwater_log::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
@@ -27,7 +27,7 @@ pub struct LocalFailedInstances {
 }
 
 impl FailedInstanceSource for LocalFailedInstances {
-    fn claim(&self, claim: Claim) -> Pending<Result<ClaimResponse, FailedInstanceError>> {
+    fn claim(&self, claim: Claim) -> BoxFuture<Result<ClaimResponse, FailedInstanceError>> {
         let source = self.clone();
         Box::pin(async move {
             let claimed = source.ask(|reply| Input::Claim { claim, reply }).await?;
@@ -38,7 +38,7 @@ impl FailedInstanceSource for LocalFailedInstances {
     fn report(
         &self,
         report: OutcomeReport,
-    ) -> Pending<Result<ReportResponse, FailedInstanceError>> {
+    ) -> BoxFuture<Result<ReportResponse, FailedInstanceError>> {
         let source = self.clone();
         Box::pin(async move {
             let lock = report.lock;
@@ -56,7 +56,7 @@ impl FailedInstanceSource for LocalFailedInstances {
         })
     }
 
-    fn release(&self, request: ReleaseRequest) -> Pending<Result<(), FailedInstanceError>> {
+    fn release(&self, request: ReleaseRequest) -> BoxFuture<Result<(), FailedInstanceError>> {
         let lock = request.lock;
         let sent = self
             .sender

@@ -86,7 +86,7 @@ impl HubIntake {
         partition: Arc<dyn Partition>,
         handle: Handle,
     ) -> Result<(), String> {
-        let stored = self.positions.last(partition.place()).await;
+        let stored = self.positions.last(partition.topic_partition()).await;
         let from = stored.map_err(|error| error.to_string())?;
         let from = from.unwrap_or(Offset(0)).max(partition.bounds().start);
         let options = Options {
@@ -130,7 +130,7 @@ impl HubIntake {
             format!(
                 "{}-{}-{}",
                 self.hub,
-                event.place().partition,
+                event.topic_partition().partition,
                 event.offset()
             )
         };

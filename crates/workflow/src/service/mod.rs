@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use highwater_env::Clock;
 use highwater_env::random::Random;
-use highwater_log::{Log, Offset, Pending};
+use highwater_log::{BoxFuture, Log, Offset};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -65,7 +65,7 @@ pub enum Supervision {
 /// Notifies the operators who decide about parked instances.
 pub trait OperatorNotifier: Send + Sync {
     /// Completes when they are notified or cannot be reached. After a crash in between, they are notified again.
-    fn notify_parked(&self, parked: View) -> Pending<()>;
+    fn notify_parked(&self, parked: View) -> BoxFuture<()>;
 }
 
 /// A workflow whose journal has been replayed.
@@ -314,7 +314,7 @@ impl ServiceParts {
             let replayed = journal::read(&id, value, versions)
                 .and_then(|read| core.replay(&id, read, versions));
             replayed.map_err(|error| JournalError::Record {
-                place: journal.place().to_string(),
+                place: journal.topic_partition().to_string(),
                 offset: record.offset,
                 error,
             })

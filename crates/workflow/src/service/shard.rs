@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_env::Clock;
-use highwater_log::{AppendError, Offset, Partition, Pending};
+use highwater_log::{AppendError, BoxFuture, Offset, Partition};
 use tokio::sync::{mpsc, oneshot};
 
 use super::OperatorNotifier;
@@ -75,12 +75,12 @@ pub struct ShardParts {
 pub struct Shard {
     parts: ShardParts,
     /// The append in progress.
-    appending: Option<Pending<Result<Round, JournalError>>>,
+    appending: Option<BoxFuture<Result<Round, JournalError>>>,
     /// Ended instances waiting for the history, and the append in progress.
     to_archive: Vec<ArchivedRecord>,
-    archiving: Option<Pending<Result<Vec<Arc<str>>, JournalError>>>,
+    archiving: Option<BoxFuture<Result<Vec<Arc<str>>, JournalError>>>,
     to_hand_over: Vec<ArchivedRecord>,
-    handing_over: Option<Pending<Result<Vec<Arc<str>>, JournalError>>>,
+    handing_over: Option<BoxFuture<Result<Vec<Arc<str>>, JournalError>>>,
     counted: usize,
     bytes_since_checkpoint: usize,
     checkpoint_bytes: usize,

@@ -46,7 +46,7 @@ impl Tail {
                 Ok(_) => {}
                 Err(error) => {
                     return Err(JournalError::Record {
-                        place: partition.place().to_string(),
+                        place: partition.topic_partition().to_string(),
                         offset: record.offset,
                         error,
                     });

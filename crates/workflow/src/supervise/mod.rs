@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::Clock;
-use highwater_log::Pending;
+use highwater_log::BoxFuture;
 
 pub use crate::core::{Claim, ClaimLock};
 pub use wire::{
@@ -26,11 +26,13 @@ use session::Session;
 
 /// Where a supervisor claims its work: the dispatcher of one partition of a workflow.
 pub trait FailedInstanceSource: Send + Sync {
-    fn claim(&self, claim: Claim) -> Pending<Result<ClaimResponse, FailedInstanceError>>;
+    fn claim(&self, claim: Claim) -> BoxFuture<Result<ClaimResponse, FailedInstanceError>>;
     /// Completes when the reported events are durable.
-    fn report(&self, report: OutcomeReport)
-    -> Pending<Result<ReportResponse, FailedInstanceError>>;
-    fn release(&self, release: ReleaseRequest) -> Pending<Result<(), FailedInstanceError>>;
+    fn report(
+        &self,
+        report: OutcomeReport,
+    ) -> BoxFuture<Result<ReportResponse, FailedInstanceError>>;
+    fn release(&self, release: ReleaseRequest) -> BoxFuture<Result<(), FailedInstanceError>>;
 }
 
 /// Why a supervisor has to start over, or why its request is invalid.

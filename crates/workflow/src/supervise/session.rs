@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_env::random::Random;
-use highwater_log::Pending;
+use highwater_log::BoxFuture;
 use tokio::sync::mpsc;
 
 use super::{
@@ -30,8 +30,8 @@ pub struct Session<'s> {
     core: Core,
     versions: Versions,
     lock: Option<ClaimLock>,
-    claiming: Option<Pending<Result<ClaimResponse, FailedInstanceError>>>,
-    reporting: Option<Pending<Result<(Round, ReportResponse), FailedInstanceError>>>,
+    claiming: Option<BoxFuture<Result<ClaimResponse, FailedInstanceError>>>,
+    reporting: Option<BoxFuture<Result<(Round, ReportResponse), FailedInstanceError>>>,
     sender: mpsc::UnboundedSender<Input>,
     inbox: mpsc::UnboundedReceiver<Input>,
 }

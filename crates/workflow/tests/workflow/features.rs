@@ -7,7 +7,7 @@ use std::time::Duration;
 use highwater_env::RealClock;
 use highwater_flow::{MemoryPositions, PositionStore};
 use highwater_log::batch::NewRecord;
-use highwater_log::{HubName, HubSettings, HubSpec, Offset, Place};
+use highwater_log::{HubName, HubSettings, HubSpec, Offset, TopicPartition};
 use highwater_workflow::call::{CallError, Functions};
 use highwater_workflow::definition::{Breaker, Builder, Retry, StepBuilder};
 use highwater_workflow::expr::Template;
@@ -271,7 +271,7 @@ async fn every_record_of_a_hub_starts_one_instance() {
         concurrency: 8,
     });
     let running = tokio::spawn(service.run(std::future::pending()));
-    let place = Place {
+    let place = TopicPartition {
         hub: HubName::new("orders").unwrap(),
         partition: 1,
     };

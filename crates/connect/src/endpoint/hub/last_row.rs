@@ -4,7 +4,7 @@
 //! Retention and compaction do not matter: the last row of an output outlives those before it. If none is left, the
 //! rows after the checkpoint are gone from the hub and are written again.
 
-use highwater_log::batch::{BatchError, Batches, Stored, Unpacker};
+use highwater_log::batch::{BatchError, Batches, Decompressor, StoredBatch};
 use highwater_log::{Isolation, Offset, Partition, ReadError};
 
 use super::super::EndpointError;
@@ -22,7 +22,7 @@ pub(super) async fn find(
     from: Offset,
     end: Offset,
 ) -> Result<Option<u64>, EndpointError> {
-    let mut unpacker = Unpacker::new(UNPACKED_BYTES_MAX);
+    let mut unpacker = Decompressor::new(UNPACKED_BYTES_MAX);
     let mut from = from.max(partition.bounds().start);
     let mut last = None;
     while from < end {
@@ -51,7 +51,10 @@ pub(super) async fn find(
     Ok(last)
 }
 
-fn last_row(batch: &Stored<'_>, unpacker: &mut Unpacker) -> Result<Option<u64>, BatchError> {
+fn last_row(
+    batch: &StoredBatch<'_>,
+    unpacker: &mut Decompressor,
+) -> Result<Option<u64>, BatchError> {
     let mut last = None;
     for record in batch.records(unpacker)? {
         let mut headers = record?.headers;

@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use highwater_log::batch::NewRecord;
 use highwater_log::{
-    AppendError, HubId, HubInfo, InitProducer, Log, Marker, Offset, Partition, Producer,
-    TransactionError, Transactions, partition_for_key,
+    AppendError, HubId, HubInfo, InitProducerRequest, Log, Offset, Partition, Producer,
+    TransactionCoordinator, TransactionError, TransactionMarker, partition_for_key,
 };
 use highwater_query::plan::Name;
 
@@ -82,7 +82,7 @@ pub(super) struct HubEndpoint {
     /// The transactional id of its producer.
     id: String,
     log: Arc<dyn Log>,
-    transactions: Arc<dyn Transactions>,
+    transactions: Arc<dyn TransactionCoordinator>,
     /// The rows of the current write.
     records: Records,
     open: Option<OpenHub>,
@@ -105,7 +105,7 @@ impl HubEndpoint {
         id: String,
         names: Vec<Name>,
         log: Arc<dyn Log>,
-        transactions: Arc<dyn Transactions>,
+        transactions: Arc<dyn TransactionCoordinator>,
     ) -> Result<HubEndpoint, EndpointError> {
         let records = Records::new(names);
         match &output.key {
@@ -179,7 +179,7 @@ impl HubEndpoint {
 
     /// Raises the epoch of the producer.
     async fn init_producer(&mut self) -> Result<Producer, EndpointError> {
-        let request = InitProducer {
+        let request = InitProducerRequest {
             transactional_id: Some(self.id.clone()),
             timeout: Duration::from_secs(60),
             current: None,
@@ -312,7 +312,7 @@ async fn fence(
     for partition in partitions {
         let markers = known.into_iter().chain(forgotten);
         let pending: Vec<_> = markers
-            .map(|producer| partition.append_marker(producer, Marker::Abort))
+            .map(|producer| partition.append_marker(producer, TransactionMarker::Abort))
             .collect();
         in_flight.push((partition, pending));
     }

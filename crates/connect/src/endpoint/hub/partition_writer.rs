@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use highwater_log::batch::{Batch, Builder, NewRecord, Seal};
-use highwater_log::{AppendError, Appended, Partition, Pending, Producer};
+use highwater_log::batch::{Batch, BatchBuilder, BatchOptions, NewRecord};
+use highwater_log::{AppendError, AppendInfo, BoxFuture, Partition, Producer};
 
 use super::super::EndpointError;
 use super::records::{self, ROW_HEADER};
@@ -21,7 +21,7 @@ pub(super) struct PartitionWriter {
     sequence: i32,
     /// Rows with lower numbers are in the partition.
     have: u64,
-    filling: Builder,
+    filling: BatchBuilder,
     sent: VecDeque<InFlightBatch>,
     /// A batch failed, and none of `sent` is in flight any more.
     broken: bool,
@@ -32,7 +32,7 @@ struct InFlightBatch {
     answer: Answer,
 }
 
-type Answer = Pending<Result<Appended, AppendError>>;
+type Answer = BoxFuture<Result<AppendInfo, AppendError>>;
 
 impl PartitionWriter {
     pub(super) fn new(
@@ -45,7 +45,7 @@ impl PartitionWriter {
             producer,
             sequence: 0,
             have,
-            filling: Builder::new(),
+            filling: BatchBuilder::new(),
             sent: VecDeque::new(),
             broken: false,
         }
@@ -78,11 +78,11 @@ impl PartitionWriter {
         if self.filling.is_empty() {
             return Ok(());
         }
-        let seal = Seal {
+        let options = BatchOptions {
             producer: Some((self.producer, self.sequence)),
-            ..Seal::default()
+            ..BatchOptions::default()
         };
-        let batch = self.filling.seal(&seal).map_err(EndpointError::unfit)?;
+        let batch = self.filling.build(&options).map_err(EndpointError::unfit)?;
         self.sequence = next_sequence(&batch);
         let answer = self.partition.append(batch.clone());
         self.sent.push_back(InFlightBatch { batch, answer });
@@ -130,10 +130,10 @@ impl PartitionWriter {
         Ok(())
     }
 
-    fn answered(&mut self, answer: Result<Appended, AppendError>) -> Result<(), EndpointError> {
+    fn answered(&mut self, answer: Result<AppendInfo, AppendError>) -> Result<(), EndpointError> {
         match answer {
             // A duplicate that the log no longer knows was certainly written.
-            Ok(_) | Err(AppendError::RepeatedTooLate { .. }) => {
+            Ok(_) | Err(AppendError::DuplicateTooOld { .. }) => {
                 self.sent.pop_front();
                 Ok(())
             }
@@ -163,17 +163,17 @@ fn next_sequence(batch: &Batch) -> i32 {
 
 pub(super) fn endpoint_error(error: AppendError) -> EndpointError {
     match error {
-        AppendError::Full { .. }
-        | AppendError::NoRoom { .. }
+        AppendError::QueueFull { .. }
+        | AppendError::DiskFull { .. }
         | AppendError::Stopped { .. }
-        | AppendError::Unanswered { .. } => EndpointError::unavailable(error),
+        | AppendError::OutcomeUnknown { .. } => EndpointError::unavailable(error),
         AppendError::Fenced { .. } => EndpointError::unfit(
             "the same output was opened again, and only the last to open it may write",
         ),
         AppendError::Malformed(_)
         | AppendError::TooLarge { .. }
         | AppendError::OutOfSequence { .. }
-        | AppendError::RepeatedTooLate { .. }
+        | AppendError::DuplicateTooOld { .. }
         | AppendError::NoTransaction { .. }
         | AppendError::Deleted(_) => EndpointError::unfit(error),
     }

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use highwater_env::random::Random;
-use highwater_log::batch::{Batch, Batches, Unpacker};
+use highwater_log::batch::{Batch, Batches, Decompressor};
 use highwater_log::{
-    Appended, Commit, GroupError, HubName, HubSettings, HubSpec, Isolation, LogLayer, MemoryLog,
-    PartitionLayer, Pending, Place, TransactionRef,
+    AppendInfo, BoxFuture, GroupError, HubName, HubSettings, HubSpec, Isolation, LogLayer,
+    MemoryLog, OffsetCommit, PartitionLayer, TopicPartition, TransactionRef,
 };
 use proptest::prelude::*;
 
@@ -29,8 +29,11 @@ impl Names {
     }
 }
 
-impl Transactions for Names {
-    fn init_producer(&self, request: InitProducer) -> Pending<Result<Producer, TransactionError>> {
+impl TransactionCoordinator for Names {
+    fn init_producer(
+        &self,
+        request: InitProducerRequest,
+    ) -> BoxFuture<Result<Producer, TransactionError>> {
         let (known, next) = &mut *self.known.lock().unwrap();
         let producer = known
             .entry(request.transactional_id.unwrap())
@@ -48,20 +51,24 @@ impl Transactions for Names {
     fn add_partitions(
         &self,
         _: TransactionRef,
-        _: Vec<Place>,
-    ) -> Pending<Result<(), TransactionError>> {
+        _: Vec<TopicPartition>,
+    ) -> BoxFuture<Result<(), TransactionError>> {
         unreachable!("nothing here is a transaction")
     }
 
-    fn add_group(&self, _: TransactionRef, _: String) -> Pending<Result<(), TransactionError>> {
+    fn add_group(&self, _: TransactionRef, _: String) -> BoxFuture<Result<(), TransactionError>> {
         unreachable!("nothing here is a transaction")
     }
 
-    fn commit_offsets(&self, _: TransactionRef, _: Commit) -> Pending<Result<(), GroupError>> {
+    fn commit_transaction_offsets(
+        &self,
+        _: TransactionRef,
+        _: OffsetCommit,
+    ) -> BoxFuture<Result<(), GroupError>> {
         unreachable!("nothing here is a transaction")
     }
 
-    fn end(&self, _: TransactionRef, _: bool) -> Pending<Result<(), TransactionError>> {
+    fn end(&self, _: TransactionRef, _: bool) -> BoxFuture<Result<(), TransactionError>> {
         unreachable!("nothing here is a transaction")
     }
 }
@@ -83,7 +90,7 @@ struct Late {
 
 struct Waiting {
     batches: VecDeque<(u64, Batch)>,
-    answers: BTreeMap<u64, Result<Appended, AppendError>>,
+    answers: BTreeMap<u64, Result<AppendInfo, AppendError>>,
     made: u64,
     random: Random,
     /// One in so many has no room; 0 for none.
@@ -128,7 +135,7 @@ impl LateLog {
             let start = partition.bounds().start;
             let fetched = block_on(partition.read(start, usize::MAX, Isolation::Uncommitted));
             let mut found = Vec::new();
-            let mut unpacker = Unpacker::new(1 << 20);
+            let mut unpacker = Decompressor::new(1 << 20);
             for piece in fetched.unwrap().pieces {
                 for batch in Batches::new(&piece) {
                     let batch = batch.unwrap();
@@ -165,8 +172,8 @@ impl Late {
         while let Some((id, batch)) = state.batches.pop_front() {
             full |= state.full > 0 && state.random.below(state.full) == 0;
             let answer = match full {
-                true => Err(AppendError::NoRoom {
-                    place: inner.place().clone(),
+                true => Err(AppendError::DiskFull {
+                    topic_partition: inner.topic_partition().clone(),
                     reason: "simulated".into(),
                 }),
                 false => block_on_ready(inner.append(batch)),
@@ -177,7 +184,7 @@ impl Late {
 }
 
 /// A log in memory is never waited for.
-fn block_on_ready<T>(mut pending: Pending<T>) -> T {
+fn block_on_ready<T>(mut pending: BoxFuture<T>) -> T {
     match pending
         .as_mut()
         .poll(&mut Context::from_waker(std::task::Waker::noop()))
@@ -194,7 +201,7 @@ struct Answer {
 }
 
 impl Future for Answer {
-    type Output = Result<Appended, AppendError>;
+    type Output = Result<AppendInfo, AppendError>;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let state = &mut *self.state.lock().unwrap();
@@ -208,7 +215,7 @@ impl PartitionLayer for Late {
         &*self.inner
     }
 
-    fn append(&self, batch: Batch) -> Pending<Result<Appended, AppendError>> {
+    fn append(&self, batch: Batch) -> BoxFuture<Result<AppendInfo, AppendError>> {
         let mut state = self.state.lock().unwrap();
         state.made += 1;
         let id = state.made;
@@ -220,15 +227,18 @@ impl PartitionLayer for Late {
         })
     }
 
-    fn append_records(&self, records: &[NewRecord<'_>]) -> Pending<Result<Appended, AppendError>> {
+    fn append_records(
+        &self,
+        records: &[NewRecord<'_>],
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         self.inner.append_records(records)
     }
 
     fn append_marker(
         &self,
         producer: Producer,
-        marker: Marker,
-    ) -> Pending<Result<Appended, AppendError>> {
+        marker: TransactionMarker,
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         Late::flush(&*self.inner, &mut self.state.lock().unwrap());
         self.inner.append_marker(producer, marker)
     }
@@ -239,7 +249,7 @@ fn endpoint(log: &LateLog, names_of: &Arc<Names>, key: Option<&str>) -> Box<dyn 
         hub: "out".into(),
         key: key.map(Into::into),
     };
-    let transactions = Arc::clone(names_of) as Arc<dyn Transactions>;
+    let transactions = Arc::clone(names_of) as Arc<dyn TransactionCoordinator>;
     let id = "job/out".into();
     let opened = HubEndpoint::open(&output, id, names(), Arc::new(log.clone()), transactions);
     Box::new(opened.unwrap())

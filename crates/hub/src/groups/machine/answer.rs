@@ -1,28 +1,28 @@
 //! Answers to those who wait.
 
 use bytes::Bytes;
-use highwater_log::{GroupError, Joined, Synced};
+use highwater_log::{GroupError, JoinResponse, SyncResponse};
 
 use super::{Effect, Group, Now, Ticket};
 
 impl Group {
-    pub(super) fn answer_join(&mut self, ticket: Ticket, answer: Result<Joined, GroupError>) {
+    pub(super) fn answer_join(&mut self, ticket: Ticket, answer: Result<JoinResponse, GroupError>) {
         self.effects.push(Effect::Joined(ticket, answer));
     }
 
-    pub(super) fn answer_sync(&mut self, ticket: Ticket, answer: Result<Synced, GroupError>) {
+    pub(super) fn answer_sync(&mut self, ticket: Ticket, answer: Result<SyncResponse, GroupError>) {
         self.effects.push(Effect::Synced(ticket, answer));
     }
 
     /// The current generation as `member` is to see it: only the leader is told who else there is.
-    pub(super) fn joined(&self, member: &str) -> Joined {
+    pub(super) fn joined(&self, member: &str) -> JoinResponse {
         let members = match self.leader == member {
             true => (self.members.values())
                 .map(|each| each.card(&self.protocol))
                 .collect(),
             false => Vec::new(),
         };
-        Joined {
+        JoinResponse {
             generation: self.generation,
             protocol_type: self.protocol_type.clone(),
             protocol: self.protocol.clone(),
@@ -33,8 +33,8 @@ impl Group {
         }
     }
 
-    pub(super) fn synced(&self, assignment: Bytes) -> Synced {
-        Synced {
+    pub(super) fn synced(&self, assignment: Bytes) -> SyncResponse {
+        SyncResponse {
             protocol_type: self.protocol_type.clone(),
             protocol: self.protocol.clone(),
             assignment,

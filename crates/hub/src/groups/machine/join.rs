@@ -1,6 +1,6 @@
 //! Who may come in, and what that changes.
 
-use highwater_log::{GroupError, Join, Joined};
+use highwater_log::{GroupError, JoinRequest, JoinResponse};
 
 use super::member::Member;
 use super::{After, Effect, Group, Now, Phase, Ticket};
@@ -8,14 +8,14 @@ use super::{After, Effect, Group, Now, Phase, Ticket};
 /// How a join was met.
 enum Met {
     /// There is nothing to wait for.
-    Now(Joined),
+    Now(JoinResponse),
     /// Answered when the group has gathered, or a snapshot is stored.
     Later,
 }
 
 impl Group {
     /// `fresh` is an id nobody has had, in case one is needed.
-    pub fn join(&mut self, request: Join, fresh: String, ticket: Ticket, now: Now) {
+    pub fn join(&mut self, request: JoinRequest, fresh: String, ticket: Ticket, now: Now) {
         self.stirred = true;
         match self.meet(request, fresh, ticket, now) {
             Ok(Met::Later) => {}
@@ -26,7 +26,7 @@ impl Group {
 
     fn meet(
         &mut self,
-        request: Join,
+        request: JoinRequest,
         fresh: String,
         ticket: Ticket,
         now: Now,
@@ -48,12 +48,16 @@ impl Group {
         }
     }
 
-    fn check_session(&self, request: &Join) -> Result<(), GroupError> {
-        let (asked, limits) = (request.session_timeout, &self.limits);
+    fn check_session(&self, request: &JoinRequest) -> Result<(), GroupError> {
+        let (requested, limits) = (request.session_timeout, &self.limits);
         let (min, max) = (limits.session_min, limits.session_max);
-        match (min..=max).contains(&asked) {
+        match (min..=max).contains(&requested) {
             true => Ok(()),
-            false => Err(GroupError::SessionTimeout { asked, min, max }),
+            false => Err(GroupError::SessionTimeout {
+                requested,
+                min,
+                max,
+            }),
         }
     }
 
@@ -78,7 +82,7 @@ impl Group {
 
     fn newcomer(
         &mut self,
-        request: Join,
+        request: JoinRequest,
         fresh: String,
         ticket: Ticket,
         now: Now,
@@ -95,7 +99,12 @@ impl Group {
         Ok(self.add(fresh, request, ticket, now))
     }
 
-    fn known_member(&mut self, request: Join, ticket: Ticket, now: Now) -> Result<Met, GroupError> {
+    fn known_member(
+        &mut self,
+        request: JoinRequest,
+        ticket: Ticket,
+        now: Now,
+    ) -> Result<Met, GroupError> {
         if request.instance.is_none() && self.promised.remove(&request.member).is_some() {
             let id = request.member.clone();
             return Ok(self.add(id, request, ticket, now));
@@ -120,7 +129,7 @@ impl Group {
         Ok(Met::Later)
     }
 
-    fn add(&mut self, id: String, request: Join, ticket: Ticket, now: Now) -> Met {
+    fn add(&mut self, id: String, request: JoinRequest, ticket: Ticket, now: Now) -> Met {
         if self.members.is_empty() {
             self.protocol_type = request.protocol_type.clone();
             self.leader.clone_from(&id);
@@ -143,7 +152,14 @@ impl Group {
 
     /// A static member has come back without its old id. It takes the place of its former self,
     /// which is fenced; if the group goes on as before, nobody else notices.
-    fn replace(&mut self, old: &str, request: Join, new: String, ticket: Ticket, now: Now) -> Met {
+    fn replace(
+        &mut self,
+        old: &str,
+        request: JoinRequest,
+        new: String,
+        ticket: Ticket,
+        now: Now,
+    ) -> Met {
         let Some(mut member) = self.members.remove(old) else {
             return self.add(new, request, ticket, now);
         };
@@ -193,14 +209,14 @@ impl Group {
         member.knows_itself = true;
         member.touch(now);
         let id = member.id.clone();
-        let answer = stored.map_err(GroupError::Storage).map(|()| Joined {
+        let answer = stored.map_err(GroupError::Storage).map(|()| JoinResponse {
             led_as,
             ..self.joined(&id)
         });
         self.answer_join(ticket, answer);
     }
 
-    fn update(&mut self, id: &str, request: Join, now: Now) {
+    fn update(&mut self, id: &str, request: JoinRequest, now: Now) {
         if let Some(member) = self.members.get_mut(id) {
             member.update(request, now);
         }

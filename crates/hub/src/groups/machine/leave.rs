@@ -1,20 +1,20 @@
 //! Members that go: by their own wish, because they fell silent, or because their client hung up.
 
-use highwater_log::{GroupError, Leaving};
+use highwater_log::{GroupError, MemberIdentity};
 
 use super::member::Member;
 use super::{Group, Now, Phase, Ticket};
 
 impl Group {
     /// One answer for each, in order.
-    pub fn leave(&mut self, leaving: &[Leaving], now: Now) -> Vec<Result<(), GroupError>> {
+    pub fn leave(&mut self, leaving: &[MemberIdentity], now: Now) -> Vec<Result<(), GroupError>> {
         self.stirred = true;
         let answers = leaving.iter().map(|one| self.leave_one(one)).collect();
         self.regroup(now);
         answers
     }
 
-    fn leave_one(&mut self, one: &Leaving) -> Result<(), GroupError> {
+    fn leave_one(&mut self, one: &MemberIdentity) -> Result<(), GroupError> {
         if one.instance.is_none() && self.promised.remove(&one.member).is_some() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_log::{Join, JoinedMember, MemberInfo};
+use highwater_log::{JoinRequest, JoinResponseMember, MemberInfo};
 
 use super::{Now, Ticket};
 
@@ -30,7 +30,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub fn new(id: String, arrival: u64, request: Join, now: Now) -> Member {
+    pub fn new(id: String, arrival: u64, request: JoinRequest, now: Now) -> Member {
         let mut member = Member {
             id,
             instance: request.instance.clone(),
@@ -51,7 +51,7 @@ impl Member {
         member
     }
 
-    pub fn update(&mut self, request: Join, now: Now) {
+    pub fn update(&mut self, request: JoinRequest, now: Now) {
         self.client_id = request.client_id;
         self.client_host = request.client_host;
         self.session_timeout = request.session_timeout;
@@ -78,8 +78,8 @@ impl Member {
         self.protocols.iter().any(|(name, _)| name == protocol)
     }
 
-    pub fn card(&self, protocol: &str) -> JoinedMember {
-        JoinedMember {
+    pub fn card(&self, protocol: &str) -> JoinResponseMember {
+        JoinResponseMember {
             member: self.id.clone(),
             instance: self.instance.clone(),
             metadata: self.metadata(protocol),

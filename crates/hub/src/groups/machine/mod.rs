@@ -30,7 +30,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use highwater_log::{GroupError, GroupInfo, GroupState, Joined, Membership, Synced};
+use highwater_log::{GroupError, GroupInfo, GroupState, JoinResponse, Membership, SyncResponse};
 
 use super::Options;
 use member::Member;
@@ -46,8 +46,8 @@ pub(crate) struct Ticket(pub u64);
 /// What the group wants done.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
-    Joined(Ticket, Result<Joined, GroupError>),
-    Synced(Ticket, Result<Synced, GroupError>),
+    Joined(Ticket, Result<JoinResponse, GroupError>),
+    Synced(Ticket, Result<SyncResponse, GroupError>),
     /// Store [`Group::snapshot`] as it is now, then call [`Group::stored`].
     Store(After),
 }
@@ -267,9 +267,9 @@ impl Group {
         }
     }
 
-    fn illegal_generation(&self, asked: i32) -> GroupError {
+    fn illegal_generation(&self, requested: i32) -> GroupError {
         GroupError::IllegalGeneration {
-            asked,
+            requested,
             current: self.generation,
         }
     }

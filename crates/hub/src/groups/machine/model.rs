@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_env::random::Random;
-use highwater_log::{GroupError, GroupState, Join, Joined, Membership, SyncGroup, Synced};
+use highwater_log::{
+    GroupError, GroupState, JoinRequest, JoinResponse, Membership, SyncRequest, SyncResponse,
+};
 
 use super::{After, Effect, Group, Limits, Now, Ticket};
 use crate::coordinator::testing::seeds;
@@ -38,15 +40,15 @@ enum Event {
 
 #[derive(Clone, Debug)]
 enum Request {
-    Join(Ticket, Join),
-    Sync(Ticket, SyncGroup),
+    Join(Ticket, JoinRequest),
+    Sync(Ticket, SyncRequest),
     Beat(Ticket, Membership),
 }
 
 #[derive(Debug)]
 enum Answer {
-    Join(Result<Joined, GroupError>),
-    Sync(Result<Synced, GroupError>),
+    Join(Result<JoinResponse, GroupError>),
+    Sync(Result<SyncResponse, GroupError>),
     Beat(Result<(), GroupError>),
 }
 
@@ -57,7 +59,7 @@ struct Client {
     asks_first: bool,
     member: String,
     generation: i32,
-    asked: Option<Ticket>,
+    requested: Option<Ticket>,
     working: bool,
     /// Counts its plans, so that only the last one is carried out.
     plan: u64,
@@ -154,7 +156,7 @@ impl World {
 
     fn send(&mut self, client: usize, make: impl FnOnce(&Client, Ticket) -> Request) {
         let ticket = self.ticket();
-        self.clients[client].asked = Some(ticket);
+        self.clients[client].requested = Some(ticket);
         let request = make(&self.clients[client], ticket);
         self.after(PATIENCE, Event::GivesUp(client, ticket));
         let lost = self.chance(5);
@@ -167,7 +169,7 @@ impl World {
     fn join(&mut self, client: usize) {
         self.clients[client].working = false;
         self.send(client, |client, ticket| {
-            let join = Join {
+            let join = JoinRequest {
                 group: "g".into(),
                 member: client.member.clone(),
                 instance: client.instance.clone(),
@@ -200,7 +202,7 @@ impl World {
         if !self.clients[client].alive {
             return;
         }
-        if self.clients[client].asked.is_some() {
+        if self.clients[client].requested.is_some() {
             return self.plan(client, BEAT);
         }
         if !self.clients[client].working {
@@ -292,7 +294,7 @@ impl World {
         }
     }
 
-    fn announce(&mut self, joined: &Joined) {
+    fn announce(&mut self, joined: &JoinResponse) {
         let newest = self.announced.keys().last().copied().unwrap_or(0);
         assert!(
             joined.generation >= newest,
@@ -310,10 +312,10 @@ impl World {
     }
 
     fn answered(&mut self, client: usize, ticket: Ticket, answer: Answer) {
-        if self.clients[client].asked != Some(ticket) || !self.clients[client].alive {
+        if self.clients[client].requested != Some(ticket) || !self.clients[client].alive {
             return;
         }
-        self.clients[client].asked = None;
+        self.clients[client].requested = None;
         let failed = match answer {
             Answer::Join(Ok(joined)) => return self.sync(client, joined),
             Answer::Sync(Ok(synced)) => return self.work(client, synced),
@@ -331,7 +333,7 @@ impl World {
         self.plan(client, Duration::from_millis(100));
     }
 
-    fn sync(&mut self, client: usize, joined: Joined) {
+    fn sync(&mut self, client: usize, joined: JoinResponse) {
         let me = &mut self.clients[client];
         me.former = (me.generation > 0).then(|| who(me));
         me.member = joined.member;
@@ -343,7 +345,7 @@ impl World {
             assignments = names.map(|name| (name.clone(), share(&name))).collect();
         }
         self.send(client, |client, ticket| {
-            let sync = SyncGroup {
+            let sync = SyncRequest {
                 member: who(client),
                 protocol_type: None,
                 protocol: None,
@@ -353,7 +355,7 @@ impl World {
         });
     }
 
-    fn work(&mut self, client: usize, synced: Synced) {
+    fn work(&mut self, client: usize, synced: SyncResponse) {
         let me = &mut self.clients[client];
         me.working = true;
         let key = (me.generation, me.member.clone());
@@ -368,8 +370,8 @@ impl World {
             self.effects();
         }
         let me = &mut self.clients[client];
-        if me.asked == Some(ticket) && me.alive {
-            me.asked = None;
+        if me.requested == Some(ticket) && me.alive {
+            me.requested = None;
             self.plan(client, Duration::from_millis(100));
         }
     }

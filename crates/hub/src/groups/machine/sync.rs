@@ -1,12 +1,12 @@
 //! The leader hands the work out, the others ask for their share.
 
 use bytes::Bytes;
-use highwater_log::{GroupError, SyncGroup, Synced};
+use highwater_log::{GroupError, SyncRequest, SyncResponse};
 
 use super::{After, Effect, Group, Now, Phase, Ticket};
 
 impl Group {
-    pub fn sync(&mut self, request: SyncGroup, ticket: Ticket, now: Now) {
+    pub fn sync(&mut self, request: SyncRequest, ticket: Ticket, now: Now) {
         self.stirred = true;
         match self.ask_for_share(request, ticket, now) {
             Ok(None) => {}
@@ -17,11 +17,11 @@ impl Group {
 
     fn ask_for_share(
         &mut self,
-        request: SyncGroup,
+        request: SyncRequest,
         ticket: Ticket,
         now: Now,
-    ) -> Result<Option<Synced>, GroupError> {
-        let SyncGroup { member: who, .. } = &request;
+    ) -> Result<Option<SyncResponse>, GroupError> {
+        let SyncRequest { member: who, .. } = &request;
         self.check(who)?;
         let differs =
             |told: &Option<String>, ours: &str| told.as_deref().is_some_and(|it| it != ours);

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_log::{GroupError, GroupState, Join, Joined, Leaving, Membership, SyncGroup, Synced};
+use highwater_log::{
+    GroupError, GroupState, JoinRequest, JoinResponse, MemberIdentity, Membership, SyncRequest,
+    SyncResponse,
+};
 
 use super::{After, Effect, Group, Limits, Now, Ticket};
 
@@ -27,8 +30,8 @@ struct Bench {
     issued: u64,
     slow: bool,
     waiting_to_store: Vec<After>,
-    joins: BTreeMap<Ticket, Result<Joined, GroupError>>,
-    syncs: BTreeMap<Ticket, Result<Synced, GroupError>>,
+    joins: BTreeMap<Ticket, Result<JoinResponse, GroupError>>,
+    syncs: BTreeMap<Ticket, Result<SyncResponse, GroupError>>,
 }
 
 impl Bench {
@@ -83,7 +86,7 @@ impl Bench {
         self.collect();
     }
 
-    fn join_with(&mut self, request: Join) -> Ticket {
+    fn join_with(&mut self, request: JoinRequest) -> Ticket {
         let ticket = self.ticket();
         self.group
             .join(request, format!("m{}", ticket.0), ticket, self.now);
@@ -95,7 +98,7 @@ impl Bench {
         self.join_with(request(member))
     }
 
-    fn joined(&self, ticket: Ticket) -> &Joined {
+    fn joined(&self, ticket: Ticket) -> &JoinResponse {
         self.joins[&ticket].as_ref().unwrap()
     }
 
@@ -106,7 +109,7 @@ impl Bench {
     fn sync(&mut self, member: &str, assignments: &[(&str, &str)]) -> Ticket {
         let ticket = self.ticket();
         let own = |(member, work): &(&str, &str)| (member.to_string(), bytes(work));
-        let request = SyncGroup {
+        let request = SyncRequest {
             member: self.as_member(member),
             protocol_type: None,
             protocol: None,
@@ -132,7 +135,7 @@ impl Bench {
     }
 
     fn leave(&mut self, member: &str, instance: Option<&str>) -> Result<(), GroupError> {
-        let leaving = Leaving {
+        let leaving = MemberIdentity {
             member: member.to_owned(),
             instance: instance.map(str::to_owned),
         };
@@ -176,8 +179,8 @@ fn membership(generation: i32, member: &str) -> Membership {
     }
 }
 
-fn request(member: &str) -> Join {
-    Join {
+fn request(member: &str) -> JoinRequest {
+    JoinRequest {
         group: "g".into(),
         member: member.into(),
         instance: None,
@@ -191,9 +194,9 @@ fn request(member: &str) -> Join {
     }
 }
 
-fn speaking(member: &str, protocols: &[&str]) -> Join {
+fn speaking(member: &str, protocols: &[&str]) -> JoinRequest {
     let protocols = protocols.iter();
-    Join {
+    JoinRequest {
         protocols: protocols
             .map(|name| (name.to_string(), bytes(name)))
             .collect(),
@@ -201,8 +204,8 @@ fn speaking(member: &str, protocols: &[&str]) -> Join {
     }
 }
 
-fn instance(name: &str, member: &str) -> Join {
-    Join {
+fn instance(name: &str, member: &str) -> JoinRequest {
+    JoinRequest {
         instance: Some(name.into()),
         ..request(member)
     }
@@ -258,7 +261,7 @@ fn who_does_not_come_within_the_rebalance_timeout_is_out() {
 #[test]
 fn a_newcomer_who_can_is_given_an_id_first_and_is_waited_for() {
     let mut bench = Bench::new();
-    let ticket = bench.join_with(Join {
+    let ticket = bench.join_with(JoinRequest {
         expects_member_id: true,
         ..request("")
     });
@@ -277,7 +280,7 @@ fn a_newcomer_who_can_is_given_an_id_first_and_is_waited_for() {
 #[test]
 fn an_id_that_nobody_came_back_with_lapses() {
     let mut bench = Bench::new();
-    bench.join_with(Join {
+    bench.join_with(JoinRequest {
         expects_member_id: true,
         ..request("")
     });
@@ -331,7 +334,7 @@ fn the_protocol_is_the_favourite_of_most_among_those_all_can_speak() {
     bench.join_with(speaking("", &["sticky", "range"]));
     let again = bench.join_with(speaking(&id, &["only-mine", "range", "sticky"]));
     assert_eq!(bench.joined(again).protocol, "sticky");
-    let metadata = |joined: &Joined| joined.members[0].metadata.clone();
+    let metadata = |joined: &JoinResponse| joined.members[0].metadata.clone();
     assert_eq!(metadata(bench.joined(again)), bytes("sticky"));
 }
 
@@ -349,7 +352,7 @@ fn equal_votes_go_to_what_the_first_member_likes() {
 fn who_speaks_no_common_protocol_or_another_type_stays_out() {
     let mut bench = Bench::new();
     bench.stable(1);
-    let other_type = Join {
+    let other_type = JoinRequest {
         protocol_type: "connect".into(),
         ..request("")
     };
@@ -363,7 +366,7 @@ fn who_speaks_no_common_protocol_or_another_type_stays_out() {
 #[test]
 fn a_session_timeout_out_of_bounds_is_refused() {
     let mut bench = Bench::new();
-    let hasty = Join {
+    let hasty = JoinRequest {
         session_timeout: Duration::from_secs(1),
         ..request("")
     };
@@ -395,7 +398,7 @@ fn a_static_member_comes_back_to_a_full_group() {
 #[test]
 fn no_more_ids_are_promised_than_a_group_has_places() {
     let mut bench = Bench::new();
-    let newcomer = || Join {
+    let newcomer = || JoinRequest {
         expects_member_id: true,
         ..request("")
     };
@@ -521,7 +524,7 @@ fn a_stale_generation_is_refused() {
     let ids = bench.stable(2);
     let stale = membership(1, &ids[0]);
     let refused = Err(GroupError::IllegalGeneration {
-        asked: 1,
+        requested: 1,
         current: 2,
     });
     assert_eq!(bench.group.heartbeat(&stale, bench.now), refused);
@@ -545,7 +548,7 @@ fn changed_metadata_and_a_leader_that_joins_again_start_a_rebalance() {
         let ids = bench.stable(2);
         match leader {
             true => bench.join(&ids[0]),
-            false => bench.join_with(Join {
+            false => bench.join_with(JoinRequest {
                 protocols: vec![("range".into(), bytes("other-topic"))],
                 ..request(&ids[1])
             }),

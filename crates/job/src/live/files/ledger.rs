@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_log::batch::{Batches, Builder, NewRecord, Seal, Stored, Unpacker};
+use highwater_log::batch::{
+    BatchBuilder, BatchOptions, Batches, Decompressor, NewRecord, StoredBatch,
+};
 use highwater_log::{AppendError, Isolation, Offset, Partition, replay};
 
 use super::BATCH_BYTES_MAX;
@@ -52,7 +54,7 @@ impl Ledger {
     }
 
     async fn count_marks(&mut self, events: &dyn Partition, end: Offset) -> Result<(), String> {
-        let mut unpacker = Unpacker::new(BATCH_BYTES_MAX as usize);
+        let mut unpacker = Decompressor::new(BATCH_BYTES_MAX as usize);
         let mut next = self.end.max(events.bounds().start);
         while next < end {
             let read = events.read(next, READ_BYTES, Isolation::Uncommitted).await;
@@ -147,17 +149,17 @@ pub(super) async fn append(
     partition: &dyn Partition,
     records: &[NewRecord<'_>],
 ) -> Result<Offset, AppendError> {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     records.iter().for_each(|record| {
         builder.push(record);
     });
-    let batch = builder.seal(&Seal::default())?;
+    let batch = builder.build(&BatchOptions::default())?;
     let appended = partition.append(batch).await?;
     Ok(Offset(appended.offset.0 + records.len() as i64))
 }
 
 /// Only the first record of a batch is a mark.
-fn mark_of(batch: &Stored<'_>, unpacker: &mut Unpacker) -> Result<Option<Mark>, String> {
+fn mark_of(batch: &StoredBatch<'_>, unpacker: &mut Decompressor) -> Result<Option<Mark>, String> {
     if batch.header.is_control() {
         return Ok(None);
     }

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use highwater_connect::SliceOptions;
 use highwater_env::Clock;
-use highwater_log::{AdminError, Cleanup, HubName, HubSettings, HubSpec, Log, Partition};
+use highwater_log::{AdminError, CleanupPolicy, HubName, HubSettings, HubSpec, Log, Partition};
 use tokio::sync::watch;
 
 use super::partitions::{InputPartition, PartitionSet};
@@ -145,7 +145,7 @@ pub(super) async fn make_hubs(job: &Job, log: &dyn Log) -> Result<(), StartError
             reason,
         };
         let positions = HubSettings {
-            cleanup: Cleanup::Compact,
+            cleanup: CleanupPolicy::Compact,
             retention: None,
             ..HubSettings::default()
         };

@@ -11,8 +11,8 @@ mod sender;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use highwater_log::batch::{Batch, BatchError, Builder, NewRecord};
-use highwater_log::{AppendError, Appended, Pending};
+use highwater_log::batch::{Batch, BatchBuilder, BatchError, NewRecord};
+use highwater_log::{AppendError, AppendInfo, BoxFuture};
 use tokio::sync::oneshot;
 
 use super::cluster::Cluster;
@@ -48,11 +48,11 @@ struct Entry {
 
 /// Who waits for a batch, each with the number of its first record.
 type Callers = Vec<(i32, Caller)>;
-type Caller = oneshot::Sender<Result<Appended, AppendError>>;
+type Caller = oneshot::Sender<Result<AppendInfo, AppendError>>;
 
 enum Content {
     Batch(Batch),
-    Records(Builder),
+    Records(BatchBuilder),
 }
 
 impl Appender {
@@ -73,7 +73,7 @@ impl Appender {
         self: &Arc<Self>,
         batch: Batch,
         transaction: Option<String>,
-    ) -> Pending<Result<Appended, AppendError>> {
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
         let bytes = batch.size();
         self.enqueue(bytes, |queue, caller| {
             queue.waiting.push_back(Entry {
@@ -88,8 +88,8 @@ impl Appender {
     pub fn append_records(
         self: &Arc<Self>,
         records: &[NewRecord<'_>],
-    ) -> Pending<Result<Appended, AppendError>> {
-        let mut alone = Builder::new();
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        let mut alone = BatchBuilder::new();
         push_all(&mut alone, records);
         let (bytes, max) = (alone.size(), self.bytes_max());
         if alone.is_empty() {
@@ -101,8 +101,12 @@ impl Appender {
             return Box::pin(std::future::ready(Err(empty.into())));
         }
         if bytes > max {
-            let place = self.target.place.clone();
-            let refused = AppendError::TooLarge { place, bytes, max };
+            let topic_partition = self.target.topic_partition.clone();
+            let refused = AppendError::TooLarge {
+                topic_partition,
+                bytes,
+                max,
+            };
             return Box::pin(std::future::ready(Err(refused)));
         }
         self.enqueue(bytes, |queue, caller| {
@@ -129,7 +133,7 @@ impl Appender {
     }
 
     fn bytes_max(&self) -> usize {
-        let hub = self.cluster.hub(self.target.place.hub.as_str());
+        let hub = self.cluster.hub(self.target.topic_partition.hub.as_str());
         hub.map_or(usize::MAX, |hub| hub.settings.batch_bytes_max as usize)
     }
 
@@ -137,15 +141,15 @@ impl Appender {
         self: &Arc<Self>,
         bytes: usize,
         push: impl FnOnce(&mut Queue, Caller),
-    ) -> Pending<Result<Appended, AppendError>> {
-        let place = self.target.place.clone();
+    ) -> BoxFuture<Result<AppendInfo, AppendError>> {
+        let topic_partition = self.target.topic_partition.clone();
         let (caller, answer) = oneshot::channel();
         {
             let mut queue = self.queue();
             let waiting = queue.bytes;
             if waiting > 0 && waiting + bytes > self.cluster.options.waiting_bytes_max {
-                return Box::pin(std::future::ready(Err(AppendError::Full {
-                    place,
+                return Box::pin(std::future::ready(Err(AppendError::QueueFull {
+                    topic_partition,
                     waiting,
                 })));
             }
@@ -156,8 +160,8 @@ impl Appender {
             }
         }
         Box::pin(async move {
-            let gone = || AppendError::Unanswered {
-                place,
+            let gone = || AppendError::OutcomeUnknown {
+                topic_partition,
                 reason: "the client has ended".into(),
             };
             answer.await.unwrap_or_else(|_| Err(gone()))
@@ -184,7 +188,7 @@ impl Appender {
     }
 }
 
-fn push_all(builder: &mut Builder, records: &[NewRecord<'_>]) {
+fn push_all(builder: &mut BatchBuilder, records: &[NewRecord<'_>]) {
     for record in records {
         builder.push(record);
     }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use highwater_log::batch::{Batch, Seal, sequence_after};
-use highwater_log::{AppendError, Appended, Bounds, EnqueueTime, Offset, Producer};
+use highwater_log::batch::{Batch, BatchOptions, sequence_after};
+use highwater_log::{AppendError, AppendInfo, Bounds, EnqueueTime, Offset, Producer};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
@@ -98,11 +98,11 @@ impl Sender {
             queue.bytes -= entry.bytes;
             let batch = match entry.content {
                 Content::Batch(batch) => Ok(batch),
-                Content::Records(mut records) => records.seal(&Seal::default()),
+                Content::Records(mut records) => records.build(&BatchOptions::default()),
             };
             match batch {
                 Ok(mut batch) => {
-                    batch.date(self.of.cluster.now_ms());
+                    batch.default_timestamp(self.of.cluster.now_ms());
                     self.flight.push_back(Flying {
                         own: batch.header().producer().is_none(),
                         batch,
@@ -185,7 +185,7 @@ impl Sender {
         };
         for flying in &mut self.flight {
             if flying.own && !flying.numbered {
-                flying.batch.number(producer, self.numbers.next);
+                flying.batch.assign_sequence(producer, self.numbers.next);
                 flying.numbered = true;
                 self.numbers.next = sequence_after(flying.batch.header().last_sequence(), 1);
             }
@@ -217,11 +217,11 @@ impl Sender {
             bytes: 0,
         });
         for (delta, caller) in first.callers {
-            let appended = Appended {
+            let appended = AppendInfo {
                 offset: at(delta),
                 time,
                 start,
-                repeated: false,
+                duplicate: false,
             };
             let _ = caller.send(Ok(appended));
         }
@@ -284,13 +284,13 @@ impl Sender {
         };
         self.retry = None;
         self.unknown = 0;
-        let place = &self.of.target.place;
+        let topic_partition = &self.of.target.topic_partition;
         let error = match &failure {
             Failure::Said(said) if !first.uncertain => {
-                append_error(place, &first.batch, self.of.bytes_max(), said)
+                append_error(topic_partition, &first.batch, self.of.bytes_max(), said)
             }
-            failure => AppendError::Unanswered {
-                place: place.clone(),
+            failure => AppendError::OutcomeUnknown {
+                topic_partition: topic_partition.clone(),
                 reason: failure.to_string(),
             },
         };
@@ -318,12 +318,12 @@ impl Flying {
 
     fn request(&self, version: i16, target: &Target, cluster: &Cluster) -> ProduceRequest {
         let data = PartitionProduceData::default()
-            .with_index(target.place.partition as i32)
+            .with_index(target.topic_partition.partition as i32)
             .with_records(Some(self.batch.to_bytes()));
         let of_hub = TopicProduceData::default().with_partition_data(vec![data]);
         let of_hub = match version >= BY_ID {
             true => of_hub.with_topic_id(Uuid::from_bytes(target.id.0)),
-            false => of_hub.with_name(topic(target.place.hub.as_str())),
+            false => of_hub.with_name(topic(target.topic_partition.hub.as_str())),
         };
         let transaction = self.transaction.as_deref();
         ProduceRequest::default()
@@ -334,7 +334,7 @@ impl Flying {
     }
 }
 
-fn answer_all(callers: Callers, answer: &Result<Appended, AppendError>) {
+fn answer_all(callers: Callers, answer: &Result<AppendInfo, AppendError>) {
     for (_, caller) in callers {
         let _ = caller.send(answer.clone());
     }

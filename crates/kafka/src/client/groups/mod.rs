@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use highwater_log::{
-    Commit, GroupError, GroupInfo, GroupState, Groups, Join, Joined, Leaving, Membership,
-    OffsetStored, Pending, Place, SyncGroup, Synced,
+    BoxFuture, CommittedOffset, GroupCoordinator, GroupError, GroupInfo, GroupState, JoinRequest,
+    JoinResponse, MemberIdentity, Membership, OffsetCommit, SyncRequest, SyncResponse,
+    TopicPartition,
 };
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::offset_delete_request::{
@@ -38,12 +39,12 @@ pub(super) fn millis(time: Duration) -> i32 {
 /// What belongs to one hub together, as requests want it.
 pub(super) fn by_hub<'a, T, U>(
     items: &'a [T],
-    place: impl Fn(&'a T) -> &'a Place,
+    topic_partition: impl Fn(&'a T) -> &'a TopicPartition,
     one: impl Fn(&'a T) -> U,
 ) -> BTreeMap<&'a str, Vec<U>> {
     let mut hubs: BTreeMap<&str, Vec<U>> = BTreeMap::new();
     for item in items {
-        let hub = place(item).hub.as_str();
+        let hub = topic_partition(item).hub.as_str();
         hubs.entry(hub).or_default().push(one(item));
     }
     hubs
@@ -63,9 +64,9 @@ fn outsider(group: &str) -> Membership {
     }
 }
 
-impl Groups for Remote {
+impl GroupCoordinator for Remote {
     /// Where the client is from, the coordinator sees for itself.
-    fn join(&self, request: Join) -> Pending<Result<Joined, GroupError>> {
+    fn join(&self, request: JoinRequest) -> BoxFuture<Result<JoinResponse, GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let ask = Ask {
@@ -74,7 +75,7 @@ impl Groups for Remote {
                 ..to(&request.group)
             };
             let make = |version| join_request(version, &request);
-            let asked = cluster.ask(ask, make, |answer| match kind(answer.error_code) {
+            let requested = cluster.ask(ask, make, |answer| match kind(answer.error_code) {
                 Code::MemberIdRequired => Ok(Err(GroupError::MemberIdRequired {
                     member: answer.member_id.to_string(),
                 })),
@@ -85,14 +86,14 @@ impl Groups for Remote {
                 instance: request.instance.clone(),
                 ..outsider(&request.group)
             };
-            match asked.await {
+            match requested.await {
                 Ok(joined) => joined,
                 Err(failure) => Err(group_error(&member, None, failure)),
             }
         })
     }
 
-    fn sync(&self, request: SyncGroup) -> Pending<Result<Synced, GroupError>> {
+    fn sync(&self, request: SyncRequest) -> BoxFuture<Result<SyncResponse, GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let ask = Ask {
@@ -100,24 +101,24 @@ impl Groups for Remote {
                 ..to(&request.member.group)
             };
             let make = |version| sync_request(version, &request);
-            let asked = cluster.ask(ask, make, |answer| {
+            let requested = cluster.ask(ask, make, |answer| {
                 ok(answer.error_code)?;
-                let said = |said: Option<_>, asked: &Option<String>| match said {
+                let said = |said: Option<_>, requested: &Option<String>| match said {
                     Some(said) => ToString::to_string(&said),
-                    None => asked.clone().unwrap_or_default(),
+                    None => requested.clone().unwrap_or_default(),
                 };
-                Ok(Synced {
+                Ok(SyncResponse {
                     protocol_type: said(answer.protocol_type, &request.protocol_type),
                     protocol: said(answer.protocol_name, &request.protocol),
                     assignment: answer.assignment,
                 })
             });
-            let asked = asked.await;
-            asked.map_err(|failure| group_error(&request.member, None, failure))
+            let requested = requested.await;
+            requested.map_err(|failure| group_error(&request.member, None, failure))
         })
     }
 
-    fn heartbeat(&self, member: Membership) -> Pending<Result<(), GroupError>> {
+    fn heartbeat(&self, member: Membership) -> BoxFuture<Result<(), GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let make = |version| {
@@ -130,17 +131,17 @@ impl Groups for Remote {
                     false => beat,
                 }
             };
-            let asked = cluster.ask(to(&member.group), make, |answer| ok(answer.error_code));
-            let asked = asked.await;
-            asked.map_err(|failure| group_error(&member, None, failure))
+            let requested = cluster.ask(to(&member.group), make, |answer| ok(answer.error_code));
+            let requested = requested.await;
+            requested.map_err(|failure| group_error(&member, None, failure))
         })
     }
 
     fn leave(
         &self,
         group: String,
-        leaving: Vec<Leaving>,
-    ) -> Pending<Result<Vec<Result<(), GroupError>>, GroupError>> {
+        leaving: Vec<MemberIdentity>,
+    ) -> BoxFuture<Result<Vec<Result<(), GroupError>>, GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let mut left = Vec::with_capacity(leaving.len());
@@ -152,8 +153,8 @@ impl Groups for Remote {
                     ..outsider(&group)
                 };
                 let make = |version| leave_request(version, &group, who);
-                let asked = cluster.ask(to(&group), make, |answer| left_one(&answer));
-                left.push(match asked.await {
+                let requested = cluster.ask(to(&group), make, |answer| left_one(&answer));
+                left.push(match requested.await {
                     Ok(()) => Ok(()),
                     Err(failure @ Failure::Call(_)) => {
                         return Err(group_error(&member, None, failure));
@@ -165,32 +166,39 @@ impl Groups for Remote {
         })
     }
 
-    fn commit(&self, request: Commit) -> Pending<Result<(), GroupError>> {
+    fn commit_offsets(&self, request: OffsetCommit) -> BoxFuture<Result<(), GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let group = &request.member.group;
             let make = |version| commit_request(version, &request);
-            let asked = cluster.ask(to(group), make, |answer| {
+            let requested = cluster.ask(to(group), make, |answer| {
                 let topics = answer.topics.iter();
                 let partitions = topics.flat_map(|topic| topic.partitions.iter());
                 all_ok(partitions.map(|one| one.error_code))
             });
-            let place = request.offsets.first().map(|(place, _)| place);
-            let asked = asked.await;
-            asked.map_err(|failure| group_error(&request.member, place, failure))
+            let topic_partition = request
+                .offsets
+                .first()
+                .map(|(topic_partition, _)| topic_partition);
+            let requested = requested.await;
+            requested.map_err(|failure| group_error(&request.member, topic_partition, failure))
         })
     }
 
-    fn committed(
+    fn fetch_offsets(
         &self,
         group: String,
-        places: Option<Vec<Place>>,
+        topic_partitions: Option<Vec<TopicPartition>>,
         stable: bool,
-    ) -> Pending<Result<Vec<OffsetStored>, GroupError>> {
+    ) -> BoxFuture<Result<Vec<CommittedOffset>, GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
-            let topics = places.as_deref().map(|places| {
-                let hubs = by_hub(places, |place| place, |place| place.partition as i32);
+            let topics = topic_partitions.as_deref().map(|topic_partitions| {
+                let hubs = by_hub(
+                    topic_partitions,
+                    |topic_partition| topic_partition,
+                    |topic_partition| topic_partition.partition as i32,
+                );
                 let hubs = hubs.into_iter().map(|(hub, partitions)| {
                     OffsetFetchRequestTopic::default()
                         .with_name(topic(hub))
@@ -207,31 +215,35 @@ impl Groups for Remote {
                     false => request,
                 }
             };
-            let asked = cluster.ask(to(&group), make, |answer| {
+            let requested = cluster.ask(to(&group), make, |answer| {
                 ok(answer.error_code)?;
                 positions(answer.topics)
             });
-            let place = places.as_ref().and_then(|places| places.first());
-            let asked = asked.await;
-            let stored = asked.map_err(|failure| group_error(&outsider(&group), place, failure))?;
-            Ok(match places {
-                Some(places) => {
-                    let with = |place: Place| {
-                        let stored = stored.get(&place).cloned();
-                        (place, stored)
+            let topic_partition = topic_partitions
+                .as_ref()
+                .and_then(|topic_partitions| topic_partitions.first());
+            let requested = requested.await;
+            let stored = requested
+                .map_err(|failure| group_error(&outsider(&group), topic_partition, failure))?;
+            Ok(match topic_partitions {
+                Some(topic_partitions) => {
+                    let with = |topic_partition: TopicPartition| {
+                        let stored = stored.get(&topic_partition).cloned();
+                        (topic_partition, stored)
                     };
-                    places.into_iter().map(with).collect()
+                    topic_partitions.into_iter().map(with).collect()
                 }
                 None => {
                     let all = stored.into_iter();
-                    all.map(|(place, stored)| (place, Some(stored))).collect()
+                    all.map(|(topic_partition, stored)| (topic_partition, Some(stored)))
+                        .collect()
                 }
             })
         })
     }
 
     /// Of the brokers that answer.
-    fn list(&self) -> Pending<Vec<GroupInfo>> {
+    fn list(&self) -> BoxFuture<Vec<GroupInfo>> {
         let remote = self.clone();
         Box::pin(async move {
             let view = remote.cluster().view();
@@ -249,7 +261,7 @@ impl Groups for Remote {
         })
     }
 
-    fn describe(&self, group: String) -> Pending<Option<GroupInfo>> {
+    fn describe(&self, group: String) -> BoxFuture<Option<GroupInfo>> {
         let remote = self.clone();
         Box::pin(async move {
             let to = To::Coordinator(Key::Group(group.clone()));
@@ -263,28 +275,33 @@ impl Groups for Remote {
         })
     }
 
-    fn delete(&self, group: String) -> Pending<Result<(), GroupError>> {
+    fn delete(&self, group: String) -> BoxFuture<Result<(), GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let make = |_| DeleteGroupsRequest::default().with_groups_names(vec![group_id(&group)]);
-            let asked = cluster.ask(to(&group), make, |answer| {
+            let requested = cluster.ask(to(&group), make, |answer| {
                 let codes = answer.results.iter().map(|result| result.error_code);
                 all_ok(codes)
             });
-            let asked = asked.await;
-            asked.map_err(|failure| group_error(&outsider(&group), None, failure))
+            let requested = requested.await;
+            requested.map_err(|failure| group_error(&outsider(&group), None, failure))
         })
     }
 
-    fn forget(&self, group: String, places: Vec<Place>) -> Pending<Result<(), GroupError>> {
+    fn delete_offsets(
+        &self,
+        group: String,
+        topic_partitions: Vec<TopicPartition>,
+    ) -> BoxFuture<Result<(), GroupError>> {
         let cluster = self.cluster();
         Box::pin(async move {
             let make = |_| {
-                let one = |place: &Place| {
+                let one = |topic_partition: &TopicPartition| {
                     OffsetDeleteRequestPartition::default()
-                        .with_partition_index(place.partition as i32)
+                        .with_partition_index(topic_partition.partition as i32)
                 };
-                let hubs = by_hub(&places, |place| place, one).into_iter();
+                let hubs =
+                    by_hub(&topic_partitions, |topic_partition| topic_partition, one).into_iter();
                 let topics = hubs.map(|(hub, partitions)| {
                     OffsetDeleteRequestTopic::default()
                         .with_name(topic(hub))
@@ -294,14 +311,16 @@ impl Groups for Remote {
                     .with_group_id(group_id(&group))
                     .with_topics(topics.collect())
             };
-            let asked = cluster.ask(to(&group), make, |answer| {
+            let requested = cluster.ask(to(&group), make, |answer| {
                 ok(answer.error_code)?;
                 let topics = answer.topics.iter();
                 let partitions = topics.flat_map(|topic| topic.partitions.iter());
                 all_ok(partitions.map(|one| one.error_code))
             });
-            let asked = asked.await;
-            asked.map_err(|failure| group_error(&outsider(&group), places.first(), failure))
+            let requested = requested.await;
+            requested.map_err(|failure| {
+                group_error(&outsider(&group), topic_partitions.first(), failure)
+            })
         })
     }
 }

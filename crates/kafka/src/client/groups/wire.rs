@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use highwater_log::{
-    Commit, GroupInfo, GroupState, HubName, Join, Joined, JoinedMember, Leaving, MemberInfo,
-    Offset, Place, StoredOffset, SyncGroup,
+    GroupInfo, GroupState, HubName, JoinRequest, JoinResponse, JoinResponseMember, MemberIdentity,
+    MemberInfo, Offset, OffsetAndMetadata, OffsetCommit, SyncRequest, TopicPartition,
 };
 use kafka_protocol::messages::describe_groups_response::DescribedGroup;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
-use kafka_protocol::messages::leave_group_request::MemberIdentity;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
@@ -16,7 +15,7 @@ use kafka_protocol::messages::offset_fetch_response::OffsetFetchResponseTopic;
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
     GroupId, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
-    OffsetCommitRequest, SyncGroupRequest,
+    OffsetCommitRequest, SyncGroupRequest, leave_group_request,
 };
 
 use super::{by_hub, millis};
@@ -33,7 +32,7 @@ pub(super) fn group_id(group: &str) -> GroupId {
     GroupId(text(group))
 }
 
-pub(super) fn join_request(version: i16, join: &Join) -> JoinGroupRequest {
+pub(super) fn join_request(version: i16, join: &JoinRequest) -> JoinGroupRequest {
     let protocols = join.protocols.iter().map(|(name, metadata)| {
         JoinGroupRequestProtocol::default()
             .with_name(text(&**name))
@@ -52,18 +51,18 @@ pub(super) fn join_request(version: i16, join: &Join) -> JoinGroupRequest {
     }
 }
 
-pub(super) fn joined(answer: JoinGroupResponse) -> Joined {
+pub(super) fn joined(answer: JoinGroupResponse) -> JoinResponse {
     let owned = |said: Option<kafka_protocol::protocol::StrBytes>| {
         said.map(|said| said.to_string()).unwrap_or_default()
     };
-    let members = answer.members.into_iter().map(|member| JoinedMember {
+    let members = answer.members.into_iter().map(|member| JoinResponseMember {
         member: member.member_id.to_string(),
         instance: member
             .group_instance_id
             .map(|instance| instance.to_string()),
         metadata: member.metadata,
     });
-    Joined {
+    JoinResponse {
         generation: answer.generation_id,
         protocol_type: answer
             .protocol_type
@@ -76,7 +75,7 @@ pub(super) fn joined(answer: JoinGroupResponse) -> Joined {
     }
 }
 
-pub(super) fn sync_request(version: i16, sync: &SyncGroup) -> SyncGroupRequest {
+pub(super) fn sync_request(version: i16, sync: &SyncRequest) -> SyncGroupRequest {
     let member = &sync.member;
     let assignments = sync.assignments.iter().map(|(member, assignment)| {
         SyncGroupRequestAssignment::default()
@@ -98,11 +97,11 @@ pub(super) fn sync_request(version: i16, sync: &SyncGroup) -> SyncGroupRequest {
     request
 }
 
-pub(super) fn leave_request(version: i16, group: &str, who: &Leaving) -> LeaveGroupRequest {
+pub(super) fn leave_request(version: i16, group: &str, who: &MemberIdentity) -> LeaveGroupRequest {
     let request = LeaveGroupRequest::default().with_group_id(group_id(group));
     match version >= LEAVE_INSTANCE {
         true => request.with_members(vec![
-            MemberIdentity::default()
+            leave_group_request::MemberIdentity::default()
                 .with_member_id(text(&*who.member))
                 .with_group_instance_id(who.instance.as_deref().map(text)),
         ]),
@@ -118,10 +117,10 @@ pub(super) fn left_one(answer: &LeaveGroupResponse) -> Result<(), Said> {
         .map_or(Ok(()), |member| ok(member.error_code))
 }
 
-pub(super) fn commit_request(version: i16, commit: &Commit) -> OffsetCommitRequest {
-    let partition = |(place, stored): &(Place, StoredOffset)| {
+pub(super) fn commit_request(version: i16, commit: &OffsetCommit) -> OffsetCommitRequest {
+    let partition = |(topic_partition, stored): &(TopicPartition, OffsetAndMetadata)| {
         let stored_at = OffsetCommitRequestPartition::default()
-            .with_partition_index(place.partition as i32)
+            .with_partition_index(topic_partition.partition as i32)
             .with_committed_offset(stored.offset.0)
             .with_committed_metadata(Some(text(&*stored.metadata)));
         match version >= 6 {
@@ -129,7 +128,12 @@ pub(super) fn commit_request(version: i16, commit: &Commit) -> OffsetCommitReque
             false => stored_at,
         }
     };
-    let hubs = by_hub(&commit.offsets, |(place, _)| place, partition).into_iter();
+    let hubs = by_hub(
+        &commit.offsets,
+        |(topic_partition, _)| topic_partition,
+        partition,
+    )
+    .into_iter();
     let topics = hubs.map(|(hub, partitions)| {
         OffsetCommitRequestTopic::default()
             .with_name(topic(hub))
@@ -149,7 +153,7 @@ pub(super) fn commit_request(version: i16, commit: &Commit) -> OffsetCommitReque
 
 pub(super) fn positions(
     topics: Vec<OffsetFetchResponseTopic>,
-) -> Result<BTreeMap<Place, StoredOffset>, Said> {
+) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Said> {
     let mut stored = BTreeMap::new();
     for topic in topics {
         let Ok(hub) = HubName::new(&topic.name) else {
@@ -168,12 +172,12 @@ pub(super) fn positions(
                 .metadata
                 .map(|note| note.to_string())
                 .unwrap_or_default();
-            let at = StoredOffset {
+            let at = OffsetAndMetadata {
                 offset: Offset(one.committed_offset),
                 leader_epoch: one.committed_leader_epoch,
                 metadata,
             };
-            stored.insert(Place { hub, partition }, at);
+            stored.insert(TopicPartition { hub, partition }, at);
         }
     }
     Ok(stored)

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use highwater_log::{Cleanup, HubSettings};
+use highwater_log::{CleanupPolicy, HubSettings};
 use kafka_protocol::ResponseError as Code;
 
 use super::super::topics::Refused;
@@ -145,10 +145,10 @@ fn known(name: &str) -> Result<(), Refused> {
     }
 }
 
-fn cleanup(value: &str) -> Option<Cleanup> {
+fn cleanup(value: &str) -> Option<CleanupPolicy> {
     match value {
-        "delete" => Some(Cleanup::Delete),
-        "compact" => Some(Cleanup::Compact),
+        "delete" => Some(CleanupPolicy::Delete),
+        "compact" => Some(CleanupPolicy::Compact),
         _ => None,
     }
 }
@@ -191,8 +191,8 @@ pub(crate) fn all(settings: &HubSettings) -> Vec<Setting> {
 
 pub(crate) fn values(settings: &HubSettings) -> [(&'static str, String, i8); 4] {
     let cleanup = match settings.cleanup {
-        Cleanup::Delete => "delete",
-        Cleanup::Compact => "compact",
+        CleanupPolicy::Delete => "delete",
+        CleanupPolicy::Compact => "compact",
     };
     let unlimited = |limit: Option<String>| limit.unwrap_or_else(|| "-1".into());
     let retention = settings
@@ -231,7 +231,7 @@ mod tests {
         let settings = read(HubSettings::default(), pairs.into_iter())
             .ok()
             .unwrap();
-        assert_eq!(settings.cleanup, Cleanup::Compact);
+        assert_eq!(settings.cleanup, CleanupPolicy::Compact);
         assert_eq!(settings.retention, None);
         let shown = all(&settings);
         for (name, value) in pairs {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_log::{Aborted, Bounds, Isolation, Offset, Partition};
+use highwater_log::{AbortedTransaction, Bounds, Isolation, Offset, Partition};
 use kafka_protocol::ResponseError as Code;
 use kafka_protocol::messages::FetchRequest;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -53,7 +53,7 @@ pub(crate) struct Found {
     pub code: i16,
     /// `None` when the partition could not be read.
     pub bounds: Option<Bounds>,
-    pub aborted: Vec<Aborted>,
+    pub aborted: Vec<AbortedTransaction>,
     pub pieces: Vec<Bytes>,
 }
 
@@ -106,12 +106,12 @@ struct Wanted {
 
 impl Reading {
     fn new(broker: &Broker, call: &Call, request: &FetchRequest) -> Reading {
-        let asked = usize::try_from(request.max_bytes).unwrap_or(0);
+        let requested = usize::try_from(request.max_bytes).unwrap_or(0);
         let mut reading = Reading {
             topics: Vec::with_capacity(request.topics.len()),
             partitions: Vec::new(),
             isolation: isolation(request.isolation_level),
-            bytes_max: asked.min(broker.options.fetch_bytes_max),
+            bytes_max: requested.min(broker.options.fetch_bytes_max),
             share: Share::default(),
         };
         for topic in &request.topics {

@@ -3,11 +3,11 @@
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use highwater_log::{Isolation, Pending};
+use highwater_log::{BoxFuture, Isolation};
 
 use super::{Reading, Wanted};
 
-pub(super) struct Waits(FuturesUnordered<Pending<usize>>);
+pub(super) struct Waits(FuturesUnordered<BoxFuture<usize>>);
 
 impl Waits {
     pub fn new(reading: &Reading) -> Waits {

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use highwater_env::disk;
-use highwater_log::{Cleanup, HubName, HubSettings, HubSpec};
+use highwater_log::{CleanupPolicy, HubName, HubSettings, HubSpec};
 
 use super::error::Problem;
 use super::gather::Settings;
@@ -333,8 +333,8 @@ impl Build<'_> {
             partitions: self.count(&at("partitions")),
             settings: HubSettings {
                 cleanup: match self.settings.text(&at("cleanup")) {
-                    Some("compact") => Cleanup::Compact,
-                    _ => Cleanup::Delete,
+                    Some("compact") => CleanupPolicy::Compact,
+                    _ => CleanupPolicy::Delete,
                 },
                 retention: self.settings.time(&at("retention")),
                 retention_bytes: self.settings.number(&at("retention_bytes")),

@@ -105,7 +105,7 @@ fn hubs(page: &mut Page, backend: &Backend) {
     let status = backend.hub.as_ref().map(|hub| hub.status());
     let partitions = status.iter().flat_map(|status| &status.partitions);
     for partition in partitions.filter(|partition| partition.stopped.is_some()) {
-        if let Some(sums) = hubs.get_mut(partition.place.hub.as_str()) {
+        if let Some(sums) = hubs.get_mut(partition.topic_partition.hub.as_str()) {
             sums.stopped += 1;
         }
     }

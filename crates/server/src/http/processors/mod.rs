@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater_flow::Assignment;
 use highwater_flow::circuit::CircuitState;
-use highwater_log::{Place, StoredOffset};
+use highwater_log::{OffsetAndMetadata, TopicPartition};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
     let (spec, activity) = (&entry.spec, &entry.activity);
     let positions = positions(app, entry).await?;
     let here = activity.places();
-    let trouble = |place: &Place| here.get(place).cloned().flatten();
+    let trouble = |place: &TopicPartition| here.get(place).cloned().flatten();
     let partitions: Vec<Value> = positions
         .iter()
         .map(|position| {
@@ -97,7 +97,7 @@ async fn facts(app: &App, entry: &Entry) -> Result<(Value, Vec<Value>), Error> {
 
 /// The stored position of a processor in one partition.
 pub(super) struct Position {
-    pub place: Place,
+    pub place: TopicPartition,
     offset: Option<i64>,
     start: i64,
     end: i64,
@@ -115,18 +115,18 @@ pub(super) async fn positions(app: &App, entry: &Entry) -> Result<Vec<Position>,
     let Some(info) = backend.log.hub(hub.as_str()) else {
         return Ok(Vec::new());
     };
-    let places: Vec<Place> = (0..info.partitions)
-        .map(|partition| info.place(partition))
+    let places: Vec<TopicPartition> = (0..info.partitions)
+        .map(|partition| info.topic_partition(partition))
         .collect();
     let stored = match &backend.groups {
         Some(groups) => {
             groups
-                .committed(entry.spec.group.clone(), Some(places), false)
+                .fetch_offsets(entry.spec.group.clone(), Some(places), false)
                 .await?
         }
         None => Vec::new(),
     };
-    let position = |(place, stored): (Place, Option<StoredOffset>)| {
+    let position = |(place, stored): (TopicPartition, Option<OffsetAndMetadata>)| {
         let partition = backend.log.partition(hub.as_str(), place.partition)?;
         let bounds = partition.bounds();
         Some(Position {

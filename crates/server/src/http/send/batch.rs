@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use highwater_log::batch::NewRecord;
-use highwater_log::{Appended, Partition};
+use highwater_log::{AppendInfo, Partition};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use crate::http::reply::{self, Reply};
 /// The events of a request that were appended to one partition, with consecutive offsets from `appended.offset`.
 pub(super) struct PartitionAppend {
     pub(super) partition: MemberPartition,
-    pub(super) appended: Appended,
+    pub(super) appended: AppendInfo,
     /// Their indexes in the request.
     events: Vec<usize>,
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use highwater_log::{HubInfo, Partition, member_for_key, partition_for_key};
+use highwater_log::{HubInfo, Partition, partition_for_key, shard_for_key};
 
 use super::Target;
 use crate::http::app::App;
@@ -96,7 +96,7 @@ impl Destination {
     fn keyed(&self, key: &[u8]) -> MemberPartition {
         let member = match self {
             Destination::Hub(_) => 0,
-            Destination::Sharded(hubs) => member_for_key(key, hubs.len() as u32) as usize,
+            Destination::Sharded(hubs) => shard_for_key(key, hubs.len() as u32) as usize,
         };
         MemberPartition {
             member,

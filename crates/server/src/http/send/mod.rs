@@ -13,7 +13,7 @@ mod tests;
 
 use std::borrow::Cow;
 
-use highwater_log::Appended;
+use highwater_log::AppendInfo;
 use highwater_log::batch::NewRecord;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
@@ -241,7 +241,7 @@ fn check_size(app: &App, bytes: usize) -> Result<(), Error> {
 }
 
 /// `{"partition":1,"offset":42,"enqueued":"2026-11-15T12:11:04.123Z"}`
-fn stored_one(to: &Destination, partition: MemberPartition, appended: &Appended) -> Reply {
+fn stored_one(to: &Destination, partition: MemberPartition, appended: &AppendInfo) -> Reply {
     let mut out = Vec::with_capacity(96);
     write_stored(&mut out, to, partition, appended);
     out.push(b'}');
@@ -253,7 +253,7 @@ fn write_stored(
     out: &mut Vec<u8>,
     to: &Destination,
     partition: MemberPartition,
-    appended: &Appended,
+    appended: &AppendInfo,
 ) {
     let hub = to.member_name(partition);
     let number = partition.partition;

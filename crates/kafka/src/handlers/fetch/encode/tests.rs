@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater_log::{Aborted, Bounds, Offset};
+use highwater_log::{Bounds, Offset};
 use kafka_protocol::messages::fetch_response::{
     AbortedTransaction, FetchableTopicResponse, PartitionData,
 };
@@ -87,7 +87,7 @@ prop_compose! {
             }),
             aborted: aborted
                 .into_iter()
-                .map(|(producer_id, first)| Aborted { producer_id, first: Offset(first) })
+                .map(|(producer_id, first)| highwater_log::AbortedTransaction { producer_id, first: Offset(first) })
                 .collect(),
             pieces,
         }

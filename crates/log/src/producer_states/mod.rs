@@ -1,16 +1,16 @@
 //! What a partition remembers of its producers: which batches it has of them, and which transactions
 //! are open or were aborted.
 //!
-//! Storage asks [`Producers::judge`] when a batch comes, gives it a place, and tells
-//! [`Producers::apply`] before it looks at the next one, without waiting for the disk. So a repeat of
+//! Storage asks [`ProducerStates::check`] when a batch comes, gives it a place, and tells
+//! [`ProducerStates::apply`] before it looks at the next one, without waiting for the disk. So a repeat of
 //! a batch that is still on its way to the disk is known, and has only to wait until that one is
 //! durable. Nothing has to be undone: when a write fails the partition takes no more. What readers may
-//! see does depend on the disk, hence [`Producers::stable`] is told how far that is.
+//! see does depend on the disk, hence [`ProducerStates::stable`] is told how far that is.
 //!
 //! The rules are those of Apache Kafka, with two differences. A repeat of a batch that is no longer
 //! remembered, but certainly was written, is said to be one, where Kafka speaks of a gap. And a
 //! producer that nobody knows may start at any number, as with Kafka, unless an earlier batch of it
-//! was turned away here for want of room ([`Producers::expect`]): the order of its batches in flight
+//! was turned away here for want of room ([`ProducerStates::expect`]): the order of its batches in flight
 //! would be lost.
 
 mod entry;
@@ -22,18 +22,21 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::batch::{BatchError, Header};
-use crate::{Aborted, AppendError, EnqueueTime, Marker, Offset, Place, Producer};
+use crate::batch::{BatchError, BatchHeader};
+use crate::{
+    AbortedTransaction, AppendError, EnqueueTime, Offset, Producer, TopicPartition,
+    TransactionMarker,
+};
 
-use entry::Entry;
+use entry::ProducerEntry;
 pub use snapshot::SnapshotError;
 
 /// The producers of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Producers {
+pub struct ProducerStates {
     /// What has been applied ends here.
     end: Offset,
-    entries: BTreeMap<i64, Entry>,
+    entries: BTreeMap<i64, ProducerEntry>,
     /// First offsets of the open transactions.
     open: BTreeSet<Offset>,
     /// Transactions whose marker may not be durable yet: first offset and that of the marker, in the
@@ -45,11 +48,11 @@ pub struct Producers {
 
 /// What to do with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SequenceCheck {
     /// Append it.
     New,
     /// It is there already, or on its way: answer with this place as soon as `last` is durable.
-    Repeat {
+    Duplicate {
         first: Offset,
         last: Offset,
         time: EnqueueTime,
@@ -67,36 +70,40 @@ pub struct AbortedRange {
     stable: Offset,
 }
 
-impl Producers {
+impl ProducerStates {
     /// A partition that starts at `start` with nobody known.
-    pub fn new(start: Offset) -> Producers {
-        Producers {
+    pub fn new(start: Offset) -> ProducerStates {
+        ProducerStates {
             end: start,
-            ..Producers::default()
+            ..ProducerStates::default()
         }
     }
 
     /// Whether a batch is the next of its producer. Says nothing of markers.
-    pub fn judge(&self, header: &Header) -> Result<Verdict, AppendError> {
+    pub fn check(&self, header: &BatchHeader) -> Result<SequenceCheck, AppendError> {
         let known = header
             .producer()
             .and_then(|producer| Some((producer, self.entries.get(&producer.id)?)));
         match known {
-            None => Ok(Verdict::New),
-            Some((producer, entry)) => entry.judge(producer, header),
+            None => Ok(SequenceCheck::New),
+            Some((producer, entry)) => entry.check(producer, header),
         }
     }
 
     /// Whether a producer's transaction can be ended here. The marker of a newer epoch can always be
     /// written, because it fences what is still on its way; one of the epoch that is known only if a
     /// transaction is open, so that a coordinator that starts over writes none twice.
-    pub fn judge_marker(&self, producer: Producer, place: &Place) -> Result<(), AppendError> {
+    pub fn check_marker(
+        &self,
+        producer: Producer,
+        topic_partition: &TopicPartition,
+    ) -> Result<(), AppendError> {
         match self.entries.get(&producer.id) {
             Some(entry) if producer.epoch < entry.epoch => Err(entry.fences(producer)),
             Some(entry) if producer.epoch == entry.epoch && entry.open.is_none() => {
                 Err(AppendError::NoTransaction {
                     producer,
-                    place: place.clone(),
+                    topic_partition: topic_partition.clone(),
                 })
             }
             _ => Ok(()),
@@ -105,13 +112,13 @@ impl Producers {
 
     /// Takes note of a batch that has its place and its time: one that was judged, or one found on
     /// the disk. `marker` is what [`crate::batch::Batch::as_marker`] says of it.
-    pub fn apply(&mut self, header: &Header, marker: Option<Marker>) {
+    pub fn apply(&mut self, header: &BatchHeader, marker: Option<TransactionMarker>) {
         self.end = header.next_offset();
         let Some(producer) = header.producer() else {
             return;
         };
         let entry = self.entries.entry(producer.id);
-        let entry = entry.or_insert_with(|| Entry::new(producer.epoch));
+        let entry = entry.or_insert_with(|| ProducerEntry::new(producer.epoch));
         entry.note(producer.epoch, header.enqueue_time());
         match marker {
             Some(marker) => {
@@ -129,10 +136,10 @@ impl Producers {
         }
     }
 
-    fn close(&mut self, producer_id: i64, first: Offset, last: Offset, marker: Marker) {
+    fn close(&mut self, producer_id: i64, first: Offset, last: Offset, marker: TransactionMarker) {
         self.open.remove(&first);
         self.ending.push((first, last));
-        if marker == Marker::Abort {
+        if marker == TransactionMarker::Abort {
             let stable = self.open.first().copied().unwrap_or(self.end);
             self.aborted.push(AbortedRange {
                 producer_id,
@@ -145,10 +152,12 @@ impl Producers {
 
     /// Says that a batch that would have been the next was turned away. If nobody knows its
     /// producer, that one is now to start with it.
-    pub fn expect(&mut self, header: &Header, now: EnqueueTime) {
+    pub fn expect_sequence(&mut self, header: &BatchHeader, now: EnqueueTime) {
         if let Some(producer) = header.producer() {
             let entry = self.entries.entry(producer.id);
-            entry.or_insert_with(|| Entry::expecting(producer.epoch, header.base_sequence(), now));
+            entry.or_insert_with(|| {
+                ProducerEntry::expecting(producer.epoch, header.base_sequence(), now)
+            });
         }
     }
 
@@ -159,7 +168,7 @@ impl Producers {
 
     /// How far readers of committed records may go while `durable` is the end of what the disk has:
     /// not past the first record of a transaction that has no durable marker.
-    pub fn stable(&self, durable: Offset) -> Offset {
+    pub fn last_stable_offset(&self, durable: Offset) -> Offset {
         let ended = self.ended_before(durable);
         let ending = self.ending[ended..].iter().map(|(first, _)| *first).min();
         let unstable = ending.into_iter().chain(self.open.first().copied()).min();
@@ -167,7 +176,7 @@ impl Producers {
     }
 
     /// Says that all before `durable` is on the disk and will be asked for no more.
-    pub fn settle(&mut self, durable: Offset) {
+    pub fn advance_durable(&mut self, durable: Offset) {
         self.ending.drain(..self.ended_before(durable));
     }
 
@@ -178,12 +187,12 @@ impl Producers {
     }
 
     /// The aborted transactions with records from `from` to before `to`.
-    pub fn aborted(&self, from: Offset, to: Offset) -> Vec<Aborted> {
+    pub fn aborted_transactions(&self, from: Offset, to: Offset) -> Vec<AbortedTransaction> {
         let skipped = self.aborted.partition_point(|range| range.last < from);
         let mut found = Vec::new();
         for range in &self.aborted[skipped..] {
             if range.first < to {
-                found.push(Aborted {
+                found.push(AbortedTransaction {
                     producer_id: range.producer_id,
                     first: range.first,
                 });
@@ -229,7 +238,7 @@ impl Producers {
     }
 }
 
-impl Entry {
+impl ProducerEntry {
     fn fences(&self, producer: Producer) -> AppendError {
         AppendError::Fenced {
             producer,
@@ -237,7 +246,11 @@ impl Entry {
         }
     }
 
-    fn judge(&self, producer: Producer, header: &Header) -> Result<Verdict, AppendError> {
+    fn check(
+        &self,
+        producer: Producer,
+        header: &BatchHeader,
+    ) -> Result<SequenceCheck, AppendError> {
         if producer.epoch < self.epoch {
             return Err(self.fences(producer));
         }
@@ -249,15 +262,15 @@ impl Entry {
             return in_sequence(producer, 0, got);
         }
         if let Some(sent) = self.find(header) {
-            return Ok(Verdict::Repeat {
+            return Ok(SequenceCheck::Duplicate {
                 first: sent.offset,
                 last: sent.last_offset(),
                 time: sent.time,
             });
         }
         match self.next {
-            None => Ok(Verdict::New),
-            Some(_) if self.has_forgotten(header) => Err(AppendError::RepeatedTooLate {
+            None => Ok(SequenceCheck::New),
+            Some(_) if self.is_older_duplicate(header) => Err(AppendError::DuplicateTooOld {
                 producer,
                 sequence: got,
             }),
@@ -266,9 +279,9 @@ impl Entry {
     }
 }
 
-fn in_sequence(producer: Producer, expected: i32, got: i32) -> Result<Verdict, AppendError> {
+fn in_sequence(producer: Producer, expected: i32, got: i32) -> Result<SequenceCheck, AppendError> {
     match got == expected {
-        true => Ok(Verdict::New),
+        true => Ok(SequenceCheck::New),
         false => Err(AppendError::OutOfSequence {
             producer,
             expected,

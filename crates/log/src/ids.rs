@@ -85,12 +85,12 @@ impl fmt::Display for HubId {
 
 /// One partition of one hub.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct TopicPartition {
     pub hub: HubName,
     pub partition: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TopicPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.hub, self.partition)
     }

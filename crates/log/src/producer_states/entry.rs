@@ -2,22 +2,22 @@
 
 use std::collections::VecDeque;
 
-use crate::batch::{Header, sequence_after};
+use crate::batch::{BatchHeader, sequence_after};
 use crate::{EnqueueTime, Offset};
 
 /// How many batches of a producer are remembered: as many as a client may have in flight.
-pub(super) const REMEMBERED: usize = 5;
+pub(super) const BATCHES_MAX: usize = 5;
 
 /// Numbers of a producer are counted modulo this.
 const SEQUENCES: i64 = 1 << 31;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ProducerEntry {
     pub epoch: i16,
     /// The number that its next batch must have; `None` while any will do.
     pub next: Option<i32>,
     /// The last batches, oldest first.
-    pub batches: VecDeque<Sent>,
+    pub batches: VecDeque<BatchMetadata>,
     /// How many numbers right before those of `batches` were written too.
     pub older: u32,
     /// The first offset of its open transaction.
@@ -27,36 +27,36 @@ pub(super) struct Entry {
 
 /// A batch that a producer has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sent {
+pub(super) struct BatchMetadata {
     pub sequence: i32,
     pub last_delta: i32,
     pub offset: Offset,
     pub time: EnqueueTime,
 }
 
-impl Sent {
+impl BatchMetadata {
     pub fn last_offset(&self) -> Offset {
         Offset(self.offset.0.saturating_add(i64::from(self.last_delta)))
     }
 }
 
-impl Entry {
-    pub fn new(epoch: i16) -> Entry {
-        Entry {
+impl ProducerEntry {
+    pub fn new(epoch: i16) -> ProducerEntry {
+        ProducerEntry {
             epoch,
             next: None,
-            batches: VecDeque::with_capacity(REMEMBERED),
+            batches: VecDeque::with_capacity(BATCHES_MAX),
             older: 0,
             open: None,
             last_time: EnqueueTime::default(),
         }
     }
 
-    pub fn expecting(epoch: i16, next: i32, now: EnqueueTime) -> Entry {
-        Entry {
+    pub fn expecting(epoch: i16, next: i32, now: EnqueueTime) -> ProducerEntry {
+        ProducerEntry {
             next: Some(next),
             last_time: now,
-            ..Entry::new(epoch)
+            ..ProducerEntry::new(epoch)
         }
     }
 
@@ -71,21 +71,21 @@ impl Entry {
         self.last_time = self.last_time.max(time);
     }
 
-    pub fn remember(&mut self, header: &Header) {
+    pub fn remember(&mut self, header: &BatchHeader) {
         let sequence = header.base_sequence();
         if self.next.is_some_and(|next| next != sequence) {
             // Found on the disk after a part of the log that is gone.
             self.batches.clear();
             self.older = 0;
         }
-        if self.batches.len() == REMEMBERED
+        if self.batches.len() == BATCHES_MAX
             && let Some(oldest) = self.batches.pop_front()
         {
             let count = oldest.last_delta as u32 + 1;
             // Half of all numbers is enough to know, and leaves no doubt on which side one lies.
             self.older = self.older.saturating_add(count).min(1 << 30);
         }
-        self.batches.push_back(Sent {
+        self.batches.push_back(BatchMetadata {
             sequence,
             last_delta: header.last_offset_delta(),
             offset: header.base_offset(),
@@ -95,14 +95,14 @@ impl Entry {
     }
 
     /// The very same batch among those that are remembered.
-    pub fn find(&self, header: &Header) -> Option<&Sent> {
+    pub fn find(&self, header: &BatchHeader) -> Option<&BatchMetadata> {
         self.batches.iter().find(|sent| {
             sent.sequence == header.base_sequence() && sent.last_delta == header.last_offset_delta()
         })
     }
 
     /// True if all of the batch's numbers were written before those that are remembered.
-    pub fn has_forgotten(&self, header: &Header) -> bool {
+    pub fn is_older_duplicate(&self, header: &BatchHeader) -> bool {
         let Some(oldest) = self.batches.front() else {
             return false;
         };

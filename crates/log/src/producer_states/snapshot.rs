@@ -3,8 +3,8 @@
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
-use super::entry::{Entry, REMEMBERED, Sent};
-use super::{AbortedRange, Producers};
+use super::entry::{BATCHES_MAX, BatchMetadata, ProducerEntry};
+use super::{AbortedRange, ProducerStates};
 use crate::{EnqueueTime, Offset};
 
 const MAGIC: &[u8; 4] = b"HWPR";
@@ -22,8 +22,8 @@ pub enum SnapshotError {
     Version(u8),
 }
 
-impl Producers {
-    /// The state up to [`Producers::end`]. It is of use after a crash only if the log has at least
+impl ProducerStates {
+    /// The state up to [`ProducerStates::end`]. It is of use after a crash only if the log has at least
     /// that much then: transactions whose markers are in it count as ended.
     pub fn snapshot(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.entries.len() * 160);
@@ -48,7 +48,7 @@ impl Producers {
         bytes
     }
 
-    pub fn restore(bytes: &[u8]) -> Result<Producers, SnapshotError> {
+    pub fn restore(bytes: &[u8]) -> Result<ProducerStates, SnapshotError> {
         let body = bytes.strip_prefix(MAGIC).ok_or(SnapshotError::Damaged)?;
         let content = bytes.len().checked_sub(CHECKSUM_LEN);
         let (content, checksum) = bytes.split_at(content.ok_or(SnapshotError::Damaged)?);
@@ -65,7 +65,7 @@ impl Producers {
     }
 }
 
-fn put_entry(bytes: &mut Vec<u8>, id: i64, entry: &Entry) {
+fn put_entry(bytes: &mut Vec<u8>, id: i64, entry: &ProducerEntry) {
     bytes.i64_be(id);
     bytes.i16_be(entry.epoch);
     bytes.i64_be(entry.last_time.0);
@@ -81,9 +81,9 @@ fn put_entry(bytes: &mut Vec<u8>, id: i64, entry: &Entry) {
     }
 }
 
-fn read_all(body: &[u8]) -> Result<Producers, DecodeError> {
+fn read_all(body: &[u8]) -> Result<ProducerStates, DecodeError> {
     let mut from = Reader::new(body);
-    let mut producers = Producers::new(read_offset(&mut from)?);
+    let mut producers = ProducerStates::new(read_offset(&mut from)?);
     for _ in 0..from.u32_be()? {
         let id = from.i64_be()?;
         let entry = read_entry(&mut from)?;
@@ -106,8 +106,8 @@ fn read_offset(from: &mut Reader<'_>) -> Result<Offset, DecodeError> {
     from.i64_be().map(Offset)
 }
 
-fn read_entry(from: &mut Reader<'_>) -> Result<Entry, DecodeError> {
-    let mut entry = Entry::new(from.i16_be()?);
+fn read_entry(from: &mut Reader<'_>) -> Result<ProducerEntry, DecodeError> {
+    let mut entry = ProducerEntry::new(from.i16_be()?);
     entry.last_time = EnqueueTime(from.i64_be()?);
     entry.next = match from.i64_be()? {
         NONE => None,
@@ -117,11 +117,11 @@ fn read_entry(from: &mut Reader<'_>) -> Result<Entry, DecodeError> {
     let open = read_offset(from)?;
     entry.open = (open.0 != NONE).then_some(open);
     let count = from.u8()?;
-    if usize::from(count) > REMEMBERED {
+    if usize::from(count) > BATCHES_MAX {
         return Err(DecodeError::Invalid("too many batches of a producer"));
     }
     for _ in 0..count {
-        let sent = Sent {
+        let sent = BatchMetadata {
             sequence: from.i32_be()?,
             last_delta: from.i32_be()?,
             offset: read_offset(from)?,

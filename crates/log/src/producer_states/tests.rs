@@ -3,14 +3,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::HubName;
-use crate::batch::{Batch, Builder, NewRecord, Seal};
+use crate::batch::{Batch, BatchBuilder, BatchOptions, NewRecord};
 
 pub(super) fn producer(id: i64, epoch: i16) -> Producer {
     Producer { id, epoch }
 }
 
-fn place() -> Place {
-    Place {
+fn topic_partition() -> TopicPartition {
+    TopicPartition {
         hub: HubName::new("h").unwrap(),
         partition: 0,
     }
@@ -18,7 +18,7 @@ fn place() -> Place {
 
 /// A batch of `count` records, numbered from `sequence`.
 pub(super) fn batch(producer: Producer, sequence: i32, count: i32, transactional: bool) -> Batch {
-    let mut builder = Builder::new();
+    let mut builder = BatchBuilder::new();
     for _ in 0..count {
         builder.push(&NewRecord {
             key: None,
@@ -26,24 +26,24 @@ pub(super) fn batch(producer: Producer, sequence: i32, count: i32, transactional
             headers: &[],
         });
     }
-    let seal = Seal {
+    let seal = BatchOptions {
         producer: Some((producer, sequence)),
         transactional,
-        ..Seal::default()
+        ..BatchOptions::default()
     };
-    builder.seal(&seal).unwrap()
+    builder.build(&seal).unwrap()
 }
 
 /// A partition that keeps nothing but what it knows of producers.
 pub(super) struct Log {
-    pub producers: Producers,
+    pub producers: ProducerStates,
     time: i64,
 }
 
 impl Log {
     pub fn new() -> Log {
         Log {
-            producers: Producers::new(Offset(0)),
+            producers: ProducerStates::new(Offset(0)),
             time: 0,
         }
     }
@@ -58,24 +58,30 @@ impl Log {
     }
 
     fn send(&mut self, batch: Batch) -> Result<Offset, AppendError> {
-        match self.producers.judge(batch.header())? {
-            Verdict::New => Ok(self.put(batch)),
-            Verdict::Repeat { first, .. } => Ok(first),
+        match self.producers.check(batch.header())? {
+            SequenceCheck::New => Ok(self.put(batch)),
+            SequenceCheck::Duplicate { first, .. } => Ok(first),
         }
     }
 
-    pub fn end(&mut self, producer: Producer, marker: Marker) -> Result<Offset, AppendError> {
-        self.producers.judge_marker(producer, &place())?;
+    pub fn end(
+        &mut self,
+        producer: Producer,
+        marker: TransactionMarker,
+    ) -> Result<Offset, AppendError> {
+        self.producers.check_marker(producer, &topic_partition())?;
         Ok(self.put(Batch::marker(producer, marker)))
     }
 
     fn stable(&self) -> i64 {
         let end = self.producers.end();
-        self.producers.stable(end).0
+        self.producers.last_stable_offset(end).0
     }
 
     pub fn aborted(&self, from: i64, to: i64) -> Vec<(i64, i64)> {
-        let aborted = self.producers.aborted(Offset(from), Offset(to));
+        let aborted = self
+            .producers
+            .aborted_transactions(Offset(from), Offset(to));
         aborted.iter().map(|a| (a.producer_id, a.first.0)).collect()
     }
 }
@@ -94,9 +100,9 @@ fn a_repeat_gets_the_first_place_and_time() {
     for (sequence, offset) in [(0, 0), (3, 3), (6, 6)] {
         assert_eq!(log.send(batch(p, sequence, 3, false)), Ok(Offset(offset)));
     }
-    let verdict = log.producers.judge(batch(p, 3, 3, false).header());
+    let verdict = log.producers.check(batch(p, 3, 3, false).header());
     let (first, last, time) = (Offset(3), Offset(5), EnqueueTime(2));
-    assert_eq!(verdict, Ok(Verdict::Repeat { first, last, time }));
+    assert_eq!(verdict, Ok(SequenceCheck::Duplicate { first, last, time }));
     // The same numbers, otherwise cut, are no repeat.
     assert_eq!(log.send(batch(p, 3, 2, false)), gap(p, 9, 3));
     assert_eq!(log.send(batch(p, 10, 1, false)), gap(p, 9, 10));
@@ -109,7 +115,7 @@ fn the_sixth_batch_back_is_known_to_be_old() {
         log.send(batch(p, sequence, 1, false)).unwrap();
     }
     assert_eq!(log.send(batch(p, 2, 1, false)), Ok(Offset(2)));
-    let late = AppendError::RepeatedTooLate {
+    let late = AppendError::DuplicateTooOld {
         producer: p,
         sequence: 1,
     };
@@ -126,7 +132,7 @@ fn what_was_before_the_first_batch_seen_is_not_taken_for_written() {
         log.send(batch(p, sequence, 1, false)).unwrap();
     }
     let late = log.send(batch(p, 51, 1, false));
-    assert!(matches!(late, Err(AppendError::RepeatedTooLate { .. })));
+    assert!(matches!(late, Err(AppendError::DuplicateTooOld { .. })));
     assert_eq!(log.send(batch(p, 49, 1, false)), gap(p, 57, 49));
 }
 
@@ -138,7 +144,7 @@ fn numbers_begin_again_after_the_last() {
         log.send(batch(p, sequence, 1, false)).unwrap();
     }
     let late = log.send(batch(p, i32::MAX - 1, 2, false));
-    assert!(matches!(late, Err(AppendError::RepeatedTooLate { .. })));
+    assert!(matches!(late, Err(AppendError::DuplicateTooOld { .. })));
     let (mut log, p) = (Log::new(), producer(2, 0));
     log.send(batch(p, i32::MAX, 2, false)).unwrap();
     assert_eq!(log.send(batch(p, 1, 1, false)), Ok(Offset(2)));
@@ -160,20 +166,20 @@ fn a_newer_epoch_starts_at_nought_and_fences_the_older() {
     assert_eq!(log.send(batch(old, 5, 1, false)), Err(fenced.clone()));
     // Even a repeat, as with Kafka.
     assert_eq!(log.send(batch(old, 0, 5, false)), Err(fenced.clone()));
-    assert_eq!(log.end(old, Marker::Abort), Err(fenced));
+    assert_eq!(log.end(old, TransactionMarker::Abort), Err(fenced));
 }
 
 #[test]
 fn a_producer_that_was_turned_away_starts_where_it_was() {
     let (mut log, p) = (Log::new(), producer(1, 0));
     log.producers
-        .expect(batch(p, 0, 2, false).header(), EnqueueTime(1));
+        .expect_sequence(batch(p, 0, 2, false).header(), EnqueueTime(1));
     assert_eq!(log.send(batch(p, 2, 2, false)), gap(p, 0, 2));
     assert_eq!(log.send(batch(p, 0, 2, false)), Ok(Offset(0)));
     assert_eq!(log.send(batch(p, 2, 2, false)), Ok(Offset(2)));
     // Known ones need no such help.
     let header = *batch(p, 9, 1, false).header();
-    log.producers.expect(&header, EnqueueTime(1));
+    log.producers.expect_sequence(&header, EnqueueTime(1));
     assert_eq!(log.send(batch(p, 4, 1, false)), Ok(Offset(4)));
 }
 
@@ -185,9 +191,9 @@ fn readers_of_committed_records_stop_before_the_first_open_transaction() {
     log.send(batch(b, 0, 3, true)).unwrap();
     log.send(batch(a, 2, 1, true)).unwrap();
     assert_eq!(log.stable(), 0);
-    assert_eq!(log.end(a, Marker::Abort), Ok(Offset(6)));
+    assert_eq!(log.end(a, TransactionMarker::Abort), Ok(Offset(6)));
     assert_eq!(log.stable(), 2);
-    assert_eq!(log.end(b, Marker::Commit), Ok(Offset(7)));
+    assert_eq!(log.end(b, TransactionMarker::Commit), Ok(Offset(7)));
     assert_eq!(log.stable(), 8);
     assert_eq!(log.aborted(0, 8), [(1, 0)]);
     assert_eq!(log.aborted(6, 7), [(1, 0)]);
@@ -201,10 +207,10 @@ fn readers_of_committed_records_stop_before_the_first_open_transaction() {
 fn a_transaction_counts_as_ended_when_its_marker_is_durable() {
     let (mut log, a) = (Log::new(), producer(1, 0));
     log.send(batch(a, 0, 2, true)).unwrap();
-    log.end(a, Marker::Commit).unwrap();
-    assert_eq!(log.producers.stable(Offset(1)), Offset(0));
-    assert_eq!(log.producers.stable(Offset(2)), Offset(0));
-    assert_eq!(log.producers.stable(Offset(3)), Offset(3));
+    log.end(a, TransactionMarker::Commit).unwrap();
+    assert_eq!(log.producers.last_stable_offset(Offset(1)), Offset(0));
+    assert_eq!(log.producers.last_stable_offset(Offset(2)), Offset(0));
+    assert_eq!(log.producers.last_stable_offset(Offset(3)), Offset(3));
 }
 
 #[test]
@@ -213,17 +219,17 @@ fn a_marker_is_written_once_unless_it_fences() {
     log.send(batch(a, 0, 1, true)).unwrap();
     let outside = log.send(batch(a, 1, 1, false));
     assert_eq!(outside, Err(BatchError::OutsideTransaction.into()));
-    log.end(a, Marker::Commit).unwrap();
-    let again = log.end(a, Marker::Commit);
+    log.end(a, TransactionMarker::Commit).unwrap();
+    let again = log.end(a, TransactionMarker::Commit);
     assert!(matches!(again, Err(AppendError::NoTransaction { .. })));
-    log.end(producer(1, 1), Marker::Abort).unwrap();
+    log.end(producer(1, 1), TransactionMarker::Abort).unwrap();
     assert_eq!(log.aborted(0, 9), []);
     let late = log.send(batch(a, 1, 1, true));
     assert!(matches!(late, Err(AppendError::Fenced { .. })));
     // The numbers go on within an epoch.
     let b = producer(2, 0);
     log.send(batch(b, 0, 1, true)).unwrap();
-    log.end(b, Marker::Commit).unwrap();
+    log.end(b, TransactionMarker::Commit).unwrap();
     assert!(log.send(batch(b, 1, 1, true)).is_ok());
 }
 
@@ -242,33 +248,36 @@ fn idle_producers_are_forgotten_but_not_in_a_transaction() {
 
 #[test]
 fn a_snapshot_of_another_version_says_so() {
-    let mut bytes = Producers::default().snapshot();
+    let mut bytes = ProducerStates::default().snapshot();
     bytes[4] = 9;
     let content = bytes.len() - 4;
     let checksum = crc32c::crc32c(&bytes[..content]);
     bytes[content..].copy_from_slice(&checksum.to_be_bytes());
-    assert_eq!(Producers::restore(&bytes), Err(SnapshotError::Version(9)));
+    assert_eq!(
+        ProducerStates::restore(&bytes),
+        Err(SnapshotError::Version(9))
+    );
 }
 
 proptest! {
     #[test]
     fn a_snapshot_that_was_changed_or_cut_is_refused(
         producers in 0..4i64,
-        place in any::<proptest::sample::Index>(),
+        topic_partition in any::<proptest::sample::Index>(),
         bit in 0..8u8,
     ) {
         let mut log = Log::new();
         for id in 0..producers {
             log.send(batch(producer(id, 0), 0, 1, true)).unwrap();
-            log.end(producer(id, 0), Marker::Abort).unwrap();
+            log.end(producer(id, 0), TransactionMarker::Abort).unwrap();
         }
         let bytes = log.producers.snapshot();
-        prop_assert!(Producers::restore(&bytes).is_ok());
-        let at = place.index(bytes.len());
-        prop_assert!(Producers::restore(&bytes[..at]).is_err());
+        prop_assert!(ProducerStates::restore(&bytes).is_ok());
+        let at = topic_partition.index(bytes.len());
+        prop_assert!(ProducerStates::restore(&bytes[..at]).is_err());
         let mut changed = bytes.clone();
         changed[at] ^= 1 << bit;
-        prop_assert!(Producers::restore(&changed).is_err());
+        prop_assert!(ProducerStates::restore(&changed).is_err());
     }
 
     /// Bytes whose checksum is right can still be anything.
@@ -281,6 +290,6 @@ proptest! {
         }
         bytes.extend(body);
         bytes.extend(crc32c::crc32c(&bytes).to_be_bytes());
-        let _ = Producers::restore(&bytes);
+        let _ = ProducerStates::restore(&bytes);
     }
 }

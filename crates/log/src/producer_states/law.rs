@@ -24,13 +24,14 @@ enum Step {
     End {
         id: i64,
         epoch: i16,
-        marker: Marker,
+        marker: TransactionMarker,
     },
     Restart,
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let marker = || proptest::sample::select(vec![Marker::Abort, Marker::Commit]);
+    let marker =
+        || proptest::sample::select(vec![TransactionMarker::Abort, TransactionMarker::Commit]);
     let send = (1..4i64, 0..3i16, 0..12, 1..3, any::<bool>());
     prop_oneof![
         3 => send.prop_map(|(id, epoch, sequence, count, transactional)| Step::Send { id, epoch, sequence, count, transactional }),
@@ -45,7 +46,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 struct History(Vec<Event>);
 
 /// Producer, first offset, and its marker.
-type Transaction = (i64, i64, Option<(i64, Marker)>);
+type Transaction = (i64, i64, Option<(i64, TransactionMarker)>);
 
 #[derive(Clone, Copy)]
 struct Event {
@@ -54,7 +55,7 @@ struct Event {
     count: i32,
     offset: i64,
     transactional: bool,
-    marker: Option<Marker>,
+    marker: Option<TransactionMarker>,
 }
 
 impl History {
@@ -122,7 +123,7 @@ impl History {
 
     fn aborted(&self, from: i64, to: i64) -> Vec<(i64, i64)> {
         let mut all = self.transactions();
-        all.retain(|(_, first, end)| matches!(end, Some((last, Marker::Abort)) if *last >= from && *first < to));
+        all.retain(|(_, first, end)| matches!(end, Some((last, TransactionMarker::Abort)) if *last >= from && *first < to));
         all.sort_by_key(|(_, _, end)| end.map(|(last, _)| last));
         all.into_iter().map(|(id, first, _)| (id, first)).collect()
     }
@@ -153,12 +154,12 @@ impl History {
     }
 }
 
-fn kind(verdict: &Result<Verdict, AppendError>) -> &'static str {
+fn kind(verdict: &Result<SequenceCheck, AppendError>) -> &'static str {
     match verdict {
-        Ok(Verdict::New) => "new",
-        Ok(Verdict::Repeat { .. }) => "repeat",
+        Ok(SequenceCheck::New) => "new",
+        Ok(SequenceCheck::Duplicate { .. }) => "repeat",
         Err(AppendError::OutOfSequence { .. }) => "gap",
-        Err(AppendError::RepeatedTooLate { .. }) => "late",
+        Err(AppendError::DuplicateTooOld { .. }) => "late",
         Err(AppendError::Fenced { .. }) => "fenced",
         Err(AppendError::Malformed(BatchError::OutsideTransaction)) => "outside",
         Err(other) => panic!("{other}"),
@@ -196,17 +197,17 @@ proptest! {
                 }
                 Step::Restart => {
                     let end = log.producers.end();
-                    log.producers.settle(end);
-                    let restored = Producers::restore(&log.producers.snapshot()).unwrap();
+                    log.producers.advance_durable(end);
+                    let restored = ProducerStates::restore(&log.producers.snapshot()).unwrap();
                     prop_assert_eq!(&restored, &log.producers);
                     log.producers = restored;
                     restarted = end.0;
                     continue;
                 }
             };
-            let verdict = log.producers.judge(sent.header());
+            let verdict = log.producers.check(sent.header());
             prop_assert_eq!(kind(&verdict), history.expected(&event), "{:?}", verdict);
-            if verdict == Ok(Verdict::New) {
+            if verdict == Ok(SequenceCheck::New) {
                 log.put(sent);
                 history.0.push(event);
             }
@@ -219,7 +220,7 @@ proptest! {
         }
         // What the disk had at a restart it keeps.
         for durable in [restarted.max(end - behind), end] {
-            prop_assert_eq!(log.producers.stable(Offset(durable)).0, history.stable(durable));
+            prop_assert_eq!(log.producers.last_stable_offset(Offset(durable)).0, history.stable(durable));
         }
     }
 }
