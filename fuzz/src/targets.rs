@@ -13,7 +13,7 @@ use highwater_codec::Reader;
 use highwater_connect::json::{Batch, Decoded, Decoder, Field};
 use highwater_connect::{CsvFormat, Format, SourceOptions, open};
 use highwater_engine::{
-    Chunk, ColumnBuilder, Item, Physical, Pipeline, Record, Shared, Value, eval,
+    Chunk, ColumnBuilder, Item, PhysicalPlan, Pipeline, Record, SharedPipeline, Value, eval,
 };
 use highwater_env::Clock;
 use highwater_env::random::Random;
@@ -49,7 +49,7 @@ pub fn binder(bytes: &[u8]) -> u64 {
         return kind;
     };
     let _ = lookback(&compiled.plan);
-    let _ = Physical::new(Arc::new(compiled.plan));
+    let _ = PhysicalPlan::new(Arc::new(compiled.plan));
     kind
 }
 
@@ -129,7 +129,7 @@ pub fn run(bytes: &[u8]) -> (u64, Option<usize>) {
     if substreams || !plan.references.is_empty() || plan.inputs.is_empty() {
         return (kind, None);
     }
-    let Ok(physical) = Physical::new(Arc::new(plan)) else {
+    let Ok(physical) = PhysicalPlan::new(Arc::new(plan)) else {
         return (kind, None);
     };
     let mut random = Random::seeded(hash(bytes));
@@ -207,14 +207,14 @@ fn value(random: &mut Random, depth: u32) -> Value {
 type Rows = Vec<Vec<String>>;
 
 struct Run<'p> {
-    physical: &'p Physical,
+    physical: &'p PhysicalPlan,
     locals: Vec<Pipeline>,
-    shared: Shared,
+    shared: SharedPipeline,
     results: Vec<(usize, Item)>,
 }
 
 impl<'p> Run<'p> {
-    fn new(physical: &'p Physical) -> Run<'p> {
+    fn new(physical: &'p PhysicalPlan) -> Run<'p> {
         let plan: &Plan = physical.plan();
         Run {
             physical,
@@ -268,7 +268,7 @@ impl<'p> Run<'p> {
 
     fn push(&mut self, input: usize, item: Item) {
         let mut handed = Vec::new();
-        self.locals[input].push(Physical::LOCAL_ENTRY, item, &mut handed);
+        self.locals[input].push(PhysicalPlan::LOCAL_ENTRY, item, &mut handed);
         for (exit, item) in handed {
             let entry = self.shared.entry(input, exit, 0);
             self.shared.pipeline.push(entry, item, &mut self.results);

@@ -88,24 +88,24 @@ fn show(state: &[StateEstimate]) -> std::io::Result<()> {
         "\nstate, with {VALUE_BYTES} B for the value of a column:"
     )?;
     for step in state {
-        for kept in &step.kept {
-            writeln!(stdout(), "  {}: {}", step.step, kept.words())?;
+        for item in &step.items {
+            writeln!(stdout(), "  {}: {}", step.step, item.description())?;
         }
     }
     Ok(())
 }
 
 fn as_json(step: &StateEstimate) -> serde_json::Value {
-    let kept = step.kept.iter().map(|kept| {
+    let items = step.items.iter().map(|item| {
         json!({
-            "bytes": kept.bytes,
-            "per": kept.each.words(),
-            "open": kept.times,
-            "held": kept.held.to_string(),
+            "bytes": item.bytes,
+            "per": item.unit.description(),
+            "open": item.open_windows,
+            "held": item.retention.to_string(),
         })
     });
     json!({
         "step": step.step,
-        "kept": kept.collect::<Vec<_>>(),
+        "kept": items.collect::<Vec<_>>(),
     })
 }

@@ -33,7 +33,7 @@ pub(crate) fn text(job: &Job, report: &Report) -> String {
             let _ = writeln!(out, "  {}", located(job, sample));
         }
     }
-    let remarks = &report.errors.remarks;
+    let remarks = &report.errors.warnings;
     if let Some(first) = &remarks.first {
         let _ = writeln!(
             out,
@@ -125,7 +125,7 @@ pub(crate) fn json(job: &Job, report: &Report) -> Value {
         })
     };
     let samples = report.errors.samples.iter().map(sample);
-    let remarks = &report.errors.remarks;
+    let remarks = &report.errors.warnings;
     json!({
         "inputs": inputs.collect::<Vec<_>>(),
         "outputs": outputs.collect::<Vec<_>>(),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{Column, ColumnBuilder, Record, Value, ValueRef, same_but_for_case};
+use highwater_engine::{Column, ColumnBuilder, Record, Value, ValueRef, eq_ignore_case};
 use highwater_query::plan::Type;
 use highwater_time::Instant;
 
@@ -343,7 +343,7 @@ impl Table {
 fn find(names: &[Arc<str>], name: &str) -> Option<usize> {
     let exact = names.iter().position(|known| &**known == name);
     exact.or_else(|| {
-        let mut alike = (0..names.len()).filter(|i| same_but_for_case(&names[*i], name));
+        let mut alike = (0..names.len()).filter(|i| eq_ignore_case(&names[*i], name));
         let first = alike.next();
         first.filter(|_| alike.next().is_none())
     })

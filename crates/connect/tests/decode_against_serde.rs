@@ -10,7 +10,7 @@ mod common;
 
 use common::lines;
 use highwater_connect::json::{BadJson, Batch, DecodedBatch, Decoder, Field};
-use highwater_engine::{ValueRef, same_but_for_case};
+use highwater_engine::{ValueRef, eq_ignore_case};
 use highwater_time::Instant;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -60,7 +60,7 @@ fn look_up<'a>(event: &'a Json, path: &[String]) -> &'a Json {
         }
         let mut alike = fields
             .iter()
-            .filter(|(known, _)| same_but_for_case(known, name));
+            .filter(|(known, _)| eq_ignore_case(known, name));
         match (alike.next(), alike.next()) {
             (Some((_, only)), None) => only,
             _ => &Json::Null,

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant as Clock;
 
-use highwater_engine::{CHUNK_ROWS, Chunk, ColumnBuilder, Item, Physical};
+use highwater_engine::{CHUNK_ROWS, Chunk, ColumnBuilder, Item, PhysicalPlan};
 use highwater_query::Span;
 use highwater_query::plan::{
     Aggregate, AggregateFunction, Analytic, AnalyticCall, AnalyticColumn, AnalyticNode, Expr,
@@ -83,7 +83,7 @@ fn main() {
 
 fn report(name: &str, node: Node) {
     let chunks: Vec<Chunk> = chunks();
-    let physical = Physical::new(Arc::new(plan(node))).expect("the plan can run");
+    let physical = PhysicalPlan::new(Arc::new(plan(node))).expect("the plan can run");
     let mut best = f64::MAX;
     for _ in 0..3 {
         let mut local = physical.local(0);
@@ -91,9 +91,13 @@ fn report(name: &str, node: Node) {
         let start = Clock::now();
         for chunk in &chunks {
             let last = chunk.times[chunk.rows() - 1];
-            local.push(Physical::LOCAL_ENTRY, Item::Rows(chunk.clone()), &mut out);
+            local.push(
+                PhysicalPlan::LOCAL_ENTRY,
+                Item::Rows(chunk.clone()),
+                &mut out,
+            );
             let watermark = Item::Watermark(Instant::from_ticks(last));
-            local.push(Physical::LOCAL_ENTRY, watermark, &mut out);
+            local.push(PhysicalPlan::LOCAL_ENTRY, watermark, &mut out);
             black_box(&out);
             out.clear();
         }

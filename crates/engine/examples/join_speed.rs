@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant as Clock;
 
-use highwater_engine::{CHUNK_ROWS, Chunk, Column, ColumnBuilder, Item, Physical, ValueRef};
+use highwater_engine::{CHUNK_ROWS, Chunk, Column, ColumnBuilder, Item, PhysicalPlan, ValueRef};
 use highwater_query::Span;
 use highwater_query::plan::{
     Expr, ExprKind, Input, JoinNode, Node, NodeId, Output, Plan, Read, Side,
@@ -25,7 +25,7 @@ fn main() {
     exits.sort_unstable();
     let exits = stream_of(exits);
     let events: usize = entries.iter().chain(&exits).map(Chunk::rows).sum();
-    let physical = Physical::new(Arc::new(plan())).expect("the plan can run");
+    let physical = PhysicalPlan::new(Arc::new(plan())).expect("the plan can run");
     for round in 0..3 {
         let mut shared = physical.shared(&[1, 1]);
         let (mut results, mut out) = (0, Vec::new());

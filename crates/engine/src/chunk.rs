@@ -1,4 +1,4 @@
-//! A chunk: rows of columns, each row with its time, in time order.
+//! A chunk: rows as columns, each row with its timestamp, in time order.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ pub const CHUNK_ROWS: usize = 8192;
 
 #[derive(Clone, Debug)]
 pub struct Chunk {
-    /// Ticks of each row's timestamp, never decreasing (within a lane, where there are lanes).
+    /// The timestamp of each row in ticks, never decreasing (with substreams, within a lane).
     pub times: ScalarBuffer<i64>,
     pub columns: Vec<Column>,
-    /// Which clock each row goes by, where the input has substreams.
-    pub lanes: Option<Lanes>,
-    /// The input event that each row stems from; kept only when somebody asks for the fate of events.
+    /// The lanes of the rows; `None` without substreams.
+    pub lanes: Option<ChunkLanes>,
+    /// The input event of each row; kept only if window entries are traced.
     pub origins: Option<ScalarBuffer<u64>>,
 }
 
-/// Rows of several substreams in one chunk, and how their clocks moved between the rows.
+/// The lanes of the rows of a chunk, and the watermarks between the rows.
 #[derive(Clone, Debug, Default)]
-pub struct Lanes {
+pub struct ChunkLanes {
     /// The lane of each row.
     pub of_row: Vec<u32>,
-    /// Clock movements, in order; `before` counts rows of this chunk.
+    /// In order; `before_row` counts rows of this chunk.
     pub watermarks: Vec<LaneWatermark>,
-    /// What lanes stand for, in order; only where streams of several inputs meet further on.
+    /// The keys of new lanes, in order; only if a later step joins substreams.
     pub names: Vec<LaneName>,
 }
 
-/// Says which key a lane stands for from here on.
+/// Assigns a lane number to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneName {
-    /// How many of the watermarks of the chunk come before. The rows between two watermarks need no order among the names: a lane
-    /// goes to another key only after a mark.
+    /// The number of watermarks of the chunk before this name. Names need no order among the rows between two watermarks,
+    /// because a lane is reassigned only after a watermark.
     pub after: usize,
     pub lane: u32,
     pub key: Arc<[u8]>,
@@ -61,7 +61,7 @@ impl Chunk {
         Instant::from_ticks(self.times[row])
     }
 
-    /// The rows that `mask` selects. Marks stay, in front of the row that now follows them.
+    /// The rows that `mask` selects. Watermarks stay, before the next remaining row.
     pub fn filter(&self, mask: &BooleanBuffer) -> Chunk {
         let rows: Vec<u32> = mask.set_indices().map(|row| row as u32).collect();
         if rows.len() == self.rows() {
@@ -74,7 +74,7 @@ impl Chunk {
                 .iter()
                 .map(|column| column.take(&rows))
                 .collect(),
-            lanes: self.lanes.as_ref().map(|lanes| lanes.keep(&rows)),
+            lanes: self.lanes.as_ref().map(|lanes| lanes.take(&rows)),
             origins: self
                 .origins
                 .as_ref()
@@ -82,7 +82,7 @@ impl Chunk {
         }
     }
 
-    /// Some rows that follow each other. Lanes are left behind.
+    /// A range of rows, without lanes.
     pub fn slice(&self, start: usize, len: usize) -> Chunk {
         let columns = self.columns.iter().map(|c| c.slice(start, len));
         Chunk {
@@ -93,7 +93,7 @@ impl Chunk {
         }
     }
 
-    /// Rows gathered from several chunks, each named by (chunk, row). Lanes are left behind.
+    /// Gathers rows (chunk, row) of several chunks, without lanes.
     pub fn interleave(chunks: &[&Chunk], rows: &[(u32, u32)]) -> Chunk {
         let times = rows
             .iter()
@@ -102,7 +102,7 @@ impl Chunk {
         Chunk::gather(chunks, rows, times)
     }
 
-    /// Like [`Chunk::interleave`], with times given.
+    /// Like [`Chunk::interleave`], with other timestamps.
     pub fn gather(chunks: &[&Chunk], rows: &[(u32, u32)], times: ScalarBuffer<i64>) -> Chunk {
         let width = chunks.first().map_or(0, |chunk| chunk.columns.len());
         let columns = (0..width)
@@ -136,23 +136,23 @@ impl Chunk {
     }
 }
 
-impl Lanes {
-    /// Passes a name on, after the watermarks so far.
-    pub(crate) fn name(&mut self, name: &LaneName) {
+impl ChunkLanes {
+    /// Appends a name after the watermarks so far.
+    pub(crate) fn push_name(&mut self, name: &LaneName) {
         self.names.push(LaneName {
             after: self.watermarks.len(),
             ..name.clone()
         });
     }
 
-    /// Whether there is something to tell even without rows.
-    pub(crate) fn has_news(&self) -> bool {
+    /// Whether there are watermarks or names, even without rows.
+    pub(crate) fn has_updates(&self) -> bool {
         !self.watermarks.is_empty() || !self.names.is_empty()
     }
 
-    fn keep(&self, rows: &[u32]) -> Lanes {
+    fn take(&self, rows: &[u32]) -> ChunkLanes {
         let before = |old: usize| rows.partition_point(|&row| (row as usize) < old);
-        Lanes {
+        ChunkLanes {
             of_row: rows.iter().map(|&row| self.of_row[row as usize]).collect(),
             watermarks: self
                 .watermarks

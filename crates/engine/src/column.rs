@@ -1,8 +1,7 @@
 //! Columns: typed when the data is, dynamic when it is not.
 //!
-//! A column of one chunk is an Arrow array if all its values have one type, and a plain list of [`Value`]s if they
-//! differ or nest. Both kinds answer [`Column::get`] alike; kernels take the typed road where they can, and a property
-//! test holds the two to the same answers.
+//! A column of one chunk is an Arrow array if all its values have one type, and a list of [`Value`]s if they differ or
+//! nest. Kernels use the typed representation where they can; a property test checks that both give the same results.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::value::{Record, Value, ValueRef};
 
 #[derive(Clone, Debug)]
 pub enum Column {
-    /// That many NULLs.
+    /// A number of NULLs.
     Null(usize),
     Bit(BooleanArray),
     Int(Int64Array),
@@ -49,7 +48,7 @@ impl Column {
         Column::Time(Int64Array::new(ticks, None))
     }
 
-    /// `n` times the same value.
+    /// A value repeated `n` times.
     pub fn repeat(value: ValueRef<'_>, n: usize) -> Column {
         let mut builder = ColumnBuilder::with_capacity(n);
         for _ in 0..n {
@@ -76,7 +75,7 @@ impl Column {
         self.get(row).is_null()
     }
 
-    /// The same values without types; for tests that hold the two roads to the same answers.
+    /// The same values in the dynamic representation, for tests that compare both.
     pub fn to_dynamic(&self) -> Column {
         Column::Dynamic(Arc::new(
             (0..self.len())
@@ -145,7 +144,7 @@ impl Column {
         matches!(self, Column::Text(texts) if texts.null_count() == 0)
     }
 
-    /// Rows gathered from several columns, each named by (column, row).
+    /// Gathers rows (column, row) of several columns.
     pub fn interleave(columns: &[&Column], rows: &[(u32, u32)]) -> Column {
         if let [only] = columns {
             return only.take(&rows.iter().map(|&(_, row)| row).collect::<Vec<_>>());
@@ -189,8 +188,7 @@ fn interleave_plain(columns: &[&Column], rows: &[(u32, u32)]) -> Option<Column> 
     }
 }
 
-/// Text without NULLs. Lengths are read for all rows before anything is copied, so that the copying knows where it goes
-/// and does not wait row by row for memory.
+/// Text without NULLs. All lengths are read before any text is copied, so that cache misses overlap.
 fn interleave_text(columns: &[&Column], rows: &[(u32, u32)]) -> Option<Column> {
     let parts: Option<Vec<&StringArray>> = columns
         .iter()
@@ -221,12 +219,12 @@ fn interleave_text(columns: &[&Column], rows: &[(u32, u32)]) -> Option<Column> {
     Some(Column::Text(StringArray::new(offsets, bytes.into(), None)))
 }
 
-/// Grows a column value by value. The first value decides the type; a value of another type turns it dynamic.
+/// Builds a column value by value. The first value decides the type; a value of another type makes it dynamic.
 #[derive(Debug)]
 pub struct ColumnBuilder {
     values: Values,
     nulls: NullBufferBuilder,
-    /// How many rows to make room for once the type is known.
+    /// How many rows to allocate once the type is known.
     capacity: usize,
 }
 
@@ -351,19 +349,23 @@ impl ColumnBuilder {
         }
     }
 
-    /// A value that the current representation cannot hold.
+    /// Pushes a value that the current representation cannot hold.
     #[cold]
     fn push_other(&mut self, value: ValueRef<'_>) {
-        let (len, room) = (self.len(), self.capacity);
+        let (len, capacity) = (self.len(), self.capacity);
         match (&self.values, value) {
-            (Values::Untyped, ValueRef::Bit(_)) => self.values = Values::Bit(filled(len, room)),
-            (Values::Untyped, ValueRef::Int(_)) => self.values = Values::Int(filled(len, room)),
-            (Values::Untyped, ValueRef::Float(_)) => self.values = Values::Float(filled(len, room)),
-            (Values::Untyped, ValueRef::Time(_)) => self.values = Values::Time(filled(len, room)),
+            (Values::Untyped, ValueRef::Bit(_)) => self.values = Values::Bit(filled(len, capacity)),
+            (Values::Untyped, ValueRef::Int(_)) => self.values = Values::Int(filled(len, capacity)),
+            (Values::Untyped, ValueRef::Float(_)) => {
+                self.values = Values::Float(filled(len, capacity))
+            }
+            (Values::Untyped, ValueRef::Time(_)) => {
+                self.values = Values::Time(filled(len, capacity))
+            }
             (Values::Untyped, ValueRef::Text(t)) if t.len() < i32::MAX as usize => {
                 self.values = Values::Text(TextValues {
-                    bytes: Vec::with_capacity(room * TEXT_BYTES_GUESS),
-                    offsets: filled(len + 1, room + 1),
+                    bytes: Vec::with_capacity(capacity * TEXT_BYTES_GUESS),
+                    offsets: filled(len + 1, capacity + 1),
                 });
             }
             _ => {
@@ -413,7 +415,7 @@ impl ColumnBuilder {
 }
 
 impl TextValues {
-    /// Offsets are 32 bits wide; a chunk with more text than that is kept as values.
+    /// Offsets are 32 bits wide; a chunk with more text becomes dynamic.
     #[inline]
     fn fits(&self, value: &str) -> bool {
         self.bytes.len() + value.len() < i32::MAX as usize
@@ -426,12 +428,12 @@ impl TextValues {
     }
 }
 
-/// How much text a row may be expected to hold, to make room for.
+/// The text per row to allocate.
 const TEXT_BYTES_GUESS: usize = 16;
 
-/// What stands for that many NULLs, with room for more.
-fn filled<T: Default + Clone>(len: usize, room: usize) -> Vec<T> {
-    let mut values = Vec::with_capacity(room.max(len));
+/// The placeholders of `len` NULLs.
+fn filled<T: Default + Clone>(len: usize, capacity: usize) -> Vec<T> {
+    let mut values = Vec::with_capacity(capacity.max(len));
     values.resize(len, T::default());
     values
 }

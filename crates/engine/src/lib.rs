@@ -1,8 +1,8 @@
-//! Columns, expressions and operators: the state machine that a query becomes.
+//! Columns, expressions and operators: runs a compiled query as a state machine.
 //!
-//! The engine is pushed chunks and watermarks and emits chunks and watermarks. It knows no sources, no files, no threads
-//! and no clock. A [`Physical`] plan says what runs on each partition and what runs once for all; a [`Pipeline`] is one
-//! such run, whose state can be written down and read back at any point.
+//! The engine takes chunks and watermarks and emits chunks and watermarks. It knows no sources, no files, no threads and
+//! no clock. A [`PhysicalPlan`] decides which steps run on each partition and which run once; a [`Pipeline`] runs them,
+//! and its state can be snapshot and restored at any point.
 
 mod chunk;
 pub mod codec;
@@ -10,22 +10,22 @@ mod column;
 mod estimate;
 pub mod eval;
 mod ops;
-mod physical;
+mod physical_plan;
 mod pipeline;
 mod script;
 mod value;
 
-pub use chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
+pub use chunk::{CHUNK_ROWS, Chunk, ChunkLanes, LaneName};
 pub use column::{Column, ColumnBuilder};
-pub use estimate::{Each, Kept, StateEstimate, VALUE_BYTES, estimate};
+pub use estimate::{StateEstimate, StateItem, StateUnit, VALUE_BYTES, estimate};
 pub use ops::{
-    Context, DataError, DataErrors, Item, Merge, Operator, ReferenceTable, Remarks, Share,
-    WindowEntry,
+    Context, DataError, DataErrors, DataWarnings, Item, Merge, Operator, PartialPane,
+    ReferenceTable, WindowEntry,
 };
-pub use physical::{Physical, PhysicalError, Shared};
+pub use physical_plan::{PhysicalPlan, PhysicalPlanError, SharedPipeline};
 pub use pipeline::{Pipeline, Target};
-pub use script::{Entered, ScriptError, Scripts};
-pub use value::{Record, Value, ValueRef, same_but_for_case};
+pub use script::{ScriptError, ScriptScope, Scripts};
+pub use value::{Record, Value, ValueRef, eq_ignore_case};
 
 /// Whether the geospatial functions are built in. Without them, compile queries with `Catalog::without_geo`.
 pub const HAS_GEO: bool = cfg!(feature = "geo");

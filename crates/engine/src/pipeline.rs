@@ -1,7 +1,7 @@
-//! Operators wired together, driven by whoever feeds them.
+//! Connected operators, driven by the caller.
 //!
-//! Operators stand in an order in which each feeds only later ones. One item pushed in is carried through to the exits
-//! before the next is taken, so a pipeline has no queues of its own and no threads.
+//! Operators are in topological order. Each pushed item runs through to the exits before the next one, so a pipeline has
+//! no queues and no threads.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::script::Scripts;
 
 pub struct Pipeline {
     stages: Vec<Stage>,
-    /// What waits in front of each stage; empty between pushes.
+    /// The pending input of each stage; empty between pushes.
     inboxes: Vec<Vec<(usize, Item)>>,
-    /// Reused for what one operator emits.
+    /// The output of one operator; reused.
     emitted: Vec<Item>,
     pub errors: DataErrors,
     trace: Option<Vec<WindowEntry>>,
@@ -50,13 +50,13 @@ impl Pipeline {
         }
     }
 
-    /// With the functions that expressions and aggregates may call.
+    /// Sets the JavaScript functions that expressions and aggregates may call.
     pub(crate) fn with_scripts(mut self, scripts: Option<Arc<Scripts>>) -> Pipeline {
         self.scripts = scripts;
         self
     }
 
-    /// From now on, note which events enter which windows.
+    /// From now on, records which events enter which windows.
     pub fn trace_windows(&mut self) {
         self.trace = Some(Vec::new());
     }
@@ -65,7 +65,7 @@ impl Pipeline {
         self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Carries one item from `entry` to the exits, which receive (exit, item).
+    /// Runs one item from `entry` through the pipeline and appends its output as (exit, item).
     pub fn push(&mut self, entry: Target, item: Item, exits: &mut Vec<(usize, Item)>) {
         let Target::Stage { stage: first, port } = entry else {
             if let Target::Exit(exit) = entry {
@@ -110,7 +110,7 @@ impl Pipeline {
         }
     }
 
-    /// Adds a port to the operator of a stage, if it can have another.
+    /// Adds a port to the operator of a stage; `false` if it cannot have another.
     pub(crate) fn add_port(&mut self, stage: usize) -> bool {
         self.stages[stage].operator.add_port()
     }

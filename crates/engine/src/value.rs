@@ -1,4 +1,4 @@
-//! A value that carries its own type: what a dynamic column holds, and what every kernel falls back to.
+//! A value with its own type: the element of a dynamic column.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ pub enum Value {
     Array(Arc<[Value]>),
 }
 
-/// Named values in the order they were given. Names are unique; of repeated JSON keys the last one wins.
+/// Named values in insertion order. Names are unique; of repeated JSON keys the last one wins.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     fields: Vec<(Arc<str>, Value)>,
 }
 
-/// A borrowed look at one value, so that reading a typed column allocates nothing.
+/// A borrowed value, so that reading a typed column allocates nothing.
 #[derive(Clone, Copy, Debug)]
 pub enum ValueRef<'a> {
     Null,
@@ -45,24 +45,24 @@ impl Record {
         }
     }
 
-    /// A record of these fields. Of fields with the same name the last value stays, in the place of the first.
+    /// Of fields with the same name, the last value stays at the position of the first.
     pub fn from_fields(fields: Vec<(Arc<str>, Value)>) -> Record {
-        /// From here on looking each name up beats comparing it with all before it.
-        const MANY: usize = 16;
-        if fields.len() < MANY {
+        /// From this many fields on, a hash table beats comparing names.
+        const HASHED_FIELDS_MIN: usize = 16;
+        if fields.len() < HASHED_FIELDS_MIN {
             let mut record = Record::with_capacity(fields.len());
             fields
                 .into_iter()
                 .for_each(|(name, value)| record.set(name, value));
             return record;
         }
-        let mut places: HashMap<Arc<str>, usize, FixedState> = HashMap::default();
+        let mut positions: HashMap<Arc<str>, usize, FixedState> = HashMap::default();
         let mut record = Record::with_capacity(fields.len());
         for (name, value) in fields {
-            match places.get(&name) {
-                Some(&place) => record.fields[place].1 = value,
+            match positions.get(&name) {
+                Some(&position) => record.fields[position].1 = value,
                 None => {
-                    places.insert(name.clone(), record.fields.len());
+                    positions.insert(name.clone(), record.fields.len());
                     record.fields.push((name, value));
                 }
             }
@@ -70,7 +70,7 @@ impl Record {
         record
     }
 
-    /// The field of exactly that name.
+    /// The field with exactly this name.
     pub fn get_exact(&self, name: &str) -> Option<&Value> {
         self.fields
             .iter()
@@ -78,7 +78,7 @@ impl Record {
             .map(|(_, value)| value)
     }
 
-    /// Sets a field; an earlier field of the same name keeps its place and takes the new value.
+    /// Sets a field; an earlier field of the same name keeps its position and takes the new value.
     pub fn set(&mut self, name: Arc<str>, value: Value) {
         match self.fields.iter_mut().find(|(known, _)| *known == name) {
             Some((_, old)) => *old = value,
@@ -86,7 +86,7 @@ impl Record {
         }
     }
 
-    /// Adds those fields, all of different names, whose names are not taken yet.
+    /// Adds the fields whose names are not in the record. The fields have different names.
     pub fn add(&mut self, fields: impl Iterator<Item = (Arc<str>, Value)>) {
         let before = self.fields.len();
         for (name, value) in fields {
@@ -99,7 +99,7 @@ impl Record {
         }
     }
 
-    /// The field of that exact name, else the only one that matches but for case, else nothing.
+    /// The field with exactly this name, else the only one that matches ignoring case.
     pub fn get(&self, name: &str) -> Option<&Value> {
         if let Some(value) = self.get_exact(name) {
             return Some(value);
@@ -107,7 +107,7 @@ impl Record {
         let mut alike = self
             .fields
             .iter()
-            .filter(|(known, _)| same_but_for_case(known, name));
+            .filter(|(known, _)| eq_ignore_case(known, name));
         match (alike.next(), alike.next()) {
             (Some((_, value)), None) => Some(value),
             _ => None,
@@ -127,8 +127,8 @@ impl Record {
     }
 }
 
-/// Field names compare without regard to case when no exact match exists.
-pub fn same_but_for_case(a: &str, b: &str) -> bool {
+/// Compares names ignoring case.
+pub fn eq_ignore_case(a: &str, b: &str) -> bool {
     if a.is_ascii() && b.is_ascii() {
         return a.eq_ignore_ascii_case(b);
     }

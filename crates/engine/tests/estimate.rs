@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{Chunk, ColumnBuilder, Item, Physical, Value, estimate};
+use highwater_engine::{Chunk, ColumnBuilder, Item, PhysicalPlan, Value, estimate};
 use highwater_query::plan::Read;
 use highwater_query::{Catalog, compile};
 use highwater_time::{Instant, TICKS_PER_SECOND};
@@ -18,9 +18,9 @@ fn measured(query: &str, events: usize) -> (usize, usize) {
     let plan = Arc::new(compiled.plan);
     let estimates = estimate(&plan);
     assert!(!estimates.is_empty(), "{query}: nothing is kept");
-    let kept = estimates.iter().flat_map(|step| &step.kept);
-    let expected = kept.map(|kept| kept.bytes_of(KEYS, events)).sum();
-    let physical = Physical::new(plan).expect("the plan can run");
+    let items = estimates.iter().flat_map(|step| &step.items);
+    let expected = items.map(|item| item.bytes_of(KEYS, events)).sum();
+    let physical = PhysicalPlan::new(plan).expect("the plan can run");
     let (mut local, mut shared) = (physical.local(0), physical.shared(&[1]));
     for second in 0..events {
         let time = Instant::from_ticks((63_000_000_001 + second as i64) * TICKS_PER_SECOND);
@@ -33,7 +33,7 @@ fn measured(query: &str, events: usize) -> (usize, usize) {
         let chunk = Chunk::new(times.into(), columns.collect());
         for item in [Item::Rows(chunk), Item::Watermark(time)] {
             let (mut exits, mut out) = (Vec::new(), Vec::new());
-            local.push(Physical::LOCAL_ENTRY, item, &mut exits);
+            local.push(PhysicalPlan::LOCAL_ENTRY, item, &mut exits);
             for (exit, item) in exits {
                 let entry = shared.entry(0, exit, 0);
                 shared.pipeline.push(entry, item, &mut out);
@@ -81,8 +81,8 @@ fn the_formula_is_told_in_words() {
     let words = |query: &str| -> Vec<String> {
         let compiled = compile(query, &Catalog::streams(["input"])).expect("the query is right");
         let steps = estimate(&compiled.plan);
-        let kept = steps.iter().flat_map(|step| &step.kept);
-        kept.map(|kept| kept.words()).collect()
+        let items = steps.iter().flat_map(|step| &step.items);
+        items.map(|item| item.description()).collect()
     };
     let query = "SELECT k, COUNT(*) AS n FROM input TIMESTAMP BY t GROUP BY k, Hopping(s, 10, 2)";
     assert_eq!(

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{Chunk, Item, Physical, Value, eval};
+use highwater_engine::{Chunk, Item, PhysicalPlan, Value, eval};
 use highwater_query::functions::{Kind, table};
 use highwater_query::{Catalog, compile};
 use highwater_time::Instant;
@@ -14,7 +14,7 @@ fn run(query: &str) -> Result<Value, String> {
         let rendered = errors.iter().map(|error| error.render(query, "example"));
         rendered.collect::<String>()
     })?;
-    let physical = Physical::new(Arc::new(compiled.plan)).map_err(|error| error.to_string())?;
+    let physical = PhysicalPlan::new(Arc::new(compiled.plan)).map_err(|error| error.to_string())?;
     assert!(
         physical.plan().inputs[0].reads.is_empty(),
         "an example needs no fields"
@@ -24,7 +24,7 @@ fn run(query: &str) -> Result<Value, String> {
     let event = Item::Rows(Chunk::new(vec![0].into(), Vec::new()));
     let (mut handed, mut results) = (Vec::new(), Vec::new());
     for item in [event, Item::Watermark(Instant::AFTER_ALL)] {
-        local.push(Physical::LOCAL_ENTRY, item, &mut handed);
+        local.push(PhysicalPlan::LOCAL_ENTRY, item, &mut handed);
     }
     for (exit, item) in handed {
         let entry = shared.entry(0, exit, 0);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_connect::{Format, Level, MissingFeature};
-use highwater_engine::{Physical, PhysicalError, ScriptError, Scripts};
+use highwater_engine::{PhysicalPlan, PhysicalPlanError, ScriptError, Scripts};
 use highwater_env::disk;
 use highwater_query::plan::Plan;
 use highwater_query::{Catalog, CatalogInput, Diagnostic, compile};
@@ -23,7 +23,7 @@ pub struct Job {
     pub query_name: String,
     pub query: String,
     pub plan: Arc<Plan>,
-    pub physical: Physical,
+    pub physical: PhysicalPlan,
     /// The job's JavaScript functions.
     pub scripts: Arc<Scripts>,
     pub warnings: Vec<Diagnostic>,
@@ -48,7 +48,7 @@ pub enum LoadError {
     #[error("error: {0}")]
     Script(#[from] ScriptError),
     #[error("error: {0}")]
-    Physical(#[from] PhysicalError),
+    PhysicalPlan(#[from] PhysicalPlanError),
     #[error("error: the format of input \"{input}\": {missing}")]
     InputFormat {
         input: String,
@@ -174,7 +174,7 @@ impl Job {
         check_formats(&file)?;
         let plan = Arc::new(compiled.plan);
         let scripts = Arc::new(scripts(&file)?);
-        let physical = Physical::new(plan.clone())?.with_scripts(scripts.clone());
+        let physical = PhysicalPlan::new(plan.clone())?.with_scripts(scripts.clone());
         if let (OnError::DeadLetter, Some(dead)) = (file.on_error, &file.dead_letter)
             && plan
                 .outputs

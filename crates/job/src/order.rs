@@ -4,7 +4,7 @@
 //! the numbers stand for. This is where the two meet, and where rows get the lanes and watermarks of substreams.
 
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_engine::{Chunk, Item, Lanes};
+use highwater_engine::{Chunk, ChunkLanes, Item};
 use highwater_time::{
     Arrivals, Duration, EventBatch, EventKeys, Instant, JudgedEvent, KeyList, LaneWatermark,
     ReleasedEvents, ReleasedLaneEvents, Substreams, TimeDomain, TimePolicy, Timeline,
@@ -302,7 +302,7 @@ fn attach_lanes(items: &mut [Item], released: &ReleasedLaneEvents, told: &Substr
             .iter()
             .take_while(|m| last || m.before_row < end)
             .count();
-        let lanes = Lanes {
+        let lanes = ChunkLanes {
             of_row: released.lanes[row..end].to_vec(),
             watermarks: released.watermarks[mark..mark + watermarks]
                 .iter()

@@ -5,7 +5,7 @@
 //! over depends on that.
 
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_engine::{Chunk, Item, Physical, Pipeline};
+use highwater_engine::{Chunk, Item, PhysicalPlan, Pipeline};
 use highwater_time::{EventKeys, Instant, JudgedEvent, TimeDomain, VerdictCounts};
 
 use crate::events::TimedEvents;
@@ -48,7 +48,7 @@ pub(crate) struct PartitionPipeline {
 impl PartitionPipeline {
     pub fn new(
         input: &InputPlan,
-        physical: &Physical,
+        physical: &PhysicalPlan,
         id: PartitionId,
         witness: bool,
     ) -> PartitionPipeline {
@@ -57,7 +57,7 @@ impl PartitionPipeline {
             pipeline.trace_windows();
         }
         if input.dead_letters {
-            pipeline.errors.keep_all();
+            pipeline.errors.collect_all();
         }
         PartitionPipeline {
             id,
@@ -180,7 +180,8 @@ impl PartitionPipeline {
     fn run(&mut self, out: &mut Vec<Delivery>) {
         let mut exits = Vec::new();
         for item in self.items.drain(..) {
-            self.pipeline.push(Physical::LOCAL_ENTRY, item, &mut exits);
+            self.pipeline
+                .push(PhysicalPlan::LOCAL_ENTRY, item, &mut exits);
         }
         let partition = self.id.number;
         out.extend(exits.into_iter().map(|(exit, item)| Delivery {

@@ -16,7 +16,7 @@ use std::ops::Range;
 use arrow_buffer::ScalarBuffer;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_engine::codec::{ReadValue, WriteValue};
-use highwater_engine::{CHUNK_ROWS, Chunk, Column, ColumnBuilder, Item, Lanes};
+use highwater_engine::{CHUNK_ROWS, Chunk, ChunkLanes, Column, ColumnBuilder, Item};
 use highwater_time::{Instant, ReleasedLaneEvents};
 
 /// A chunk is thinned when it has this many times as many rows as wait.
@@ -93,7 +93,7 @@ impl PendingChunks {
     /// No rows, only watermarks.
     pub fn empty(&self, released: &ReleasedLaneEvents) -> Item {
         let mut chunk = self.bare_chunk(Vec::new().into());
-        chunk.lanes = Some(Lanes {
+        chunk.lanes = Some(ChunkLanes {
             of_row: Vec::new(),
             watermarks: released.watermarks.clone(),
             names: Vec::new(),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use highwater_connect::json::Field;
 use highwater_connect::{Events, ReadError, Source, SourceNote};
-use highwater_engine::{DataErrors, Physical, Value, ValueRef, eval};
+use highwater_engine::{DataErrors, PhysicalPlan, Value, ValueRef, eval};
 use highwater_time::Instant;
 
 use crate::account::Account;
@@ -37,7 +37,7 @@ impl FileReader {
         path: &Path,
         number: usize,
         input: InputPlan,
-        physical: &Physical,
+        physical: &PhysicalPlan,
         partitions: Vec<PartitionId>,
         witness: bool,
     ) -> Result<FileReader, ReadError> {
@@ -114,7 +114,7 @@ impl FileReader {
     /// The dead letters since the last call.
     pub fn take_dead(&mut self) -> Vec<DeadLetter> {
         let lanes = self.lanes.iter_mut();
-        let failed = lanes.flat_map(|lane| lane.pipeline.errors.take_kept());
+        let failed = lanes.flat_map(|lane| lane.pipeline.errors.take_collected());
         self.account.take_dead(failed)
     }
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use highwater_connect::json::Field;
 use highwater_connect::{BadEvent, Level, ReadError};
-use highwater_engine::{Chunk, Column, Physical, PhysicalError, ReferenceTable, ValueRef};
+use highwater_engine::{Chunk, Column, PhysicalPlan, PhysicalPlanError, ReferenceTable, ValueRef};
 use highwater_env::disk;
 use highwater_query::plan::{Read, Reference};
 use highwater_time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub(crate) use force::{InForce, Seen};
 #[derive(Debug, thiserror::Error)]
 pub enum ReferenceError {
     #[error("error: {0}")]
-    Physical(#[from] PhysicalError),
+    PhysicalPlan(#[from] PhysicalPlanError),
     #[error("error: {0}")]
     Files(#[from] FilesError),
     #[error("{0}")]
@@ -58,7 +58,7 @@ pub enum ReferenceError {
 /// The tables of a job, laid out with its plan.
 pub(crate) struct References {
     /// The plan with its tables; `None` where it has none.
-    pub physical: Option<Physical>,
+    pub physical: Option<PhysicalPlan>,
     /// What was read, one report for each input.
     pub reports: Vec<InputReport>,
     /// The tables without times, as they are in use.
@@ -101,7 +101,8 @@ fn load_by(job: &Job, since: Since<'_>, copied: &Copies) -> Result<References, R
     let physical = match tables.is_empty() {
         true => None,
         false => Some(
-            Physical::with_references(job.plan.clone(), &tables)?.with_scripts(job.scripts.clone()),
+            PhysicalPlan::with_references(job.plan.clone(), &tables)?
+                .with_scripts(job.scripts.clone()),
         ),
     };
     Ok(References {

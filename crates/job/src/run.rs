@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 
 use highwater_connect::ReadError;
 use highwater_connect::SinkError;
-use highwater_engine::{DataErrors, Item, Physical, Shared, Value};
+use highwater_engine::{DataErrors, Item, PhysicalPlan, SharedPipeline, Value};
 use highwater_time::Instant;
 
 use crate::account::shown_file;
@@ -109,7 +109,7 @@ pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<
         shared.pipeline.trace_windows();
     }
     if job.file.on_error == OnError::DeadLetter {
-        shared.pipeline.errors.keep_all();
+        shared.pipeline.errors.collect_all();
     }
     let threads = if readers.len() > READER_THREADS_MAX {
         1
@@ -155,7 +155,7 @@ pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<
 }
 
 fn deliver(
-    shared: &mut Shared,
+    shared: &mut SharedPipeline,
     outputs: &mut Outputs,
     input: usize,
     delivery: Delivery,
@@ -170,8 +170,8 @@ fn deliver(
 }
 
 /// The rows that failed in the shared part of the query since the last call.
-fn failed_rows(job: &Job, shared: &mut Shared, files: &[ReadFile]) -> Vec<DeadLetter> {
-    let failed = shared.pipeline.errors.take_kept().into_iter();
+fn failed_rows(job: &Job, shared: &mut SharedPipeline, files: &[ReadFile]) -> Vec<DeadLetter> {
+    let failed = shared.pipeline.errors.take_collected().into_iter();
     failed
         .map(|error| {
             let file = error
@@ -197,7 +197,7 @@ fn error_text(errors: &DataErrors) -> Option<String> {
 
 fn finish(
     job: &Job,
-    mut shared: Shared,
+    mut shared: SharedPipeline,
     sources: Vec<Source>,
     outputs: Outputs,
     files: Vec<ReadFile>,
@@ -247,7 +247,7 @@ struct Opened {
     files: Vec<ReadFile>,
 }
 
-fn open(job: &Job, physical: &Physical, witness: bool) -> Result<Opened, RunError> {
+fn open(job: &Job, physical: &PhysicalPlan, witness: bool) -> Result<Opened, RunError> {
     let mut opened = Opened {
         readers: Vec::new(),
         partitions: Vec::new(),

@@ -369,8 +369,8 @@ fn rings_that_events_leave_open_are_counted() {
     let ran = run_text(lines.join("\n").as_bytes(), sql, "");
     assert_eq!(ran.rows, "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n{\"id\":5}\n");
     let errors = &ran.report.errors;
-    assert_eq!((errors.count, errors.remarks.count), (1, 3));
-    let first = errors.remarks.first.as_ref().expect("one is kept");
+    assert_eq!((errors.count, errors.warnings.count), (1, 3));
+    let first = errors.warnings.first.as_ref().expect("one is kept");
     assert_eq!(
         first.reason,
         "a ring does not end where it began, so it was closed"
@@ -384,6 +384,6 @@ fn rings_that_events_leave_open_are_counted() {
     let sql = "SELECT id, ST_WITHIN(CreatePoint(1, 3), area) AS i, ST_INTERSECTS(area, area) AS o \
                INTO out FROM a TIMESTAMP BY t";
     let ran = run_text(lines[..3].join("\n").as_bytes(), sql, "");
-    assert_eq!(ran.report.errors.remarks.count, 2);
+    assert_eq!(ran.report.errors.warnings.count, 2);
     assert!(!ran.report.lost_data());
 }

@@ -7,7 +7,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use highwater_engine::same_but_for_case;
+use highwater_engine::eq_ignore_case;
 
 use super::Field;
 use super::scan::{load8, load16};
@@ -252,7 +252,7 @@ impl Node {
                 node: *node as u32,
                 exact,
             };
-            (exact || same_but_for_case(wanted, name)).then_some(target)
+            (exact || eq_ignore_case(wanted, name)).then_some(target)
         };
         self.children.iter().filter_map(alike).collect()
     }

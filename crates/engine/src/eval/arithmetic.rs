@@ -8,7 +8,7 @@ use highwater_query::plan::{BinaryOp, UnaryOp};
 
 use crate::value::{Value, ValueRef};
 
-use super::fault::{EvalError, shown};
+use super::fault::{EvalError, display_value};
 use super::number::{Number, read_float};
 
 /// The value of `a op b`.
@@ -188,7 +188,7 @@ fn divides(op: BinaryOp) -> bool {
 }
 
 fn expression(op: BinaryOp, x: ValueRef<'_>, y: ValueRef<'_>) -> String {
-    format!("{} {} {}", shown(x), symbol(op), shown(y))
+    format!("{} {} {}", display_value(x), symbol(op), display_value(y))
 }
 
 fn takes_part(value: ValueRef<'_>) -> bool {
@@ -204,5 +204,7 @@ fn number(value: ValueRef<'_>) -> Result<Number, EvalError> {
         ValueRef::Text(text) => read_float(text).map(Number::Float),
         _ => Number::of(value),
     };
-    number.ok_or_else(|| EvalError::NotANumber { text: shown(value) })
+    number.ok_or_else(|| EvalError::NotANumber {
+        text: display_value(value),
+    })
 }

@@ -11,34 +11,41 @@ use crate::column::{Column, ColumnBuilder};
 use crate::value::Value;
 
 use super::arithmetic::{self, float_result, int_result, is_bitwise};
-use super::datum::{Datum, Numbers, Side, Site};
 use super::fault::EvalError;
+use super::operand::{Datum, KernelContext, NumericOperand, Operand};
 
 /// The value of `left op right` in every row.
-pub(super) fn binary(op: BinaryOp, left: &Datum, right: &Datum, site: &mut Site<'_>) -> Datum {
+pub(super) fn binary(
+    op: BinaryOp,
+    left: &Datum,
+    right: &Datum,
+    context: &mut KernelContext<'_>,
+) -> Datum {
     if left.all_null() || right.all_null() {
         return Datum::NULL;
     }
     if let (Datum::Scalar(a), Datum::Scalar(b)) = (left, right) {
-        return once(arithmetic::apply(op, a.view(), b.view()), site);
+        return once(arithmetic::apply(op, a.view(), b.view()), context);
     }
     match (left.numbers(), right.numbers()) {
-        (Some(Numbers::Ints(a)), Some(Numbers::Ints(b))) => {
-            return Ints { op, left, right }.run(a, b, site);
+        (Some(NumericOperand::Ints(a)), Some(NumericOperand::Ints(b))) => {
+            return Ints { op, left, right }.run(a, b, context);
         }
-        (Some(a), Some(b)) if !is_bitwise(op) => return floats(op, left, right, (a, b), site),
+        (Some(a), Some(b)) if !is_bitwise(op) => return floats(op, left, right, (a, b), context),
         _ => {}
     }
     if op == BinaryOp::Add && left.texts().is_some() && right.texts().is_some() {
-        return concat(left, right, site);
+        return concat(left, right, context);
     }
-    site.map(|row| arithmetic::apply(op, left.get(row), right.get(row)))
+    context.map(|row| arithmetic::apply(op, left.get(row), right.get(row)))
 }
 
 /// The value of `op of` in every row.
-pub(super) fn unary(op: UnaryOp, of: &Datum, site: &mut Site<'_>) -> Datum {
+pub(super) fn unary(op: UnaryOp, of: &Datum, context: &mut KernelContext<'_>) -> Datum {
     match (op, of) {
-        (_, Datum::Scalar(value)) => return once(arithmetic::apply_unary(op, value.view()), site),
+        (_, Datum::Scalar(value)) => {
+            return once(arithmetic::apply_unary(op, value.view()), context);
+        }
         (UnaryOp::Plus, Datum::Column(Column::Int(_) | Column::Float(_))) => return of.clone(),
         (UnaryOp::Minus, Datum::Column(Column::Float(a))) => {
             let values: Vec<f64> = a.values().iter().map(|v| -v).collect();
@@ -53,13 +60,13 @@ pub(super) fn unary(op: UnaryOp, of: &Datum, site: &mut Site<'_>) -> Datum {
         }
         _ => {}
     }
-    site.map(|row| arithmetic::apply_unary(op, of.get(row)))
+    context.map(|row| arithmetic::apply_unary(op, of.get(row)))
 }
 
 /// A result that stands for all rows.
-fn once(result: Result<Value, EvalError>, site: &mut Site<'_>) -> Datum {
+fn once(result: Result<Value, EvalError>, context: &mut KernelContext<'_>) -> Datum {
     result.map(Datum::Scalar).unwrap_or_else(|reason| {
-        site.fail_all(reason);
+        context.fail_all(reason);
         Datum::NULL
     })
 }
@@ -76,7 +83,12 @@ struct Ints<'a> {
 }
 
 impl Ints<'_> {
-    fn run(&self, a: Side<'_, i64>, b: Side<'_, i64>, site: &mut Site<'_>) -> Datum {
+    fn run(
+        &self,
+        a: Operand<'_, i64>,
+        b: Operand<'_, i64>,
+        context: &mut KernelContext<'_>,
+    ) -> Datum {
         let op = self.op;
         // A scalar bit beside bigints acts as a bigint, and two scalars never get here: no case is left to bit.
         let (values, failed) = match op {
@@ -94,7 +106,7 @@ impl Ints<'_> {
         let nulls = NullBuffer::union(self.left.nulls(), self.right.nulls());
         if failed {
             let fails = |row| int_result(op, at(a, row), at(b, row)).is_none();
-            report(op, (self.left, self.right), nulls.as_ref(), fails, site);
+            report(op, (self.left, self.right), nulls.as_ref(), fails, context);
         }
         int_column(values, nulls)
     }
@@ -104,14 +116,14 @@ fn floats(
     op: BinaryOp,
     left: &Datum,
     right: &Datum,
-    sides: (Numbers<'_>, Numbers<'_>),
-    site: &mut Site<'_>,
+    sides: (NumericOperand<'_>, NumericOperand<'_>),
+    context: &mut KernelContext<'_>,
 ) -> Datum {
     let (values, failed) = match sides {
-        (Numbers::Floats(a), Numbers::Floats(b)) => float_values(op, a, b),
-        (Numbers::Floats(a), Numbers::Ints(b)) => float_values(op, a, b),
-        (Numbers::Ints(a), Numbers::Floats(b)) => float_values(op, a, b),
-        (Numbers::Ints(a), Numbers::Ints(b)) => float_values(op, a, b),
+        (NumericOperand::Floats(a), NumericOperand::Floats(b)) => float_values(op, a, b),
+        (NumericOperand::Floats(a), NumericOperand::Ints(b)) => float_values(op, a, b),
+        (NumericOperand::Ints(a), NumericOperand::Floats(b)) => float_values(op, a, b),
+        (NumericOperand::Ints(a), NumericOperand::Ints(b)) => float_values(op, a, b),
     };
     let nulls = NullBuffer::union(left.nulls(), right.nulls());
     if failed {
@@ -120,7 +132,7 @@ fn floats(
             (left, right),
             nulls.as_ref(),
             |row| !values[row].is_finite(),
-            site,
+            context,
         );
     }
     Datum::Column(Column::Float(Float64Array::new(values.into(), nulls)))
@@ -146,8 +158,8 @@ impl AsFloat for f64 {
 
 fn float_values<A: AsFloat, B: AsFloat>(
     op: BinaryOp,
-    a: Side<'_, A>,
-    b: Side<'_, B>,
+    a: Operand<'_, A>,
+    b: Operand<'_, B>,
 ) -> (Vec<f64>, bool) {
     // One loop per operator: a match inside would be decided for every row.
     macro_rules! run {
@@ -170,8 +182,8 @@ fn float_values<A: AsFloat, B: AsFloat>(
 /// All results, and whether any of them failed. Filling a vector that is there already lets the compiler vectorise.
 #[inline]
 fn zip<A: Copy, B: Copy, R: Copy + Default>(
-    a: Side<'_, A>,
-    b: Side<'_, B>,
+    a: Operand<'_, A>,
+    b: Operand<'_, B>,
     rule: impl Fn(A, B) -> (R, bool),
 ) -> (Vec<R>, bool) {
     let mut failed = false;
@@ -180,28 +192,28 @@ fn zip<A: Copy, B: Copy, R: Copy + Default>(
         failed |= fails;
     };
     let rows = match (a, b) {
-        (Side::Many(values), _) => values.len(),
-        (_, Side::Many(values)) => values.len(),
-        (Side::One(_), Side::One(_)) => 1,
+        (Operand::Many(values), _) => values.len(),
+        (_, Operand::Many(values)) => values.len(),
+        (Operand::One(_), Operand::One(_)) => 1,
     };
     let mut results = vec![R::default(); rows];
     let out = results.iter_mut();
     match (a, b) {
-        (Side::Many(a), Side::Many(b)) => out
+        (Operand::Many(a), Operand::Many(b)) => out
             .zip(a.iter().zip(b))
             .for_each(|(r, (&x, &y))| note(r, rule(x, y))),
-        (Side::Many(a), Side::One(y)) => out.zip(a).for_each(|(r, &x)| note(r, rule(x, y))),
-        (Side::One(x), Side::Many(b)) => out.zip(b).for_each(|(r, &y)| note(r, rule(x, y))),
-        (Side::One(x), Side::One(y)) => out.for_each(|r| note(r, rule(x, y))),
+        (Operand::Many(a), Operand::One(y)) => out.zip(a).for_each(|(r, &x)| note(r, rule(x, y))),
+        (Operand::One(x), Operand::Many(b)) => out.zip(b).for_each(|(r, &y)| note(r, rule(x, y))),
+        (Operand::One(x), Operand::One(y)) => out.for_each(|r| note(r, rule(x, y))),
     }
     (results, failed)
 }
 
 #[inline]
-fn at<T: Copy>(side: Side<'_, T>, row: usize) -> T {
+fn at<T: Copy>(side: Operand<'_, T>, row: usize) -> T {
     match side {
-        Side::Many(values) => values[row],
-        Side::One(value) => value,
+        Operand::Many(values) => values[row],
+        Operand::One(value) => value,
     }
 }
 
@@ -212,27 +224,27 @@ fn report(
     (left, right): (&Datum, &Datum),
     nulls: Option<&NullBuffer>,
     fails: impl Fn(usize) -> bool,
-    site: &mut Site<'_>,
+    context: &mut KernelContext<'_>,
 ) {
-    for row in site.rows.iter() {
+    for row in context.rows.iter() {
         if nulls.is_some_and(|nulls| nulls.is_null(row)) || !fails(row) {
             continue;
         }
         if let Err(reason) = arithmetic::apply(op, left.get(row), right.get(row)) {
-            site.fail(row, reason);
+            context.fail(row, reason);
         }
     }
 }
 
-fn concat(left: &Datum, right: &Datum, site: &mut Site<'_>) -> Datum {
+fn concat(left: &Datum, right: &Datum, context: &mut KernelContext<'_>) -> Datum {
     let (Some(a), Some(b)) = (left.texts(), right.texts()) else {
         return Datum::NULL;
     };
     let nulls = NullBuffer::union(left.nulls(), right.nulls());
-    let mut builder = ColumnBuilder::with_capacity(site.rows.len());
+    let mut builder = ColumnBuilder::with_capacity(context.rows.len());
     let mut both = String::new();
-    for row in 0..site.rows.len() {
-        if !site.rows.contains(row) || nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+    for row in 0..context.rows.len() {
+        if !context.rows.contains(row) || nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
             builder.push_null();
             continue;
         }

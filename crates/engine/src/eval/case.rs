@@ -17,10 +17,10 @@ use crate::chunk::Chunk;
 use crate::column::{Column, ColumnBuilder};
 use crate::value::{Value, ValueRef};
 
-use super::datum::{Datum, Numbers, Side};
 use super::expr::value_of;
 use super::fault::Faults;
-use super::pred;
+use super::operand::{Datum, NumericOperand, Operand};
+use super::predicate;
 use super::rows::Rows;
 
 /// The numeric types, lowest first.
@@ -39,28 +39,28 @@ pub(super) fn case(
     faults: &mut Faults,
 ) -> Datum {
     let rank = case_rank(branches, otherwise);
-    let mut picked = Picked::default();
+    let mut values = BranchValues::default();
     let mut open = rows.clone();
     for (condition, expr) in branches {
         if open.none() {
             break;
         }
-        let taken = open.clip(&pred::holds(condition, chunk, &open, faults));
+        let taken = open.clip(&predicate::holds(condition, chunk, &open, faults));
         open = open.and_not(&taken);
-        picked.add(taken, |rows| {
+        values.add(taken, |rows| {
             promote(value_of(expr, chunk, rows, faults), rank)
         });
     }
     let rest = open.clip(&BooleanBuffer::new_set(rows.len()));
-    picked.add(rest, |rows| {
+    values.add(rest, |rows| {
         promote(value_of(otherwise, chunk, rows, faults), rank)
     });
-    picked.finish(rows.len())
+    values.finish(rows.len())
 }
 
 /// The first argument that is not NULL, in every row. An argument sees only the rows that still look for one.
 pub(super) fn coalesce(args: &[Expr], chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
-    let mut picked = Picked::default();
+    let mut values = BranchValues::default();
     let mut open = rows.clone();
     for arg in args {
         if open.none() {
@@ -68,23 +68,23 @@ pub(super) fn coalesce(args: &[Expr], chunk: &Chunk, rows: &Rows, faults: &mut F
         }
         let value = value_of(arg, chunk, &open, faults);
         let Some(present) = value.present(rows.len()) else {
-            picked.add(open.clip(&BooleanBuffer::new_set(rows.len())), |_| value);
+            values.add(open.clip(&BooleanBuffer::new_set(rows.len())), |_| value);
             break;
         };
         let taken = open.clip(&present);
         open = open.and_not(&taken);
-        picked.add(taken, |_| value);
+        values.add(taken, |_| value);
     }
-    picked.finish(rows.len())
+    values.finish(rows.len())
 }
 
 /// Values and the rows that they count for; no row is claimed twice.
 #[derive(Default)]
-struct Picked {
+struct BranchValues {
     parts: Vec<(BooleanBuffer, Datum)>,
 }
 
-impl Picked {
+impl BranchValues {
     fn add(&mut self, taken: BooleanBuffer, value: impl FnOnce(&Rows) -> Datum) {
         if taken.count_set_bits() > 0 {
             let value = value(&Rows::of(taken.clone()));
@@ -153,7 +153,7 @@ fn merge_typed(parts: &[(BooleanBuffer, Datum)], rows: usize) -> Option<Datum> {
 fn overlay<T: Copy + Default>(
     parts: &[(BooleanBuffer, Datum)],
     rows: usize,
-    side: impl Fn(&Datum) -> Option<Side<'_, T>>,
+    side: impl Fn(&Datum) -> Option<Operand<'_, T>>,
 ) -> Option<Vec<T>> {
     if parts.iter().any(|(_, value)| side(value).is_none()) {
         return None;
@@ -161,26 +161,28 @@ fn overlay<T: Copy + Default>(
     let mut merged = vec![T::default(); rows];
     for (taken, value) in parts {
         match side(value)? {
-            Side::Many(values) => taken
+            Operand::Many(values) => taken
                 .set_indices()
                 .for_each(|row| merged[row] = values[row]),
-            Side::One(value) => taken.set_indices().for_each(|row| merged[row] = value),
+            Operand::One(value) => taken.set_indices().for_each(|row| merged[row] = value),
         }
     }
     Some(merged)
 }
 
-fn ints_of(value: &Datum) -> Option<Side<'_, i64>> {
+fn ints_of(value: &Datum) -> Option<Operand<'_, i64>> {
     match value.numbers() {
         // A scalar bit counts as a number elsewhere, but here it must stay a bit.
-        Some(Numbers::Ints(side)) if !matches!(value, Datum::Scalar(Value::Bit(_))) => Some(side),
+        Some(NumericOperand::Ints(side)) if !matches!(value, Datum::Scalar(Value::Bit(_))) => {
+            Some(side)
+        }
         _ => None,
     }
 }
 
-fn floats_of(value: &Datum) -> Option<Side<'_, f64>> {
+fn floats_of(value: &Datum) -> Option<Operand<'_, f64>> {
     match value.numbers() {
-        Some(Numbers::Floats(side)) => Some(side),
+        Some(NumericOperand::Floats(side)) => Some(side),
         _ => None,
     }
 }
@@ -256,35 +258,12 @@ fn rank_of(expr: &Expr) -> Option<Rank> {
     }
 }
 
-/// Functions whose result is always a number of one type, and those that keep the type of their argument.
+/// By the result type that the function table gives: a number of one type, or the type of the first argument.
 fn call_rank(function: Function, args: &[Expr]) -> Option<Rank> {
-    match function {
-        Function::DateDiff
-        | Function::DatePart
-        | Function::Day
-        | Function::Month
-        | Function::Year
-        | Function::CharIndex
-        | Function::Len
-        | Function::PatIndex
-        | Function::RegexMatch
-        | Function::Unicode
-        | Function::StIntersects
-        | Function::StOverlaps
-        | Function::StWithin
-        | Function::GlobeIntersects
-        | Function::GlobeOverlaps
-        | Function::GlobeWithin
-        | Function::GetArrayLength => Some(Rank::Bigint),
-        Function::Exp | Function::Square | Function::Sqrt | Function::StDistance => {
-            Some(Rank::Float)
-        }
-        Function::Abs
-        | Function::Ceiling
-        | Function::Floor
-        | Function::Power
-        | Function::Round
-        | Function::Sign => args.first().and_then(rank_of),
+    match function.result() {
+        "bigint" => Some(Rank::Bigint),
+        "float" => Some(Rank::Float),
+        "type of x" => args.first().and_then(rank_of),
         _ => None,
     }
 }

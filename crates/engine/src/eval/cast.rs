@@ -10,13 +10,13 @@ use highwater_time::Instant;
 use crate::column::{Column, ColumnBuilder};
 use crate::value::{Value, ValueRef};
 
-use super::datum::{Datum, Site};
-use super::fault::{EvalError, shown};
+use super::fault::{EvalError, display_value};
 use super::number::{TWO_POW_63, read_bit, read_float, read_int};
+use super::operand::{Datum, KernelContext};
 use super::text::write_text;
 
 /// The value of `CAST(of AS to)` in every row; `lenient` is TRY_CAST.
-pub(super) fn cast(of: &Datum, to: Type, lenient: bool, site: &mut Site<'_>) -> Datum {
+pub(super) fn cast(of: &Datum, to: Type, lenient: bool, context: &mut KernelContext<'_>) -> Datum {
     let apply = |value: ValueRef<'_>| match apply(value, to) {
         Err(_) if lenient => Ok(Value::Null),
         result => result,
@@ -26,7 +26,7 @@ pub(super) fn cast(of: &Datum, to: Type, lenient: bool, site: &mut Site<'_>) -> 
             apply(value.view())
                 .map(Datum::Scalar)
                 .unwrap_or_else(|reason| {
-                    site.fail_all(reason);
+                    context.fail_all(reason);
                     Datum::NULL
                 })
         }
@@ -43,8 +43,8 @@ pub(super) fn cast(of: &Datum, to: Type, lenient: bool, site: &mut Site<'_>) -> 
                 of.nulls().cloned(),
             )))
         }
-        (_, Type::Text) => to_text(of, site),
-        _ => site.map(|row| apply(of.get(row))),
+        (_, Type::Text) => to_text(of, context),
+        _ => context.map(|row| apply(of.get(row))),
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn apply(value: ValueRef<'_>, to: Type) -> Result<Value, EvalError> {
         Type::Array => matches!(value, ValueRef::Array(_)).then(|| value.to_value()),
     };
     result.ok_or_else(|| EvalError::Cast {
-        value: shown(value),
+        value: display_value(value),
         from: value.type_name(),
         to: to.name(),
     })
@@ -112,12 +112,12 @@ fn to_time(value: ValueRef<'_>) -> Option<Instant> {
 }
 
 /// Every type has a text, so nothing fails here, and one buffer serves all rows.
-fn to_text(of: &Datum, site: &mut Site<'_>) -> Datum {
-    let mut builder = ColumnBuilder::with_capacity(site.rows.len());
+fn to_text(of: &Datum, context: &mut KernelContext<'_>) -> Datum {
+    let mut builder = ColumnBuilder::with_capacity(context.rows.len());
     let mut text = String::new();
-    for row in 0..site.rows.len() {
+    for row in 0..context.rows.len() {
         let value = of.get(row);
-        if value.is_null() || !site.rows.contains(row) {
+        if value.is_null() || !context.rows.contains(row) {
             builder.push_null();
             continue;
         }

@@ -11,7 +11,7 @@ use highwater_time::Instant;
 
 use crate::value::{Record, Value, ValueRef};
 
-use super::fault::{EvalError, shown};
+use super::fault::{EvalError, display_value};
 use super::number::{Number, compare_floats, compare_int_float, read_bit};
 
 /// The order of two values; `None` when NULL is involved.
@@ -129,12 +129,13 @@ fn number_beside(value: ValueRef<'_>, other: ValueRef<'_>) -> Result<Option<Numb
         ValueRef::Int(_) | ValueRef::Float(_) => Number::read(text),
         _ => return Ok(None),
     };
-    read.map(Some)
-        .ok_or_else(|| EvalError::NotANumber { text: shown(value) })
+    read.map(Some).ok_or_else(|| EvalError::NotANumber {
+        text: display_value(value),
+    })
 }
 
 fn read_time(text: &str) -> Result<Instant, EvalError> {
     Instant::parse_iso(text.as_bytes()).ok_or_else(|| EvalError::NotATime {
-        text: shown(ValueRef::Text(text)),
+        text: display_value(ValueRef::Text(text)),
     })
 }

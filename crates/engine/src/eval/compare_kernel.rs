@@ -14,8 +14,8 @@ use crate::column::Column;
 use crate::value::{Value, ValueRef};
 
 use super::compare::{accepts, holds};
-use super::datum::{Datum, Numbers, Side, Site, Texts};
 use super::number::{TWO_POW_63, compare_int_float, float_as_int, int_as_float};
+use super::operand::{Datum, KernelContext, NumericOperand, Operand, TextOperand};
 
 const WORD: usize = 64;
 
@@ -24,9 +24,9 @@ pub(super) fn compare(
     op: CompareOp,
     left: &Datum,
     right: &Datum,
-    site: &mut Site<'_>,
+    context: &mut KernelContext<'_>,
 ) -> BooleanBuffer {
-    let rows = site.rows.len();
+    let rows = context.rows.len();
     if left.all_null() || right.all_null() {
         return BooleanBuffer::new_unset(rows);
     }
@@ -35,14 +35,14 @@ pub(super) fn compare(
         return all(
             rows,
             result.unwrap_or_else(|reason| {
-                site.fail_all(reason);
+                context.fail_all(reason);
                 false
             }),
         );
     }
     match typed(op, left, right, rows) {
         Some(result) => without_nulls(without_nulls(result, left), right),
-        None => site.select(|row| holds(op, left.get(row), right.get(row))),
+        None => context.select(|row| holds(op, left.get(row), right.get(row))),
     }
 }
 
@@ -95,36 +95,38 @@ fn mirrored(op: CompareOp) -> CompareOp {
 
 fn numbers(
     op: CompareOp,
-    left: Numbers<'_>,
-    right: Numbers<'_>,
+    left: NumericOperand<'_>,
+    right: NumericOperand<'_>,
     rows: usize,
 ) -> Option<BooleanBuffer> {
     match (left, right) {
-        (Numbers::Ints(a), Numbers::Ints(b)) => sides(op, a, b),
-        (Numbers::Floats(a), Numbers::Floats(b)) => sides(op, a, b),
-        (Numbers::Ints(a), Numbers::Floats(b)) => ints_floats(op, a, b, rows),
-        (Numbers::Floats(a), Numbers::Ints(b)) => ints_floats(mirrored(op), b, a, rows),
+        (NumericOperand::Ints(a), NumericOperand::Ints(b)) => sides(op, a, b),
+        (NumericOperand::Floats(a), NumericOperand::Floats(b)) => sides(op, a, b),
+        (NumericOperand::Ints(a), NumericOperand::Floats(b)) => ints_floats(op, a, b, rows),
+        (NumericOperand::Floats(a), NumericOperand::Ints(b)) => {
+            ints_floats(mirrored(op), b, a, rows)
+        }
     }
 }
 
 fn ints_floats(
     op: CompareOp,
-    ints: Side<'_, i64>,
-    floats: Side<'_, f64>,
+    ints: Operand<'_, i64>,
+    floats: Operand<'_, f64>,
     rows: usize,
 ) -> Option<BooleanBuffer> {
     let exact = |a: i64, b: f64| accepts(op, compare_int_float(a, b));
     match (ints, floats) {
-        (Side::Many(a), Side::Many(b)) => Some(pack_pairs(a, b, exact)),
-        (Side::Many(a), Side::One(float)) => match int_bound(op, float) {
-            Bound::At(op, bound) => sides(op, Side::Many(a), Side::One(bound)),
+        (Operand::Many(a), Operand::Many(b)) => Some(pack_pairs(a, b, exact)),
+        (Operand::Many(a), Operand::One(float)) => match int_bound(op, float) {
+            Bound::At(op, bound) => sides(op, Operand::Many(a), Operand::One(bound)),
             Bound::Always(answer) => Some(all(rows, answer)),
         },
-        (Side::One(int), Side::Many(b)) => match int_as_float(int) {
-            Some(float) => sides(op, Side::One(float), Side::Many(b)),
+        (Operand::One(int), Operand::Many(b)) => match int_as_float(int) {
+            Some(float) => sides(op, Operand::One(float), Operand::Many(b)),
             None => Some(pack(b, |b| exact(int, b))),
         },
-        (Side::One(_), Side::One(_)) => None,
+        (Operand::One(_), Operand::One(_)) => None,
     }
 }
 
@@ -160,11 +162,11 @@ fn int_bound(op: CompareOp, float: f64) -> Bound {
 /// Two operands of one type, at least one of them a column.
 fn sides<T: Copy + PartialOrd>(
     op: CompareOp,
-    left: Side<'_, T>,
-    right: Side<'_, T>,
+    left: Operand<'_, T>,
+    right: Operand<'_, T>,
 ) -> Option<BooleanBuffer> {
     match (left, right) {
-        (Side::Many(a), Side::Many(b)) => Some(match op {
+        (Operand::Many(a), Operand::Many(b)) => Some(match op {
             CompareOp::Eq => pack_pairs(a, b, |a, b| a == b),
             CompareOp::Ne => pack_pairs(a, b, |a, b| a != b),
             CompareOp::Lt => pack_pairs(a, b, |a, b| a < b),
@@ -172,7 +174,7 @@ fn sides<T: Copy + PartialOrd>(
             CompareOp::Gt => pack_pairs(a, b, |a, b| a > b),
             CompareOp::Ge => pack_pairs(a, b, |a, b| a >= b),
         }),
-        (Side::Many(a), Side::One(b)) => Some(match op {
+        (Operand::Many(a), Operand::One(b)) => Some(match op {
             CompareOp::Eq => pack(a, |a| a == b),
             CompareOp::Ne => pack(a, |a| a != b),
             CompareOp::Lt => pack(a, |a| a < b),
@@ -180,15 +182,19 @@ fn sides<T: Copy + PartialOrd>(
             CompareOp::Gt => pack(a, |a| a > b),
             CompareOp::Ge => pack(a, |a| a >= b),
         }),
-        (Side::One(_), Side::Many(_)) => sides(mirrored(op), right, left),
-        (Side::One(_), Side::One(_)) => None,
+        (Operand::One(_), Operand::Many(_)) => sides(mirrored(op), right, left),
+        (Operand::One(_), Operand::One(_)) => None,
     }
 }
 
-fn texts(op: CompareOp, a: Texts<'_>, b: Texts<'_>, rows: usize) -> BooleanBuffer {
+fn texts(op: CompareOp, a: TextOperand<'_>, b: TextOperand<'_>, rows: usize) -> BooleanBuffer {
     match (op, a, b) {
-        (CompareOp::Eq, Texts::Many(texts), Texts::One(text)) => return equal_text(texts, text),
-        (CompareOp::Eq, Texts::One(text), Texts::Many(texts)) => return equal_text(texts, text),
+        (CompareOp::Eq, TextOperand::Many(texts), TextOperand::One(text)) => {
+            return equal_text(texts, text);
+        }
+        (CompareOp::Eq, TextOperand::One(text), TextOperand::Many(texts)) => {
+            return equal_text(texts, text);
+        }
         _ => {}
     }
     let collect = |rule: fn(&str, &str) -> bool| {

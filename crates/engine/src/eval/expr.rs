@@ -1,4 +1,4 @@
-//! Walks an expression and hands each operation to its kernel.
+//! Evaluates an expression by calling the kernel of each operation.
 
 use highwater_query::plan::{Expr, ExprKind, Literal, Name};
 
@@ -7,12 +7,12 @@ use crate::column::{Column, ColumnBuilder};
 use crate::script;
 use crate::value::{Value, ValueRef};
 
-use super::datum::{Datum, Site};
 use super::fault::Faults;
+use super::operand::{Datum, KernelContext};
 use super::rows::Rows;
 use super::{arithmetic_kernel, case, cast, fold, functions};
 
-/// The value of an expression for `rows` of a chunk; in other rows anything.
+/// The value of an expression for `rows` of a chunk; undefined in other rows.
 pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
     match &expr.kind {
         ExprKind::Column(column) => Datum::Column(chunk.columns[*column].clone()),
@@ -24,7 +24,7 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
             arithmetic_kernel::unary(
                 *op,
                 &of,
-                &mut Site {
+                &mut KernelContext {
                     span: expr.span,
                     rows,
                     faults,
@@ -34,12 +34,12 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
         ExprKind::Binary { op, left, right } => {
             let left = value_of(left, chunk, rows, faults);
             let right = value_of(right, chunk, rows, faults);
-            let site = &mut Site {
+            let context = &mut KernelContext {
                 span: expr.span,
                 rows,
                 faults,
             };
-            arithmetic_kernel::binary(*op, &left, &right, site)
+            arithmetic_kernel::binary(*op, &left, &right, context)
         }
         ExprKind::Case {
             branches,
@@ -51,7 +51,7 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
                 &of,
                 *to,
                 *lenient,
-                &mut Site {
+                &mut KernelContext {
                     span: expr.span,
                     rows,
                     faults,
@@ -68,26 +68,26 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
                 .iter()
                 .map(|arg| value_of(arg, chunk, rows, faults))
                 .collect();
-            let site = &mut Site {
+            let context = &mut KernelContext {
                 span: expr.span,
                 rows,
                 faults,
             };
-            functions::call(*function, *part, &args, site)
+            functions::call(*function, *part, &args, context)
         }
-        ExprKind::Fold(of) => fold::datum(value_of(of, chunk, rows, faults)),
+        ExprKind::Fold(of) => fold::fold_datum(value_of(of, chunk, rows, faults)),
         ExprKind::Record(items) => {
             let names: Vec<&Name> = items.iter().map(|item| &item.name).collect();
             let values: Vec<Datum> = items
                 .iter()
                 .map(|item| value_of(&item.expr, chunk, rows, faults))
                 .collect();
-            let site = &mut Site {
+            let context = &mut KernelContext {
                 span: expr.span,
                 rows,
                 faults,
             };
-            functions::record(&names, &values, site)
+            functions::record(&names, &values, context)
         }
         ExprKind::User { name, args } => user((name, args), expr, chunk, rows, faults),
     }
@@ -106,13 +106,13 @@ fn user(
         .map(|arg| value_of(arg, chunk, rows, faults))
         .collect();
     let good = (!faults.is_empty()).then(|| rows.and(&faults.good()));
-    let site = &mut Site {
+    let context = &mut KernelContext {
         span: expr.span,
         rows: good.as_ref().unwrap_or(rows),
         faults,
     };
     let mut given = Vec::with_capacity(args.len());
-    site.map(|row| {
+    context.map(|row| {
         given.clear();
         given.extend(args.iter().map(|arg| arg.get(row)));
         script::call(name, &given, chunk.time(row))
@@ -128,7 +128,7 @@ fn literal_value(literal: &Literal) -> Value {
     }
 }
 
-/// A path of fields is followed to its end in each row, without columns for the steps between.
+/// Follows a path of fields in each row, without intermediate columns.
 fn field(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
     let mut path = Vec::new();
     let mut base = expr;

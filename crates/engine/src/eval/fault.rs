@@ -1,8 +1,8 @@
-//! What went wrong in which row: a failing row is left out with its reason, the others go on.
+//! Failures of single rows: a failing row is dropped with a reason, the others continue.
 //!
-//! One bad event must never stop a job, so a kernel does not return an error: it notes the row here and carries on.
-//! Of several faults in one row the first in evaluation order is kept. That order follows the text of the query and
-//! never the representation of the data, so the same row always fails for the same reason.
+//! One bad event must not stop a job, so a kernel returns no error: it records the row here and continues. Of several
+//! faults in one row the first in evaluation order is kept. That order follows the text of the query and not the
+//! representation of the data, so a row always fails for the same reason.
 
 use std::collections::BTreeMap;
 
@@ -14,32 +14,32 @@ use crate::value::ValueRef;
 
 use super::text::write_text;
 
-/// How much of a value an error message shows.
+/// The maximum length of a value in an error message.
 const SHOWN_CHARS: usize = 60;
 
-/// The rows of a chunk that failed, and why. Costs nothing until one does.
+/// The failed rows of a chunk with their reasons. Costs nothing without failures.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     rows: usize,
     by_row: BTreeMap<usize, Fault>,
-    remarks: BTreeMap<usize, Remark>,
+    warnings: BTreeMap<usize, Warning>,
 }
 
-/// Where in the query something was put right in a row that did not fail for it, and what.
+/// A correction of a value in a row that did not fail for it, and the place in the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remark {
+pub struct Warning {
     pub span: Span,
     pub text: &'static str,
 }
 
-/// Where in the query a row failed, and how.
+/// The failure of a row, and the place in the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub span: Span,
     pub reason: EvalError,
 }
 
-/// Why a value could not be computed: always a matter of the data, never of the engine.
+/// Why a value cannot be computed: always because of the data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     #[error(
@@ -124,10 +124,9 @@ pub enum EvalError {
     },
 }
 
-/// JSON keeps times as text, and MIN and MAX take text for numbers: a surprise that deserves its own
-/// way out.
-fn instead_of_a_number(shown: &str) -> &'static str {
-    match Instant::parse_iso(shown.trim_matches('\'').as_bytes()) {
+/// JSON has times as text, and MIN and MAX read text as numbers, so the hint for a time differs.
+fn instead_of_a_number(display_value: &str) -> &'static str {
+    match Instant::parse_iso(display_value.trim_matches('\'').as_bytes()) {
         Some(_) => "CAST(.. AS datetime) reads it as a time",
         None => "TRY_CAST(.. AS float) gives NULL instead",
     }
@@ -139,7 +138,7 @@ impl Faults {
         Faults {
             rows,
             by_row: BTreeMap::new(),
-            remarks: BTreeMap::new(),
+            warnings: BTreeMap::new(),
         }
     }
 
@@ -147,9 +146,9 @@ impl Faults {
         self.by_row.is_empty()
     }
 
-    /// Whether there is nothing to tell anybody.
+    /// Whether there are neither failures nor warnings.
     pub fn is_silent(&self) -> bool {
-        self.by_row.is_empty() && self.remarks.is_empty()
+        self.by_row.is_empty() && self.warnings.is_empty()
     }
 
     /// How many rows failed.
@@ -161,21 +160,21 @@ impl Faults {
         self.by_row.contains_key(&row)
     }
 
-    /// Notes a failure, unless the row failed before.
+    /// Records a failure, unless the row already failed.
     pub fn add(&mut self, row: usize, span: Span, reason: EvalError) {
         debug_assert!(row < self.rows);
         self.by_row.entry(row).or_insert(Fault { span, reason });
     }
 
-    /// Notes what was put right, unless something was in that row before.
-    pub fn remark(&mut self, row: usize, span: Span, text: &'static str) {
+    /// Records a warning, unless the row already has one.
+    pub fn warn(&mut self, row: usize, span: Span, text: &'static str) {
         debug_assert!(row < self.rows);
-        self.remarks.entry(row).or_insert(Remark { span, text });
+        self.warnings.entry(row).or_insert(Warning { span, text });
     }
 
-    /// What was put right, in row order.
-    pub fn remarks(&self) -> impl Iterator<Item = (usize, Remark)> {
-        self.remarks.iter().map(|(&row, &remark)| (row, remark))
+    /// The warnings in row order.
+    pub fn warnings(&self) -> impl Iterator<Item = (usize, Warning)> {
+        self.warnings.iter().map(|(&row, &warn)| (row, warn))
     }
 
     /// The rows that did not fail.
@@ -194,8 +193,8 @@ impl Faults {
     }
 }
 
-/// A value as it stands in an error message: text quoted, long values cut.
-pub(super) fn shown(value: ValueRef<'_>) -> String {
+/// A value in an error message: text quoted, long values truncated.
+pub(super) fn display_value(value: ValueRef<'_>) -> String {
     let mut text = String::new();
     write_text(value, &mut text);
     let cut = text.char_indices().nth(SHOWN_CHARS).map(|(at, _)| at);
@@ -242,17 +241,17 @@ mod tests {
     fn messages_show_the_value_and_the_way_out() {
         let long = "x".repeat(100);
         let error = EvalError::NotANumber {
-            text: shown(ValueRef::Text(&long)),
+            text: display_value(ValueRef::Text(&long)),
         };
         let expected = format!(
             "cannot read the text '{}..' as a number; TRY_CAST(.. AS float) gives NULL instead",
             "x".repeat(60)
         );
         assert_eq!(error.to_string(), expected);
-        assert_eq!(shown(ValueRef::Text("it's")), "'it''s'");
+        assert_eq!(display_value(ValueRef::Text("it's")), "'it''s'");
 
         let time = EvalError::NotANumber {
-            text: shown(ValueRef::Text("2026-01-01T00:00:01Z")),
+            text: display_value(ValueRef::Text("2026-01-01T00:00:01Z")),
         };
         assert_eq!(
             time.to_string(),

@@ -12,9 +12,9 @@ use highwater_query::upper;
 use crate::column::{Column, ColumnBuilder};
 use crate::value::{Record, Value, ValueRef};
 
-use super::datum::Datum;
+use super::operand::Datum;
 
-pub(super) fn datum(of: Datum) -> Datum {
+pub(super) fn fold_datum(of: Datum) -> Datum {
     match of {
         Datum::Scalar(value) => Datum::Scalar(fold(value.view()).unwrap_or(value)),
         Datum::Column(column) => Datum::Column(folded(&column)),

@@ -14,7 +14,6 @@ mod case;
 mod cast;
 mod compare;
 mod compare_kernel;
-mod datum;
 mod expr;
 mod fault;
 mod fold;
@@ -22,7 +21,8 @@ mod functions;
 mod key;
 mod like;
 mod number;
-mod pred;
+mod operand;
+mod predicate;
 mod rows;
 mod text;
 
@@ -37,7 +37,7 @@ use crate::column::Column;
 
 pub use arithmetic::to_number;
 pub use compare::{compare, equal, same};
-pub use fault::{EvalError, Fault, Faults, Remark};
+pub use fault::{EvalError, Fault, Faults, Warning};
 pub(crate) use fold::folded;
 pub(crate) use key::{decode_key, looks_usual};
 pub use key::{encode_key, key_texts};
@@ -54,7 +54,7 @@ pub fn evaluate(expr: &Expr, chunk: &Chunk, faults: &mut Faults) -> Column {
     if faults.is_empty() {
         column
     } else {
-        datum::keep(column, &faults.good())
+        operand::null_unless(column, &faults.good())
     }
 }
 
@@ -63,7 +63,7 @@ pub fn evaluate(expr: &Expr, chunk: &Chunk, faults: &mut Faults) -> Column {
 /// Rows that `faults` already holds are not evaluated again.
 pub fn test(pred: &Pred, chunk: &Chunk, faults: &mut Faults) -> BooleanBuffer {
     let rows = rows_to_do(chunk, faults);
-    let holds = pred::holds(pred, chunk, &rows, faults);
+    let holds = predicate::holds(pred, chunk, &rows, faults);
     if faults.is_empty() {
         holds
     } else {

@@ -1,15 +1,15 @@
-//! The rows that an expression is evaluated for.
+//! The rows for which an expression is evaluated.
 //!
-//! A branch of CASE, the right side of AND and later arguments of COALESCE count only for some rows of a chunk. Typed
-//! kernels compute all rows anyway, because a loop without branches is faster than picking; but only rows in here may
-//! fail, and the slow road visits no others. What a kernel leaves in rows outside is never looked at.
+//! A branch of CASE, the right side of AND and later arguments of COALESCE apply only to some rows of a chunk. Typed
+//! kernels compute all rows anyway, because a loop without branches is faster; but only these rows may fail, and row-wise
+//! evaluation visits no others. The results of other rows are undefined and never read.
 
 use arrow_buffer::BooleanBuffer;
 
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     len: usize,
-    /// `None` means every row.
+    /// `None` for every row.
     mask: Option<BooleanBuffer>,
 }
 
@@ -25,12 +25,12 @@ impl Rows {
         }
     }
 
-    /// How many rows the chunk has, in here or not.
+    /// The number of rows of the chunk, selected or not.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is nothing to do.
+    /// Whether no row is selected.
     pub fn none(&self) -> bool {
         self.len == 0
             || self

@@ -23,7 +23,7 @@ pub(crate) struct Apply {
     each: Each,
     outer: bool,
     columns: Vec<ApplyColumn>,
-    /// The fields of the record that stands for an element.
+    /// The field names of an element's record.
     names: [Arc<str>; 2],
     span: Span,
 }
@@ -48,8 +48,8 @@ impl Apply {
         let mut faults = Faults::new(chunk.rows());
         let of = eval::evaluate(&self.of, &chunk, &mut faults);
         let mut fanout = Fanout::of(&chunk);
-        let mut piece = Piece::default();
-        context.errors.note(&faults, |row| chunk.time(row));
+        let mut pending = PendingRows::default();
+        context.errors.add_warnings(&faults, |row| chunk.time(row));
         let mut failed = faults.iter().peekable();
         for row in 0..chunk.rows() {
             if let Some((_, fault)) = failed.next_if(|(failed, _)| *failed == row) {
@@ -57,15 +57,15 @@ impl Apply {
                 context.errors.add(chunk.time(row), fault.span, reason);
                 continue;
             }
-            if piece.rows.len() >= CHUNK_ROWS {
-                let rows = piece.finish(&chunk, &self.columns, row, &mut fanout);
+            if pending.rows.len() >= CHUNK_ROWS {
+                let rows = pending.finish(&chunk, &self.columns, row, &mut fanout);
                 context.out.push(Item::Rows(rows));
             }
-            self.row(of.get(row), row as u32, &mut piece, |reason| {
+            self.row(of.get(row), row as u32, &mut pending, |reason| {
                 context.errors.add(chunk.time(row), self.span, reason);
             });
         }
-        let rows = piece.finish(&chunk, &self.columns, usize::MAX, &mut fanout);
+        let rows = pending.finish(&chunk, &self.columns, usize::MAX, &mut fanout);
         context.out.push(Item::Rows(rows));
     }
 
@@ -73,20 +73,20 @@ impl Apply {
         &self,
         value: ValueRef<'_>,
         row: u32,
-        piece: &mut Piece,
+        pending: &mut PendingRows,
         fail: impl FnOnce(Box<dyn FnOnce() -> String>),
     ) {
-        let before = piece.rows.len();
+        let before = pending.rows.len();
         match (self.each, value) {
             (_, ValueRef::Null) => {}
             (Each::Element, ValueRef::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
-                    piece.push(row, self.record(Value::Int(index as i64), item.clone()));
+                    pending.push(row, self.record(Value::Int(index as i64), item.clone()));
                 }
             }
             (Each::Property, ValueRef::Record(record)) => {
                 for (name, value) in record.iter() {
-                    piece.push(row, self.record(Value::Text(name.clone()), value.clone()));
+                    pending.push(row, self.record(Value::Text(name.clone()), value.clone()));
                 }
             }
             (each, other) => {
@@ -100,8 +100,8 @@ impl Apply {
                 }));
             }
         }
-        if self.outer && piece.rows.len() == before {
-            piece.push(row, self.record(Value::Null, Value::Null));
+        if self.outer && pending.rows.len() == before {
+            pending.push(row, self.record(Value::Null, Value::Null));
         }
     }
 
@@ -114,15 +114,15 @@ impl Apply {
     }
 }
 
-/// Results being gathered.
+/// Results that are not emitted yet.
 #[derive(Default)]
-struct Piece {
-    /// The row that each stems from.
+struct PendingRows {
+    /// The input row of each.
     rows: Vec<u32>,
     elements: ColumnBuilder,
 }
 
-impl Piece {
+impl PendingRows {
     fn push(&mut self, row: u32, element: Record) {
         self.rows.push(row);
         self.elements.push_record(element);
@@ -135,7 +135,7 @@ impl Piece {
         until: usize,
         fanout: &mut Fanout<'_>,
     ) -> Chunk {
-        let Piece { rows, elements } = std::mem::take(self);
+        let PendingRows { rows, elements } = std::mem::take(self);
         let elements = elements.finish();
         let columns: Vec<Column> = columns
             .iter()

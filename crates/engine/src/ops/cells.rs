@@ -1,11 +1,11 @@
-//! What windows over many lanes have gathered: one *cell* for each lane, pane and group.
+//! The state of windows over many lanes: one *cell* for each lane, pane and group.
 //!
-//! There may be a million lanes with a window or two each, so nothing here belongs to a lane alone: a cell is a number,
-//! its aggregates are entries of columns that all cells share, and a lane is a list of its cells in the order in which
-//! they were met. What one more row of a known lane and pane costs is one look at the lane.
+//! There may be a million lanes with a window or two each, so lanes own no allocations: a cell is a number, its aggregates
+//! are entries of columns common to all cells, and a lane is a linked list of its cells in order of first occurrence. A
+//! row of a known lane and pane costs one access to the lane.
 //!
-//! A cell is found through its lane where the lane tells the group (`TIMESTAMP BY t OVER k .. GROUP BY k`), and through a
-//! table otherwise.
+//! A cell is found through its lane if the lane determines the group (`TIMESTAMP BY t OVER k .. GROUP BY k`), and through
+//! a hash table otherwise.
 
 use std::hash::BuildHasher;
 
@@ -15,16 +15,16 @@ use hashbrown::HashTable;
 use highwater_codec::{DecodeError, Reader, Writer};
 
 use super::accumulate::Accumulator;
-use super::groups::{self, GroupSpec, Keyed, Looks, Prepared};
-use super::interned::{self, KeyTable};
-use super::room;
+use super::groups::{self, GroupInput, GroupKeys, GroupSpec, OriginalKeys};
+use super::key_table::{self, KeyTable};
+use super::vec_growth;
 
 /// No cell.
 const NONE: u32 = u32::MAX;
-/// Below this many lanes, room for them is not worth giving back.
-const SMALL: usize = 64;
+/// Collections of at most this capacity are not shrunk.
+const SHRINK_CAPACITY_MIN: usize = 64;
 
-/// A lane's cells and what it waits for. It never lies across two lines of a processor's cache.
+/// The cells and the next window of a lane. Never spans two cache lines.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(crate) struct Lane {
@@ -34,7 +34,7 @@ pub(crate) struct Lane {
     last_end: i64,
     /// The end of the next window; [`Lane::IDLE`] while there are no cells.
     pub due: i64,
-    /// The time at which the schedule will look at this lane, never after `due`; [`Lane::UNSCHEDULED`] when it will not.
+    /// The time of this lane's valid schedule entry, never after `due`; [`Lane::UNSCHEDULED`] if it has none.
     pub scheduled: i64,
 }
 
@@ -70,20 +70,20 @@ pub(crate) struct Cells {
     first_free: u32,
     live: usize,
     keys: KeyTable,
-    looks: Looks,
+    original_keys: OriginalKeys,
     pub accumulators: Vec<Accumulator>,
-    /// Cells by lane, pane and key; `None` where the lane tells the key.
+    /// Cells by lane, pane and key; `None` if the lane determines the key.
     table: Option<HashTable<u32>>,
     scratch: Vec<u8>,
 }
 
-impl Keyed for Cells {
+impl GroupKeys for Cells {
     fn key(&self, cell: u32) -> &[u8] {
         self.keys.key(self.cells[cell as usize].key)
     }
 
-    fn look(&self, cell: u32) -> Option<&[u8]> {
-        self.looks.get(cell)
+    fn original_key(&self, cell: u32) -> Option<&[u8]> {
+        self.original_keys.get(cell)
     }
 }
 
@@ -95,9 +95,9 @@ impl Cells {
             first_free: NONE,
             live: 0,
             keys: KeyTable::default(),
-            looks: Looks::default(),
+            original_keys: OriginalKeys::default(),
             accumulators: spec.accumulators(),
-            table: (!spec.lane_tells_group).then(HashTable::new),
+            table: (!spec.lane_determines_group).then(HashTable::new),
             scratch: Vec::new(),
         }
     }
@@ -110,13 +110,13 @@ impl Cells {
     pub fn lane(&mut self, lane: u32) -> &mut Lane {
         let lane = lane as usize;
         if lane >= self.lanes.len() {
-            room::resize(&mut self.lanes, lane + 1, Lane::EMPTY);
+            vec_growth::resize(&mut self.lanes, lane + 1, Lane::EMPTY);
         }
         &mut self.lanes[lane]
     }
 
-    /// Looks at lanes that will be needed soon, so that they come out of memory together.
-    pub fn touch(&self, lanes: &[u32]) {
+    /// Prefetches lanes, so that their cache misses overlap.
+    pub fn prefetch(&self, lanes: &[u32]) {
         let lanes = lanes
             .iter()
             .filter_map(|&lane| self.lanes.get(lane as usize));
@@ -128,7 +128,7 @@ impl Cells {
         self.cells_of(lane).next().map(|(_, end)| end)
     }
 
-    /// The cells of a lane and their panes, in the order in which they were met.
+    /// The cells of a lane with the ends of their panes, in order of first occurrence.
     pub fn cells_of(&self, lane: u32) -> impl Iterator<Item = (u32, i64)> {
         let first = self.lanes.get(lane as usize).map_or(NONE, |l| l.first);
         let known = |cell: u32| (cell != NONE).then_some(cell);
@@ -138,19 +138,19 @@ impl Cells {
         .map(|cell| (cell, self.cells[cell as usize].end))
     }
 
-    /// A number for the group of a cell, the same for all cells with this key.
+    /// The group number of a cell, equal for all cells with the same key.
     pub fn group(&self, cell: u32) -> u32 {
         self.cells[cell as usize].key
     }
 
-    /// One more than the largest number of a group.
+    /// One more than the largest group number.
     pub fn groups_bound(&self) -> usize {
         self.keys.bound()
     }
 
-    /// The cell that a row goes to, made on first use. Panes of a lane never go back.
+    /// The cell of a row, created on first use. Panes of a lane never go back.
     #[inline]
-    pub fn at(&mut self, lane: u32, end: i64, input: &Prepared, row: usize) -> u32 {
+    pub fn cell_of_row(&mut self, lane: u32, end: i64, input: &GroupInput, row: usize) -> u32 {
         let found = *self.lane(lane);
         let same_pane = found.last != NONE && found.last_end == end;
         if same_pane && self.table.is_none() {
@@ -164,7 +164,7 @@ impl Cells {
         lane: u32,
         end: i64,
         same_pane: bool,
-        input: &Prepared,
+        input: &GroupInput,
         row: usize,
     ) -> u32 {
         let cell = match &self.table {
@@ -175,7 +175,7 @@ impl Cells {
                     at.lane == lane && at.end == end && self.keys.key(at.key) == key
                 };
                 let found = same_pane
-                    .then(|| table.find(place_hash(lane, end, interned::half(hash)), same));
+                    .then(|| table.find(cell_hash(lane, end, key_table::half(hash)), same));
                 if let Some(Some(&cell)) = found {
                     return cell;
                 }
@@ -190,8 +190,8 @@ impl Cells {
                 cell
             }
         };
-        if let Some(look) = input.look(row) {
-            self.looks.set(cell, look);
+        if let Some(look) = input.original_key(row) {
+            self.original_keys.set(cell, look);
         }
         cell
     }
@@ -205,7 +205,7 @@ impl Cells {
         };
         let number = match self.first_free {
             NONE => {
-                room::make(&mut self.cells, 1);
+                vec_growth::reserve(&mut self.cells, 1);
                 self.cells.push(cell);
                 (self.cells.len() - 1) as u32
             }
@@ -226,23 +226,23 @@ impl Cells {
         }
         if let Some(table) = &mut self.table {
             let (cells, keys) = (&self.cells, &self.keys);
-            let hash = place_hash(lane, end, interned::half(hash));
+            let hash = cell_hash(lane, end, key_table::half(hash));
             table.insert_unique(hash, number, |&cell| {
                 let Cell { end, lane, key, .. } = cells[cell as usize];
-                place_hash(lane, end, keys.half_hash(key))
+                cell_hash(lane, end, keys.half_hash(key))
             });
         }
         number
     }
 
-    /// Makes room in the columns for every cell.
+    /// Grows the aggregate columns to the number of cells.
     pub fn grow(&mut self) {
         let cells = self.cells.len();
         let accumulators = self.accumulators.iter_mut();
         accumulators.for_each(|accumulator| accumulator.grow(cells));
     }
 
-    /// Takes the lane's first cell off its list if its pane ends at or before `end`. It keeps what it has gathered until
+    /// Removes the lane's first cell from its list if its pane ends at or before `end`. Its aggregates stay until
     /// [`Cells::free`].
     pub fn detach(&mut self, lane: u32, end: i64) -> Option<u32> {
         let cell = self.lane(lane).first;
@@ -258,18 +258,18 @@ impl Cells {
         Some(cell)
     }
 
-    /// Gives the numbers of detached cells to others.
+    /// Frees detached cells.
     pub fn free(&mut self, cells: &[u32]) {
         for &number in cells {
             let Cell { end, lane, key, .. } = self.cells[number as usize];
             if let Some(table) = &mut self.table {
-                let hash = place_hash(lane, end, self.keys.half_hash(key));
+                let hash = cell_hash(lane, end, self.keys.half_hash(key));
                 if let Ok(entry) = table.find_entry(hash, |&other| other == number) {
                     entry.remove();
                 }
             }
             self.keys.release(key);
-            self.looks.take(number);
+            self.original_keys.take(number);
             self.cells[number as usize].next = self.first_free;
             self.first_free = number;
         }
@@ -278,16 +278,18 @@ impl Cells {
         self.live -= cells.len();
     }
 
-    /// Gives room back that a flood of keys has left behind.
-    pub fn trim(&mut self, spec: &GroupSpec) {
+    /// Frees memory after a peak in the number of keys.
+    pub fn shrink(&mut self, spec: &GroupSpec) {
         let idle = |lane: &Lane| lane.first == NONE && lane.scheduled == Lane::UNSCHEDULED;
         while self.lanes.last().is_some_and(idle) {
             self.lanes.pop();
         }
-        if self.lanes.capacity() > SMALL && self.lanes.capacity() / 8 > self.lanes.len() {
+        if self.lanes.capacity() > SHRINK_CAPACITY_MIN
+            && self.lanes.capacity() / 8 > self.lanes.len()
+        {
             self.lanes.shrink_to(self.lanes.len() * 2);
         }
-        if self.live == 0 && self.cells.len() > SMALL {
+        if self.live == 0 && self.cells.len() > SHRINK_CAPACITY_MIN {
             *self = Cells {
                 lanes: std::mem::take(&mut self.lanes),
                 ..Cells::new(spec)
@@ -309,7 +311,7 @@ impl Cells {
             for &cell in &order[first..] {
                 out.i64(self.cells[cell as usize].end);
                 out.blob(self.key(cell));
-                groups::snapshot_look(self.look(cell), out);
+                groups::snapshot_original_key(self.original_key(cell), out);
             }
         }
         for accumulator in &self.accumulators {
@@ -327,8 +329,8 @@ impl Cells {
                 let end = from.i64()?;
                 let key = from.blob()?;
                 let cell = cells.add(lane, end, groups::hash_key(key), key);
-                if let Some(look) = groups::restore_look(from)? {
-                    cells.looks.set(cell, look);
+                if let Some(look) = groups::restore_original_key(from)? {
+                    cells.original_keys.set(cell, look);
                 }
             }
         }
@@ -340,6 +342,6 @@ impl Cells {
     }
 }
 
-fn place_hash(lane: u32, end: i64, key: u32) -> u64 {
+fn cell_hash(lane: u32, end: i64, key: u32) -> u64 {
     FixedState::default().hash_one((lane, end, key))
 }

@@ -1,19 +1,18 @@
-//! Operators that turn one row into none, one or many, in place.
+//! Output of operators that turn one row into any number of rows.
 //!
-//! A chunk of rows may become several, so that no output chunk outgrows memory because one row had many results. The
-//! time, lane and origin of a row go on to its results, and clock movements keep their place between them.
+//! One input chunk may give several output chunks, so that many results of one row do not exhaust memory. Results inherit
+//! the time, lane and origin of their row, and watermarks keep their position between them.
 
 use highwater_time::LaneWatermark;
 
-use crate::chunk::{Chunk, LaneName, Lanes};
+use crate::chunk::{Chunk, ChunkLanes, LaneName};
 use crate::column::Column;
 
-/// The results of one chunk, piece by piece.
+/// The results of one chunk, in pieces.
 pub(crate) struct Fanout<'a> {
     chunk: &'a Chunk,
-    /// Clock movements before this one have gone out.
     next_watermark: usize,
-    /// Names before this one have gone out.
+    /// The next lane name.
     name: usize,
 }
 
@@ -26,8 +25,8 @@ impl<'a> Fanout<'a> {
         }
     }
 
-    /// The next results: `rows` names the row that each stems from, never going back. Clock movements up to the row
-    /// `until` go out with them; results of earlier rows must not follow.
+    /// The next results. `rows` has the input row of each, never decreasing. Includes the watermarks up to the row
+    /// `until`; results of earlier rows must not follow.
     pub fn piece(&mut self, rows: &[u32], until: usize, columns: Vec<Column>) -> Chunk {
         let times = rows.iter().map(|&row| self.chunk.times[row as usize]);
         let mut piece = Chunk::new(times.collect(), columns);
@@ -50,7 +49,7 @@ impl<'a> Fanout<'a> {
                     after: name.after - self.next_watermark,
                     ..name.clone()
                 });
-            Lanes {
+            ChunkLanes {
                 names: names.collect(),
                 watermarks,
                 of_row: rows.iter().map(|&row| lanes.of_row[row as usize]).collect(),
@@ -85,7 +84,7 @@ mod tests {
         };
         let mut chunk = Chunk::new(vec![5, 6, 7].into(), Vec::new());
         chunk.origins = Some(vec![50, 60, 70].into());
-        chunk.lanes = Some(Lanes {
+        chunk.lanes = Some(ChunkLanes {
             of_row: vec![1, 2, 1],
             watermarks: vec![mark(0), mark(1), mark(2), mark(3)],
             names: vec![name(0, 1), name(1, 2), name(3, 1)],

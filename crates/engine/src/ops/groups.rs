@@ -1,8 +1,8 @@
 //! Groups of rows with equal keys, and their aggregates.
 //!
-//! Groups keep the order in which they were first met, and come out in it: the hash table only finds them. Two keys are
-//! one group when their encoded bytes are equal. What is shown is the first of them, as it came; the encoded bytes tell
-//! how it looked unless it looked unusual ([`Looks`]).
+//! Groups are emitted in order of first occurrence; the hash table only finds them. Two keys are one group if their
+//! encoded bytes are equal. The first key is emitted as it was in the input: it is decoded from the bytes, unless the
+//! bytes do not determine it ([`OriginalKeys`]).
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -17,62 +17,62 @@ use highwater_time::Instant;
 
 use super::accumulate::{self, Accumulator};
 use super::having::Having;
-use super::lanes::RowsOut;
-use super::{Context, DataErrors, room};
+use super::window_operator::RowWriter;
+use super::{Context, DataErrors, vec_growth};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 use crate::value::ValueRef;
 
-/// What a windowed query groups by and computes.
+/// The keys and aggregates of a windowed query.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupSpec {
     pub keys: Vec<Expr>,
     pub aggregates: Vec<Aggregate>,
-    /// What whoever reads the rows will ask of them, if it asks of aggregates alone: other rows need not be written out.
+    /// The filter of the next step, if it reads only aggregates: rows that fail it are not written.
     pub having: Option<Having>,
-    /// All rows of a lane have the same keys: they are among what the lane stands for.
-    pub lane_tells_group: bool,
+    /// All rows of a lane have the same group keys, because these are part of the lane's key.
+    pub lane_determines_group: bool,
     /// Keys that differ only in case are one group.
     pub ignore_case: bool,
 }
 
-/// A chunk with everything evaluated that grouping needs.
-pub(crate) struct Prepared {
+/// A chunk with its evaluated keys and arguments.
+pub(crate) struct GroupInput {
     pub chunk: Chunk,
     pub keys: Vec<Column>,
     pub arguments: Vec<Option<Column>>,
-    pub encoded: Encoded,
-    /// The keys as they are compared, where they look different.
+    pub encoded: EncodedKeys,
+    /// The keys in the form that is compared, if it differs.
     folded: Option<Vec<Column>>,
-    /// No key of this chunk can look unusual.
+    /// The encoded bytes determine every key of this chunk.
     plain: bool,
 }
 
 /// One encoded key per row.
 #[derive(Default)]
-pub(crate) struct Encoded {
+pub(crate) struct EncodedKeys {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     hashes: Vec<u64>,
 }
 
 impl GroupSpec {
-    /// Evaluates keys and arguments; rows on which an expression fails are counted and left out.
-    pub fn prepare(&self, chunk: Chunk, context: &mut Context<'_>) -> Prepared {
+    /// Evaluates keys and arguments; drops and counts rows on which an expression fails.
+    pub fn prepare(&self, chunk: Chunk, context: &mut Context<'_>) -> GroupInput {
         let mut prepared = self.prepare_unencoded(chunk, context);
-        prepared.encoded = Encoded::new(prepared.compared().iter(), prepared.chunk.rows());
+        prepared.encoded = EncodedKeys::new(prepared.compared().iter(), prepared.chunk.rows());
         prepared
     }
 
-    /// The same without encoding keys, for those who look at few of them ([`Prepared::encode`]).
-    pub fn prepare_unencoded(&self, chunk: Chunk, context: &mut Context<'_>) -> Prepared {
+    /// Like [`GroupSpec::prepare`] without encoding keys, for callers that need few of them ([`GroupInput::encode`]).
+    pub fn prepare_unencoded(&self, chunk: Chunk, context: &mut Context<'_>) -> GroupInput {
         let mut faults = Faults::new(chunk.rows());
         let mut columns = self.evaluate(&chunk, &mut faults);
         let mut chunk = chunk;
         if !faults.is_silent() {
-            chunk = context.errors.sift(chunk, &faults);
+            chunk = context.errors.drop_failed_rows(chunk, &faults);
             columns = self.evaluate(&chunk, &mut Faults::new(chunk.rows()));
         }
         let (keys, arguments) = columns;
@@ -80,11 +80,11 @@ impl GroupSpec {
             .ignore_case
             .then(|| keys.iter().map(eval::folded).collect());
         let plain = folded.is_none() && keys.iter().all(is_plain);
-        Prepared {
+        GroupInput {
             chunk,
             keys,
             arguments,
-            encoded: Encoded::default(),
+            encoded: EncodedKeys::default(),
             folded,
             plain,
         }
@@ -108,11 +108,11 @@ impl GroupSpec {
         self.aggregates.iter().map(Accumulator::new).collect()
     }
 
-    /// Adds rows to the accumulators of their slots.
+    /// Aggregates rows into their slots.
     pub fn update(
         &self,
         accumulators: &mut [Accumulator],
-        input: &Prepared,
+        input: &GroupInput,
         rows: Range<usize>,
         slots: &[u32],
         errors: &mut DataErrors,
@@ -126,7 +126,7 @@ impl GroupSpec {
     }
 }
 
-impl Prepared {
+impl GroupInput {
     pub fn key(&self, row: usize) -> &[u8] {
         self.encoded.key(row)
     }
@@ -135,7 +135,7 @@ impl Prepared {
         self.encoded.hash(row)
     }
 
-    /// The keys as they are compared.
+    /// The keys in the form that is compared.
     pub fn compared(&self) -> &[Column] {
         self.folded.as_deref().unwrap_or(&self.keys)
     }
@@ -147,8 +147,8 @@ impl Prepared {
             .for_each(|key| eval::encode_key(key.get(row), out));
     }
 
-    /// How the keys of a row look, in snapshot form, if that does not follow from their encoded bytes.
-    pub fn look(&self, row: usize) -> Option<Box<[u8]>> {
+    /// The keys of a row in snapshot form, if the encoded bytes do not determine them.
+    pub fn original_key(&self, row: usize) -> Option<Box<[u8]>> {
         let usual = |(key, compared): (&Column, &Column)| match (key.get(row), compared.get(row)) {
             (ValueRef::Text(shown), ValueRef::Text(compared)) => shown == compared,
             (shown, _) => eval::looks_usual(shown),
@@ -169,9 +169,9 @@ fn is_plain(column: &Column) -> bool {
     )
 }
 
-impl Encoded {
-    pub fn new<'a>(keys: impl Iterator<Item = &'a Column> + Clone, rows: usize) -> Encoded {
-        let mut encoded = Encoded {
+impl EncodedKeys {
+    pub fn new<'a>(keys: impl Iterator<Item = &'a Column> + Clone, rows: usize) -> EncodedKeys {
+        let mut encoded = EncodedKeys {
             bytes: Vec::with_capacity(rows * 12),
             ends: Vec::with_capacity(rows),
             hashes: Vec::with_capacity(rows),
@@ -202,7 +202,7 @@ impl Encoded {
         encoded
     }
 
-    /// Ends the key of a row.
+    /// Finishes the key of a row.
     #[inline]
     fn close(&mut self) {
         let start = self.ends.last().copied().unwrap_or(0);
@@ -225,11 +225,12 @@ pub(crate) fn hash_key(key: &[u8]) -> u64 {
     FixedState::default().hash_one(key)
 }
 
-/// How keys look whose bytes do not tell: bits, whole floats, records, arrays. All keys of the group, in snapshot form.
+/// The original keys of groups whose encoded bytes do not determine them: bits, whole floats, records, arrays. In
+/// snapshot form.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Looks(HashMap<u32, Box<[u8]>, FixedState>);
+pub(crate) struct OriginalKeys(HashMap<u32, Box<[u8]>, FixedState>);
 
-impl Looks {
+impl OriginalKeys {
     pub fn set(&mut self, slot: u32, look: Box<[u8]>) {
         self.0.insert(slot, look);
     }
@@ -249,30 +250,30 @@ impl Looks {
     }
 }
 
-/// Groups of which every slot has a key.
-pub(crate) trait Keyed {
+/// The keys of groups, by slot.
+pub(crate) trait GroupKeys {
     fn key(&self, slot: u32) -> &[u8];
-    fn look(&self, slot: u32) -> Option<&[u8]>;
+    fn original_key(&self, slot: u32) -> Option<&[u8]>;
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     table: HashTable<u32>,
-    /// The encoded keys of all groups, one after the other, and where each ends.
+    /// The encoded keys of all groups, and the end of each.
     keys: Vec<u8>,
     key_ends: Vec<u32>,
-    pub looks: Looks,
+    pub original_keys: OriginalKeys,
     pub accumulators: Vec<Accumulator>,
 }
 
-impl Keyed for Groups {
+impl GroupKeys for Groups {
     #[inline]
     fn key(&self, slot: u32) -> &[u8] {
         key_of(&self.keys, &self.key_ends, slot)
     }
 
-    fn look(&self, slot: u32) -> Option<&[u8]> {
-        self.looks.get(slot)
+    fn original_key(&self, slot: u32) -> Option<&[u8]> {
+        self.original_keys.get(slot)
     }
 }
 
@@ -282,7 +283,7 @@ impl Groups {
             table: HashTable::new(),
             keys: Vec::new(),
             key_ends: Vec::new(),
-            looks: Looks::default(),
+            original_keys: OriginalKeys::default(),
             accumulators: spec.accumulators(),
         }
     }
@@ -291,7 +292,7 @@ impl Groups {
         self.key_ends.len()
     }
 
-    /// Gives up what only finds groups: no more rows will come.
+    /// Frees the hash table: no more rows will come.
     pub fn close(&mut self) {
         self.table = HashTable::new();
     }
@@ -300,7 +301,7 @@ impl Groups {
     pub fn add(
         &mut self,
         spec: &GroupSpec,
-        input: &Prepared,
+        input: &GroupInput,
         rows: Range<usize>,
         slots: &mut Vec<u32>,
         errors: &mut DataErrors,
@@ -312,8 +313,8 @@ impl Groups {
                 Some(slot) => slot,
                 None => {
                     let slot = self.insert(hash, key);
-                    if let Some(look) = input.look(row) {
-                        self.looks.set(slot, look);
+                    if let Some(look) = input.original_key(row) {
+                        self.original_keys.set(slot, look);
                     }
                     slot
                 }
@@ -335,9 +336,9 @@ impl Groups {
 
     fn insert(&mut self, hash: u64, key: &[u8]) -> u32 {
         let slot = self.key_ends.len() as u32;
-        room::make(&mut self.keys, key.len());
+        vec_growth::reserve(&mut self.keys, key.len());
         self.keys.extend_from_slice(key);
-        room::make(&mut self.key_ends, 1);
+        vec_growth::reserve(&mut self.key_ends, 1);
         self.key_ends.push(self.keys.len() as u32);
         let (keys, ends) = (&self.keys, &self.key_ends);
         self.table
@@ -346,7 +347,7 @@ impl Groups {
     }
 
     /// Writes one row per group.
-    pub fn emit(&self, spec: &GroupSpec, end: i64, out: &mut RowsOut, errors: &mut DataErrors) {
+    pub fn emit(&self, spec: &GroupSpec, end: i64, out: &mut RowWriter, errors: &mut DataErrors) {
         let groups = self.len();
         emit_all(spec, end, groups, self, &self.accumulators, out, errors);
     }
@@ -361,8 +362,8 @@ impl Groups {
         for slot in 0..len {
             let key = from.blob()?;
             groups.insert(hash_key(key), key);
-            if let Some(look) = restore_look(from)? {
-                groups.looks.set(slot as u32, look);
+            if let Some(look) = restore_original_key(from)? {
+                groups.original_keys.set(slot as u32, look);
             }
         }
         for accumulator in &mut groups.accumulators {
@@ -382,7 +383,7 @@ fn key_of<'a>(bytes: &'a [u8], ends: &[u32], slot: u32) -> &'a [u8] {
 }
 
 pub(crate) fn snapshot(
-    keys: &impl Keyed,
+    keys: &impl GroupKeys,
     groups: usize,
     accumulators: &[Accumulator],
     out: &mut Vec<u8>,
@@ -390,20 +391,22 @@ pub(crate) fn snapshot(
     out.count(groups);
     for slot in 0..groups as u32 {
         out.blob(keys.key(slot));
-        snapshot_look(keys.look(slot), out);
+        snapshot_original_key(keys.original_key(slot), out);
     }
     let accumulators = accumulators.iter();
     accumulators.for_each(|accumulator| accumulator.snapshot(out));
 }
 
-pub(crate) fn snapshot_look(look: Option<&[u8]>, out: &mut Vec<u8>) {
+pub(crate) fn snapshot_original_key(look: Option<&[u8]>, out: &mut Vec<u8>) {
     out.u8(look.is_some().into());
     if let Some(look) = look {
         out.blob(look);
     }
 }
 
-pub(crate) fn restore_look(from: &mut Reader<'_>) -> Result<Option<Box<[u8]>>, DecodeError> {
+pub(crate) fn restore_original_key(
+    from: &mut Reader<'_>,
+) -> Result<Option<Box<[u8]>>, DecodeError> {
     Ok(match from.u8()? {
         0 => None,
         _ => Some(from.blob()?.into()),
@@ -415,9 +418,9 @@ pub(crate) fn emit_all(
     spec: &GroupSpec,
     end: i64,
     groups: usize,
-    keys: &impl Keyed,
+    keys: &impl GroupKeys,
     accumulators: &[Accumulator],
-    out: &mut RowsOut,
+    out: &mut RowWriter,
     errors: &mut DataErrors,
 ) {
     let mut slots: Vec<u32> = Vec::with_capacity(groups.min(CHUNK_ROWS));
@@ -431,17 +434,17 @@ pub(crate) fn emit_all(
     }
 }
 
-/// Writes a row for each slot, at its time. A group whose result cannot be represented is counted and left out.
+/// Writes a row for each slot, at its time. Drops and counts groups whose result cannot be represented.
 pub(crate) fn emit(
     spec: &GroupSpec,
     times: &[i64],
     slots: &[u32],
-    keys: &impl Keyed,
+    keys: &impl GroupKeys,
     accumulators: &[Accumulator],
-    out: &mut RowsOut,
+    out: &mut RowWriter,
     errors: &mut DataErrors,
 ) {
-    let groups = Emitted {
+    let groups = GroupEmitter {
         spec,
         keys,
         accumulators,
@@ -449,28 +452,28 @@ pub(crate) fn emit(
     groups.emit(times, slots, out, errors, |_, _| {});
 }
 
-/// Groups about to be written.
-pub(crate) struct Emitted<'a, K> {
+/// Writes the rows of groups.
+pub(crate) struct GroupEmitter<'a, K> {
     pub spec: &'a GroupSpec,
     pub keys: &'a K,
     pub accumulators: &'a [Accumulator],
 }
 
-impl<K: Keyed> Emitted<'_, K> {
-    /// Writes a row for each slot, at its time, after telling `before` which one comes next.
+impl<K: GroupKeys> GroupEmitter<'_, K> {
+    /// Writes a row for each slot, at its time, after calling `before` with its index.
     pub fn emit(
         &self,
         times: &[i64],
         slots: &[u32],
-        out: &mut RowsOut,
+        out: &mut RowWriter,
         errors: &mut DataErrors,
-        mut before: impl FnMut(usize, &mut RowsOut),
+        mut before: impl FnMut(usize, &mut RowWriter),
     ) {
         let spec = self.spec;
         let mut faults = Faults::new(slots.len());
         let results = self.results(slots, &mut faults);
         let kept = kept(spec, times, &results, &mut faults);
-        errors.note(&faults, |row| Instant::from_ticks(times[row]));
+        errors.add_warnings(&faults, |row| Instant::from_ticks(times[row]));
         for (row, fault) in faults.iter() {
             let time = Instant::from_ticks(times[row]);
             errors.add(time, fault.span, || fault.reason.to_string());
@@ -494,8 +497,8 @@ impl<K: Keyed> Emitted<'_, K> {
         }
     }
 
-    /// What must be known of the groups before any row is written: results that there may not be, and those that HAVING
-    /// looks at. All others are looked up for the rows that pass.
+    /// The results needed before any row is written: those that can fail and those that HAVING reads. The others are
+    /// computed only for the rows that pass.
     fn results(&self, slots: &[u32], faults: &mut Faults) -> Vec<Option<Column>> {
         let reads = |at: usize| match &self.spec.having {
             Some(having) => having.reads[at],
@@ -529,8 +532,8 @@ fn kept(
     Some(eval::test(&having.keep, &chunk, faults))
 }
 
-fn write_keys(keys: &impl Keyed, slot: u32, columns: &mut [ColumnBuilder]) {
-    if let Some(look) = keys.look(slot) {
+fn write_keys(keys: &impl GroupKeys, slot: u32, columns: &mut [ColumnBuilder]) {
+    if let Some(look) = keys.original_key(slot) {
         let mut look = Reader::new(look);
         for column in columns {
             column.push_owned(look.value().unwrap_or_default());

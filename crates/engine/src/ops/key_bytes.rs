@@ -1,13 +1,12 @@
-//! The bytes of many keys, one after the other, and where each of them lies.
+//! The bytes of many keys in one buffer.
 //!
-//! Keys come and go. What is left of those that went is cleared away when it outweighs the living, so a key is copied a
-//! few times at most however long it stays.
+//! Removed keys leave garbage, which is compacted when it exceeds the live bytes, so a key is copied a few times at most.
 
 use std::ops::Range;
 
-use super::room;
+use super::vec_growth;
 
-/// Dead bytes are cleared away when they outweigh the living, but not for less than this.
+/// Less garbage than this is not compacted.
 const GARBAGE_BYTES_MIN: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -16,15 +15,15 @@ pub(crate) struct KeyBytes {
     garbage: usize,
 }
 
-/// Where the bytes of a key lie: the start in 48 bits, the length in 16. Of a long key the length stands before its bytes.
+/// The position of a key: the start in 48 bits, the length in 16. The length of a long key precedes its bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place(u64);
+pub(crate) struct KeyRef(u64);
 
-impl Place {
-    /// Of a key that is kept nowhere.
-    pub const NOWHERE: Place = Place(0);
+impl KeyRef {
+    /// No key.
+    pub const NONE: KeyRef = KeyRef(0);
 
-    /// Says that the key is long.
+    /// Marks a long key.
     const LONG: u64 = 0xffff;
 
     #[inline]
@@ -33,15 +32,15 @@ impl Place {
     }
 
     /// The same key at another start.
-    fn moved(self, start: usize) -> Place {
-        Place((start as u64) << 16 | self.0 & Place::LONG)
+    fn moved(self, start: usize) -> KeyRef {
+        KeyRef((start as u64) << 16 | self.0 & KeyRef::LONG)
     }
 
     /// Where the key lies.
     #[inline]
     fn range(self, bytes: &[u8]) -> Range<usize> {
-        match self.0 & Place::LONG {
-            Place::LONG => {
+        match self.0 & KeyRef::LONG {
+            KeyRef::LONG => {
                 let key = self.start() + size_of::<u64>();
                 let mut len = [0; size_of::<u64>()];
                 len.copy_from_slice(&bytes[self.start()..key]);
@@ -53,50 +52,50 @@ impl Place {
 }
 
 impl KeyBytes {
-    pub fn put(&mut self, key: &[u8]) -> Place {
+    pub fn put(&mut self, key: &[u8]) -> KeyRef {
         let start = self.bytes.len() as u64;
-        let len = (key.len() as u64).min(Place::LONG);
-        if len == Place::LONG {
+        let len = (key.len() as u64).min(KeyRef::LONG);
+        if len == KeyRef::LONG {
             self.bytes
                 .extend_from_slice(&(key.len() as u64).to_le_bytes());
         }
-        room::make(&mut self.bytes, key.len());
+        vec_growth::reserve(&mut self.bytes, key.len());
         self.bytes.extend_from_slice(key);
-        Place(start << 16 | len)
+        KeyRef(start << 16 | len)
     }
 
-    /// The same key once more.
-    pub fn put_again(&mut self, place: Place) -> Place {
+    /// Copies a key.
+    pub fn put_again(&mut self, key: KeyRef) -> KeyRef {
         let start = self.bytes.len();
-        let whole = self.whole(place);
-        room::make(&mut self.bytes, whole.len());
+        let whole = self.whole(key);
+        vec_growth::reserve(&mut self.bytes, whole.len());
         self.bytes.extend_from_within(whole);
-        place.moved(start)
+        key.moved(start)
     }
 
     #[inline]
-    pub fn get(&self, place: Place) -> &[u8] {
-        &self.bytes[place.range(&self.bytes)]
+    pub fn get(&self, key: KeyRef) -> &[u8] {
+        &self.bytes[key.range(&self.bytes)]
     }
 
-    /// Everything that belongs to a key.
+    /// The bytes of a key with its length prefix.
     #[inline]
-    fn whole(&self, place: Place) -> Range<usize> {
-        place.start()..place.range(&self.bytes).end
+    fn whole(&self, key: KeyRef) -> Range<usize> {
+        key.start()..key.range(&self.bytes).end
     }
 
-    /// The key at this place will not be looked at any more. True when it is time to [`clear away`](Self::keep_only).
-    pub fn forget(&mut self, place: Place) -> bool {
-        self.garbage += self.whole(place).len();
+    /// Marks a key as garbage. Returns whether the caller should [compact](Self::keep_only).
+    pub fn forget(&mut self, key: KeyRef) -> bool {
+        self.garbage += self.whole(key).len();
         self.garbage > GARBAGE_BYTES_MIN && self.garbage > self.bytes.len() / 2
     }
 
-    /// Clears away all keys but these, and tells each its new place.
-    pub fn keep_only<'a>(&mut self, living: impl Iterator<Item = &'a mut Place>) {
+    /// Removes all other keys and updates the references.
+    pub fn keep_only<'a>(&mut self, living: impl Iterator<Item = &'a mut KeyRef>) {
         let mut kept = Vec::with_capacity(self.bytes.len() - self.garbage);
-        for place in living {
-            let whole = &self.bytes[self.whole(*place)];
-            *place = place.moved(kept.len());
+        for key in living {
+            let whole = &self.bytes[self.whole(*key)];
+            *key = key.moved(kept.len());
             kept.extend_from_slice(whole);
         }
         self.bytes = kept;

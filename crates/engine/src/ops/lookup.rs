@@ -1,11 +1,11 @@
-//! JOIN with reference data: every row meets the rows of a table that has no time of its own.
+//! JOIN with reference data, a table without event time.
 //!
-//! The table is the same for all partitions and built once. Rows keep their order, and the matches of one row come in the
-//! order of the table. With equalities in ON they are looked up, otherwise every row of the table is a candidate; what
-//! else must hold is tested over many candidates at a time.
+//! The table is built once for all partitions. Rows keep their order, and the matches of one row are in table order. With
+//! equalities in ON matches are looked up by key; otherwise every row of the table is a candidate. Residual conditions are
+//! evaluated for many candidates at once.
 //!
-//! Reference data that is refreshed comes as snapshots. A row sees the newest that took effect by the row's own time
-//! (the first one, if the row is older than all), so a replay sees what the first run saw.
+//! Refreshed reference data has several snapshots. A row sees the newest snapshot at its own time (or the first one, if
+//! the row is older than all), so a replay sees the same data as the first run.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use highwater_query::plan::{Expr, LookupNode, Pred, Reference, ReferenceStep, Si
 use highwater_time::Instant;
 
 use super::fanout::Fanout;
-use super::keys::RowKeys;
+use super::row_keys::RowKeys;
 use super::{Context, DataErrors, Item, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::column::Column;
 use crate::eval::{self, Faults};
 
-/// Reference data as it was loaded: its state from each of some points in time on, by time.
+/// Loaded reference data: snapshots with the time from which each is valid.
 #[derive(Clone, Debug, Default)]
 pub struct ReferenceTable {
     /// Never empty for a table that is read; the columns are the reference's `reads`.
@@ -38,7 +38,7 @@ impl ReferenceTable {
         }
     }
 
-    /// The table after the steps of the query that only concern itself.
+    /// The table after the query steps that read only the table.
     pub(crate) fn after_steps(&self, plan: &Reference, errors: &mut DataErrors) -> ReferenceTable {
         let mut table = self.clone();
         for (_, chunk) in &mut table.snapshots {
@@ -55,7 +55,7 @@ fn take_step(step: &ReferenceStep, chunk: &Chunk, errors: &mut DataErrors) -> Ch
     match step {
         ReferenceStep::Filter(keep) => {
             let mask = eval::test(keep, chunk, &mut faults);
-            errors.sift(chunk.clone(), &faults);
+            errors.drop_failed_rows(chunk.clone(), &faults);
             chunk.filter(&mask)
         }
         ReferenceStep::Project(items) => {
@@ -63,12 +63,12 @@ fn take_step(step: &ReferenceStep, chunk: &Chunk, errors: &mut DataErrors) -> Ch
                 .iter()
                 .map(|item| eval::evaluate(&item.expr, chunk, &mut faults))
                 .collect();
-            errors.sift(chunk.with_columns(columns), &faults)
+            errors.drop_failed_rows(chunk.with_columns(columns), &faults)
         }
     }
 }
 
-/// A table made ready for one lookup, shared by all partitions.
+/// A table indexed for one lookup, shared by all partitions.
 #[derive(Debug)]
 pub(crate) struct LookupTable {
     snapshots: Vec<Snapshot>,
@@ -79,16 +79,16 @@ struct Snapshot {
     from: Instant,
     rows: usize,
     columns: Vec<Column>,
-    /// `None` where every row is a candidate.
+    /// `None` if every row is a candidate.
     index: Option<Index>,
 }
 
-/// Finds the rows with some key.
+/// Finds the rows with a key.
 #[derive(Debug)]
 struct Index {
-    /// Keys of a great many rows come in several pieces, each with the number of its first row.
+    /// The keys in pieces, each with the number of its first row.
     keys: Vec<(usize, RowKeys)>,
-    /// The newest row of each key; `next` leads from there to the oldest, and on to the newest again.
+    /// The newest row of each key; `next` is a circular list from there to the oldest and back to the newest.
     table: HashTable<u32>,
     next: Vec<u32>,
 }
@@ -122,7 +122,7 @@ impl Snapshot {
             .map(|key| eval::evaluate(key, chunk, &mut faults))
             .collect();
         // A row whose key cannot be computed matches nothing; its key is NULL by now.
-        errors.sift(chunk.clone(), &faults);
+        errors.drop_failed_rows(chunk.clone(), &faults);
         Snapshot {
             from,
             rows: chunk.rows(),
@@ -215,7 +215,7 @@ pub(crate) struct Lookup {
     outer: bool,
 }
 
-/// A row and what it may be joined to: a row of a snapshot, or nothing.
+/// A row and its possible match: a row of a snapshot, or none.
 #[derive(Clone, Copy)]
 struct Candidate {
     left: u32,
@@ -235,7 +235,7 @@ impl Lookup {
 
     fn rows(&self, chunk: Chunk, context: &mut Context<'_>) {
         let (chunk, keys) = self.prepare(chunk, context);
-        let mut work = Work {
+        let mut work = ChunkLookup {
             lookup: self,
             chunk: &chunk,
             fanout: Fanout::of(&chunk),
@@ -285,7 +285,7 @@ impl Lookup {
         work.flush(usize::MAX, context);
     }
 
-    /// Evaluates the keys; rows on which one fails are counted and left out.
+    /// Evaluates the keys; drops and counts rows on which one fails.
     fn prepare(&self, chunk: Chunk, context: &mut Context<'_>) -> (Chunk, Vec<Column>) {
         let mut faults = Faults::new(chunk.rows());
         let keys: Vec<Column> = self
@@ -298,26 +298,26 @@ impl Lookup {
         }
         let good = faults.good();
         let keys = keys.iter().map(|key| key.filter(&good)).collect();
-        (context.errors.sift(chunk, &faults), keys)
+        (context.errors.drop_failed_rows(chunk, &faults), keys)
     }
 }
 
-/// One chunk being joined.
-struct Work<'a> {
+/// The lookup of one chunk.
+struct ChunkLookup<'a> {
     lookup: &'a Lookup,
     chunk: &'a Chunk,
     fanout: Fanout<'a>,
-    /// Which rows have met a partner.
+    /// Which rows are matched.
     matched: Vec<bool>,
     candidates: Vec<Candidate>,
 }
 
-impl Work<'_> {
-    /// Emits the results among the candidates, which are all there are of the rows before `until`.
+impl ChunkLookup<'_> {
+    /// Emits the results of the candidates. All candidates of rows before `until` are present.
     fn flush(&mut self, until: usize, context: &mut Context<'_>) {
         let candidates = std::mem::take(&mut self.candidates);
         let results = match &self.lookup.residual {
-            None => self.settle(candidates, None),
+            None => self.retain_results(candidates, None),
             Some(residual) => {
                 let pairs: Vec<Candidate> = candidates
                     .iter()
@@ -330,12 +330,12 @@ impl Work<'_> {
                 let rows = Chunk::new(times.collect(), self.columns(&pairs));
                 let mut faults = Faults::new(rows.rows());
                 let holds = eval::test(residual, &rows, &mut faults);
-                context.errors.note(&faults, |row| rows.time(row));
+                context.errors.add_warnings(&faults, |row| rows.time(row));
                 for (row, fault) in faults.iter() {
                     let reason = || fault.reason.to_string();
                     context.errors.add(rows.time(row), fault.span, reason);
                 }
-                self.settle(candidates, Some(holds.iter().collect()))
+                self.retain_results(candidates, Some(holds.iter().collect()))
             }
         };
         let columns = self.columns(&results);
@@ -344,8 +344,12 @@ impl Work<'_> {
         context.out.push(Item::Rows(piece));
     }
 
-    /// Those of the candidates that are results; `holds` says which pairs are.
-    fn settle(&mut self, candidates: Vec<Candidate>, holds: Option<Vec<bool>>) -> Vec<Candidate> {
+    /// Filters the candidates; `holds` has the residual condition of each pair.
+    fn retain_results(
+        &mut self,
+        candidates: Vec<Candidate>,
+        holds: Option<Vec<bool>>,
+    ) -> Vec<Candidate> {
         let mut holds = holds.map(Vec::into_iter);
         let mut results = candidates;
         results.retain(|candidate| {
@@ -366,7 +370,7 @@ impl Work<'_> {
 
     fn columns(&self, pairs: &[Candidate]) -> Vec<Column> {
         let lefts: Vec<u32> = pairs.iter().map(|pair| pair.left).collect();
-        let rights = Rights::new(&self.lookup.table.snapshots, pairs);
+        let rights = TableRows::new(&self.lookup.table.snapshots, pairs);
         let columns = self
             .lookup
             .columns
@@ -380,17 +384,17 @@ impl Work<'_> {
 }
 
 /// The rows of the table in some pairs.
-struct Rights<'a> {
+struct TableRows<'a> {
     snapshots: &'a [Snapshot],
     /// By snapshot and row; the number of snapshots stands for NULLs.
     rows: Vec<(u32, u32)>,
     nothing: bool,
 }
 
-impl<'a> Rights<'a> {
-    fn new(snapshots: &'a [Snapshot], pairs: &[Candidate]) -> Rights<'a> {
+impl<'a> TableRows<'a> {
+    fn new(snapshots: &'a [Snapshot], pairs: &[Candidate]) -> TableRows<'a> {
         let nothing = (snapshots.len() as u32, 0);
-        Rights {
+        TableRows {
             snapshots,
             rows: pairs
                 .iter()

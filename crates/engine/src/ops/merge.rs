@@ -1,11 +1,11 @@
-//! Several ordered streams read as one.
+//! Merges several ordered streams.
 //!
-//! Rows come out by time, then by port (T9: equal times are ordered by input, partition, offset), and only when every
-//! port has passed their time, so that the order never depends on which stream was faster. With a single port there is
-//! nothing to wait for and chunks pass through as they are.
+//! Rows are emitted by time, then by port (T9: equal times are ordered by input, partition, offset), and only when every
+//! port has passed their time, so that the order does not depend on the speed of the streams. With a single port chunks
+//! pass through unchanged.
 //!
-//! Rows with lanes are in order only within a lane. They are merged by the largest time that their stream has shown so
-//! far, which is a fixed order too, and leave their lanes behind.
+//! Rows with lanes are ordered only within a lane. They are merged by the maximum time in their stream so far, which is
+//! deterministic too, and lose their lanes.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use arrow_buffer::ScalarBuffer;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{CombinedWatermark, Instant};
 
-use super::{Context, Item, Member, Operator};
+use super::{Context, Item, KeyOperator, Operator};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
@@ -21,15 +21,15 @@ use crate::column::{Column, ColumnBuilder};
 #[derive(Debug)]
 pub struct Merge {
     ports: Vec<Port>,
-    clock: CombinedWatermark,
+    combined_watermark: CombinedWatermark,
 }
 
 #[derive(Debug)]
 struct Port {
-    /// Which columns of its chunks to take; `None` takes them as they are.
+    /// The columns of its chunks to take; `None` for all.
     mapping: Option<Vec<usize>>,
-    held: VecDeque<Held>,
-    /// The largest time seen.
+    pending: VecDeque<PendingChunk>,
+    /// The maximum time so far.
     reached: i64,
 }
 
@@ -37,18 +37,18 @@ impl Port {
     fn new(mapping: Option<Vec<usize>>) -> Port {
         Port {
             mapping,
-            held: VecDeque::new(),
+            pending: VecDeque::new(),
             reached: i64::MIN,
         }
     }
 }
 
 #[derive(Debug)]
-struct Held {
+struct PendingChunk {
     chunk: Chunk,
-    /// What rows are merged by; never decreases along a port.
+    /// The merge order of the rows; never decreases along a port.
     order: ScalarBuffer<i64>,
-    /// Rows before this one have left.
+    /// The first row that is not emitted yet.
     start: usize,
 }
 
@@ -61,7 +61,7 @@ impl Merge {
     pub fn mapped(mappings: impl Iterator<Item = Option<Vec<usize>>>) -> Merge {
         let ports: Vec<Port> = mappings.map(Port::new).collect();
         Merge {
-            clock: CombinedWatermark::new(ports.len()),
+            combined_watermark: CombinedWatermark::new(ports.len()),
             ports,
         }
     }
@@ -90,15 +90,15 @@ impl Merge {
                 .collect(),
         };
         port.reached = order.last().map_or(port.reached, |last| *last);
-        // No row is earlier than a mark of all lanes before it, so this changes the order of none; but a stream of which
-        // nothing else comes holds up nobody.
+        // No row is earlier than a common watermark before it, so this changes the order of no row; but a stream without
+        // further rows does not delay the others.
         let watermarks = lanes.iter().flat_map(|lanes| &lanes.watermarks);
         let floors = watermarks.filter(|mark| mark.lane.is_none());
         port.reached = floors.fold(port.reached, |reached, mark| {
             reached.max(mark.watermark.ticks())
         });
         if chunk.rows() > 0 {
-            port.held.push_back(Held {
+            port.pending.push_back(PendingChunk {
                 chunk,
                 order,
                 start: 0,
@@ -106,15 +106,15 @@ impl Merge {
         }
     }
 
-    /// The port has passed `watermark`: emits what all of them have passed.
+    /// Advances a port and emits the rows that all ports have passed.
     fn pass(&mut self, port: usize, watermark: Instant, out: &mut Vec<Item>) {
-        if let Some(watermark) = self.clock.advance(port, watermark) {
+        if let Some(watermark) = self.combined_watermark.advance(port, watermark) {
             self.release(watermark, out);
             out.push(Item::Watermark(watermark));
         }
     }
 
-    /// Emits every held row before `watermark`.
+    /// Emits every pending row before `watermark`.
     fn release(&mut self, watermark: Instant, out: &mut Vec<Item>) {
         loop {
             let picked = self.pick(watermark.ticks());
@@ -124,11 +124,11 @@ impl Merge {
             out.push(Item::Rows(self.gather(&picked)));
             for port in &mut self.ports {
                 while port
-                    .held
+                    .pending
                     .front()
-                    .is_some_and(|held| held.start == held.order.len())
+                    .is_some_and(|pending| pending.start == pending.order.len())
                 {
-                    port.held.pop_front();
+                    port.pending.pop_front();
                 }
             }
         }
@@ -145,10 +145,10 @@ impl Merge {
             if head >= before {
                 break;
             }
-            // The others wait until this port has caught up with the earliest of them.
+            // Up to the earliest row of the other ports.
             let limit = self.other_head(&at, port);
-            let held = &mut self.ports[port].held[at[port]];
-            let rest = &held.order[held.start..];
+            let pending = &mut self.ports[port].pending[at[port]];
+            let rest = &pending.order[pending.start..];
             let run = rest.partition_point(|&order| {
                 order < before && limit.is_none_or(|(time, other)| (order, port) < (time, other))
             });
@@ -156,12 +156,12 @@ impl Merge {
             runs.push(Run {
                 port,
                 chunk: at[port],
-                start: held.start,
+                start: pending.start,
                 rows: run,
             });
-            held.start += run;
+            pending.start += run;
             rows += run;
-            if held.start == held.order.len() {
+            if pending.start == pending.order.len() {
                 at[port] += 1;
             }
         }
@@ -178,8 +178,8 @@ impl Merge {
 
     fn heads<'a>(&'a self, at: &'a [usize]) -> impl Iterator<Item = (i64, usize)> + 'a {
         self.ports.iter().enumerate().filter_map(|(port, state)| {
-            let held = state.held.get(at[port])?;
-            Some((held.order[held.start], port))
+            let pending = state.pending.get(at[port])?;
+            Some((pending.order[pending.start], port))
         })
     }
 
@@ -190,7 +190,7 @@ impl Merge {
         sources.dedup();
         let chunks: Vec<&Chunk> = sources
             .iter()
-            .map(|&(port, chunk)| &self.ports[port].held[chunk].chunk)
+            .map(|&(port, chunk)| &self.ports[port].pending[chunk].chunk)
             .collect();
         let mut rows: Vec<(u32, u32)> = Vec::with_capacity(CHUNK_ROWS);
         for run in runs {
@@ -208,8 +208,8 @@ struct Run {
     rows: usize,
 }
 
-impl Member for Merge {
-    fn wakes(&self) -> Option<i64> {
+impl KeyOperator for Merge {
+    fn next_due(&self) -> Option<i64> {
         self.head(&vec![0; self.ports.len()]).map(|(time, _)| time)
     }
 }
@@ -232,31 +232,39 @@ impl Operator for Merge {
             Item::Watermark(watermark) => {
                 self.pass(port, watermark, context.out);
             }
-            Item::Shares(_) => unreachable!("rows are merged, shares are joined"),
+            Item::PartialPanes(_) => unreachable!("rows are merged, shares are joined"),
         }
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
-        snapshot_clock(&self.clock, out);
+        snapshot_watermark(&self.combined_watermark, out);
         for port in &self.ports {
             out.i64(port.reached);
             out.count(
-                port.held
+                port.pending
                     .iter()
-                    .map(|held| held.order.len() - held.start)
+                    .map(|pending| pending.order.len() - pending.start)
                     .sum(),
             );
-            out.count(port.held.front().map_or(0, |held| held.chunk.columns.len()));
-            let known = port.held.iter().all(|held| held.chunk.origins.is_some());
+            out.count(
+                port.pending
+                    .front()
+                    .map_or(0, |pending| pending.chunk.columns.len()),
+            );
+            let known = port
+                .pending
+                .iter()
+                .all(|pending| pending.chunk.origins.is_some());
             out.u8(known.into());
-            for held in &port.held {
-                for row in held.start..held.order.len() {
-                    out.i64(held.chunk.times[row]);
-                    out.i64(held.order[row]);
-                    if let (true, Some(origins)) = (known, &held.chunk.origins) {
+            for pending in &port.pending {
+                for row in pending.start..pending.order.len() {
+                    out.i64(pending.chunk.times[row]);
+                    out.i64(pending.order[row]);
+                    if let (true, Some(origins)) = (known, &pending.chunk.origins) {
                         out.u64(origins[row]);
                     }
-                    held.chunk
+                    pending
+                        .chunk
                         .columns
                         .iter()
                         .for_each(|column| out.value(column.get(row)));
@@ -266,10 +274,10 @@ impl Operator for Merge {
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        restore_clock(&mut self.clock, from)?;
+        restore_watermark(&mut self.combined_watermark, from)?;
         for port in &mut self.ports {
             port.reached = from.i64()?;
-            port.held.clear();
+            port.pending.clear();
             let (rows, width) = (from.count()?, from.count()?);
             let known = from.u8()? != 0;
             let (mut times, mut order) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
@@ -291,7 +299,7 @@ impl Operator for Merge {
                 let columns: Vec<Column> = columns.into_iter().map(ColumnBuilder::finish).collect();
                 let mut chunk = Chunk::new(times.into(), columns);
                 chunk.origins = known.then(|| origins.into());
-                port.held.push_back(Held {
+                port.pending.push_back(PendingChunk {
                     chunk,
                     order: order.into(),
                     start: 0,
@@ -302,27 +310,28 @@ impl Operator for Merge {
     }
 
     fn add_port(&mut self) -> bool {
-        self.clock.add(self.clock.watermark());
+        self.combined_watermark
+            .add(self.combined_watermark.watermark());
         self.ports.push(Port::new(None));
         true
     }
 }
 
-pub(super) fn snapshot_clock(clock: &CombinedWatermark, out: &mut Vec<u8>) {
-    clock
+pub(super) fn snapshot_watermark(combined_watermark: &CombinedWatermark, out: &mut Vec<u8>) {
+    combined_watermark
         .members()
         .iter()
         .for_each(|member| out.i64(member.ticks()));
 }
 
-pub(super) fn restore_clock(
-    clock: &mut CombinedWatermark,
+pub(super) fn restore_watermark(
+    combined_watermark: &mut CombinedWatermark,
     from: &mut Reader<'_>,
 ) -> Result<(), DecodeError> {
-    let members = clock.members().len();
-    *clock = CombinedWatermark::new(members);
+    let members = combined_watermark.members().len();
+    *combined_watermark = CombinedWatermark::new(members);
     for member in 0..members {
-        clock.advance(member, Instant::from_ticks(from.i64()?));
+        combined_watermark.advance(member, Instant::from_ticks(from.i64()?));
     }
     Ok(())
 }

@@ -1,36 +1,36 @@
-//! Operators: what a pipeline is made of.
+//! The operators of a pipeline.
 //!
-//! An operator is four functions: push a chunk, advance the watermark, snapshot, restore. It never sees a clock, and
-//! what it emits depends on the rows and watermarks it was given, not on how they were cut into chunks. Only a
-//! watermark makes a stateful operator emit, and the rows it emits after watermark `w` are never earlier than `w`.
+//! An operator takes chunks and watermarks and can be snapshot and restored. It reads no clock, and its output depends on
+//! its rows and watermarks, not on chunk boundaries. A stateful operator emits only on a watermark, and the rows it emits
+//! after watermark `w` are never earlier than `w`.
 
 mod accumulate;
-mod agenda;
 mod analytic;
 mod apply;
 mod cells;
 mod fanout;
-mod grid;
 mod groups;
 pub(crate) mod having;
-mod interned;
+mod hopping_scripts;
 mod join;
 mod key_bytes;
-mod keys;
-mod lanes;
+mod key_table;
 mod lookup;
-mod meeting;
 mod merge;
+mod pane_grid;
 mod pane_window;
 mod panes;
 mod pattern;
-mod rolling;
-mod rolls;
-mod room;
+mod row_keys;
 mod session;
-pub(crate) mod sizes;
 mod sliding;
+mod sliding_aggregate;
+pub(crate) mod state_sizes;
 mod stateless;
+mod substream_join;
+mod timer_queue;
+mod vec_growth;
+mod window_operator;
 
 use highwater_codec::{DecodeError, Reader};
 use highwater_query::Span;
@@ -41,34 +41,34 @@ use crate::eval::Faults;
 
 pub(crate) use analytic::Analytics;
 pub(crate) use apply::Apply;
-pub(crate) use grid::PaneGrid;
 pub(crate) use groups::{GroupSpec, Groups};
 pub(crate) use join::Join;
-pub(crate) use lanes::Windowed;
 pub use lookup::ReferenceTable;
 pub(crate) use lookup::{Lookup, LookupTable};
-pub(crate) use meeting::{Meeting, Member, Named};
 pub use merge::Merge;
+pub(crate) use pane_grid::PaneGrid;
 pub(crate) use pane_window::PaneWindow;
 pub(crate) use panes::{PaneFill, PaneJoin};
 pub(crate) use pattern::Matcher;
-pub(crate) use session::{KeySessions, Rule as SessionRule, Sessions};
+pub(crate) use session::{KeySessions, SessionRule, Sessions};
 pub(crate) use sliding::Sliding;
 pub(crate) use stateless::{Filter, Project};
+pub(crate) use substream_join::{KeyOperator, LaneNamer, SubstreamJoin};
+pub(crate) use window_operator::WindowOperator;
 
-/// What flows along an edge of a pipeline.
+/// The input and output of operators.
 #[derive(Clone, Debug)]
 pub enum Item {
     Rows(Chunk),
-    /// Finished panes of a windowed aggregate, on their way to meet those of other partitions.
-    Shares(Vec<Share>),
+    /// Finished panes of one partition, to be joined with those of other partitions.
+    PartialPanes(Vec<PartialPane>),
     /// No row with an earlier time will follow.
     Watermark(Instant),
 }
 
-/// One partition's share of one pane.
+/// The groups of one partition in one pane.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct PartialPane {
     pub(crate) end: i64,
     pub(crate) groups: Groups,
 }
@@ -78,13 +78,13 @@ pub trait Operator: Send {
     fn snapshot(&self, out: &mut Vec<u8>);
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError>;
 
-    /// Adds a port behind the others, which has come as far as all of them have. `false` where that cannot be.
+    /// Adds a port that starts at the combined watermark of the others. `false` if the operator cannot have more ports.
     fn add_port(&mut self) -> bool {
         false
     }
 }
 
-/// Where an operator leaves what it made.
+/// The output of an operator.
 #[derive(Debug)]
 pub struct Context<'a> {
     pub out: &'a mut Vec<Item>,
@@ -92,19 +92,19 @@ pub struct Context<'a> {
     pub trace: Option<&'a mut Vec<WindowEntry>>,
 }
 
-/// Rows that were left out because an expression failed on them: all counted, the first few kept.
+/// Rows dropped because an expression failed: all are counted, the first few are kept as samples.
 #[derive(Clone, Debug, Default)]
 pub struct DataErrors {
     pub count: u64,
     pub samples: Vec<DataError>,
-    pub remarks: Remarks,
-    /// Every one of them, until it is taken; only where somebody asked with [`DataErrors::keep_all`].
-    kept: Option<Vec<DataError>>,
+    pub warnings: DataWarnings,
+    /// All errors since the last [`DataErrors::take_collected`]; only after [`DataErrors::collect_all`].
+    collected: Option<Vec<DataError>>,
 }
 
-/// Rows in which something was put right: all counted, the first one kept.
+/// Rows with a value that was corrected: all are counted, the first one is kept.
 #[derive(Clone, Debug, Default)]
-pub struct Remarks {
+pub struct DataWarnings {
     pub count: u64,
     pub first: Option<DataError>,
 }
@@ -114,7 +114,7 @@ pub struct DataError {
     pub time: Instant,
     pub span: Span,
     pub reason: String,
-    /// The event that the row was made of, where rows know.
+    /// The input event of the row, if the chunk has origins.
     pub origin: Option<u64>,
 }
 
@@ -133,7 +133,7 @@ impl DataErrors {
         reason: impl FnOnce() -> String,
     ) {
         self.count += 1;
-        if self.samples.len() >= SAMPLES_MAX && self.kept.is_none() {
+        if self.samples.len() >= SAMPLES_MAX && self.collected.is_none() {
             return;
         }
         let reason = reason();
@@ -143,48 +143,51 @@ impl DataErrors {
             reason,
             origin,
         };
-        if let Some(kept) = &mut self.kept {
-            kept.push(error.clone());
+        if let Some(collected) = &mut self.collected {
+            collected.push(error.clone());
         }
         if self.samples.len() < SAMPLES_MAX {
             self.samples.push(error);
         }
     }
 
-    /// From now on keeps every error for [`DataErrors::take_kept`]; whoever asks must take them as they come.
-    pub fn keep_all(&mut self) {
-        self.kept.get_or_insert_default();
+    /// From now on collects every error. The caller must drain them with [`DataErrors::take_collected`].
+    pub fn collect_all(&mut self) {
+        self.collected.get_or_insert_default();
     }
 
-    /// The errors since the last call, where they are kept.
-    pub fn take_kept(&mut self) -> Vec<DataError> {
-        self.kept.as_mut().map(std::mem::take).unwrap_or_default()
+    /// The errors since the last call.
+    pub fn take_collected(&mut self) -> Vec<DataError> {
+        self.collected
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
-    /// Counts what was put right.
-    pub(crate) fn note(&mut self, faults: &Faults, time: impl Fn(usize) -> Instant) {
-        for (row, remark) in faults.remarks() {
-            self.remarks.count += 1;
-            self.remarks.first.get_or_insert_with(|| DataError {
+    /// Counts the warnings.
+    pub(crate) fn add_warnings(&mut self, faults: &Faults, time: impl Fn(usize) -> Instant) {
+        for (row, warning) in faults.warnings() {
+            self.warnings.count += 1;
+            self.warnings.first.get_or_insert_with(|| DataError {
                 time: time(row),
-                span: remark.span,
-                reason: remark.text.into(),
+                span: warning.span,
+                reason: warning.text.into(),
                 origin: None,
             });
         }
     }
 
     pub fn merge(&mut self, other: DataErrors) {
-        self.remarks.count += other.remarks.count;
-        self.remarks.first = self.remarks.first.take().or(other.remarks.first);
+        self.warnings.count += other.warnings.count;
+        self.warnings.first = self.warnings.first.take().or(other.warnings.first);
         self.count += other.count;
         let room = SAMPLES_MAX - self.samples.len();
         self.samples.extend(other.samples.into_iter().take(room));
     }
 
-    /// The rows of `chunk` that did not fail; those that did are counted.
-    pub(crate) fn sift(&mut self, chunk: Chunk, faults: &Faults) -> Chunk {
-        self.note(faults, |row| chunk.time(row));
+    /// Returns the rows of `chunk` that did not fail, and counts the others.
+    pub(crate) fn drop_failed_rows(&mut self, chunk: Chunk, faults: &Faults) -> Chunk {
+        self.add_warnings(faults, |row| chunk.time(row));
         if faults.is_empty() {
             return chunk;
         }
@@ -198,7 +201,7 @@ impl DataErrors {
     }
 }
 
-/// That the event `origin` entered the window (start, end].
+/// The event `origin` entered the window (start, end].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowEntry {
     pub origin: u64,

@@ -1,9 +1,9 @@
-//! Tumbling, hopping and snapshot windows that never meet another partition's: each lane by its own clock.
+//! Tumbling, hopping and snapshot windows of one partition, each lane by its own watermark.
 //!
-//! With substreams, rows of many lanes and the movements of their clocks alternate. Row by row there is next to nothing to
-//! do, so a chunk is worked off in steps that each go over all of it: find the cell of every row and note which windows
-//! fall due; add the rows to their cells; put windows together; write their rows. A pane is never written to once its
-//! window is due, so doing these one after the other gives what doing them row by row would.
+//! With substreams, rows of many lanes and their watermarks alternate. The work per row is tiny, so a chunk is processed
+//! in passes over all rows: find the cell of every row and collect the due windows; aggregate the rows into their cells;
+//! join panes into windows; write their rows. A pane takes no rows once its window is due, so the passes give the same
+//! result as processing row by row.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,60 +14,60 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Instant, LaneWatermark};
 
 use super::accumulate::{self, Accumulator};
-use super::agenda::ONE_LANE;
 use super::cells::{Cells, Lane};
-use super::grid::PaneGrid;
-use super::groups::{Emitted, GroupSpec, Keyed, Prepared};
-use super::lanes::{Notes, RowsOut};
-use super::rolls::Rolls;
-use super::{Context, DataErrors, Item, Operator, room};
+use super::groups::{GroupEmitter, GroupInput, GroupKeys, GroupSpec};
+use super::hopping_scripts::HoppingScripts;
+use super::pane_grid::PaneGrid;
+use super::timer_queue::ONE_LANE;
+use super::window_operator::{RowWriter, WindowReport};
+use super::{Context, DataErrors, Item, Operator, vec_growth};
 use crate::chunk::{CHUNK_ROWS, Chunk, LaneName};
 
-/// How many rows ahead lanes are looked at: as many as stay in the fastest cache until their turn.
-const AHEAD: usize = 256;
+/// How many rows ahead lanes are prefetched: as many as stay in the L1 cache.
+const PREFETCH_ROWS: usize = 256;
 
 pub(crate) struct PaneWindow {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
     cells: Cells,
-    /// When to look at which lane once all of them have passed a time. A lane with cells has an entry at its
-    /// `scheduled` time; others are out of date.
+    /// The lanes to visit when the common watermark advances. A lane with cells has an entry at its `scheduled` time;
+    /// entries at other times are stale.
     schedule: BinaryHeap<Reverse<(i64, u32)>>,
     has_lanes: bool,
-    due: Due,
-    /// Per group the last window that met it, and its place there.
-    places: Vec<(u32, u32)>,
-    /// The number of the window being put together.
+    due: DueWindows,
+    /// Per group, the last window that contains it and its row there.
+    group_rows: Vec<(u32, u32)>,
+    /// The number of the current window.
     window: u32,
-    /// The cell of each row that has not been added to its cell yet.
+    /// The cells of the rows that are not aggregated yet.
     slots: Vec<u32>,
-    rolls: Option<Rolls>,
+    hopping_scripts: Option<HoppingScripts>,
 }
 
-/// A chunk or a watermark being worked off.
-struct Walk<'a, 'n> {
-    input: Option<&'a Prepared>,
-    /// How many of its rows have been added to their cells.
+/// The processing of one chunk or watermark.
+struct ChunkPass<'a, 'n> {
+    input: Option<&'a GroupInput>,
+    /// How many of its rows are aggregated.
     added: usize,
-    out: RowsOut,
-    notes: Notes<'n>,
+    out: RowWriter,
+    report: WindowReport<'n>,
 }
 
-/// Windows that are due and not written yet.
+/// Windows that are due and not yet written.
 #[derive(Default)]
-struct Due {
-    /// One for each row to write: a cell that tells its group.
+struct DueWindows {
+    /// For each row to write, a cell with its group.
     shown: Vec<u32>,
     ends: Vec<i64>,
     lanes: Vec<u32>,
-    /// `before` counts in the lists above.
+    /// `before_row` counts rows of the lists above.
     watermarks: Vec<LaneWatermark>,
-    /// `after` counts in `watermarks`.
+    /// `after` counts entries of `watermarks`.
     names: Vec<LaneName>,
-    /// Where a window has several panes: which cells add up to which row.
+    /// For windows of several panes: the cells of each row.
     parts: Vec<u32>,
     rows: Vec<u32>,
-    /// Cells that no window holds any more.
+    /// Cells that no later window contains.
     spent: Vec<u32>,
 }
 
@@ -75,13 +75,13 @@ impl PaneWindow {
     pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneWindow {
         PaneWindow {
             cells: Cells::new(&spec),
-            rolls: Rolls::new(&spec, grid),
+            hopping_scripts: HoppingScripts::new(&spec, grid),
             spec,
             grid,
             schedule: BinaryHeap::new(),
             has_lanes: false,
-            due: Due::default(),
-            places: Vec::new(),
+            due: DueWindows::default(),
+            group_rows: Vec::new(),
             window: 0,
             slots: Vec::new(),
         }
@@ -89,80 +89,81 @@ impl PaneWindow {
 
     fn chunk(&mut self, chunk: Chunk, context: &mut Context<'_>) {
         let spec = self.spec.clone();
-        let input = match spec.lane_tells_group {
+        let input = match spec.lane_determines_group {
             true => spec.prepare_unencoded(chunk, context),
             false => spec.prepare(chunk, context),
         };
         self.has_lanes |= input.chunk.lanes.is_some();
-        let mut walk = Walk {
+        let mut pass = ChunkPass {
             input: Some(&input),
             added: 0,
-            out: RowsOut::new(&spec, self.has_lanes),
-            notes: Notes {
+            out: RowWriter::new(&spec, self.has_lanes),
+            report: WindowReport {
                 errors: context.errors,
                 trace: context.trace.as_deref_mut(),
             },
         };
         let rows = input.chunk.rows();
         match &input.chunk.lanes {
-            None => self.rows(&input, 0..rows, None, &mut walk.notes),
+            None => self.rows(&input, 0..rows, None, &mut pass.report),
             Some(lanes) => {
                 let of_row = Some(&lanes.of_row[..]);
                 let (mut from, mut names) = (0, lanes.names.iter().peekable());
                 for (number, mark) in lanes.watermarks.iter().enumerate() {
                     while let Some(name) = names.next_if(|name| name.after <= number) {
-                        self.due.name(name);
+                        self.due.push_name(name);
                     }
-                    self.rows(&input, from..mark.before_row, of_row, &mut walk.notes);
+                    self.rows(&input, from..mark.before_row, of_row, &mut pass.report);
                     from = mark.before_row;
-                    self.pass(mark.lane, mark.watermark, &mut walk);
-                    self.due.mark(*mark);
+                    self.advance(mark.lane, mark.watermark, &mut pass);
+                    self.due.push_watermark(*mark);
                 }
-                self.rows(&input, from..rows, of_row, &mut walk.notes);
-                names.for_each(|name| self.due.name(name));
+                self.rows(&input, from..rows, of_row, &mut pass.report);
+                names.for_each(|name| self.due.push_name(name));
             }
         }
-        self.work_off(&mut walk);
-        walk.out.finish(context.out);
+        self.apply(&mut pass);
+        pass.out.finish(context.out);
     }
 
     /// Finds the cells of rows.
     #[inline]
     fn rows(
         &mut self,
-        input: &Prepared,
+        input: &GroupInput,
         rows: Range<usize>,
         lanes: Option<&[u32]>,
-        notes: &mut Notes<'_>,
+        report: &mut WindowReport<'_>,
     ) {
         for row in rows {
             let lane = lanes.map_or(ONE_LANE, |lanes| {
-                if row % AHEAD == 0 {
-                    self.cells.touch(&lanes[row..lanes.len().min(row + AHEAD)]);
+                if row % PREFETCH_ROWS == 0 {
+                    self.cells
+                        .prefetch(&lanes[row..lanes.len().min(row + PREFETCH_ROWS)]);
                 }
                 lanes[row]
             });
             let end = self.grid.pane_end(input.chunk.times[row]);
-            let cell = self.cells.at(lane, end, input, row);
+            let cell = self.cells.cell_of_row(lane, end, input, row);
             self.slots.push(cell);
             if self.cells.lane(lane).due == Lane::IDLE {
                 self.cells.lane(lane).due = self.grid.window_end(end);
                 self.schedule(lane);
             }
-            if notes.tracing() {
+            if report.tracing() {
                 for window in self.grid.windows(end) {
                     let start = Instant::from_ticks(self.grid.window_start(window));
-                    notes.entered(input, row, start, Instant::from_ticks(window));
+                    report.window_entered(input, row, start, Instant::from_ticks(window));
                 }
             }
         }
     }
 
-    /// Adds the rows whose cells were found and writes the windows that were noted.
-    fn work_off(&mut self, walk: &mut Walk<'_, '_>) {
-        let (from, to) = (walk.added, walk.added + self.slots.len());
+    /// Aggregates the rows whose cells were found and writes the due windows.
+    fn apply(&mut self, pass: &mut ChunkPass<'_, '_>) {
+        let (from, to) = (pass.added, pass.added + self.slots.len());
         self.cells.grow();
-        if let Some(input) = walk.input
+        if let Some(input) = pass.input
             && to > from
         {
             let accumulators = &mut self.cells.accumulators;
@@ -171,15 +172,15 @@ impl PaneWindow {
                 input,
                 from..to,
                 &self.slots,
-                walk.notes.errors,
+                pass.report.errors,
             );
         }
         self.slots.clear();
-        walk.added = to;
-        self.write(&mut walk.out, walk.notes.errors);
+        pass.added = to;
+        self.write(&mut pass.out, pass.report.errors);
     }
 
-    /// Sees to it that the lane is looked at when all lanes have passed the end of its next window.
+    /// Schedules a visit of the lane at the end of its next window.
     fn schedule(&mut self, number: u32) {
         let lane = self.cells.lane(number);
         let wanted = lane.scheduled == Lane::UNSCHEDULED || lane.due < lane.scheduled;
@@ -189,14 +190,14 @@ impl PaneWindow {
         }
     }
 
-    /// Notes the windows that are complete now that `lane` (or every lane) has passed `watermark`.
+    /// Collects the windows that end before `watermark`, of one lane or of all.
     #[inline]
-    fn pass(&mut self, lane: Option<u32>, watermark: Instant, walk: &mut Walk<'_, '_>) {
+    fn advance(&mut self, lane: Option<u32>, watermark: Instant, pass: &mut ChunkPass<'_, '_>) {
         let watermark = watermark.ticks();
         match lane {
             Some(lane) => {
                 while self.cells.lane(lane).due < watermark {
-                    self.complete(lane, walk);
+                    self.complete(lane, pass);
                 }
             }
             None => {
@@ -204,30 +205,30 @@ impl PaneWindow {
                     && time < watermark
                 {
                     self.schedule.pop();
-                    self.look(lane, time, walk);
+                    self.visit_lane(lane, time, pass);
                 }
             }
         }
     }
 
-    fn look(&mut self, number: u32, time: i64, walk: &mut Walk<'_, '_>) {
+    fn visit_lane(&mut self, number: u32, time: i64, pass: &mut ChunkPass<'_, '_>) {
         let lane = self.cells.lane(number);
         if lane.scheduled != time {
             return;
         }
         lane.scheduled = Lane::UNSCHEDULED;
         if lane.due == time {
-            self.complete(number, walk);
+            self.complete(number, pass);
         }
         self.schedule(number);
     }
 
-    /// Notes the lane's next window and moves on to the one after it.
-    fn complete(&mut self, lane: u32, walk: &mut Walk<'_, '_>) {
+    /// Collects the lane's next window and moves on to the one after it.
+    fn complete(&mut self, lane: u32, pass: &mut ChunkPass<'_, '_>) {
         let end = self.cells.lane(lane).due;
-        if self.grid.is_plain() {
+        if self.grid.is_tumbling() {
             while let Some(cell) = self.cells.detach(lane, end) {
-                self.due.row(cell, end, lane);
+                self.due.push_row(cell, end, lane);
                 self.due.spent.push(cell);
             }
         } else {
@@ -242,36 +243,36 @@ impl PaneWindow {
             self.grid.window_end(first.max(end.saturating_add(1)))
         });
         if self.due.shown.len() >= CHUNK_ROWS {
-            self.work_off(walk);
+            self.apply(pass);
         }
     }
 
-    /// Notes one row for each group in the window, in the order in which they are first met.
+    /// Collects one row per group of the window, in order of first occurrence.
     fn join(&mut self, lane: u32, end: i64) {
         self.window = self.window.wrapping_add(1);
         if self.window == 0 {
-            self.places.clear();
+            self.group_rows.clear();
             self.window = 1;
         }
-        room::resize(&mut self.places, self.cells.groups_bound(), (0, 0));
+        vec_growth::resize(&mut self.group_rows, self.cells.groups_bound(), (0, 0));
         let start = self.grid.window_start(end);
         let inside = self.cells.cells_of(lane).skip_while(|(_, e)| *e <= start);
         for (cell, _) in inside.take_while(|(_, e)| *e <= end) {
-            let place = &mut self.places[self.cells.group(cell) as usize];
+            let place = &mut self.group_rows[self.cells.group(cell) as usize];
             if place.0 != self.window {
                 *place = (self.window, self.due.shown.len() as u32);
-                self.due.row(cell, end, lane);
+                self.due.push_row(cell, end, lane);
             }
             self.due.parts.push(cell);
             self.due.rows.push(place.1);
         }
     }
 
-    /// Writes what is due. All rows of its windows have been added.
-    fn write(&mut self, out: &mut RowsOut, errors: &mut DataErrors) {
+    /// Writes the due windows. All their rows are aggregated.
+    fn write(&mut self, out: &mut RowWriter, errors: &mut DataErrors) {
         let (due, spec) = (&self.due, &*self.spec);
-        if self.grid.is_plain() {
-            let groups = Emitted {
+        if self.grid.is_tumbling() {
+            let groups = GroupEmitter {
                 spec,
                 keys: &self.cells,
                 accumulators: &self.cells.accumulators,
@@ -279,15 +280,15 @@ impl PaneWindow {
             due.write(&groups, &due.shown, out, errors);
         } else {
             let mut joined = due.joined(spec, &self.cells, errors);
-            let keys = Shown {
+            let keys = DueRowKeys {
                 cells: &self.cells,
                 shown: &due.shown,
             };
-            if let Some(rolls) = &mut self.rolls {
+            if let Some(hopping_scripts) = &mut self.hopping_scripts {
                 let rows = due.lanes.iter().copied().zip(due.ends.iter().copied());
-                rolls.settle(&keys, rows, &mut joined);
+                hopping_scripts.compute(&keys, rows, &mut joined);
             }
-            let groups = Emitted {
+            let groups = GroupEmitter {
                 spec,
                 keys: &keys,
                 accumulators: &joined,
@@ -297,25 +298,25 @@ impl PaneWindow {
         }
         self.cells.free(&self.due.spent);
         self.due.clear();
-        self.cells.trim(&self.spec);
+        self.cells.shrink(&self.spec);
     }
 }
 
-impl Due {
-    fn row(&mut self, cell: u32, end: i64, lane: u32) {
+impl DueWindows {
+    fn push_row(&mut self, cell: u32, end: i64, lane: u32) {
         self.shown.push(cell);
         self.ends.push(end);
         self.lanes.push(lane);
     }
 
-    fn mark(&mut self, mark: LaneWatermark) {
+    fn push_watermark(&mut self, mark: LaneWatermark) {
         self.watermarks.push(LaneWatermark {
             before_row: self.shown.len(),
             ..mark
         });
     }
 
-    fn name(&mut self, name: &LaneName) {
+    fn push_name(&mut self, name: &LaneName) {
         self.names.push(LaneName {
             after: self.watermarks.len(),
             ..name.clone()
@@ -336,26 +337,26 @@ impl Due {
         joined
     }
 
-    /// Writes the rows, a block at a time, each in its lane and after the watermarks and names before it.
-    fn write<K: Keyed>(
+    /// Writes the rows in blocks, each in its lane and after the preceding watermarks and names.
+    fn write<K: GroupKeys>(
         &self,
-        groups: &Emitted<'_, K>,
+        groups: &GroupEmitter<'_, K>,
         slots: &[u32],
-        out: &mut RowsOut,
+        out: &mut RowWriter,
         errors: &mut DataErrors,
     ) {
         let mut watermarks = self.watermarks.iter().peekable();
         let mut names = self.names.iter().peekable();
         let mut passed = 0;
-        let mut place = |row: usize, out: &mut RowsOut| {
+        let mut place = |row: usize, out: &mut RowWriter| {
             loop {
                 while let Some(name) = names.next_if(|name| name.after <= passed) {
-                    out.name(name);
+                    out.push_name(name);
                 }
                 let Some(mark) = watermarks.next_if(|mark| mark.before_row <= row) else {
                     break;
                 };
-                out.mark(*mark);
+                out.push_watermark(*mark);
                 passed += 1;
             }
             out.lane = self.lanes.get(row).copied().unwrap_or(ONE_LANE);
@@ -380,19 +381,19 @@ impl Due {
     }
 }
 
-/// Rows by the cells that show their groups.
-struct Shown<'a> {
+/// The keys of the due rows.
+struct DueRowKeys<'a> {
     cells: &'a Cells,
     shown: &'a [u32],
 }
 
-impl Keyed for Shown<'_> {
+impl GroupKeys for DueRowKeys<'_> {
     fn key(&self, row: u32) -> &[u8] {
         self.cells.key(self.shown[row as usize])
     }
 
-    fn look(&self, row: u32) -> Option<&[u8]> {
-        self.cells.look(self.shown[row as usize])
+    fn original_key(&self, row: u32) -> Option<&[u8]> {
+        self.cells.original_key(self.shown[row as usize])
     }
 }
 
@@ -401,36 +402,38 @@ impl Operator for PaneWindow {
         match item {
             Item::Rows(chunk) => self.chunk(chunk, context),
             Item::Watermark(watermark) => {
-                let mut walk = Walk {
+                let mut pass = ChunkPass {
                     input: None,
                     added: 0,
-                    out: RowsOut::new(&self.spec, self.has_lanes),
-                    notes: Notes {
+                    out: RowWriter::new(&self.spec, self.has_lanes),
+                    report: WindowReport {
                         errors: context.errors,
                         trace: None,
                     },
                 };
-                self.pass(None, watermark, &mut walk);
-                self.work_off(&mut walk);
-                walk.out.finish(context.out);
+                self.advance(None, watermark, &mut pass);
+                self.apply(&mut pass);
+                pass.out.finish(context.out);
                 context.out.push(Item::Watermark(watermark));
             }
-            Item::Shares(_) => unreachable!("a window over rows is never given shares"),
+            Item::PartialPanes(_) => unreachable!("a window over rows is never given shares"),
         }
     }
 
     fn snapshot(&self, out: &mut Vec<u8>) {
         out.u8(self.has_lanes.into());
         self.cells.snapshot(out);
-        self.rolls.iter().for_each(|rolls| rolls.snapshot(out));
+        self.hopping_scripts
+            .iter()
+            .for_each(|hopping_scripts| hopping_scripts.snapshot(out));
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         *self = PaneWindow::new(self.spec.clone(), self.grid);
         self.has_lanes = from.u8()? != 0;
         self.cells = Cells::restore(&self.spec, from)?;
-        if let Some(rolls) = &mut self.rolls {
-            rolls.restore(from)?;
+        if let Some(hopping_scripts) = &mut self.hopping_scripts {
+            hopping_scripts.restore(from)?;
         }
         (0..self.cells.lanes() as u32).for_each(|lane| self.schedule(lane));
         Ok(())

@@ -14,17 +14,17 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{CombinedWatermark, Instant};
 
 use super::accumulate::{self, Accumulator};
-use super::agenda::ONE_LANE;
-use super::grid::PaneGrid;
-use super::groups::{self, GroupSpec, Groups, Keyed, Looks, Prepared};
-use super::interned::KeyTable;
-use super::lanes::{Notes, RowsOut};
-use super::merge::{restore_clock, snapshot_clock};
-use super::rolls::Rolls;
-use super::{Context, DataErrors, Item, Operator, Share, room};
+use super::groups::{self, GroupInput, GroupKeys, GroupSpec, Groups, OriginalKeys};
+use super::hopping_scripts::HoppingScripts;
+use super::key_table::KeyTable;
+use super::merge::{restore_watermark, snapshot_watermark};
+use super::pane_grid::PaneGrid;
+use super::timer_queue::ONE_LANE;
+use super::window_operator::{RowWriter, WindowReport};
+use super::{Context, DataErrors, Item, Operator, PartialPane, vec_growth};
 
 /// Rows into panes.
-struct Filler {
+struct PaneFiller {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
     /// Panes by their ends.
@@ -32,9 +32,9 @@ struct Filler {
     slots: Vec<u32>,
 }
 
-impl Filler {
-    fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> Filler {
-        Filler {
+impl PaneFiller {
+    fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneFiller {
+        PaneFiller {
             spec,
             grid,
             open: BTreeMap::new(),
@@ -42,7 +42,7 @@ impl Filler {
         }
     }
 
-    fn rows(&mut self, input: &Prepared, rows: Range<usize>, notes: &mut Notes<'_>) {
+    fn rows(&mut self, input: &GroupInput, rows: Range<usize>, report: &mut WindowReport<'_>) {
         let times = &input.chunk.times;
         let mut start = rows.start;
         while start < rows.end {
@@ -55,32 +55,38 @@ impl Filler {
                 input,
                 start..stop,
                 &mut self.slots,
-                notes.errors,
+                report.errors,
             );
-            if notes.tracing() {
-                self.trace(input, start..stop, end, notes);
+            if report.tracing() {
+                self.trace(input, start..stop, end, report);
             }
             start = stop;
         }
     }
 
-    fn trace(&self, input: &Prepared, rows: Range<usize>, pane_end: i64, notes: &mut Notes<'_>) {
+    fn trace(
+        &self,
+        input: &GroupInput,
+        rows: Range<usize>,
+        pane_end: i64,
+        report: &mut WindowReport<'_>,
+    ) {
         for row in rows {
             for end in self.grid.windows(pane_end) {
                 let start = Instant::from_ticks(self.grid.window_start(end));
-                notes.entered(input, row, start, Instant::from_ticks(end));
+                report.window_entered(input, row, start, Instant::from_ticks(end));
             }
         }
     }
 
     /// The panes that end before `watermark`.
-    fn close(&mut self, watermark: Instant) -> Vec<Share> {
+    fn close(&mut self, watermark: Instant) -> Vec<PartialPane> {
         let still_open = self.open.split_off(&watermark.ticks());
         let closed = std::mem::replace(&mut self.open, still_open).into_iter();
         closed
             .map(|(end, mut groups)| {
                 groups.close();
-                Share { end, groups }
+                PartialPane { end, groups }
             })
             .collect()
     }
@@ -102,118 +108,118 @@ impl Filler {
 }
 
 /// Panes into windows.
-struct Joiner {
+struct PaneJoiner {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
-    /// The shares of each pane with the port they came from, by the pane's end.
-    panes: BTreeMap<i64, Vec<(u32, Held)>>,
+    /// The partial panes with their ports, by the pane's end.
+    panes: BTreeMap<i64, Vec<(u32, PaneGroups)>>,
     /// The end of the next window to emit.
     due: Option<i64>,
-    /// The keys of all shares that were part of a larger window.
+    /// The keys of all indexed groups.
     keys: KeyTable,
-    /// Per key the last window that met it, and its slot there.
-    places: Vec<(u32, u32)>,
-    /// The number of the window being put together.
+    /// Per key, the last window that contains it and its slot there.
+    group_slots: Vec<(u32, u32)>,
+    /// The number of the current window.
     window: u32,
-    rolls: Option<Rolls>,
+    hopping_scripts: Option<HoppingScripts>,
 }
 
-/// A share as it came, or with its keys in the table. Most shares of tumbling windows are all of their window and are
-/// never looked into.
-enum Held {
-    Loose(Groups),
-    Known(Members),
+/// The groups of one partial pane, with or without their keys in the table. Most tumbling windows consist of a single
+/// partial pane, whose keys are never indexed.
+enum PaneGroups {
+    Unindexed(Groups),
+    Indexed(IndexedGroups),
 }
 
-/// Groups whose keys are in a table.
-struct Members {
+/// Groups whose keys are in the key table.
+struct IndexedGroups {
     ids: Vec<u32>,
-    looks: Looks,
+    original_keys: OriginalKeys,
     accumulators: Vec<Accumulator>,
 }
 
-/// [`Members`] with the table.
-struct Named<'a> {
-    members: &'a Members,
+/// [`IndexedGroups`] with the key table.
+struct IndexedKeys<'a> {
+    members: &'a IndexedGroups,
     keys: &'a KeyTable,
 }
 
-impl Keyed for Named<'_> {
+impl GroupKeys for IndexedKeys<'_> {
     fn key(&self, slot: u32) -> &[u8] {
         self.keys.key(self.members.ids[slot as usize])
     }
 
-    fn look(&self, slot: u32) -> Option<&[u8]> {
-        self.members.looks.get(slot)
+    fn original_key(&self, slot: u32) -> Option<&[u8]> {
+        self.members.original_keys.get(slot)
     }
 }
 
-impl Held {
+impl PaneGroups {
     fn len(&self) -> usize {
         match self {
-            Held::Loose(groups) => groups.len(),
-            Held::Known(members) => members.ids.len(),
+            PaneGroups::Unindexed(groups) => groups.len(),
+            PaneGroups::Indexed(members) => members.ids.len(),
         }
     }
 
-    fn know(&mut self, keys: &mut KeyTable) {
-        if let Held::Loose(groups) = self {
+    fn index_keys(&mut self, keys: &mut KeyTable) {
+        if let PaneGroups::Unindexed(groups) = self {
             let ids = (0..groups.len() as u32)
                 .map(|slot| keys.hold(groups::hash_key(groups.key(slot)), groups.key(slot)))
                 .collect();
             let mut accumulators = std::mem::take(&mut groups.accumulators);
             accumulators.iter_mut().for_each(Accumulator::shrink);
-            *self = Held::Known(Members {
+            *self = PaneGroups::Indexed(IndexedGroups {
                 ids,
-                looks: std::mem::take(&mut groups.looks),
+                original_keys: std::mem::take(&mut groups.original_keys),
                 accumulators,
             });
         }
     }
 }
 
-impl Joiner {
-    fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> Joiner {
-        Joiner {
-            rolls: Rolls::new(&spec, grid),
+impl PaneJoiner {
+    fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneJoiner {
+        PaneJoiner {
+            hopping_scripts: HoppingScripts::new(&spec, grid),
             spec,
             grid,
             panes: BTreeMap::new(),
             due: None,
             keys: KeyTable::default(),
-            places: Vec::new(),
+            group_slots: Vec::new(),
             window: 0,
         }
     }
 
-    fn add(&mut self, port: u32, share: Share) {
+    fn add(&mut self, port: u32, share: PartialPane) {
         let window = self.grid.window_end(share.end);
         if share.end <= self.grid.window_start(window) {
             return; // between two windows, where the hop is longer than the window
         }
         let shares = self.panes.entry(share.end).or_default();
         let place = shares.partition_point(|(other, _)| *other <= port);
-        shares.insert(place, (port, Held::Loose(share.groups)));
+        shares.insert(place, (port, PaneGroups::Unindexed(share.groups)));
         self.due = Some(self.due.map_or(window, |due| due.min(window)));
     }
 
-    fn emit(&mut self, watermark: Instant, out: &mut RowsOut, errors: &mut DataErrors) {
+    fn emit(&mut self, watermark: Instant, out: &mut RowWriter, errors: &mut DataErrors) {
         while let Some(end) = self.due.filter(|due| *due < watermark.ticks()) {
             self.emit_window(end, out, errors);
-            self.forget_panes(end);
+            self.drop_panes(end);
             let first = self.panes.first_key_value();
             let next = first.map(|(first, _)| *first.max(&end.saturating_add(1)));
             self.due = next.map(|time| self.grid.window_end(time));
         }
     }
 
-    /// Lets go of the panes that no window after the one ending at `end` holds.
-    fn forget_panes(&mut self, end: i64) {
+    /// Drops the panes that no window after the one ending at `end` contains.
+    fn drop_panes(&mut self, end: i64) {
         let next_start = self.grid.window_start(self.grid.next_window(end));
         let kept = self.panes.split_off(&next_start.saturating_add(1));
         for shares in std::mem::replace(&mut self.panes, kept).into_values() {
             for (_, share) in shares {
-                if let Held::Known(members) = share {
+                if let PaneGroups::Indexed(members) = share {
                     members.ids.iter().for_each(|&id| {
                         self.keys.release(id);
                     });
@@ -222,63 +228,65 @@ impl Joiner {
         }
     }
 
-    fn emit_window(&mut self, end: i64, out: &mut RowsOut, errors: &mut DataErrors) {
+    fn emit_window(&mut self, end: i64, out: &mut RowWriter, errors: &mut DataErrors) {
         let panes = &mut self.panes;
         let content = self.grid.window_start(end) + 1..=end;
         let shares = || panes.range(content.clone()).flat_map(|(_, shares)| shares);
-        if let Some((_, Held::Loose(groups))) = shares().next()
+        if let Some((_, PaneGroups::Unindexed(groups))) = shares().next()
             && shares().nth(1).is_none()
-            && self.rolls.is_none()
+            && self.hopping_scripts.is_none()
         {
             groups.emit(&self.spec, end, out, errors);
             return;
         }
         for (_, share) in panes.range_mut(content.clone()).flat_map(|(_, s)| s) {
-            share.know(&mut self.keys);
+            share.index_keys(&mut self.keys);
         }
         let mut joined = self.join(content, errors);
         let mut accumulators = std::mem::take(&mut joined.accumulators);
-        let named = Named {
+        let keys = IndexedKeys {
             members: &joined,
             keys: &self.keys,
         };
         let groups = joined.ids.len();
-        if let Some(rolls) = &mut self.rolls {
+        if let Some(hopping_scripts) = &mut self.hopping_scripts {
             let rows = std::iter::repeat_n((ONE_LANE, end), groups);
-            rolls.settle(&named, rows, &mut accumulators);
+            hopping_scripts.compute(&keys, rows, &mut accumulators);
         }
-        groups::emit_all(&self.spec, end, groups, &named, &accumulators, out, errors);
+        groups::emit_all(&self.spec, end, groups, &keys, &accumulators, out, errors);
     }
 
-    /// All shares of these panes as one, groups in the order in which they are first met.
-    fn join(&mut self, content: RangeInclusive<i64>, errors: &mut DataErrors) -> Members {
+    /// Combines all partial panes, with the groups in order of first occurrence.
+    fn join(&mut self, content: RangeInclusive<i64>, errors: &mut DataErrors) -> IndexedGroups {
         let largest = self.panes.range(content.clone()).flat_map(|(_, s)| s);
         let largest = largest.map(|(_, share)| share.len()).max();
-        let mut joined = Members {
+        let mut joined = IndexedGroups {
             ids: Vec::with_capacity(largest.unwrap_or(0)),
-            looks: Looks::default(),
+            original_keys: OriginalKeys::default(),
             accumulators: self.spec.accumulators(),
         };
         self.window = self.window.wrapping_add(1);
         if self.window == 0 {
-            self.places.clear();
+            self.group_slots.clear();
             self.window = 1;
         }
-        room::resize(&mut self.places, self.keys.bound(), (0, 0));
+        vec_growth::resize(&mut self.group_slots, self.keys.bound(), (0, 0));
         let mut slots = Vec::new();
         let end = Instant::from_ticks(*content.end());
         let shares = self.panes.range(content);
         for (_, share) in shares.flat_map(|(_, shares)| shares) {
-            let Held::Known(share) = share else { continue };
+            let PaneGroups::Indexed(share) = share else {
+                continue;
+            };
             slots.clear();
             for (at, &id) in share.ids.iter().enumerate() {
-                let place = &mut self.places[id as usize];
+                let place = &mut self.group_slots[id as usize];
                 if place.0 != self.window {
                     *place = (self.window, joined.ids.len() as u32);
-                    room::make(&mut joined.ids, 1);
+                    vec_growth::reserve(&mut joined.ids, 1);
                     joined.ids.push(id);
-                    if let Some(look) = share.looks.get(at as u32) {
-                        joined.looks.set(place.1, look.into());
+                    if let Some(look) = share.original_keys.get(at as u32) {
+                        joined.original_keys.set(place.1, look.into());
                     }
                 }
                 slots.push(place.1);
@@ -300,28 +308,33 @@ impl Joiner {
             for (port, share) in shares {
                 out.u32(*port);
                 match share {
-                    Held::Loose(groups) => groups.snapshot(out),
-                    Held::Known(members) => {
+                    PaneGroups::Unindexed(groups) => groups.snapshot(out),
+                    PaneGroups::Indexed(members) => {
                         let keys = &self.keys;
                         let (groups, accumulators) = (members.ids.len(), &members.accumulators);
-                        groups::snapshot(&Named { members, keys }, groups, accumulators, out);
+                        groups::snapshot(&IndexedKeys { members, keys }, groups, accumulators, out);
                     }
                 }
             }
         }
         out.u8(self.due.is_some().into());
         self.due.iter().for_each(|due| out.i64(*due));
-        self.rolls.iter().for_each(|rolls| rolls.snapshot(out));
+        self.hopping_scripts
+            .iter()
+            .for_each(|hopping_scripts| hopping_scripts.snapshot(out));
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        let mut fresh = Joiner::new(self.spec.clone(), self.grid);
+        let mut fresh = PaneJoiner::new(self.spec.clone(), self.grid);
         for _ in 0..from.count()? {
             let end = from.i64()?;
             let shares = (0..from.count()?)
                 .map(|_| {
                     let port = from.u32()?;
-                    Ok((port, Held::Loose(Groups::restore(&self.spec, from)?)))
+                    Ok((
+                        port,
+                        PaneGroups::Unindexed(Groups::restore(&self.spec, from)?),
+                    ))
                 })
                 .collect::<Result<_, DecodeError>>()?;
             fresh.panes.insert(end, shares);
@@ -329,20 +342,20 @@ impl Joiner {
         if from.u8()? != 0 {
             fresh.due = Some(from.i64()?);
         }
-        if let Some(rolls) = &mut fresh.rolls {
-            rolls.restore(from)?;
+        if let Some(hopping_scripts) = &mut fresh.hopping_scripts {
+            hopping_scripts.restore(from)?;
         }
         *self = fresh;
         Ok(())
     }
 }
 
-/// The first half, on a partition: rows in, shares out.
-pub(crate) struct PaneFill(Filler);
+/// Runs on a partition: rows in, partial panes out.
+pub(crate) struct PaneFill(PaneFiller);
 
 impl PaneFill {
     pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneFill {
-        PaneFill(Filler::new(spec, grid))
+        PaneFill(PaneFiller::new(spec, grid))
     }
 }
 
@@ -352,20 +365,20 @@ impl Operator for PaneFill {
             Item::Rows(chunk) => {
                 let spec = self.0.spec.clone();
                 let input = spec.prepare(chunk, context);
-                let mut notes = Notes {
+                let mut report = WindowReport {
                     errors: context.errors,
                     trace: context.trace.as_deref_mut(),
                 };
-                self.0.rows(&input, 0..input.chunk.rows(), &mut notes);
+                self.0.rows(&input, 0..input.chunk.rows(), &mut report);
             }
             Item::Watermark(watermark) => {
                 let shares = self.0.close(watermark);
                 if !shares.is_empty() {
-                    context.out.push(Item::Shares(shares));
+                    context.out.push(Item::PartialPanes(shares));
                 }
                 context.out.push(item);
             }
-            Item::Shares(_) => unreachable!("panes are filled from rows"),
+            Item::PartialPanes(_) => unreachable!("panes are filled from rows"),
         }
     }
 
@@ -378,17 +391,17 @@ impl Operator for PaneFill {
     }
 }
 
-/// The second half, where partitions meet: shares in, rows out.
+/// Runs in the shared pipeline: partial panes of all partitions in, rows out.
 pub(crate) struct PaneJoin {
-    joiner: Joiner,
-    clock: CombinedWatermark,
+    joiner: PaneJoiner,
+    combined_watermark: CombinedWatermark,
 }
 
 impl PaneJoin {
     pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid, partitions: usize) -> PaneJoin {
         PaneJoin {
-            joiner: Joiner::new(spec, grid),
-            clock: CombinedWatermark::new(partitions),
+            joiner: PaneJoiner::new(spec, grid),
+            combined_watermark: CombinedWatermark::new(partitions),
         }
     }
 }
@@ -396,16 +409,16 @@ impl PaneJoin {
 impl Operator for PaneJoin {
     fn push(&mut self, port: usize, item: Item, context: &mut Context<'_>) {
         match item {
-            Item::Shares(shares) => {
+            Item::PartialPanes(shares) => {
                 for share in shares {
                     self.joiner.add(port as u32, share);
                 }
             }
             Item::Watermark(watermark) => {
-                let Some(watermark) = self.clock.advance(port, watermark) else {
+                let Some(watermark) = self.combined_watermark.advance(port, watermark) else {
                     return;
                 };
-                let mut out = RowsOut::new(&self.joiner.spec, false);
+                let mut out = RowWriter::new(&self.joiner.spec, false);
                 self.joiner.emit(watermark, &mut out, context.errors);
                 out.finish(context.out);
                 context.out.push(Item::Watermark(watermark));
@@ -416,16 +429,17 @@ impl Operator for PaneJoin {
 
     fn snapshot(&self, out: &mut Vec<u8>) {
         self.joiner.snapshot(out);
-        snapshot_clock(&self.clock, out);
+        snapshot_watermark(&self.combined_watermark, out);
     }
 
     fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.joiner.restore(from)?;
-        restore_clock(&mut self.clock, from)
+        restore_watermark(&mut self.combined_watermark, from)
     }
 
     fn add_port(&mut self) -> bool {
-        self.clock.add(self.clock.watermark());
+        self.combined_watermark
+            .add(self.combined_watermark.watermark());
         true
     }
 }

@@ -1,9 +1,9 @@
 //! Sliding windows: a row for every instant at which a group's content changes.
 //!
 //! The content at `t` is the group's events in (t - size, t]. It changes when events enter, at their time, and when they
-//! leave, `size` later; a content that becomes empty is not shown. What can, rolls along with the content ([`Rolling`]);
-//! anything else is folded anew over the content at each instant. Either way a result depends on what is in the window
-//! alone, never on what went through it before; only scripts that take events back remember a little longer.
+//! leave, `size` later; empty content gives no row. Aggregates that can retract values are updated with the content
+//! ([`SlidingAggregate`]); the others are recomputed at each change. Either way a result depends only on the content of
+//! the window; only scripts that retract events depend on a little more.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,14 +14,14 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_query::plan::{Aggregate, AggregateFunction};
 use highwater_time::{Duration, Instant};
 
-use super::accumulate::{self, Accumulator, Reason, Rolled};
-use super::agenda::Agenda;
-use super::groups::{GroupSpec, Prepared};
-use super::lanes::{LaneWindow, Notes, RowsOut};
-use super::rolling::Rolling;
+use super::accumulate::{self, Accumulator, FailureReason, RollingScript};
+use super::groups::{GroupInput, GroupSpec};
+use super::sliding_aggregate::SlidingAggregate;
+use super::timer_queue::TimerQueue;
+use super::window_operator::{LaneWindow, RowWriter, WindowReport};
 use crate::codec::{ReadValue, WriteValue};
 use crate::column::ColumnBuilder;
-use crate::script::{self, Leaving};
+use crate::script::{self, Retraction};
 use crate::value::{Value, ValueRef};
 
 pub(crate) struct Sliding {
@@ -31,32 +31,32 @@ pub(crate) struct Sliding {
     groups: Vec<Option<Group>>,
     free: Vec<u32>,
     /// Groups whose content changes at an instant.
-    changes: Agenda<Vec<u32>>,
+    changes: TimerQueue<Vec<u32>>,
 }
 
 struct Group {
     lane: u32,
     hash: u64,
     key: Box<[u8]>,
-    /// The keys as the first of the events has them. Equal keys may look different, as 1 and 1.0 do;
-    /// what is shown must not depend on how long a group is remembered, so it follows the content.
-    shown: Vec<Value>,
-    /// The keys as the last of the events has them.
-    shown_last: Vec<Value>,
+    /// The keys of the first event. Equal keys may have different representations, such as 1 and 1.0; the output must
+    /// not depend on how long a group is kept, so it follows the content.
+    display_keys: Vec<Value>,
+    /// The keys of the last event.
+    last_display_keys: Vec<Value>,
     events: VecDeque<Event>,
-    /// How many events at the front are in the content; later ones have not been reached yet.
+    /// How many events at the front are in the content; the watermark has not reached the later ones.
     inside: usize,
-    rolling: Vec<Rolling>,
-    /// The last instant that was looked at.
-    seen: i64,
+    rolling: Vec<SlidingAggregate>,
+    /// The last evaluated time.
+    last_evaluated: i64,
 }
 
 struct Event {
     time: i64,
     /// One per aggregate; NULL for COUNT(*).
     arguments: Box<[Value]>,
-    /// The keys, where they look different from those of the event before.
-    shown: Option<Vec<Value>>,
+    /// The keys, if their representation differs from that of the previous event.
+    display_keys: Option<Vec<Value>>,
 }
 
 pub(super) const GROUP_BYTES: usize = size_of::<Group>();
@@ -70,11 +70,11 @@ impl Sliding {
             table: HashTable::new(),
             groups: Vec::new(),
             free: Vec::new(),
-            changes: Agenda::default(),
+            changes: TimerQueue::default(),
         }
     }
 
-    fn slot(&mut self, lane: u32, input: &Prepared, row: usize) -> u32 {
+    fn slot(&mut self, lane: u32, input: &GroupInput, row: usize) -> u32 {
         let (hash, key) = (input.hash(row), input.key(row));
         let found = self.table.find(hash, |&slot| {
             self.groups[slot as usize]
@@ -84,22 +84,26 @@ impl Sliding {
         if let Some(&slot) = found {
             return slot;
         }
-        let shown: Vec<Value> = keys_of(input, row).map(ValueRef::to_value).collect();
+        let display_keys: Vec<Value> = keys_of(input, row).map(ValueRef::to_value).collect();
         self.insert(Group {
             lane,
             hash,
             key: key.into(),
-            shown_last: shown.clone(),
-            shown,
+            last_display_keys: display_keys.clone(),
+            display_keys,
             events: VecDeque::new(),
             inside: 0,
             rolling: self.rolling(),
-            seen: i64::MIN,
+            last_evaluated: i64::MIN,
         })
     }
 
-    fn rolling(&self) -> Vec<Rolling> {
-        self.spec.aggregates.iter().map(Rolling::new).collect()
+    fn rolling(&self) -> Vec<SlidingAggregate> {
+        self.spec
+            .aggregates
+            .iter()
+            .map(SlidingAggregate::new)
+            .collect()
     }
 
     fn insert(&mut self, group: Group) -> u32 {
@@ -130,20 +134,22 @@ impl Sliding {
         }
     }
 
-    fn change(&mut self, slot: u32, time: i64, out: &mut RowsOut, notes: &mut Notes<'_>) {
+    fn change(&mut self, slot: u32, time: i64, out: &mut RowWriter, report: &mut WindowReport<'_>) {
         let Some(group) = &mut self.groups[slot as usize] else {
             return;
         };
-        if group.seen == time {
+        if group.last_evaluated == time {
             return;
         }
-        group.seen = time;
+        group.last_evaluated = time;
         group.move_to(time, self.size);
         if group.inside > 0 {
             let spec = &self.spec;
-            match group.results(spec, time, self.size, notes) {
-                Ok(results) => out.row(time, group.shown.iter().cloned().chain(results)),
-                Err((index, reason)) => notes.errors.add(
+            match group.results(spec, time, self.size, report) {
+                Ok(results) => {
+                    out.push_row(time, group.display_keys.iter().cloned().chain(results))
+                }
+                Err((index, reason)) => report.errors.add(
                     Instant::from_ticks(time),
                     spec.aggregates[index].span,
                     || reason.to_string(),
@@ -155,12 +161,12 @@ impl Sliding {
     }
 }
 
-fn keys_of(input: &Prepared, row: usize) -> impl Iterator<Item = ValueRef<'_>> {
+fn keys_of(input: &GroupInput, row: usize) -> impl Iterator<Item = ValueRef<'_>> {
     input.keys.iter().map(move |key| key.get(row))
 }
 
-/// Whether two equal keys look the same as well.
-fn alike(a: &Value, b: ValueRef<'_>) -> bool {
+/// Whether two equal keys have the same representation.
+fn same_representation(a: &Value, b: ValueRef<'_>) -> bool {
     match (a, b) {
         (Value::Float(a), ValueRef::Float(b)) => a.to_bits() == b.to_bits(),
         (Value::Text(a), ValueRef::Text(b)) => **a == *b,
@@ -170,14 +176,14 @@ fn alike(a: &Value, b: ValueRef<'_>) -> bool {
 }
 
 impl Group {
-    /// The keys of the next event, if they look different from those of the last one.
-    fn changed_keys(&mut self, input: &Prepared, row: usize) -> Option<Vec<Value>> {
-        let mut pairs = self.shown_last.iter().zip(keys_of(input, row));
-        if pairs.all(|(last, new)| alike(last, new)) {
+    /// The keys of the next event, if their representation differs from that of the last one.
+    fn changed_keys(&mut self, input: &GroupInput, row: usize) -> Option<Vec<Value>> {
+        let mut pairs = self.last_display_keys.iter().zip(keys_of(input, row));
+        if pairs.all(|(last, new)| same_representation(last, new)) {
             return None;
         }
-        self.shown_last = keys_of(input, row).map(ValueRef::to_value).collect();
-        Some(self.shown_last.clone())
+        self.last_display_keys = keys_of(input, row).map(ValueRef::to_value).collect();
+        Some(self.last_display_keys.clone())
     }
 
     fn move_to(&mut self, time: i64, size: i64) {
@@ -203,8 +209,8 @@ impl Group {
                 self.inside -= 1;
             }
             let first = self.events.front_mut();
-            if let Some(shown) = first.and_then(|event| event.shown.take()) {
-                self.shown = shown;
+            if let Some(display_keys) = first.and_then(|event| event.display_keys.take()) {
+                self.display_keys = display_keys;
             }
         }
     }
@@ -214,47 +220,47 @@ impl Group {
         spec: &GroupSpec,
         time: i64,
         size: i64,
-        notes: &mut Notes<'_>,
-    ) -> Result<Vec<Value>, (usize, Reason)> {
+        report: &mut WindowReport<'_>,
+    ) -> Result<Vec<Value>, (usize, FailureReason)> {
         let aggregates = spec.aggregates.iter().enumerate();
         aggregates
             .map(|(index, aggregate)| {
-                let result = match self.rolled(index, aggregate, time, size) {
+                let result = match self.rolling_result(index, aggregate, time, size) {
                     Some(result) => result,
-                    None => self.folded(index, aggregate, time, notes),
+                    None => self.folded_result(index, aggregate, time, report),
                 };
                 result.map_err(|reason| (index, reason))
             })
             .collect()
     }
 
-    fn rolled(
+    fn rolling_result(
         &mut self,
         index: usize,
         aggregate: &Aggregate,
         time: i64,
         size: i64,
-    ) -> Option<Result<Value, Reason>> {
+    ) -> Option<Result<Value, FailureReason>> {
         match (&mut self.rolling[index], &aggregate.function) {
-            (Rolling::Script(rolled), AggregateFunction::User(name)) => {
-                script::can_leave(name, Leaving::OneByOne).then(|| {
+            (SlidingAggregate::Script(rolling), AggregateFunction::User(name)) => {
+                script::can_retract(name, Retraction::OneByOne).then(|| {
                     let content = self.events.range(..self.inside);
                     let content =
                         content.filter_map(|event| accumulate::event(&event.arguments[index]));
-                    rolled.step(name, Leaving::OneByOne, time, size, content)
+                    rolling.step(name, Retraction::OneByOne, time, size, content)
                 })
             }
             (rolling, _) => rolling.result(aggregate),
         }
     }
 
-    fn folded(
+    fn folded_result(
         &self,
         index: usize,
         aggregate: &Aggregate,
         time: i64,
-        notes: &mut Notes<'_>,
-    ) -> Result<Value, Reason> {
+        report: &mut WindowReport<'_>,
+    ) -> Result<Value, FailureReason> {
         let mut accumulator = Accumulator::new(aggregate);
         let mut column = ColumnBuilder::with_capacity(self.inside);
         for event in self.events.iter().take(self.inside) {
@@ -262,7 +268,7 @@ impl Group {
         }
         accumulator.grow(1);
         let outcome = accumulator.update(&vec![0; self.inside], 0, Some(&column.finish()));
-        accumulate::note(outcome, aggregate, Instant::from_ticks(time), notes.errors);
+        accumulate::note(outcome, aggregate, Instant::from_ticks(time), report.errors);
         accumulator.result(0)
     }
 }
@@ -272,7 +278,13 @@ impl LaneWindow for Sliding {
         &self.spec
     }
 
-    fn rows(&mut self, input: &Prepared, lane: u32, rows: Range<usize>, notes: &mut Notes<'_>) {
+    fn rows(
+        &mut self,
+        input: &GroupInput,
+        lane: u32,
+        rows: Range<usize>,
+        report: &mut WindowReport<'_>,
+    ) {
         for row in rows {
             let time = input.chunk.times[row];
             let slot = self.slot(lane, input, row);
@@ -283,11 +295,11 @@ impl LaneWindow for Sliding {
             };
             let arguments = input.arguments.iter().map(argument).collect();
             if let Some(group) = &mut self.groups[slot as usize] {
-                let shown = group.changed_keys(input, row);
+                let display_keys = group.changed_keys(input, row);
                 group.events.push_back(Event {
                     time,
                     arguments,
-                    shown,
+                    display_keys,
                 });
             }
             let leaves = time.saturating_add(self.size);
@@ -297,7 +309,7 @@ impl LaneWindow for Sliding {
                     changed.push(slot);
                 }
             }
-            notes.entered(
+            report.window_entered(
                 input,
                 row,
                 Instant::from_ticks(time),
@@ -310,13 +322,13 @@ impl LaneWindow for Sliding {
         &mut self,
         lane: Option<u32>,
         watermark: Instant,
-        out: &mut RowsOut,
-        notes: &mut Notes<'_>,
+        out: &mut RowWriter,
+        report: &mut WindowReport<'_>,
     ) {
         while let Some((lane, time, changed)) = self.changes.pop(lane, watermark) {
             out.lane = lane;
             for slot in changed {
-                self.change(slot, time, out, notes);
+                self.change(slot, time, out, report);
             }
         }
     }
@@ -329,9 +341,9 @@ impl LaneWindow for Sliding {
             out.u32(group.lane);
             out.u64(group.hash);
             out.blob(&group.key);
-            let shown = group.shown.iter().chain(&group.shown_last);
-            shown.for_each(|value| out.value(value.view()));
-            out.i64(group.seen);
+            let display_keys = group.display_keys.iter().chain(&group.last_display_keys);
+            display_keys.for_each(|value| out.value(value.view()));
+            out.i64(group.last_evaluated);
             out.count(group.inside);
             out.count(group.events.len());
             for event in &group.events {
@@ -340,13 +352,13 @@ impl LaneWindow for Sliding {
                     .arguments
                     .iter()
                     .for_each(|value| out.value(value.view()));
-                out.u8(event.shown.is_some().into());
-                let shown = event.shown.iter().flatten();
-                shown.for_each(|value| out.value(value.view()));
+                out.u8(event.display_keys.is_some().into());
+                let display_keys = event.display_keys.iter().flatten();
+                display_keys.for_each(|value| out.value(value.view()));
             }
             for rolling in &group.rolling {
-                if let Rolling::Script(rolled) = rolling {
-                    rolled.snapshot(out);
+                if let SlidingAggregate::Script(rolling) = rolling {
+                    rolling.snapshot(out);
                 }
             }
         }
@@ -385,7 +397,7 @@ impl LaneWindow for Sliding {
         for _ in 0..from.count()? {
             fresh.free.push(known(from.u32()?)?);
         }
-        fresh.changes = Agenda::restore(from, |from| {
+        fresh.changes = TimerQueue::restore(from, |from| {
             (0..from.count()?).map(|_| known(from.u32()?)).collect()
         })?;
         *self = fresh;
@@ -400,8 +412,8 @@ impl Sliding {
         let values = |from: &mut Reader<'_>, count: usize| -> Result<Vec<Value>, DecodeError> {
             (0..count).map(|_| from.value()).collect()
         };
-        let (shown, shown_last) = (values(from, keys)?, values(from, keys)?);
-        let (seen, inside) = (from.i64()?, from.u64()? as usize);
+        let (display_keys, last_display_keys) = (values(from, keys)?, values(from, keys)?);
+        let (last_evaluated, inside) = (from.i64()?, from.u64()? as usize);
         let mut rolling = self.rolling();
         let mut events = VecDeque::new();
         for index in 0..from.count()? {
@@ -412,7 +424,7 @@ impl Sliding {
                     rolling.enter(value);
                 }
             }
-            let shown = if from.u8()? == 0 {
+            let display_keys = if from.u8()? == 0 {
                 None
             } else {
                 Some(values(from, keys)?)
@@ -420,12 +432,12 @@ impl Sliding {
             events.push_back(Event {
                 time,
                 arguments,
-                shown,
+                display_keys,
             });
         }
         for rolling in &mut rolling {
-            if let Rolling::Script(rolled) = rolling {
-                **rolled = Rolled::restore(from)?;
+            if let SlidingAggregate::Script(rolling) = rolling {
+                **rolling = RollingScript::restore(from)?;
             }
         }
         if inside > events.len() {
@@ -437,12 +449,12 @@ impl Sliding {
             lane,
             hash,
             key,
-            shown,
-            shown_last,
+            display_keys,
+            last_display_keys,
             events,
             inside,
             rolling,
-            seen,
+            last_evaluated,
         })
     }
 }

@@ -17,7 +17,7 @@ impl Filter {
         let mut faults = Faults::new(chunk.rows());
         let mask = eval::test(&self.keep, &chunk, &mut faults);
         if !faults.is_silent() {
-            context.errors.sift(chunk.clone(), &faults);
+            context.errors.drop_failed_rows(chunk.clone(), &faults);
         }
         chunk.filter(&mask)
     }
@@ -41,7 +41,9 @@ impl Project {
             .iter()
             .map(|expr| eval::evaluate(expr, &chunk, &mut faults))
             .collect();
-        context.errors.sift(chunk.with_columns(columns), &faults)
+        context
+            .errors
+            .drop_failed_rows(chunk.with_columns(columns), &faults)
     }
 }
 

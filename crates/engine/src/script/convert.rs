@@ -53,29 +53,33 @@ pub(super) fn to_js<'js>(
 }
 
 /// Why a value cannot come back.
-pub(super) enum Refused {
+pub(super) enum ConvertError {
     /// JavaScript threw while it was read.
     Threw(rquickjs::Error),
-    Because(String),
+    Unsupported(String),
 }
 
-impl From<rquickjs::Error> for Refused {
-    fn from(error: rquickjs::Error) -> Refused {
-        Refused::Threw(error)
+impl From<rquickjs::Error> for ConvertError {
+    fn from(error: rquickjs::Error) -> ConvertError {
+        ConvertError::Threw(error)
     }
 }
 
-fn refused<T>(what: impl Into<String>) -> Result<T, Refused> {
-    Err(Refused::Because(what.into()))
+fn error<T>(what: impl Into<String>) -> Result<T, ConvertError> {
+    Err(ConvertError::Unsupported(what.into()))
 }
 
-pub(super) fn from_js<'js>(dates: &Dates<'js>, value: &Js<'js>) -> Result<Value, Refused> {
+pub(super) fn from_js<'js>(dates: &Dates<'js>, value: &Js<'js>) -> Result<Value, ConvertError> {
     from_js_at(dates, value, 0)
 }
 
-fn from_js_at<'js>(dates: &Dates<'js>, value: &Js<'js>, depth: usize) -> Result<Value, Refused> {
+fn from_js_at<'js>(
+    dates: &Dates<'js>,
+    value: &Js<'js>,
+    depth: usize,
+) -> Result<Value, ConvertError> {
     if depth > DEPTH_MAX {
-        return refused(format!("the result nests deeper than {DEPTH_MAX} levels"));
+        return error(format!("the result nests deeper than {DEPTH_MAX} levels"));
     }
     match value.type_of() {
         Type::Undefined | Type::Null | Type::Uninitialized => Ok(Value::Null),
@@ -84,14 +88,14 @@ fn from_js_at<'js>(dates: &Dates<'js>, value: &Js<'js>, depth: usize) -> Result<
         Type::Float => number(value.as_number().unwrap_or(f64::NAN)),
         Type::String => match value.as_string().map(|text| text.to_string()) {
             Some(Ok(text)) => Ok(Value::text(&text)),
-            _ => refused("the result holds text that is not valid Unicode"),
+            _ => error("the result holds text that is not valid Unicode"),
         },
         Type::Array => {
             let items = value
                 .as_array()
                 .into_iter()
                 .flat_map(|a| a.iter::<Js<'js>>());
-            let items: Result<Vec<Value>, Refused> = items
+            let items: Result<Vec<Value>, ConvertError> = items
                 .map(|item| from_js_at(dates, &item?, depth + 1))
                 .collect();
             Ok(Value::Array(items?.into()))
@@ -101,19 +105,23 @@ fn from_js_at<'js>(dates: &Dates<'js>, value: &Js<'js>, depth: usize) -> Result<
             match (time.as_number(), value.as_object()) {
                 (Some(millis), _) => date(millis),
                 (None, Some(object)) => record(dates, object, depth),
-                (None, None) => refused("the result is of no type that SAQL has"),
+                (None, None) => error("the result is of no type that SAQL has"),
             }
         }
-        Type::BigInt => refused("the result is a BigInt; return a Number or a String"),
-        Type::Symbol => refused("the result is a Symbol"),
-        Type::Constructor | Type::Function => refused("the result is a function"),
-        Type::Promise => refused("the result is a Promise; functions cannot wait"),
-        Type::Exception => refused("the result is an Error; throw it instead"),
-        _ => refused("the result is of no type that SAQL has"),
+        Type::BigInt => error("the result is a BigInt; return a Number or a String"),
+        Type::Symbol => error("the result is a Symbol"),
+        Type::Constructor | Type::Function => error("the result is a function"),
+        Type::Promise => error("the result is a Promise; functions cannot wait"),
+        Type::Exception => error("the result is an Error; throw it instead"),
+        _ => error("the result is of no type that SAQL has"),
     }
 }
 
-fn record<'js>(dates: &Dates<'js>, object: &Object<'js>, depth: usize) -> Result<Value, Refused> {
+fn record<'js>(
+    dates: &Dates<'js>,
+    object: &Object<'js>,
+    depth: usize,
+) -> Result<Value, ConvertError> {
     let mut fields: Vec<(Arc<str>, Value)> = Vec::new();
     for property in object.props::<String, Js<'js>>() {
         let (name, value) = property?;
@@ -122,9 +130,9 @@ fn record<'js>(dates: &Dates<'js>, object: &Object<'js>, depth: usize) -> Result
     Ok(Value::Record(Arc::new(Record::from_fields(fields))))
 }
 
-fn number(number: f64) -> Result<Value, Refused> {
+fn number(number: f64) -> Result<Value, ConvertError> {
     if !number.is_finite() {
-        return refused(format!("the result is {number}, which is no float in SAQL"));
+        return error(format!("the result is {number}, which is no float in SAQL"));
     }
     if number.trunc() == number && (-TWO_POW_63..TWO_POW_63).contains(&number) {
         return Ok(Value::Int(number as i64));
@@ -132,11 +140,11 @@ fn number(number: f64) -> Result<Value, Refused> {
     Ok(Value::Float(number))
 }
 
-fn date(millis: f64) -> Result<Value, Refused> {
+fn date(millis: f64) -> Result<Value, ConvertError> {
     let range = Instant::CALENDAR_START.to_unix_millis() as f64
         ..=Instant::CALENDAR_END.to_unix_millis() as f64;
     if !range.contains(&millis) {
-        return refused("the result is a Date that is invalid or outside the years 1 to 9999");
+        return error("the result is a Date that is invalid or outside the years 1 to 9999");
     }
     Ok(Value::Time(Instant::from_unix_millis(millis as i64)))
 }

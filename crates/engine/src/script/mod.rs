@@ -15,7 +15,7 @@ mod aggregate;
 #[cfg(feature = "javascript")]
 mod convert;
 #[cfg(feature = "javascript")]
-mod engine;
+mod interpreter;
 #[cfg(all(test, feature = "javascript"))]
 mod tests;
 
@@ -46,19 +46,19 @@ pub struct ScriptError {
 }
 
 thread_local! {
-    static ENTERED: RefCell<Option<Arc<Scripts>>> = const { RefCell::new(None) };
+    static CURRENT_SCRIPTS: RefCell<Option<Arc<Scripts>>> = const { RefCell::new(None) };
 }
 
 /// While this lives, the calls of this thread find the functions.
 #[must_use]
 #[derive(Debug)]
-pub struct Entered {
+pub struct ScriptScope {
     before: Option<Arc<Scripts>>,
 }
 
-impl Drop for Entered {
+impl Drop for ScriptScope {
     fn drop(&mut self) {
-        ENTERED.with(|entered| *entered.borrow_mut() = self.before.take());
+        CURRENT_SCRIPTS.with(|entered| *entered.borrow_mut() = self.before.take());
     }
 }
 
@@ -70,7 +70,7 @@ impl Scripts {
         let scripts = Scripts {
             sources: functions.into_iter().collect(),
         };
-        interpreter::check(&scripts)?;
+        backend::check(&scripts)?;
         Ok(scripts)
     }
 
@@ -83,9 +83,9 @@ impl Scripts {
     }
 
     /// Makes the functions known to this thread until the answer is dropped.
-    pub fn enter(self: &Arc<Scripts>) -> Entered {
-        Entered {
-            before: ENTERED.with(|entered| entered.replace(Some(self.clone()))),
+    pub fn enter(self: &Arc<Scripts>) -> ScriptScope {
+        ScriptScope {
+            before: CURRENT_SCRIPTS.with(|entered| entered.replace(Some(self.clone()))),
         }
     }
 
@@ -103,19 +103,17 @@ impl Scripts {
 
 /// The value of `udf.name(args)` for an event at `time`.
 pub(crate) fn call(name: &str, args: &[ValueRef<'_>], time: Instant) -> Result<Value, EvalError> {
-    run(name, |scripts| interpreter::call(scripts, name, args, time))
+    run(name, |scripts| backend::call(scripts, name, args, time))
 }
 
 /// The value of `uda.name` over these events, given by time.
 pub(crate) fn aggregate(name: &str, events: &[(i64, Value)]) -> Result<Value, EvalError> {
-    run(name, |scripts| {
-        interpreter::aggregate(scripts, name, events)
-    })
+    run(name, |scripts| backend::aggregate(scripts, name, events))
 }
 
 /// How events leave an aggregate that can take them back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaving {
+pub(crate) enum Retraction {
     /// `deaccumulate(value, timestamp)` for each.
     OneByOne,
     /// `deaccumulateState(other)`, where the other object has been shown those that leave.
@@ -136,37 +134,37 @@ pub(crate) struct Step<'a> {
 
 /// The number of an object that an interpreter may keep.
 #[derive(Debug)]
-pub(crate) struct Kept(u64);
+pub(crate) struct ObjectHandle(u64);
 
-impl Kept {
-    pub fn new() -> Kept {
+impl ObjectHandle {
+    pub fn new() -> ObjectHandle {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Kept(NEXT.fetch_add(1, Ordering::Relaxed))
+        ObjectHandle(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-impl Drop for Kept {
+impl Drop for ObjectHandle {
     fn drop(&mut self) {
-        interpreter::forget(self.0);
+        backend::forget(self.0);
     }
 }
 
 /// Whether objects of `uda.name` let events leave that way.
-pub(crate) fn can_leave(name: &str, leaving: Leaving) -> bool {
-    let scripts = ENTERED.with(|entered| entered.borrow().clone());
-    scripts.is_some_and(|scripts| interpreter::can_leave(&scripts, name, leaving))
+pub(crate) fn can_retract(name: &str, retraction: Retraction) -> bool {
+    let scripts = CURRENT_SCRIPTS.with(|entered| entered.borrow().clone());
+    scripts.is_some_and(|scripts| backend::can_retract(&scripts, name, retraction))
 }
 
 /// The value of `uda.name` after the last of so many steps; the object is only shown those that it has not seen.
 pub(crate) fn roll<'a>(
     name: &str,
-    object: &Kept,
-    leaving: Leaving,
+    object: &ObjectHandle,
+    retraction: Retraction,
     steps: usize,
     step: impl Fn(usize) -> Step<'a>,
 ) -> Result<Value, EvalError> {
     run(name, |scripts| {
-        interpreter::roll(scripts, name, object.0, leaving, steps, &step)
+        backend::roll(scripts, name, object.0, retraction, steps, &step)
     })
 }
 
@@ -174,7 +172,7 @@ fn run(
     name: &str,
     body: impl FnOnce(&Arc<Scripts>) -> Result<Value, String>,
 ) -> Result<Value, EvalError> {
-    let scripts = ENTERED.with(|entered| entered.borrow().clone());
+    let scripts = CURRENT_SCRIPTS.with(|entered| entered.borrow().clone());
     let outcome = match &scripts {
         Some(scripts) => body(scripts),
         None => Err("the job has no JavaScript functions".into()),
@@ -186,13 +184,13 @@ fn run(
 }
 
 #[cfg(feature = "javascript")]
-mod interpreter {
-    pub(super) use super::aggregate::{aggregate, can_leave, roll};
-    pub(super) use super::engine::{call, check, forget};
+mod backend {
+    pub(super) use super::aggregate::{aggregate, can_retract, roll};
+    pub(super) use super::interpreter::{call, check, forget};
 }
 
 #[cfg(not(feature = "javascript"))]
-mod interpreter {
+mod backend {
     use super::*;
 
     const MISSING: &str = "this program was built without the feature `javascript`: build highwater-cli with `--features javascript`";
@@ -224,7 +222,7 @@ mod interpreter {
         Err(MISSING.into())
     }
 
-    pub fn can_leave(_scripts: &Scripts, _name: &str, _leaving: Leaving) -> bool {
+    pub fn can_retract(_scripts: &Scripts, _name: &str, _leaving: Retraction) -> bool {
         false
     }
 
@@ -232,7 +230,7 @@ mod interpreter {
         _scripts: &Scripts,
         _name: &str,
         _object: u64,
-        _leaving: Leaving,
+        _leaving: Retraction,
         _steps: usize,
         _step: &dyn Fn(usize) -> Step<'a>,
     ) -> Result<Value, String> {

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{Chunk, ColumnBuilder, DataErrors, Item, Lanes, Physical, Value, ValueRef};
+use highwater_engine::{
+    Chunk, ChunkLanes, ColumnBuilder, DataErrors, Item, PhysicalPlan, Value, ValueRef,
+};
 use highwater_query::Span;
 use highwater_query::plan::{
     CompareOp, Expr, ExprKind, Input, Literal, Node, NodeId, Output, Plan, Pred, PredKind, Read,
@@ -99,7 +101,7 @@ pub struct Drive {
 
 impl Drive {
     pub fn new(plan: Plan, partitions: usize) -> Drive {
-        let physical = Physical::new(Arc::new(plan)).expect("the plan can run");
+        let physical = PhysicalPlan::new(Arc::new(plan)).expect("the plan can run");
         Drive {
             running: Running::new(Arc::new(physical), &[partitions]),
             rows: Vec::new(),
@@ -119,7 +121,7 @@ impl Drive {
         let mut chunk = Chunk::new(times.into(), columns.collect());
         let lanes: Option<Vec<u32>> = rows.iter().map(|row| row.lane).collect();
         if let Some(of_row) = lanes.filter(|lanes| !lanes.is_empty()) {
-            chunk.lanes = Some(Lanes {
+            chunk.lanes = Some(ChunkLanes {
                 of_row,
                 watermarks,
                 names: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{Physical, PhysicalError, Value};
+use highwater_engine::{PhysicalPlan, PhysicalPlanError, Value};
 use highwater_query::plan::{ExprKind, JoinNode, Node, NodeId, Side, TimeBound};
 use highwater_time::Instant;
 
@@ -299,6 +299,6 @@ fn substreams_meet_only_substreams() {
         ],
     );
     plan.inputs[0].substream = vec![col(KEY)];
-    let refused = Physical::new(Arc::new(plan)).unwrap_err();
-    assert_eq!(refused, PhysicalError::SubstreamsMixed);
+    let refused = PhysicalPlan::new(Arc::new(plan)).unwrap_err();
+    assert_eq!(refused, PhysicalPlanError::SubstreamsMixed);
 }

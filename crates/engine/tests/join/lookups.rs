@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{Chunk, Column, Physical, ReferenceTable, Value};
+use highwater_engine::{Chunk, Column, PhysicalPlan, ReferenceTable, Value};
 use highwater_query::plan::{
     CompareOp, Item, LookupNode, Name, Node, NodeId, Read, Reference, ReferenceStep, Side,
 };
@@ -141,7 +141,7 @@ fn lookups_give_what_trying_every_row_of_the_table_gives() {
         };
         let mut plan = plan(1, vec![source(0), Node::Lookup(case.node.clone())]);
         plan.references = vec![case.reference.clone()];
-        let physical = Physical::with_references(Arc::new(plan), &[Arc::new(table)]).unwrap();
+        let physical = PhysicalPlan::with_references(Arc::new(plan), &[Arc::new(table)]).unwrap();
         let physical = Arc::new(physical);
         assert!(physical.is_partitioned(NodeId(1)));
         let (expected, failed) = case.expected(&merged(&streams[0]), &snapshots);
@@ -183,7 +183,7 @@ fn a_lookup_that_matches_a_great_deal_goes_out_in_pieces() {
         span: SPAN,
     }];
     let table = ReferenceTable::fixed(vec![Column::from_ints((0..30_000).collect())], 30_000);
-    let physical = Physical::with_references(Arc::new(plan), &[Arc::new(table)]).unwrap();
+    let physical = PhysicalPlan::with_references(Arc::new(plan), &[Arc::new(table)]).unwrap();
     let physical = Arc::new(physical);
     let mut random = Random::new(5);
     let rows: Vec<Row> = (0..3).map(|id| row(&mut random, id, 10)).collect();
@@ -192,7 +192,7 @@ fn a_lookup_that_matches_a_great_deal_goes_out_in_pieces() {
     let item = highwater_engine::Item::Rows(chunk);
     physical
         .local(0)
-        .push(Physical::LOCAL_ENTRY, item, &mut out);
+        .push(PhysicalPlan::LOCAL_ENTRY, item, &mut out);
     let mut next = 0;
     for (_, item) in &out {
         let highwater_engine::Item::Rows(chunk) = item else {

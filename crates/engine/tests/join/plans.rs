@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{Physical, Value, eval};
+use highwater_engine::{PhysicalPlan, Value, eval};
 use highwater_query::Span;
 use highwater_query::plan::{
     CompareOp, Expr, ExprKind, Input, Node, NodeId, Output, Plan, Pred, Read,
@@ -171,6 +171,6 @@ pub fn source(input: usize) -> Node {
     Node::Source { input }
 }
 
-pub fn physical(plan: Plan) -> Arc<Physical> {
-    Arc::new(Physical::new(Arc::new(plan)).expect("the plan can run"))
+pub fn physical(plan: Plan) -> Arc<PhysicalPlan> {
+    Arc::new(PhysicalPlan::new(Arc::new(plan)).expect("the plan can run"))
 }

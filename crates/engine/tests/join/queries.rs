@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{Physical, ReferenceTable, Value, eval};
+use highwater_engine::{PhysicalPlan, ReferenceTable, Value, eval};
 use highwater_query::plan::Read;
 use highwater_time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ fn query(text: &str, inputs: &[(&str, Vec<Event>)]) -> Vec<String> {
             vec![rows]
         })
         .collect();
-    let physical = Arc::new(Physical::with_references(plan.clone(), &tables).unwrap());
+    let physical = Arc::new(PhysicalPlan::with_references(plan.clone(), &tables).unwrap());
     let got = Run::new(&physical, &streams, &mut Random::new(17)).finish();
     assert_eq!(got.errors, 0);
     shown(&got.rows)

@@ -4,22 +4,22 @@
 use std::sync::Arc;
 
 use highwater_codec::Reader;
-use highwater_engine::{DataErrors, Item, Physical, Pipeline, Shared};
+use highwater_engine::{DataErrors, Item, PhysicalPlan, Pipeline, SharedPipeline};
 use highwater_query::plan::Plan;
 
 pub struct Running {
-    physical: Arc<Physical>,
+    physical: Arc<PhysicalPlan>,
     /// How many partitions each input has.
     partitions: Vec<usize>,
     /// By input, then partition.
     locals: Vec<Vec<Pipeline>>,
-    shared: Shared,
+    shared: SharedPipeline,
     /// What went wrong before the last restart.
     earlier: DataErrors,
 }
 
 impl Running {
-    pub fn new(physical: Arc<Physical>, partitions: &[usize]) -> Running {
+    pub fn new(physical: Arc<PhysicalPlan>, partitions: &[usize]) -> Running {
         Running {
             locals: locals(&physical, partitions),
             shared: physical.shared(partitions),
@@ -36,7 +36,7 @@ impl Running {
     /// What comes out.
     pub fn push(&mut self, input: usize, partition: usize, item: Item) -> Vec<Item> {
         let (mut out, mut results) = (Vec::new(), Vec::new());
-        self.locals[input][partition].push(Physical::LOCAL_ENTRY, item, &mut out);
+        self.locals[input][partition].push(PhysicalPlan::LOCAL_ENTRY, item, &mut out);
         for (exit, item) in out {
             let entry = self.shared.entry(input, exit, partition);
             self.shared.pipeline.push(entry, item, &mut results);
@@ -79,7 +79,7 @@ impl Running {
     }
 }
 
-fn locals(physical: &Physical, partitions: &[usize]) -> Vec<Vec<Pipeline>> {
+fn locals(physical: &PhysicalPlan, partitions: &[usize]) -> Vec<Vec<Pipeline>> {
     let inputs = partitions.iter().enumerate();
     inputs
         .map(|(input, &partitions)| (0..partitions).map(|_| physical.local(input)).collect())

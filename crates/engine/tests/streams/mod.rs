@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use highwater_engine::{Chunk, Column, ColumnBuilder, Item, Physical, Value, eval};
+use highwater_engine::{Chunk, Column, ColumnBuilder, Item, PhysicalPlan, Value, eval};
 use highwater_time::Instant;
 
 use crate::running::Running;
@@ -102,7 +102,11 @@ struct Feed<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(physical: &Arc<Physical>, streams: &'a [Stream], random: &'a mut Random) -> Run<'a> {
+    pub fn new(
+        physical: &Arc<PhysicalPlan>,
+        streams: &'a [Stream],
+        random: &'a mut Random,
+    ) -> Run<'a> {
         let mut feeds = Vec::new();
         for (input, stream) in streams.iter().enumerate() {
             for (partition, rows) in stream.iter().enumerate() {
@@ -199,7 +203,7 @@ impl<'a> Run<'a> {
                     });
                 }
             }
-            Item::Shares(_) => panic!("rows come out"),
+            Item::PartialPanes(_) => panic!("rows come out"),
         }
     }
 }

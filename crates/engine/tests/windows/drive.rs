@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use highwater_engine::{Chunk, Column, ColumnBuilder, Item, Physical, Scripts, Value};
+use highwater_engine::{Chunk, Column, ColumnBuilder, Item, PhysicalPlan, Scripts, Value};
 use highwater_query::plan::{Input, Plan, Read};
 use highwater_query::{Catalog, compile};
 use highwater_time::{Instant, TICKS_PER_SECOND};
@@ -126,7 +126,7 @@ impl Drive {
     ) -> Drive {
         let compiled = compile(sql, catalog);
         let compiled = compiled.unwrap_or_else(|errors| panic!("{sql}: {errors:?}"));
-        let mut physical = Physical::new(Arc::new(compiled.plan)).expect("the query can run");
+        let mut physical = PhysicalPlan::new(Arc::new(compiled.plan)).expect("the query can run");
         if let Some(scripts) = scripts {
             physical = physical.with_scripts(scripts);
         }

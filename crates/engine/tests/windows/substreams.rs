@@ -2,7 +2,7 @@
 
 use highwater_codec::Reader;
 use highwater_engine::eval::encode_key;
-use highwater_engine::{Chunk, Item, Lanes, Value};
+use highwater_engine::{Chunk, ChunkLanes, Item, Value};
 use highwater_query::lookback;
 use highwater_time::{
     Arrivals, Duration, EventBatch, EventKeys, Instant, JudgedEvent, ReleasedLaneEvents,
@@ -146,7 +146,7 @@ impl<'a> Lane<'a> {
         let chunk = self.drive.chunk(&events);
         let chunk = Chunk {
             times: released.times.iter().map(|time| time.ticks()).collect(),
-            lanes: Some(Lanes {
+            lanes: Some(ChunkLanes {
                 of_row: released.lanes,
                 watermarks: released.watermarks,
                 names: Vec::new(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader};
 use highwater_connect::ValueDecoder;
-use highwater_engine::{Physical, Value};
+use highwater_engine::{PhysicalPlan, Value};
 use highwater_env::Clock;
 use highwater_log::Offset;
 use highwater_time::{CombinedWatermark, Instant};
@@ -63,7 +63,7 @@ fn layout(job: &Job) -> Layout {
 
 pub(super) fn build(
     job: &Job,
-    physical: &Physical,
+    physical: &PhysicalPlan,
     partitions: &PartitionSet,
     (since, clock): (Instant, Arc<dyn Clock>),
     board: &StatusHandle,
@@ -84,7 +84,7 @@ pub(super) fn build(
     let streams = streams.collect::<Result<Vec<Stream>, StartError>>()?;
     let mut shared = physical.shared(&partitions.per_input);
     if wants.dead_letters {
-        shared.pipeline.errors.keep_all();
+        shared.pipeline.errors.collect_all();
     }
     let mut statements = vec![(0, 0); job.plan.outputs.len()];
     for (destination, shape) in output_schemas.iter().enumerate() {
@@ -132,7 +132,7 @@ pub(super) fn build(
 
 fn stream(
     job: &Job,
-    physical: &Physical,
+    physical: &PhysicalPlan,
     (number, source): (usize, &InputPartition),
     wants: &SideOutputOptions,
 ) -> Result<Stream, StartError> {
@@ -174,7 +174,7 @@ impl JobParts {
     /// passed, because rows up to there are out. `false` if the query cannot have them.
     pub fn grow(
         &mut self,
-        (job, physical): (&Job, &Physical),
+        (job, physical): (&Job, &PhysicalPlan),
         partitions: &mut PartitionSet,
         new: &[InputPartition],
     ) -> Result<bool, StartError> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_codec::{DecodeError, Reader, Writer};
-use highwater_engine::{DataError, Shared};
+use highwater_engine::{DataError, SharedPipeline};
 use highwater_env::Clock;
 use highwater_log::TopicPartition;
 use highwater_time::{CombinedWatermark, Instant};
@@ -90,7 +90,7 @@ pub(super) enum CombinerEvent {
 }
 
 pub(super) struct Combiner {
-    pub shared: Shared,
+    pub shared: SharedPipeline,
     /// In the order of the job's outputs.
     pub destinations: Vec<Destination>,
     /// Per statement, its destination and its place among the statements of that.
@@ -289,7 +289,7 @@ impl Combiner {
 
     /// The rows that failed in the shared part of the query.
     fn failed_rows(&mut self) -> Vec<SideRow> {
-        let failed = self.shared.pipeline.errors.take_kept();
+        let failed = self.shared.pipeline.errors.take_collected();
         let letter = |error: &DataError| {
             let spot = error.origin.and_then(|origin| {
                 let (input, place) = self.facts.streams.get(origin_file(origin))?;

@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_connect::{Endpoint, EndpointError};
-use highwater_engine::PhysicalError;
+use highwater_engine::PhysicalPlanError;
 use highwater_env::Clock;
 use highwater_flow::retry;
 use highwater_log::{Log, ReadError};
@@ -169,7 +169,7 @@ pub enum StartError {
     #[error("what is read of the files of input \"{input}\" cannot be kept: {reason}")]
     Files { input: String, reason: String },
     #[error(transparent)]
-    Partitions(#[from] PhysicalError),
+    Partitions(#[from] PhysicalPlanError),
     #[error(transparent)]
     Reference(#[from] ReferenceError),
     #[error("it cannot be found where to begin: {0}")]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use highwater_connect::RowNames;
-use highwater_engine::Physical;
+use highwater_engine::PhysicalPlan;
 use highwater_env::random::Random;
 use highwater_log::Offset;
 use highwater_query::plan::Name;
@@ -175,7 +175,7 @@ fn taken_up(saved: Result<(), StartError>, new: &[InputPartition], board: &Statu
 /// The job of a checkpoint with the partitions by which its hubs have grown, and the checkpoint that says so: no row is made of
 /// them before it is saved, so that every replay takes them up at the same point. `None` if the query cannot have them.
 fn widen(
-    (job, physical, partitions): (&Job, &Physical, &PartitionSet),
+    (job, physical, partitions): (&Job, &PhysicalPlan, &PartitionSet),
     (saved, new): (&Checkpoint, &[InputPartition]),
     context: &JobContext,
     board: &StatusHandle,
@@ -366,7 +366,7 @@ fn now(board: &StatusHandle) -> Instant {
 
 /// Builds the job as its beginning asks. State that turns out to be unfit is built anew.
 async fn assemble(
-    (job, physical, partitions): (&Job, &Physical, &PartitionSet),
+    (job, physical, partitions): (&Job, &PhysicalPlan, &PartitionSet),
     begin: Begin,
     context: &JobContext,
     board: &StatusHandle,

@@ -285,7 +285,7 @@ impl Stream {
     }
 
     fn handed(&mut self, mut handed: StreamOutput) -> StreamOutput {
-        for error in self.lane.pipeline.errors.take_kept() {
+        for error in self.lane.pipeline.errors.take_collected() {
             let offset = error.origin.map(origin_line);
             let spot = offset.map(|offset| spot(&self.intake, (&self.place, None), offset));
             let query = (&self.wants.query.0[..], &self.wants.query.1[..]);

@@ -1,6 +1,6 @@
 //! The table as the server describes it: the columns that rows fill, and the statements for it.
 
-use highwater_engine::same_but_for_case;
+use highwater_engine::eq_ignore_case;
 use tokio_postgres::Client;
 
 use super::PostgresOutput;
@@ -171,7 +171,7 @@ fn choose(there: Vec<Column>, names: &RowNames, table: &str) -> Result<Vec<Colum
         let similar = || {
             there
                 .iter()
-                .find(|column| same_but_for_case(&column.name, name))
+                .find(|column| eq_ignore_case(&column.name, name))
         };
         let column = exact.or_else(similar).ok_or_else(|| {
             let names: Vec<&str> = there.iter().map(|column| &column.name[..]).collect();

@@ -11,11 +11,11 @@ use highwater_time::{
 };
 
 use crate::column::Column;
-use crate::eval::datum::{Datum, Numbers, Side};
-use crate::eval::fault::{EvalError, shown};
+use crate::eval::fault::{EvalError, display_value};
+use crate::eval::operand::{Datum, NumericOperand, Operand};
 use crate::value::Value;
 
-use super::args::{Call, Row, int_column, time_column};
+use super::call::{Call, Row, int_column, time_column};
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -44,7 +44,7 @@ const WEEKDAYS: [&str; 7] = [
 /// DATEADD(part, count, date)
 pub(super) fn add(call: Call<'_, '_>, part: DatePart) -> Datum {
     if let [count, Datum::Column(Column::Time(times))] = call.args
-        && let Some(Numbers::Ints(Side::One(count))) = count.numbers()
+        && let Some(NumericOperand::Ints(Operand::One(count))) = count.numbers()
     {
         let sums: Option<Vec<i64>> = times
             .values()
@@ -56,7 +56,7 @@ pub(super) fn add(call: Call<'_, '_>, part: DatePart) -> Datum {
         }
     }
     call.strict(|row, out| {
-        let (count, time) = (row.whole(0)?, row.time(1)?);
+        let (count, time) = (row.integer(0)?, row.time(1)?);
         let sum = sum(part, count, time).ok_or_else(|| off_calendar(part, row))?;
         out.push_time(sum);
         Ok(())
@@ -65,7 +65,7 @@ pub(super) fn add(call: Call<'_, '_>, part: DatePart) -> Datum {
 
 #[cold]
 fn off_calendar(part: DatePart, row: Row<'_>) -> EvalError {
-    let [count, date] = [row.value(0), row.value(1)].map(shown);
+    let [count, date] = [row.value(0), row.value(1)].map(display_value);
     EvalError::OffCalendar {
         expression: format!("DATEADD({}, {count}, {date})", part.name()),
     }
@@ -79,21 +79,21 @@ pub(super) fn diff(call: Call<'_, '_>, part: DatePart) -> Datum {
     let index = |ticks| boundaries(part, Instant::from_ticks(ticks));
     let literal = |arg: &Datum| match arg {
         Datum::Scalar(Value::Text(text)) => {
-            Instant::parse_iso(text.as_bytes()).map(|time| Side::One(time.ticks()))
+            Instant::parse_iso(text.as_bytes()).map(|time| Operand::One(time.ticks()))
         }
         _ => None,
     };
     let sides = [from, to].map(|arg| literal(arg).or_else(|| arg.times()));
     let differences: Option<Vec<i64>> = match sides.into() {
-        (Some(Side::Many(from)), Some(Side::Many(to))) => {
+        (Some(Operand::Many(from)), Some(Operand::Many(to))) => {
             let pairs = from.iter().zip(to);
             Some(pairs.map(|(&a, &b)| index(b) - index(a)).collect())
         }
-        (Some(Side::Many(from)), Some(Side::One(to))) => {
+        (Some(Operand::Many(from)), Some(Operand::One(to))) => {
             let to = index(to);
             Some(from.iter().map(|&a| to - index(a)).collect())
         }
-        (Some(Side::One(from)), Some(Side::Many(to))) => {
+        (Some(Operand::One(from)), Some(Operand::Many(to))) => {
             let from = index(from);
             Some(to.iter().map(|&b| index(b) - from).collect())
         }
@@ -152,7 +152,7 @@ pub(super) fn from_parts(call: Call<'_, '_>) -> Datum {
     call.strict(|row, out| {
         let mut parts = [0; 7];
         for (at, (least, most, rule)) in PARTS.into_iter().enumerate() {
-            let part = row.whole(at)?;
+            let part = row.integer(at)?;
             if !(least..=most).contains(&part) {
                 return Err(row.wrong_value(at, rule));
             }

@@ -1,72 +1,80 @@
 //! Functions of numbers.
 //!
-//! A result is a finite float or a bigint in range, or the row fails. Negative zero, which IEEE arithmetic makes of
-//! CEILING(-0.5), is shown to nobody: it is turned into zero.
-
-use highwater_query::functions::Function;
+//! A result is a finite float or a bigint in range, or the row fails. Results have no negative zero: IEEE arithmetic
+//! gives one for CEILING(-0.5), and adding zero turns it into zero.
 
 use crate::column::{Column, ColumnBuilder};
-use crate::eval::datum::Datum;
 use crate::eval::fault::EvalError;
 use crate::eval::number::{Number, TWO_POW_63};
+use crate::eval::operand::Datum;
 
-use super::args::{Call, Outcome, Row, float_column, int_column};
+use super::call::{Call, Row, RuleResult, float_column, int_column};
 
-/// ABS, CEILING, EXP, FLOOR, SIGN, SQUARE, SQRT
-pub(super) fn of_one(call: Call<'_, '_>) -> Datum {
-    if let [Datum::Column(column)] = call.args
-        && let Some(result) = of_column(call.function, column, &call.args[0])
-    {
-        return result;
+/// A function of one number whose result is a float. `float` returns a value that is not finite if there is no result.
+pub(super) fn to_float(call: Call<'_, '_>, float: impl Fn(f64) -> f64) -> Datum {
+    let float = |value: f64| float(value) + 0.0;
+    let column = match call.args {
+        [Datum::Column(Column::Float(array))] => {
+            all_finite(array.values().iter().map(|&v| float(v)))
+        }
+        [Datum::Column(Column::Int(array))] => {
+            all_finite(array.values().iter().map(|&v| float(v as f64)))
+        }
+        _ => None,
+    };
+    match column {
+        Some(floats) => float_column(floats, call.args[0].nulls().cloned()),
+        None => call.strict(|row, out| finite(row, float(row.float(0)?), out)),
     }
-    let function = call.function;
+}
+
+/// A function of one number whose result has the type of its argument. `int` returns `None` on overflow.
+pub(super) fn same_type(
+    call: Call<'_, '_>,
+    int: impl Fn(i64) -> Option<i64>,
+    float: impl Fn(f64) -> f64,
+) -> Datum {
+    let float = |value: f64| float(value) + 0.0;
+    let nulls = || call.args[0].nulls().cloned();
+    let column = match call.args {
+        [Datum::Column(Column::Float(array))] => {
+            let floats = all_finite(array.values().iter().map(|&v| float(v)));
+            floats.map(|floats| float_column(floats, nulls()))
+        }
+        [Datum::Column(Column::Int(array))] => {
+            let ints: Option<Vec<i64>> = array.values().iter().map(|&v| int(v)).collect();
+            ints.map(|ints| int_column(ints, nulls()))
+        }
+        _ => None,
+    };
+    if let Some(column) = column {
+        return column;
+    }
     call.strict(|row, out| match row.number(0)? {
-        Number::Int(int) => match int_of(function, int) {
-            Some(result) => {
-                out.push_int(result);
-                Ok(())
-            }
-            None if function == Function::Abs => Err(EvalError::Overflow {
+        Number::Int(value) => {
+            let result = int(value).ok_or_else(|| EvalError::Overflow {
                 expression: row.expression(),
-            }),
-            None => finite(row, float_of(function, int as f64), out),
-        },
-        Number::Float(float) => finite(row, float_of(function, float), out),
+            })?;
+            out.push_int(result);
+            Ok(())
+        }
+        Number::Float(value) => finite(row, float(value), out),
     })
 }
 
-/// The same over a buffer, if no row can have failed.
-fn of_column(function: Function, column: &Column, arg: &Datum) -> Option<Datum> {
-    let nulls = || arg.nulls().cloned();
-    // One loop per function: a match inside would be decided for every row.
-    macro_rules! floats {
-        ($values:expr) => {
-            match function {
-                Function::Abs => all_finite($values.map(|v| float_of(Function::Abs, v))),
-                Function::Ceiling => all_finite($values.map(|v| float_of(Function::Ceiling, v))),
-                Function::Floor => all_finite($values.map(|v| float_of(Function::Floor, v))),
-                Function::Sqrt => all_finite($values.map(|v| float_of(Function::Sqrt, v))),
-                _ => all_finite($values.map(|v| float_of(function, v))),
-            }
-        };
+/// CEILING, FLOOR: a bigint stays as it is.
+pub(super) fn to_whole(call: Call<'_, '_>, float: impl Fn(f64) -> f64) -> Datum {
+    match call.args {
+        [ints @ Datum::Column(Column::Int(_))] => ints.clone(),
+        _ => same_type(call, Some, float),
     }
-    match column {
-        Column::Float(array) => {
-            floats!(array.values().iter().copied()).map(|floats| float_column(floats, nulls()))
-        }
-        Column::Int(array) => match function {
-            Function::Ceiling | Function::Floor => Some(arg.clone()),
-            Function::Abs | Function::Sign => {
-                let results = array.values().iter().map(|&int| int_of(function, int));
-                let results: Option<Vec<i64>> = results.collect();
-                results.map(|ints| int_column(ints, nulls()))
-            }
-            _ => {
-                let floats = floats!(array.values().iter().map(|&int| int as f64));
-                floats.map(|floats| float_column(floats, nulls()))
-            }
-        },
-        _ => None,
+}
+
+/// SIGN of a float.
+pub(super) fn sign(float: f64) -> f64 {
+    match float == 0.0 {
+        true => 0.0,
+        false => float.signum(),
     }
 }
 
@@ -77,35 +85,6 @@ pub(super) fn all_finite(values: impl Iterator<Item = f64>) -> Option<Vec<f64>> 
         .iter()
         .fold(false, |failed, value| failed | !value.is_finite());
     (!failed).then_some(values)
-}
-
-/// For functions that keep the type of their argument; `None` where there is no bigint to give.
-#[inline]
-fn int_of(function: Function, int: i64) -> Option<i64> {
-    match function {
-        Function::Abs => int.checked_abs(),
-        Function::Ceiling | Function::Floor => Some(int),
-        Function::Sign => Some(int.signum()),
-        _ => None,
-    }
-}
-
-/// Not finite where there is no result.
-#[inline]
-fn float_of(function: Function, float: f64) -> f64 {
-    let result = match function {
-        Function::Abs => float.abs(),
-        Function::Ceiling => float.ceil(),
-        Function::Floor => float.floor(),
-        Function::Sign if float == 0.0 => 0.0,
-        Function::Sign => float.signum(),
-        Function::Square => float * float,
-        Function::Sqrt => float.sqrt(),
-        Function::Exp => float.exp(),
-        _ => f64::NAN,
-    };
-    // Adding zero changes nothing but the sign of a negative zero.
-    result + 0.0
 }
 
 /// POWER(base, exponent)
@@ -147,7 +126,7 @@ fn int_power(base: i64, exponent: Number) -> Option<i64> {
 }
 
 /// Leaves a float in the column that is built if it is one.
-pub(super) fn finite(row: Row<'_>, result: f64, out: &mut ColumnBuilder) -> Outcome {
+pub(super) fn finite(row: Row<'_>, result: f64, out: &mut ColumnBuilder) -> RuleResult {
     if result.is_finite() {
         out.push_float(result);
         return Ok(());

@@ -1,53 +1,52 @@
 //! The built-in scalar functions.
 //!
-//! Each function is a rule on the values of one row; where a column happens to hold one type, some functions have a
-//! faster spelling of the same rule over its whole buffer. Such a spelling answers only if nothing failed on the way:
-//! failures are rare, and then the rule is asked row by row, which knows how to report them. So there is one place per
-//! function that decides, and it does not depend on how the data is laid out.
+//! Each function is a rule on the values of one row; for columns of one type, some functions have a faster kernel over the
+//! whole buffer. Such a kernel returns a result only if no row failed; otherwise the rule runs row by row and reports the
+//! failures. So one rule per function decides, and it does not depend on the representation of the data.
 //!
-//! Unless a function says otherwise NULL among its arguments gives NULL, before anything can fail. An argument of
-//! another type is converted where that is lossless to the reader: text becomes a number or a datetime where one is
-//! expected, and numbers, bits and datetimes become text. Counts and positions lose their fraction, and one that is
-//! too large for a bigint acts as the largest.
+//! Unless a function says otherwise, a NULL argument gives NULL, before anything can fail. An argument of another type is
+//! converted if that loses nothing: text becomes a number or a datetime where one is expected, and numbers, bits and
+//! datetimes become text. Counts and positions lose their fraction, and saturate at the largest bigint.
 
-mod args;
 mod cache;
-mod case;
-mod cut;
+mod call;
 mod date;
 #[cfg(feature = "geo")]
 mod geo;
 mod json;
-mod make;
+mod letter_case;
 mod math;
-mod pattern;
 mod records;
 mod regexmatch;
 mod round;
+mod text_building;
+mod text_parts;
+mod text_search;
 
 #[cfg(test)]
 mod tests;
 
 use highwater_query::functions::{DatePart, Function};
 
-use super::datum::{Datum, Site};
+use super::operand::{Datum, KernelContext};
 
-use args::Call;
+use call::Call;
 
 pub(super) use records::record;
 
-/// The value of a call in every row. The binder has checked the number of arguments and whether there is a datepart.
+/// Evaluates a call: the table of kernels, one line per function. The binder has checked the number of arguments and the
+/// datepart.
 pub(super) fn call(
     function: Function,
     part: Option<DatePart>,
     args: &[Datum],
-    site: &mut Site<'_>,
+    context: &mut KernelContext<'_>,
 ) -> Datum {
     let part = part.unwrap_or(DatePart::Day);
     let call = Call {
         function,
         args,
-        site,
+        context,
     };
     match function {
         Function::DateAdd => date::add(call, part),
@@ -58,37 +57,37 @@ pub(super) fn call(
         Function::Month => date::part(call, DatePart::Month),
         Function::Year => date::part(call, DatePart::Year),
         Function::DateTimeFromParts => date::from_parts(call),
-        Function::Abs
-        | Function::Ceiling
-        | Function::Exp
-        | Function::Floor
-        | Function::Sign
-        | Function::Square
-        | Function::Sqrt => math::of_one(call),
+        Function::Abs => math::same_type(call, i64::checked_abs, f64::abs),
+        Function::Ceiling => math::to_whole(call, f64::ceil),
+        Function::Exp => math::to_float(call, f64::exp),
+        Function::Floor => math::to_whole(call, f64::floor),
+        Function::Sign => math::same_type(call, |int| Some(int.signum()), math::sign),
+        Function::Square => math::to_float(call, |float| float * float),
+        Function::Sqrt => math::to_float(call, f64::sqrt),
         Function::Power => math::power(call),
         Function::Round => round::round(call),
-        Function::CharIndex => pattern::char_index(call),
-        Function::PatIndex => pattern::pat_index(call),
+        Function::CharIndex => text_search::char_index(call),
+        Function::PatIndex => text_search::pat_index(call),
         Function::RegexMatch => regexmatch::regex_match(call),
-        Function::Len => cut::len(call),
-        Function::Left => cut::left(call),
-        Function::Right => cut::right(call),
-        Function::LTrim => cut::trim(call, str::trim_start),
-        Function::RTrim => cut::trim(call, str::trim_end),
-        Function::Trim => cut::trim(call, str::trim),
-        Function::Substring => cut::substring(call),
-        Function::Lower => case::lower(call),
-        Function::Upper => case::upper(call),
-        Function::Concat => make::concat(call),
-        Function::ConcatWs => make::concat_ws(call),
-        Function::NChar => make::nchar(call),
-        Function::Unicode => make::unicode(call),
-        Function::Replace => make::replace(call),
-        Function::Replicate => make::replicate(call),
-        Function::Reverse => make::reverse(call),
-        Function::Space => make::space(call),
-        Function::Stuff => make::stuff(call),
-        Function::Translate => make::translate(call),
+        Function::Len => text_parts::len(call),
+        Function::Left => text_parts::left(call),
+        Function::Right => text_parts::right(call),
+        Function::LTrim => text_parts::trim(call, str::trim_start),
+        Function::RTrim => text_parts::trim(call, str::trim_end),
+        Function::Trim => text_parts::trim(call, str::trim),
+        Function::Substring => text_parts::substring(call),
+        Function::Lower => letter_case::lower(call),
+        Function::Upper => letter_case::upper(call),
+        Function::Concat => text_building::concat(call),
+        Function::ConcatWs => text_building::concat_ws(call),
+        Function::NChar => text_building::nchar(call),
+        Function::Unicode => text_building::unicode(call),
+        Function::Replace => text_building::replace(call),
+        Function::Replicate => text_building::replicate(call),
+        Function::Reverse => text_building::reverse(call),
+        Function::Space => text_building::space(call),
+        Function::Stuff => text_building::stuff(call),
+        Function::Translate => text_building::translate(call),
         Function::JsonParse => records::json_parse(call),
         Function::GetType => records::get_type(call),
         Function::GetArrayElement => records::get_array_element(call),

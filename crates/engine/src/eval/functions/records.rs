@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use highwater_query::plan::Name;
 
-use crate::eval::datum::{Datum, Site};
+use crate::eval::operand::{Datum, KernelContext};
 use crate::value::{Record, Value, ValueRef};
 
-use super::args::Call;
+use super::call::Call;
 use super::json;
 
 /// What a value adds to a record.
@@ -19,7 +19,7 @@ enum Part {
 }
 
 /// A record in every row, put together like the row of an output: of equal names the leftmost counts.
-pub fn record(names: &[&Name], values: &[Datum], site: &mut Site<'_>) -> Datum {
+pub fn record(names: &[&Name], values: &[Datum], context: &mut KernelContext<'_>) -> Datum {
     let part = |name: &&Name| match name {
         Name::Field(name) => Part::Field(name.as_str().into()),
         Name::Spread | Name::Hidden(_) => Part::Fields,
@@ -41,7 +41,7 @@ pub fn record(names: &[&Name], values: &[Datum], site: &mut Site<'_>) -> Datum {
     if values.iter().all(|value| matches!(value, Datum::Scalar(_))) {
         return Datum::Scalar(make(0));
     }
-    site.map(|row| Ok(make(row)))
+    context.map(|row| Ok(make(row)))
 }
 
 /// JSON_PARSE(text): the record that a text spells. NULL for all else, and never a failure.
@@ -73,7 +73,7 @@ pub(super) fn get_array_element(call: Call<'_, '_>) -> Datum {
         let ValueRef::Array(items) = row.value(0) else {
             return Err(row.wrong_type(0, "array"));
         };
-        let index = usize::try_from(row.whole(1)?);
+        let index = usize::try_from(row.integer(1)?);
         let item = index.ok().and_then(|index| items.get(index));
         out.push(item.map_or(ValueRef::Null, Value::view));
         Ok(())

@@ -11,11 +11,11 @@ use std::str::Chars;
 
 use regex::{Regex, RegexBuilder};
 
-use crate::eval::datum::Datum;
+use crate::eval::operand::Datum;
 
-use super::args::Call;
 use super::cache::Cache;
-use super::pattern::position;
+use super::call::Call;
+use super::text_search::position;
 
 /// How large a compiled pattern may be; beyond, it counts as invalid.
 const COMPILED_BYTES_MAX: usize = 1 << 20;

@@ -2,17 +2,17 @@
 //!
 //! 123.9995 is stored as a binary fraction slightly below it, so rounding the stored value to three digits would give
 //! 123.999. What counts is the shortest decimal that reads back as the same float, and that one ends in a 5. Its digits
-//! fit a 64-bit integer, so rounding is exact, and the result is the float nearest to the rounded decimal.
+//! fit a 64-bit whole, so rounding is exact, and the result is the float nearest to the rounded decimal.
 //!
 //! Most values are nowhere near half a step. For those a multiplication tells the nearest step just as well, with an
 //! error that is known.
 
 use crate::column::Column;
-use crate::eval::datum::{Datum, Numbers, Side};
 use crate::eval::fault::EvalError;
 use crate::eval::number::Number;
+use crate::eval::operand::{Datum, NumericOperand, Operand};
 
-use super::args::{Call, float_column};
+use super::call::{Call, float_column};
 use super::math::{all_finite, finite};
 
 /// Powers of ten that a float holds exactly.
@@ -26,7 +26,7 @@ const PLACES_MAX: i64 = 400;
 /// ROUND(number, places)
 pub(super) fn round(call: Call<'_, '_>) -> Datum {
     if let [Datum::Column(Column::Float(array)), places] = call.args
-        && let Some(Numbers::Ints(Side::One(places))) = places.numbers()
+        && let Some(NumericOperand::Ints(Operand::One(places))) = places.numbers()
     {
         let values = array.values().iter();
         if let Some(rounded) = all_finite(values.map(|&float| round_float(float, places))) {
@@ -34,7 +34,7 @@ pub(super) fn round(call: Call<'_, '_>) -> Datum {
         }
     }
     call.strict(|row, out| {
-        let places = row.whole(1)?;
+        let places = row.integer(1)?;
         match row.number(0)? {
             Number::Float(float) => finite(row, round_float(float, places), out),
             Number::Int(int) => {

@@ -12,17 +12,21 @@ use crate::eval::{Fault, Faults, compare, encode_key, equal, evaluate, same, tes
 use crate::value::{Value, ValueRef};
 
 /// What a row came to: its value to the last bit, or why it failed.
-type Outcome = Result<String, Fault>;
+type RuleResult = Result<String, Fault>;
 
-fn outcomes(faults: &Faults, shown: impl Fn(usize) -> String, rows: usize) -> Vec<Outcome> {
-    let mut outcomes: Vec<Outcome> = (0..rows).map(|row| Ok(shown(row))).collect();
+fn outcomes(
+    faults: &Faults,
+    display_value: impl Fn(usize) -> String,
+    rows: usize,
+) -> Vec<RuleResult> {
+    let mut outcomes: Vec<RuleResult> = (0..rows).map(|row| Ok(display_value(row))).collect();
     faults
         .iter()
         .for_each(|(row, fault)| outcomes[row] = Err(fault.clone()));
     outcomes
 }
 
-fn values_of(expr: &Expr, chunk: &Chunk) -> Vec<Outcome> {
+fn values_of(expr: &Expr, chunk: &Chunk) -> Vec<RuleResult> {
     let mut faults = Faults::new(chunk.rows());
     let column = evaluate(expr, chunk, &mut faults);
     assert_eq!(column.len(), chunk.rows());
@@ -37,7 +41,7 @@ fn values_of(expr: &Expr, chunk: &Chunk) -> Vec<Outcome> {
     )
 }
 
-fn answers_of(pred: &Pred, chunk: &Chunk) -> Vec<Outcome> {
+fn answers_of(pred: &Pred, chunk: &Chunk) -> Vec<RuleResult> {
     let mut faults = Faults::new(chunk.rows());
     let mask = test(pred, chunk, &mut faults);
     assert_eq!(mask.len(), chunk.rows());
@@ -89,7 +93,7 @@ fn cuts(chunk: &Chunk, cut: usize) -> Vec<Chunk> {
         .collect()
 }
 
-fn agrees(outcome: &Outcome, expected: Option<String>) -> bool {
+fn agrees(outcome: &RuleResult, expected: Option<String>) -> bool {
     match (outcome, expected) {
         (Ok(found), Some(expected)) => *found == expected,
         (Err(_), None) => true,

@@ -8,7 +8,7 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use arrow_array::Array;
 
 use crate::column::Column;
-use crate::ops::room;
+use crate::ops::vec_growth;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Counts {
@@ -35,8 +35,8 @@ impl Counts {
 
     pub fn grow(&mut self, groups: usize) {
         match self {
-            Counts::Narrow { counts, .. } => room::resize(counts, groups, 0),
-            Counts::Wide(counts) => room::resize(counts, groups, 0),
+            Counts::Narrow { counts, .. } => vec_growth::resize(counts, groups, 0),
+            Counts::Wide(counts) => vec_growth::resize(counts, groups, 0),
         }
     }
 

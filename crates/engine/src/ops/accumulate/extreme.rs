@@ -12,7 +12,7 @@ use highwater_time::Instant;
 use crate::codec::{ReadValue, WriteValue};
 use crate::column::Column;
 use crate::eval::{self, EvalError};
-use crate::ops::room;
+use crate::ops::vec_growth;
 use crate::value::{Value, ValueRef};
 
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Extremes {
         let none = self.none();
         match &mut self.best {
             Best::Empty(len) => *len = groups,
-            Best::Ints(best) | Best::Times(best) => room::resize(best, groups, none),
+            Best::Ints(best) | Best::Times(best) => vec_growth::resize(best, groups, none),
             Best::Any(best) => best.resize(groups, Value::Null),
         }
     }

@@ -15,8 +15,8 @@ mod extreme;
 mod moments;
 mod packed;
 mod percentile;
-mod rank;
-mod scripted;
+mod script;
+mod top;
 mod total;
 mod totals;
 
@@ -38,13 +38,13 @@ use distinct::Distinct;
 use extreme::Extremes;
 use moments::{Moments, Spread};
 use percentile::Percentiles;
-use rank::Ranked;
-pub(crate) use scripted::{Rolled, Scripted, event};
+pub(crate) use script::{RollingScript, ScriptAggregates, event};
+use top::TopValues;
 use total::Total;
 use totals::Totals;
 
 /// Why there is no result.
-pub(crate) type Reason = Cow<'static, str>;
+pub(crate) type FailureReason = Cow<'static, str>;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Accumulator {
@@ -56,8 +56,8 @@ pub(crate) enum Accumulator {
     Spread(Spread, Vec<Moments>),
     Percentile(Percentiles),
     Collect(Lists),
-    Ranked(Ranked),
-    User(Scripted),
+    TopValues(TopValues),
+    User(ScriptAggregates),
 }
 
 /// The argument of an aggregate over a chunk, in the types that the aggregate takes.
@@ -141,7 +141,7 @@ impl Accumulator {
             Accumulator::Spread(..) => size_of::<Moments>(),
             Accumulator::Percentile(_)
             | Accumulator::Collect(_)
-            | Accumulator::Ranked(_)
+            | Accumulator::TopValues(_)
             | Accumulator::User(..) => size_of::<Vec<Value>>(),
         }
     }
@@ -163,9 +163,9 @@ impl Accumulator {
             }
             AggregateFunction::Collect => Accumulator::Collect(Lists::default()),
             AggregateFunction::CollectTop(_) | AggregateFunction::TopOne => {
-                Accumulator::Ranked(Ranked::new(spec))
+                Accumulator::TopValues(TopValues::new(spec))
             }
-            AggregateFunction::User(name) => Accumulator::User(Scripted::new(name)),
+            AggregateFunction::User(name) => Accumulator::User(ScriptAggregates::new(name)),
         }
     }
 
@@ -178,10 +178,9 @@ impl Accumulator {
             Accumulator::Extreme(extremes) => extremes.grow(groups),
             Accumulator::Spread(_, moments) => moments.resize(groups, Moments::default()),
             Accumulator::Percentile(percentiles) => percentiles.grow(groups),
-            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
-                lists.grow(groups)
-            }
-            Accumulator::Ranked(ranked) => ranked.grow(groups),
+            Accumulator::Collect(lists)
+            | Accumulator::User(ScriptAggregates { events: lists, .. }) => lists.grow(groups),
+            Accumulator::TopValues(ranked) => ranked.grow(groups),
         }
     }
 
@@ -212,7 +211,7 @@ impl Accumulator {
             }),
             Accumulator::Collect(lists) => Accumulator::Collect(Lists(pick(&lists.0, slots))),
             Accumulator::User(scripted) => Accumulator::User(scripted.pick(slots)),
-            Accumulator::Ranked(ranked) => Accumulator::Ranked(Ranked {
+            Accumulator::TopValues(ranked) => Accumulator::TopValues(TopValues {
                 shown: ranked.shown,
                 descending: ranked.descending.clone(),
                 best: pick(&ranked.best, slots),
@@ -234,10 +233,11 @@ impl Accumulator {
                 slots.for_each(|slot| moments[slot] = Moments::default());
             }
             Accumulator::Percentile(percentiles) => slots.for_each(|slot| percentiles.clear(slot)),
-            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
+            Accumulator::Collect(lists)
+            | Accumulator::User(ScriptAggregates { events: lists, .. }) => {
                 slots.for_each(|slot| lists.clear(slot));
             }
-            Accumulator::Ranked(ranked) => slots.for_each(|slot| ranked.clear(slot)),
+            Accumulator::TopValues(ranked) => slots.for_each(|slot| ranked.clear(slot)),
         }
     }
 
@@ -251,10 +251,9 @@ impl Accumulator {
             Accumulator::Extreme(extremes) => extremes.swap(a, b),
             Accumulator::Spread(_, moments) => moments.swap(a, b),
             Accumulator::Percentile(percentiles) => percentiles.values.swap(a, b),
-            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
-                lists.0.swap(a, b)
-            }
-            Accumulator::Ranked(ranked) => ranked.best.swap(a, b),
+            Accumulator::Collect(lists)
+            | Accumulator::User(ScriptAggregates { events: lists, .. }) => lists.0.swap(a, b),
+            Accumulator::TopValues(ranked) => ranked.best.swap(a, b),
         }
     }
 
@@ -281,10 +280,11 @@ impl Accumulator {
             Accumulator::Extreme(extremes) => return extremes.update(slots, start, column),
             Accumulator::Spread(_, moments) => moments::update(moments, slots, start, column),
             Accumulator::Percentile(percentiles) => percentiles.update(slots, start, column),
-            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
+            Accumulator::Collect(lists)
+            | Accumulator::User(ScriptAggregates { events: lists, .. }) => {
                 lists.update(slots, start, column);
             }
-            Accumulator::Ranked(ranked) => ranked.update(slots, start, column),
+            Accumulator::TopValues(ranked) => ranked.update(slots, start, column),
         }
         Ok(())
     }
@@ -313,18 +313,20 @@ impl Accumulator {
             }
             (Accumulator::Collect(ours), Accumulator::Collect(theirs))
             | (
-                Accumulator::User(Scripted { events: ours, .. }),
-                Accumulator::User(Scripted { events: theirs, .. }),
+                Accumulator::User(ScriptAggregates { events: ours, .. }),
+                Accumulator::User(ScriptAggregates { events: theirs, .. }),
             ) => {
                 ours.absorb(theirs, slots);
             }
-            (Accumulator::Ranked(ours), Accumulator::Ranked(theirs)) => ours.absorb(theirs, slots),
+            (Accumulator::TopValues(ours), Accumulator::TopValues(theirs)) => {
+                ours.absorb(theirs, slots)
+            }
             _ => unreachable!("shares of one window have the same aggregates"),
         }
         Ok(())
     }
 
-    pub fn result(&self, slot: usize) -> Result<Value, Reason> {
+    pub fn result(&self, slot: usize) -> Result<Value, FailureReason> {
         match self {
             Accumulator::Count(counts) => Ok(Value::Int(counts.get(slot))),
             Accumulator::Distinct(sets) => Ok(Value::Int(sets[slot].len() as i64)),
@@ -334,7 +336,7 @@ impl Accumulator {
             Accumulator::Spread(spread, moments) => moments[slot].result(*spread),
             Accumulator::Percentile(percentiles) => percentiles.result(slot),
             Accumulator::Collect(lists) => Ok(lists.array(slot)),
-            Accumulator::Ranked(ranked) => Ok(ranked.result(slot)),
+            Accumulator::TopValues(ranked) => Ok(ranked.result(slot)),
             Accumulator::User(scripted) => scripted.result(slot),
         }
     }
@@ -346,7 +348,7 @@ impl Accumulator {
             | Accumulator::Distinct(_)
             | Accumulator::Extreme(_)
             | Accumulator::Collect(_)
-            | Accumulator::Ranked(_) => false,
+            | Accumulator::TopValues(_) => false,
             Accumulator::Sum(_)
             | Accumulator::Avg(_)
             | Accumulator::Spread(..)
@@ -392,10 +394,9 @@ impl Accumulator {
                 moments.iter().for_each(|moments| moments.snapshot(out));
             }
             Accumulator::Percentile(percentiles) => percentiles.snapshot(out),
-            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
-                lists.snapshot(out)
-            }
-            Accumulator::Ranked(ranked) => ranked.snapshot(out),
+            Accumulator::Collect(lists)
+            | Accumulator::User(ScriptAggregates { events: lists, .. }) => lists.snapshot(out),
+            Accumulator::TopValues(ranked) => ranked.snapshot(out),
         }
     }
 
@@ -416,10 +417,9 @@ impl Accumulator {
                 }
             }
             Accumulator::Percentile(percentiles) => percentiles.restore(from)?,
-            Accumulator::Collect(lists) | Accumulator::User(Scripted { events: lists, .. }) => {
-                lists.restore(from)?
-            }
-            Accumulator::Ranked(ranked) => ranked.restore(from)?,
+            Accumulator::Collect(lists)
+            | Accumulator::User(ScriptAggregates { events: lists, .. }) => lists.restore(from)?,
+            Accumulator::TopValues(ranked) => ranked.restore(from)?,
         }
         Ok(())
     }
@@ -432,7 +432,7 @@ fn pick<T: Clone>(all: &[T], slots: &[u32]) -> Vec<T> {
         .collect()
 }
 
-fn finite(value: f64, otherwise: &'static str) -> Result<Value, Reason> {
+fn finite(value: f64, otherwise: &'static str) -> Result<Value, FailureReason> {
     if value.is_finite() {
         Ok(Value::Float(value))
     } else {
@@ -446,7 +446,7 @@ pub(crate) fn of_totals(
     ints: i128,
     float: Option<f64>,
     count: u64,
-) -> Result<Value, Reason> {
+) -> Result<Value, FailureReason> {
     let total = Total::of(ints, float, count);
     match function {
         AggregateFunction::Avg => total.avg(),

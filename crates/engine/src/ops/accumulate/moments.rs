@@ -5,7 +5,7 @@
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
-use super::{Reason, finite};
+use super::{FailureReason, finite};
 use crate::column::Column;
 use crate::value::{Value, ValueRef};
 
@@ -67,7 +67,7 @@ impl Moments {
         self.squares += other.squares + distance * distance * (ours * (theirs / self.count as f64));
     }
 
-    pub fn result(&self, spread: Spread) -> Result<Value, Reason> {
+    pub fn result(&self, spread: Spread) -> Result<Value, FailureReason> {
         let freedom = match (self.count, spread.all) {
             (0, _) | (1, false) => return Ok(Value::Null),
             (count, true) => count,
@@ -117,7 +117,7 @@ mod tests {
         moments
     }
 
-    fn number(value: Result<Value, Reason>) -> Option<f64> {
+    fn number(value: Result<Value, FailureReason>) -> Option<f64> {
         match value {
             Ok(Value::Float(f)) => Some(f),
             _ => None,

@@ -11,7 +11,7 @@ use crate::eval::{self, EvalError, Faults};
 use crate::value::{Value, ValueRef};
 
 /// What was packed of one event.
-pub(super) struct Unpacked<'a> {
+pub(super) struct PackedEvent<'a> {
     pub time: i64,
     pub value: &'a Value,
     pub keys: &'a [Value],
@@ -79,12 +79,12 @@ fn rank_key(value: ValueRef<'_>) -> Result<Value, EvalError> {
 }
 
 /// Takes apart what was packed; `None` for an event that does not count.
-pub(super) fn unpack(value: ValueRef<'_>) -> Option<Unpacked<'_>> {
+pub(super) fn unpack(value: ValueRef<'_>) -> Option<PackedEvent<'_>> {
     let ValueRef::Array(parts) = value else {
         return None;
     };
     match &parts[..] {
-        [Value::Time(time), value, keys @ ..] => Some(Unpacked {
+        [Value::Time(time), value, keys @ ..] => Some(PackedEvent {
             time: time.ticks(),
             value,
             keys,

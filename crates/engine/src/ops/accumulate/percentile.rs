@@ -6,7 +6,7 @@ use highwater_query::plan::{Aggregate, AggregateFunction};
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
-use super::{Reason, finite};
+use super::{FailureReason, finite};
 use crate::codec::{ReadValue, WriteValue};
 use crate::column::Column;
 use crate::eval;
@@ -91,7 +91,7 @@ impl Percentiles {
         }
     }
 
-    pub fn result(&self, slot: usize) -> Result<Value, Reason> {
+    pub fn result(&self, slot: usize) -> Result<Value, FailureReason> {
         let mut sorted = self.values[slot].clone();
         // Stable, so that of equal numbers in different types the first one is shown.
         sorted.sort_by(|a, b| {

@@ -2,7 +2,7 @@
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
-use super::{Reason, finite};
+use super::{FailureReason, finite};
 use crate::value::Value;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -76,7 +76,7 @@ impl Total {
         }
     }
 
-    pub fn sum(&self) -> Result<Value, Reason> {
+    pub fn sum(&self) -> Result<Value, FailureReason> {
         match (self.count, self.any_float) {
             (0, _) => Ok(Value::Null),
             (_, false) => i64::try_from(self.ints)
@@ -86,7 +86,7 @@ impl Total {
         }
     }
 
-    pub fn avg(&self) -> Result<Value, Reason> {
+    pub fn avg(&self) -> Result<Value, FailureReason> {
         match self.count {
             0 => Ok(Value::Null),
             count => finite(self.float() / count as f64, "AVG overflows float"),

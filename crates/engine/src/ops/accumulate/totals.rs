@@ -9,7 +9,7 @@ use arrow_array::Array;
 
 use super::total::Total;
 use crate::column::Column;
-use crate::ops::room;
+use crate::ops::vec_growth;
 use crate::value::ValueRef;
 
 #[derive(Clone, Debug)]
@@ -37,8 +37,8 @@ impl<T: Clone + Copy + Default> Plain<T> {
     }
 
     fn grow(&mut self, groups: usize) {
-        room::resize(&mut self.sums, groups, T::default());
-        room::resize(&mut self.counts, groups, 0);
+        vec_growth::resize(&mut self.sums, groups, T::default());
+        vec_growth::resize(&mut self.counts, groups, 0);
     }
 
     fn pick(&self, slots: &[u32]) -> Plain<T> {

@@ -39,8 +39,8 @@ use highwater_query::plan::Expr;
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
-use super::over::trim;
-use super::{CallInput, Failures, Memory};
+use super::range_aggregate::shrink;
+use super::{CallInput, CallState, Failures};
 use crate::chunk::Chunk;
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
@@ -105,7 +105,7 @@ impl History {
         while self.0.front().is_some_and(|&(time, _)| time <= floor) {
             self.0.pop_front();
         }
-        trim(&mut self.0);
+        shrink(&mut self.0);
     }
 
     /// Learns a value; what does not fit any more is given back.
@@ -214,7 +214,7 @@ fn erfc(x: f64) -> f64 {
     if x >= 0.0 { tail } else { 2.0 - tail }
 }
 
-impl Memory for SpikeAndDip {
+impl CallState for SpikeAndDip {
     fn grow(&mut self, slots: usize) {
         let slots = slots.max(self.models.len());
         self.models.resize_with(slots, History::default);
@@ -272,11 +272,11 @@ impl Memory for SpikeAndDip {
 pub(super) struct ChangePoint {
     limit: i64,
     history: usize,
-    models: Vec<Changing>,
+    models: Vec<ChangeModel>,
 }
 
 #[derive(Default)]
-struct Changing {
+struct ChangeModel {
     learned: History,
     /// What came since the stream began to look different.
     waiting: History,
@@ -295,7 +295,7 @@ fn bet(stake: f64, p: f64) -> f64 {
     (stake.max(1.0) * gain).min(STAKE_MAX)
 }
 
-impl Changing {
+impl ChangeModel {
     fn leave(&mut self, floor: i64) {
         self.learned.leave(floor);
         self.waiting.leave(floor);
@@ -349,14 +349,14 @@ impl ChangePoint {
     }
 }
 
-impl Memory for ChangePoint {
+impl CallState for ChangePoint {
     fn grow(&mut self, slots: usize) {
         let slots = slots.max(self.models.len());
-        self.models.resize_with(slots, Changing::default);
+        self.models.resize_with(slots, ChangeModel::default);
     }
 
     fn clear(&mut self, slot: usize) {
-        self.models[slot] = Changing::default();
+        self.models[slot] = ChangeModel::default();
     }
 
     fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures) {
@@ -398,7 +398,7 @@ impl Memory for ChangePoint {
     }
 
     fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.models[slot] = Changing {
+        self.models[slot] = ChangeModel {
             learned: History::restore(from)?,
             waiting: History::restore(from)?,
             up: from.f64()?,

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use highwater_codec::{DecodeError, Reader, Writer};
 use highwater_time::{Duration, Instant};
 
-use super::over::trim;
-use super::{CallInput, Failures, Memory};
+use super::range_aggregate::shrink;
+use super::{CallInput, CallState, Failures};
 use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
 use crate::value::{Value, ValueRef};
@@ -51,16 +51,16 @@ pub(super) struct Last(LagOne);
 /// One candidate or none for each key. While all values are of one small type, or NULL, they are kept without it: with
 /// very many keys, what counts is how much memory a row touches.
 enum Cells {
-    Slim {
+    PlainCell {
         kind: Kind,
-        cells: Vec<Slim>,
+        cells: Vec<PlainCell>,
         nulls: Vec<bool>,
     },
     Wide(Vec<Cell>),
 }
 
 #[derive(Clone, Copy)]
-struct Slim {
+struct PlainCell {
     /// [`NEVER`] if there is no candidate.
     time: i64,
     bits: u64,
@@ -104,7 +104,7 @@ impl Kind {
 
 impl Cells {
     fn new() -> Cells {
-        Cells::Slim {
+        Cells::PlainCell {
             kind: Kind::Unknown,
             cells: Vec::new(),
             nulls: Vec::new(),
@@ -113,15 +113,15 @@ impl Cells {
 
     fn len(&self) -> usize {
         match self {
-            Cells::Slim { cells, .. } => cells.len(),
+            Cells::PlainCell { cells, .. } => cells.len(),
             Cells::Wide(cells) => cells.len(),
         }
     }
 
     fn grow(&mut self, slots: usize) {
         match self {
-            Cells::Slim { cells, nulls, .. } => {
-                let none = Slim {
+            Cells::PlainCell { cells, nulls, .. } => {
+                let none = PlainCell {
                     time: NEVER,
                     bits: 0,
                 };
@@ -141,8 +141,8 @@ impl Cells {
     #[inline]
     fn get(&self, slot: usize) -> (i64, ValueRef<'_>) {
         match self {
-            Cells::Slim { kind, cells, nulls } => {
-                let Slim { time, bits } = cells[slot];
+            Cells::PlainCell { kind, cells, nulls } => {
+                let PlainCell { time, bits } = cells[slot];
                 let value = match nulls[slot] {
                     true => ValueRef::Null,
                     false => kind.value(bits),
@@ -155,7 +155,7 @@ impl Cells {
 
     #[inline]
     fn set(&mut self, slot: usize, time: i64, value: ValueRef<'_>) {
-        if let Cells::Slim { kind, cells, nulls } = self {
+        if let Cells::PlainCell { kind, cells, nulls } = self {
             if value.is_null() {
                 (cells[slot].time, nulls[slot]) = (time, true);
                 return;
@@ -164,7 +164,7 @@ impl Cells {
                 && (*kind == new || *kind == Kind::Unknown)
             {
                 *kind = new;
-                cells[slot] = Slim { time, bits };
+                cells[slot] = PlainCell { time, bits };
                 nulls[slot] = false;
                 return;
             }
@@ -231,7 +231,7 @@ impl Last {
     }
 }
 
-impl Memory for LagOne {
+impl CallState for LagOne {
     fn grow(&mut self, slots: usize) {
         self.cells.grow(slots.max(self.cells.len()));
     }
@@ -257,7 +257,7 @@ impl Memory for LagOne {
     }
 }
 
-impl Memory for Last {
+impl CallState for Last {
     fn grow(&mut self, slots: usize) {
         self.0.grow(slots);
     }
@@ -296,7 +296,7 @@ impl LagMany {
     }
 }
 
-impl Memory for LagMany {
+impl CallState for LagMany {
     fn grow(&mut self, slots: usize) {
         self.rings
             .resize(slots.max(self.rings.len()), VecDeque::new());
@@ -324,7 +324,7 @@ impl Memory for LagMany {
                 }
                 ring.push_back(Cell::new(at.time, of, at.row));
             }
-            trim(ring);
+            shrink(ring);
         }
     }
 
@@ -359,7 +359,7 @@ impl IsFirst {
     }
 }
 
-impl Memory for IsFirst {
+impl CallState for IsFirst {
     fn grow(&mut self, slots: usize) {
         self.ends.resize(slots.max(self.ends.len()), i64::MIN);
     }

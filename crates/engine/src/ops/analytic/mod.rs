@@ -13,10 +13,10 @@
 //! cannot be represented (a SUM that overflows) is left out and counted too, but stays visible to later rows.
 
 mod anomaly;
-pub(super) mod exact;
-mod keys;
+pub(super) mod exact_sum;
 mod lag;
-mod over;
+mod partition_keys;
+mod range_aggregate;
 
 use std::collections::BTreeMap;
 
@@ -28,17 +28,17 @@ use highwater_query::plan::{
 };
 use highwater_time::Instant;
 
-use super::groups::Encoded;
+use super::groups::EncodedKeys;
 use super::{Context, Item, Operator, accumulate};
 use crate::chunk::Chunk;
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 
-use keys::Keys;
+use partition_keys::PartitionKeys;
 
-/// What one call remembers, per key. Keys are numbered by [`Keys`]; a number that was forgotten is cleared and used
+/// What one call remembers, per key. Keys are numbered by [`PartitionKeys`]; a number that was forgotten is cleared and used
 /// again.
-trait Memory: Send {
+trait CallState: Send {
     /// Makes room for keys up to `slots`.
     fn grow(&mut self, slots: usize);
 
@@ -93,15 +93,15 @@ impl Failures {
 }
 
 pub(crate) struct Analytics {
-    keyings: Vec<Keying>,
+    keyings: Vec<PartitionBy>,
     calls: Vec<Call>,
     columns: Vec<AnalyticColumn>,
 }
 
 /// A PARTITION BY list and its keys.
-struct Keying {
+struct PartitionBy {
     partition: Vec<Expr>,
-    keys: Keys,
+    keys: PartitionKeys,
     /// The number of each row's key, while a chunk is worked on.
     slots: Vec<u32>,
 }
@@ -110,28 +110,28 @@ struct Call {
     function: Analytic,
     when: Option<Pred>,
     keying: usize,
-    memory: Box<dyn Memory>,
+    call_state: Box<dyn CallState>,
     span: Span,
 }
 
 /// The conditions, arguments and keys of one chunk.
-struct Evaluated {
+struct CallColumns {
     keys: Vec<Vec<Column>>,
     calls: Vec<(Option<BooleanBuffer>, Vec<Column>)>,
 }
 
 impl Analytics {
     pub fn new(node: &AnalyticNode) -> Analytics {
-        let mut keyings: Vec<Keying> = Vec::new();
+        let mut keyings: Vec<PartitionBy> = Vec::new();
         let mut calls = Vec::new();
         for call in &node.calls {
             let known = keyings
                 .iter()
                 .position(|keying| same_keys(&keying.partition, &call.partition));
             let keying = known.unwrap_or_else(|| {
-                keyings.push(Keying {
+                keyings.push(PartitionBy {
                     partition: call.partition.clone(),
-                    keys: Keys::default(),
+                    keys: PartitionKeys::default(),
                     slots: Vec::new(),
                 });
                 keyings.len() - 1
@@ -141,7 +141,7 @@ impl Analytics {
                 function: call.function.clone(),
                 when: call.when.clone(),
                 keying,
-                memory: memory(call),
+                call_state: call_state(call),
                 span: call.span,
             });
         }
@@ -157,12 +157,12 @@ impl Analytics {
         let mut evaluated = self.evaluate(&chunk, &mut faults);
         let mut chunk = chunk;
         if !faults.is_silent() {
-            chunk = context.errors.sift(chunk, &faults);
+            chunk = context.errors.drop_failed_rows(chunk, &faults);
             evaluated = self.evaluate(&chunk, &mut Faults::new(chunk.rows()));
         }
         let lanes = chunk.lanes.as_ref().map(|lanes| &lanes.of_row[..]);
         for (keying, keys) in self.keyings.iter_mut().zip(&evaluated.keys) {
-            let encoded = Encoded::new(keys.iter(), chunk.rows());
+            let encoded = EncodedKeys::new(keys.iter(), chunk.rows());
             keying
                 .keys
                 .find(&encoded, lanes, &chunk.times, &mut keying.slots);
@@ -171,7 +171,7 @@ impl Analytics {
         let mut results = Vec::with_capacity(self.calls.len());
         for (call, (when, arguments)) in self.calls.iter_mut().zip(&evaluated.calls) {
             let keying = &self.keyings[call.keying];
-            call.memory.grow(keying.keys.slots());
+            call.call_state.grow(keying.keys.slots());
             let input = CallInput {
                 times: &chunk.times,
                 slots: &keying.slots,
@@ -180,7 +180,7 @@ impl Analytics {
                 span: call.span,
             };
             let mut out = ColumnBuilder::with_capacity(chunk.rows());
-            call.memory.run(&input, &mut out, &mut failures);
+            call.call_state.run(&input, &mut out, &mut failures);
             results.push(out.finish());
         }
         let columns = self.columns.iter().map(|column| match *column {
@@ -188,10 +188,10 @@ impl Analytics {
             AnalyticColumn::Call(call) => results[call].clone(),
         });
         let columns = columns.collect();
-        leave_out(chunk.with_columns(columns), failures, context)
+        drop_failed(chunk.with_columns(columns), failures, context)
     }
 
-    fn evaluate(&self, chunk: &Chunk, faults: &mut Faults) -> Evaluated {
+    fn evaluate(&self, chunk: &Chunk, faults: &mut Faults) -> CallColumns {
         let keyings = self.keyings.iter();
         let keys = keyings.map(|keying| {
             let keys = keying.partition.iter();
@@ -200,7 +200,7 @@ impl Analytics {
         let keys = keys.collect();
         let calls = self.calls.iter().map(|call| call.evaluate(chunk, faults));
         let calls = calls.collect();
-        Evaluated { keys, calls }
+        CallColumns { keys, calls }
     }
 
     /// Forgets keys of which no row can be seen any more.
@@ -209,7 +209,7 @@ impl Analytics {
             let calls = &mut self.calls;
             keying.keys.forget(watermark, |slot| {
                 let own = calls.iter_mut().filter(|call| call.keying == index);
-                own.for_each(|call| call.memory.clear(slot));
+                own.for_each(|call| call.call_state.clear(slot));
             });
         }
     }
@@ -230,8 +230,8 @@ impl Call {
         for (row, fault) in own.iter() {
             faults.add(rows[row], fault.span, fault.reason.clone());
         }
-        for (row, remark) in own.remarks() {
-            faults.remark(rows[row], remark.span, remark.text);
+        for (row, warning) in own.warnings() {
+            faults.warn(rows[row], warning.span, warning.text);
         }
         let arguments = arguments.iter().map(|column| spread(column, &when));
         let mut arguments: Vec<Column> = arguments.collect();
@@ -278,14 +278,14 @@ impl Call {
     }
 }
 
-fn memory(call: &AnalyticCall) -> Box<dyn Memory> {
+fn call_state(call: &AnalyticCall) -> Box<dyn CallState> {
     let limit = call.limit.ticks();
     match &call.function {
         Analytic::Lag { offset: 1, .. } => Box::new(lag::LagOne::new(limit)),
         Analytic::Lag { offset, .. } => Box::new(lag::LagMany::new(limit, *offset)),
         Analytic::Last { .. } => Box::new(lag::Last::new(limit)),
         Analytic::IsFirst => Box::new(lag::IsFirst::new(call.limit)),
-        Analytic::Aggregate(aggregate) => over::memory(aggregate, limit),
+        Analytic::Aggregate(aggregate) => range_aggregate::call_state(aggregate, limit),
         Analytic::SpikeAndDip { history, .. } => {
             Box::new(anomaly::SpikeAndDip::new(limit, *history))
         }
@@ -322,7 +322,7 @@ fn spread(column: &Column, mask: &BooleanBuffer) -> Column {
     builder.finish()
 }
 
-fn leave_out(chunk: Chunk, failures: Failures, context: &mut Context<'_>) -> Chunk {
+fn drop_failed(chunk: Chunk, failures: Failures, context: &mut Context<'_>) -> Chunk {
     if failures.0.is_empty() {
         return chunk;
     }
@@ -354,7 +354,7 @@ impl Operator for Analytics {
                 self.forget(watermark);
                 context.out.push(item);
             }
-            Item::Shares(_) => unreachable!("analytic functions are never given shares"),
+            Item::PartialPanes(_) => unreachable!("analytic functions are never given shares"),
         }
     }
 
@@ -363,7 +363,7 @@ impl Operator for Analytics {
             keying.keys.snapshot(out);
             for call in self.calls.iter().filter(|call| call.keying == index) {
                 let used = keying.keys.used();
-                used.for_each(|slot| call.memory.snapshot(slot, out));
+                used.for_each(|slot| call.call_state.snapshot(slot, out));
             }
         }
     }
@@ -372,9 +372,9 @@ impl Operator for Analytics {
         for (index, keying) in self.keyings.iter_mut().enumerate() {
             keying.keys.restore(from)?;
             for call in self.calls.iter_mut().filter(|call| call.keying == index) {
-                call.memory.grow(keying.keys.slots());
+                call.call_state.grow(keying.keys.slots());
                 for slot in keying.keys.used() {
-                    call.memory.restore(slot, from)?;
+                    call.call_state.restore(slot, from)?;
                 }
             }
         }

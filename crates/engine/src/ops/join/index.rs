@@ -1,9 +1,8 @@
-//! Finds the newest kept row of a key by its hash.
+//! A hash index of the newest buffered row of each key.
 //!
-//! A table of slots, probed one after the other from where the hash points. A slot holds part of the hash and the number
-//! of a row, so that a look at one cache line nearly always decides. Rows leave without being taken out of the table:
-//! their slots are dead from then on, may be taken by others, and are swept out when the table is rebuilt. Half of the
-//! work that a join does per row is waiting for this table, and so there is only one wait per row instead of two.
+//! An open-addressing table with linear probing. A slot has part of the hash and the number of a row, so that one cache
+//! line nearly always decides. Rows are removed without touching the table: their slots are dead, may be reused, and are
+//! dropped when the table is rebuilt. Half of a join's time per row is the cache miss on this table, so there is only one.
 
 #[derive(Debug)]
 pub(super) struct Index {
@@ -12,12 +11,11 @@ pub(super) struct Index {
     bits: u32,
     /// Slots that are not empty, dead ones included.
     used: usize,
-    /// Rows since the table was last rebuilt. Row numbers come round after 2^32 rows, and by then a dead slot must be
-    /// gone, or it would come back to life.
+    /// Rows since the last rebuild. Row numbers wrap after 2^32 rows, and a dead slot must be gone by then.
     inserted: u32,
 }
 
-/// No tag is odd, so no slot that is taken looks like this.
+/// No tag is odd, so no used slot has this value.
 const EMPTY: u64 = u64::MAX;
 const BITS_MIN: u32 = 4;
 const INSERTED_MAX: u32 = 1 << 31;
@@ -46,13 +44,13 @@ impl Index {
         *self = Index::new();
     }
 
-    /// Where a tag is looked for first. The upper bits decide, so a rebuilt table has the order of the old one.
+    /// The first slot of a tag. The upper bits decide, so a rebuilt table keeps the order of the old one.
     #[inline]
     fn home(&self, tag: u32) -> usize {
         (tag >> (u32::BITS - self.bits)) as usize
     }
 
-    /// The row in the first slot that a hash points to, if its tag fits: a guess to start fetching with.
+    /// The row in the first slot of a hash, if its tag matches: a guess for prefetching.
     #[inline]
     pub fn guess(&self, hash: u64) -> Option<u32> {
         let tag = tag_of(hash);
@@ -60,7 +58,7 @@ impl Index {
         (tag_in(slot) == tag).then_some(slot as u32)
     }
 
-    /// The row for which `is_it` holds, among those with that hash.
+    /// The row with that hash for which `is_it` holds.
     #[inline]
     pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let tag = tag_of(hash);
@@ -77,7 +75,7 @@ impl Index {
         }
     }
 
-    /// Puts a row in the place of the one for which `is_it` holds, which is returned, or in a new one.
+    /// Replaces and returns the row for which `is_it` holds, or inserts a new slot.
     pub fn replace(
         &mut self,
         hash: u64,

@@ -1,13 +1,12 @@
-//! Results of a join on their way out: places first, columns when there are enough of them.
+//! The output of a join: pairs of row references first, columns when there are enough pairs.
 //!
-//! Pairs come in the order of the result. A row of the left side that may stay alone is put in line as well, where its
-//! result would stand, and is struck out if one of the pairs before it turns out to hold: the remaining conditions are
-//! only tested here, many pairs at a time.
+//! Pairs are in result order. A left row that may be unmatched is in the list too, at the position of its result, and is
+//! removed if one of the pairs before it satisfies the residual condition, which is evaluated here for many pairs at once.
 
-use highwater_query::plan::{Pred, Side as From};
+use highwater_query::plan::{Pred, Side};
 
 use super::super::{Context, Item};
-use super::side::{Place, Side};
+use super::side::{JoinSide, RowRef};
 use crate::chunk::{CHUNK_ROWS, Chunk};
 use crate::column::Column;
 use crate::eval::{self, Faults};
@@ -15,33 +14,33 @@ use crate::eval::{self, Faults};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub time: i64,
-    pub left: Place,
-    /// `None` for a row of the left that may stay alone.
-    pub right: Option<Place>,
+    pub left: RowRef,
+    /// `None` for a left row that may be unmatched.
+    pub right: Option<RowRef>,
 }
 
-/// How pairs become rows.
+/// Turns pairs into rows.
 #[derive(Debug)]
-pub(super) struct Shape {
-    /// The columns of the result, by their place among the kept columns of each side.
-    pub columns: Vec<(From, usize)>,
+pub(super) struct JoinOutput {
+    /// The result columns, by their index among the buffered columns of each side.
+    pub columns: Vec<(Side, usize)>,
     pub residual: Option<Pred>,
     pub outer: bool,
 }
 
-impl Shape {
-    /// Emits the results among `pairs`, which are gone afterwards.
+impl JoinOutput {
+    /// Emits the results of `pairs` and clears them.
     pub fn flush(
         &self,
         pairs: &mut Vec<Pair>,
-        left: &mut Side,
-        right: &Side,
+        left: &mut JoinSide,
+        right: &JoinSide,
         context: &mut Context<'_>,
     ) {
         for batch in pairs.chunks(CHUNK_ROWS) {
             let rows = match &self.residual {
                 None => self.gather(batch, left, right),
-                Some(residual) => self.sift(residual, batch, left, right, context),
+                Some(residual) => self.filter_residual(residual, batch, left, right, context),
             };
             if rows.rows() > 0 {
                 context.out.push(Item::Rows(rows));
@@ -50,12 +49,12 @@ impl Shape {
         pairs.clear();
     }
 
-    fn sift(
+    fn filter_residual(
         &self,
         residual: &Pred,
         batch: &[Pair],
-        left: &mut Side,
-        right: &Side,
+        left: &mut JoinSide,
+        right: &JoinSide,
         context: &mut Context<'_>,
     ) -> Chunk {
         let pairs: Vec<Pair> = batch
@@ -66,7 +65,7 @@ impl Shape {
         let rows = self.gather(&pairs, left, right);
         let mut faults = Faults::new(rows.rows());
         let holds = eval::test(residual, &rows, &mut faults);
-        context.errors.note(&faults, |row| rows.time(row));
+        context.errors.add_warnings(&faults, |row| rows.time(row));
         for (row, fault) in faults.iter() {
             let reason = || fault.reason.to_string();
             context.errors.add(rows.time(row), fault.span, reason);
@@ -75,7 +74,7 @@ impl Shape {
             return rows.filter(&holds);
         }
         for row in holds.set_indices() {
-            left.mark_matched(pairs[row].left);
+            left.set_matched(pairs[row].left);
         }
         let mut held = holds.iter();
         let results: Vec<Pair> = batch
@@ -89,44 +88,47 @@ impl Shape {
         self.gather(&results, left, right)
     }
 
-    fn gather(&self, pairs: &[Pair], left: &Side, right: &Side) -> Chunk {
-        let mut lefts = Parts::new(left);
-        let mut rights = Parts::new(right);
+    fn gather(&self, pairs: &[Pair], left: &JoinSide, right: &JoinSide) -> Chunk {
+        let mut lefts = SideChunks::new(left);
+        let mut rights = SideChunks::new(right);
         let left_rows: Vec<(u32, u32)> = pairs.iter().map(|pair| lefts.row(pair.left)).collect();
         let right_rows: Vec<(u32, u32)> = pairs
             .iter()
-            .map(|pair| pair.right.map_or(Parts::NOTHING, |place| rights.row(place)))
+            .map(|pair| {
+                pair.right
+                    .map_or(SideChunks::NOTHING, |place| rights.row(place))
+            })
             .collect();
         let columns = self.columns.iter().map(|&(from, column)| match from {
-            From::Left => lefts.column(column, &left_rows),
-            From::Right => rights.column(column, &right_rows),
+            Side::Left => lefts.column(column, &left_rows),
+            Side::Right => rights.column(column, &right_rows),
         });
         let columns = columns.collect();
         Chunk::new(pairs.iter().map(|pair| pair.time).collect(), columns)
     }
 }
 
-/// The chunks of one side that some places lie in.
-struct Parts<'a> {
-    side: &'a Side,
+/// The chunks of one side that some rows are in.
+struct SideChunks<'a> {
+    side: &'a JoinSide,
     /// For each chunk of the side its part, or none yet.
     of_chunk: Vec<u32>,
     chunks: Vec<usize>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> SideChunks<'a> {
     /// A row of NULLs.
     const NOTHING: (u32, u32) = (u32::MAX, 0);
 
-    fn new(side: &'a Side) -> Parts<'a> {
-        Parts {
+    fn new(side: &'a JoinSide) -> SideChunks<'a> {
+        SideChunks {
             side,
             of_chunk: vec![u32::MAX; side.chunks().len()],
             chunks: Vec::new(),
         }
     }
 
-    fn row(&mut self, place: Place) -> (u32, u32) {
+    fn row(&mut self, place: RowRef) -> (u32, u32) {
         let chunk = place.chunk.wrapping_sub(self.side.first()) as usize;
         let part = &mut self.of_chunk[chunk];
         if *part == u32::MAX {

@@ -1,8 +1,8 @@
-//! One side of a join: rows that wait for the watermark, and rows that later ones of the other side may still meet.
+//! One side of a join: rows that wait for the watermark, and buffered rows that later rows of the other side may match.
 //!
-//! Rows stay in the chunks they came in, without the columns that nobody reads any more. What is kept per row is small: a
-//! line in a ring, which rows enter and leave in time order. Each line leads to the one before it with the same key, and
-//! an index to the newest. A row leaves by leaving the ring: a link that leads out of it is the end of the chain.
+//! Rows stay in their chunks, reduced to the needed columns. The entry of a row is small and in a ring buffer, which rows
+//! enter and leave in time order. Each entry links to the previous one with the same key, and an index has the newest. A
+//! row is removed by leaving the ring buffer: a link out of the buffer is the end of the chain.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use arrow_buffer::ScalarBuffer;
 use highwater_query::plan::Expr;
 
-use super::super::keys::RowKeys;
+use super::super::row_keys::RowKeys;
 use super::super::{Context, DataErrors};
 use super::index::Index;
 use crate::chunk::{CHUNK_ROWS, Chunk};
@@ -19,75 +19,76 @@ use crate::codec::{ReadValue, WriteValue};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 
-/// Where a row is: the number of its chunk (counting on and around 32 bits) and its place there.
+/// A row: the number of its chunk (wrapping at 32 bits) and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RowRef {
     pub chunk: u32,
     pub row: u32,
 }
 
-/// A chunk reduced to what the join still needs.
+/// A chunk reduced to the columns that the join needs.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct BufferedChunk {
     pub times: ScalarBuffer<i64>,
     pub columns: Vec<Column>,
     keys: RowKeys,
-    /// Which rows have met a partner; empty where nobody asks.
+    /// Which rows are matched; empty unless tracked.
     matched: Vec<bool>,
 }
 
-/// What a kept row takes, without its values: its line, its time and its place in the index.
-pub(in crate::ops) const ROW_BYTES: usize = size_of::<Kept>() + size_of::<i64>() + size_of::<u64>();
+/// The size of a buffered row without its values: its entry, its time and its index slot.
+pub(in crate::ops) const ROW_BYTES: usize =
+    size_of::<BufferedRow>() + size_of::<i64>() + size_of::<u64>();
 
-/// A row that later ones of the other side may meet.
+/// A row that later rows of the other side may match.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct BufferedRow {
     hash: u64,
     time: i64,
-    place: Place,
-    /// Where its key starts in its chunk.
+    place: RowRef,
+    /// The start of its key in its chunk.
     key: u32,
-    /// The one before it with the same key; itself if there is none.
+    /// The previous row with the same key; itself if there is none.
     before: u32,
 }
 
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct JoinSide {
     keys: Vec<Expr>,
-    /// The columns that are kept, of those of the chunks pushed.
+    /// The buffered columns of the input chunks.
     columns: Vec<usize>,
-    /// Whether to remember which rows have met a partner.
-    marks: bool,
-    chunks: VecDeque<Stored>,
+    /// Whether to track which rows are matched.
+    track_matches: bool,
+    chunks: VecDeque<BufferedChunk>,
     /// The number of the first chunk.
     first: u32,
-    /// The first row that the watermark has not passed: chunk by place in `chunks`.
+    /// The first row that the watermark has not passed: (index in `chunks`, row).
     ahead: (usize, usize),
-    rows: VecDeque<Kept>,
-    /// The number of the first of `rows`, counting on and around 32 bits.
+    rows: VecDeque<BufferedRow>,
+    /// The number of the first of `rows`, wrapping at 32 bits.
     base: u32,
     index: Index,
 }
 
 /// The next row that the watermark has passed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Next {
-    pub place: Place,
-    /// Its chunk by place, until chunks are dropped.
+pub(super) struct NextRow {
+    pub place: RowRef,
+    /// The index of its chunk, valid until chunks are dropped.
     chunk: usize,
 }
 
-/// How many rows ahead are warmed up at once.
-pub(super) const WARM_ROWS: usize = 64;
-/// With fewer kept rows everything is in the cache anyway.
-const WARM_FROM: usize = 4_096;
+/// How many rows are prefetched at once.
+pub(super) const PREFETCH_ROWS: usize = 64;
+/// With fewer buffered rows everything is in the cache.
+const PREFETCH_MIN_ROWS: usize = 4_096;
 
-impl Side {
-    pub fn new(keys: Vec<Expr>, columns: Vec<usize>, marks: bool) -> Side {
-        Side {
+impl JoinSide {
+    pub fn new(keys: Vec<Expr>, columns: Vec<usize>, track_matches: bool) -> JoinSide {
+        JoinSide {
             keys,
             columns,
-            marks,
+            track_matches,
             chunks: VecDeque::new(),
             first: 0,
             ahead: (0, 0),
@@ -97,7 +98,7 @@ impl Side {
         }
     }
 
-    /// Takes rows in; those whose keys cannot be computed are counted and left out.
+    /// Adds rows; drops and counts those whose keys fail.
     pub fn push(&mut self, chunk: Chunk, context: &mut Context<'_>) {
         let (chunk, keys) = prepare(&self.keys, chunk, context.errors);
         let columns: Vec<&Column> = self.columns.iter().map(|&c| &chunk.columns[c]).collect();
@@ -120,8 +121,8 @@ impl Side {
     }
 
     fn store(&mut self, times: ScalarBuffer<i64>, columns: Vec<Column>, keys: RowKeys) {
-        let matched = if self.marks { times.len() } else { 0 };
-        self.chunks.push_back(Stored {
+        let matched = if self.track_matches { times.len() } else { 0 };
+        self.chunks.push_back(BufferedChunk {
             matched: vec![false; matched],
             times,
             columns,
@@ -138,7 +139,7 @@ impl Side {
 
     /// Takes the next row if its time is `time`.
     #[inline]
-    pub fn next_at(&mut self, time: i64) -> Option<Next> {
+    pub fn next_at(&mut self, time: i64) -> Option<NextRow> {
         let (chunk, row) = self.ahead;
         let stored = self.chunks.get(chunk)?;
         if stored.times[row] != time {
@@ -148,22 +149,22 @@ impl Side {
             true => (chunk, row + 1),
             false => (chunk + 1, 0),
         };
-        let place = Place {
+        let place = RowRef {
             chunk: self.first.wrapping_add(chunk as u32),
             row: row as u32,
         };
-        Some(Next { place, chunk })
+        Some(NextRow { place, chunk })
     }
 
     /// Hash and key of a row, unless one of its keys is NULL.
     #[inline]
-    pub fn key(&self, next: Next) -> Option<(u64, &[u8])> {
+    pub fn key(&self, next: NextRow) -> Option<(u64, &[u8])> {
         let (keys, row) = (&self.chunks[next.chunk].keys, next.place.row as usize);
         keys.key(row).map(|key| (keys.hash(row), key))
     }
 
-    /// Keeps a row for later ones of the other side.
-    pub fn keep(&mut self, next: Next, time: i64) {
+    /// Buffers a row for later rows of the other side.
+    pub fn keep(&mut self, next: NextRow, time: i64) {
         let row = next.place.row as usize;
         let keys = &self.chunks[next.chunk].keys;
         let id = self.base.wrapping_add(self.rows.len() as u32);
@@ -178,7 +179,7 @@ impl Side {
                 |id| rows[id.wrapping_sub(base) as usize].has_key(hash, key, chunks, first),
             );
         }
-        self.rows.push_back(Kept {
+        self.rows.push_back(BufferedRow {
             hash,
             time,
             place: next.place,
@@ -188,46 +189,45 @@ impl Side {
     }
 
     #[inline]
-    fn line(&self, id: u32) -> Option<&Kept> {
+    fn buffered_by_id(&self, id: u32) -> Option<&BufferedRow> {
         self.rows.get(id.wrapping_sub(self.base) as usize)
     }
 
-    /// Visits the kept rows with that key, newest first.
+    /// Visits the buffered rows with that key, newest first.
     #[inline]
-    pub fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(i64, Place)) {
+    pub fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(i64, RowRef)) {
         let newest = self.index.find(hash, |id| {
-            self.line(id)
+            self.buffered_by_id(id)
                 .is_some_and(|kept| kept.has_key(hash, key, &self.chunks, self.first))
         });
         let mut at = newest;
-        while let Some((id, kept)) = at.and_then(|id| Some((id, self.line(id)?))) {
+        while let Some((id, kept)) = at.and_then(|id| Some((id, self.buffered_by_id(id)?))) {
             visit(kept.time, kept.place);
             at = (kept.before != id).then_some(kept.before);
         }
     }
 
-    /// The hashes of the next rows, some at most.
+    /// The hashes of the next rows, at most [`PREFETCH_ROWS`].
     pub fn upcoming(&self) -> &[u64] {
         let (chunk, row) = self.ahead;
         self.chunks.get(chunk).map_or(&[], |stored| {
             let hashes = &stored.keys.hashes()[row..];
-            &hashes[..hashes.len().min(WARM_ROWS)]
+            &hashes[..hashes.len().min(PREFETCH_ROWS)]
         })
     }
 
-    /// Looks at what finding rows with these hashes would look at, for all of them together: then the waits for memory
-    /// overlap, and finding them one after the other does not wait any more.
-    pub fn warm(&self, hashes: &[u64]) {
-        if self.rows.len() < WARM_FROM {
+    /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses overlap.
+    pub fn prefetch(&self, hashes: &[u64]) {
+        if self.rows.len() < PREFETCH_MIN_ROWS {
             return;
         }
-        let mut guesses = [None; WARM_ROWS];
+        let mut guesses = [None; PREFETCH_ROWS];
         for (guess, hash) in guesses.iter_mut().zip(hashes) {
             *guess = self.index.guess(*hash);
         }
-        let mut places = [None; WARM_ROWS];
+        let mut places = [None; PREFETCH_ROWS];
         for (place, id) in places.iter_mut().zip(guesses) {
-            let kept = id.and_then(|id| self.line(id));
+            let kept = id.and_then(|id| self.buffered_by_id(id));
             *place = kept.map(|kept| (kept.place.chunk, kept.key));
         }
         let keys = places.iter().flatten().map(|&(chunk, key)| {
@@ -237,18 +237,18 @@ impl Side {
         std::hint::black_box(keys.sum::<u32>());
     }
 
-    /// How many rows are kept.
-    pub fn kept(&self) -> usize {
+    /// The number of buffered rows.
+    pub fn buffered(&self) -> usize {
         self.rows.len()
     }
 
-    /// Time and place of a kept row, counted from the oldest.
-    pub fn kept_row(&self, index: usize) -> Option<(i64, Place)> {
+    /// Time and position of a buffered row, counted from the oldest.
+    pub fn buffered_row(&self, index: usize) -> Option<(i64, RowRef)> {
         self.rows.get(index).map(|kept| (kept.time, kept.place))
     }
 
-    /// Lets go of the kept rows before `time`; says how many there were.
-    pub fn forget_before(&mut self, time: i64) -> usize {
+    /// Drops the buffered rows before `time` and returns their number.
+    pub fn drop_before(&mut self, time: i64) -> usize {
         let mut gone = 0;
         while self.rows.front().is_some_and(|kept| kept.time < time) {
             self.rows.pop_front();
@@ -258,11 +258,11 @@ impl Side {
         gone
     }
 
-    pub fn chunk(&self, number: u32) -> &Stored {
+    pub fn chunk(&self, number: u32) -> &BufferedChunk {
         &self.chunks[number.wrapping_sub(self.first) as usize]
     }
 
-    pub fn chunks(&self) -> &VecDeque<Stored> {
+    pub fn chunks(&self) -> &VecDeque<BufferedChunk> {
         &self.chunks
     }
 
@@ -271,16 +271,16 @@ impl Side {
         self.first
     }
 
-    pub fn mark_matched(&mut self, place: Place) {
+    pub fn set_matched(&mut self, place: RowRef) {
         let chunk = place.chunk.wrapping_sub(self.first) as usize;
         self.chunks[chunk].matched[place.row as usize] = true;
     }
 
-    pub fn is_matched(&self, place: Place) -> bool {
+    pub fn is_matched(&self, place: RowRef) -> bool {
         self.chunk(place.chunk).matched[place.row as usize]
     }
 
-    /// Drops chunks that no kept or waiting row is in.
+    /// Drops chunks without buffered or waiting rows.
     pub fn drop_chunks(&mut self) {
         let kept = self
             .rows
@@ -292,10 +292,10 @@ impl Side {
         self.ahead.0 -= done;
     }
 
-    /// Puts small chunks at the end together, so that what is kept of a stream that comes a row at a time does not cost
-    /// a chunk for each row. Every row is moved a few times at most, as each move at least doubles its chunk's size.
+    /// Merges small chunks at the end, so that a stream of single rows does not cost a chunk per row. Every row is moved a
+    /// few times at most, as each merge at least doubles its chunk.
     ///
-    /// Places change: call it when nobody holds one.
+    /// Invalidates all [`RowRef`]s outside of this side.
     pub fn compact(&mut self) {
         let end = self.ahead.0;
         if end < 2 {
@@ -311,14 +311,14 @@ impl Side {
             start -= 1;
         }
         if start + 1 < end {
-            self.put_together(start, end);
+            self.merge_chunks(start, end);
         }
     }
 
-    /// Makes one chunk of the kept rows of some chunks, all of which the watermark has passed.
-    fn put_together(&mut self, start: usize, end: usize) {
+    /// Merges the buffered rows of chunks that the watermark has passed into one chunk.
+    fn merge_chunks(&mut self, start: usize, end: usize) {
         let first = self.first;
-        let chunk_of = |kept: &Kept| kept.place.chunk.wrapping_sub(first) as usize;
+        let chunk_of = |kept: &BufferedRow| kept.place.chunk.wrapping_sub(first) as usize;
         let from = self.rows.partition_point(|kept| chunk_of(kept) < start);
         let to = self.rows.partition_point(|kept| chunk_of(kept) < end);
         let (mut rows, mut keys, mut matched) = (Vec::new(), RowKeys::default(), Vec::new());
@@ -329,17 +329,17 @@ impl Side {
                 Some(key) => keys.push(key),
                 None => keys.push_none(),
             }
-            if self.marks {
+            if self.track_matches {
                 matched.push(stored.matched[row as usize]);
             }
             kept.key = keys.start(rows.len());
-            kept.place = Place {
+            kept.place = RowRef {
                 chunk: first.wrapping_add(start as u32),
                 row: rows.len() as u32,
             };
             rows.push(((chunk - start) as u32, row));
         }
-        let parts: Vec<&Stored> = self.chunks.range(start..end).collect();
+        let parts: Vec<&BufferedChunk> = self.chunks.range(start..end).collect();
         let columns = (0..self.columns.len()).map(|column| {
             let parts: Vec<&Column> = parts.iter().map(|part| &part.columns[column]).collect();
             Column::interleave(&parts, &rows)
@@ -347,7 +347,7 @@ impl Side {
         let times = rows
             .iter()
             .map(|&(part, row)| parts[part as usize].times[row as usize]);
-        let merged = Stored {
+        let merged = BufferedChunk {
             times: times.collect(),
             columns: columns.collect(),
             keys,
@@ -373,14 +373,14 @@ impl Side {
         }
         let (chunk, row) = self.ahead;
         let start = |at: usize| if at == chunk { row } else { 0 };
-        let waiting = chunk..self.chunks.len();
+        let unmatched = chunk..self.chunks.len();
         out.count(
-            waiting
+            unmatched
                 .clone()
                 .map(|at| self.chunks[at].times.len() - start(at))
                 .sum(),
         );
-        for at in waiting {
+        for at in unmatched {
             for row in start(at)..self.chunks[at].times.len() {
                 self.snapshot_row(at, row, out);
             }
@@ -390,7 +390,7 @@ impl Side {
     fn snapshot_row(&self, chunk: usize, row: usize, out: &mut Vec<u8>) {
         let stored = &self.chunks[chunk];
         out.i64(stored.times[row]);
-        out.u8(u8::from(self.marks && stored.matched[row]));
+        out.u8(u8::from(self.track_matches && stored.matched[row]));
         match stored.keys.key(row) {
             None => out.u8(0),
             Some(key) => {
@@ -434,7 +434,7 @@ impl Side {
             for _ in 0..rows {
                 times.push(from.i64()?);
                 let met = from.u8()? != 0;
-                if self.marks {
+                if self.track_matches {
                     matched.push(met);
                 }
                 match from.u8()? {
@@ -445,7 +445,7 @@ impl Side {
                     column.push_owned(from.value()?);
                 }
             }
-            self.chunks.push_back(Stored {
+            self.chunks.push_back(BufferedChunk {
                 times: times.into(),
                 columns: columns.into_iter().map(ColumnBuilder::finish).collect(),
                 keys,
@@ -457,9 +457,9 @@ impl Side {
     }
 }
 
-impl Kept {
+impl BufferedRow {
     #[inline]
-    fn has_key(&self, hash: u64, key: &[u8], chunks: &VecDeque<Stored>, first: u32) -> bool {
+    fn has_key(&self, hash: u64, key: &[u8], chunks: &VecDeque<BufferedChunk>, first: u32) -> bool {
         self.hash == hash
             && chunks[self.place.chunk.wrapping_sub(first) as usize]
                 .keys
@@ -481,5 +481,5 @@ fn prepare(keys: &[Expr], chunk: Chunk, errors: &mut DataErrors) -> (Chunk, Vec<
     }
     let good = faults.good();
     let columns = columns.iter().map(|column| column.filter(&good)).collect();
-    (errors.sift(chunk, &faults), columns)
+    (errors.drop_failed_rows(chunk, &faults), columns)
 }

@@ -1,11 +1,11 @@
 //! One attempt at a match, from one first event on.
 //!
-//! An attempt follows all ways to go on at once, the preferred first. A way that reaches the end of the pattern is the
-//! match so far and ends all ways that are less preferred than it; it is final when none is left that is more preferred.
+//! An attempt follows all threads to go on at once, the preferred first. A way that reaches the end of the pattern is the
+//! match so far and ends all threads that are less preferred than it; it is final when none is left that is more preferred.
 //!
-//! Two ways in the same state go on alike if the conditions ahead cannot tell them apart, so only the preferred one is
-//! kept. If no condition looks back, there are never more ways than states. If some do, ways that differ in what those
-//! can see are kept apart, and there may be very many: an attempt with more than [`WAYS_MAX`] is given up and counted
+//! Two threads in the same state go on alike if the conditions ahead cannot tell them apart, so only the preferred one is
+//! kept. If no condition looks back, there are never more threads than states. If some do, threads that differ in what those
+//! can see are kept apart, and there may be very many: an attempt with more than [`THREADS_MAX`] is given up and counted
 //! as a data error.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use highwater_query::Span;
 use highwater_query::plan::{Expr, ExprKind, Pred, PredKind};
 use highwater_time::Instant;
 
-use super::captures::{Asked, Captures, Event, Source};
+use super::captures::{CaptureSpec, Captures, Event, RefSource};
 use super::nfa::Nfa;
 use crate::chunk::Chunk;
 use crate::codec::{ReadValue, WriteValue};
@@ -25,22 +25,22 @@ use crate::eval::{self, Faults};
 use crate::ops::DataErrors;
 use crate::value::Value;
 
-/// How many ways to go on one attempt may have.
-pub(super) const WAYS_MAX: usize = 1_000;
+/// How many threads to go on one attempt may have.
+pub(super) const THREADS_MAX: usize = 1_000;
 
 /// What all attempts share.
-pub(super) struct Rules {
+pub(super) struct MatchRules {
     pub nfa: Nfa,
-    pub asked: Asked,
+    pub capture_spec: CaptureSpec,
     /// Per variable.
-    pub tests: Vec<Test>,
+    pub tests: Vec<Condition>,
     /// Per state, which running values the conditions ahead of it look at.
     ahead: Vec<Vec<usize>>,
     span: Span,
 }
 
 /// When a variable may take an event.
-pub(super) enum Test {
+pub(super) enum Condition {
     Always,
     /// It is a matter of the event alone; `columns` says which expressions stand for the refs.
     Alone {
@@ -54,16 +54,21 @@ pub(super) enum Test {
     },
 }
 
-impl Rules {
-    pub fn new(nfa: Nfa, asked: Asked, defines: &[Option<Pred>], span: Span) -> Rules {
+impl MatchRules {
+    pub fn new(
+        nfa: Nfa,
+        capture_spec: CaptureSpec,
+        defines: &[Option<Pred>],
+        span: Span,
+    ) -> MatchRules {
         let tests = defines.iter().enumerate();
-        let tests: Vec<Test> = tests
-            .map(|(variable, pred)| test(variable, pred.as_ref(), &asked))
+        let tests: Vec<Condition> = tests
+            .map(|(variable, pred)| test(variable, pred.as_ref(), &capture_spec))
             .collect();
-        let ahead = looked_at_ahead(&nfa, &asked, &tests);
-        Rules {
+        let ahead = looked_at_ahead(&nfa, &capture_spec, &tests);
+        MatchRules {
             nfa,
-            asked,
+            capture_spec,
             tests,
             ahead,
             span,
@@ -76,12 +81,12 @@ impl Rules {
             return Some(true);
         };
         match &self.tests[variable] {
-            Test::Always => Some(true),
-            Test::Alone { .. } => {
+            Condition::Always => Some(true),
+            Condition::Alone { .. } => {
                 let holds = event.alone[variable].as_ref();
                 Some(holds.is_some_and(|holds| holds.value(event.row)))
             }
-            Test::LooksBack { .. } => None,
+            Condition::LooksBack { .. } => None,
         }
     }
 
@@ -92,15 +97,15 @@ impl Rules {
     }
 }
 
-fn test(variable: usize, pred: Option<&Pred>, asked: &Asked) -> Test {
+fn test(variable: usize, pred: Option<&Pred>, capture_spec: &CaptureSpec) -> Condition {
     let Some(pred) = pred else {
-        return Test::Always;
+        return Condition::Always;
     };
     let mut refs = BTreeSet::new();
     columns_of_pred(pred, &mut refs);
-    let expr_alone = |at: usize| match asked.refs.get(at) {
-        Some(Source::Running(at)) => {
-            let running = asked.running[*at];
+    let expr_alone = |at: usize| match capture_spec.refs.get(at) {
+        Some(RefSource::RunningValue(at)) => {
+            let running = capture_spec.running[*at];
             let alone = running.variable == variable && is_last(running.pick);
             alone.then_some(running.expr)
         }
@@ -108,34 +113,36 @@ fn test(variable: usize, pred: Option<&Pred>, asked: &Asked) -> Test {
     };
     let pred = pred.clone();
     if refs.iter().all(|&at| expr_alone(at).is_some()) {
-        let columns = (0..asked.refs.len()).map(|at| expr_alone(at).filter(|_| refs.contains(&at)));
-        return Test::Alone {
+        let columns =
+            (0..capture_spec.refs.len()).map(|at| expr_alone(at).filter(|_| refs.contains(&at)));
+        return Condition::Alone {
             pred,
             columns: columns.collect(),
         };
     }
     let refs = refs.into_iter().collect();
-    Test::LooksBack { pred, refs }
+    Condition::LooksBack { pred, refs }
 }
 
 fn is_last(pick: highwater_query::plan::Pick) -> bool {
     pick == highwater_query::plan::Pick::Last
 }
 
-fn looked_at_ahead(nfa: &Nfa, asked: &Asked, tests: &[Test]) -> Vec<Vec<usize>> {
+fn looked_at_ahead(nfa: &Nfa, capture_spec: &CaptureSpec, tests: &[Condition]) -> Vec<Vec<usize>> {
     let looks = |state: usize| -> Vec<usize> {
         let Some(variable) = nfa.tests[state] else {
             return Vec::new();
         };
-        let Test::LooksBack { refs, .. } = &tests[variable] else {
+        let Condition::LooksBack { refs, .. } = &tests[variable] else {
             return Vec::new();
         };
-        let running = refs.iter().filter_map(|&at| match asked.refs[at] {
-            Source::Running(at) => Some(at),
-            Source::Classifier => None,
+        let running = refs.iter().filter_map(|&at| match capture_spec.refs[at] {
+            RefSource::RunningValue(at) => Some(at),
+            RefSource::Classifier => None,
         });
         let of_itself = |at: &usize| {
-            asked.running[*at].variable == variable && is_last(asked.running[*at].pick)
+            capture_spec.running[*at].variable == variable
+                && is_last(capture_spec.running[*at].pick)
         };
         running.filter(|at| !of_itself(at)).collect()
     };
@@ -162,12 +169,12 @@ pub(super) struct Attempt {
     /// The partition keys as the first event has them.
     pub shown: Arc<[Value]>,
     /// In order of preference.
-    ways: Vec<Way>,
+    threads: Vec<Thread>,
     /// The match so far.
     pub best: Option<Captures>,
 }
 
-struct Way {
+struct Thread {
     state: u32,
     captures: Captures,
     /// What it is once the event under test is taken; `None`: it cannot take it.
@@ -175,15 +182,15 @@ struct Way {
 }
 
 impl Attempt {
-    pub fn new(rules: &Rules, first: i64, number: u64, shown: Arc<[Value]>) -> Attempt {
-        let captures = Captures::new(&rules.asked);
+    pub fn new(rules: &MatchRules, first: i64, number: u64, shown: Arc<[Value]>) -> Attempt {
+        let captures = Captures::new(&rules.capture_spec);
         let states = rules.nfa.start.states.iter();
         Attempt {
             first,
             number,
             shown,
-            ways: states
-                .map(|&state| Way {
+            threads: states
+                .map(|&state| Thread {
                     state,
                     captures: captures.clone(),
                     taken: None,
@@ -195,15 +202,15 @@ impl Attempt {
 
     /// Whether no event can change the outcome any more.
     pub fn is_decided(&self) -> bool {
-        self.ways.is_empty()
+        self.threads.is_empty()
     }
 
-    /// Goes on with the ways that took the event.
-    fn advance(&mut self, rules: &Rules, event: &Event<'_>, errors: &mut DataErrors) {
-        let mut next: Vec<Way> = Vec::new();
+    /// Goes on with the threads that took the event.
+    fn advance(&mut self, rules: &MatchRules, event: &Event<'_>, errors: &mut DataErrors) {
+        let mut next: Vec<Thread> = Vec::new();
         let mut seen = vec![false; rules.nfa.tests.len()];
         let mut seen_with = BTreeSet::new();
-        for way in std::mem::take(&mut self.ways) {
+        for way in std::mem::take(&mut self.threads) {
             let Some(taken) = way.taken else { continue };
             let follow = &rules.nfa.after[way.state as usize];
             for &state in &follow.states {
@@ -213,7 +220,7 @@ impl Attempt {
                     false => seen_with.insert((state, distinct(&taken, ahead))),
                 };
                 if new {
-                    next.push(Way {
+                    next.push(Thread {
                         state,
                         captures: taken.clone(),
                         taken: None,
@@ -224,18 +231,18 @@ impl Attempt {
                 self.best = Some(taken);
                 break;
             }
-            if next.len() > WAYS_MAX {
+            if next.len() > THREADS_MAX {
                 let first = Instant::from_ticks(self.first);
                 errors.add(Instant::from_ticks(event.time), rules.span, || {
                     format!(
-                        "the match that begins at {first} was given up: it has more than {WAYS_MAX} ways to go on"
+                        "the match that begins at {first} was given up: it has more than {THREADS_MAX} alternatives"
                     )
                 });
                 self.best = None;
                 return;
             }
         }
-        self.ways = next;
+        self.threads = next;
     }
 
     pub fn snapshot(&self, out: &mut Vec<u8>) {
@@ -243,8 +250,8 @@ impl Attempt {
         out.u64(self.number);
         let shown = self.shown.iter();
         shown.for_each(|value| out.value(value.view()));
-        out.count(self.ways.len());
-        for way in &self.ways {
+        out.count(self.threads.len());
+        for way in &self.threads {
             out.u32(way.state);
             way.captures.snapshot(out);
         }
@@ -255,21 +262,21 @@ impl Attempt {
     }
 
     pub fn restore(
-        rules: &Rules,
+        rules: &MatchRules,
         keys: usize,
         from: &mut Reader<'_>,
     ) -> Result<Attempt, DecodeError> {
         let (first, number) = (from.i64()?, from.u64()?);
         let shown: Result<Vec<Value>, _> = (0..keys).map(|_| from.value()).collect();
         let shown = shown?.into();
-        let mut ways = Vec::new();
+        let mut threads = Vec::new();
         for _ in 0..from.count()? {
             let state = from.u32()?;
             if state as usize >= rules.nfa.tests.len() {
                 return Err(DecodeError::Invalid("an unknown state of a pattern"));
             }
-            let captures = Captures::restore(&rules.asked, from)?;
-            ways.push(Way {
+            let captures = Captures::restore(&rules.capture_spec, from)?;
+            threads.push(Thread {
                 state,
                 captures,
                 taken: None,
@@ -277,19 +284,19 @@ impl Attempt {
         }
         let best = match from.u8()? {
             0 => None,
-            _ => Some(Captures::restore(&rules.asked, from)?),
+            _ => Some(Captures::restore(&rules.capture_spec, from)?),
         };
         Ok(Attempt {
             first,
             number,
             shown,
-            ways,
+            threads,
             best,
         })
     }
 }
 
-/// What the conditions ahead can tell ways apart by.
+/// What the conditions ahead can tell threads apart by.
 fn distinct(captures: &Captures, ahead: &[usize]) -> Vec<u8> {
     let mut out = Vec::new();
     for &at in ahead {
@@ -303,16 +310,16 @@ fn distinct(captures: &Captures, ahead: &[usize]) -> Vec<u8> {
 }
 
 /// Shows an event to all attempts at once.
-pub(super) fn show<'a>(
+pub(super) fn advance_all<'a>(
     attempts: impl IntoIterator<Item = &'a mut Attempt>,
-    rules: &Rules,
+    rules: &MatchRules,
     event: &Event<'_>,
     errors: &mut DataErrors,
 ) {
     let mut attempts: Vec<&mut Attempt> = attempts.into_iter().collect();
-    let mut open: Vec<Vec<&mut Way>> = rules.tests.iter().map(|_| Vec::new()).collect();
+    let mut open: Vec<Vec<&mut Thread>> = rules.tests.iter().map(|_| Vec::new()).collect();
     let mut failed = None;
-    for way in attempts.iter_mut().flat_map(|attempt| &mut attempt.ways) {
+    for way in attempts.iter_mut().flat_map(|attempt| &mut attempt.threads) {
         let variable = rules.nfa.tests[way.state as usize];
         let holds = rules.alone(variable, event);
         if holds == Some(false) {
@@ -320,7 +327,7 @@ pub(super) fn show<'a>(
         }
         let taken = way
             .captures
-            .with(&rules.asked, variable, event, &mut failed);
+            .with(&rules.capture_spec, variable, event, &mut failed);
         way.taken = Some(taken);
         if let (None, Some(variable)) = (holds, variable) {
             open[variable].push(way);
@@ -330,11 +337,11 @@ pub(super) fn show<'a>(
         let time = Instant::from_ticks(event.time);
         errors.add(time, rules.span, || reason.to_string());
     }
-    for (test, ways) in rules.tests.iter().zip(open) {
-        if let Test::LooksBack { pred, refs } = test
-            && !ways.is_empty()
+    for (test, threads) in rules.tests.iter().zip(open) {
+        if let Condition::LooksBack { pred, refs } = test
+            && !threads.is_empty()
         {
-            look_back(pred, refs, ways, rules, event, errors);
+            look_back(pred, refs, threads, rules, event, errors);
         }
     }
     for attempt in attempts {
@@ -342,32 +349,32 @@ pub(super) fn show<'a>(
     }
 }
 
-/// Tests a condition for many ways at once.
+/// Tests a condition for many threads at once.
 fn look_back(
     pred: &Pred,
     refs: &[usize],
-    ways: Vec<&mut Way>,
-    rules: &Rules,
+    threads: Vec<&mut Thread>,
+    rules: &MatchRules,
     event: &Event<'_>,
     errors: &mut DataErrors,
 ) {
-    let mut columns = vec![Column::Null(ways.len()); rules.asked.refs.len()];
+    let mut columns = vec![Column::Null(threads.len()); rules.capture_spec.refs.len()];
     for &at in refs {
-        let mut builder = ColumnBuilder::with_capacity(ways.len());
-        for taken in ways.iter().filter_map(|way| way.taken.as_ref()) {
-            builder.push_owned(taken.value(rules.asked.refs[at], &[]));
+        let mut builder = ColumnBuilder::with_capacity(threads.len());
+        for taken in threads.iter().filter_map(|way| way.taken.as_ref()) {
+            builder.push_owned(taken.value(rules.capture_spec.refs[at], &[]));
         }
         columns[at] = builder.finish();
     }
-    let chunk = Chunk::new(vec![event.time; ways.len()].into(), columns);
-    let mut faults = Faults::new(ways.len());
+    let chunk = Chunk::new(vec![event.time; threads.len()].into(), columns);
+    let mut faults = Faults::new(threads.len());
     let holds = eval::test(pred, &chunk, &mut faults);
-    errors.note(&faults, |_| Instant::from_ticks(event.time));
+    errors.add_warnings(&faults, |_| Instant::from_ticks(event.time));
     for (_, fault) in faults.iter() {
         let time = Instant::from_ticks(event.time);
         errors.add(time, fault.span, || fault.reason.to_string());
     }
-    for (row, way) in ways.into_iter().enumerate() {
+    for (row, way) in threads.into_iter().enumerate() {
         if !holds.value(row) {
             way.taken = None;
         }

@@ -17,55 +17,55 @@ use crate::value::{Value, ValueRef};
 
 /// What a query asks for, without repetitions.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct CaptureSpec {
     /// Evaluated in every event.
     pub exprs: Vec<Expr>,
-    pub running: Vec<Running>,
+    pub running: Vec<RunningValue>,
     /// Where each of the node's refs is found.
-    pub refs: Vec<Source>,
+    pub refs: Vec<RefSource>,
     /// Whether anybody asks who took which event.
     path: bool,
 }
 
 /// A value kept up to date along a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Running {
+pub(super) struct RunningValue {
     pub variable: usize,
     pub pick: Pick,
     pub expr: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    Running(usize),
+pub(super) enum RefSource {
+    RunningValue(usize),
     Classifier,
 }
 
-impl Asked {
-    pub fn new(refs: &[MatchRef]) -> Asked {
-        let mut asked = Asked::default();
+impl CaptureSpec {
+    pub fn new(refs: &[MatchRef]) -> CaptureSpec {
+        let mut capture_spec = CaptureSpec::default();
         for one in refs {
             let source = match one {
-                MatchRef::Classifier => Source::Classifier,
+                MatchRef::Classifier => RefSource::Classifier,
                 MatchRef::Picked { variable, pick, of } => {
-                    let expr = place(&mut asked.exprs, of.clone());
+                    let expr = place(&mut capture_spec.exprs, of.clone());
                     // Once the event under test counts as taken, it is the last one.
                     let pick = match pick {
                         Pick::Current => Pick::Last,
                         other => *other,
                     };
-                    let running = Running {
+                    let running = RunningValue {
                         variable: *variable,
                         pick,
                         expr,
                     };
-                    Source::Running(place(&mut asked.running, running))
+                    RefSource::RunningValue(place(&mut capture_spec.running, running))
                 }
             };
-            asked.path |= source == Source::Classifier;
-            asked.refs.push(source);
+            capture_spec.path |= source == RefSource::Classifier;
+            capture_spec.refs.push(source);
         }
-        asked
+        capture_spec
     }
 }
 
@@ -83,21 +83,21 @@ fn place<T: PartialEq>(list: &mut Vec<T>, wanted: T) -> usize {
 pub(super) struct Captures {
     /// One for each running value; `None` until its variable has taken an event.
     pub values: Arc<[Option<Value>]>,
-    path: Option<Arc<Path>>,
+    path: Option<Arc<ClassifierPath>>,
 }
 
 /// Who took the events, last first; runs of one variable are counted.
 #[derive(Debug)]
-struct Path {
+struct ClassifierPath {
     variable: u32,
     events: u64,
-    before: Option<Arc<Path>>,
+    before: Option<Arc<ClassifierPath>>,
 }
 
 /// Stands for `.`, which is no variable.
 const ANY: u32 = u32::MAX;
 
-impl Drop for Path {
+impl Drop for ClassifierPath {
     /// A long path would be dropped link by link, each inside the other.
     fn drop(&mut self) {
         let mut before = self.before.take();
@@ -108,9 +108,9 @@ impl Drop for Path {
 }
 
 impl Captures {
-    pub fn new(asked: &Asked) -> Captures {
+    pub fn new(capture_spec: &CaptureSpec) -> Captures {
         Captures {
-            values: vec![None; asked.running.len()].into(),
+            values: vec![None; capture_spec.running.len()].into(),
             path: None,
         }
     }
@@ -118,22 +118,22 @@ impl Captures {
     /// The same after an event was taken. Values that cannot be compared leave the smallest or largest as it was.
     pub fn with(
         &self,
-        asked: &Asked,
+        capture_spec: &CaptureSpec,
         variable: Option<usize>,
         event: &Event<'_>,
         failed: &mut Option<EvalError>,
     ) -> Captures {
         let mut next = self.clone();
-        if asked.path {
+        if capture_spec.path {
             let variable = variable.map_or(ANY, |variable| variable as u32);
             next.path = Some(Arc::new(extend(self.path.as_ref(), variable)));
         }
-        let own = |running: &Running| Some(running.variable) == variable;
-        if !asked.running.iter().any(own) {
+        let own = |running: &RunningValue| Some(running.variable) == variable;
+        if !capture_spec.running.iter().any(own) {
             return next;
         }
         let mut values = self.values.to_vec();
-        for (running, value) in asked.running.iter().zip(&mut values) {
+        for (running, value) in capture_spec.running.iter().zip(&mut values) {
             if own(running)
                 && let Err(reason) = pick(running.pick, value, event.value(running.expr))
             {
@@ -144,10 +144,10 @@ impl Captures {
         next
     }
 
-    pub fn value(&self, source: Source, variables: &[Value]) -> Value {
+    pub fn value(&self, source: RefSource, variables: &[Value]) -> Value {
         match source {
-            Source::Running(at) => self.values[at].clone().unwrap_or_default(),
-            Source::Classifier => self.classifier(variables),
+            RefSource::RunningValue(at) => self.values[at].clone().unwrap_or_default(),
+            RefSource::Classifier => self.classifier(variables),
         }
     }
 
@@ -179,8 +179,11 @@ impl Captures {
         }
     }
 
-    pub fn restore(asked: &Asked, from: &mut Reader<'_>) -> Result<Captures, DecodeError> {
-        let values = asked.running.iter().map(|_| match from.u8()? {
+    pub fn restore(
+        capture_spec: &CaptureSpec,
+        from: &mut Reader<'_>,
+    ) -> Result<Captures, DecodeError> {
+        let values = capture_spec.running.iter().map(|_| match from.u8()? {
             0 => Ok(None),
             _ => from.value().map(Some),
         });
@@ -190,7 +193,7 @@ impl Captures {
         let runs: Result<Vec<_>, DecodeError> = runs.collect();
         let mut path = None;
         for (variable, events) in runs?.into_iter().rev() {
-            path = Some(Arc::new(Path {
+            path = Some(Arc::new(ClassifierPath {
                 variable,
                 events,
                 before: path,
@@ -200,14 +203,14 @@ impl Captures {
     }
 }
 
-fn extend(path: Option<&Arc<Path>>, variable: u32) -> Path {
+fn extend(path: Option<&Arc<ClassifierPath>>, variable: u32) -> ClassifierPath {
     match path {
-        Some(last) if last.variable == variable => Path {
+        Some(last) if last.variable == variable => ClassifierPath {
             variable,
             events: last.events + 1,
             before: last.before.clone(),
         },
-        before => Path {
+        before => ClassifierPath {
             variable,
             events: 1,
             before: before.cloned(),
@@ -237,7 +240,7 @@ fn pick(pick: Pick, kept: &mut Option<Value>, new: ValueRef<'_>) -> Result<(), E
 pub(super) struct Event<'a> {
     pub time: i64,
     pub row: usize,
-    /// The columns of [`Asked::exprs`].
+    /// The columns of [`CaptureSpec::exprs`].
     pub columns: &'a [Column],
     /// Per variable, in which rows its condition holds, where that can be said of an event alone.
     pub alone: &'a [Option<arrow_buffer::BooleanBuffer>],

@@ -13,7 +13,7 @@
 //! evaluated for a whole chunk; those that look back for all open attempts of the key at once.
 //!
 //! What is kept is bounded by the limit: an attempt lasts no longer, and a key is forgotten at most one limit after its
-//! last attempt. [`attempt::WAYS_MAX`] bounds an attempt, [`ATTEMPTS_MAX`] the open attempts of a key; what exceeds them
+//! last attempt. [`attempt::THREADS_MAX`] bounds an attempt, [`ATTEMPTS_MAX`] the open attempts of a key; what exceeds them
 //! is given up and counted as a data error.
 
 mod attempt;
@@ -30,23 +30,23 @@ use highwater_query::Span;
 use highwater_query::plan::{Expr, MatchNode};
 use highwater_time::{Instant, LaneWatermark};
 
-use super::agenda::{Agenda, ONE_LANE};
-use super::groups::Encoded;
+use super::groups::EncodedKeys;
+use super::timer_queue::{ONE_LANE, TimerQueue};
 use super::{Context, DataErrors, Item, Operator};
-use crate::chunk::{CHUNK_ROWS, Chunk, LaneName, Lanes};
+use crate::chunk::{CHUNK_ROWS, Chunk, ChunkLanes, LaneName};
 use crate::column::{Column, ColumnBuilder};
 use crate::eval::{self, Faults};
 use crate::value::Value;
 
-use attempt::{Attempt, Rules, Test};
-use captures::{Asked, Captures, Event};
+use attempt::{Attempt, Condition, MatchRules};
+use captures::{CaptureSpec, Captures, Event};
 use nfa::Nfa;
 
 /// How many attempts of one key may be open at once.
 const ATTEMPTS_MAX: usize = 65_536;
 
 pub(crate) struct Matcher {
-    rules: Rules,
+    rules: MatchRules,
     keys: Vec<Expr>,
     measures: Vec<Expr>,
     /// Names of the variables.
@@ -59,14 +59,14 @@ pub(crate) struct Matcher {
     /// How many events have come.
     events: u64,
     table: HashTable<u32>,
-    parts: Vec<Option<Part>>,
+    parts: Vec<Option<KeyAttempts>>,
     free: Vec<u32>,
     /// When to look at a key next: each stands here once, no later than its oldest attempt runs out.
-    due: Agenda<Vec<u32>>,
+    due: TimerQueue<Vec<u32>>,
 }
 
 /// The attempts of one key.
-struct Part {
+struct KeyAttempts {
     lane: u32,
     hash: u64,
     key: Box<[u8]>,
@@ -75,18 +75,23 @@ struct Part {
 }
 
 /// A chunk with everything evaluated.
-struct Prepared {
+struct MatchInput {
     times: arrow_buffer::ScalarBuffer<i64>,
     keys: Vec<Column>,
-    encoded: Encoded,
+    encoded: EncodedKeys,
     columns: Vec<Column>,
     alone: Vec<Option<BooleanBuffer>>,
 }
 
 impl Matcher {
     pub fn new(node: &MatchNode, ignore_case: bool) -> Matcher {
-        let asked = Asked::new(&node.refs);
-        let rules = Rules::new(Nfa::new(&node.pattern), asked, &node.defines, node.span);
+        let capture_spec = CaptureSpec::new(&node.refs);
+        let rules = MatchRules::new(
+            Nfa::new(&node.pattern),
+            capture_spec,
+            &node.defines,
+            node.span,
+        );
         Matcher {
             rules,
             keys: node.partition.iter().map(|key| key.expr.clone()).collect(),
@@ -104,7 +109,7 @@ impl Matcher {
             table: HashTable::new(),
             parts: Vec::new(),
             free: Vec::new(),
-            due: Agenda::default(),
+            due: TimerQueue::default(),
         }
     }
 
@@ -112,65 +117,65 @@ impl Matcher {
         let (input, lanes) = self.prepare(chunk, context.errors);
         let rows = input.times.len();
         self.has_lanes |= lanes.is_some();
-        let mut found = Found::new(self);
+        let mut writer = MatchWriter::new(self);
         match lanes {
-            None => self.run(&input, None, 0..rows, &mut found, context.errors),
+            None => self.run(&input, None, 0..rows, &mut writer, context.errors),
             Some(lanes) => {
                 let (mut from, mut names) = (0, lanes.names.iter().peekable());
                 for (number, mark) in lanes.watermarks.iter().enumerate() {
                     while let Some(name) = names.next_if(|name| name.after <= number) {
-                        found.name(name);
+                        writer.push_name(name);
                     }
                     let before = from..mark.before_row;
                     self.run(
                         &input,
                         Some(&lanes.of_row),
                         before,
-                        &mut found,
+                        &mut writer,
                         context.errors,
                     );
                     from = mark.before_row;
                     self.expire(
                         mark.lane,
                         mark.watermark.ticks(),
-                        &mut found,
+                        &mut writer,
                         context.errors,
                     );
-                    found.mark(*mark);
+                    writer.push_watermark(*mark);
                 }
                 self.run(
                     &input,
                     Some(&lanes.of_row),
                     from..rows,
-                    &mut found,
+                    &mut writer,
                     context.errors,
                 );
-                names.for_each(|name| found.name(name));
+                names.for_each(|name| writer.push_name(name));
             }
         }
-        found.finish(self, context);
+        writer.finish(self, context);
     }
 
-    fn prepare(&self, chunk: Chunk, errors: &mut DataErrors) -> (Prepared, Option<Lanes>) {
+    fn prepare(&self, chunk: Chunk, errors: &mut DataErrors) -> (MatchInput, Option<ChunkLanes>) {
         let mut faults = Faults::new(chunk.rows());
         let evaluate = |chunk: &Chunk, faults: &mut Faults| -> (Vec<Column>, Vec<Column>) {
             let mut all = |exprs: &[Expr]| {
                 let columns = exprs.iter().map(|e| eval::evaluate(e, chunk, faults));
                 columns.collect()
             };
-            (all(&self.keys), all(&self.rules.asked.exprs))
+            (all(&self.keys), all(&self.rules.capture_spec.exprs))
         };
         let mut evaluated = evaluate(&chunk, &mut faults);
         let mut chunk = chunk;
         if !faults.is_silent() {
-            chunk = errors.sift(chunk, &faults);
+            chunk = errors.drop_failed_rows(chunk, &faults);
             evaluated = evaluate(&chunk, &mut Faults::new(chunk.rows()));
         }
         let (keys, columns) = evaluated;
         let tests = self.rules.tests.iter();
         let alone = tests.map(|test| self.alone(test, &chunk, &columns, errors));
         let alone = alone.collect();
-        let input = Prepared {
+        let input = MatchInput {
             times: chunk.times.clone(),
             encoded: self.encoded(&keys, chunk.rows()),
             keys,
@@ -180,12 +185,12 @@ impl Matcher {
         (input, chunk.lanes)
     }
 
-    fn encoded(&self, keys: &[Column], rows: usize) -> Encoded {
+    fn encoded(&self, keys: &[Column], rows: usize) -> EncodedKeys {
         match self.ignore_case {
-            false => Encoded::new(keys.iter(), rows),
+            false => EncodedKeys::new(keys.iter(), rows),
             true => {
                 let keys: Vec<Column> = keys.iter().map(eval::folded).collect();
-                Encoded::new(keys.iter(), rows)
+                EncodedKeys::new(keys.iter(), rows)
             }
         }
     }
@@ -193,12 +198,12 @@ impl Matcher {
     /// In which rows a condition holds, if the row alone decides.
     fn alone(
         &self,
-        test: &Test,
+        test: &Condition,
         chunk: &Chunk,
         evaluated: &[Column],
         errors: &mut DataErrors,
     ) -> Option<BooleanBuffer> {
-        let Test::Alone { pred, columns } = test else {
+        let Condition::Alone { pred, columns } = test else {
             return None;
         };
         let columns = columns.iter().map(|column| match column {
@@ -208,7 +213,7 @@ impl Matcher {
         let chunk = Chunk::new(chunk.times.clone(), columns.collect());
         let mut faults = Faults::new(chunk.rows());
         let holds = eval::test(pred, &chunk, &mut faults);
-        errors.note(&faults, |row| chunk.time(row));
+        errors.add_warnings(&faults, |row| chunk.time(row));
         for (row, fault) in faults.iter() {
             errors.add(chunk.time(row), fault.span, || fault.reason.to_string());
         }
@@ -217,26 +222,26 @@ impl Matcher {
 
     fn run(
         &mut self,
-        input: &Prepared,
+        input: &MatchInput,
         lanes: Option<&[u32]>,
         rows: Range<usize>,
-        found: &mut Found,
+        writer: &mut MatchWriter,
         errors: &mut DataErrors,
     ) {
         for row in rows {
             let lane = lanes.map_or(ONE_LANE, |lanes| lanes[row]);
             // An event exactly one limit after the first is out of reach.
-            self.expire(Some(lane), input.times[row], found, errors);
-            self.event(input, row, lane, found, errors);
+            self.expire(Some(lane), input.times[row], writer, errors);
+            self.event(input, row, lane, writer, errors);
         }
     }
 
     fn event(
         &mut self,
-        input: &Prepared,
+        input: &MatchInput,
         row: usize,
         lane: u32,
-        found: &mut Found,
+        writer: &mut MatchWriter,
         errors: &mut DataErrors,
     ) {
         let number = self.events;
@@ -259,7 +264,7 @@ impl Matcher {
             Attempt::new(&self.rules, event.time, number, shown.collect())
         });
         let Some(slot) = slot else {
-            self.first_event(new, (lane, hash, key), &event, found, errors);
+            self.first_event(new, (lane, hash, key), &event, writer, errors);
             return;
         };
         let Some(part) = &mut self.parts[slot as usize] else {
@@ -274,14 +279,14 @@ impl Matcher {
                 });
             }
         }
-        attempt::show(&mut part.attempts, &self.rules, &event, errors);
+        attempt::advance_all(&mut part.attempts, &self.rules, &event, errors);
         part.attempts.retain(|attempt| {
             if attempt.is_decided() {
-                found.add(attempt, event.time, lane, &self.rules, &self.variables);
+                writer.add(attempt, event.time, lane, &self.rules, &self.variables);
             }
             !attempt.is_decided()
         });
-        found.seal_if_full(&self.measures, errors);
+        writer.seal_if_full(&self.measures, errors);
     }
 
     /// An event of a key that has no attempts: most end at once, and then nothing is kept.
@@ -290,18 +295,18 @@ impl Matcher {
         new: Option<Attempt>,
         (lane, hash, key): (u32, u64, &[u8]),
         event: &Event<'_>,
-        found: &mut Found,
+        writer: &mut MatchWriter,
         errors: &mut DataErrors,
     ) {
         let Some(mut new) = new else { return };
-        attempt::show([&mut new], &self.rules, event, errors);
+        attempt::advance_all([&mut new], &self.rules, event, errors);
         if new.is_decided() {
-            found.add(&new, event.time, lane, &self.rules, &self.variables);
-            found.seal_if_full(&self.measures, errors);
+            writer.add(&new, event.time, lane, &self.rules, &self.variables);
+            writer.seal_if_full(&self.measures, errors);
             return;
         }
         let due = new.first.saturating_add(self.limit);
-        let slot = self.insert(Part {
+        let slot = self.insert(KeyAttempts {
             lane,
             hash,
             key: key.into(),
@@ -311,7 +316,13 @@ impl Matcher {
     }
 
     /// Decides what has run out of time now that `lane` (or every lane) has reached `time`.
-    fn expire(&mut self, lane: Option<u32>, time: i64, found: &mut Found, errors: &mut DataErrors) {
+    fn expire(
+        &mut self,
+        lane: Option<u32>,
+        time: i64,
+        writer: &mut MatchWriter,
+        errors: &mut DataErrors,
+    ) {
         let before = Instant::from_ticks(time.saturating_add(1));
         while let Some((lane, due, slots)) = self.due.pop(lane, before) {
             let mut over = Vec::new();
@@ -320,9 +331,9 @@ impl Matcher {
             }
             over.sort_unstable_by_key(|attempt| attempt.number);
             for attempt in over {
-                found.add(&attempt, due, lane, &self.rules, &self.variables);
+                writer.add(&attempt, due, lane, &self.rules, &self.variables);
             }
-            found.seal_if_full(&self.measures, errors);
+            writer.seal_if_full(&self.measures, errors);
         }
     }
 
@@ -355,7 +366,7 @@ impl Matcher {
         self.table.find(hash, same).copied()
     }
 
-    fn insert(&mut self, part: Part) -> u32 {
+    fn insert(&mut self, part: KeyAttempts) -> u32 {
         let hash = part.hash;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.parts.push(None);
@@ -383,33 +394,40 @@ impl Matcher {
 pub(super) const ATTEMPT_BYTES: usize = size_of::<Attempt>();
 
 /// Matches on their way out.
-struct Found {
+struct MatchWriter {
     times: Vec<i64>,
     keys: Vec<ColumnBuilder>,
     refs: Vec<ColumnBuilder>,
-    lanes: Option<Lanes>,
+    lanes: Option<ChunkLanes>,
     sealed: Vec<Chunk>,
 }
 
-impl Found {
-    fn new(matcher: &Matcher) -> Found {
-        Found {
+impl MatchWriter {
+    fn new(matcher: &Matcher) -> MatchWriter {
+        MatchWriter {
             times: Vec::new(),
             keys: builders(matcher.keys.len()),
-            refs: builders(matcher.rules.asked.refs.len()),
-            lanes: matcher.has_lanes.then(Lanes::default),
+            refs: builders(matcher.rules.capture_spec.refs.len()),
+            lanes: matcher.has_lanes.then(ChunkLanes::default),
             sealed: Vec::new(),
         }
     }
 
     /// Adds the match that an attempt came to, if any.
-    fn add(&mut self, attempt: &Attempt, time: i64, lane: u32, rules: &Rules, variables: &[Value]) {
+    fn add(
+        &mut self,
+        attempt: &Attempt,
+        time: i64,
+        lane: u32,
+        rules: &MatchRules,
+        variables: &[Value],
+    ) {
         let Some(best) = &attempt.best else { return };
         self.times.push(time);
         for (builder, value) in self.keys.iter_mut().zip(attempt.shown.iter()) {
             builder.push_owned(value.clone());
         }
-        for (builder, source) in self.refs.iter_mut().zip(&rules.asked.refs) {
+        for (builder, source) in self.refs.iter_mut().zip(&rules.capture_spec.refs) {
             builder.push_owned(Captures::value(best, *source, variables));
         }
         if let Some(lanes) = &mut self.lanes {
@@ -417,7 +435,7 @@ impl Found {
         }
     }
 
-    fn mark(&mut self, mark: LaneWatermark) {
+    fn push_watermark(&mut self, mark: LaneWatermark) {
         if let Some(lanes) = &mut self.lanes {
             lanes.watermarks.push(LaneWatermark {
                 before_row: self.times.len(),
@@ -426,9 +444,9 @@ impl Found {
         }
     }
 
-    fn name(&mut self, name: &LaneName) {
+    fn push_name(&mut self, name: &LaneName) {
         if let Some(lanes) = &mut self.lanes {
-            lanes.name(name);
+            lanes.push_name(name);
         }
     }
 
@@ -453,11 +471,11 @@ impl Found {
         }
         let mut chunk = seen.with_columns(columns);
         chunk.lanes = self.lanes.as_mut().map(std::mem::take);
-        self.sealed.push(errors.sift(chunk, &faults));
+        self.sealed.push(errors.drop_failed_rows(chunk, &faults));
     }
 
     fn finish(mut self, matcher: &Matcher, context: &mut Context<'_>) {
-        let news = self.lanes.as_ref().is_some_and(Lanes::has_news);
+        let news = self.lanes.as_ref().is_some_and(ChunkLanes::has_updates);
         if !self.times.is_empty() || news {
             self.seal(&matcher.measures, context.errors);
         }
@@ -476,12 +494,12 @@ impl Operator for Matcher {
         match item {
             Item::Rows(chunk) => self.rows(chunk, context),
             Item::Watermark(watermark) => {
-                let mut found = Found::new(self);
-                self.expire(None, watermark.ticks(), &mut found, context.errors);
-                found.finish(self, context);
+                let mut writer = MatchWriter::new(self);
+                self.expire(None, watermark.ticks(), &mut writer, context.errors);
+                writer.finish(self, context);
                 context.out.push(Item::Watermark(watermark));
             }
-            Item::Shares(_) => unreachable!("a pattern is never given shares"),
+            Item::PartialPanes(_) => unreachable!("a pattern is never given shares"),
         }
     }
 
@@ -521,7 +539,7 @@ impl Operator for Matcher {
             let attempts = attempts.map(|_| Attempt::restore(&self.rules, self.keys.len(), from));
             let attempts: Result<VecDeque<Attempt>, DecodeError> = attempts.collect();
             let attempts = attempts?;
-            self.insert(Part {
+            self.insert(KeyAttempts {
                 lane,
                 hash,
                 key,
@@ -535,7 +553,7 @@ impl Operator for Matcher {
         for _ in 0..from.count()? {
             self.free.push(known(from.u32()?)?);
         }
-        self.due = Agenda::restore(from, |from| {
+        self.due = TimerQueue::restore(from, |from| {
             (0..from.count()?).map(|_| known(from.u32()?)).collect()
         })?;
         Ok(())

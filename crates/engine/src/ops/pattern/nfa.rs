@@ -26,7 +26,7 @@ pub(super) struct Follow {
 
 /// One instruction of the backtracking matcher; unless it says otherwise the next one follows.
 #[derive(Clone, Copy, Debug)]
-enum Code {
+enum Instruction {
     /// Takes an event, as the state of that number.
     Take(u32),
     /// Goes on here, or else there.
@@ -46,9 +46,9 @@ impl Nfa {
     pub fn new(pattern: &Pattern) -> Nfa {
         let mut compiler = Compiler::default();
         compiler.compile(pattern, 0);
-        compiler.code.push(Code::Done);
+        compiler.code.push(Instruction::Done);
         let follow = |at: usize, progress: u128| {
-            let mut walk = Walk {
+            let mut walk = FollowSearch {
                 code: &compiler.code,
                 visited: BTreeSet::new(),
                 follow: Follow::default(),
@@ -57,7 +57,7 @@ impl Nfa {
             walk.follow
         };
         let takes = compiler.code.iter().enumerate();
-        let takes = takes.filter(|(_, code)| matches!(code, Code::Take(_)));
+        let takes = takes.filter(|(_, code)| matches!(code, Instruction::Take(_)));
         Nfa {
             after: takes.map(|(at, _)| follow(at + 1, u128::MAX)).collect(),
             start: follow(0, 0),
@@ -68,7 +68,7 @@ impl Nfa {
 
 #[derive(Default)]
 struct Compiler {
-    code: Vec<Code>,
+    code: Vec<Instruction>,
     tests: Vec<Option<usize>>,
 }
 
@@ -89,25 +89,25 @@ impl Compiler {
                     self.compile(of, depth);
                 } else {
                     let start = self.code.len();
-                    self.code.push(Code::Round(depth));
+                    self.code.push(Instruction::Round(depth));
                     self.compile(of, depth + 1);
-                    self.code.push(Code::Again { depth, start });
+                    self.code.push(Instruction::Again { depth, start });
                 }
                 if let Some(skip) = skip {
-                    self.code[skip] = Code::Or(self.code.len());
+                    self.code[skip] = Instruction::Or(self.code.len());
                 }
             }
         }
     }
 
     fn take(&mut self, test: Option<usize>) {
-        self.code.push(Code::Take(self.tests.len() as u32));
+        self.code.push(Instruction::Take(self.tests.len() as u32));
         self.tests.push(test);
     }
 
     /// A place for an instruction that is not known yet.
     fn hole(&mut self) -> usize {
-        self.code.push(Code::Done);
+        self.code.push(Instruction::Done);
         self.code.len() - 1
     }
 
@@ -119,47 +119,47 @@ impl Compiler {
             self.compile(branch, depth);
             if let Some(or) = or {
                 ends.push(self.hole());
-                self.code[or] = Code::Or(self.code.len());
+                self.code[or] = Instruction::Or(self.code.len());
             }
         }
         let end = self.code.len();
         ends.into_iter()
-            .for_each(|at| self.code[at] = Code::Jump(end));
+            .for_each(|at| self.code[at] = Instruction::Jump(end));
     }
 }
 
 /// Finds what follows. `progress` has a bit for each depth: whether the round there has taken an event.
-struct Walk<'a> {
-    code: &'a [Code],
+struct FollowSearch<'a> {
+    code: &'a [Instruction],
     visited: BTreeSet<(usize, u128)>,
     follow: Follow,
 }
 
-impl Walk<'_> {
+impl FollowSearch<'_> {
     fn from(&mut self, at: usize, progress: u128) {
         // What is met a second time was preferred the first time, and whatever comes after an end is moot.
         if self.follow.done || !self.visited.insert((at, progress)) {
             return;
         }
         match self.code[at] {
-            Code::Take(state) => {
+            Instruction::Take(state) => {
                 if !self.follow.states.contains(&state) {
                     self.follow.states.push(state);
                 }
             }
-            Code::Or(other) => {
+            Instruction::Or(other) => {
                 self.from(at + 1, progress);
                 self.from(other, progress);
             }
-            Code::Jump(to) => self.from(to, progress),
-            Code::Round(depth) => self.from(at + 1, progress & !bit(depth)),
-            Code::Again { depth, start } => {
+            Instruction::Jump(to) => self.from(to, progress),
+            Instruction::Round(depth) => self.from(at + 1, progress & !bit(depth)),
+            Instruction::Again { depth, start } => {
                 if progress & bit(depth) != 0 {
                     self.from(start, progress);
                 }
                 self.from(at + 1, progress);
             }
-            Code::Done => self.follow.done = true,
+            Instruction::Done => self.follow.done = true,
         }
     }
 }

@@ -13,7 +13,7 @@ use geo::geometry::{
 
 use crate::value::{Record, Value, ValueRef};
 
-use super::super::args::Row;
+use super::super::call::Row;
 use super::wkt;
 use crate::eval::fault::EvalError;
 
@@ -39,15 +39,15 @@ pub(super) enum Surface {
 
 /// How a geometry is read, and what was found on the way.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct GeometryReader {
     surface: Surface,
     /// A ring did not end where it began.
     pub open_ring: bool,
 }
 
-impl Reading {
-    pub fn on(surface: Surface) -> Reading {
-        Reading {
+impl GeometryReader {
+    pub fn on(surface: Surface) -> GeometryReader {
+        GeometryReader {
             surface,
             open_ring: false,
         }
@@ -55,7 +55,11 @@ impl Reading {
 }
 
 /// An argument that is a geometry.
-pub(super) fn read(row: Row<'_>, at: usize, reading: &mut Reading) -> Result<Geometry, EvalError> {
+pub(super) fn read(
+    row: Row<'_>,
+    at: usize,
+    reading: &mut GeometryReader,
+) -> Result<Geometry, EvalError> {
     let geometry = match row.value(at) {
         ValueRef::Record(record) => from_record(record, reading),
         ValueRef::Text(text) => wkt::parse(text, reading),
@@ -71,7 +75,7 @@ pub(super) fn read(row: Row<'_>, at: usize, reading: &mut Reading) -> Result<Geo
     }
 }
 
-fn from_record(record: &Record, reading: &mut Reading) -> Result<Geometry, Malformed> {
+fn from_record(record: &Record, reading: &mut GeometryReader) -> Result<Geometry, Malformed> {
     const SHAPES: Malformed =
         "its type must be Point, LineString, Polygon or one of these behind Multi";
     let Some(Value::Text(shape)) = record.get("type") else {
@@ -132,7 +136,7 @@ fn line_of(value: &Value) -> Result<LineString, Malformed> {
 }
 
 /// The documentation nests the ring of a polygon once too little in places, so a bare ring will do.
-fn polygon_of(value: &Value, reading: &mut Reading) -> Result<Polygon, Malformed> {
+fn polygon_of(value: &Value, reading: &mut GeometryReader) -> Result<Polygon, Malformed> {
     let rings = items(value)?;
     let bare = rings
         .first()
@@ -153,7 +157,10 @@ pub(super) fn line(points: Vec<Coord>) -> Result<LineString, Malformed> {
 }
 
 /// A polygon of an outer ring and holes.
-pub(super) fn polygon(rings: Vec<Vec<Coord>>, reading: &mut Reading) -> Result<Polygon, Malformed> {
+pub(super) fn polygon(
+    rings: Vec<Vec<Coord>>,
+    reading: &mut GeometryReader,
+) -> Result<Polygon, Malformed> {
     let is_ring = |ring: &Vec<Coord>| reading.surface == Surface::Globe || has_area(ring);
     if rings.is_empty() || !rings.iter().all(is_ring) {
         return Err(THREE_POINTS);
@@ -181,14 +188,14 @@ pub(super) fn has_area(points: &[Coord]) -> bool {
 }
 
 /// Makes GeoJSON records of one type; the names in them are the same in all rows.
-pub(super) struct Maker {
+pub(super) struct GeoJsonBuilder {
     names: [Arc<str>; 2],
     shape: Value,
 }
 
-impl Maker {
-    pub fn new(shape: &str) -> Maker {
-        Maker {
+impl GeoJsonBuilder {
+    pub fn new(shape: &str) -> GeoJsonBuilder {
+        GeoJsonBuilder {
             names: ["type".into(), "coordinates".into()],
             shape: Value::text(shape),
         }

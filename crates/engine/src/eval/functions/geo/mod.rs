@@ -18,13 +18,13 @@ use geo::line_measures::metric_spaces::Geodesic;
 use highwater_query::functions::Function;
 
 use crate::column::ColumnBuilder;
-use crate::eval::datum::Datum;
 use crate::eval::fault::EvalError;
+use crate::eval::operand::Datum;
 use crate::value::Value;
 
-use self::geometry::{Maker, Malformed, OPEN_RING, Reading, Surface};
+use self::geometry::{GeoJsonBuilder, GeometryReader, Malformed, OPEN_RING, Surface};
 use self::globe::Shape;
-use super::args::{Call, Row};
+use super::call::{Call, Row};
 
 /// The value of a geospatial function in every row.
 pub(super) fn call(function: Function, call: Call<'_, '_>) -> Datum {
@@ -47,7 +47,7 @@ pub(super) fn call(function: Function, call: Call<'_, '_>) -> Datum {
 
 /// CreatePoint(latitude, longitude), which is not the order it is stored in.
 fn create_point(call: Call<'_, '_>) -> Datum {
-    let maker = Maker::new("Point");
+    let maker = GeoJsonBuilder::new("Point");
     call.strict(|row, out| {
         let (y, x) = (row.float(0)?, row.float(1)?);
         out.push_owned(maker.record(geometry::pair(Coord { x, y })));
@@ -57,7 +57,7 @@ fn create_point(call: Call<'_, '_>) -> Datum {
 
 /// CreateLineString(point, point, ..)
 fn create_line_string(call: Call<'_, '_>, surface: Surface) -> Datum {
-    let maker = Maker::new("LineString");
+    let maker = GeoJsonBuilder::new("LineString");
     call.strict(|row, out| {
         let points = points(row)?;
         if !geometry::has_length(&points) {
@@ -78,9 +78,9 @@ fn create_line_string(call: Call<'_, '_>, surface: Surface) -> Datum {
 
 /// CreatePolygon(point, point, point, ..)
 fn create_polygon(mut call: Call<'_, '_>, surface: Surface) -> Datum {
-    let maker = Maker::new("Polygon");
+    let maker = GeoJsonBuilder::new("Polygon");
     let mut open = Vec::new();
-    let made = call.again().strict(|row, out| {
+    let made = call.reborrow().strict(|row, out| {
         let mut points = points(row)?;
         let ring = match surface {
             Surface::Plane if geometry::has_area(&points) => Ok(()),
@@ -90,19 +90,19 @@ fn create_polygon(mut call: Call<'_, '_>, surface: Surface) -> Datum {
         ring.map_err(|malformed| row.wrong_value(row.len() - 1, malformed))?;
         if points.first() != points.last() {
             points.extend(points.first().copied());
-            open.push(row.place());
+            open.push(row.row_index());
         }
         let ring = Value::Array(points.into_iter().map(geometry::pair).collect());
         out.push_owned(maker.record(Value::Array([ring].into())));
         Ok(())
     });
-    call.remark(&open, OPEN_RING);
+    call.warn(&open, OPEN_RING);
     made
 }
 
 /// All arguments, which are points.
 fn points(row: Row<'_>) -> Result<Vec<Coord>, EvalError> {
-    let point = |at| match geometry::read(row, at, &mut Reading::on(Surface::Plane))? {
+    let point = |at| match geometry::read(row, at, &mut GeometryReader::on(Surface::Plane))? {
         Geometry::Point(point) => Ok(point.0),
         _ => Err(row.wrong_value(at, "it must be a point")),
     };
@@ -261,21 +261,21 @@ fn on_two<S: Clone>(
     shape: impl Fn(Geometry) -> Result<S, Malformed>,
     mut rule: impl FnMut(Row<'_>, &S, &S, &mut ColumnBuilder) -> Result<(), EvalError>,
 ) -> Datum {
-    let read = |row: Row<'_>, at: usize, reading: &mut Reading| {
+    let read = |row: Row<'_>, at: usize, reading: &mut GeometryReader| {
         let shape = shape(geometry::read(row, at, reading)?);
         shape.map_err(|malformed| row.wrong_value(at, malformed))
     };
     let mut fixed: [Option<Result<S, EvalError>>; 2] = [None, None];
     let same: [bool; 2] = std::array::from_fn(|at| matches!(call.args[at], Datum::Scalar(_)));
     let mut open = Vec::new();
-    let answers = call.again().strict(|row, out| {
+    let answers = call.reborrow().strict(|row, out| {
         for at in 0..2 {
             if same[at] && fixed[at].is_none() {
                 // What stands in the query was remarked on when it was bound.
-                fixed[at] = Some(read(row, at, &mut Reading::on(surface)));
+                fixed[at] = Some(read(row, at, &mut GeometryReader::on(surface)));
             }
         }
-        let mut reading = Reading::on(surface);
+        let mut reading = GeometryReader::on(surface);
         let mut shape = |at: usize| match &fixed[at] {
             Some(Ok(shape)) => Ok(Cow::Borrowed(shape)),
             Some(Err(reason)) => Err(reason.clone()),
@@ -283,10 +283,10 @@ fn on_two<S: Clone>(
         };
         let (a, b) = (shape(0)?, shape(1)?);
         if reading.open_ring {
-            open.push(row.place());
+            open.push(row.row_index());
         }
         rule(row, &*a, &*b, out)
     });
-    call.remark(&open, OPEN_RING);
+    call.warn(&open, OPEN_RING);
     answers
 }

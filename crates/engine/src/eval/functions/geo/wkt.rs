@@ -4,7 +4,7 @@ use geo::geometry::{
     Coord, Geometry, GeometryCollection, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon,
 };
 
-use super::geometry::{Malformed, Reading, line, polygon};
+use super::geometry::{GeometryReader, Malformed, line, polygon};
 
 /// How deep collections may nest.
 const DEPTH_MAX: usize = 16;
@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 16;
 const SYNTAX: Malformed = "it is no well-known text such as POINT (30 10)";
 
 /// The geometry that a text spells. One without points is an empty collection.
-pub(super) fn parse(text: &str, reading: &mut Reading) -> Result<Geometry, Malformed> {
+pub(super) fn parse(text: &str, reading: &mut GeometryReader) -> Result<Geometry, Malformed> {
     let mut reader = Reader {
         rest: text,
         reading,
@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str, reading: &mut Reading) -> Result<Geometry, Malfo
 
 struct Reader<'a, 'r> {
     rest: &'a str,
-    reading: &'r mut Reading,
+    reading: &'r mut GeometryReader,
 }
 
 impl<'a> Reader<'a, '_> {

@@ -4,7 +4,6 @@ mod dates;
 #[cfg(feature = "geo")]
 mod geometries;
 mod laws;
-mod manual;
 mod numbers;
 mod patterns;
 mod structures;
@@ -15,8 +14,8 @@ use highwater_query::functions::{DatePart, Function};
 use highwater_time::Instant;
 
 use crate::column::{Column, ColumnBuilder};
-use crate::eval::datum::{Datum, Site};
 use crate::eval::fault::{EvalError, Faults};
+use crate::eval::operand::{Datum, KernelContext};
 use crate::eval::rows::Rows;
 use crate::value::Value;
 
@@ -85,12 +84,12 @@ pub type Answer = Result<String, EvalError>;
 /// A call over whole columns or scalars.
 pub fn run(function: Function, part: Option<DatePart>, args: &[Datum], rows: usize) -> Vec<Answer> {
     let mut faults = Faults::new(rows);
-    let site = &mut Site {
+    let context = &mut KernelContext {
         span: Span::default(),
         rows: &Rows::all(rows),
         faults: &mut faults,
     };
-    let column = super::call(function, part, args, site).into_column(rows);
+    let column = super::call(function, part, args, context).into_column(rows);
     assert_eq!(column.len(), rows);
     let mut answers: Vec<Answer> = (0..rows)
         .map(|row| Ok(format!("{:?}", column.get(row).to_value())))

@@ -110,23 +110,23 @@ fn records_hold_the_values_of_their_row() {
     let mut faults = Faults::new(2);
     let rows = Rows::all(2);
     let mut make = |values: &[Datum]| {
-        let site = &mut Site {
+        let context = &mut KernelContext {
             span: Span::default(),
             rows: &rows,
             faults: &mut faults,
         };
-        super::super::record(&names, values, site).into_column(2)
+        super::super::record(&names, values, context).into_column(2)
     };
     let column = |values: &[Value]| Datum::Column(column(values));
-    let shown = |column: &Column, at: usize| format!("{:?}", column.get(at).to_value());
+    let display_value = |column: &Column, at: usize| format!("{:?}", column.get(at).to_value());
     let wanted = |text: &str| format!("{:?}", json(text));
     let result = make(&[
         column(args![1, NULL]),
         column(&[json(r#"{"c":1,"b":2,"a":3}"#), Value::text("no record")]),
         Datum::Scalar(Value::text("x")),
     ]);
-    assert_eq!(shown(&result, 0), wanted(r#"{"a":1,"c":1,"b":2}"#));
-    assert_eq!(shown(&result, 1), wanted(r#"{"a":null,"b":"x"}"#));
+    assert_eq!(display_value(&result, 0), wanted(r#"{"a":1,"c":1,"b":2}"#));
+    assert_eq!(display_value(&result, 1), wanted(r#"{"a":null,"b":"x"}"#));
     let same = make(&[1, 2, 3].map(|int| Datum::Scalar(Value::Int(int))));
-    assert_eq!(shown(&same, 1), wanted(r#"{"a":1,"b":3}"#));
+    assert_eq!(display_value(&same, 1), wanted(r#"{"a":1,"b":3}"#));
 }

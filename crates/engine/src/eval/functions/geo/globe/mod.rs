@@ -11,7 +11,7 @@ mod vector;
 mod tests;
 
 use shape::Position;
-use vector::{Meeting, Vector};
+use vector::{ArcIntersection, Vector};
 
 pub(super) use shape::{Shape, check_ring, runs_over_itself};
 
@@ -27,7 +27,7 @@ pub(super) fn intersects(a: &Shape, b: &Shape) -> bool {
     };
     let crosses = || {
         a.drawn().any(|arc| {
-            let meets = |other| !matches!(arc.meets(other), Meeting::Nowhere);
+            let meets = |other| !matches!(arc.meets(other), ArcIntersection::Nowhere);
             b.drawn().any(meets)
         })
     };
@@ -82,9 +82,9 @@ fn lie(a: &Shape, b: &Shape) -> Vec<Position> {
         let mut cuts = vec![arc.from, arc.to];
         for other in b.drawn() {
             match arc.meets(other) {
-                Meeting::Nowhere => {}
-                Meeting::Crossing(place) => cuts.push(place),
-                Meeting::Touching => {
+                ArcIntersection::Nowhere => {}
+                ArcIntersection::Crossing(place) => cuts.push(place),
+                ArcIntersection::Touching => {
                     let ends = [other.from, other.to];
                     cuts.extend(ends.into_iter().filter(|end| arc.holds(*end)));
                 }

@@ -6,11 +6,12 @@ use geo::geometry::{Coord, LineString, Polygon};
 use proptest::prelude::*;
 
 use super::*;
-use crate::eval::functions::geo::geometry::{Reading, Surface};
+use crate::eval::functions::geo::geometry::{GeometryReader, Surface};
 use crate::eval::functions::geo::wkt;
 
 fn shape(text: &str) -> Shape {
-    let geometry = wkt::parse(text, &mut Reading::on(Surface::Globe)).expect("well-known text");
+    let geometry =
+        wkt::parse(text, &mut GeometryReader::on(Surface::Globe)).expect("well-known text");
     Shape::new(&geometry).unwrap_or_else(|malformed| panic!("{text}: {malformed}"))
 }
 
@@ -185,7 +186,8 @@ fn what_is_no_shape_on_the_globe_is_told() {
         ("POLYGON((0 0, 10 0, 20 0, 0 0))", "a ring needs at least 3"),
         ("POLYGON((0 0, 100 0, 0 0, 0 0))", "a ring needs at least 3"),
     ] {
-        let geometry = wkt::parse(text, &mut Reading::on(Surface::Globe)).expect("well-known text");
+        let geometry =
+            wkt::parse(text, &mut GeometryReader::on(Surface::Globe)).expect("well-known text");
         let malformed = Shape::new(&geometry).expect_err(text);
         assert!(malformed.contains(reason), "{text}: {malformed}");
     }
@@ -312,10 +314,10 @@ proptest! {
                 continue;
             }
             let coord = on_map(place);
-            let shown = point(coord.x, coord.y);
-            prop_assert_eq!(within(&shown, &area), depth > 0.0, "{:?}", coord);
-            prop_assert_eq!(within(&shown, &rest), depth < 0.0, "{:?} in all but it", coord);
-            prop_assert_eq!(intersects(&area, &shown), depth > 0.0);
+            let display_value = point(coord.x, coord.y);
+            prop_assert_eq!(within(&display_value, &area), depth > 0.0, "{:?}", coord);
+            prop_assert_eq!(within(&display_value, &rest), depth < 0.0, "{:?} in all but it", coord);
+            prop_assert_eq!(intersects(&area, &display_value), depth > 0.0);
         }
     }
 

@@ -85,7 +85,7 @@ pub(super) struct Arc {
 }
 
 /// How two arcs meet.
-pub(super) enum Meeting {
+pub(super) enum ArcIntersection {
     Nowhere,
     /// They cross inside of both.
     Crossing(Vector),
@@ -120,22 +120,22 @@ impl Arc {
             && place.cross(self.to).dot(self.normal) > 0.0
     }
 
-    pub fn meets(&self, other: &Arc) -> Meeting {
+    pub fn meets(&self, other: &Arc) -> ArcIntersection {
         let ends = [self.holds(other.from), self.holds(other.to)];
         if ends.contains(&true) || other.holds(self.from) || other.holds(self.to) {
-            return Meeting::Touching;
+            return ArcIntersection::Touching;
         }
         let (a, b) = (other.left(self.from), other.left(self.to));
         let (c, d) = (self.left(other.from), self.left(other.to));
         if a * b >= 0.0 || c * d >= 0.0 {
-            return Meeting::Nowhere;
+            return ArcIntersection::Nowhere;
         }
         // Where each passes through the plane of the other; the planes meet on the other side of the earth, too.
         let here = self.from.times(b.abs()).plus(self.to.times(a.abs()));
         let there = other.from.times(d.abs()).plus(other.to.times(c.abs()));
         match here.dot(there) > 0.0 {
-            true => Meeting::Crossing(here.unit()),
-            false => Meeting::Nowhere,
+            true => ArcIntersection::Crossing(here.unit()),
+            false => ArcIntersection::Nowhere,
         }
     }
 

@@ -1,0 +1,268 @@
+//! JavaScript aggregates.
+//!
+//! What a script does to its own state can be neither merged nor written down, so the events are kept and the script is
+//! run when the result is asked for. Where windows overlap, a script that can take events back is asked to instead of
+//! being run from the start ([`RollingScript`]). What it takes back need not be what it took in (0.1 + 0.2 - 0.2 is not 0.1),
+//! and a row must not depend on where a job was started. So the state begins anew, from the content, at the first
+//! result after every multiple of the window's length; the events since then are all that a result depends on, and they
+//! are what a snapshot holds.
+
+use std::sync::Arc;
+
+use highwater_codec::{DecodeError, Reader, Writer};
+
+use super::FailureReason;
+use super::collect::Lists;
+use super::packed::unpack;
+use crate::codec::{ReadValue, WriteValue};
+use crate::script::{self, ObjectHandle, Retraction, Step};
+use crate::value::Value;
+
+#[derive(Clone, Debug)]
+pub(crate) struct ScriptAggregates {
+    pub(super) name: Arc<str>,
+    pub(super) events: Lists,
+    /// By group, where they are known already.
+    results: Vec<Result<Value, FailureReason>>,
+}
+
+impl ScriptAggregates {
+    pub fn new(name: &str) -> ScriptAggregates {
+        ScriptAggregates::of(name.into(), Lists::default())
+    }
+
+    fn of(name: Arc<str>, events: Lists) -> ScriptAggregates {
+        ScriptAggregates {
+            name,
+            events,
+            results: Vec::new(),
+        }
+    }
+
+    pub fn pick(&self, slots: &[u32]) -> ScriptAggregates {
+        ScriptAggregates::of(self.name.clone(), Lists(super::pick(&self.events.0, slots)))
+    }
+
+    pub fn result(&self, slot: usize) -> Result<Value, FailureReason> {
+        match self.results.get(slot) {
+            Some(known) => known.clone(),
+            None => script::aggregate(&self.name, &self.events.0[slot]).map_err(reason),
+        }
+    }
+
+    /// Whether a hop's worth of events can leave at once.
+    pub fn can_roll(&self) -> bool {
+        script::can_retract(&self.name, Retraction::Together)
+    }
+
+    /// Finds the result of the next group from its result in the window before. Says when its last event was.
+    pub fn roll(&mut self, rolling: &mut RollingScript, end: i64, size: i64) -> Option<i64> {
+        let events = &self.events.0[self.results.len()];
+        let content = events.iter().map(|(time, value)| (*time, value));
+        let result = rolling.step(&self.name, Retraction::Together, end, size, content);
+        self.results.push(result);
+        events.last().map(|(time, _)| *time)
+    }
+}
+
+fn reason(error: crate::eval::EvalError) -> FailureReason {
+    error.to_string().into()
+}
+
+/// An event as a sliding window keeps it.
+pub(crate) fn event(argument: &Value) -> Option<(i64, &Value)> {
+    unpack(argument.view()).map(|event| (event.time, event.value))
+}
+
+/// An aggregate that goes from window to window.
+#[derive(Debug)]
+pub(crate) struct RollingScript {
+    object: ObjectHandle,
+    /// What has been in the windows since the state began, in order.
+    events: Vec<(i64, Value)>,
+    /// The ends of those windows.
+    ends: Vec<i64>,
+}
+
+impl Default for RollingScript {
+    fn default() -> RollingScript {
+        RollingScript {
+            object: ObjectHandle::new(),
+            events: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+}
+
+impl RollingScript {
+    /// The result of the window that ends at `end` and holds these events.
+    pub fn step<'a>(
+        &mut self,
+        name: &str,
+        retraction: Retraction,
+        end: i64,
+        size: i64,
+        content: impl DoubleEndedIterator<Item = (i64, &'a Value)> + Clone,
+    ) -> Result<Value, FailureReason> {
+        let first = content.clone().next().map_or(i64::MAX, |(time, _)| time);
+        let era = |end: i64| end.div_euclid(size);
+        let goes_on = |last: &i64| first <= *last && era(*last) == era(end);
+        match self.ends.last().copied().filter(goes_on) {
+            Some(last) => {
+                let new = content.rev().take_while(|(time, _)| *time > last);
+                let from = self.events.len();
+                self.events
+                    .extend(new.map(|(time, value)| (time, value.clone())));
+                self.events[from..].reverse();
+            }
+            None => {
+                *self = RollingScript::default();
+                let content = content.map(|(time, value)| (time, value.clone()));
+                self.events.extend(content);
+            }
+        }
+        self.ends.push(end);
+        let outcome = script::roll(name, &self.object, retraction, self.ends.len(), |step| {
+            self.changes(step, size)
+        });
+        if outcome.is_err() {
+            // Nobody knows what was left half done: the next result begins anew.
+            *self = RollingScript::default();
+        }
+        outcome.map_err(reason)
+    }
+
+    fn changes(&self, step: usize, size: i64) -> Step<'_> {
+        let events = &self.events[..];
+        let until = |time: i64| events.partition_point(|(at, _)| *at <= time);
+        let at = self.ends[step];
+        let (left, entered) = match step {
+            0 => (0..0, 0..until(at)),
+            _ => {
+                let before = self.ends[step - 1];
+                let left = until(before.saturating_sub(size))..until(at.saturating_sub(size));
+                (left, until(before)..until(at))
+            }
+        };
+        Step {
+            at,
+            left: &events[left],
+            entered: &events[entered],
+        }
+    }
+
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
+        out.count(self.events.len());
+        for (time, value) in &self.events {
+            out.i64(*time);
+            out.value(value.view());
+        }
+        out.count(self.ends.len());
+        self.ends.iter().for_each(|end| out.i64(*end));
+    }
+
+    pub fn restore(from: &mut Reader<'_>) -> Result<RollingScript, DecodeError> {
+        let mut rolling = RollingScript::default();
+        for _ in 0..from.count()? {
+            rolling.events.push((from.i64()?, from.value()?));
+        }
+        for _ in 0..from.count()? {
+            rolling.ends.push(from.i64()?);
+        }
+        if !rolling.ends.is_sorted() || !rolling.events.is_sorted_by_key(|(time, _)| *time) {
+            return Err(DecodeError::Invalid("a script's events are out of order"));
+        }
+        Ok(rolling)
+    }
+}
+
+#[cfg(all(test, feature = "javascript"))]
+mod tests {
+    use super::*;
+    use crate::script::Scripts;
+
+    const BACK: &str = "function main() {
+        this.init = function () { this.total = 0; };
+        this.accumulate = function (value) { if (value === 13) throw new Error('13'); this.total += value; };
+        this.deaccumulate = function (value) { if (value === 17) for (;;) {} this.total -= value; };
+        this.computeResult = function () { return this.total; };
+    }";
+
+    fn scripts() -> Arc<Scripts> {
+        let functions = [("f".to_string(), BACK.to_string())];
+        Arc::new(Scripts::new(functions).expect("the script is whole"))
+    }
+
+    /// The sums of a sliding window of three instants over these values, one an instant.
+    fn slid(values: &[i64], mut between: impl FnMut(usize)) -> Vec<String> {
+        let mut rolling = RollingScript::default();
+        let values: Vec<Value> = values.iter().map(|v| Value::Int(*v)).collect();
+        let results = (0..values.len()).map(|end| {
+            between(end);
+            let content = (end.saturating_sub(2)..=end).map(|at| (at as i64, &values[at]));
+            match rolling.step("f", Retraction::OneByOne, end as i64, 3, content) {
+                Ok(value) => format!("{value:?}"),
+                Err(reason) => reason.to_string(),
+            }
+        });
+        results.collect()
+    }
+
+    #[test]
+    fn after_an_error_an_aggregate_begins_anew() {
+        let scripts = scripts();
+        let _entered = scripts.enter();
+        assert!(script::can_retract("f", Retraction::OneByOne));
+        assert!(!script::can_retract("f", Retraction::Together));
+        let thrown = "function 'f': Error: 13";
+        assert_eq!(
+            slid(&[1, 2, 3, 4, 13, 6, 7, 8], |_| ()),
+            [
+                "Int(1)", "Int(3)", "Int(6)", "Int(9)", thrown, thrown, thrown, "Int(21)"
+            ]
+        );
+        // The 17 is inside when the state begins at 3, and cannot be taken back at 4.
+        let stopped = "function 'f': it took too many steps and was stopped";
+        assert_eq!(
+            slid(&[0, 17, 2, 3, 4, 5], |_| ()),
+            [
+                "Int(0)", "Int(17)", "Int(19)", "Int(22)", stopped, "Int(12)"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_object_that_was_lost_is_made_again() {
+        let scripts = scripts();
+        let _entered = scripts.enter();
+        let values = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+        let alone = slid(&values, |_| ());
+        // Others crowd it out, or break the interpreter that they share.
+        let crowd: Vec<ObjectHandle> = (0..5000).map(|_| ObjectHandle::new()).collect();
+        let crowded = slid(&values, |end| {
+            if end % 4 == 0 {
+                for object in &crowd {
+                    let step = |_| Step {
+                        at: 0,
+                        left: &[],
+                        entered: &[],
+                    };
+                    script::roll("f", object, Retraction::OneByOne, 1, step)
+                        .expect("an object that has seen nothing");
+                }
+            }
+        });
+        assert_eq!(crowded, alone);
+        let endless = [(0, Value::Int(17))];
+        let broken = slid(&values, |_| {
+            let object = ObjectHandle::new();
+            let step = |_| Step {
+                at: 0,
+                left: &endless,
+                entered: &[],
+            };
+            script::roll("f", &object, Retraction::OneByOne, 1, step).expect_err("it never ends");
+        });
+        assert_eq!(broken, alone);
+    }
+}

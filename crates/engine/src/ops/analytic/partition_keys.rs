@@ -1,0 +1,278 @@
+//! The keys that rows were seen with, numbered, each forgotten once nothing can see its rows.
+//!
+//! A key is needed until the watermark has passed its last row by the longest LIMIT DURATION. That moment moves with
+//! every row, so it is not kept up to date: each key stands once in a queue, by the moment that held when it was put
+//! there, and is put back at the end if it turns out to have been heard of since. A key may therefore outstay its time,
+//! by one more round of the queue at most, which no result shows.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashTable;
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_time::{Duration, Instant};
+
+use crate::ops::groups::EncodedKeys;
+use crate::ops::timer_queue::ONE_LANE;
+
+#[derive(Default)]
+pub(super) struct PartitionKeys {
+    table: HashTable<u32>,
+    /// By number, what every row looks at: as small as can be, since there may be very many keys.
+    entries: Vec<Entry>,
+    /// By number, the rest.
+    colds: Vec<KeyDetails>,
+    free: Vec<u32>,
+    /// When to look at which key.
+    queue: VecDeque<(i64, u32)>,
+    /// How long after its last row a key is needed, in ticks.
+    keep: i64,
+}
+
+struct Entry {
+    short: ShortKey,
+    /// The time of the last row; [`UNUSED`] where the number is free.
+    last: i64,
+}
+
+#[derive(Default)]
+struct KeyDetails {
+    hash: u64,
+    lane: u32,
+    /// The key, if it is a long one.
+    long: Option<Box<[u8]>>,
+}
+
+const UNUSED: i64 = i64::MIN;
+
+/// A key of up to 15 bytes with its length in the last byte; of a longer one its hash, and [`LONG`].
+type ShortKey = [u8; 16];
+
+const LONG: u8 = u8::MAX;
+
+fn short(key: &[u8], hash: u64) -> ShortKey {
+    let mut short = [0; 16];
+    if key.len() < short.len() {
+        short[..key.len()].copy_from_slice(key);
+        short[15] = key.len() as u8;
+    } else {
+        short[..8].copy_from_slice(&hash.to_le_bytes());
+        short[15] = LONG;
+    }
+    short
+}
+
+/// Equal keys of different lanes would all collide otherwise.
+fn with_lane(hash: u64, lane: u32) -> u64 {
+    hash ^ u64::from(lane).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl PartitionKeys {
+    pub fn keep_for(&mut self, limit: Duration) {
+        self.keep = self.keep.max(limit.ticks());
+    }
+
+    /// One more than the largest number in use.
+    pub fn slots(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn used(&self) -> impl Iterator<Item = usize> {
+        let entries = self.entries.iter().enumerate();
+        entries
+            .filter(|(_, entry)| entry.last != UNUSED)
+            .map(|(slot, _)| slot)
+    }
+
+    /// The number of every row's key, in `slots`.
+    pub fn find(
+        &mut self,
+        encoded: &EncodedKeys,
+        lanes: Option<&[u32]>,
+        times: &[i64],
+        slots: &mut Vec<u32>,
+    ) {
+        slots.clear();
+        slots.reserve(times.len());
+        for (row, &time) in times.iter().enumerate() {
+            let lane = lanes.map_or(ONE_LANE, |lanes| lanes[row]);
+            let (hash, key) = (with_lane(encoded.hash(row), lane), encoded.key(row));
+            let wanted = short(key, hash);
+            let (entries, colds) = (&self.entries, &self.colds);
+            let found = self.table.find(hash, |&slot| {
+                let slot = slot as usize;
+                entries[slot].short == wanted
+                    && (lanes.is_none() || colds[slot].lane == lane)
+                    && (wanted[15] != LONG || colds[slot].long.as_deref() == Some(key))
+            });
+            let last = time.max(UNUSED + 1);
+            let slot = match found {
+                Some(&slot) => {
+                    self.entries[slot as usize].last = last;
+                    slot
+                }
+                None => {
+                    let slot = self.insert(last, hash, lane, key);
+                    self.queue.push_back((last.saturating_add(self.keep), slot));
+                    slot
+                }
+            };
+            slots.push(slot);
+        }
+    }
+
+    fn insert(&mut self, last: i64, hash: u64, lane: u32, key: &[u8]) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.push_unused();
+            (self.entries.len() - 1) as u32
+        });
+        let short = short(key, hash);
+        self.entries[slot as usize] = Entry { short, last };
+        self.colds[slot as usize] = KeyDetails {
+            hash,
+            lane,
+            long: (short[15] == LONG).then(|| key.into()),
+        };
+        let colds = &self.colds;
+        self.table
+            .insert_unique(hash, slot, |&slot| colds[slot as usize].hash);
+        slot
+    }
+
+    fn push_unused(&mut self) {
+        self.entries.push(Entry {
+            short: [0; 16],
+            last: UNUSED,
+        });
+        self.colds.push(KeyDetails::default());
+    }
+
+    fn key(&self, slot: usize) -> &[u8] {
+        let short = &self.entries[slot].short;
+        match &self.colds[slot].long {
+            Some(long) => long,
+            None => &short[..usize::from(short[15])],
+        }
+    }
+
+    /// Forgets what the watermark has passed, and says which numbers that were.
+    pub fn forget(&mut self, watermark: Instant, mut forgotten: impl FnMut(usize)) {
+        let watermark = watermark.ticks();
+        // Each key is looked at once, even if it is put back as due already.
+        for _ in 0..self.queue.len() {
+            let Some(&(due, slot)) = self.queue.front() else {
+                return;
+            };
+            if due > watermark {
+                return;
+            }
+            self.queue.pop_front();
+            let entry = &mut self.entries[slot as usize];
+            let due = entry.last.saturating_add(self.keep);
+            if due > watermark {
+                self.queue.push_back((due, slot));
+                continue;
+            }
+            entry.last = UNUSED;
+            let cold = std::mem::take(&mut self.colds[slot as usize]);
+            if let Ok(found) = self.table.find_entry(cold.hash, |&other| other == slot) {
+                found.remove();
+            }
+            self.free.push(slot);
+            forgotten(slot as usize);
+        }
+        self.shrink();
+    }
+
+    /// Gives room in the table back after a flood of keys.
+    fn shrink(&mut self) {
+        const SHRINK_CAPACITY_MIN: usize = 1024;
+        if self.table.capacity() > SHRINK_CAPACITY_MIN
+            && self.table.capacity() / 8 > self.table.len()
+        {
+            let colds = &self.colds;
+            let room = self.table.len() * 2;
+            self.table
+                .shrink_to(room, |&slot| colds[slot as usize].hash);
+        }
+    }
+
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
+        out.count(self.entries.len());
+        for (slot, entry) in self.entries.iter().enumerate() {
+            out.i64(entry.last);
+            if entry.last != UNUSED {
+                out.u64(self.colds[slot].hash);
+                out.u32(self.colds[slot].lane);
+                out.blob(self.key(slot));
+            }
+        }
+        out.count(self.free.len());
+        self.free.iter().for_each(|&slot| out.u32(slot));
+        out.count(self.queue.len());
+        for &(due, slot) in &self.queue {
+            out.i64(due);
+            out.u32(slot);
+        }
+    }
+
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let mut fresh = PartitionKeys {
+            keep: self.keep,
+            ..PartitionKeys::default()
+        };
+        let slots = from.count()?;
+        for _ in 0..slots {
+            let last = from.i64()?;
+            if last == UNUSED {
+                fresh.push_unused();
+                continue;
+            }
+            let (hash, lane) = (from.u64()?, from.u32()?);
+            fresh.insert(last, hash, lane, from.blob()?);
+        }
+        let known = |slot: u32, used: bool| match fresh.entries.get(slot as usize) {
+            Some(entry) if (entry.last != UNUSED) == used => Ok(slot),
+            _ => Err(DecodeError::Invalid("an unknown key")),
+        };
+        let mut free = Vec::new();
+        for _ in 0..from.count()? {
+            free.push(known(from.u32()?, false)?);
+        }
+        for _ in 0..from.count()? {
+            let due = from.i64()?;
+            fresh.queue.push_back((due, known(from.u32()?, true)?));
+        }
+        fresh.free = free;
+        *self = fresh;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::column::Column;
+
+    // proves T11
+    #[test]
+    fn a_million_keys_leave_nothing_behind() {
+        let mut keys = PartitionKeys::default();
+        keys.keep_for(Duration::from_ticks(1_000));
+        let (mut slots, mut forgotten) = (Vec::new(), 0);
+        for chunk in 0..1_000_i64 {
+            let times: Vec<i64> = (0..1_000).map(|row| chunk * 1_000 + row).collect();
+            // Every row has a key of its own, but for one that comes in every chunk.
+            let values = times.iter().map(|&t| if t % 1_000 == 7 { -1 } else { t });
+            let column = Column::from_ints(values.collect());
+            let encoded = EncodedKeys::new([column].iter(), times.len());
+            keys.find(&encoded, None, &times, &mut slots);
+            let watermark = Instant::from_ticks(chunk * 1_000 + 999);
+            keys.forget(watermark, |_| forgotten += 1);
+            assert!(keys.slots() < 3_100, "{} in chunk {chunk}", keys.slots());
+        }
+        assert!(forgotten > 995_000);
+        keys.forget(Instant::AFTER_ALL, |_| {});
+        assert_eq!(keys.used().count(), 0);
+        assert!(keys.table.capacity() < 2_000 && keys.queue.is_empty());
+    }
+}

@@ -1,0 +1,411 @@
+//! Aggregates over the rows of a key in (t - limit, t], one value per row.
+//!
+//! COUNT and SUM roll: rows are added as they come and taken out as they leave, which integers and
+//! [exact sums](super::exact_sum) allow without a trace. MIN and MAX keep only the rows that may still become the answer.
+//! All others are folded anew over the rows in range, by the same code as in windows; that costs time in proportion to
+//! the rows in range.
+//!
+//! A SUM or AVG over floats is the exact sum rounded once, where a window folds in the order of the rows: the two may
+//! differ in the last digit.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use highwater_query::plan::{Aggregate, AggregateFunction};
+
+use highwater_codec::{DecodeError, Reader, Writer};
+
+use super::exact_sum::ExactSum;
+use super::lag::Cell;
+use super::{CallInput, CallState, Failures};
+use crate::codec::{ReadValue, WriteValue};
+use crate::column::ColumnBuilder;
+use crate::eval;
+use crate::ops::accumulate::Accumulator;
+use crate::value::{Value, ValueRef};
+
+pub(super) fn call_state(aggregate: &Aggregate, limit: i64) -> Box<dyn CallState> {
+    match aggregate.function {
+        AggregateFunction::Count => Box::new(RangeAggregate::new(limit, Counts)),
+        AggregateFunction::Sum => Box::new(RangeAggregate::new(limit, Sums { mean: false })),
+        AggregateFunction::Avg => Box::new(RangeAggregate::new(limit, Sums { mean: true })),
+        AggregateFunction::Min => Box::new(RangeAggregate::new(limit, Extremes(Ordering::Less))),
+        AggregateFunction::Max => Box::new(RangeAggregate::new(limit, Extremes(Ordering::Greater))),
+        _ => Box::new(RangeAggregate::new(limit, Folds(aggregate.clone()))),
+    }
+}
+
+/// How one aggregate is kept over a range that slides.
+trait Range: Send {
+    type State: Default + Send;
+
+    /// Takes in a row. `value` is `None` for COUNT(*).
+    fn enter(&self, state: &mut Self::State, time: i64, value: Option<ValueRef<'_>>);
+
+    /// Lets go of rows up to and including `floor`.
+    fn leave(&self, state: &mut Self::State, floor: i64);
+
+    fn result(&self, state: &Self::State) -> Result<Value, String>;
+
+    fn snapshot(&self, state: &Self::State, out: &mut Vec<u8>);
+    fn restore(&self, from: &mut Reader<'_>) -> Result<Self::State, DecodeError>;
+}
+
+struct RangeAggregate<R: Range> {
+    limit: i64,
+    range: R,
+    states: Vec<R::State>,
+}
+
+impl<R: Range> RangeAggregate<R> {
+    fn new(limit: i64, range: R) -> RangeAggregate<R> {
+        RangeAggregate {
+            limit,
+            range,
+            states: Vec::new(),
+        }
+    }
+}
+
+impl<R: Range> CallState for RangeAggregate<R> {
+    fn grow(&mut self, slots: usize) {
+        let slots = slots.max(self.states.len());
+        self.states.resize_with(slots, R::State::default);
+    }
+
+    fn clear(&mut self, slot: usize) {
+        self.states[slot] = R::State::default();
+    }
+
+    fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures) {
+        let argument = input.arguments.first();
+        for at in input.rows() {
+            let state = &mut self.states[at.slot];
+            self.range.leave(state, at.time.saturating_sub(self.limit));
+            if at.passes {
+                let value = argument.map(|column| column.get(at.row));
+                self.range.enter(state, at.time, value);
+            }
+            match self.range.result(state) {
+                Ok(value) => out.push_owned(value),
+                Err(reason) => {
+                    out.push_null();
+                    failures.add(at.row, input.span, reason);
+                }
+            }
+        }
+    }
+
+    fn snapshot(&self, slot: usize, out: &mut Vec<u8>) {
+        self.range.snapshot(&self.states[slot], out);
+    }
+
+    fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.states[slot] = self.range.restore(from)?;
+        Ok(())
+    }
+}
+
+/// Gives room back after a flood of rows.
+pub(super) fn shrink<T>(ring: &mut VecDeque<T>) {
+    const SHRINK_CAPACITY_MIN: usize = 64;
+    if ring.capacity() > SHRINK_CAPACITY_MIN && ring.capacity() / 8 > ring.len() {
+        ring.shrink_to(ring.len() * 2);
+    }
+}
+
+/// COUNT: the times of what is counted.
+struct Counts;
+
+impl Range for Counts {
+    type State = VecDeque<i64>;
+
+    fn enter(&self, times: &mut VecDeque<i64>, time: i64, value: Option<ValueRef<'_>>) {
+        if value.is_none_or(|value| !value.is_null()) {
+            times.push_back(time);
+        }
+    }
+
+    fn leave(&self, times: &mut VecDeque<i64>, floor: i64) {
+        while times.front().is_some_and(|&time| time <= floor) {
+            times.pop_front();
+        }
+        shrink(times);
+    }
+
+    fn result(&self, times: &VecDeque<i64>) -> Result<Value, String> {
+        Ok(Value::Int(times.len() as i64))
+    }
+
+    fn snapshot(&self, times: &VecDeque<i64>, out: &mut Vec<u8>) {
+        out.count(times.len());
+        times.iter().for_each(|&time| out.i64(time));
+    }
+
+    fn restore(&self, from: &mut Reader<'_>) -> Result<VecDeque<i64>, DecodeError> {
+        (0..from.count()?).map(|_| from.i64()).collect()
+    }
+}
+
+/// SUM and AVG.
+struct Sums {
+    mean: bool,
+}
+
+#[derive(Default)]
+struct Sum {
+    numbers: VecDeque<(i64, Number)>,
+    ints: i128,
+    floats: usize,
+    /// The sum of the floats, while there are many; of a few it is made when it is asked for.
+    exact: Option<Box<ExactSum>>,
+}
+
+#[derive(Clone, Copy)]
+enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+/// From here on the exact sum is kept, and until here: what it says is the same either way.
+const MANY_FLOATS: usize = 32;
+const FEW_FLOATS: usize = 8;
+
+impl Sum {
+    fn enter(&mut self, time: i64, number: Number) {
+        self.numbers.push_back((time, number));
+        match number {
+            Number::Int(value) => self.ints += i128::from(value),
+            Number::Float(value) => {
+                self.floats += 1;
+                match &mut self.exact {
+                    Some(exact) => exact.add(value),
+                    None if self.floats >= MANY_FLOATS => self.exact = Some(Box::new(self.fold())),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, number: Number) {
+        match number {
+            Number::Int(value) => self.ints -= i128::from(value),
+            Number::Float(value) => {
+                self.floats -= 1;
+                match &mut self.exact {
+                    Some(_) if self.floats <= FEW_FLOATS => self.exact = None,
+                    Some(exact) => exact.subtract(value),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn fold(&self) -> ExactSum {
+        let mut exact = ExactSum::new();
+        for (_, number) in &self.numbers {
+            if let Number::Float(value) = number {
+                exact.add(*value);
+            }
+        }
+        exact
+    }
+
+    fn float(&self) -> f64 {
+        if self.floats == 0 {
+            return self.ints as f64;
+        }
+        let mut sum = match &self.exact {
+            Some(exact) => (**exact).clone(),
+            None => self.fold(),
+        };
+        sum.add_int(self.ints);
+        sum.round()
+    }
+}
+
+impl Range for Sums {
+    type State = Sum;
+
+    fn enter(&self, sum: &mut Sum, time: i64, value: Option<ValueRef<'_>>) {
+        match value {
+            Some(ValueRef::Int(value)) => sum.enter(time, Number::Int(value)),
+            Some(ValueRef::Float(value)) => sum.enter(time, Number::Float(value)),
+            _ => {}
+        }
+    }
+
+    fn leave(&self, sum: &mut Sum, floor: i64) {
+        while let Some(&(time, number)) = sum.numbers.front()
+            && time <= floor
+        {
+            sum.numbers.pop_front();
+            sum.leave(number);
+        }
+        shrink(&mut sum.numbers);
+    }
+
+    fn result(&self, sum: &Sum) -> Result<Value, String> {
+        let count = sum.numbers.len();
+        let float = match (count, self.mean, sum.floats) {
+            (0, ..) => return Ok(Value::Null),
+            (_, false, 0) => {
+                let total = i64::try_from(sum.ints).map(Value::Int);
+                return total.map_err(|_| "SUM overflows bigint".into());
+            }
+            (_, false, _) => sum.float(),
+            (_, true, _) => sum.float() / count as f64,
+        };
+        let name = if self.mean { "AVG" } else { "SUM" };
+        match float.is_finite() {
+            true => Ok(Value::Float(float)),
+            false => Err(format!("{name} overflows float")),
+        }
+    }
+
+    fn snapshot(&self, sum: &Sum, out: &mut Vec<u8>) {
+        out.count(sum.numbers.len());
+        for (time, number) in &sum.numbers {
+            out.i64(*time);
+            match number {
+                Number::Int(value) => out.value(ValueRef::Int(*value)),
+                Number::Float(value) => out.value(ValueRef::Float(*value)),
+            }
+        }
+    }
+
+    fn restore(&self, from: &mut Reader<'_>) -> Result<Sum, DecodeError> {
+        let mut sum = Sum::default();
+        for _ in 0..from.count()? {
+            let time = from.i64()?;
+            let number = match from.value()? {
+                Value::Int(value) => Number::Int(value),
+                Value::Float(value) if value.is_finite() => Number::Float(value),
+                _ => return Err(DecodeError::Invalid("a sum of what is no number")),
+            };
+            sum.enter(time, number);
+        }
+        Ok(sum)
+    }
+}
+
+/// MIN (`Less`) and MAX (`Greater`), of equal values the first.
+struct Extremes(Ordering);
+
+/// Per kind of value the candidates: a row leaves as soon as a later one of the same kind beats it, so values go from
+/// best to worst. Values of different kinds cannot be compared; a range that holds more than one kind has no answer.
+#[derive(Default)]
+struct Candidates {
+    kinds: [VecDeque<Cell>; KINDS],
+}
+
+const KINDS: usize = 3;
+
+fn kind_of(value: ValueRef<'_>) -> usize {
+    match value {
+        ValueRef::Text(_) => 1,
+        ValueRef::Time(_) => 2,
+        _ => 0,
+    }
+}
+
+impl Range for Extremes {
+    type State = Candidates;
+
+    fn enter(&self, candidates: &mut Candidates, time: i64, value: Option<ValueRef<'_>>) {
+        let Some(value) = value.filter(|value| !value.is_null()) else {
+            return;
+        };
+        let ring = &mut candidates.kinds[kind_of(value)];
+        let beaten = |cell: &Cell| matches!(eval::compare(value, cell.value.view()), Ok(Some(order)) if order == self.0);
+        while ring.back().is_some_and(beaten) {
+            ring.pop_back();
+        }
+        let value = value.to_value();
+        ring.push_back(Cell { time, value });
+    }
+
+    fn leave(&self, candidates: &mut Candidates, floor: i64) {
+        for ring in &mut candidates.kinds {
+            while ring.front().is_some_and(|cell| cell.time <= floor) {
+                ring.pop_front();
+            }
+            shrink(ring);
+        }
+    }
+
+    fn result(&self, candidates: &Candidates) -> Result<Value, String> {
+        let mut best = candidates.kinds.iter().filter_map(VecDeque::front);
+        match (best.next(), best.next()) {
+            (None, _) => Ok(Value::Null),
+            (Some(cell), None) => Ok(cell.value.clone()),
+            (Some(a), Some(b)) => Err(format!(
+                "cannot compare {} with {}; cast one of them",
+                a.value.view().type_name(),
+                b.value.view().type_name()
+            )),
+        }
+    }
+
+    fn snapshot(&self, candidates: &Candidates, out: &mut Vec<u8>) {
+        for ring in &candidates.kinds {
+            out.count(ring.len());
+            ring.iter().for_each(|cell| cell.snapshot(out));
+        }
+    }
+
+    fn restore(&self, from: &mut Reader<'_>) -> Result<Candidates, DecodeError> {
+        let mut candidates = Candidates::default();
+        for (kind, ring) in candidates.kinds.iter_mut().enumerate() {
+            for _ in 0..from.count()? {
+                let cell = Cell::restore(from)?;
+                if kind_of(cell.value.view()) != kind {
+                    return Err(DecodeError::Invalid("a value of the wrong kind"));
+                }
+                ring.push_back(cell);
+            }
+        }
+        Ok(candidates)
+    }
+}
+
+/// Any aggregate, folded anew.
+struct Folds(Aggregate);
+
+impl Range for Folds {
+    type State = VecDeque<Cell>;
+
+    fn enter(&self, cells: &mut VecDeque<Cell>, time: i64, value: Option<ValueRef<'_>>) {
+        let value = value.map_or(Value::Null, ValueRef::to_value);
+        cells.push_back(Cell { time, value });
+    }
+
+    fn leave(&self, cells: &mut VecDeque<Cell>, floor: i64) {
+        while cells.front().is_some_and(|cell| cell.time <= floor) {
+            cells.pop_front();
+        }
+        shrink(cells);
+    }
+
+    fn result(&self, cells: &VecDeque<Cell>) -> Result<Value, String> {
+        let mut column = ColumnBuilder::with_capacity(cells.len());
+        for cell in cells {
+            column.push_owned(cell.value.clone());
+        }
+        let mut accumulator = Accumulator::new(&self.0);
+        accumulator.grow(1);
+        accumulator
+            .update(&vec![0; cells.len()], 0, Some(&column.finish()))
+            .map_err(|reason| reason.to_string())?;
+        accumulator.result(0).map_err(|reason| reason.to_string())
+    }
+
+    fn snapshot(&self, cells: &VecDeque<Cell>, out: &mut Vec<u8>) {
+        out.count(cells.len());
+        cells.iter().for_each(|cell| cell.snapshot(out));
+    }
+
+    fn restore(&self, from: &mut Reader<'_>) -> Result<VecDeque<Cell>, DecodeError> {
+        (0..from.count()?).map(|_| Cell::restore(from)).collect()
+    }
+}

@@ -1,0 +1,233 @@
+//! Aggregates of a sliding window that are updated as events enter and leave.
+//!
+//! Each is a function of the content alone. Counts, integer sums and exact float sums ([`ExactSum`]) can retract values
+//! exactly. MIN and MAX keep the events that may still become the result. Scripts may be able to retract an event
+//! ([`RollingScript`]). The others are recomputed at every change, at a cost proportional to the content: variances (a
+//! float fold cannot be inverted), percentiles, lists, rankings and other scripts.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use highwater_query::plan::{Aggregate, AggregateFunction};
+
+use super::accumulate::{self, FailureReason, RollingScript};
+use super::analytic::exact_sum::ExactSum;
+use crate::eval;
+use crate::value::Value;
+
+pub(crate) enum SlidingAggregate {
+    /// COUNT(*): events.
+    Events(i64),
+    /// COUNT of values.
+    Count(i64),
+    Total(Total),
+    Extreme(Box<Extreme>),
+    /// How often each value is in the window.
+    Distinct(HashMap<Box<[u8]>, u64, FixedState>),
+    Script(Box<RollingScript>),
+    Folded,
+}
+
+#[derive(Default)]
+pub(crate) struct Total {
+    values: u64,
+    ints: i128,
+    floats: u64,
+    exact: Option<Box<ExactSum>>,
+}
+
+/// Values by kind, because only values of one kind compare: each list has its best value first, and behind every value
+/// those that entered later and are next best.
+pub(crate) struct Extreme {
+    /// How a value compares with one that it makes needless.
+    wanted: Ordering,
+    kinds: [Kind; 3],
+    entered: u64,
+    left: u64,
+}
+
+#[derive(Default)]
+struct Kind {
+    values: u64,
+    best: VecDeque<(u64, Value)>,
+}
+
+impl SlidingAggregate {
+    pub fn new(spec: &Aggregate) -> SlidingAggregate {
+        match (&spec.function, &spec.argument) {
+            (AggregateFunction::Count, None) => SlidingAggregate::Events(0),
+            (AggregateFunction::Count, Some(_)) => SlidingAggregate::Count(0),
+            (AggregateFunction::CountDistinct, _) => SlidingAggregate::Distinct(HashMap::default()),
+            (AggregateFunction::Sum | AggregateFunction::Avg, _) => {
+                SlidingAggregate::Total(Total::default())
+            }
+            (AggregateFunction::Min, _) => SlidingAggregate::Extreme(Extreme::new(Ordering::Less)),
+            (AggregateFunction::Max, _) => {
+                SlidingAggregate::Extreme(Extreme::new(Ordering::Greater))
+            }
+            (AggregateFunction::User(_), _) => SlidingAggregate::Script(Box::default()),
+            _ => SlidingAggregate::Folded,
+        }
+    }
+
+    pub fn enter(&mut self, value: &Value) {
+        match self {
+            SlidingAggregate::Events(count) => *count += 1,
+            SlidingAggregate::Count(count) => *count += i64::from(!value.is_null()),
+            SlidingAggregate::Total(total) => total.enter(value),
+            SlidingAggregate::Extreme(extreme) => extreme.enter(value),
+            SlidingAggregate::Distinct(values) => {
+                if let Some(key) = key_of(value) {
+                    *values.entry(key).or_default() += 1;
+                }
+            }
+            SlidingAggregate::Script(_) | SlidingAggregate::Folded => {}
+        }
+    }
+
+    /// Events leave in the order in which they entered.
+    pub fn leave(&mut self, value: &Value) {
+        match self {
+            SlidingAggregate::Events(count) => *count -= 1,
+            SlidingAggregate::Count(count) => *count -= i64::from(!value.is_null()),
+            SlidingAggregate::Total(total) => total.leave(value),
+            SlidingAggregate::Extreme(extreme) => extreme.leave(value),
+            SlidingAggregate::Distinct(values) => {
+                let Some(key) = key_of(value) else { return };
+                if let Some(count) = values.get_mut(&key) {
+                    *count -= 1;
+                    if *count == 0 {
+                        values.remove(&key);
+                    }
+                }
+            }
+            SlidingAggregate::Script(_) | SlidingAggregate::Folded => {}
+        }
+    }
+
+    /// The aggregate of what is inside; `None` if it must be folded.
+    pub fn result(&self, spec: &Aggregate) -> Option<Result<Value, FailureReason>> {
+        match self {
+            SlidingAggregate::Events(count) | SlidingAggregate::Count(count) => {
+                Some(Ok(Value::Int(*count)))
+            }
+            SlidingAggregate::Distinct(values) => Some(Ok(Value::Int(values.len() as i64))),
+            SlidingAggregate::Total(total) => {
+                let (ints, values) = (total.ints, total.values);
+                Some(accumulate::of_totals(
+                    &spec.function,
+                    ints,
+                    total.float(),
+                    values,
+                ))
+            }
+            SlidingAggregate::Extreme(extreme) => extreme.result().map(Ok),
+            SlidingAggregate::Script(_) | SlidingAggregate::Folded => None,
+        }
+    }
+}
+
+fn key_of(value: &Value) -> Option<Box<[u8]>> {
+    if value.is_null() {
+        return None;
+    }
+    let mut key = Vec::new();
+    eval::encode_key(value.view(), &mut key);
+    Some(key.into())
+}
+
+impl Total {
+    fn enter(&mut self, value: &Value) {
+        match value {
+            Value::Int(i) => self.ints += i128::from(*i),
+            Value::Float(f) => {
+                self.floats += 1;
+                let exact = || Box::new(ExactSum::new());
+                self.exact.get_or_insert_with(exact).add(*f);
+            }
+            _ => return,
+        }
+        self.values += 1;
+    }
+
+    fn leave(&mut self, value: &Value) {
+        match value {
+            Value::Int(i) => self.ints -= i128::from(*i),
+            Value::Float(f) => {
+                self.floats -= 1;
+                match &mut self.exact {
+                    Some(exact) if self.floats > 0 => exact.subtract(*f),
+                    _ => self.exact = None,
+                }
+            }
+            _ => return,
+        }
+        self.values -= 1;
+    }
+
+    /// All of them, if any is a float.
+    fn float(&self) -> Option<f64> {
+        let mut sum = self.exact.clone()?;
+        sum.add_int(self.ints);
+        Some(sum.round())
+    }
+}
+
+impl Extreme {
+    fn new(wanted: Ordering) -> Box<Extreme> {
+        Box::new(Extreme {
+            wanted,
+            kinds: Default::default(),
+            entered: 0,
+            left: 0,
+        })
+    }
+
+    fn kind(value: &Value) -> Option<usize> {
+        match value {
+            Value::Bit(_) | Value::Int(_) | Value::Float(_) => Some(0),
+            Value::Text(_) => Some(1),
+            Value::Time(_) => Some(2),
+            Value::Null | Value::Record(_) | Value::Array(_) => None,
+        }
+    }
+
+    fn enter(&mut self, value: &Value) {
+        self.entered += 1;
+        let Some(kind) = Extreme::kind(value) else {
+            return;
+        };
+        let kind = &mut self.kinds[kind];
+        kind.values += 1;
+        // Equal values stay: of those the first one is shown.
+        let needless = |old: &Value| matches!(eval::compare(value.view(), old.view()), Ok(Some(o)) if o == self.wanted);
+        while kind.best.back().is_some_and(|(_, old)| needless(old)) {
+            kind.best.pop_back();
+        }
+        kind.best.push_back((self.entered, value.clone()));
+    }
+
+    fn leave(&mut self, value: &Value) {
+        self.left += 1;
+        let Some(kind) = Extreme::kind(value) else {
+            return;
+        };
+        let kind = &mut self.kinds[kind];
+        kind.values -= 1;
+        if kind.best.front().is_some_and(|(at, _)| *at == self.left) {
+            kind.best.pop_front();
+        }
+    }
+
+    /// `None` where there are values of several kinds, whose order is a matter of which came first.
+    fn result(&self) -> Option<Value> {
+        let mut present = self.kinds.iter().filter(|kind| kind.values > 0);
+        match (present.next(), present.next()) {
+            (None, _) => Some(Value::Null),
+            (Some(kind), None) => kind.best.front().map(|(_, value)| value.clone()),
+            (Some(_), Some(_)) => None,
+        }
+    }
+}

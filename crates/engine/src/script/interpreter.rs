@@ -1,0 +1,349 @@
+//! The interpreter of a thread, and what keeps a script within bounds.
+//!
+//! A call may use 64 MB of memory and 256 KB of stack, and must end within a number of steps. Steps and not time are
+//! counted, so that whether an event fails does not depend on how busy the machine is: QuickJS interrupts every 10,000
+//! backward jumps and calls whether to go on, and is stopped after [`INTERRUPTS_MAX`] times (some 100 ms). The count to
+//! 10,000 runs on from call to call, so the bound is exact to one part in [`INTERRUPTS_MAX`]. After a call that was stopped
+//! or ran out of memory the interpreter is made anew, because nobody knows what was left half done.
+
+use std::cell::{Cell, RefCell};
+use std::hash::BuildHasher;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use highwater_time::Instant;
+use rquickjs::context::EvalOptions;
+use rquickjs::function::Args;
+use rquickjs::{Context, Ctx, Function, Object, Persistent, Runtime, Value as Js};
+
+use super::aggregate::Objects;
+use super::convert::{ConvertError, Dates, from_js, to_js};
+use super::{ScriptError, Scripts};
+use crate::eval;
+use crate::value::{Value, ValueRef};
+
+const MEMORY_BYTES_MAX: usize = 64 << 20;
+const STACK_BYTES_MAX: usize = 256 << 10;
+const INTERRUPTS_MAX: u32 = 400;
+
+const PRELUDE: &str = include_str!("prelude.js");
+
+thread_local! {
+    static INTERPRETERS: RefCell<Vec<(Weak<Scripts>, Interpreter)>> = const { RefCell::new(Vec::new()) };
+}
+
+// Fields are dropped in this order, and what was saved must go before the runtime that it lives in.
+pub(super) struct Interpreter {
+    pub(super) objects: Objects,
+    functions: HashMap<String, LoadedFunction, FixedState>,
+    prelude: PreludeFunctions,
+    pub(super) context: Context,
+    _runtime: Runtime,
+    interrupts: Rc<Cell<u32>>,
+}
+
+pub(super) struct LoadedFunction {
+    pub function: Persistent<Function<'static>>,
+    /// Whether its objects let events leave one by one and together, once somebody has asked.
+    pub retraction: [Option<bool>; 2],
+}
+
+#[derive(Clone)]
+struct PreludeFunctions {
+    enter: Persistent<Function<'static>>,
+    date: Persistent<Function<'static>>,
+    time: Persistent<Function<'static>>,
+}
+
+/// Why a call came to nothing, and whether the interpreter can be trusted after it.
+pub(super) struct Failure {
+    message: String,
+    broken: bool,
+}
+
+impl Failure {
+    pub(super) fn of(message: impl Into<String>) -> Failure {
+        Failure {
+            message: message.into(),
+            broken: false,
+        }
+    }
+}
+
+pub(super) fn check(scripts: &Scripts) -> Result<(), ScriptError> {
+    for name in scripts.names() {
+        let checked =
+            Interpreter::new().and_then(|mut interpreter| interpreter.load(scripts, name));
+        checked.map_err(|failure| ScriptError {
+            name: name.into(),
+            message: failure.message,
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn call(
+    scripts: &Arc<Scripts>,
+    name: &str,
+    args: &[ValueRef<'_>],
+    time: Instant,
+) -> Result<Value, String> {
+    with_interpreter(scripts, |interpreter| {
+        interpreter.call(scripts, name, args, time)
+    })
+}
+
+/// Does something with the interpreter of this thread. Where it is given up, what it kept for others may have been the
+/// reason, so a new one is given another chance.
+pub(super) fn with_interpreter<T>(
+    scripts: &Arc<Scripts>,
+    mut body: impl FnMut(&mut Interpreter) -> Result<T, Failure>,
+) -> Result<T, String> {
+    INTERPRETERS.with(|interpreters| {
+        let interpreters = &mut *interpreters.borrow_mut();
+        loop {
+            let place =
+                interpreter_index(scripts, interpreters).map_err(|failure| failure.message)?;
+            let crowded = !interpreters[place].1.objects.is_empty();
+            let failure = match body(&mut interpreters[place].1) {
+                Ok(done) => return Ok(done),
+                Err(failure) => failure,
+            };
+            if failure.broken {
+                interpreters.swap_remove(place);
+            }
+            if !(failure.broken && crowded) {
+                return Err(failure.message);
+            }
+        }
+    })
+}
+
+fn interpreter_index(
+    scripts: &Arc<Scripts>,
+    interpreters: &mut Vec<(Weak<Scripts>, Interpreter)>,
+) -> Result<usize, Failure> {
+    let ours = |(of, _): &(Weak<Scripts>, Interpreter)| of.as_ptr() == Arc::as_ptr(scripts);
+    if let Some(place) = interpreters.iter().position(ours) {
+        return Ok(place);
+    }
+    interpreters.retain(|(of, _)| of.strong_count() > 0);
+    interpreters.push((Arc::downgrade(scripts), Interpreter::new()?));
+    Ok(interpreters.len() - 1)
+}
+
+/// Lets go of an object, if this thread has it.
+pub(super) fn forget(object: u64) {
+    // A thread that ends has let go of everything.
+    let _ = INTERPRETERS.try_with(|interpreters| {
+        if let Ok(mut interpreters) = interpreters.try_borrow_mut() {
+            let interpreters = interpreters.iter_mut();
+            interpreters.for_each(|(_, interpreter)| interpreter.objects.forget(object));
+        }
+    });
+}
+
+impl Interpreter {
+    fn new() -> Result<Interpreter, Failure> {
+        let start = || -> rquickjs::Result<Interpreter> {
+            let runtime = Runtime::new()?;
+            runtime.set_memory_limit(MEMORY_BYTES_MAX);
+            runtime.set_max_stack_size(STACK_BYTES_MAX);
+            let interrupts = Rc::new(Cell::new(0));
+            let counted = interrupts.clone();
+            runtime.set_interrupt_handler(Some(Box::new(move || {
+                counted.set(counted.get() + 1);
+                counted.get() > INTERRUPTS_MAX
+            })));
+            let context = Context::full(&runtime)?;
+            let prelude = context.with(|ctx| -> rquickjs::Result<PreludeFunctions> {
+                let made: Object<'_> = ctx.eval(PRELUDE)?;
+                let save = |name: &str| -> rquickjs::Result<_> {
+                    Ok(Persistent::save(&ctx, made.get::<_, Function<'_>>(name)?))
+                };
+                Ok(PreludeFunctions {
+                    enter: save("enter")?,
+                    date: save("date")?,
+                    time: save("time")?,
+                })
+            })?;
+            Ok(Interpreter {
+                objects: Objects::default(),
+                functions: HashMap::default(),
+                prelude,
+                context,
+                _runtime: runtime,
+                interrupts,
+            })
+        };
+        start().map_err(|error| Failure::of(format!("JavaScript cannot start: {error}")))
+    }
+
+    /// Runs the script once and keeps the function that it defines.
+    fn load(&mut self, scripts: &Scripts, name: &str) -> Result<(), Failure> {
+        if self.functions.contains_key(name) {
+            return Ok(());
+        }
+        let Some((known, source)) = scripts.source(name) else {
+            return Err(Failure::of("there is no JavaScript function of that name"));
+        };
+        let wrapped = wrapped(known, source);
+        self.begin();
+        let function = self.context.with(|ctx| {
+            let mut options = EvalOptions::default();
+            options.strict = false;
+            let made: Js<'_> = ctx
+                .eval_with_options(wrapped, options)
+                .map_err(|error| self.failure(&ctx, error))?;
+            match made.into_function() {
+                Some(function) => Ok(Persistent::save(&ctx, function)),
+                None => Err(Failure::of(format!(
+                    "the script defines neither a function main nor one called {known}"
+                ))),
+            }
+        })?;
+        let loaded = LoadedFunction {
+            function,
+            retraction: [None; 2],
+        };
+        self.functions.insert(name.into(), loaded);
+        Ok(())
+    }
+
+    pub(super) fn loaded(
+        &mut self,
+        scripts: &Scripts,
+        name: &str,
+    ) -> Result<&mut LoadedFunction, Failure> {
+        self.load(scripts, name)?;
+        let loaded = self.functions.get_mut(name);
+        loaded.ok_or_else(|| Failure::of("there is no JavaScript function of that name"))
+    }
+
+    fn call(
+        &mut self,
+        scripts: &Scripts,
+        name: &str,
+        args: &[ValueRef<'_>],
+        time: Instant,
+    ) -> Result<Value, Failure> {
+        let function = self.loaded(scripts, name)?.function.clone();
+        self.begin();
+        self.context.with(|ctx| {
+            let run = || -> Result<Value, ConvertError> {
+                let dates = self.enter(&ctx, time, args)?;
+                let mut given = Args::new(ctx.clone(), args.len());
+                for arg in args {
+                    given.push_arg(to_js(&ctx, &dates, *arg)?)?;
+                }
+                let result: Js<'_> = function.clone().restore(&ctx)?.call_arg(given)?;
+                from_js(&dates, &result)
+            };
+            run().map_err(|error| self.convert_failure(&ctx, error))
+        })
+    }
+
+    /// From here on steps are counted anew.
+    pub(super) fn begin(&self) {
+        self.interrupts.set(0);
+    }
+
+    /// Sets clock and random numbers by the event.
+    pub(super) fn enter<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        time: Instant,
+        args: &[ValueRef<'_>],
+    ) -> rquickjs::Result<Dates<'js>> {
+        let mut key = time.ticks().to_le_bytes().to_vec();
+        args.iter().for_each(|arg| eval::encode_key(*arg, &mut key));
+        let seed = FixedState::default().hash_one(&key) as i32;
+        let enter = self.prelude.enter.clone().restore(ctx)?;
+        enter.call::<_, ()>((time.to_unix_millis() as f64, seed))?;
+        Ok(Dates {
+            make: self.prelude.date.clone().restore(ctx)?,
+            time: self.prelude.time.clone().restore(ctx)?,
+        })
+    }
+
+    pub(super) fn convert_failure(&self, ctx: &Ctx<'_>, error: ConvertError) -> Failure {
+        match error {
+            ConvertError::Unsupported(message) => Failure::of(message),
+            ConvertError::Threw(error) => self.failure(ctx, error),
+        }
+    }
+
+    fn failure(&self, ctx: &Ctx<'_>, error: rquickjs::Error) -> Failure {
+        let thrown = error.is_exception().then(|| ctx.catch());
+        if self.interrupts.get() > INTERRUPTS_MAX {
+            return Failure {
+                message: "it took too many steps and was stopped".into(),
+                broken: true,
+            };
+        }
+        let message = match &thrown {
+            Some(thrown) => thrown_message(thrown),
+            None => Some(error.to_string()),
+        };
+        match message {
+            Some(message) if !message.contains("out of memory") => Failure::of(message),
+            _ => Failure {
+                message: format!("it ran out of memory ({} MB)", MEMORY_BYTES_MAX >> 20),
+                broken: true,
+            },
+        }
+    }
+}
+
+/// What was thrown, as text; `None` when not even that could be made.
+fn thrown_message(thrown: &Js<'_>) -> Option<String> {
+    if let Some(object) = thrown.as_object() {
+        let part = |name: &str| object.get::<_, Option<String>>(name).ok().flatten();
+        if let Some(message) = part("message") {
+            let name = part("name").unwrap_or_else(|| "Error".into());
+            return Some(format!("{name}: {message}"));
+        }
+    }
+    if thrown.is_null() || thrown.is_undefined() {
+        return None;
+    }
+    let text = thrown.as_string().map(|text| text.to_string());
+    Some(match text {
+        Some(Ok(text)) => format!("it threw '{text}'"),
+        _ => "it threw something that is no Error".into(),
+    })
+}
+
+/// The script in a scope of its own, whose value is the function that counts: `main`, else the one of the name it goes
+/// by in the query, else the first that the text declares.
+fn wrapped(name: &str, source: &str) -> String {
+    let mut candidates = vec!["main"];
+    candidates.extend(is_identifier(name).then_some(name));
+    candidates.extend(first_declared(source));
+    let choice: String = candidates
+        .iter()
+        .map(|name| format!("typeof {name} === 'function' ? {name} : "))
+        .collect();
+    // On the first line, so that lines in messages are those of the script.
+    format!("(function () {{ {source}\n; return {choice}undefined; }})()")
+}
+
+fn first_declared(source: &str) -> Option<&str> {
+    let (_, after) = source.split_once("function ")?;
+    let name = after.trim_start();
+    let end = name.find(|c: char| !is_identifier_part(c))?;
+    Some(&name[..end]).filter(|name| is_identifier(name))
+}
+
+fn is_identifier(name: &str) -> bool {
+    const RESERVED: [&str; 4] = ["function", "return", "new", "delete"];
+    name.starts_with(|c: char| is_identifier_part(c) && !c.is_ascii_digit())
+        && name.chars().all(is_identifier_part)
+        && !RESERVED.contains(&name)
+}
+
+fn is_identifier_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '$'
+}
