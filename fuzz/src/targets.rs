@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_codec::Reader;
-use highwater_connect::json::{Batch, Decoded, Decoder, Field};
+use highwater_connect::json::{Batch, DecodedBatch, Decoder, Field};
 use highwater_connect::{CsvFormat, Format, SourceOptions, open};
 use highwater_engine::{
     Chunk, ColumnBuilder, Item, PhysicalPlan, Pipeline, Record, SharedPipeline, Value, eval,
@@ -335,7 +335,7 @@ fn fields() -> Vec<Field> {
     ]
 }
 
-fn decode<'b>(fields: Vec<Field>, blocks: impl IntoIterator<Item = &'b [u8]>) -> Decoded {
+fn decode<'b>(fields: Vec<Field>, blocks: impl IntoIterator<Item = &'b [u8]>) -> DecodedBatch {
     let mut batch = Batch::tracking_lines(fields.len());
     let mut decoder = Decoder::new(fields);
     for (at, block) in blocks.into_iter().enumerate() {

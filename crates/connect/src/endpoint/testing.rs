@@ -10,30 +10,30 @@ use proptest::prelude::*;
 
 use super::{Endpoint, EndpointError, Rows};
 
-pub const START: &str = "2026-03-01T23:58:00Z";
+pub(super) const START: &str = "2026-03-01T23:58:00Z";
 
 /// A row: seconds since [`START`], a device or NULL, and a text.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub(super) struct Row {
     pub seconds: i64,
     pub device: Option<i64>,
     pub text: String,
 }
 
 impl Row {
-    pub fn time(&self) -> Instant {
+    pub(super) fn time(&self) -> Instant {
         let start = Instant::parse_iso(START.as_bytes()).unwrap();
         start + highwater_time::Duration::from_secs(self.seconds)
     }
 }
 
-pub fn names() -> Vec<Name> {
+pub(super) fn names() -> Vec<Name> {
     ["Device", "Text", "At"]
         .map(|name| Name::Field(name.into()))
         .into()
 }
 
-pub fn rows(first: u64, rows: &[Row]) -> Rows {
+pub(super) fn rows(first: u64, rows: &[Row]) -> Rows {
     let column = |values: Vec<Value>| -> Column {
         let mut builder = ColumnBuilder::with_capacity(values.len());
         values
@@ -57,7 +57,7 @@ pub fn rows(first: u64, rows: &[Row]) -> Rows {
 }
 
 /// Rows in the order of their times.
-pub fn any_rows(count: usize) -> impl Strategy<Value = Vec<Row>> {
+pub(super) fn any_rows(count: usize) -> impl Strategy<Value = Vec<Row>> {
     let row = (0..60i64, prop::option::of(0..5i64), "[a-z\n\"/ ä]{0,6}");
     vec(row, 0..count).prop_map(|rows| {
         let mut seconds = 0;
@@ -74,7 +74,7 @@ pub fn any_rows(count: usize) -> impl Strategy<Value = Vec<Row>> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Step {
+pub(super) enum Step {
     /// Writes this many rows.
     Write(usize),
     /// Advances the watermark to the time of the next row.
@@ -84,7 +84,7 @@ pub enum Step {
     Crash,
 }
 
-pub fn any_steps() -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..20usize).prop_map(Step::Write),
         1 => Just(Step::Advance),
@@ -96,7 +96,7 @@ pub fn any_steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Runs the steps, then writes the remaining rows and ends. Retries what is unavailable; drops refused rows and returns
 /// their numbers.
-pub async fn play(
+pub(super) async fn play(
     input: &[Row],
     steps: &[Step],
     mut open: impl FnMut() -> Box<dyn Endpoint>,
@@ -195,7 +195,7 @@ async fn retry<T>(
     panic!("it never became available");
 }
 
-pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -29,14 +29,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub async fn start(
+    pub(crate) async fn start(
         handler: impl Fn(Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Server {
         Server::start_with(None, Arc::new(handler)).await
     }
 
     /// The same over TLS, with [`CERTIFICATE`].
-    pub async fn start_tls(
+    pub(crate) async fn start_tls(
         handler: impl Fn(Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Server {
         let certificate = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
@@ -67,7 +67,7 @@ impl Server {
     }
 
     /// How many were made so far.
-    pub fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    pub fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Bucket {
+    pub(super) fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Bucket {
         let prefix = prefix.trim_matches('/').to_owned();
         Bucket { store, prefix }
     }

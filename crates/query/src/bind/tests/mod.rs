@@ -40,6 +40,7 @@ fn catalog() -> Catalog {
         functions: None,
         ignore_case: false,
         older_level: None,
+        without_geo: false,
     }
 }
 

@@ -120,6 +120,7 @@ fn an_unknown_output_is_an_error_when_outputs_are_declared() {
         functions: None,
         ignore_case: false,
         older_level: None,
+        without_geo: false,
     };
     let message = |query: &str| match compile(query, &catalog) {
         Ok(compiled) => format!("fine, to {}", compiled.plan.outputs[0].name),
