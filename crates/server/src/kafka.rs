@@ -1,4 +1,4 @@
-//! The Kafka side of a node: its listeners from the settings, and keys as Kafka clients show them.
+//! The Kafka side of a node: listeners from the settings, and authorisation by keys.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,24 +31,24 @@ fn hint(error: &BindError) -> &'static str {
     }
 }
 
-/// A server that accepts.
-pub struct Running {
+/// A running Kafka server.
+pub(crate) struct KafkaServer {
     handle: Handle,
-    pub task: JoinHandle<()>,
+    pub(crate) task: JoinHandle<()>,
 }
 
-impl Running {
-    pub fn handle(&self) -> &Handle {
+impl KafkaServer {
+    pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
         self.handle.addresses()
     }
 }
 
-/// Takes the addresses that the settings say; nothing if they say nothing.
-pub async fn bind(config: &Config) -> Result<Option<Doors>, ListenError> {
+/// Binds the listeners of the settings; `None` if there are none.
+pub(crate) async fn bind(config: &Config) -> Result<Option<Doors>, ListenError> {
     if config.kafka.is_empty() {
         return Ok(None);
     }
@@ -63,51 +63,53 @@ pub async fn bind(config: &Config) -> Result<Option<Doors>, ListenError> {
         partitions_default: config.auto_create.unwrap_or(defaults.partitions_default),
         ..defaults
     };
-    let doors = Doors::bind(options).await;
-    Ok(Some(doors.map_err(|error| ListenError::Bind { error })?))
+    let listeners = Doors::bind(options).await;
+    Ok(Some(
+        listeners.map_err(|error| ListenError::Bind { error })?,
+    ))
 }
 
-/// Lets those in who wait at the doors.
-pub fn open(
-    doors: Doors,
+/// Serves the clients of the listeners.
+pub(crate) fn serve(
+    listeners: Doors,
     services: Services,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Running {
-    let server = doors.lead_to(services);
-    Running {
+) -> KafkaServer {
+    let server = listeners.lead_to(services);
+    KafkaServer {
         handle: server.handle(),
         task: tokio::spawn(server.run(shutdown)),
     }
 }
 
-fn listener(wanted: &KafkaListener) -> Result<Listener, TlsError> {
+fn listener(settings: &KafkaListener) -> Result<Listener, TlsError> {
     Ok(Listener {
-        address: wanted.listen,
-        advertised: wanted.advertised.clone(),
-        tls: wanted.tls.as_ref().map(tls::config).transpose()?,
-        sasl: wanted.sasl,
+        address: settings.listen,
+        advertised: settings.advertised.clone(),
+        tls: settings.tls.as_ref().map(tls::server_config).transpose()?,
+        sasl: settings.sasl,
     })
 }
 
-/// Lets the holders of keys in. Whoever comes to a listener that asks for none is on this machine, as
-/// the settings make sure, and may do everything.
-pub struct Gate {
+/// Authorises clients by keys. A client of a listener without SASL may do everything: the settings allow such listeners on
+/// this machine only.
+pub(crate) struct KeyAuthorizer {
     keys: Arc<Keys>,
 }
 
-impl Gate {
-    pub fn new(keys: Arc<Keys>) -> Gate {
-        Gate { keys }
+impl KeyAuthorizer {
+    pub(crate) fn new(keys: Arc<Keys>) -> KeyAuthorizer {
+        KeyAuthorizer { keys }
     }
 }
 
-impl Authorizer for Gate {
+impl Authorizer for KeyAuthorizer {
     fn login(&self, user: &str, password: &str) -> Option<Identity> {
         let (name, secret) = match user {
             "$ConnectionString" => connection_string(password)?,
             _ => (user, password),
         };
-        let key = self.keys.prove(name, secret.as_bytes())?;
+        let key = self.keys.authenticate(name, secret.as_bytes())?;
         Some(Identity::new(&key.name))
     }
 
@@ -115,7 +117,7 @@ impl Authorizer for Gate {
         if *who == Identity::anonymous() {
             return true;
         }
-        let Some(key) = self.keys.named(who.name()) else {
+        let Some(key) = self.keys.get(who.name()) else {
             return false;
         };
         let right = match right {
@@ -126,14 +128,13 @@ impl Authorizer for Gate {
         match on {
             Resource::Hub(hub) => key.may(right, Some(hub)),
             Resource::Node => key.may(right, None),
-            // Groups and transactions belong to no hub; what they touch is asked for by itself.
+            // Groups and transactions belong to no hub; the hubs they touch are checked by themselves.
             Resource::Group(_) | Resource::Transaction(_) => key.rights.has(right),
         }
     }
 }
 
-/// Name and secret out of `Endpoint=..;SharedAccessKeyName=n;SharedAccessKey=s`, which is how clients of
-/// Event Hubs log in.
+/// Name and secret of `Endpoint=..;SharedAccessKeyName=n;SharedAccessKey=s`, the login of Event Hubs clients.
 fn connection_string(text: &str) -> Option<(&str, &str)> {
     let field = |name: &str| {
         let mut parts = text.split(';').filter_map(|part| part.split_once('='));
@@ -147,35 +148,39 @@ mod tests {
     use super::*;
     use crate::keys::{Key, Rights};
 
-    fn gate() -> Gate {
+    fn authorizer() -> KeyAuthorizer {
         let some = [Right::Listen].into_iter().collect();
         let keys = vec![
             Key::new("root".into(), "s3cret=", Rights::ALL, None),
             Key::new("reader".into(), "secret", some, Some(vec!["a".into()])),
         ];
-        Gate::new(Arc::new(Keys::new(keys)))
+        KeyAuthorizer::new(Arc::new(Keys::new(keys)))
     }
 
     #[test]
     fn a_connection_string_is_a_name_and_a_secret() {
         let text = "Endpoint=sb://h/;SharedAccessKeyName=root;SharedAccessKey=s3cret=";
-        let who = gate().login("$ConnectionString", text);
+        let who = authorizer().login("$ConnectionString", text);
         assert_eq!(who.unwrap().name(), "root");
-        assert!(gate().login("root", "s3cret=").is_some());
-        assert!(gate().login("root", "s3cret").is_none());
-        assert!(gate().login("$ConnectionString", "Endpoint=x").is_none());
+        assert!(authorizer().login("root", "s3cret=").is_some());
+        assert!(authorizer().login("root", "s3cret").is_none());
+        assert!(
+            authorizer()
+                .login("$ConnectionString", "Endpoint=x")
+                .is_none()
+        );
     }
 
     #[test]
     fn a_key_for_some_hubs_may_use_groups_but_not_the_node() {
         use highwater_kafka::Right::{Listen, Send};
-        let (gate, reader) = (gate(), Identity::new("reader"));
-        assert!(gate.may(&reader, Listen, Resource::Hub("a")));
-        assert!(!gate.may(&reader, Listen, Resource::Hub("b")));
-        assert!(!gate.may(&reader, Send, Resource::Hub("a")));
-        assert!(gate.may(&reader, Listen, Resource::Group("g")));
-        assert!(!gate.may(&reader, Listen, Resource::Node));
-        assert!(gate.may(&Identity::anonymous(), Send, Resource::Node));
-        assert!(!gate.may(&Identity::new("stranger"), Listen, Resource::Node));
+        let (authorizer, reader) = (authorizer(), Identity::new("reader"));
+        assert!(authorizer.may(&reader, Listen, Resource::Hub("a")));
+        assert!(!authorizer.may(&reader, Listen, Resource::Hub("b")));
+        assert!(!authorizer.may(&reader, Send, Resource::Hub("a")));
+        assert!(authorizer.may(&reader, Listen, Resource::Group("g")));
+        assert!(!authorizer.may(&reader, Listen, Resource::Node));
+        assert!(authorizer.may(&Identity::anonymous(), Send, Resource::Node));
+        assert!(!authorizer.may(&Identity::new("stranger"), Listen, Resource::Node));
     }
 }

@@ -1,9 +1,11 @@
-//! A node, assembled from its config: the hub, the Kafka protocol and HTTP in one process.
+//! A node, assembled from its configuration: the hub, the Kafka protocol and HTTP in one process.
 //!
-//! [`config`] reads and checks the settings, [`http`] is the HTTP side over any
-//! [`Log`](highwater_log::Log), [`keys`] says who may do what, [`sharded`] which names lead to several
-//! hubs, [`processors`] feeds handlers from hubs, [`workflows`] runs the workflows of the settings, and
-//! [`node`] puts the parts together. This crate knows nothing of the command line.
+//! [`config`] reads and checks the settings, [`http`] is the HTTP API over any [`Log`](highwater_log::Log), [`keys`] has the
+//! keys and their rights, [`sharded`] the names that stand for several hubs, [`processors`] delivers events to handlers,
+//! [`workflows`] runs the workflows of the settings, and [`node`] assembles the parts. This crate knows nothing of the
+//! command line.
+
+#![warn(unreachable_pub)]
 
 pub mod config;
 pub mod http;
@@ -14,6 +16,7 @@ pub mod node;
 pub mod processors;
 mod queues;
 pub mod sharded;
+mod shutdown;
 mod text;
 mod tls;
 pub mod workflows;

@@ -1,4 +1,4 @@
-//! The queues of a node: those of the settings made, hubs fed into them, all stopped in order.
+//! The queues of a node: created from the settings, fed from hubs, stopped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,67 +10,68 @@ use highwater_queue::{CreateError, Options, Queues, Settings, feed};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How long a feed may take to end: one that waits for room in its queue would wait for ever.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a stop waits for a feed. A feed of a full queue would wait for ever.
+const FEED_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often a queue that was deleted is looked for.
-const ABSENCE: Duration = Duration::from_secs(1);
+/// The interval of looking for a deleted queue, which is fed again when it is created again.
+const DELETED_QUEUE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A queue of the settings.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct DeclaredQueue {
     pub name: String,
     pub settings: Settings,
     /// The hub whose events become messages.
     pub feed: Option<HubName>,
 }
 
-pub struct Running {
-    pub queues: Queues,
+/// The queues and the tasks that feed them.
+pub(crate) struct RunningQueues {
+    pub(crate) queues: Queues,
     feeds: Vec<JoinHandle<()>>,
     stop_feeds: watch::Sender<bool>,
 }
 
-/// Reads back what there is, and makes and changes what the settings name.
-pub async fn start(
+/// Opens the stored queues, and creates or changes those of the settings.
+pub(crate) async fn start(
     log: Arc<dyn Log>,
     clock: Arc<dyn Clock>,
-    wanted: &[Wanted],
-) -> Result<Running, (String, CreateError)> {
+    declared: &[DeclaredQueue],
+) -> Result<RunningQueues, (String, CreateError)> {
     let options = Options::default();
     let opened = Queues::open(log.clone(), clock.clone(), Random::from_os(), options).await;
     let (queues, failed) = opened;
     for (name, error) in failed {
-        tracing::error!(%error, "queue `{name}` cannot be read and is left out");
+        tracing::error!(%error, "queue `{name}` cannot be opened");
     }
-    let mut running = Running {
+    let mut running = RunningQueues {
         queues,
         feeds: Vec::new(),
         stop_feeds: watch::Sender::new(false),
     };
-    for wanted in wanted {
-        let made = make(&running.queues, wanted).await;
-        made.map_err(|error| (wanted.name.clone(), error))?;
-        running.feed(wanted, &log, &clock);
+    for queue in declared {
+        let ensured = ensure(&running.queues, queue).await;
+        ensured.map_err(|error| (queue.name.clone(), error))?;
+        running.feed(queue, &log, &clock);
     }
     Ok(running)
 }
 
-async fn make(queues: &Queues, wanted: &Wanted) -> Result<(), CreateError> {
-    let settings = wanted.settings.clone();
-    match queues.get(&wanted.name) {
-        None => queues.create(&wanted.name, settings).await.map(drop),
+async fn ensure(queues: &Queues, declared: &DeclaredQueue) -> Result<(), CreateError> {
+    let settings = declared.settings.clone();
+    match queues.get(&declared.name) {
+        None => queues.create(&declared.name, settings).await.map(drop),
         Some(queue) if queue.stats().await?.settings == settings => Ok(()),
-        Some(_) => queues.change(&wanted.name, settings).await,
+        Some(_) => queues.change(&declared.name, settings).await,
     }
 }
 
-impl Running {
-    fn feed(&mut self, wanted: &Wanted, log: &Arc<dyn Log>, clock: &Arc<dyn Clock>) {
-        let Some(hub) = wanted.feed.clone() else {
+impl RunningQueues {
+    fn feed(&mut self, declared: &DeclaredQueue, log: &Arc<dyn Log>, clock: &Arc<dyn Clock>) {
+        let Some(hub) = declared.feed.clone() else {
             return;
         };
-        let (queues, name) = (self.queues.clone(), wanted.name.clone());
+        let (queues, name) = (self.queues.clone(), declared.name.clone());
         let (log, clock) = (log.clone(), clock.clone());
         let mut stop = self.stop_feeds.subscribe();
         self.feeds.push(tokio::spawn(async move {
@@ -85,18 +86,20 @@ impl Running {
                     )
                     .await;
                 }
-                // It was deleted, and is fed again if it is made again.
                 let stopped = stop.wait_for(|stop| *stop);
-                let _ = tokio::time::timeout(ABSENCE, stopped).await;
+                let _ = tokio::time::timeout(DELETED_QUEUE_INTERVAL, stopped).await;
             }
         }));
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop_feeds.send_replace(true);
         for mut feed in self.feeds {
-            // Its position is safe, whenever it ends.
-            if tokio::time::timeout(PATIENCE, &mut feed).await.is_err() {
+            // Aborting is safe: the position is stored with the messages.
+            if tokio::time::timeout(FEED_STOP_TIMEOUT, &mut feed)
+                .await
+                .is_err()
+            {
                 feed.abort();
             }
         }
@@ -122,7 +125,7 @@ mod tests {
         partition.append_records(&[record]).await.unwrap();
     }
 
-    /// The next messages, in a time that nobody waits for.
+    /// The next messages, in paused time.
     async fn next(queues: &Queues, count: usize) -> Vec<String> {
         let queue = queues.get("work").unwrap();
         let mut bodies = Vec::new();
@@ -151,13 +154,13 @@ mod tests {
             settings: HubSettings::default(),
         };
         log.create(spec).await.unwrap();
-        let wanted = [Wanted {
+        let declared = [DeclaredQueue {
             name: "work".into(),
             settings: Settings::default(),
             feed: Some(clicks),
         }];
         let clock = Arc::new(SimClock::at_unix_nanos(0));
-        let running = start(log.clone(), clock.clone(), &wanted).await;
+        let running = start(log.clone(), clock.clone(), &declared).await;
         let running = running.map_err(|(_, error)| error).unwrap();
         append(&log, "a").await;
         assert_eq!(next(&running.queues, 1).await, ["a"]);
@@ -172,7 +175,7 @@ mod tests {
         assert_eq!(next(&running.queues, 1).await, ["c"]);
         running.stop().await;
 
-        let running = start(log.clone(), clock, &wanted).await;
+        let running = start(log.clone(), clock, &declared).await;
         let running = running.map_err(|(_, error)| error).unwrap();
         append(&log, "d").await;
         assert_eq!(next(&running.queues, 1).await, ["d"], "and nothing twice");

@@ -1,7 +1,7 @@
-//! Names that lead to several hubs, so that more can be taken in than one hub is good for.
+//! Sharded hubs: names that stand for several member hubs, for more throughput than one hub has.
 //!
-//! What is sent to such a name is spread over the hubs by key; read by that name, they are one
-//! stream. The hubs are ordinary ones, and can be used by their own names too.
+//! Events sent to such a name are distributed over the members by key; reading by that name merges the members into one
+//! stream. The members are ordinary hubs and can be used by their own names too.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use crate::http::{Code, Error};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sharded {
+pub struct ShardedHub {
     pub name: HubName,
-    /// At least one. Their order decides where a key goes.
+    /// The members: at least one. Their order decides where a key goes.
     pub hubs: Vec<HubName>,
 }
 
-impl Sharded {
+impl ShardedHub {
     fn members(&self) -> Vec<&str> {
         self.hubs.iter().map(HubName::as_str).collect()
     }
@@ -26,21 +26,21 @@ impl Sharded {
         json!({"name": self.name.as_str(), "hubs": self.members()})
     }
 
-    /// For those who want one hub.
-    pub(crate) fn is_several(&self) -> Error {
+    /// The error of an operation that needs a single hub.
+    pub(crate) fn not_a_hub(&self) -> Error {
         let members = self.members().join(", ");
-        let message = format!("`{}` is no hub: it leads to {members}", self.name);
-        Error::new(Code::NotFound, message, "ask for one of them by its name")
+        let message = format!("`{}` is a sharded hub of {members}", self.name);
+        Error::new(Code::NotFound, message, "use one of its members")
     }
 }
 
-/// A log in which these names are taken, so that no client makes a hub that nobody could reach.
-pub struct Reserved {
+/// A log that refuses to create hubs with the names of sharded ones, because nothing could reach them.
+pub struct ReservedNames {
     pub log: Arc<dyn Log>,
     pub names: Vec<HubName>,
 }
 
-impl LogLayer for Reserved {
+impl LogLayer for ReservedNames {
     fn inner(&self) -> &dyn Log {
         &*self.log
     }

@@ -1,12 +1,12 @@
-//! Small text matters of HTTP: percent-encoding, queries, times.
+//! Texts of HTTP: percent-encoding, query parameters, times.
 
 use std::borrow::Cow;
 
 use highwater_log::EnqueueTime;
 use highwater_time::Instant;
 
-/// Bytes that are not UTF-8 afterwards become the replacement character; a lone `%` stays.
-pub fn percent_decode(text: &str) -> Cow<'_, str> {
+/// Invalid UTF-8 becomes the replacement character; a lone `%` stays.
+pub(crate) fn percent_decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
     }
@@ -25,7 +25,7 @@ pub fn percent_decode(text: &str) -> Cow<'_, str> {
 }
 
 /// A parameter of a query such as `from=earliest&max=10`.
-pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>> {
+pub(crate) fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>> {
     let pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
     let value = pairs
         .filter(|(key, _)| *key == name)
@@ -34,8 +34,8 @@ pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<Cow<'a, str>>
     Some(percent_decode(value))
 }
 
-/// `2026-11-15T12:11:04.123Z`, written by hand because every answered event carries one.
-pub fn write_time(out: &mut Vec<u8>, time: EnqueueTime) {
+/// `2026-11-15T12:11:04.123Z`, written by hand because every answer to a posted event has one.
+pub(crate) fn write_time(out: &mut Vec<u8>, time: EnqueueTime) {
     let instant = Instant::from_unix_millis(time.0);
     if !instant.is_in_calendar() {
         return out.extend_from_slice(b"9999-12-31T23:59:59.999Z");
@@ -63,7 +63,7 @@ pub fn write_time(out: &mut Vec<u8>, time: EnqueueTime) {
 }
 
 /// For answers that are not on the hot path.
-pub fn time_text(time: EnqueueTime) -> String {
+pub(crate) fn time_text(time: EnqueueTime) -> String {
     let mut out = Vec::with_capacity(24);
     write_time(&mut out, time);
     String::from_utf8_lossy(&out).into_owned()
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percent_signs_are_undone_once() {
+    fn percent_encoding_is_decoded_once() {
         assert_eq!(percent_decode("a%20b%2Bc%25zz%4"), "a b+c%zz%4");
         assert_eq!(percent_decode("%ff"), "\u{fffd}");
         assert_eq!(percent_decode("%é1"), "%é1");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_written_as_others_write_them() {
+    fn times_are_in_iso_format() {
         for (millis, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (1_763_208_664_123, "2025-11-15T12:11:04.123Z"),

@@ -1,4 +1,4 @@
-//! Certificates: read once at the start, for every listener that wants them.
+//! TLS for listeners. Certificates are read once, at the start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::TlsFiles;
 
-/// Why TLS cannot be served.
+/// Why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("cannot read {}: {reason}", path.display())]
     File { path: PathBuf, reason: String },
     #[error("{} holds no certificate in PEM form", .0.display())]
     NoCertificate(PathBuf),
-    #[error("the certificate and key cannot be used together: {0}")]
-    Unfit(#[from] rustls::Error),
+    #[error("the certificate and the key do not fit: {0}")]
+    Mismatch(#[from] rustls::Error),
 }
 
-pub fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
-    Ok(TlsAcceptor::from(config(files)?))
+pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
+    Ok(TlsAcceptor::from(server_config(files)?))
 }
 
-pub fn config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+pub(crate) fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let file = |path: &Path, reason: String| TlsError::File {
         path: path.to_owned(),
         reason,

@@ -189,7 +189,7 @@ async fn a_job_that_is_wrong_is_refused_with_its_reason_and_the_old_one_runs_on(
     let (status, refused) = put(&of_files).await;
     assert_eq!(status, 400);
     let message = refused["message"].as_str().unwrap();
-    let said = "input \"numbers\" reads numbers.jsonl, which is a place in the job's folder";
+    let said = "input \"numbers\" follows numbers.jsonl in the job's folder";
     assert!(message.contains(said), "{refused}");
     let (_, listed) = client.call("GET /api/jobs", "").await;
     assert_eq!(listed["jobs"], json!([]));

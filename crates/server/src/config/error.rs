@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: everything at once, each with its place and how to mend it.
+//! The problems of a configuration: all at once, each with its origin and a hint.
 
 use std::fmt;
 

@@ -36,7 +36,7 @@ impl Origin {
 
 /// A value and where it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub(super) struct Given {
     pub key: String,
     pub value: Value,
     pub origin: Origin,

@@ -1,8 +1,8 @@
 //! The configuration of a node: one TOML file, overridden by `HIGHWATER_…` variables, then by flags.
 //!
-//! Values are gathered first, with where they came from ([`Settings`]), then made into a checked
-//! [`Config`]. What would be dangerous is refused here, before anything listens: an address beyond
-//! this machine needs keys, and keys need TLS (requirement U3).
+//! Values are gathered first, with their origins ([`Settings`]), then built into a checked [`Config`]. Dangerous settings
+//! are refused here, before anything listens: an address beyond this machine needs keys, and keys need TLS (requirement
+//! U3).
 
 mod build;
 mod error;
@@ -20,11 +20,11 @@ use highwater_env::disk;
 use highwater_log::HubSpec;
 
 use crate::http;
-use crate::jobs::Declared;
+use crate::jobs::DeclaredJob;
 use crate::keys::Key;
-use crate::processors::{Spec, notify};
+use crate::processors::{ProcessorSpec, notify};
 use crate::queues;
-use crate::sharded::Sharded;
+use crate::sharded::ShardedHub;
 use crate::workflows::Workflow;
 
 pub use error::{ConfigError, Problem};
@@ -36,32 +36,29 @@ pub use settings::{SETTINGS, Setting};
 pub struct Config {
     pub data: PathBuf,
     pub durability: Durability,
-    /// The partitions of a hub that is made when somebody writes to it; `None`: none is made.
+    /// The partitions of a hub that is created by the first write to it; `None`: none is created.
     pub auto_create: Option<u32>,
-    /// `None` is off.
+    /// `None`: off.
     pub http: Option<http::Options>,
     pub kafka: Vec<KafkaListener>,
     pub keys: Vec<Key>,
-    /// Made at the start where they are not there.
+    /// Created at the start if missing.
     pub hubs: Vec<HubSpec>,
-    /// Names that lead to several hubs.
-    pub sharded: Vec<Sharded>,
-    pub jobs: Vec<Declared>,
+    pub sharded: Vec<ShardedHub>,
+    pub jobs: Vec<DeclaredJob>,
     pub workflows: Vec<Workflow>,
-    /// Made at the start, or changed to be as they say.
-    pub queues: Vec<queues::Wanted>,
-    /// Hubs that feed handlers.
-    pub processors: Vec<Spec>,
-    /// Who is told when a circuit opens.
+    /// Created or changed at the start.
+    pub queues: Vec<queues::DeclaredQueue>,
+    pub processors: Vec<ProcessorSpec>,
     pub notify: notify::Options,
 }
 
-/// When an append is answered.
+/// When an append is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Once the disk has it: it survives a power cut.
+    /// When it is on the disk: it survives a power cut.
     Fsync,
-    /// Once the operating system has it: it survives the end of the process.
+    /// When the operating system has it: it survives the end of the process.
     Os,
 }
 
@@ -69,7 +66,7 @@ pub enum Durability {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaListener {
     pub listen: SocketAddr,
-    /// Host and port that clients are told.
+    /// Host and port that clients connect to.
     pub advertised: Option<(String, u16)>,
     pub tls: Option<TlsFiles>,
     pub sasl: bool,
@@ -86,13 +83,13 @@ pub struct TlsFiles {
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     pub file: Option<PathBuf>,
-    /// The variables of the process; others than ours are passed over.
+    /// The environment variables; those without our prefix are ignored.
     pub variables: Vec<(String, String)>,
-    /// Full key and text.
+    /// Full keys and values.
     pub flags: Vec<(String, String)>,
 }
 
-/// A configuration and the settings it was made of.
+/// A configuration and the settings it was built from.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub config: Config,
@@ -130,7 +127,7 @@ impl Sources {
     }
 }
 
-/// Paths in the text are taken from `folder`.
+/// Relative paths in the text start at `folder`.
 fn read(text: &str, sources: &Sources, folder: &Path) -> Result<(Config, Settings), Vec<Problem>> {
     let (given, mut problems) = file::read(text);
     let (settings, wrong) = Settings::gather(given, &sources.variables, &sources.flags);

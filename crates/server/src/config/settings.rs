@@ -1,7 +1,7 @@
-//! Every setting there is: its key, its kind, its default and what it is for.
+//! The table of settings: key, kind, default and help.
 //!
-//! This table is the only list. Reading the file, variables and flags, the neighbours of a misspelt
-//! key, `highwater config show` and the check of docs/config.md all go by it.
+//! It is the only list. Reading the file, variables and flags, suggestions for misspelt keys, `highwater config show` and
+//! the test of docs/config.md use it.
 
 use super::value::Kind;
 
@@ -11,12 +11,12 @@ use super::value::Kind;
 pub struct Setting {
     pub key: &'static str,
     pub kind: Kind,
-    /// As it would be written; empty where the setting is unset.
+    /// As written in the file; empty if unset.
     pub default: &'static str,
     pub help: &'static str,
 }
 
-/// A line for the key, its kind and its default, and one for what it is for.
+/// Key, kind and default on one line, the help on the next.
 macro_rules! settings {
     ($($key:literal: $kind:ident $(($($of:tt)*))? = $default:literal, $help:literal;)*) => {
         pub const SETTINGS: &[Setting] = &[$(Setting {
@@ -30,47 +30,47 @@ macro_rules! settings {
 
 settings! {
     "data": Path = "highwater-data",
-        "the folder that holds everything";
+        "the data folder";
     "durability": Choice(&["fsync", "os"]) = "fsync",
-        "when an append is answered: `fsync` once the disk has it, `os` once the system has it";
+        "when an append is acknowledged: `fsync` when it is on the disk, `os` when the operating system has it";
     "auto_create": Flag = "true",
-        "make a hub when somebody who may manage hubs writes to one that is not there";
+        "create a missing hub on the first write of a client that may manage hubs";
     "auto_create_partitions": Count(1, 1024) = "4",
-        "the partitions of a hub made that way";
+        "the partitions of a hub created that way";
 
     "http.listen": Address = "127.0.0.1:8080",
-        "where HTTP listens, or `off`";
+        "the address of the HTTP API, or `off`";
     "http.tls.cert": Path = "",
         "PEM file with the certificate chain; with a key, HTTP becomes HTTPS";
     "http.tls.key": Path = "",
         "PEM file with the private key";
     "http.insecure": Flag = "false",
-        "let keys travel unencrypted beyond this machine, as behind a proxy that does TLS";
+        "allow unencrypted keys beyond this machine, such as behind a proxy that does TLS";
     "http.event_bytes_max": Size = "1MiB",
-        "the largest event taken";
+        "the largest event accepted";
     "http.body_bytes_max": Size = "1MiB",
-        "the largest request body taken";
+        "the largest request body accepted";
     "http.in_flight_bytes_max": Size = "64MiB",
-        "bodies held at a time, over all connections; beyond it requests get 429";
+        "bytes of bodies in memory over all connections; beyond it requests get 429";
     "http.connections_max": Count(1, 1_000_000) = "4096",
         "open connections; beyond it new ones get 503";
     "http.headers_max": Count(8, 1024) = "100",
         "headers of a request; beyond it 431";
     "http.header_timeout": Time = "30s",
-        "how long a request's head may take, and how long a connection may be idle";
+        "timeout of a request's head, and of an idle connection";
     "http.body_timeout": Time = "30s",
-        "how long a request's body may take";
+        "timeout of a request's body";
     "http.read_bytes_max": Size = "1MiB",
-        "what one read takes from a partition, at most";
+        "the most bytes of one read from a partition";
     "http.wait_max": Time = "60s",
         "the longest long poll";
 
     "kafka.listen": Address = "127.0.0.1:9092",
-        "where Kafka clients connect, or `off`";
+        "the address for Kafka clients, or `off`";
     "kafka.advertised": Text = "",
-        "host:port that clients are told to come back to; unset: the address they reached";
+        "host:port that clients connect to; unset: the address they reached";
     "kafka.listeners.*.listen": Address = "",
-        "one more address for Kafka clients";
+        "another address for Kafka clients";
     "kafka.listeners.*.advertised": Text = "",
         "as kafka.advertised, for this listener";
     "kafka.listeners.*.tls.cert": Path = "",
@@ -78,34 +78,34 @@ settings! {
     "kafka.listeners.*.tls.key": Path = "",
         "PEM file with the private key";
     "kafka.listeners.*.sasl": Flag = "false",
-        "ask for a key (SASL PLAIN: its name and secret)";
+        "require a key (SASL PLAIN: its name and secret)";
     "kafka.listeners.*.insecure": Flag = "false",
-        "let keys travel unencrypted beyond this machine";
+        "allow unencrypted keys beyond this machine";
 
     "keys.*.name": Text = "",
         "the name of the key";
     "keys.*.secret": Secret = "",
         "its secret, at least 6 characters";
     "keys.*.secret_file": Path = "",
-        "a file that holds the secret, instead of `secret`";
+        "a file with the secret, instead of `secret`";
     "keys.*.rights": Words(&["send", "listen", "manage"]) = "",
-        "what the key allows: `send` events, `listen` to them, `manage` hubs";
+        "the rights of the key: `send` events, `listen` to them, `manage` hubs";
     "keys.*.hubs": List = "",
-        "the hubs the key is for; unset: all of them";
+        "the hubs that the key is limited to; unset: no limit";
 
     "hubs.*.partitions": Count(1, 1024) = "4",
-        "partitions; may be raised later, never lowered";
+        "partitions; can be increased later, never decreased";
     "hubs.*.retention": TimeOrForever = "7d",
-        "how long events are kept at least, or `forever`";
+        "the minimum time events are kept, or `forever`";
     "hubs.*.retention_bytes": SizeOrUnlimited = "unlimited",
-        "how much of a partition is kept at least, or `unlimited`";
+        "the minimum size of a partition that is kept, or `unlimited`";
     "hubs.*.batch_bytes_max": Size = "1048588",
-        "the largest batch taken";
+        "the largest batch accepted";
     "hubs.*.cleanup": Choice(&["delete", "compact"]) = "delete",
-        "what retention does: `delete` old events, or `compact` to the last one of each key";
+        "the cleanup policy: `delete` old events, or `compact` to the last one of each key";
 
     "sharded.*.hubs": List = "",
-        "the hubs that share what is sent to this name, by key; their order decides where a key goes";
+        "the member hubs, which share the events sent to this name by key; their order decides where a key goes";
 
     "jobs.*.path": Path = "",
         "the folder of a job that runs with the node, or its job file";
@@ -117,133 +117,133 @@ settings! {
     "workflows.*.id": Text = "",
         "the id of such an instance, such as `{{input.deliveryId}}`; unset: the event's key";
     "workflows.*.partitions": Count(1, 64) = "2",
-        "how many schedulers share the work; cannot be changed once there is a journal";
+        "partitions of the journal, each with a scheduler; fixed once there is a journal";
     "workflows.*.running_max": Count(1, 10_000_000) = "100000",
-        "instances under way at once; beyond it starts get 429, and the hub waits";
+        "the most running instances; beyond it starts get 429, and the hub waits";
     "workflows.*.keep": Time = "7d",
-        "how long an instance that has ended can be looked at, and its id is known";
+        "how long an ended instance and its id are kept";
     "workflows.*.supervisor": Choice(&["here", "elsewhere"]) = "here",
-        "who undoes what failed: the node, or processes of their own (`highwater workflow supervise`)";
+        "where failed instances are undone: on the node, or by processes of their own (`highwater workflow supervise`)";
 
     "queues.*.lock": Time = "60s",
-        "how long a received message stays with its receiver";
+        "how long a received message is locked";
     "queues.*.deliveries_max": Count(1, 4_294_967_295) = "10",
-        "deliveries after which a message that was not settled becomes a dead letter";
+        "the most deliveries of a message before it becomes a dead letter";
     "queues.*.time_to_live": TimeOrForever = "forever",
         "how long a message is worth delivering, or `forever`";
     "queues.*.dead_letter_expired": Flag = "false",
-        "keep messages that outlived their time as dead letters";
+        "turn expired messages into dead letters";
     "queues.*.duplicates_within": Time = "",
-        "drop a message whose id was seen this long ago; unset: none is dropped";
+        "the window of duplicate detection by message id; unset: off";
     "queues.*.sessions": Flag = "false",
         "messages belong to sessions, each received in order by one receiver at a time";
     "queues.*.bytes_max": Size = "1GiB",
-        "messages the queue holds, which are in memory too; beyond it senders get 429";
+        "the most bytes of messages, which are in memory too; beyond it senders get 429";
     "queues.*.message_bytes_max": Size = "1MiB",
-        "the largest message taken";
+        "the largest message accepted";
     "queues.*.feed": Text = "",
         "the hub whose events become messages of the queue";
 
     "processors.*.hub": Text = "",
-        "the hub that the events come from";
+        "the hub of the events";
     "processors.*.group": Text = "",
-        "the consumer group that keeps the positions; unset: the name of the processor";
+        "the consumer group of the positions; unset: the name of the processor";
     "processors.*.start": Choice(&["earliest", "latest"]) = "earliest",
-        "where a group begins that has no position yet";
+        "where a group without positions starts";
     "processors.*.handler.url": Text = "",
         "events are posted to this http or https address";
     "processors.*.handler.authorization": Secret = "",
         "the Authorization header of those requests";
     "processors.*.handler.ca": Path = "",
-        "PEM file with certificates to trust beside those of the system";
+        "PEM file with certificates to trust in addition to those of the system";
     "processors.*.handler.command": List = "",
-        "events are lines to this program, and its answers are lines";
+        "a program that reads events as lines and writes answers as lines";
     "processors.*.batch": Count(1, 10_000) = "1",
-        "up to so many events in one call; more than one: one call after another";
+        "the most events of a call; if more than one, calls are sequential";
     "processors.*.format": Choice(&["any", "json"]) = "any",
-        "with `json`, an event that is no JSON is a dead letter";
+        "with `json`, an event that is not JSON becomes a dead letter";
     "processors.*.order": Choice(&["none", "key", "partition"]) = "key",
-        "what is handled one after another: nothing, events of a key, or a whole partition";
+        "the unit of ordered handling: none, the key, or the partition";
     "processors.*.concurrency": Count(1, 10_000) = "16",
-        "events of a partition under way at once";
+        "concurrent events of a partition";
     "processors.*.timeout": Time = "30s",
-        "a call that takes longer has failed";
+        "timeout of a call";
     "processors.*.transient": Words(&["timeout", "connection", "5xx", "429", "408", "4xx"]) = "timeout,connection,5xx,429,408",
-        "failures that may go better later; any other is the event's own, and is not tried again";
+        "failures that are retried; any other makes the event a dead letter";
     "processors.*.retry.delay": Choice(&["exponential", "fixed"]) = "exponential",
-        "the time between two tries doubles, or stays the same";
+        "whether the delay between attempts doubles or stays the same";
     "processors.*.retry.first": Time = "200ms",
-        "the time before the second try";
+        "the delay before the second attempt";
     "processors.*.retry.longest": Time = "30s",
-        "what an exponential delay grows to";
+        "the longest exponential delay";
     "processors.*.retry.jitter_percent": Count(0, 100) = "20",
-        "the share of a delay that is left to chance";
+        "the random share of a delay";
     "processors.*.retry.tries": CountOrForever(1, 1_000_000) = "8",
-        "tries altogether, or `forever`";
+        "the most attempts, or `forever`";
     "processors.*.retry.deadline": TimeOrForever = "forever",
-        "nothing is tried again later than this after the first try";
+        "no retry later than this after the first attempt";
     "processors.*.checkpoint.events": Count(1, 10_000_000) = "1000",
-        "positions are stored after so many events ...";
+        "positions are stored after this many events ...";
     "processors.*.checkpoint.period": Time = "5s",
-        "... or after so long, whichever comes first";
+        "... or after this time, whichever comes first";
     "processors.*.circuit.failures": Count(0, 1_000_000) = "100",
-        "more failures than this within the window stop deliveries";
+        "more failures than this within the window open the circuit";
     "processors.*.circuit.window": Time = "30s",
-        "how far back failures count";
+        "the window in which failures count";
     "processors.*.circuit.share_percent": Count(0, 100) = "0",
-        "and they are at least this share of all deliveries, of which there were 20 or more";
+        "the minimum share of failures among at least 20 deliveries";
     "processors.*.circuit.open_for": TimeOrForever = "30s",
-        "how long until a few events try it again; `forever`: until somebody resumes";
+        "how long the circuit stays open before probes; `forever`: until it is closed by hand";
     "processors.*.circuit.probes": Count(1, 1000) = "3",
-        "events that try it at once, on each instance";
+        "concurrent probes of each instance";
     "processors.*.circuit.successes": Count(1, 1000) = "3",
-        "deliveries that must succeed then to go on as before";
+        "successful probes that close the circuit";
     "processors.*.circuit.poison": Count(0, 1000) = "3",
-        "events in a row that are set aside before that is taken for an outage";
+        "consecutive dead letters that open the circuit";
     "processors.*.instance": Text = "",
-        "a name such as `reader-3`, whose number says which partitions are this instance's; unset: the group does";
+        "a name such as `reader-3`, whose number assigns partitions to this instance; unset: the group assigns them";
     "processors.*.instances": Count(1, 1024) = "",
-        "with `instance`: how many there are, each of which reads every so many-th partition; unset: one partition each";
+        "with `instance`: the number of instances n, each of which reads every n-th partition; unset: one partition each";
     "processors.*.share": Text = "",
-        "such as `0/4`: only this share of every partition, by the hash of the key";
+        "such as `0/4`: a share of every partition, by the hash of the key";
     "processors.*.dead": Text = "",
-        "the hub of the dead letters; unset: the name of the processor and `.dead`";
+        "the dead-letter hub; unset: the name of the processor and `.dead`";
     "processors.*.replays": Count(1, 1000) = "3",
-        "how often a dead letter is replayed unless somebody insists";
+        "the most replays of a dead letter, unless forced";
 
     "notify.url": Text = "",
-        "posted to when a circuit opens or an instance of a workflow is parked";
+        "the webhook for notifications: a circuit opens, or a workflow instance is parked";
     "notify.authorization": Secret = "",
-        "the Authorization header of that request";
+        "the Authorization header of the webhook";
     "notify.ca": Path = "",
-        "PEM file with certificates to trust beside those of the system, for both";
+        "PEM file with certificates to trust in addition to those of the system, for webhook and mail";
     "notify.public_url": Text = "",
-        "how people reach this node, for links that resume; unset: where HTTP listens";
+        "the base URL of links to this node; unset: the HTTP listener";
     "notify.link_lifetime": Time = "24h",
-        "how long such a link is good";
+        "how long a link is valid";
     "notify.email.server": Text = "",
-        "host:port of a mail server, which is written to at the same occasions";
+        "host:port of a mail server for the same notifications";
     "notify.email.tls": Choice(&["starttls", "tls", "off"]) = "starttls",
-        "encryption from the second command on, from the first on, or none";
+        "encryption by STARTTLS, from the first byte, or none";
     "notify.email.user": Text = "",
-        "the user at the mail server";
+        "the user of the mail server";
     "notify.email.password": Secret = "",
-        "the user's password; never sent without encryption";
+        "its password; never sent unencrypted";
     "notify.email.from": Text = "",
         "the sender of mails";
     "notify.email.to": List = "",
         "the receivers of mails";
 }
 
-/// The setting that a full key such as `hubs.telemetry.partitions` belongs to.
-pub fn setting_of(key: &str) -> Option<&'static Setting> {
+/// The setting of a full key such as `hubs.telemetry.partitions`.
+pub(super) fn setting_of(key: &str) -> Option<&'static Setting> {
     let names = parts(key);
     let fits = |setting: &&Setting| matches(&parts(setting.key), &names);
     SETTINGS.iter().find(fits)
 }
 
-/// The names that may follow `prefix`, which may itself hold names where patterns have a `*`.
-pub fn children(prefix: &str) -> Vec<&'static str> {
+/// The names that may follow `prefix`, which has names where keys have a `*`.
+pub(super) fn children(prefix: &str) -> Vec<&'static str> {
     let above = parts(prefix);
     let mut names = Vec::new();
     for setting in SETTINGS {
@@ -258,16 +258,16 @@ pub fn children(prefix: &str) -> Vec<&'static str> {
     names
 }
 
-/// The parts of a key. A part in quotes may hold dots: `hubs."toll.raw".partitions`.
-pub fn parts(key: &str) -> Vec<&str> {
+/// The parts of a key. A quoted part may have dots: `hubs."toll.raw".partitions`.
+pub(super) fn parts(key: &str) -> Vec<&str> {
     let mut quoted = false;
-    let divides = |c: char| {
+    let separates = |c: char| {
         quoted ^= c == '"';
         c == '.' && !quoted
     };
     match key {
         "" => Vec::new(),
-        _ => key.split(divides).collect(),
+        _ => key.split(separates).collect(),
     }
 }
 

@@ -176,7 +176,7 @@ fn names_that_no_hub_may_have_are_refused() {
     );
     refused(
         "[hubs.__x]\n",
-        "highwater.toml:1: `__x` begins with `__`, which is for hubs of the node itself\n  choose another name",
+        "highwater.toml:1: `__x` begins with `__`, which is reserved for the node\n  choose another name",
     );
 }
 
@@ -193,11 +193,11 @@ fn a_name_may_lead_to_several_hubs() {
     );
     refused(
         "[sharded.t]\nhubs = ['a', 'a']\n[sharded.u]\nhubs = ['t']\n[sharded.v]\n[sharded.w]\nhubs = ['__x']\n[hubs.t]\n",
-        "highwater.toml:1: `t` is a hub, and cannot be the name of several\n  choose another name\n\
+        "highwater.toml:1: `t` is a hub, and cannot be a sharded one too\n  choose another name\n\
          highwater.toml:2: `a` is named twice\n  name each hub once\n\
-         highwater.toml:4: `t` leads to several hubs itself\n  name hubs only\n\
-         highwater.toml:5: `v` leads to no hub\n  write hubs = [\"t0\", \"t1\"]\n\
-         highwater.toml:7: `__x` begins with `__`, which is for hubs of the node itself\n  choose another name",
+         highwater.toml:4: `t` is a sharded hub itself\n  name plain hubs only\n\
+         highwater.toml:5: sharded hub `v` has no members\n  write hubs = [\"t0\", \"t1\"]\n\
+         highwater.toml:7: `__x` begins with `__`, which is reserved for the node\n  choose another name",
     );
 }
 
@@ -234,14 +234,14 @@ fn keys_must_be_whole() {
 fn an_address_beyond_this_machine_needs_keys_and_tls() {
     refused(
         "[http]\nlisten = '0.0.0.0:8080'\n",
-        "highwater.toml:2: 0.0.0.0:8080 can be reached from other machines, and no key is asked for\n  \
+        "highwater.toml:2: 0.0.0.0:8080 can be reached from other machines without a key\n  \
          add a [[keys]] table with name, secret and rights, or listen on 127.0.0.1",
     );
     let keys = "[[keys]]\nname = 'a'\nsecret = 's3cret'\nrights = ['send']\n";
     refused(
         &format!("{keys}[http]\nlisten = '0.0.0.0:8080'\n"),
         "highwater.toml:6: keys would travel unencrypted to 0.0.0.0:8080 from other machines\n  \
-         add tls = { cert = \"..\", key = \"..\" }, or insecure = true if something in front does TLS",
+         add tls = { cert = \"..\", key = \"..\" }, or insecure = true if a proxy in front does TLS",
     );
     let open = format!("{keys}[http]\nlisten = '0.0.0.0:8080'\ninsecure = true\n");
     assert!(config(&open).http.is_some());
@@ -259,16 +259,16 @@ fn an_address_beyond_this_machine_needs_keys_and_tls() {
 fn a_kafka_address_beyond_this_machine_needs_sasl_and_tls() {
     refused(
         "[kafka]\nlisten = '10.0.0.1:9092'\n",
-        "highwater.toml:2: 10.0.0.1:9092 can be reached from other machines, and no key is asked for\n  \
+        "highwater.toml:2: 10.0.0.1:9092 can be reached from other machines without a key\n  \
          use a [[kafka.listeners]] table with sasl = true and tls, or listen on 127.0.0.1",
     );
     refused(
         "[[kafka.listeners]]\nlisten = '127.0.0.1:9093'\nsasl = true\n",
-        "highwater.toml:3: sasl = true needs keys to ask for\n  add a [[keys]] table with name, secret and rights",
+        "highwater.toml:3: sasl = true needs keys\n  add a [[keys]] table with name, secret and rights",
     );
     refused(
         "[kafka]\nadvertised = 'here'\n",
-        "highwater.toml:2: `here` is no address that clients could be told\n  write host:port",
+        "highwater.toml:2: `here` is no address that clients can connect to\n  write host:port",
     );
     refused(
         "[[kafka.listeners]]\nsasl = false\n",
@@ -278,7 +278,7 @@ fn a_kafka_address_beyond_this_machine_needs_sasl_and_tls() {
     refused(
         &format!("{keys}[[kafka.listeners]]\nlisten = '[::]:9093'\nsasl = true\n"),
         "highwater.toml:6: keys would travel unencrypted to [::]:9093 from other machines\n  \
-         add tls = { cert = \"..\", key = \"..\" }, or insecure = true if something in front does TLS",
+         add tls = { cert = \"..\", key = \"..\" }, or insecure = true if a proxy in front does TLS",
     );
 }
 

@@ -1,4 +1,4 @@
-//! What every request can reach.
+//! The state that all requests share.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use super::send::Destination;
 use crate::jobs::Jobs;
 use crate::keys::{Keys, Right};
 use crate::processors::Processors;
-use crate::sharded::Sharded;
+use crate::sharded::ShardedHub;
 use crate::workflows::Workflows;
 
 pub struct App {
@@ -36,18 +36,18 @@ pub struct App {
     progress: Progress,
 }
 
-/// What is there once recovery is over.
+/// The parts of the node that requests use, complete after recovery.
 pub struct Backend {
     pub log: Arc<dyn Log>,
     /// `None` for a log without consumer groups.
     pub groups: Option<Arc<dyn GroupCoordinator>>,
-    /// What more there is to tell of a log that is on a disk.
+    /// The embedded log, for its status; `None` for another log.
     pub hub: Option<Hub>,
-    /// The Kafka side, for its counters.
+    /// The Kafka side, for its metrics.
     pub kafka: Option<highwater_kafka::Handle>,
-    /// Names that lead to several hubs.
-    pub sharded: Vec<Sharded>,
-    /// `None` where jobs cannot be run.
+    /// The sharded hubs.
+    pub sharded: Vec<ShardedHub>,
+    /// `None` for a node without jobs.
     pub jobs: Option<Jobs>,
     pub workflows: Workflows,
     /// `None` for a node without queues.
@@ -72,16 +72,16 @@ impl Backend {
     }
 }
 
-/// How many partitions have been recovered, for `/readyz`.
+/// The progress of recovery in partitions, for `/readyz`.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub done: AtomicU64,
-    /// 0 while it is not known.
+    /// 0 while unknown.
     pub total: AtomicU64,
 }
 
 impl App {
-    /// An app that answers "starting" until it is given its [`Backend`].
+    /// An app that answers "starting" until it has its [`Backend`].
     pub fn new(
         options: Options,
         keys: Arc<Keys>,
@@ -102,7 +102,7 @@ impl App {
         })
     }
 
-    /// From now on requests are served. A second call changes nothing.
+    /// Serves requests from now on. A second call has no effect.
     pub fn serve_from(&self, backend: Backend) {
         let _ = self.backend.set(backend);
     }
@@ -120,7 +120,7 @@ impl App {
         self.stopping.send_replace(true);
     }
 
-    /// Ready when the node is told to stop.
+    /// Completes when the node stops.
     pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stopping = self.stopping.subscribe();
         async move {
@@ -135,12 +135,12 @@ impl App {
             let (done, total) = (done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
             let message = match total {
                 0 => "the node is starting".to_owned(),
-                _ => format!("the node is reading its log: {done} of {total} partitions"),
+                _ => format!("the node is recovering its log: {done} of {total} partitions"),
             };
             Error::new(
                 Code::Starting,
                 message,
-                "ask again in a moment; /readyz says when",
+                "try again later; /readyz has the progress",
             )
         })
     }
@@ -149,7 +149,7 @@ impl App {
         Ok(&*self.backend()?.log)
     }
 
-    pub(super) fn sharded(&self, name: &str) -> Result<Option<&Sharded>, Error> {
+    pub(super) fn sharded(&self, name: &str) -> Result<Option<&ShardedHub>, Error> {
         let mut sharded = self.backend()?.sharded.iter();
         Ok(sharded.find(|sharded| sharded.name.as_str() == name))
     }
@@ -158,12 +158,12 @@ impl App {
         let hub = self.log()?.hub(name);
         match (hub, self.sharded(name)?) {
             (Some(hub), _) => Ok(hub),
-            (None, Some(sharded)) => Err(sharded.is_several()),
+            (None, Some(sharded)) => Err(sharded.not_a_hub()),
             (None, None) => Err(Error::no_hub(name)),
         }
     }
 
-    /// The hubs that a name leads to.
+    /// The hub of a name, or the members of a sharded one.
     pub(super) fn destination(&self, name: &str) -> Result<Destination, Error> {
         let Some(sharded) = self.sharded(name)? else {
             return Ok(Destination::Hub(self.hub(name)?));
@@ -172,7 +172,7 @@ impl App {
         Ok(Destination::Sharded(members.collect::<Result<_, _>>()?))
     }
 
-    /// Where to write, made if need be and allowed.
+    /// The destination of posted events. Creates a missing hub if the settings and the caller's rights allow it.
     pub(super) async fn destination_to_send(
         &self,
         name: &str,
@@ -180,7 +180,7 @@ impl App {
     ) -> Result<Destination, Error> {
         let log = self.log()?;
         if name.starts_with("__") {
-            let message = format!("hub `{name}` belongs to the node itself");
+            let message = format!("hub `{name}` belongs to the node");
             return Err(Error::new(Code::Forbidden, message, "send to another hub"));
         }
         if let Some(hub) = log.hub(name) {
@@ -195,7 +195,7 @@ impl App {
                     partitions,
                     settings: HubSettings::default(),
                 });
-                // Somebody else may have made it in the meantime.
+                // Another request may have created it meanwhile.
                 let hub = match created.await {
                     Ok(hub) => hub,
                     Err(error) => log.hub(name).ok_or_else(|| Error::from(error))?,

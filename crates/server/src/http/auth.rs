@@ -1,4 +1,4 @@
-//! Who is asking: a key proven by its secret or by a signature, or anybody where there are no keys.
+//! Authenticates the caller: by the secret or a signature of a key, or not at all on a node without keys.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,34 +9,34 @@ use super::app::App;
 use super::error::{Code, Error};
 use crate::keys::{Key, Right, sas};
 
-/// Who is asking.
+/// The caller of an operation.
 #[derive(Clone, Copy, Debug)]
-pub enum Caller<'a> {
+pub(super) enum Caller<'a> {
     /// The caller of a public operation, who has no rights.
     Anonymous,
     /// A node without keys trusts everyone who can connect.
     Anybody,
-    Holder(&'a Key),
+    Key(&'a Key),
 }
 
 impl Caller<'_> {
-    pub fn may(&self, right: Right, hub: Option<&str>) -> bool {
+    pub(super) fn may(&self, right: Right, hub: Option<&str>) -> bool {
         match self {
             Caller::Anonymous => false,
             Caller::Anybody => true,
-            Caller::Holder(key) => key.may(right, hub),
+            Caller::Key(key) => key.may(right, hub),
         }
     }
 
     /// The right over at least one hub.
-    pub(super) fn must_somewhere(&self, right: Right) -> Result<(), Error> {
+    pub(super) fn require_somewhere(&self, right: Right) -> Result<(), Error> {
         match self {
-            Caller::Holder(key) if key.rights.has(right) => Ok(()),
-            _ => self.must(right, None),
+            Caller::Key(key) if key.rights.has(right) => Ok(()),
+            _ => self.require(right, None),
         }
     }
 
-    pub fn must(&self, right: Right, hub: Option<&str>) -> Result<(), Error> {
+    pub(super) fn require(&self, right: Right, hub: Option<&str>) -> Result<(), Error> {
         if self.may(right, hub) {
             return Ok(());
         }
@@ -50,10 +50,14 @@ impl Caller<'_> {
     }
 }
 
-/// `resource` is what a signature must cover.
-pub fn caller<'a>(app: &'a App, headers: &HeaderMap, resource: &str) -> Result<Caller<'a>, Error> {
+/// Authenticates the caller; `resource` is the path that a signature must cover.
+pub(super) fn authenticate<'a>(
+    app: &'a App,
+    headers: &HeaderMap,
+    resource: &str,
+) -> Result<Caller<'a>, Error> {
     if app.keys.is_open() {
-        return local(headers);
+        return local_caller(headers);
     }
     let Some(given) = headers.get(AUTHORIZATION) else {
         return Err(refused("this needs a key"));
@@ -67,20 +71,20 @@ pub fn caller<'a>(app: &'a App, headers: &HeaderMap, resource: &str) -> Result<C
             .map_err(|error| refused(&error.to_string()))?
     } else if scheme.eq_ignore_ascii_case("Basic") {
         let pair = STANDARD.decode(rest.trim()).map_err(|_| wrong())?;
-        prove(app, &String::from_utf8(pair).map_err(|_| wrong())?)?
+        authenticate_pair(app, &String::from_utf8(pair).map_err(|_| wrong())?)?
     } else if scheme.eq_ignore_ascii_case("Bearer") {
-        prove(app, rest.trim())?
+        authenticate_pair(app, rest.trim())?
     } else {
-        return Err(refused(
-            "the Authorization header has a scheme that is not known here",
-        ));
+        return Err(refused("the Authorization header has an unknown scheme"));
     };
-    Ok(Caller::Holder(key))
+    Ok(Caller::Key(key))
 }
 
-fn prove<'a>(app: &'a App, pair: &str) -> Result<&'a Key, Error> {
+fn authenticate_pair<'a>(app: &'a App, pair: &str) -> Result<&'a Key, Error> {
     let (name, secret) = pair.split_once(':').ok_or_else(wrong)?;
-    app.keys.prove(name, secret.as_bytes()).ok_or_else(wrong)
+    app.keys
+        .authenticate(name, secret.as_bytes())
+        .ok_or_else(wrong)
 }
 
 fn wrong() -> Error {
@@ -92,14 +96,14 @@ fn refused(message: &str) -> Error {
     Error::new(Code::Unauthorized, message, hint)
 }
 
-/// A node without keys listens on this machine only, but a browser on it runs the scripts of
-/// strangers. Their requests come with a foreign origin, or by a name that was bent to point here.
-fn local<'a>(headers: &HeaderMap) -> Result<Caller<'a>, Error> {
-    let stranger = |name: HeaderName| {
+/// A node without keys listens on this machine only, but a browser there runs scripts of foreign sites. Their requests have
+/// a foreign origin, or a host name that was rebound to this machine.
+fn local_caller<'a>(headers: &HeaderMap) -> Result<Caller<'a>, Error> {
+    let foreign = |name: HeaderName| {
         let value = headers.get(name)?.to_str().unwrap_or("?");
         (!is_local(value)).then(|| value.to_owned())
     };
-    match stranger(HOST).or_else(|| stranger(ORIGIN)) {
+    match foreign(HOST).or_else(|| foreign(ORIGIN)) {
         None => Ok(Caller::Anybody),
         Some(name) => Err(Error::new(
             Code::Forbidden,
@@ -109,7 +113,7 @@ fn local<'a>(headers: &HeaderMap) -> Result<Caller<'a>, Error> {
     }
 }
 
-/// A host with or without scheme and port.
+/// Whether a host, with or without scheme and port, is this machine.
 fn is_local(host: &str) -> bool {
     let host = host.split_once("://").map_or(host, |(_, rest)| rest);
     if let Some(rest) = host.strip_prefix("[::1]") {

@@ -1,4 +1,4 @@
-//! How many bytes of requests and answers are held at a time, over all connections.
+//! A bound on the bytes of requests and answers in memory, over all connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,32 +6,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::error::{Code, Error};
 
 #[derive(Debug)]
-pub struct Budget {
+pub(super) struct Budget {
     taken: AtomicUsize,
     max: usize,
 }
 
-/// Bytes taken from a budget; given back when dropped.
+/// Bytes taken from a budget, released on drop.
 #[derive(Debug)]
-pub struct Permit {
+pub(super) struct Permit {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
 impl Budget {
-    pub fn new(max: usize) -> Arc<Budget> {
+    pub(super) fn new(max: usize) -> Arc<Budget> {
         Arc::new(Budget {
             taken: AtomicUsize::new(0),
             max,
         })
     }
 
-    pub fn taken(&self) -> usize {
+    pub(super) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Refuses at once instead of waiting: whoever sends too much is to hear of it.
-    pub fn take(self: &Arc<Budget>, bytes: usize) -> Result<Permit, Error> {
+    /// Refuses at once instead of waiting, so that the sender gets back-pressure.
+    pub(super) fn take(self: &Arc<Budget>, bytes: usize) -> Result<Permit, Error> {
         self.add(bytes)?;
         Ok(Permit {
             budget: self.clone(),
@@ -48,7 +48,7 @@ impl Budget {
         Err(Error::new(
             Code::Full,
             format!(
-                "{before} bytes of requests are in flight, and no more than {} are taken",
+                "{before} bytes of requests are in flight, of at most {}",
                 self.max
             ),
             "send again after the time in Retry-After",
@@ -57,7 +57,7 @@ impl Budget {
 }
 
 impl Permit {
-    pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         self.budget.add(bytes)?;
         self.bytes += bytes;
         Ok(())
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_comes_back() {
+    fn a_dropped_permit_is_released() {
         let budget = Budget::new(10);
         let mut first = budget.take(6).unwrap();
         assert_eq!(budget.take(5).unwrap_err().code, Code::Full);

@@ -1,16 +1,15 @@
-//! From stored batches to the records that a reader of committed ones may see.
+//! Decodes stored batches into the records that a committed reader sees.
 
 use highwater_log::batch::{Batches, Decompressor, ReadCommittedFilter, Record};
 use highwater_log::{FetchData, Offset};
 
 use super::error::{Code, Error};
 
-/// What a batch may unpack to. More than any batch of ours, so only a bomb meets it.
+/// The most bytes a batch may unpack to: more than any legitimate one, so only a decompression bomb exceeds it.
 const UNPACKED_BYTES_MAX: usize = 64 << 20;
 
-/// Calls `take` for every record from `from` on until it answers false; answers with the offset to
-/// read from next.
-pub fn records(
+/// Calls `take` for each record from `from` until it returns false. Returns the next offset to read.
+pub(super) fn records(
     fetched: &FetchData,
     from: Offset,
     mut take: impl FnMut(&Record<'_>) -> bool,
@@ -43,7 +42,7 @@ pub fn records(
 }
 
 fn damaged(error: impl std::fmt::Display) -> Error {
-    let hint = "the producer sent it so, or the disk changed it: skip it with from=OFFSET";
+    let hint = "the producer sent it so, or the disk damaged it: skip it with from=OFFSET";
     Error::new(
         Code::Internal,
         format!("a stored batch cannot be read: {error}"),

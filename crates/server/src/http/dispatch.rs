@@ -41,7 +41,7 @@ async fn dispatch(app: &Arc<App>, request: Request<Incoming>) -> Result<Reply, E
     let caller = match &route {
         Ok(route) if matches!(route.operation.access, Access::Public) => Caller::Anonymous,
         // An unknown path needs a key too: without one, a caller learns nothing of the API.
-        _ => auth::caller(app, &head.headers, signed_resource(head.uri.path()))?,
+        _ => auth::authenticate(app, &head.headers, signed_resource(head.uri.path()))?,
     };
     let Route {
         operation,
@@ -120,7 +120,7 @@ impl<'a> ApiRequest<'a> {
     pub(super) fn authorise(&self, name: &str) -> Result<(), Error> {
         match self.operation.access {
             Access::Public => Ok(()),
-            Access::Key(right, _) => self.caller.must(right, Some(name)),
+            Access::Key(right, _) => self.caller.require(right, Some(name)),
         }
     }
 

@@ -1,10 +1,10 @@
-//! What went wrong with a request: a stable code for programs, a message and a hint for people.
+//! Errors of requests: a stable code for programs, a message and a hint for people.
 
 use highwater_log::{AdminError, AppendError, GroupError, HubNameError, ReadError};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
-/// Stable: clients may match on these.
+/// Error codes. Clients may match on them, so they are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     BadRequest,
@@ -19,7 +19,7 @@ pub enum Code {
     Conflict,
     InUse,
     Trimmed,
-    /// A message or a session that somebody else may have by now.
+    /// The lock of a message or session expired; another receiver may have it.
     LockLost,
     Locked,
     TooLarge,
@@ -64,7 +64,7 @@ impl Code {
         }
     }
 
-    /// Whether the same request may well succeed in a second.
+    /// Whether a retry after a second may succeed.
     pub fn retry(self) -> bool {
         matches!(self, Code::Full | Code::Starting)
     }
@@ -76,8 +76,8 @@ pub struct Error {
     pub code: Code,
     pub message: String,
     pub hint: String,
-    /// More facts for the body of the answer.
-    pub more: Option<Box<Value>>,
+    /// More fields for the body of the answer.
+    pub details: Option<Box<Value>>,
 }
 
 impl Error {
@@ -86,7 +86,7 @@ impl Error {
             code,
             message: message.into(),
             hint: hint.into(),
-            more: None,
+            details: None,
         }
     }
 
@@ -105,9 +105,9 @@ impl Error {
         let mut body = json!({
             "code": self.code.name(), "message": self.message, "hint": self.hint,
         });
-        let more = self.more.as_deref().and_then(Value::as_object);
-        if let (Some(more), Some(body)) = (more, body.as_object_mut()) {
-            body.extend(more.clone());
+        let details = self.details.as_deref().and_then(Value::as_object);
+        if let (Some(details), Some(body)) = (details, body.as_object_mut()) {
+            body.extend(details.clone());
         }
         body
     }
@@ -121,7 +121,7 @@ impl From<AppendError> for Error {
             }
             AppendError::DiskFull { .. } => (
                 Code::NoRoom,
-                "make room on the disk of the node, or shorten the retention of hubs; then send again",
+                "free space on the disk of the node, or shorten the retention of hubs; then send again",
             ),
             AppendError::TooLarge { .. } => (
                 Code::TooLarge,
@@ -129,14 +129,14 @@ impl From<AppendError> for Error {
             ),
             AppendError::Stopped { .. } => (
                 Code::Stopped,
-                "the disk failed: look at the log of the node, mend the disk and start it again",
+                "the disk failed: see the log of the node, repair the disk and restart the node",
             ),
             AppendError::OutcomeUnknown { .. } => (
                 Code::Stopped,
-                "the log of the node is elsewhere and does not answer: send again, with a number of your own if twice is too much",
+                "the remote log does not answer: send again, with an id of your own to detect duplicates",
             ),
             AppendError::Deleted(_) => (Code::NotFound, "the hub was deleted meanwhile"),
-            _ => (Code::Internal, "this should not happen: please report it"),
+            _ => (Code::Internal, "this is a bug: please report it"),
         };
         Error::new(code, error.to_string(), hint)
     }
@@ -147,15 +147,12 @@ impl From<ReadError> for Error {
         let (code, hint) = match &error {
             ReadError::OutOfRange {
                 requested, start, ..
-            } if requested < start => (
-                Code::Trimmed,
-                "retention has removed it: read on from=earliest",
-            ),
+            } if requested < start => (Code::Trimmed, "retention removed it: read from=earliest"),
             ReadError::OutOfRange { .. } => {
                 (Code::BadRequest, "that is past the end: read from=latest")
             }
-            ReadError::Damaged { .. } => (Code::Stopped, "restore the file from a copy"),
-            ReadError::Storage { .. } => (Code::Stopped, "look at the log of the node"),
+            ReadError::Damaged { .. } => (Code::Stopped, "restore the file from a backup"),
+            ReadError::Storage { .. } => (Code::Stopped, "see the log of the node"),
             ReadError::Deleted(_) => (Code::NotFound, "the hub was deleted meanwhile"),
         };
         Error::new(code, error.to_string(), hint)
@@ -167,9 +164,9 @@ impl From<AdminError> for Error {
         let (code, hint) = match &error {
             AdminError::Unknown(_) => (Code::NotFound, "GET /api/hubs lists them"),
             AdminError::Exists(_) => (Code::Exists, "choose another name, or use it as it is"),
-            AdminError::Storage(_) => (Code::Stopped, "look at the log of the node"),
+            AdminError::Storage(_) => (Code::Stopped, "see the log of the node"),
             AdminError::Partitions { .. } | AdminError::Shrink { .. } | AdminError::Settings(_) => {
-                (Code::BadRequest, "docs/http.md says what a hub can be")
+                (Code::BadRequest, "docs/http.md has the settings of hubs")
             }
         };
         Error::new(code, error.to_string(), hint)
@@ -183,8 +180,8 @@ impl From<GroupError> for Error {
             GroupError::NotEmpty | GroupError::Subscribed => {
                 (Code::InUse, "stop its members first")
             }
-            GroupError::Loading => (Code::Starting, "ask again in a moment"),
-            GroupError::Storage(_) => (Code::Stopped, "look at the log of the node"),
+            GroupError::Loading => (Code::Starting, "try again later"),
+            GroupError::Storage(_) => (Code::Stopped, "see the log of the node"),
             _ => (Code::BadRequest, ""),
         };
         Error::new(code, error.to_string(), hint)

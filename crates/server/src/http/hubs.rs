@@ -16,7 +16,7 @@ use super::error::{Code, Error};
 use super::read::{StartPosition, numbered};
 use super::reply::{self, Reply};
 use crate::keys::Right;
-use crate::sharded::Sharded;
+use crate::sharded::ShardedHub;
 use crate::text::time_text;
 
 /// The hubs that the caller may listen to or manage.
@@ -37,7 +37,7 @@ pub(super) async fn list(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let sharded = app.backend()?.sharded.iter();
     let sharded: Vec<Value> = sharded
         .filter(|sharded| caller.may(Right::Listen, Some(sharded.name.as_str())))
-        .map(Sharded::facts)
+        .map(ShardedHub::facts)
         .collect();
     let body = json!({"hubs": hubs, "sharded": sharded});
     Ok(reply::json(StatusCode::OK, &body))
@@ -152,7 +152,7 @@ pub(super) async fn create(mut request: ApiRequest<'_>) -> Result<Reply, Error> 
     request.authorise(name)?;
     let name = HubName::new(name)?;
     if name.is_internal() {
-        let message = format!("`{name}` begins with `__`, which is for hubs of the node itself");
+        let message = format!("`{name}` begins with `__`, which is reserved for the node");
         return Err(Error::bad(message, "choose another name"));
     }
     let spec = HubSpec {
@@ -277,7 +277,7 @@ fn client_partition(request: &ApiRequest<'_>) -> Result<Arc<dyn Partition>, Erro
 fn client_hub(app: &App, name: &str) -> Result<Arc<HubInfo>, Error> {
     let hub = app.hub(name)?;
     if hub.name.is_internal() {
-        let message = format!("hub `{name}` belongs to the node itself");
+        let message = format!("hub `{name}` belongs to the node");
         return Err(Error::new(Code::Forbidden, message, "choose another hub"));
     }
     Ok(hub)

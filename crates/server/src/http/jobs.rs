@@ -12,7 +12,7 @@ use super::app::App;
 use super::dispatch::ApiRequest;
 use super::error::{Code, Error};
 use super::reply::{self, Reply};
-use crate::jobs::{Files, JobError, Jobs, Seen};
+use crate::jobs::{Files, JobError, JobView, Jobs};
 use crate::text::percent_decode;
 
 fn jobs(app: &App) -> Result<&Jobs, Error> {
@@ -36,14 +36,14 @@ fn jobs_and_name<'a>(request: &ApiRequest<'a>) -> Result<(&'a Jobs, Cow<'a, str>
 
 pub(super) async fn describe(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (jobs, name) = jobs_and_name(&request)?;
-    let seen = jobs.see(&name)?;
-    Ok(reply::json(StatusCode::OK, &whole(&seen)))
+    let job = jobs.view(&name)?;
+    Ok(reply::json(StatusCode::OK, &whole(&job)))
 }
 
 pub(super) async fn logs(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (jobs, name) = jobs_and_name(&request)?;
-    let seen = jobs.see(&name)?;
-    let lines: Vec<Value> = seen
+    let job = jobs.view(&name)?;
+    let lines: Vec<Value> = job
         .status
         .iter()
         .flat_map(|status| &status.log)
@@ -64,8 +64,8 @@ pub(super) async fn put(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let example =
         "{\"files\":{\"job.toml\":\"..\",\"query.saql\":\"..\"}}; highwater job start sends it";
     let new: NewJob = request.read_json(example).await?;
-    let seen = jobs.put(&name, new.files, new.start).await?;
-    Ok(reply::json(StatusCode::OK, &whole(&seen)))
+    let job = jobs.put(&name, new.files, new.start).await?;
+    Ok(reply::json(StatusCode::OK, &whole(&job)))
 }
 
 #[derive(Default, Deserialize)]
@@ -78,14 +78,14 @@ pub(super) async fn start(mut request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (jobs, name) = jobs_and_name(&request)?;
     let example = "{\"start\":\"2026-01-01T00:00:00Z\"}, or no body";
     let at: StartAt = request.read_optional_json(example).await?;
-    let seen = jobs.start(&name, at.start).await?;
-    Ok(reply::json(StatusCode::OK, &whole(&seen)))
+    let job = jobs.start(&name, at.start).await?;
+    Ok(reply::json(StatusCode::OK, &whole(&job)))
 }
 
 pub(super) async fn stop(request: ApiRequest<'_>) -> Result<Reply, Error> {
     let (jobs, name) = jobs_and_name(&request)?;
-    let seen = jobs.stop(&name).await?;
-    Ok(reply::json(StatusCode::OK, &whole(&seen)))
+    let job = jobs.stop(&name).await?;
+    Ok(reply::json(StatusCode::OK, &whole(&job)))
 }
 
 pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
@@ -94,8 +94,8 @@ pub(super) async fn delete(request: ApiRequest<'_>) -> Result<Reply, Error> {
     Ok(reply::empty(StatusCode::NO_CONTENT))
 }
 
-fn brief(seen: &Seen) -> Value {
-    let status = seen.status.as_ref();
+fn brief(job: &JobView) -> Value {
+    let status = job.status.as_ref();
     let sum = |of: fn(&PartitionStatus) -> u64| -> u64 {
         let partitions = status.iter().flat_map(|status| &status.inputs);
         partitions.flat_map(|input| &input.partitions).map(of).sum()
@@ -106,10 +106,10 @@ fn brief(seen: &Seen) -> Value {
         .map(|output| output.rows)
         .sum();
     json!({
-        "name": seen.name,
-        "state": state_name(seen),
-        "reason": reason(seen),
-        "in_settings": seen.declared,
+        "name": job.name,
+        "state": state_name(job),
+        "reason": reason(job),
+        "in_settings": job.declared,
         "alarms": status.map(|status| status.alarms.clone()).unwrap_or_default(),
         "events": sum(|partition| partition.events),
         "backlog": sum(|partition| partition.backlog),
@@ -120,10 +120,10 @@ fn brief(seen: &Seen) -> Value {
     })
 }
 
-fn whole(seen: &Seen) -> Value {
-    let mut facts = brief(seen);
-    facts["query"] = seen.query.clone().into();
-    let Some(status) = &seen.status else {
+fn whole(job: &JobView) -> Value {
+    let mut facts = brief(job);
+    facts["query"] = job.query.clone().into();
+    let Some(status) = &job.status else {
         return facts;
     };
     if let JobState::Replaying { events, of } = status.state {
@@ -137,10 +137,10 @@ fn whole(seen: &Seen) -> Value {
 }
 
 /// The state of a job as the API names it.
-pub(super) fn state_name(seen: &Seen) -> &'static str {
+pub(super) fn state_name(job: &JobView) -> &'static str {
     match (
-        &seen.trouble,
-        seen.status.as_ref().map(|status| &status.state),
+        &job.problem,
+        job.status.as_ref().map(|status| &status.state),
     ) {
         (Some(_), _) => "failed",
         (None, None) => "stopped",
@@ -156,12 +156,12 @@ pub(super) fn state_name(seen: &Seen) -> &'static str {
     }
 }
 
-fn reason(seen: &Seen) -> Option<&str> {
-    let failed = seen.status.as_ref().and_then(|status| match &status.state {
+fn reason(job: &JobView) -> Option<&str> {
+    let failed = job.status.as_ref().and_then(|status| match &status.state {
         JobState::Failed { reason } => Some(reason.as_str()),
         _ => None,
     });
-    seen.trouble.as_deref().or(failed)
+    job.problem.as_deref().or(failed)
 }
 
 fn input(input: &InputStatus) -> Value {
@@ -219,26 +219,20 @@ fn time(time: Instant) -> Option<String> {
 impl From<JobError> for Error {
     fn from(error: JobError) -> Error {
         let (code, hint) = match &error {
-            JobError::Unknown(_) => (Code::NotFound, "GET /api/jobs lists those there are"),
+            JobError::Unknown(_) => (Code::NotFound, "GET /api/jobs lists them"),
             JobError::Name(_) => (Code::BadRequest, "choose another name"),
-            JobError::Path(_) => (Code::BadRequest, "name files by their paths in the folder"),
-            JobError::Declared(_) => (
-                Code::Conflict,
-                "change the settings, and start the node again",
-            ),
+            JobError::Path(_) => (Code::BadRequest, "name each file by its path in the folder"),
+            JobError::Declared(_) => (Code::Conflict, "change the settings, and restart the node"),
             JobError::Running(_) => (Code::Conflict, "stop it first"),
             JobError::Start(_) => (
                 Code::BadRequest,
                 "use resume, now, beginning or a time such as 2026-01-31T10:00:00Z",
             ),
-            JobError::Load(_) => (
-                Code::BadRequest,
-                "highwater check shows what is wrong with a job",
-            ),
+            JobError::Load(_) => (Code::BadRequest, "highwater check shows what is wrong"),
             JobError::Follow(_) => (Code::BadRequest, "highwater run reads files once"),
             JobError::NotOnNode { .. } => (
                 Code::BadRequest,
-                "name the files or their folder by a path from the root, or name the job in the settings of the node",
+                "use absolute paths, or declare the job in the settings of the node",
             ),
             JobError::Storage(_) => (Code::Stopped, "look at the node and its disk"),
         };

@@ -1,7 +1,7 @@
 //! Stored records as JSON.
 //!
-//! A value that is JSON stands there as it was sent, under `value`; any other is base64, under
-//! `value_base64`. Keys and header values are texts, or base64 where they are not UTF-8.
+//! A JSON value is in `value` as it was sent; any other is base64 in `value_base64`. Keys and header values are strings, or
+//! base64 if they are not UTF-8.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,9 +11,14 @@ use serde::de::IgnoredAny;
 
 use crate::text::write_time;
 
-/// `{"partition":0,"offset":7,"enqueued":"..","key":"k","headers":{..},"value":..}`, with the hub in
-/// front where it is not the one that was asked for.
-pub fn write_record(out: &mut Vec<u8>, hub: Option<&str>, partition: u32, record: &Record<'_>) {
+/// `{"partition":0,"offset":7,"enqueued":"..","key":"k","headers":{..},"value":..}`, with the hub first if it is a
+/// member of a sharded one.
+pub(crate) fn write_record(
+    out: &mut Vec<u8>,
+    hub: Option<&str>,
+    partition: u32,
+    record: &Record<'_>,
+) {
     let time = EnqueueTime(record.timestamp);
     write_position(out, hub, partition, record.offset, time);
     if let Some(key) = record.key {
@@ -27,7 +32,7 @@ pub fn write_record(out: &mut Vec<u8>, hub: Option<&str>, partition: u32, record
 }
 
 /// `,"value":..` as it was sent if it is JSON, else `,"value_base64":".."`.
-pub fn write_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
+pub(crate) fn write_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
     match value {
         None => out.extend_from_slice(b",\"value\":null"),
         Some(value) if is_json(value) => {
@@ -41,9 +46,9 @@ pub fn write_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
     }
 }
 
-/// `{"hub":"h","partition":1,"offset":42,"enqueued":".."`, so that more can follow. Names of hubs need
-/// no escaping.
-pub fn write_position(
+/// `{"hub":"h","partition":1,"offset":42,"enqueued":".."`, without the closing brace. Names of hubs need no
+/// escaping.
+pub(crate) fn write_position(
     out: &mut Vec<u8>,
     hub: Option<&str>,
     partition: u32,
@@ -88,7 +93,7 @@ fn write_headers(out: &mut Vec<u8>, record: &Record<'_>) {
 }
 
 /// `,"name":"text"` or `,"name_base64":".."`
-pub fn write_named(out: &mut Vec<u8>, name: &[u8], bytes: &[u8]) {
+pub(crate) fn write_named(out: &mut Vec<u8>, name: &[u8], bytes: &[u8]) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name);
     match std::str::from_utf8(bytes) {
@@ -103,16 +108,16 @@ pub fn write_named(out: &mut Vec<u8>, name: &[u8], bytes: &[u8]) {
     }
 }
 
-pub fn write_text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(out, text).expect("a text can be written into memory");
 }
 
-pub fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
     out.push(b'"');
 }
 
-pub fn is_json(value: &[u8]) -> bool {
+pub(crate) fn is_json(value: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(value).is_ok() && std::str::from_utf8(value).is_ok()
 }

@@ -43,7 +43,7 @@ pub use error::{Code, Error};
 pub(crate) use hubs::PARTITIONS_DEFAULT;
 pub use serve::{Server, ServerError};
 
-/// How the HTTP side listens and what it allows. docs/config.md has the defaults.
+/// Listener and limits of the HTTP API. docs/config.md has the defaults.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub listen: SocketAddr,
@@ -52,11 +52,11 @@ pub struct Options {
     pub body_bytes_max: usize,
     /// Over all connections.
     pub in_flight_bytes_max: usize,
-    /// From a partition in one read.
+    /// Of one read from a partition.
     pub read_bytes_max: usize,
     pub connections_max: usize,
     pub headers_max: usize,
-    /// Also how long a connection may be idle.
+    /// Also the idle timeout of a connection.
     pub header_timeout: Duration,
     pub body_timeout: Duration,
     /// The longest long poll.

@@ -18,14 +18,14 @@ use super::{decode, sse};
 use crate::text::{parameter, time_text};
 
 /// The isolation of HTTP readers.
-pub const ISOLATION: Isolation = Isolation::Committed;
+pub(super) const ISOLATION: Isolation = Isolation::Committed;
 
 const EVENTS_DEFAULT: usize = 100;
 const EVENTS_MAX: usize = 10_000;
 
 /// Where a read starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartPosition {
+pub(super) enum StartPosition {
     Earliest,
     Latest,
     Offset(Offset),
@@ -33,14 +33,17 @@ pub enum StartPosition {
 }
 
 impl StartPosition {
-    pub fn read(query: Option<&str>, otherwise: StartPosition) -> Result<StartPosition, Error> {
+    pub(super) fn read(
+        query: Option<&str>,
+        otherwise: StartPosition,
+    ) -> Result<StartPosition, Error> {
         match parameter(query, "from") {
             Some(text) => StartPosition::parse(&text),
             None => Ok(otherwise),
         }
     }
 
-    pub fn parse(text: &str) -> Result<StartPosition, Error> {
+    pub(super) fn parse(text: &str) -> Result<StartPosition, Error> {
         match text {
             "earliest" => return Ok(StartPosition::Earliest),
             "latest" => return Ok(StartPosition::Latest),
@@ -60,7 +63,7 @@ impl StartPosition {
     }
 
     /// The offset to read from now.
-    pub async fn offset(self, partition: &dyn Partition) -> Result<Offset, Error> {
+    pub(super) async fn offset(self, partition: &dyn Partition) -> Result<Offset, Error> {
         let bounds = partition.bounds();
         match self {
             StartPosition::Earliest => Ok(bounds.start),
@@ -132,7 +135,7 @@ pub(super) async fn partition(request: ApiRequest<'_>) -> Result<Reply, Error> {
 }
 
 /// The partition in a path.
-pub fn numbered(app: &App, hub: &HubInfo, id: &str) -> Result<Arc<dyn Partition>, Error> {
+pub(super) fn numbered(app: &App, hub: &HubInfo, id: &str) -> Result<Arc<dyn Partition>, Error> {
     let hint = "partitions are numbered from 0";
     let number = id
         .parse()
@@ -140,7 +143,11 @@ pub fn numbered(app: &App, hub: &HubInfo, id: &str) -> Result<Arc<dyn Partition>
     partition_of(app, hub, number)
 }
 
-pub fn partition_of(app: &App, hub: &HubInfo, number: u32) -> Result<Arc<dyn Partition>, Error> {
+pub(super) fn partition_of(
+    app: &App,
+    hub: &HubInfo,
+    number: u32,
+) -> Result<Arc<dyn Partition>, Error> {
     if number >= hub.partitions {
         return Err(no_partition(hub, number));
     }
@@ -205,7 +212,7 @@ fn wants_stream(headers: &HeaderMap) -> bool {
     accepted.is_some_and(|value| value.contains("text/event-stream"))
 }
 
-pub fn count(query: Option<&str>, name: &str, default: u64) -> Result<u64, Error> {
+pub(super) fn count(query: Option<&str>, name: &str, default: u64) -> Result<u64, Error> {
     match parameter(query, name) {
         None => Ok(default),
         Some(text) => text.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
@@ -218,7 +225,7 @@ pub fn count(query: Option<&str>, name: &str, default: u64) -> Result<u64, Error
 }
 
 /// `wait=30s`, or a number of seconds.
-pub fn wait(query: Option<&str>, max: Duration) -> Result<Duration, Error> {
+pub(super) fn wait(query: Option<&str>, max: Duration) -> Result<Duration, Error> {
     let Some(text) = parameter(query, "wait") else {
         return Ok(Duration::ZERO);
     };

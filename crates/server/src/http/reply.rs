@@ -1,4 +1,4 @@
-//! Answers: a body that is there whole, or one that is made while it is sent.
+//! Answers: with a complete body, or with a live stream.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,12 +15,12 @@ use serde::Serialize;
 use super::budget::Permit;
 use super::error::{Code, Error};
 
-pub type Reply = Response<Payload>;
+pub(super) type Reply = Response<Payload>;
 
-/// What is sent after the head.
-pub struct Payload {
+/// The body of an answer.
+pub(super) struct Payload {
     content: Content,
-    /// Given back when the last byte has been handed to the socket.
+    /// Released when the last byte is written to the socket.
     permit: Option<Permit>,
 }
 
@@ -30,7 +30,7 @@ enum Content {
 }
 
 impl Payload {
-    pub fn whole(bytes: impl Into<Bytes>) -> Payload {
+    pub(super) fn whole(bytes: impl Into<Bytes>) -> Payload {
         let bytes = Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty());
         Payload {
             content: Content::Whole(bytes),
@@ -38,14 +38,14 @@ impl Payload {
         }
     }
 
-    pub fn live(stream: impl Stream<Item = Bytes> + Send + 'static) -> Payload {
+    pub(super) fn live(stream: impl Stream<Item = Bytes> + Send + 'static) -> Payload {
         Payload {
             content: Content::Live(Box::pin(stream)),
             permit: None,
         }
     }
 
-    pub fn holding(mut self, permit: Permit) -> Payload {
+    pub(super) fn holding(mut self, permit: Permit) -> Payload {
         self.permit = Some(permit);
         self
     }
@@ -80,23 +80,23 @@ impl Body for Payload {
     }
 }
 
-pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-pub fn empty(status: StatusCode) -> Reply {
+pub(super) fn empty(status: StatusCode) -> Reply {
     with(status, Payload::whole(Bytes::new()))
 }
 
-pub fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Reply {
+pub(super) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Reply {
     typed(status, JSON, Payload::whole(bytes))
 }
 
-pub fn json(status: StatusCode, value: &impl Serialize) -> Reply {
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
     let bytes = serde_json::to_vec(value).unwrap_or_default();
     json_bytes(status, bytes)
 }
 
-/// A page of ours, which runs no script and is shown in no frame.
-pub fn html(page: impl Into<Bytes>) -> Reply {
+/// A page that runs no script and is shown in no frame.
+pub(super) fn html(page: impl Into<Bytes>) -> Reply {
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
     let mut reply = typed(StatusCode::OK, kind, Payload::whole(page));
     let policy = HeaderValue::from_static(
@@ -106,7 +106,7 @@ pub fn html(page: impl Into<Bytes>) -> Reply {
     reply
 }
 
-pub fn typed(status: StatusCode, kind: HeaderValue, payload: Payload) -> Reply {
+pub(super) fn typed(status: StatusCode, kind: HeaderValue, payload: Payload) -> Reply {
     let mut reply = with(status, payload);
     reply.headers_mut().insert(CONTENT_TYPE, kind);
     reply
@@ -118,7 +118,7 @@ fn with(status: StatusCode, payload: Payload) -> Reply {
     reply
 }
 
-pub fn error(error: &Error) -> Reply {
+pub(super) fn error(error: &Error) -> Reply {
     let mut reply = json(error.code.status(), &error.to_json());
     if error.code.retry() {
         reply

@@ -15,13 +15,13 @@ const SLOTS: usize = 16;
 /// Each slot: the millisecond of the last event (24 bits), events in this turn (8), turns (32). Two
 /// events that meet may count as one, which moves the share of a partition by next to nothing.
 #[derive(Debug, Default)]
-pub struct RoundRobin {
+pub(super) struct RoundRobin {
     slots: [AtomicU64; SLOTS],
 }
 
 impl RoundRobin {
     /// One of `partitions`, which are of this hub, or of this and others that share a name.
-    pub fn next(&self, hub: HubId, partitions: u32, now_ms: u64) -> u32 {
+    pub(super) fn next(&self, hub: HubId, partitions: u32, now_ms: u64) -> u32 {
         let slot = &self.slots[usize::from(hub.0[15]) % SLOTS];
         let was = slot.load(Ordering::Relaxed);
         let (moment, count, turn) = (was >> 40, was >> 32 & 0xff, was as u32);

@@ -1,4 +1,4 @@
-//! Listens, takes connections, and lets them go.
+//! Accepts and serves connections.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use super::app::App;
 use super::dispatch;
 use crate::tls;
 
-/// What hyper may keep of a connection before a request is understood.
+/// hyper's buffer of a connection.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// How long a stop waits for requests under way.
@@ -28,7 +28,7 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n
     content-type: application/json\r\ncontent-length: 93\r\n\r\n\
     {\"code\":\"full\",\"message\":\"too many connections\",\"hint\":\"raise http.connections_max, or wait\"}";
 
-/// Why nothing listens.
+/// Why the listener cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error("cannot listen on {address} for HTTP: {error}{}", hint(error))]
@@ -43,15 +43,17 @@ pub enum ServerError {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "\n  something else listens there: stop it, or set http.listen to another port"
+            "\n  another process listens there: stop it, or set http.listen to another port"
         }
-        io::ErrorKind::PermissionDenied => "\n  ports below 1024 need rights: choose a higher one",
+        io::ErrorKind::PermissionDenied => {
+            "\n  ports below 1024 need privileges: choose a higher one"
+        }
         io::ErrorKind::AddrNotAvailable => "\n  this machine has no such address",
         _ => "",
     }
 }
 
-/// A listener that has its address and serves when run.
+/// A bound listener, which serves when run.
 pub struct Server {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -68,52 +70,52 @@ impl Server {
         Ok(Server { listener, tls, app })
     }
 
-    /// The address it got, where the port was left to the system.
+    /// The bound address, with the port that the system chose for port 0.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until [`App::stop`], then waits for requests under way, though not for ever.
+    /// Serves until [`App::stop`], then waits up to [`STOP_WAIT`] for requests under way.
     pub async fn run(self) {
         let most = self.app.options.connections_max.min(Semaphore::MAX_PERMITS);
-        let places = Arc::new(Semaphore::new(most));
+        let slots = Arc::new(Semaphore::new(most));
         let mut stopped = std::pin::pin!(self.app.stopped());
         loop {
             tokio::select! {
                 biased;
                 () = &mut stopped => break,
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => self.take(stream, &places),
-                    Err(error) => self.rest(error).await,
+                    Ok((stream, _)) => self.serve(stream, &slots),
+                    Err(error) => self.pause_after(error).await,
                 },
             }
         }
         let all = u32::try_from(most).unwrap_or(u32::MAX);
-        if tokio::time::timeout(STOP_WAIT, places.acquire_many(all))
+        if tokio::time::timeout(STOP_WAIT, slots.acquire_many(all))
             .await
             .is_err()
         {
-            tracing::warn!("some requests did not end within {STOP_WAIT:?} and were cut off");
+            tracing::warn!("some requests did not end within {STOP_WAIT:?} and were aborted");
         }
     }
 
-    /// The system has no more files, or the client was gone again: neither is a reason to stop.
-    async fn rest(&self, error: io::Error) {
-        tracing::warn!(%error, "a connection could not be taken");
+    /// Too many open files, or the client is gone: neither is a reason to stop.
+    async fn pause_after(&self, error: io::Error) {
+        tracing::warn!(%error, "a connection cannot be accepted");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
-    fn take(&self, stream: TcpStream, places: &Arc<Semaphore>) {
-        // Answers are small and complete: waiting to fill a packet would only delay them.
+    fn serve(&self, stream: TcpStream, slots: &Arc<Semaphore>) {
+        // Answers are small and complete: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let app = self.app.clone();
-        match (places.clone().try_acquire_owned(), self.tls.clone()) {
-            (Ok(place), None) => drop(tokio::spawn(connection(app, stream, place))),
-            (Ok(place), Some(tls)) => drop(tokio::spawn(async move {
+        match (slots.clone().try_acquire_owned(), self.tls.clone()) {
+            (Ok(slot), None) => drop(tokio::spawn(connection(app, stream, slot))),
+            (Ok(slot), Some(tls)) => drop(tokio::spawn(async move {
                 let handshake =
                     tokio::time::timeout(app.options.header_timeout, tls.accept(stream));
                 match handshake.await {
-                    Ok(Ok(stream)) => connection(app, stream, place).await,
+                    Ok(Ok(stream)) => connection(app, stream, slot).await,
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                     Err(_) => tracing::debug!("a TLS handshake took too long"),
                 }
@@ -130,7 +132,7 @@ impl Server {
     }
 }
 
-/// Says why before it closes, if the socket takes it at once.
+/// Answers with 503 and closes the connection.
 fn refuse(mut stream: TcpStream) {
     tokio::spawn(async move {
         let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(TOO_MANY)).await;
@@ -141,7 +143,7 @@ fn refuse(mut stream: TcpStream) {
 async fn connection(
     app: Arc<App>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    _place: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 ) {
     app.metrics.connections.fetch_add(1, Ordering::Relaxed);
     let service = {

@@ -1,9 +1,8 @@
-//! Server-sent events: one partition, or all of a hub or of several, live, with resume.
+//! Live streams of server-sent events, from one partition or from all of a hub or a sharded one, with resume.
 //!
-//! Every event is `id`, `data` and a blank line. The id holds the next offset of each partition that
-//! the stream reads (`0:17,3:9`, or `a/0:17,b/3:9` where it reads several hubs); a client that comes back with it as `Last-Event-ID` misses nothing.
-//! In a stream of several partitions the id stands on the last event of each read, so such a client
-//! may see the events of one read again.
+//! Every event is `id`, `data` and a blank line. The id has the next offset of each partition of the stream (`0:17,3:9`, or
+//! `a/0:17,b/3:9` for a sharded hub); a client that reconnects with it as `Last-Event-ID` misses nothing. In a stream of
+//! several partitions the id follows the last event of each read, so such a client may see the events of one read again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,14 +23,14 @@ use super::read::{ISOLATION, StartPosition};
 use super::reply::{self, Payload, Reply};
 use super::send::{Destination, MemberPartition};
 
-/// What one read takes. A slow client holds one of these, and connections are limited, so streams need
-/// no share of the budget that requests live on.
+/// The size of one read. A slow client holds one of them, and connections are limited, so streams take nothing from the
+/// budget of requests.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A comment this often keeps proxies from closing a quiet stream.
-pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The interval of comments that keep proxies from closing an idle stream.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-pub fn stream(
+pub(super) fn stream(
     app: &Arc<App>,
     from: &Destination,
     partitions: Vec<MemberPartition>,
@@ -39,7 +38,7 @@ pub fn stream(
     headers: &HeaderMap,
 ) -> Result<Reply, Error> {
     let start = StartPosition::read(query, StartPosition::Latest)?;
-    let resume = resume(headers)?;
+    let resume = last_event_id(headers)?;
     let mut cursors = Vec::with_capacity(partitions.len());
     for partition in partitions {
         let handle = from.handle(app, partition)?;
@@ -58,7 +57,7 @@ pub fn stream(
             next: None,
         });
     }
-    let live = Live {
+    let live = LiveStream {
         app: app.clone(),
         cursors,
         turn: 0,
@@ -74,24 +73,24 @@ pub fn stream(
 }
 
 /// `Last-Event-ID: 0:17,3:9`
-fn resume(headers: &HeaderMap) -> Result<Vec<(&str, Offset)>, Error> {
+fn last_event_id(headers: &HeaderMap) -> Result<Vec<(&str, Offset)>, Error> {
     let Some(value) = headers.get("last-event-id") else {
         return Ok(Vec::new());
     };
     let pairs = value
         .to_str()
         .ok()
-        .and_then(|text| text.split(',').map(pair).collect());
+        .and_then(|text| text.split(',').map(parse_position).collect());
     pairs.ok_or_else(|| {
         Error::bad(
-            "Last-Event-ID is not one of ours",
+            "Last-Event-ID is malformed",
             "send back the id of the last event unchanged",
         )
     })
 }
 
 /// The label of a partition and an offset.
-fn pair(text: &str) -> Option<(&str, Offset)> {
+fn parse_position(text: &str) -> Option<(&str, Offset)> {
     let (label, offset) = text.split_once(':')?;
     let (_, partition) = label.split_once('/').unwrap_or(("", label));
     partition.parse::<u32>().ok()?;
@@ -99,25 +98,25 @@ fn pair(text: &str) -> Option<(&str, Offset)> {
 }
 
 struct Cursor {
-    /// How the partition is called in ids.
+    /// The partition in ids.
     label: String,
-    /// Where the stream reads several.
+    /// The member hub, in a stream of a sharded hub.
     hub: Option<String>,
     partition: Arc<dyn Partition>,
     start: StartPosition,
-    /// `None` until the start has been looked up.
+    /// `None` until the start position is resolved.
     next: Option<Offset>,
 }
 
-struct Live {
+struct LiveStream {
     app: Arc<App>,
     cursors: Vec<Cursor>,
-    /// The cursor to look at first, so that a busy partition does not starve the others.
+    /// The cursor to poll first, so that a busy partition does not starve the others.
     turn: usize,
     ended: bool,
 }
 
-impl Live {
+impl LiveStream {
     fn into_stream(self) -> impl Stream<Item = Bytes> + Send {
         let opening = stream::once(async { Bytes::from_static(b": highwater\n\n") });
         opening.chain(stream::unfold(self, |mut live| async move {
@@ -126,7 +125,7 @@ impl Live {
         }))
     }
 
-    /// The next piece of the stream; `None` ends it.
+    /// The next chunk of the stream; `None` ends it.
     async fn next(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
@@ -137,7 +136,7 @@ impl Live {
             let before = self.progress();
             match self.poll_partitions(woken).await {
                 Ok(Some(chunk)) => return Some(chunk),
-                // Woken for nothing: a partition has stopped and would wake us for ever.
+                // Woken without data: a stopped partition would wake the stream for ever.
                 Ok(None) if woken && self.progress() == before => {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
@@ -164,20 +163,20 @@ impl Live {
         }
     }
 
-    /// Grows with whatever is read, also if it is nothing to show, such as a punctuation.
+    /// Grows with every record read, visible or not.
     fn progress(&self) -> i64 {
-        let places = self.cursors.iter().filter_map(|cursor| cursor.next);
-        places.map(|next| next.0).sum()
+        let positions = self.cursors.iter().filter_map(|cursor| cursor.next);
+        positions.map(|next| next.0).sum()
     }
 
-    /// What the first partition that has something has. With `ask`, none is passed over because it
-    /// seems to have nothing: one that was deleted says so only when it is read.
-    async fn poll_partitions(&mut self, ask: bool) -> Result<Option<Bytes>, Error> {
+    /// The events of the first partition that has any. With `force`, partitions that seem empty are read too: a deleted one
+    /// fails only then.
+    async fn poll_partitions(&mut self, force: bool) -> Result<Option<Bytes>, Error> {
         let count = self.cursors.len();
         for step in 0..count {
             let at = (self.turn + step) % count;
             let mut out = Vec::new();
-            if self.cursors[at].read(&mut out, count == 1, ask).await? {
+            if self.cursors[at].read(&mut out, count == 1, force).await? {
                 self.turn = (at + 1) % count;
                 if count > 1 {
                     self.write_id(&mut out);
@@ -188,7 +187,7 @@ impl Live {
         Ok(None)
     }
 
-    /// A block with an id and no data moves the client's last id and shows it nothing.
+    /// A block with an id and no data: it moves the client's last id and dispatches no event.
     fn write_id(&self, out: &mut Vec<u8>) {
         let pairs: Vec<String> = self
             .cursors
@@ -200,14 +199,19 @@ impl Live {
 }
 
 impl Cursor {
-    /// Writes what there is; false if nothing.
-    async fn read(&mut self, out: &mut Vec<u8>, with_ids: bool, ask: bool) -> Result<bool, Error> {
+    /// Writes the available events; false if there are none.
+    async fn read(
+        &mut self,
+        out: &mut Vec<u8>,
+        with_ids: bool,
+        force: bool,
+    ) -> Result<bool, Error> {
         let from = match self.next {
             Some(next) => next,
             None => self.start.offset(&*self.partition).await?,
         };
         self.next = Some(from);
-        if !ask && self.partition.bounds().visible(ISOLATION) == from {
+        if !force && self.partition.bounds().visible(ISOLATION) == from {
             return Ok(false);
         }
         let fetched = self.partition.read(from, CHUNK_BYTES, ISOLATION).await?;
@@ -230,8 +234,7 @@ impl Cursor {
     }
 }
 
-/// A value that was sent over several lines becomes one: between the tokens of JSON a line end is a
-/// blank, and inside a text it cannot stand.
+/// Replaces line ends by spaces. Between the tokens of JSON they mean the same, and inside a JSON string there are none.
 fn fold_lines(out: &mut [u8], begin: usize) {
     for byte in &mut out[begin..] {
         if matches!(byte, b'\n' | b'\r') {

@@ -1,7 +1,7 @@
-//! A job run once over hubs that no node serves: the batch to the stream, over the same log and with the same rows.
+//! Runs a job once over the hubs of a stopped node: batch processing over the same log, with the same rows.
 //!
-//! It reads what lies in the folder of a node that is stopped, the word of silence included, and then time ends. Nothing
-//! is written there, so outputs that are hubs or queues cannot be had.
+//! It reads the data folder to its end, punctuations included, and then event time ends. It writes nothing there, so
+//! outputs to hubs and queues are refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use highwater_job::live::{
 };
 use highwater_log::Log;
 
-/// Why a job could not be run over a folder.
+/// Why a job cannot run over a folder.
 #[derive(Debug, thiserror::Error)]
 pub enum AtRestError {
     #[error("{} is no data folder of a node", .0.display())]
     NoFolder(PathBuf),
-    #[error("a node runs on {}: stop it, or start the job on it", .0.display())]
+    #[error("a node uses {}: stop it, or start the job on it", .0.display())]
     Locked(PathBuf),
     #[error(transparent)]
     Follow(#[from] FollowError),
@@ -28,7 +28,7 @@ pub enum AtRestError {
     Open(OpenError),
 }
 
-/// Runs the job to the end of its hubs; the status says how that went.
+/// Runs the job to the end of its hubs, and answers with its final status.
 pub async fn run_at_rest(
     mut job: Job,
     data: &Path,
@@ -38,7 +38,7 @@ pub async fn run_at_rest(
     if !data.is_dir() {
         return Err(AtRestError::NoFolder(data.to_owned()));
     }
-    // What a node has taken of files lies in its folder, too.
+    // The events of followed files are in the folder, too.
     job.file.follow_files()?;
     let (path, timer) = (data.to_owned(), clock.clone());
     let opening = tokio::task::spawn_blocking(move || {
@@ -52,7 +52,7 @@ pub async fn run_at_rest(
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     };
     let log: Arc<dyn Log> = Arc::new(hub.clone());
-    let site = JobContext {
+    let context = JobContext {
         log,
         clock,
         checkpoints: Arc::new(MemoryCheckpoints::default()),
@@ -67,8 +67,8 @@ pub async fn run_at_rest(
         until_end: Some(AtEnd::TimeEnds),
         ..Options::of(&job, threads)
     };
-    let status = live::start(Arc::new(job), site, options).ended().await;
-    // What could not be put in order will be when a node starts there.
+    let status = live::start(Arc::new(job), context, options).ended().await;
+    // The next start of a node repairs what this stop does not.
     let _ = tokio::task::spawn_blocking(move || hub.stop()).await;
     Ok(status)
 }

@@ -1,12 +1,12 @@
-//! What a job is, kept below the node's data: the files of its folder, and whether it is wanted to run.
+//! The definition of a job and its desired state, stored below the node's data.
 //!
 //! ```text
-//! jobs/NAME/wanted.json        which definition counts, and whether it is to run
-//! jobs/NAME/definition-7/..    job.toml, the query and whatever they name
+//! jobs/NAME/wanted.json        the desired state: the current definition, and whether it runs
+//! jobs/NAME/definition-7/..    job.toml, the query and the files they name
 //! jobs/NAME/checkpoints/..     the state of the job
 //! ```
 //!
-//! A new definition is written beside the old one and counts when `wanted.json` says so, which is replaced whole.
+//! A new definition is written beside the old one and becomes current with `wanted.json`, which is replaced atomically.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,44 +16,44 @@ use highwater_env::disk;
 use highwater_env::{Disk, RealDisk};
 use serde::{Deserialize, Serialize};
 
-/// The files of a job's folder, by their paths in it.
+/// The files of a job's folder, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Files(pub BTreeMap<String, String>);
 
-/// What is wanted of a job. For a job of the settings only `running` counts.
+/// The desired state of a job. A job of the settings uses `running` only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Wanted {
-    /// The number of the definition, where it was handed over.
+pub(super) struct DesiredState {
+    /// The number of the current definition of a deployed job.
     pub definition: Option<u64>,
     pub running: bool,
-    /// Where it is to begin if it has no checkpoint yet.
+    /// Where it starts if it has no checkpoint yet.
     pub start: Option<String>,
 }
 
-/// The place of one job.
+/// The folder of one job.
 #[derive(Clone, Debug)]
-pub(super) struct Home {
+pub(super) struct JobFolder {
     folder: PathBuf,
 }
 
-impl Home {
-    pub fn new(jobs: &Path, name: &str) -> Home {
-        Home {
+impl JobFolder {
+    pub(super) fn new(jobs: &Path, name: &str) -> JobFolder {
+        JobFolder {
             folder: jobs.join(name),
         }
     }
 
-    pub fn checkpoints(&self) -> PathBuf {
+    pub(super) fn checkpoints(&self) -> PathBuf {
         self.folder.join("checkpoints")
     }
 
-    pub fn definition(&self, number: u64) -> PathBuf {
+    pub(super) fn definition(&self, number: u64) -> PathBuf {
         self.folder.join(format!("definition-{number}"))
     }
 
-    /// `None` if nothing was ever said about the job.
-    pub fn wanted(&self) -> io::Result<Option<Wanted>> {
+    /// `None` if it was never stored.
+    pub(super) fn desired_state(&self) -> io::Result<Option<DesiredState>> {
         match disk::read_to_string(self.folder.join("wanted.json")) {
             Ok(text) => serde_json::from_str(&text)
                 .map(Some)
@@ -63,16 +63,16 @@ impl Home {
         }
     }
 
-    pub fn want(&self, wanted: &Wanted) -> io::Result<()> {
+    pub(super) fn set_desired_state(&self, desired: &DesiredState) -> io::Result<()> {
         disk::create_folder(&self.folder)?;
         write(
             &self.folder.join("wanted.json"),
-            serde_json::to_string(wanted)?.as_bytes(),
+            serde_json::to_string(desired)?.as_bytes(),
         )
     }
 
-    /// Keeps a definition, which does not count yet.
-    pub fn keep(&self, number: u64, files: &Files) -> io::Result<PathBuf> {
+    /// Stores a definition, which is not current yet.
+    pub(super) fn store_definition(&self, number: u64, files: &Files) -> io::Result<PathBuf> {
         let folder = self.definition(number);
         for (path, text) in &files.0 {
             let path = folder.join(path);
@@ -84,8 +84,8 @@ impl Home {
         Ok(folder)
     }
 
-    /// Forgets every definition but this one.
-    pub fn keep_only(&self, number: u64) {
+    /// Deletes every definition but this one.
+    pub(super) fn delete_definitions_except(&self, number: u64) {
         let Ok(names) = RealDisk.list(&self.folder) else {
             return;
         };
@@ -94,20 +94,20 @@ impl Home {
             (of != number).then(|| self.folder.join(name))
         });
         for folder in old {
-            // What cannot be removed now is in nobody's way.
+            // A folder that stays does no harm.
             let _ = remove(&folder);
         }
     }
 
-    pub fn forget(&self) -> io::Result<()> {
+    pub(super) fn delete(&self) -> io::Result<()> {
         match remove(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
+            result => result,
         }
     }
 }
 
-/// The names of all jobs that something is kept of.
+/// The names of all stored jobs.
 pub(super) fn names(jobs: &Path) -> io::Result<Vec<String>> {
     match RealDisk.list(jobs) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -116,11 +116,11 @@ pub(super) fn names(jobs: &Path) -> io::Result<Vec<String>> {
 }
 
 impl Files {
-    /// The first path that cannot be that of a file in the folder: it leads out of it or nowhere, no disk takes it, or
-    /// another file would have to be a folder for it.
-    pub fn strange_path(&self) -> Option<&str> {
-        let strange = |path: &&String| !is_plain(path) || self.is_below_a_file(path);
-        self.0.keys().find(strange).map(String::as_str)
+    /// The first path that is no path of a file in the folder: it leads out of it, is no valid name, or goes through
+    /// another file.
+    pub fn invalid_path(&self) -> Option<&str> {
+        let is_invalid = |path: &&String| !is_plain(path) || self.is_below_a_file(path);
+        self.0.keys().find(is_invalid).map(String::as_str)
     }
 
     fn is_below_a_file(&self, path: &str) -> bool {
@@ -131,7 +131,7 @@ impl Files {
     }
 }
 
-/// What every disk takes.
+/// Limits that every file system supports.
 const NAME_BYTES_MAX: usize = 200;
 const PATH_BYTES_MAX: usize = 1000;
 
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn paths_stay_in_their_folder() {
-        assert_eq!(files(&["job.toml", "input/a.jsonl"]).strange_path(), None);
+        assert_eq!(files(&["job.toml", "input/a.jsonl"]).invalid_path(), None);
         let long = "x".repeat(201);
         for path in [
             "../x",
@@ -188,34 +188,36 @@ mod tests {
             "a\0",
             &long,
         ] {
-            assert_eq!(files(&[path]).strange_path(), Some(path), "{path}");
+            assert_eq!(files(&[path]).invalid_path(), Some(path), "{path}");
         }
-        assert_eq!(files(&["a", "a/b"]).strange_path(), Some("a/b"));
+        assert_eq!(files(&["a", "a/b"]).invalid_path(), Some("a/b"));
     }
 
     #[test]
-    fn a_definition_counts_when_it_is_wanted_and_the_others_go() {
+    fn a_definition_becomes_current_and_the_others_are_deleted() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::new(folder.path(), "toll");
-        assert_eq!(home.wanted().unwrap(), None);
-        home.keep(1, &files(&["job.toml"])).unwrap();
-        let kept = home.keep(2, &files(&["job.toml", "in/x.csv"])).unwrap();
-        let wanted = Wanted {
+        let job = JobFolder::new(folder.path(), "toll");
+        assert_eq!(job.desired_state().unwrap(), None);
+        job.store_definition(1, &files(&["job.toml"])).unwrap();
+        let stored = job
+            .store_definition(2, &files(&["job.toml", "in/x.csv"]))
+            .unwrap();
+        let desired = DesiredState {
             definition: Some(2),
             running: true,
             start: None,
         };
-        home.want(&wanted).unwrap();
-        home.keep_only(2);
-        assert_eq!(home.wanted().unwrap(), Some(wanted));
+        job.set_desired_state(&desired).unwrap();
+        job.delete_definitions_except(2);
+        assert_eq!(job.desired_state().unwrap(), Some(desired));
         assert_eq!(
-            disk::read_to_string(kept.join("in/x.csv")).unwrap(),
+            disk::read_to_string(stored.join("in/x.csv")).unwrap(),
             "of in/x.csv"
         );
-        assert!(!home.definition(1).exists());
+        assert!(!job.definition(1).exists());
         assert_eq!(names(folder.path()).unwrap(), ["toll"]);
-        home.forget().unwrap();
-        home.forget().unwrap();
+        job.delete().unwrap();
+        job.delete().unwrap();
         assert!(names(folder.path()).unwrap().is_empty());
     }
 }

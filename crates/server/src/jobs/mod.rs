@@ -1,7 +1,7 @@
-//! The jobs of a node: which there are, which of them run, and how they are told to.
+//! The jobs of a node: deployed, started, stopped and deleted.
 //!
-//! A job is in the settings, which name its folder, or was handed over and is kept below the node's data. A job that ran
-//! when the node went down runs again when it comes back, and goes on where it was.
+//! A job is declared in the settings, which name its folder, or deployed over HTTP and stored below the node's data. A job
+//! that ran when the node went down resumes when the node starts again.
 
 mod at_rest;
 mod definition;
@@ -22,54 +22,54 @@ use highwater_queue::Queues;
 
 pub use at_rest::{AtRestError, run_at_rest};
 pub use definition::Files;
-use definition::{Home, Wanted};
+use definition::{DesiredState, JobFolder};
 
-use crate::sharded::Sharded;
+use crate::sharded::ShardedHub;
 
 /// A job of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclaredJob {
     pub name: String,
     /// Its job file, or the folder that holds it.
     pub path: PathBuf,
 }
 
-/// Why a job was not changed.
+/// Why an operation on a job failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     #[error("there is no job `{0}`")]
     Unknown(String),
     #[error("`{0}` cannot name a job: use letters, digits, dots, dashes and underscores")]
     Name(String),
-    #[error("`{0}` is a path that leads out of the job's folder, or nowhere")]
+    #[error("`{0}` is no path of a file in the job's folder")]
     Path(String),
-    #[error("job `{0}` is in the settings of the node, which say what it is")]
+    #[error("job `{0}` is declared in the settings of the node")]
     Declared(String),
-    #[error("job `{0}` runs")]
+    #[error("job `{0}` is running")]
     Running(String),
-    #[error("`{0}` is no start")]
+    #[error("`{0}` is no start position")]
     Start(String),
     #[error("{0}")]
     Load(#[from] LoadError),
     #[error("{0}")]
     Follow(#[from] FollowError),
     #[error(
-        "input \"{input}\" reads {path}, which is a place in the job's folder and not on the machine of the node"
+        "input \"{input}\" follows {path} in the job's folder, which is not on the machine of the node"
     )]
     NotOnNode { input: String, path: String },
     #[error("the job could not be stored: {0}")]
     Storage(#[from] std::io::Error),
 }
 
-/// What jobs are given to work with.
+/// The parts of a node that jobs use.
 #[derive(Clone)]
-pub struct Around {
+pub struct JobResources {
     pub log: Arc<dyn Log>,
     pub transactions: Arc<dyn TransactionCoordinator>,
     pub queues: Queues,
     pub clock: Arc<dyn Clock>,
-    /// Names that lead to several hubs.
-    pub sharded: Arc<[Sharded]>,
+    /// The sharded hubs: an input that names one reads its members.
+    pub sharded: Arc<[ShardedHub]>,
     /// Threads for the partitions of one job.
     pub threads: usize,
 }
@@ -79,54 +79,55 @@ pub struct Around {
 pub struct Jobs(Arc<Inner>);
 
 struct Inner {
-    around: Around,
+    resources: JobResources,
     folder: PathBuf,
     jobs: Mutex<BTreeMap<String, Arc<Entry>>>,
 }
 
 struct Entry {
     name: String,
-    home: Home,
-    /// Where the settings say it is.
+    folder: JobFolder,
+    /// Its path in the settings.
     declared: Option<PathBuf>,
-    /// One change at a time.
+    /// Serialises changes.
     changing: tokio::sync::Mutex<()>,
-    now: Mutex<Now>,
+    runtime: Mutex<Runtime>,
 }
 
+/// The running instance of a job, and its query.
 #[derive(Clone, Default)]
-struct Now {
+struct Runtime {
     handle: Option<Arc<Handle>>,
     query: String,
-    /// Why it cannot be run at all.
-    trouble: Option<String>,
+    /// Why it cannot run.
+    problem: Option<String>,
 }
 
-/// A job as it is now.
-pub struct Seen {
+/// A snapshot of a job.
+pub struct JobView {
     pub name: String,
     pub declared: bool,
     pub query: String,
-    /// `None` if it was not started since the node was.
+    /// `None` if it was not started since the start of the node.
     pub status: Option<JobStatus>,
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
 }
 
 impl Jobs {
-    /// The jobs that are kept in `folder` and those of the settings. None runs yet.
+    /// The jobs stored in `folder` and those of the settings. None runs yet.
     pub fn open(
-        around: Around,
+        resources: JobResources,
         folder: PathBuf,
-        declared: Vec<Declared>,
+        declared: Vec<DeclaredJob>,
     ) -> Result<Jobs, std::io::Error> {
         let mut jobs = BTreeMap::new();
         let mut add = |name: String, declared: Option<PathBuf>| {
             let entry = Entry {
-                home: Home::new(&folder, &name),
+                folder: JobFolder::new(&folder, &name),
                 name: name.clone(),
                 declared,
                 changing: tokio::sync::Mutex::default(),
-                now: Mutex::default(),
+                runtime: Mutex::default(),
             };
             jobs.insert(name, Arc::new(entry));
         };
@@ -137,55 +138,55 @@ impl Jobs {
             add(job.name, Some(job.path));
         }
         Ok(Jobs(Arc::new(Inner {
-            around,
+            resources,
             folder,
             jobs: Mutex::new(jobs),
         })))
     }
 
-    /// Starts every job that is wanted to run. One that cannot be is no reason not to start the others.
-    pub async fn start_wanted(&self) {
+    /// Starts every job whose desired state is running. A job that fails does not keep the others from starting.
+    pub async fn start_desired(&self) {
         for entry in self.entries() {
             let _one = entry.changing.lock().await;
-            let wanted = match entry.home.wanted() {
-                Ok(wanted) => wanted,
+            let desired = match entry.folder.desired_state() {
+                Ok(desired) => desired,
                 Err(error) => {
-                    entry.note_trouble(format!("what is wanted of it cannot be read: {error}"));
+                    entry.set_problem(format!("its desired state cannot be read: {error}"));
                     continue;
                 }
             };
-            let runs = wanted
+            let runs = desired
                 .as_ref()
-                .map_or(entry.declared.is_some(), |w| w.running);
-            let start = wanted.and_then(|wanted| wanted.start);
+                .map_or(entry.declared.is_some(), |desired| desired.running);
+            let start = desired.and_then(|desired| desired.start);
             if let Err(error) = self.run(&entry, start.as_deref(), runs, false).await {
-                tracing::error!(job = entry.name, %error, "a job cannot be run");
-                entry.note_trouble(error.to_string());
+                tracing::error!(job = entry.name, %error, "a job cannot start");
+                entry.set_problem(error.to_string());
             }
         }
     }
 
-    pub fn list(&self) -> Vec<Seen> {
-        self.entries().iter().map(|entry| entry.seen()).collect()
+    pub fn list(&self) -> Vec<JobView> {
+        self.entries().iter().map(|entry| entry.view()).collect()
     }
 
-    pub fn see(&self, name: &str) -> Result<Seen, JobError> {
-        Ok(self.entry(name)?.seen())
+    pub fn view(&self, name: &str) -> Result<JobView, JobError> {
+        Ok(self.entry(name)?.view())
     }
 
-    /// Takes a job, or a new version of one, and starts it. A job that runs is stopped first; if the new version cannot be
-    /// run, the old one stays what it was and runs on.
+    /// Deploys a job, or a new version of one, and starts it. A running job is stopped first. If the new version cannot be
+    /// loaded, the old one keeps running.
     pub async fn put(
         &self,
         name: &str,
         files: Files,
         start: Option<String>,
-    ) -> Result<Seen, JobError> {
+    ) -> Result<JobView, JobError> {
         let named = HubName::new(name).is_ok_and(|name| !name.is_internal());
         if !named {
             return Err(JobError::Name(name.to_owned()));
         }
-        if let Some(path) = files.strange_path() {
+        if let Some(path) = files.invalid_path() {
             return Err(JobError::Path(path.to_owned()));
         }
         let entry = self.entry_or_new(name);
@@ -193,47 +194,49 @@ impl Jobs {
         if entry.declared.is_some() {
             return Err(JobError::Declared(name.to_owned()));
         }
-        let kept = self.keep(&entry, &files);
-        let (number, job) = match kept {
-            Ok(kept) => kept,
+        let (number, job) = match self.store(&entry, &files) {
+            Ok(stored) => stored,
             Err(error) => {
                 self.drop_if_empty(&entry);
                 return Err(error);
             }
         };
         entry.stop().await;
-        entry.home.want(&Wanted {
+        entry.folder.set_desired_state(&DesiredState {
             definition: Some(number),
             running: true,
             start: start.clone(),
         })?;
-        entry.home.keep_only(number);
+        entry.folder.delete_definitions_except(number);
         self.launch(&entry, job, start.as_deref(), true)?;
-        Ok(entry.seen())
+        Ok(entry.view())
     }
 
-    /// Writes a definition down and sees whether it can be run.
-    fn keep(&self, entry: &Entry, files: &Files) -> Result<(u64, Job), JobError> {
-        let before = entry.home.wanted()?.and_then(|wanted| wanted.definition);
+    /// Stores a definition and loads it.
+    fn store(&self, entry: &Entry, files: &Files) -> Result<(u64, Job), JobError> {
+        let before = entry
+            .folder
+            .desired_state()?
+            .and_then(|desired| desired.definition);
         let number = before.map_or(1, |number| number + 1);
-        let folder = entry.home.keep(number, files)?;
-        let loaded = self.0.around.load(&entry.name, folder);
-        let runnable = loaded.and_then(on_this_machine);
+        let folder = entry.folder.store_definition(number, files)?;
+        let loaded = self.0.resources.load(&entry.name, folder);
+        let runnable = loaded.and_then(check_followed_files);
         if runnable.is_err() {
-            entry.home.keep_only(before.unwrap_or(0));
+            entry.folder.delete_definitions_except(before.unwrap_or(0));
         }
         Ok((number, runnable?))
     }
 
     fn drop_if_empty(&self, entry: &Entry) {
-        if let Ok(None) = entry.home.wanted() {
-            let _ = entry.home.forget();
+        if let Ok(None) = entry.folder.desired_state() {
+            let _ = entry.folder.delete();
             self.lock().remove(&entry.name);
         }
     }
 
-    /// Starts a job that is there. `start` beats what it would do by itself, which is to go on where it stopped.
-    pub async fn start(&self, name: &str, start: Option<String>) -> Result<Seen, JobError> {
+    /// Starts a job. Without `start` it resumes from its checkpoint.
+    pub async fn start(&self, name: &str, start: Option<String>) -> Result<JobView, JobError> {
         let entry = self.entry(name)?;
         let _one = entry.changing.lock().await;
         if entry.runs() {
@@ -244,30 +247,33 @@ impl Jobs {
         }
         self.run(&entry, start.as_deref(), true, start.is_some())
             .await?;
-        let definition = entry.home.wanted()?.and_then(|wanted| wanted.definition);
-        entry.home.want(&Wanted {
+        let definition = entry
+            .folder
+            .desired_state()?
+            .and_then(|desired| desired.definition);
+        entry.folder.set_desired_state(&DesiredState {
             definition,
             running: true,
             start,
         })?;
-        Ok(entry.seen())
+        Ok(entry.view())
     }
 
-    /// Stops a job, which saves its state; it stays stopped until it is started.
-    pub async fn stop(&self, name: &str) -> Result<Seen, JobError> {
+    /// Stops a job, which stores a checkpoint. It stays stopped until it is started.
+    pub async fn stop(&self, name: &str) -> Result<JobView, JobError> {
         let entry = self.entry(name)?;
         let _one = entry.changing.lock().await;
-        let wanted = entry.home.wanted()?;
-        entry.home.want(&Wanted {
-            definition: wanted.as_ref().and_then(|wanted| wanted.definition),
+        let desired = entry.folder.desired_state()?;
+        entry.folder.set_desired_state(&DesiredState {
+            definition: desired.as_ref().and_then(|desired| desired.definition),
             running: false,
             start: None,
         })?;
         entry.stop().await;
-        Ok(entry.seen())
+        Ok(entry.view())
     }
 
-    /// Stops a job and forgets it and its state.
+    /// Stops a job and deletes it with its state.
     pub async fn delete(&self, name: &str) -> Result<(), JobError> {
         let entry = self.entry(name)?;
         let _one = entry.changing.lock().await;
@@ -275,14 +281,14 @@ impl Jobs {
             return Err(JobError::Declared(name.to_owned()));
         }
         entry.stop().await;
-        let forgotten = live::forget_files(name, &*self.0.around.log).await;
+        let forgotten = live::forget_files(name, &*self.0.resources.log).await;
         forgotten.map_err(|error| JobError::Storage(std::io::Error::other(error)))?;
-        entry.home.forget()?;
+        entry.folder.delete()?;
         self.lock().remove(name);
         Ok(())
     }
 
-    /// Stops all of them, which saves their state; they run again when the node does.
+    /// Stops all jobs, which store checkpoints. They resume when the node starts again.
     pub async fn stop_all(&self) {
         let entries = self.entries();
         let stops = entries.iter().map(|entry| entry.stop());
@@ -294,21 +300,21 @@ impl Jobs {
         entry: &Entry,
         start: Option<&str>,
         runs: bool,
-        afresh: bool,
+        fresh: bool,
     ) -> Result<(), JobError> {
-        let path = match (&entry.declared, entry.home.wanted()?) {
+        let path = match (&entry.declared, entry.folder.desired_state()?) {
             (Some(path), _) => path.clone(),
             (
                 None,
-                Some(Wanted {
+                Some(DesiredState {
                     definition: Some(number),
                     ..
                 }),
-            ) => entry.home.definition(number),
+            ) => entry.folder.definition(number),
             (None, _) => return Err(JobError::Unknown(entry.name.clone())),
         };
-        let (name, around) = (entry.name.clone(), self.0.around.clone());
-        let loaded = tokio::task::spawn_blocking(move || around.load(&name, path)).await;
+        let (name, resources) = (entry.name.clone(), self.0.resources.clone());
+        let loaded = tokio::task::spawn_blocking(move || resources.load(&name, path)).await;
         let job = match loaded {
             Ok(loaded) => loaded?,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
@@ -317,7 +323,7 @@ impl Jobs {
             entry.lock().query = job.query;
             return Ok(());
         }
-        self.launch(entry, job, start, afresh)
+        self.launch(entry, job, start, fresh)
     }
 
     fn launch(
@@ -325,37 +331,37 @@ impl Jobs {
         entry: &Entry,
         job: Job,
         start: Option<&str>,
-        afresh: bool,
+        fresh: bool,
     ) -> Result<(), JobError> {
-        let around = &self.0.around;
-        let checkpoints = DiskCheckpoints::new(Arc::new(RealDisk), entry.home.checkpoints());
+        let resources = &self.0.resources;
+        let checkpoints = DiskCheckpoints::new(Arc::new(RealDisk), entry.folder.checkpoints());
         let has_run = !checkpoints.list()?.is_empty();
         let parse = |text: &str| Start::parse(text).ok_or_else(|| JobError::Start(text.to_owned()));
         let start = match start {
-            Some(text) if afresh || !has_run => Some(parse(text)?),
+            Some(text) if fresh || !has_run => Some(parse(text)?),
             _ if has_run => Some(Start::Resume),
             _ => None,
         };
-        let site = JobContext {
-            log: around.log.clone(),
-            clock: around.clock.clone(),
+        let context = JobContext {
+            log: resources.log.clone(),
+            clock: resources.clock.clone(),
             checkpoints: Arc::new(checkpoints),
             endpoints: Arc::new(DeclaredEndpoints {
-                hubs: Some((around.log.clone(), around.transactions.clone())),
-                queues: Some(around.queues.clone()),
+                hubs: Some((resources.log.clone(), resources.transactions.clone())),
+                queues: Some(resources.queues.clone()),
                 disk: Arc::new(RealDisk),
             }),
         };
         let options = live::Options {
             start,
-            ..live::Options::of(&job, around.threads)
+            ..live::Options::of(&job, resources.threads)
         };
         let query = job.query.clone();
-        let handle = live::start(Arc::new(job), site, options);
-        *entry.lock() = Now {
+        let handle = live::start(Arc::new(job), context, options);
+        *entry.lock() = Runtime {
             handle: Some(Arc::new(handle)),
             query,
-            trouble: None,
+            problem: None,
         };
         Ok(())
     }
@@ -373,10 +379,10 @@ impl Jobs {
         let new = || {
             Arc::new(Entry {
                 name: name.to_owned(),
-                home: Home::new(&self.0.folder, name),
+                folder: JobFolder::new(&self.0.folder, name),
                 declared: None,
                 changing: tokio::sync::Mutex::default(),
-                now: Mutex::default(),
+                runtime: Mutex::default(),
             })
         };
         self.lock()
@@ -391,14 +397,14 @@ impl Jobs {
 }
 
 impl Entry {
-    fn seen(&self) -> Seen {
-        let now = self.lock().clone();
-        Seen {
+    fn view(&self) -> JobView {
+        let runtime = self.lock().clone();
+        JobView {
             name: self.name.clone(),
             declared: self.declared.is_some(),
-            query: now.query,
-            status: now.handle.map(|handle| handle.status()),
-            trouble: now.trouble,
+            query: runtime.query,
+            status: runtime.handle.map(|handle| handle.status()),
+            problem: runtime.problem,
         }
     }
 
@@ -414,17 +420,17 @@ impl Entry {
         }
     }
 
-    fn note_trouble(&self, trouble: String) {
-        self.lock().trouble = Some(trouble);
+    fn set_problem(&self, problem: String) {
+        self.lock().problem = Some(problem);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Runtime> {
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A job that was handed over has no files beside it but those that came with it, so what it follows must be elsewhere.
-fn on_this_machine(job: Job) -> Result<Job, JobError> {
+/// Refuses a deployed job that follows files in its own folder: the folder has only the files that came with it.
+fn check_followed_files(job: Job) -> Result<Job, JobError> {
     let folder = &job.file.folder;
     let followed = job.file.inputs.iter().filter(|input| input.is_followed());
     let mut paths = followed.flat_map(|input| input.paths.iter().map(move |path| (input, path)));
@@ -441,21 +447,21 @@ fn on_this_machine(job: Job) -> Result<Job, JobError> {
     }
 }
 
-impl Around {
-    /// A job goes by the name that the node has for it, because its outputs know it by that. A name that leads to several
-    /// hubs is read as all of them, and files are followed.
+impl JobResources {
+    /// Loads a job under the name that the node has for it, because its outputs know it by that name. A sharded hub is
+    /// replaced by its members, and files are followed.
     fn load(&self, name: &str, path: PathBuf) -> Result<Job, JobError> {
         let mut file = JobFile::load(&path)?;
         file.name = name.to_owned();
         file.follow_files()?;
         for input in &mut file.inputs {
             let hubs = std::mem::take(&mut input.hubs).into_iter();
-            input.hubs = hubs.flat_map(|hub| self.behind(hub)).collect();
+            input.hubs = hubs.flat_map(|hub| self.members(hub)).collect();
         }
         Ok(Job::new(file)?)
     }
 
-    fn behind(&self, hub: String) -> Vec<String> {
+    fn members(&self, hub: String) -> Vec<String> {
         let mut sharded = self.sharded.iter();
         match sharded.find(|sharded| sharded.name.as_str() == hub) {
             Some(sharded) => sharded.hubs.iter().map(|hub| hub.to_string()).collect(),

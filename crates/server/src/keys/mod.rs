@@ -1,8 +1,7 @@
-//! Keys: who may send, listen and manage, and how a caller proves to be one.
+//! Keys and their rights, and how callers authenticate.
 //!
-//! A key is a name and a secret. Whoever shows both holds it; so does whoever shows a signature made
-//! with the secret (see [`sas`]). Comparing takes the same time wherever the first wrong byte is, and
-//! nothing here ever prints a secret.
+//! A key is a name and a secret. A caller authenticates with both, or with a signature made with the secret (see [`sas`]).
+//! Comparisons take constant time, and secrets are never printed.
 
 pub mod sas;
 
@@ -13,7 +12,7 @@ use subtle::ConstantTimeEq;
 
 pub const SECRET_LEN_MIN: usize = 6;
 
-/// What a key allows.
+/// A right of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     Send,
@@ -22,7 +21,7 @@ pub enum Right {
 }
 
 impl Right {
-    pub fn named(word: &str) -> Option<Right> {
+    pub fn parse(word: &str) -> Option<Right> {
         match word {
             "send" => Some(Right::Send),
             "listen" => Some(Right::Listen),
@@ -63,7 +62,7 @@ impl FromIterator<Right> for Rights {
 pub struct Key {
     pub name: String,
     pub rights: Rights,
-    /// `None`: all of them.
+    /// `None`: no limit.
     pub hubs: Option<Vec<String>>,
     secret: Vec<u8>,
     digest: [u8; 32],
@@ -80,14 +79,14 @@ impl Key {
         }
     }
 
-    /// Rights over one hub, or with `None` over the node as a whole.
+    /// The right over a hub or queue; with `None`, over the whole node.
     pub fn may(&self, right: Right, hub: Option<&str>) -> bool {
-        let reaches = match (&self.hubs, hub) {
+        let in_scope = match (&self.hubs, hub) {
             (None, _) => true,
             (Some(hubs), Some(hub)) => hubs.iter().any(|known| known == hub),
             (Some(_), None) => false,
         };
-        reaches && self.rights.has(right)
+        in_scope && self.rights.has(right)
     }
 }
 
@@ -112,22 +111,21 @@ impl Keys {
         Keys { keys }
     }
 
-    /// No keys: whoever reaches the node may do everything, which is why it is then reached from
-    /// this machine only.
+    /// Without keys every caller may do everything, and the node listens on this machine only.
     pub fn is_open(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The key of this name, if the secret is its own. An unknown name costs as much as a known one.
-    pub fn prove(&self, name: &str, secret: &[u8]) -> Option<&Key> {
+    /// The key with this name and secret. An unknown name takes as long as a known one.
+    pub fn authenticate(&self, name: &str, secret: &[u8]) -> Option<&Key> {
         let given: [u8; 32] = Sha256::digest(secret).into();
-        let key = self.named(name);
+        let key = self.get(name);
         let digest = key.map_or([0; 32], |key| key.digest);
         let same = bool::from(digest.ct_eq(&given));
         key.filter(|_| same)
     }
 
-    pub fn named(&self, name: &str) -> Option<&Key> {
+    pub fn get(&self, name: &str) -> Option<&Key> {
         self.keys.iter().find(|key| key.name == name)
     }
 }
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_counts_for_its_rights_and_hubs_only() {
+    fn a_key_is_limited_to_its_rights_and_hubs() {
         let key = key();
         assert!(key.may(Right::Send, Some("a")));
         assert!(!key.may(Right::Listen, Some("a")));
@@ -165,8 +163,8 @@ mod tests {
     #[test]
     fn name_and_secret_must_both_be_right() {
         let keys = Keys::new(vec![key()]);
-        assert!(keys.prove("app", b"s3cret").is_some());
-        assert!(keys.prove("app", b"s3cre").is_none());
-        assert!(keys.prove("apq", b"s3cret").is_none());
+        assert!(keys.authenticate("app", b"s3cret").is_some());
+        assert!(keys.authenticate("app", b"s3cre").is_none());
+        assert!(keys.authenticate("apq", b"s3cret").is_none());
     }
 }

@@ -1,8 +1,8 @@
 //! Shared access signatures, as Event Hubs clients send them:
 //! `SharedAccessSignature sr=<uri>&sig=<signature>&se=<expiry>&skn=<key name>`.
 //!
-//! The signature is HMAC-SHA256 over the encoded URI, a line feed and the expiry, so a token can be
-//! handed to somebody who must not know the secret, for one resource and for a while.
+//! The signature is HMAC-SHA256 over the encoded URI, a line feed and the expiry. So a token grants access to one resource
+//! until it expires, without the secret.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use sha2::Sha256;
 use super::{Key, Keys};
 use crate::text::percent_decode;
 
-/// Why a token was not taken. What it says may be told to the caller.
+/// Why a token is refused. The message is safe to send to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SasError {
     #[error("the token lacks one of sr, sig, se and skn")]
@@ -22,10 +22,10 @@ pub enum SasError {
     #[error("the token has expired")]
     Expired,
     #[error("the token is for another resource")]
-    Elsewhere,
+    OtherResource,
 }
 
-/// The key that signed `token`, if it is good at `now_seconds` for the resource at `path`.
+/// The key that signed `token`, if the token is valid at `now_seconds` for the resource at `path`.
 pub fn verify<'a>(
     keys: &'a Keys,
     token: &str,
@@ -45,7 +45,7 @@ pub fn verify<'a>(
     let (Some(resource), Some(signature), Some(expiry), Some(name)) = fields else {
         return Err(SasError::Incomplete);
     };
-    let key = keys.named(&percent_decode(name)).ok_or(SasError::Wrong)?;
+    let key = keys.get(&percent_decode(name)).ok_or(SasError::Wrong)?;
     let signature = STANDARD
         .decode(percent_decode(signature).as_bytes())
         .map_err(|_| SasError::Wrong)?;
@@ -57,7 +57,7 @@ pub fn verify<'a>(
     }
     match covers(&percent_decode(resource), path) {
         true => Ok(key),
-        false => Err(SasError::Elsewhere),
+        false => Err(SasError::OtherResource),
     }
 }
 
@@ -79,8 +79,8 @@ fn mac(secret: &[u8], resource: &str, expiry: &str) -> Hmac<Sha256> {
     mac
 }
 
-/// A token for a resource covers what is below it. Scheme and host are not looked at: a node goes by
-/// many names, and the secret is its own.
+/// A token for a resource covers the paths below it. Scheme and host are ignored: a node has many names, and the secret is
+/// its own.
 fn covers(resource: &str, path: &str) -> bool {
     let below = resource
         .split_once("://")
@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(check(&token, path), Ok("Root Key".into()), "{path}");
         }
         for path in ["/telemetry2/messages", "/other", "/"] {
-            assert_eq!(check(&token, path), Err(SasError::Elsewhere), "{path}");
+            assert_eq!(check(&token, path), Err(SasError::OtherResource), "{path}");
         }
         let old = sign("Root Key", b"s3cret", "sb://any.host/telemetry", 1000);
         assert_eq!(check(&old, "/telemetry"), Err(SasError::Expired));

@@ -1,4 +1,4 @@
-//! The hubs of a node: opened, and made as the settings say.
+//! Opens the hubs of a node and creates those of the settings.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,26 +10,26 @@ use highwater_log::{HubSettings, HubSpec, Log};
 use super::NodeError;
 use crate::config::{Config, Durability};
 use crate::http::{self, App};
-use crate::sharded::Sharded;
+use crate::sharded::ShardedHub;
 
-/// Opens the log and makes the hubs that are missing.
-pub(super) async fn prepare(
+/// Opens the log and creates missing hubs.
+pub(super) async fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
     app: Arc<App>,
 ) -> Result<Hub, NodeError> {
-    let hub = open(config, clock, app).await?;
-    for wanted in &config.hubs {
-        make(&hub, wanted).await?;
+    let hub = recover(config, clock, app).await?;
+    for spec in &config.hubs {
+        ensure(&hub, spec).await?;
     }
     for sharded in &config.sharded {
-        make_members(&hub, sharded, config.auto_create).await?;
+        ensure_members(&hub, sharded, config.auto_create).await?;
     }
     Ok(hub)
 }
 
-/// Reads the log, which may take a while; `/readyz` says how far it is.
-async fn open(config: &Config, clock: Arc<dyn Clock>, app: Arc<App>) -> Result<Hub, NodeError> {
+/// Recovers the log, which may take a while; `/readyz` has the progress.
+async fn recover(config: &Config, clock: Arc<dyn Clock>, app: Arc<App>) -> Result<Hub, NodeError> {
     let options = highwater_hub::Options {
         durability: match config.durability {
             Durability::Fsync => highwater_hub::Durability::Fsync,
@@ -40,9 +40,11 @@ async fn open(config: &Config, clock: Arc<dyn Clock>, app: Arc<App>) -> Result<H
     let path = config.data.clone();
     let opening = tokio::task::spawn_blocking(move || {
         let progress = |progress: Progress| {
-            let told = app.progress();
-            told.total.store(progress.total as u64, Ordering::Relaxed);
-            told.done.fetch_max(progress.done as u64, Ordering::Relaxed);
+            let shown = app.progress();
+            shown.total.store(progress.total as u64, Ordering::Relaxed);
+            shown
+                .done
+                .fetch_max(progress.done as u64, Ordering::Relaxed);
             report(&progress);
         };
         Hub::open(Arc::new(RealDisk), &path, options, clock, &progress)
@@ -59,58 +61,61 @@ async fn open(config: &Config, clock: Arc<dyn Clock>, app: Arc<App>) -> Result<H
 fn report(progress: &Progress) {
     let (place, recovery) = (&progress.topic_partition, &progress.recovery);
     if let Some(cut) = &recovery.cut {
-        tracing::warn!(%place, ?cut, "a torn end was cut off; nothing that was answered was in it");
+        tracing::warn!(%place, ?cut, "a torn tail was truncated; it held nothing acknowledged");
     }
     if let Some(damage) = &recovery.damage {
         tracing::error!(%place, ?damage, "a file is damaged");
     }
     let tenths = |done: usize| done * 10 / progress.total;
     if tenths(progress.done) > tenths(progress.done - 1) && progress.total >= 10 {
-        tracing::info!("read {} of {} partitions", progress.done, progress.total);
+        tracing::info!(
+            "recovered {} of {} partitions",
+            progress.done,
+            progress.total
+        );
     }
 }
 
-/// A hub of the settings: made if it is not there, grown if it is smaller, and set as they say. It may
-/// have been grown since they were written, and stays so.
-async fn make(log: &dyn Log, wanted: &HubSpec) -> Result<(), NodeError> {
+/// Creates a hub of the settings, or applies them to it. A hub with more partitions than they have keeps them.
+async fn ensure(log: &dyn Log, spec: &HubSpec) -> Result<(), NodeError> {
     let failed = |error| NodeError::Hub {
-        hub: wanted.name.to_string(),
+        hub: spec.name.to_string(),
         error,
     };
-    let Some(hub) = log.hub(wanted.name.as_str()) else {
-        log.create(wanted.clone()).await.map_err(failed)?;
+    let Some(hub) = log.hub(spec.name.as_str()) else {
+        log.create(spec.clone()).await.map_err(failed)?;
         return Ok(());
     };
-    if hub.partitions < wanted.partitions {
-        log.grow(&wanted.name, wanted.partitions)
+    if hub.partitions < spec.partitions {
+        log.grow(&spec.name, spec.partitions)
             .await
             .map_err(failed)?;
     }
-    if hub.settings != wanted.settings {
-        log.change(&wanted.name, wanted.settings.clone())
+    if hub.settings != spec.settings {
+        log.change(&spec.name, spec.settings.clone())
             .await
             .map_err(failed)?;
     }
     Ok(())
 }
 
-/// The hubs that a name leads to, made if they are not there.
-async fn make_members(
+/// Creates missing members of a sharded hub.
+async fn ensure_members(
     log: &dyn Log,
-    sharded: &Sharded,
+    sharded: &ShardedHub,
     partitions: Option<u32>,
 ) -> Result<(), NodeError> {
     if log.hub(sharded.name.as_str()).is_some() {
-        return Err(NodeError::Taken(sharded.name.clone()));
+        return Err(NodeError::NameTaken(sharded.name.clone()));
     }
     for name in &sharded.hubs {
         if log.hub(name.as_str()).is_none() {
-            let wanted = HubSpec {
+            let spec = HubSpec {
                 name: name.clone(),
                 partitions: partitions.unwrap_or(http::PARTITIONS_DEFAULT),
                 settings: HubSettings::default(),
             };
-            make(log, &wanted).await?;
+            ensure(log, &spec).await?;
         }
     }
     Ok(())

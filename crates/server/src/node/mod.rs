@@ -1,12 +1,11 @@
-//! A node: its parts put together, started and stopped.
+//! A node: its parts assembled, started and stopped.
 //!
-//! Every address is taken before the log is read, so that one in use is reported at once. HTTP
-//! answers `/healthz` and `/readyz` meanwhile, and serves events from the moment there is a
-//! [`Backend`]; Kafka clients that connect wait until then. At the end the doors are closed first, then
-//! what works on the hubs, and the hubs last, when nobody can want anything from them any more.
+//! Every address is bound before the log is recovered, so that one in use is reported at once. HTTP answers `/healthz` and
+//! `/readyz` meanwhile, and serves events as soon as it has a [`Backend`]; Kafka clients that connect wait until then.
+//! A stop closes the listeners first, then the services, and the hubs last, when nothing uses them any more.
 
 mod hubs;
-mod work;
+mod services;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,8 +23,9 @@ use crate::http::{self, App, Backend, Server, ServerError};
 use crate::kafka;
 use crate::keys::Keys;
 use crate::processors::ProcessorError;
-use crate::sharded::Reserved;
-use work::Work;
+use crate::sharded::ReservedNames;
+use crate::shutdown::shutdown_signal;
+use services::Services;
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -36,22 +36,22 @@ pub enum NodeError {
     Kafka(#[from] kafka::ListenError),
     #[error("{error}{}", hint(error))]
     Open { path: PathBuf, error: OpenError },
-    #[error("queue `{queue}` of the settings cannot be made: {error}")]
+    #[error("queue `{queue}` of the settings cannot be created: {error}")]
     Queue {
         queue: String,
         error: highwater_queue::CreateError,
     },
-    #[error("the jobs that are kept cannot be read: {0}")]
+    #[error("the stored jobs cannot be read: {0}")]
     Jobs(std::io::Error),
-    #[error("hub `{hub}` of the settings cannot be made: {error}")]
+    #[error("hub `{hub}` of the settings cannot be created: {error}")]
     Hub { hub: String, error: AdminError },
     #[error(
-        "`{0}` is a hub, and cannot be the name of several\n  rename [sharded.{0}], or delete the hub"
+        "`{0}` is a hub, and cannot be a sharded one too\n  rename [sharded.{0}], or delete the hub"
     )]
-    Taken(HubName),
+    NameTaken(HubName),
     #[error("workflow `{name}` cannot be started: {error}")]
     Workflow { name: String, error: JournalError },
-    #[error("people cannot be told of what happens: {0}")]
+    #[error("notifications cannot be sent: {0}")]
     Notify(String),
     #[error(transparent)]
     Processors(#[from] ProcessorError),
@@ -60,7 +60,7 @@ pub enum NodeError {
 fn hint(error: &OpenError) -> &'static str {
     match error {
         OpenError::Locked(_) => {
-            "\n  a node runs there already: stop it, or choose another folder with --data"
+            "\n  another node uses this folder: stop it, or choose another folder with --data"
         }
         OpenError::Storage { error, .. }
             if error.kind() == std::io::ErrorKind::PermissionDenied =>
@@ -74,65 +74,68 @@ fn hint(error: &OpenError) -> &'static str {
 /// A running node.
 pub struct Node {
     app: Arc<App>,
-    http: Option<Http>,
-    kafka: Option<kafka::Running>,
+    http: Option<HttpListener>,
+    kafka: Option<kafka::KafkaServer>,
     hub: Hub,
-    work: Work,
-    stop_doors: watch::Sender<bool>,
+    services: Services,
+    stop_listeners: watch::Sender<bool>,
 }
 
-struct Http {
+/// The HTTP listener and its task.
+struct HttpListener {
     url: String,
     address: SocketAddr,
     task: JoinHandle<()>,
 }
 
 impl Node {
-    /// Ready when everything listens and every event that was ever acknowledged can be read.
+    /// Completes when everything listens and every acknowledged event can be read.
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Node, NodeError> {
         let keys = Arc::new(Keys::new(config.keys.clone()));
         let options = config.http.clone().unwrap_or_default();
         let app = App::new(options, keys.clone(), config.auto_create, clock.clone());
-        let doors = kafka::bind(&config).await?;
+        let kafka_listeners = kafka::bind(&config).await?;
         let http = match &config.http {
             Some(options) => Some(listen(&app, options).await?),
             None => None,
         };
-        let hub = hubs::prepare(&config, clock.clone(), app.clone()).await?;
+        let hub = hubs::open(&config, clock.clone(), app.clone()).await?;
         let log: Arc<dyn Log> = Arc::new(hub.clone());
         let url = http.as_ref().map(|http| http.url.clone());
-        let work = Work::start(&config, &log, &clock, url).await?;
+        let services = Services::start(&config, &log, &clock, url).await?;
 
         let names = config.sharded.iter();
         let names = names.map(|sharded| sharded.name.clone()).collect();
-        let log: Arc<dyn Log> = Arc::new(Reserved { log, names });
-        let services = highwater_kafka::Services {
+        let log: Arc<dyn Log> = Arc::new(ReservedNames { log, names });
+        let kafka_services = highwater_kafka::Services {
             log: log.clone(),
-            groups: Arc::new(work.groups.clone()),
-            transactions: Arc::new(work.transactions.clone()),
-            authorizer: Arc::new(kafka::Gate::new(keys)),
+            groups: Arc::new(services.groups.clone()),
+            transactions: Arc::new(services.transactions.clone()),
+            authorizer: Arc::new(kafka::KeyAuthorizer::new(keys)),
             clock,
         };
-        let stop_doors = watch::Sender::new(false);
-        let kafka = doors.map(|doors| kafka::open(doors, services, told(&stop_doors)));
+        let stop_listeners = watch::Sender::new(false);
+        let kafka = kafka_listeners.map(|listeners| {
+            kafka::serve(listeners, kafka_services, shutdown_signal(&stop_listeners))
+        });
         app.serve_from(Backend {
             log,
-            groups: Some(Arc::new(work.groups.clone())),
+            groups: Some(Arc::new(services.groups.clone())),
             hub: Some(hub.clone()),
             kafka: kafka.as_ref().map(|kafka| kafka.handle().clone()),
             sharded: config.sharded,
-            jobs: Some(work.jobs.clone()),
-            workflows: work.workflows.clone(),
-            queues: Some(work.queues.queues.clone()),
-            processors: work.processors.clone(),
+            jobs: Some(services.jobs.clone()),
+            workflows: services.workflows.clone(),
+            queues: Some(services.queues.queues.clone()),
+            processors: services.processors.clone(),
         });
         Ok(Node {
             app,
             http,
             kafka,
             hub,
-            work,
-            stop_doors,
+            services,
+            stop_listeners,
         })
     }
 
@@ -145,38 +148,32 @@ impl Node {
     }
 
     pub fn kafka_addresses(&self) -> &[SocketAddr] {
-        self.kafka.as_ref().map_or(&[], kafka::Running::addresses)
+        self.kafka
+            .as_ref()
+            .map_or(&[], kafka::KafkaServer::addresses)
     }
 
-    /// Takes no more requests, waits for those under way, and leaves the files in order.
+    /// Refuses new requests, waits for those under way, and closes the files.
     pub async fn stop(self) {
         self.app.stop();
-        self.stop_doors.send_replace(true);
-        // A task that panicked has said so, and has nothing left to stop.
+        self.stop_listeners.send_replace(true);
+        // A panic has been reported, and leaves nothing to stop.
         if let Some(http) = self.http {
             let _ = http.task.await;
         }
         if let Some(kafka) = self.kafka {
             let _ = kafka.task.await;
         }
-        self.work.stop().await;
+        self.services.stop().await;
         let hub = self.hub;
-        let troubles = tokio::task::spawn_blocking(move || hub.stop()).await;
-        for trouble in troubles.unwrap_or_default() {
-            tracing::warn!("{trouble}; the next start will mend it");
+        let problems = tokio::task::spawn_blocking(move || hub.stop()).await;
+        for problem in problems.unwrap_or_default() {
+            tracing::warn!("{problem}; the next start repairs it");
         }
     }
 }
 
-/// Ready when the sender says true, or is gone.
-fn told(stop: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + 'static {
-    let mut stop = stop.subscribe();
-    async move {
-        let _ = stop.wait_for(|stop| *stop).await;
-    }
-}
-
-async fn listen(app: &Arc<App>, options: &http::Options) -> Result<Http, NodeError> {
+async fn listen(app: &Arc<App>, options: &http::Options) -> Result<HttpListener, NodeError> {
     let server = Server::bind(app.clone()).await?;
     let address = server.address().unwrap_or(options.listen);
     let scheme = if options.tls.is_some() {
@@ -184,7 +181,7 @@ async fn listen(app: &Arc<App>, options: &http::Options) -> Result<Http, NodeErr
     } else {
         "http"
     };
-    Ok(Http {
+    Ok(HttpListener {
         url: format!("{scheme}://{address}"),
         address,
         task: tokio::spawn(server.run()),

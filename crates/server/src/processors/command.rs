@@ -1,5 +1,4 @@
-//! Events as lines to a program that this node starts: one JSON object a line in, one answer a line
-//! out.
+//! The command handler: events are lines of JSON to a child process, and its answers are lines too.
 //!
 //! ```text
 //! {"id":"orders/0@7","attempt":1,"hub":"orders","partition":0,"offset":7,"enqueued":"..","value":..}
@@ -7,10 +6,9 @@
 //! {"id":"orders/0@8","error":"no stock","transient":true,"retry_after":5}
 //! ```
 //!
-//! Answers may come in any order, and the program is told as many events as may be under way at once.
-//! When it ends, what it had not answered has failed and may go better later, and it is started again
-//! after a pause that grows. An event that is not answered in time has failed too; if the program has
-//! said nothing at all since it was given that event, it hangs, and is ended.
+//! Answers may come in any order, and the process gets as many events as may be under way at once. When it exits, its
+//! unanswered events have failed transiently, and it is restarted with exponential back-off. An event without an answer
+//! in time has failed too; if the process has written nothing at all since it got that event, it hangs, and is killed.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -28,31 +26,31 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::wire;
 
-/// Lines that wait for the program to take them.
+/// Lines that wait for the process to read them.
 const QUEUE_MAX: usize = 1024;
 
 /// The longest answer.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// How long a program may take to end when its input has ended.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long the process may take to exit after the end of its input.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A program that lasts this long is started again without a pause.
-const STEADY: Duration = Duration::from_secs(60);
+/// A process that runs this long resets the back-off.
+const STEADY_AFTER: Duration = Duration::from_secs(60);
 
-/// The way to a program that runs.
-pub struct Program {
+/// Delivers events to the process.
+pub(super) struct CommandHandler {
     shared: Arc<Shared>,
     lines: mpsc::Sender<Vec<u8>>,
 }
 
 struct Shared {
     name: String,
-    /// Who waits for which answer. An event is delivered once at a time.
+    /// The senders of expected answers by event id. An event is delivered once at a time.
     waiting: Mutex<HashMap<String, oneshot::Sender<Result<(), Failure>>>>,
-    /// How many lines the program has said.
-    said: AtomicU64,
-    /// Changes when the program is to be ended because it hangs.
+    /// Lines read from the process.
+    lines_read: AtomicU64,
+    /// Changes when the process hangs and must be killed.
     hangs: watch::Sender<u64>,
 }
 
@@ -89,26 +87,26 @@ impl Answer {
     }
 }
 
-impl Program {
-    /// The program itself runs in the future that comes with it, until `shutdown` is ready.
-    pub fn new(
+impl CommandHandler {
+    /// The returned future runs the process until `shutdown` completes.
+    pub(super) fn new(
         name: &str,
         command: Vec<String>,
         shutdown: impl Future<Output = ()> + Send + 'static,
-    ) -> (Program, impl Future<Output = ()> + Send + 'static) {
+    ) -> (CommandHandler, impl Future<Output = ()> + Send + 'static) {
         let (lines, queue) = mpsc::channel(QUEUE_MAX);
         let shared = Arc::new(Shared {
             name: name.to_owned(),
             waiting: Mutex::default(),
-            said: AtomicU64::new(0),
+            lines_read: AtomicU64::new(0),
             hangs: watch::Sender::new(0),
         });
         let running = run(Arc::clone(&shared), command, queue, shutdown);
-        (Program { shared, lines }, running)
+        (CommandHandler { shared, lines }, running)
     }
 }
 
-impl Handler for Program {
+impl Handler for CommandHandler {
     fn handle(&self, deliveries: Vec<Delivery<Event>>) -> BoxFuture<Result<(), Failure>> {
         let (shared, lines) = (Arc::clone(&self.shared), self.lines.clone());
         Box::pin(async move {
@@ -121,8 +119,8 @@ impl Handler for Program {
                 ends.for_each(|byte| *byte = b' ');
                 line.push(b'\n');
                 answers.push(shared.expect(delivery.event.id().to_string()));
-                let gone = |_| Failure::transient("the program has been stopped");
-                lines.send(line).await.map_err(gone)?;
+                let stopped = |_| Failure::transient("the program has been stopped");
+                lines.send(line).await.map_err(stopped)?;
             }
             let mut outcome = Ok(());
             for answer in answers {
@@ -135,34 +133,34 @@ impl Handler for Program {
 }
 
 impl Shared {
-    /// An answer that is waited for. Given up before it came, it may mean that the program hangs.
+    /// Waits for an answer. A wait that is dropped before the answer may mean that the process hangs.
     fn expect(self: &Arc<Self>, id: String) -> impl Future<Output = Result<(), Failure>> + use<> {
         let (sender, answer) = oneshot::channel();
         self.waiting().insert(id.clone(), sender);
-        let patience = Patience {
-            since: self.said.load(Ordering::Relaxed),
+        let guard = AnswerGuard {
+            since: self.lines_read.load(Ordering::Relaxed),
             shared: Arc::clone(self),
             id: Some(id),
         };
         async move {
-            let mut patience = patience;
+            let mut guard = guard;
             let answered = answer.await;
-            patience.id = None;
+            guard.id = None;
             answered.unwrap_or_else(|_| Err(Failure::transient("the program ended")))
         }
     }
 
     fn answered(&self, line: &[u8]) {
-        self.said.fetch_add(1, Ordering::Relaxed);
+        self.lines_read.fetch_add(1, Ordering::Relaxed);
         let answer: Answer = match serde_json::from_slice(line) {
             Ok(answer) => answer,
             Err(error) => {
-                tracing::warn!(processor = self.name, %error, "the program said what is no answer");
+                tracing::warn!(processor = self.name, %error, "the program wrote a line that is no answer");
                 return;
             }
         };
         if let Some(waiting) = self.waiting().remove(&answer.id) {
-            // Whoever gave up waiting is not there any more.
+            // The receiver is gone if the wait timed out.
             let _ = waiting.send(answer.outcome());
         }
     }
@@ -174,20 +172,21 @@ impl Shared {
     }
 }
 
-struct Patience {
+/// Detects a wait that is dropped before its answer.
+struct AnswerGuard {
     shared: Arc<Shared>,
     since: u64,
-    /// `None` once the answer has come.
+    /// `None` after the answer.
     id: Option<String>,
 }
 
-impl Drop for Patience {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
         let Some(id) = &self.id else {
             return;
         };
         self.shared.waiting().remove(id);
-        if self.shared.said.load(Ordering::Relaxed) == self.since {
+        if self.shared.lines_read.load(Ordering::Relaxed) == self.since {
             self.shared.hangs.send_modify(|hangs| *hangs += 1);
         }
     }
@@ -210,21 +209,21 @@ async fn run(
     let mut shutdown = std::pin::pin!(shutdown);
     let mut failures = 0;
     loop {
-        let steady = tokio::time::sleep(STEADY);
+        let steady = tokio::time::sleep(STEADY_AFTER);
         let mut steady = std::pin::pin!(steady);
         let mut lasted = false;
         let ended = {
-            let mut life = std::pin::pin!(live(&shared, &command, &mut queue));
+            let mut running = std::pin::pin!(run_once(&shared, &command, &mut queue));
             loop {
                 tokio::select! {
                     () = &mut shutdown => return,
                     () = &mut steady, if !lasted => lasted = true,
-                    ended = &mut life => break ended,
+                    ended = &mut running => break ended,
                 }
             }
         };
         shared.waiting().clear();
-        tracing::warn!(processor = shared.name, "{ended}; it is started again");
+        tracing::warn!(processor = shared.name, "{ended}; it is restarted");
         failures = if lasted { 1 } else { failures + 1 };
         let Retry::After(pause) = policy.next(failures, Duration::ZERO, None, 0) else {
             return;
@@ -236,8 +235,12 @@ async fn run(
     }
 }
 
-/// One life of the program; says how it ended.
-async fn live(shared: &Shared, command: &[String], queue: &mut mpsc::Receiver<Vec<u8>>) -> String {
+/// Runs the process once. Returns why it ended.
+async fn run_once(
+    shared: &Shared,
+    command: &[String],
+    queue: &mut mpsc::Receiver<Vec<u8>>,
+) -> String {
     let mut child = match start(command) {
         Ok(child) => child,
         Err(error) => return format!("the program cannot be started: {error}"),
@@ -248,22 +251,22 @@ async fn live(shared: &Shared, command: &[String], queue: &mut mpsc::Receiver<Ve
         return "the program has no input or output".into();
     };
     let mut hangs = shared.hangs.subscribe();
-    let complaints = async {
-        listen(errors, |line| complain(&shared.name, line)).await;
+    let stderr = async {
+        read_lines(errors, |line| log_stderr(&shared.name, line)).await;
         std::future::pending().await
     };
-    let (ended, grace) = tokio::select! {
-        error = feed(input, queue) => (error, GRACE),
-        () = listen(output, |line| shared.answered(line)) => ("the program ended".into(), GRACE),
-        () = complaints => (String::new(), GRACE),
-        _ = hangs.changed() => ("the program hung and was ended".into(), Duration::ZERO),
+    let (ended, timeout) = tokio::select! {
+        error = write_lines(input, queue) => (error, EXIT_TIMEOUT),
+        () = read_lines(output, |line| shared.answered(line)) => ("the program ended".into(), EXIT_TIMEOUT),
+        () = stderr => (String::new(), EXIT_TIMEOUT),
+        _ = hangs.changed() => ("the program hung and was killed".into(), Duration::ZERO),
     };
-    finish(child, ended, grace).await
+    finish(child, ended, timeout).await
 }
 
 fn start(command: &[String]) -> std::io::Result<Child> {
     let [program, arguments @ ..] = command else {
-        return Err(std::io::Error::other("no program is named"));
+        return Err(std::io::Error::other("the command is empty"));
     };
     Command::new(program)
         .args(arguments)
@@ -274,8 +277,8 @@ fn start(command: &[String]) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// Writes lines as they come, several at once where they have gathered.
-async fn feed(input: ChildStdin, queue: &mut mpsc::Receiver<Vec<u8>>) -> String {
+/// Writes queued lines, with one flush for all that wait.
+async fn write_lines(input: ChildStdin, queue: &mut mpsc::Receiver<Vec<u8>>) -> String {
     let mut input = BufWriter::new(input);
     while let Some(line) = queue.recv().await {
         let mut written = input.write_all(&line).await;
@@ -283,14 +286,14 @@ async fn feed(input: ChildStdin, queue: &mut mpsc::Receiver<Vec<u8>>) -> String 
             written = written.and(input.write_all(&line).await);
         }
         if let Err(error) = written.and(input.flush().await) {
-            return format!("the program takes no input: {error}");
+            return format!("the program does not read its input: {error}");
         }
     }
     std::future::pending().await
 }
 
-/// Calls `each` for every line, until there are no more or one is too long.
-async fn listen(from: impl AsyncRead + Unpin, each: impl Fn(&[u8])) {
+/// Calls `each` for every line until the end or a line that is too long.
+async fn read_lines(from: impl AsyncRead + Unpin, each: impl Fn(&[u8])) {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
     loop {
@@ -306,17 +309,17 @@ async fn listen(from: impl AsyncRead + Unpin, each: impl Fn(&[u8])) {
     }
 }
 
-fn complain(name: &str, line: &[u8]) {
+fn log_stderr(name: &str, line: &[u8]) {
     let line: String = String::from_utf8_lossy(line).chars().take(1000).collect();
     tracing::info!(processor = name, "{line}");
 }
 
-/// Waits a while for the program to end, its input being closed, and ends it then.
-async fn finish(mut child: Child, why: String, grace: Duration) -> String {
-    match tokio::time::timeout(grace, child.wait()).await {
+/// Waits for the process to exit, its input being closed, and kills it after `timeout`.
+async fn finish(mut child: Child, why: String, timeout: Duration) -> String {
+    match tokio::time::timeout(timeout, child.wait()).await {
         Ok(Ok(status)) => format!("{why} ({status})"),
         _ => {
-            // One that cannot be ended is ended with its handle.
+            // Dropping the handle kills it too.
             let _ = child.kill().await;
             why
         }

@@ -28,9 +28,10 @@ use hyper::Uri;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::shutdown::shutdown_signal;
 use notify::link::Signer;
 use notify::{CircuitNotifier, Notifier};
-pub use spec::{HandlerSpec, Secret, Spec, TransientFailures};
+pub use spec::{HandlerSpec, ProcessorSpec, Secret, TransientFailures};
 pub(crate) use wire::event_json;
 
 /// The hub with the states of circuits.
@@ -62,7 +63,7 @@ struct Tasks {
 
 /// A running processor.
 pub struct Entry {
-    pub spec: Spec,
+    pub spec: ProcessorSpec,
     pub activity: Arc<ProcessorStats>,
     pub circuit: Breaker,
     pub letters: DeadLetterPartition,
@@ -91,7 +92,7 @@ pub enum ProcessorError {
 
 impl Processors {
     pub(crate) async fn start(
-        specs: Vec<Spec>,
+        specs: Vec<ProcessorSpec>,
         notifier: Notifier,
         data: &Path,
         parts: NodeParts,
@@ -124,8 +125,8 @@ impl Processors {
             circuits: circuits.clone(),
             signer: signer.clone(),
         };
-        let running = circuits.clone().run(stop_signal(&stop_services));
-        let stopped = stop_signal(&stop_services);
+        let running = circuits.clone().run(shutdown_signal(&stop_services));
+        let stopped = shutdown_signal(&stop_services);
         tasks.services.push(tokio::spawn(running));
         tasks.services.push(tokio::spawn(async move {
             tokio::select! {
@@ -136,7 +137,7 @@ impl Processors {
         for entry in &entries {
             let running = entry
                 .processor(&parts)
-                .run(Arc::clone(&entry.handler), stop_signal(&stop));
+                .run(Arc::clone(&entry.handler), shutdown_signal(&stop));
             tasks.processors.push(tokio::spawn(running));
         }
         Ok(Arc::new(Processors {
@@ -193,7 +194,7 @@ impl Processors {
 
 impl Entry {
     async fn new(
-        spec: Spec,
+        spec: ProcessorSpec,
         parts: &NodeParts,
         circuits: &Circuits,
         stop: &watch::Sender<bool>,
@@ -303,7 +304,7 @@ fn read_certificates(path: Option<&Path>) -> Result<Option<String>, String> {
 }
 
 fn handler(
-    spec: &Spec,
+    spec: &ProcessorSpec,
     clock: &Arc<dyn Clock>,
     stop: &watch::Sender<bool>,
     tasks: &mut Tasks,
@@ -331,10 +332,10 @@ fn handler(
             )?)
         }
         HandlerSpec::Command(command) => {
-            let (program, running) =
-                command::Program::new(&spec.name, command.clone(), stop_signal(stop));
+            let (handler, running) =
+                command::CommandHandler::new(&spec.name, command.clone(), shutdown_signal(stop));
             tasks.services.push(tokio::spawn(running));
-            Arc::new(program)
+            Arc::new(handler)
         }
     };
     Ok(match (spec.transient.timeout, spec.options.timeout) {
@@ -402,14 +403,6 @@ async fn ensure_hub(
     ensured
         .map(drop)
         .map_err(|error| ProcessorError::Hub { hub, error })
-}
-
-/// Completes when the sender sends true or is dropped.
-pub(crate) fn stop_signal(stop: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + use<> {
-    let mut stop = stop.subscribe();
-    async move {
-        let _ = stop.wait_for(|stop| *stop).await;
-    }
 }
 
 #[cfg(test)]

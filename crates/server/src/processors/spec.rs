@@ -10,7 +10,7 @@ use highwater_log::HubName;
 
 /// A hub whose events go to a handler.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct ProcessorSpec {
     pub name: String,
     pub hub: HubName,
     pub group: String,

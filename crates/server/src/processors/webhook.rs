@@ -1,8 +1,7 @@
-//! Events posted to an address: one a request as it came, or several as a JSON array.
+//! The webhook handler: posts events, one a request as it came, or a batch as a JSON array.
 //!
-//! An answer of 2xx means that the events were taken. Headers say which event it is, so that a
-//! receiver can tell what it has seen before: `Idempotency-Key` and `Highwater-Id` stay the same however
-//! often an event is delivered.
+//! A status of 2xx means success. Headers identify the event, so that a receiver can detect duplicates: `Idempotency-Key`
+//! and `Highwater-Id` stay the same in all deliveries of an event.
 
 use bytes::Bytes;
 use highwater_connect::http::{Client, HttpError};
@@ -21,10 +20,10 @@ use super::wire;
 use crate::http::json::is_json;
 use crate::text::time_text;
 
-/// How much of a refusal is told.
-const TOLD_CHARS_MAX: usize = 200;
+/// How much of an error answer becomes part of the reason.
+const BODY_CHARS_MAX: usize = 200;
 
-pub struct Webhook {
+pub(super) struct Webhook {
     client: Client,
     url: Uri,
     transient: TransientFailures,
@@ -35,7 +34,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    pub fn new(
+    pub(super) fn new(
         client: Client,
         url: Uri,
         processor: &str,
@@ -99,13 +98,13 @@ impl Webhook {
             false => "application/octet-stream",
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        of_event(&mut headers, event);
+        add_event_headers(&mut headers, event);
         Ok((headers, Bytes::copy_from_slice(body)))
     }
 }
 
-/// What the sender of the event gave it, as far as it can be a header.
-fn of_event(headers: &mut HeaderMap, event: &Event) {
+/// Adds the key and the headers of the event, as far as they are valid in HTTP.
+fn add_event_headers(headers: &mut HeaderMap, event: &Event) {
     if let Some(key) = event.key() {
         let plain = std::str::from_utf8(key)
             .ok()
@@ -159,26 +158,26 @@ impl Handler for Webhook {
         Box::pin(async move {
             let request = request.map_err(Failure::permanent)?;
             match client.send(request).await {
-                Ok(answer) => judge(&answer, &transient, clock.unix_nanos()),
-                Err(error) => Err(unanswered(&error, &transient)),
+                Ok(answer) => outcome(&answer, &transient, clock.unix_nanos()),
+                Err(error) => Err(transport_failure(&error, &transient)),
             }
         })
     }
 }
 
-fn unanswered(error: &HttpError, transient: &TransientFailures) -> Failure {
-    let may_pass = match error {
+fn transport_failure(error: &HttpError, transient: &TransientFailures) -> Failure {
+    let is_transient = match error {
         HttpError::TimedOut { .. } => transient.timeout,
         HttpError::Connect { .. } | HttpError::Broken { .. } => transient.connection,
         HttpError::Request(_) | HttpError::TooLong { .. } => false,
     };
-    match may_pass {
+    match is_transient {
         true => Failure::transient(error),
         false => Failure::permanent(error),
     }
 }
 
-fn judge(
+fn outcome(
     answer: &Response<Bytes>,
     transient: &TransientFailures,
     now_nanos: i128,
@@ -188,11 +187,11 @@ fn judge(
         return Ok(());
     }
     let status = status.as_u16();
-    let told = String::from_utf8_lossy(answer.body());
-    let told: String = told.trim().chars().take(TOLD_CHARS_MAX).collect();
-    let reason = match told.is_empty() {
+    let body = String::from_utf8_lossy(answer.body());
+    let body: String = body.trim().chars().take(BODY_CHARS_MAX).collect();
+    let reason = match body.is_empty() {
         true => format!("status {status}"),
-        false => format!("status {status}: {told}"),
+        false => format!("status {status}: {body}"),
     };
     if !transient.includes_status(status) {
         return Err(Failure::permanent(reason));
@@ -230,24 +229,24 @@ mod tests {
 
     // proves P2
     #[test]
-    fn an_answer_is_a_success_a_failure_of_the_event_or_one_that_may_pass() {
+    fn a_status_is_a_success_a_permanent_or_a_transient_failure() {
         let transient = TransientFailures::new(&["5xx".into(), "429".into()]);
-        let judge =
-            |answer: &Response<Bytes>| super::judge(answer, &transient, 784_111_777_000_000_000);
-        assert_eq!(judge(&answer(204, None)), Ok(()));
+        let outcome =
+            |answer: &Response<Bytes>| super::outcome(answer, &transient, 784_111_777_000_000_000);
+        assert_eq!(outcome(&answer(204, None)), Ok(()));
         assert_eq!(
-            judge(&answer(400, None)),
+            outcome(&answer(400, None)),
             Err(Failure::permanent("status 400: no stock"))
         );
         assert_eq!(
-            judge(&answer(302, None)),
+            outcome(&answer(302, None)),
             Err(Failure::permanent("status 302: no stock"))
         );
         let busy = Failure::transient("status 503: no stock");
-        assert_eq!(judge(&answer(503, None)), Err(busy.clone()));
+        assert_eq!(outcome(&answer(503, None)), Err(busy.clone()));
         let seven = busy.retry_after(Duration::from_secs(7));
-        assert_eq!(judge(&answer(503, Some("7"))), Err(seven.clone()));
+        assert_eq!(outcome(&answer(503, Some("7"))), Err(seven.clone()));
         let date = "Sun, 06 Nov 1994 08:49:44 GMT";
-        assert_eq!(judge(&answer(503, Some(date))), Err(seven));
+        assert_eq!(outcome(&answer(503, Some(date))), Err(seven));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use highwater_log::{HubName, HubSpec, Log, partition_for_key, shard_for_key};
 use highwater_server::http::Backend;
 use highwater_server::keys::{Key, Right};
-use highwater_server::sharded::{Reserved, Sharded};
+use highwater_server::sharded::{ReservedNames, ShardedHub};
 use serde_json::{Value, json};
 
 use crate::node::{Node, memory, options, request, start_on};
@@ -21,7 +21,7 @@ async fn node() -> Node {
     node_with(Vec::new()).await
 }
 
-/// `t` leads to three hubs of several sizes.
+/// A sharded hub `t` of three hubs of several sizes.
 async fn node_with(keys: Vec<Key>) -> Node {
     let log = memory();
     for (hub, partitions) in HUBS {
@@ -32,11 +32,11 @@ async fn node_with(keys: Vec<Key>) -> Node {
         };
         log.create(spec).await.unwrap();
     }
-    let sharded = Sharded {
+    let sharded = ShardedHub {
         name: name("t"),
         hubs: HUBS.map(|(hub, _)| name(hub)).to_vec(),
     };
-    let log = Arc::new(Reserved {
+    let log = Arc::new(ReservedNames {
         log: Arc::new(log),
         names: vec![name("t")],
     });
@@ -181,7 +181,7 @@ async fn the_name_is_shown_and_is_no_hub() {
         let answer = node.call(line, &[], "").await;
         answer.is(404, "not_found");
         assert!(
-            answer.body.contains("it leads to t0, t1, t2"),
+            answer.body.contains("is a sharded hub of t0, t1, t2"),
             "{}",
             answer.body
         );

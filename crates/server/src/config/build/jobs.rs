@@ -1,24 +1,23 @@
-//! Jobs of the settings. What is in their files is looked at when they are started, so that a job that is wrong keeps
-//! no node from starting.
+//! Jobs of the settings. Their files are read when they start, so that a wrong job does not keep the node from starting.
 
 use super::Build;
-use crate::jobs::Declared;
+use crate::jobs::DeclaredJob;
 
 impl Build<'_> {
-    pub(super) fn jobs(&mut self) -> Vec<Declared> {
+    pub(super) fn jobs(&mut self) -> Vec<DeclaredJob> {
         let names = self.settings.tables("jobs");
         let jobs = names.iter().filter_map(|name| self.job(name));
         jobs.collect()
     }
 
-    fn job(&mut self, name: &str) -> Option<Declared> {
+    fn job(&mut self, name: &str) -> Option<DeclaredJob> {
         let Some(path) = self.path(&format!("jobs.{name}.path")) else {
             let message = format!("job `{name}` has no folder");
             let hint = format!("write path = \"jobs/{name}\"");
             self.problem(&format!("jobs.{name}."), message, &hint);
             return None;
         };
-        Some(Declared {
+        Some(DeclaredJob {
             name: name.to_owned(),
             path,
         })

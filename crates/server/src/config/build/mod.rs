@@ -63,7 +63,7 @@ impl Build<'_> {
         self.problems.push(problem.hint(hint));
     }
 
-    /// Relative paths of the file are taken from its folder, others from where we are.
+    /// Relative paths in the file start at its folder, others at the working directory.
     fn path(&self, key: &str) -> Option<PathBuf> {
         let path = Path::new(self.settings.text(key)?);
         Some(match self.settings.origin(key) {
@@ -115,13 +115,16 @@ impl Build<'_> {
     fn http(&mut self, has_keys: bool) -> Option<http::Options> {
         let listen = self.settings.address("http.listen")?;
         let tls = self.tls("http");
-        let door = Door {
+        let listener = ListenerCheck {
             table: "http",
             listen,
-            asks_for_keys: has_keys,
+            requires_keys: has_keys,
             tls: tls.is_some(),
         };
-        self.check(door, "add a [[keys]] table with name, secret and rights");
+        self.check(
+            listener,
+            "add a [[keys]] table with name, secret and rights",
+        );
         let size = |key: &str| self.bytes(&format!("http.{key}"));
         Some(http::Options {
             listen,
@@ -140,14 +143,14 @@ impl Build<'_> {
 
     fn kafka(&mut self, has_keys: bool) -> Vec<KafkaListener> {
         let first = self.settings.address("kafka.listen").map(|listen| {
-            let door = Door {
+            let listener = ListenerCheck {
                 table: "kafka",
                 listen,
-                asks_for_keys: false,
+                requires_keys: false,
                 tls: false,
             };
             self.check(
-                door,
+                listener,
                 "use a [[kafka.listeners]] table with sasl = true and tls",
             );
             KafkaListener {
@@ -179,16 +182,16 @@ impl Build<'_> {
         let sasl = format!("{table}.sasl");
         if self.settings.flag(&sasl) && !has_keys {
             let hint = "add a [[keys]] table with name, secret and rights";
-            self.problem(&sasl, "sasl = true needs keys to ask for".into(), hint);
+            self.problem(&sasl, "sasl = true needs keys".into(), hint);
         }
         let tls = self.tls(&table);
-        let door = Door {
+        let listener = ListenerCheck {
             table: &table,
             listen,
-            asks_for_keys: self.settings.flag(&sasl),
+            requires_keys: self.settings.flag(&sasl),
             tls: tls.is_some(),
         };
-        self.check(door, "add sasl = true and a [[keys]] table");
+        self.check(listener, "add sasl = true and a [[keys]] table");
         Some(KafkaListener {
             listen,
             advertised: self.advertised(&table),
@@ -197,38 +200,35 @@ impl Build<'_> {
         })
     }
 
-    /// Host and port.
     fn advertised(&mut self, table: &str) -> Option<(String, u16)> {
         let key = format!("{table}.advertised");
         let text = self.settings.text(&key)?.to_owned();
         let pair = text.rsplit_once(':');
         let pair = pair.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
         if pair.is_none() {
-            let message = format!("`{text}` is no address that clients could be told");
+            let message = format!("`{text}` is no address that clients can connect to");
             self.problem(&key, message, "write host:port");
         }
         pair
     }
 
-    /// Beyond this machine only those with a key may come in, and their key must not be readable on
-    /// the way.
-    fn check(&mut self, door: Door<'_>, how_to_ask: &str) {
-        if door.listen.ip().is_loopback() {
+    /// A listener beyond this machine needs keys, and keys need encryption.
+    fn check(&mut self, listener: ListenerCheck<'_>, how_to_require_keys: &str) {
+        if listener.listen.ip().is_loopback() {
             return;
         }
-        let key = format!("{}.listen", door.table);
-        let address = door.listen;
-        if !door.asks_for_keys {
-            let message =
-                format!("{address} can be reached from other machines, and no key is asked for");
+        let key = format!("{}.listen", listener.table);
+        let address = listener.listen;
+        if !listener.requires_keys {
+            let message = format!("{address} can be reached from other machines without a key");
             self.problem(
                 &key,
                 message,
-                &format!("{how_to_ask}, or listen on 127.0.0.1"),
+                &format!("{how_to_require_keys}, or listen on 127.0.0.1"),
             );
-        } else if !door.tls && !self.settings.flag(&format!("{}.insecure", door.table)) {
+        } else if !listener.tls && !self.settings.flag(&format!("{}.insecure", listener.table)) {
             let message = format!("keys would travel unencrypted to {address} from other machines");
-            let hint = "add tls = { cert = \"..\", key = \"..\" }, or insecure = true if something in front does TLS";
+            let hint = "add tls = { cert = \"..\", key = \"..\" }, or insecure = true if a proxy in front does TLS";
             self.problem(&key, message, hint);
         }
     }
@@ -246,7 +246,7 @@ impl Build<'_> {
             return None;
         };
         if name.contains(':') || name == "anonymous" {
-            let hint = "a colon divides name and secret, and `anonymous` is whoever shows no key";
+            let hint = "a colon separates name and secret, and `anonymous` is the name of clients without a key";
             self.problem(&at("name"), format!("`{name}` cannot name a key"), hint);
         }
         let Some(rights) = self.settings.list(&at("rights")) else {
@@ -256,7 +256,7 @@ impl Build<'_> {
         };
         let rights = rights
             .iter()
-            .filter_map(|word| Right::named(word))
+            .filter_map(|word| Right::parse(word))
             .collect::<Rights>();
         let secret = self.secret(table, &name)?;
         if secret.len() < SECRET_LEN_MIN {
@@ -313,12 +313,12 @@ impl Build<'_> {
         names.iter().filter_map(|name| self.hub(name)).collect()
     }
 
-    /// A name that a hub of the user may have; `key` is where it was given.
+    /// A valid name of a user's hub; `key` is its setting.
     fn name(&mut self, key: &str, name: &str) -> Option<HubName> {
         let plain = name.trim_matches('"');
         let message = match HubName::new(plain) {
             Ok(name) if !name.is_internal() => return Some(name),
-            Ok(_) => format!("`{plain}` begins with `__`, which is for hubs of the node itself"),
+            Ok(_) => format!("`{plain}` begins with `__`, which is reserved for the node"),
             Err(error) => error.to_string(),
         };
         self.problem(key, message, "choose another name");
@@ -344,10 +344,10 @@ impl Build<'_> {
     }
 }
 
-/// An address that is to be opened.
-struct Door<'a> {
+/// The security of a listener.
+struct ListenerCheck<'a> {
     table: &'a str,
     listen: SocketAddr,
-    asks_for_keys: bool,
+    requires_keys: bool,
     tls: bool,
 }

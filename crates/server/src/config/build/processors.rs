@@ -1,4 +1,4 @@
-//! Processors and who is told of them: checked so that a mistake is found before anything is delivered.
+//! Processors and notifications of the settings, checked before anything is delivered.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use highwater_flow::{Assignment, Options, Order, StartPosition, ordinal};
 use highwater_log::HubName;
 
 use super::Build;
-use crate::processors::{HandlerSpec, Secret, Spec, TransientFailures, notify};
+use crate::processors::{HandlerSpec, ProcessorSpec, Secret, TransientFailures, notify};
 
-/// With fewer deliveries than this a share of failures says nothing.
+/// With fewer deliveries than this, the share of failures is ignored.
 const OUTCOMES_MIN: u32 = 20;
 
 impl Build<'_> {
-    pub(super) fn processors(&mut self) -> Vec<Spec> {
+    pub(super) fn processors(&mut self) -> Vec<ProcessorSpec> {
         let names = self.settings.tables("processors");
         names
             .iter()
@@ -23,9 +23,9 @@ impl Build<'_> {
             .collect()
     }
 
-    fn processor(&mut self, table: &str) -> Option<Spec> {
+    fn processor(&mut self, table: &str) -> Option<ProcessorSpec> {
         let at = |part: &str| format!("processors.{table}.{part}");
-        // The name is also that of a hub, of the dead letters.
+        // The name is part of the dead-letter hub's.
         let name = self.name(&at(""), table)?;
         let Some(hub) = self.settings.text(&at("hub")).map(str::to_owned) else {
             let message = format!("processor `{name}` has no hub");
@@ -43,7 +43,7 @@ impl Build<'_> {
         }
         let share = self.share(&at("share"))?;
         let group = self.settings.text(&at("group")).unwrap_or(name.as_str());
-        Some(Spec {
+        Some(ProcessorSpec {
             group: group_of(group, share),
             start: match self.settings.text(&at("start")) {
                 Some("latest") => StartPosition::Latest,
@@ -174,7 +174,7 @@ impl Build<'_> {
         }
     }
 
-    /// `None` for one that is wrong.
+    /// The outer `None`: invalid.
     fn share(&mut self, key: &str) -> Option<Option<(u32, u32)>> {
         let Some(text) = self.settings.text(key).map(str::to_owned) else {
             return Some(None);
@@ -270,7 +270,7 @@ impl Build<'_> {
     }
 }
 
-/// Positions are kept by group and partition, so each share of a partition has a group of its own.
+/// Positions are stored by group and partition, so each share of a partition has a group of its own.
 fn group_of(group: &str, share: Option<(u32, u32)>) -> String {
     match share {
         Some((index, of)) => format!("{group}-{index}-of-{of}"),

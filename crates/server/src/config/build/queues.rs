@@ -3,15 +3,15 @@
 use highwater_queue::Settings;
 
 use super::Build;
-use crate::queues::Wanted;
+use crate::queues::DeclaredQueue;
 
 impl Build<'_> {
-    pub(super) fn queues(&mut self) -> Vec<Wanted> {
+    pub(super) fn queues(&mut self) -> Vec<DeclaredQueue> {
         let names = self.settings.tables("queues");
         names.iter().filter_map(|name| self.queue(name)).collect()
     }
 
-    fn queue(&mut self, name: &str) -> Option<Wanted> {
+    fn queue(&mut self, name: &str) -> Option<DeclaredQueue> {
         let table = format!("queues.{name}.");
         let key = |setting: &str| format!("{table}{setting}");
         let checked = self.name(&table, name)?;
@@ -33,7 +33,7 @@ impl Build<'_> {
             let wrong = key(error.name);
             self.problem(&wrong, error.to_string(), "docs/queues.md has the limits");
         }
-        Some(Wanted {
+        Some(DeclaredQueue {
             name: checked.to_string(),
             settings,
             feed,

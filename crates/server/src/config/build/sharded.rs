@@ -1,24 +1,24 @@
-//! Names that lead to several hubs: checked so that each name means one thing.
+//! Sharded hubs of the settings.
 
 use super::Build;
-use crate::sharded::Sharded;
+use crate::sharded::ShardedHub;
 
 impl Build<'_> {
-    pub(super) fn sharded(&mut self) -> Vec<Sharded> {
+    pub(super) fn sharded(&mut self) -> Vec<ShardedHub> {
         let names = self.settings.tables("sharded");
-        let sharded = names.iter().filter_map(|name| self.sharded_name(name));
+        let sharded = names.iter().filter_map(|name| self.sharded_hub(name));
         sharded.collect()
     }
 
-    fn sharded_name(&mut self, name: &str) -> Option<Sharded> {
+    fn sharded_hub(&mut self, name: &str) -> Option<ShardedHub> {
         let (table, key) = (format!("sharded.{name}."), format!("sharded.{name}.hubs"));
         let checked = self.name(&table, name)?;
         if self.settings.tables("hubs").iter().any(|hub| hub == name) {
-            let message = format!("`{checked}` is a hub, and cannot be the name of several");
+            let message = format!("`{checked}` is a hub, and cannot be a sharded one too");
             self.problem(&table, message, "choose another name");
         }
         let Some(members) = self.settings.list(&key).map(<[String]>::to_vec) else {
-            let message = format!("`{checked}` leads to no hub");
+            let message = format!("sharded hub `{checked}` has no members");
             self.problem(&table, message, "write hubs = [\"t0\", \"t1\"]");
             return None;
         };
@@ -35,12 +35,12 @@ impl Build<'_> {
                 .iter()
                 .any(|name| name.trim_matches('"') == member)
             {
-                let message = format!("`{hub}` leads to several hubs itself");
-                self.problem(&key, message, "name hubs only");
+                let message = format!("`{hub}` is a sharded hub itself");
+                self.problem(&key, message, "name plain hubs only");
             }
             hubs.push(hub);
         }
-        Some(Sharded {
+        Some(ShardedHub {
             name: checked,
             hubs,
         })

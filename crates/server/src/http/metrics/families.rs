@@ -1,17 +1,16 @@
-//! Every metric of a node: its name, which ends in its unit, its labels and what it is.
+//! The table of metrics: name, which ends in its unit, kind, labels and help.
 //!
-//! This table is the only list, and docs/metrics.md shows it. Labels have few values: hubs yes,
-//! partitions and keys no.
+//! It is the only list, and docs/metrics.md shows it. Labels have few values: hubs yes, partitions and keys no.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     Counter,
     Gauge,
     Histogram,
 }
 
 impl Kind {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -21,7 +20,7 @@ impl Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub(super) struct Family {
     pub name: &'static str,
     pub kind: Kind,
     pub labels: &'static [&'static str],
@@ -56,18 +55,18 @@ families! {
     HTTP_CONNECTIONS_REFUSED: Counter "highwater_http_connections_refused_total" []
         "Connections refused because there were too many";
     HTTP_IN_FLIGHT: Gauge "highwater_http_in_flight_bytes" []
-        "Bytes of requests being worked on";
+        "Bytes of requests in flight";
     HTTP_LATENCY: Histogram "highwater_http_request_seconds" []
-        "From the head of a request to its answer";
+        "Time from the head of a request to its answer";
 
     HUB_PARTITIONS: Gauge "highwater_hub_partitions" ["hub"]
         "Partitions of a hub";
     HUB_STOPPED: Gauge "highwater_hub_stopped_partitions" ["hub"]
-        "Partitions of a hub that take no writes";
+        "Partitions of a hub that refuse writes";
     HUB_END_OFFSETS: Gauge "highwater_hub_end_offsets" ["hub"]
-        "Sum of the end offsets of a hub's partitions: all that was ever appended";
+        "Sum of the end offsets of a hub's partitions: all records ever appended";
     HUB_BYTES: Gauge "highwater_hub_bytes" ["hub"]
-        "Bytes of a hub on the disk";
+        "Bytes of a hub on disk";
     HUB_APPEND_RECORDS: Counter "highwater_hub_append_records_total" []
         "Records appended";
     HUB_APPEND_BATCHES: Counter "highwater_hub_append_batches_total" []
@@ -75,63 +74,63 @@ families! {
     HUB_APPEND_BYTES: Counter "highwater_hub_append_bytes_total" []
         "Bytes of batches appended";
     HUB_WRITES: Counter "highwater_hub_writes_total" []
-        "Writes to the disk, each of all batches that were waiting for it";
+        "Writes to disk, each of all waiting batches";
     HUB_SYNCS: Counter "highwater_hub_syncs_total" []
-        "Syncs of the disk";
+        "Disk syncs";
     HUB_SYNC_SECONDS: Counter "highwater_hub_sync_seconds_total" []
-        "Time spent in syncs of the disk";
+        "Time spent in disk syncs";
     HUB_WAITING: Gauge "highwater_hub_waiting_bytes" []
         "Bytes of batches that wait for the disk";
     HUB_TURNED_AWAY: Counter "highwater_hub_turned_away_batches_total" []
-        "Batches that the disk had no room for";
+        "Batches refused because the disk was full";
     HUB_READS: Counter "highwater_hub_reads_total" ["from"]
-        "Reads, by where they found what they read";
+        "Reads, from memory or disk";
     HUB_READ_BYTES: Counter "highwater_hub_read_bytes_total" []
         "Bytes of batches read";
 
     QUEUE_ACTIVE: Gauge "highwater_queue_active_messages" ["queue"]
-        "Messages to be received";
+        "Messages ready to be received";
     QUEUE_SCHEDULED: Gauge "highwater_queue_scheduled_messages" ["queue"]
-        "Messages whose time has not come";
+        "Scheduled messages";
     QUEUE_DEFERRED: Gauge "highwater_queue_deferred_messages" ["queue"]
-        "Messages that were set aside";
+        "Deferred messages";
     QUEUE_LOCKED: Gauge "highwater_queue_locked_messages" ["queue"]
-        "Messages that a receiver has";
+        "Locked messages";
     QUEUE_DEAD: Gauge "highwater_queue_dead_letters" ["queue"]
         "Dead letters";
     QUEUE_BYTES: Gauge "highwater_queue_bytes" ["queue"]
         "Bytes of all messages";
     QUEUE_SENT: Counter "highwater_queue_sent_total" ["queue"]
-        "Messages taken in";
+        "Messages accepted";
     QUEUE_DUPLICATES: Counter "highwater_queue_duplicates_total" ["queue"]
-        "Messages dropped because their id was known";
+        "Duplicate messages dropped";
     QUEUE_RECEIVED: Counter "highwater_queue_received_total" ["queue"]
-        "Messages handed out, repeats included";
+        "Messages delivered, redeliveries included";
     QUEUE_COMPLETED: Counter "highwater_queue_completed_total" ["queue"]
         "Messages completed";
     QUEUE_ABANDONED: Counter "highwater_queue_abandoned_total" ["queue"]
-        "Messages given back";
+        "Messages abandoned";
     QUEUE_DEAD_LETTERED: Counter "highwater_queue_dead_lettered_total" ["queue"]
         "Messages that became dead letters";
     QUEUE_EXPIRED: Counter "highwater_queue_expired_total" ["queue"]
-        "Messages dropped because they had outlived their time";
+        "Messages expired";
     QUEUE_LOCKS_LOST: Counter "highwater_queue_locks_lost_total" ["queue"]
-        "Locks that ran out";
+        "Locks expired";
     WORKFLOW_RUNNING: Gauge "highwater_workflow_running_instances" ["workflow"]
-        "Instances under way, those with the supervisor included";
+        "Running instances, failed ones included";
     WORKFLOW_FAILED: Gauge "highwater_workflow_failed_instances" ["workflow"]
-        "Instances with the supervisor: being undone, or parked for a person";
+        "Failed instances: being undone, or parked";
     WORKFLOW_ENDED: Gauge "highwater_workflow_ended_instances" ["workflow"]
-        "Instances that have ended and are kept";
+        "Ended instances in the history";
 
     KAFKA_REQUESTS: Counter "highwater_kafka_requests_total" ["api"]
-        "Requests, by what they ask for";
+        "Requests by API";
     KAFKA_ERRORS: Counter "highwater_kafka_errors_total" []
         "Error codes sent, one for each partition or group that a request named";
     KAFKA_THROTTLED: Counter "highwater_kafka_throttled_total" []
-        "Requests answered with the wish to wait";
+        "Requests answered with a throttle time";
     KAFKA_MALFORMED: Counter "highwater_kafka_malformed_total" []
-        "Connections ended because what came was no request";
+        "Connections closed because of a malformed request";
     KAFKA_RECEIVED: Counter "highwater_kafka_received_bytes_total" []
         "Bytes of requests";
     KAFKA_SENT: Counter "highwater_kafka_sent_bytes_total" []
@@ -148,13 +147,13 @@ families! {
     JOB_RUNNING: Gauge "highwater_job_running" ["job"]
         "1 while a job runs";
     JOB_ALARMS: Gauge "highwater_job_alarms" ["job"]
-        "What is wrong with a job that goes on";
+        "Alarms of a running job";
     JOB_WATERMARK: Gauge "highwater_job_watermark_seconds" ["job"]
-        "How far all partitions have come together, in seconds since 1970";
+        "The minimum watermark over all partitions, in seconds since 1970";
     JOB_WATERMARK_DELAY: Gauge "highwater_job_watermark_delay_seconds" ["job"]
-        "The wall clock less the largest watermark of a partition";
+        "The wall clock minus the largest watermark of a partition";
     JOB_STATE_BYTES: Gauge "highwater_job_state_bytes" ["job"]
-        "Bytes of the state as it was last saved";
+        "Bytes of the last checkpoint";
     JOB_RUNTIME_ERRORS: Counter "highwater_job_runtime_errors_total" ["job"]
         "Rows that the query failed on";
     JOB_EVENTS: Counter "highwater_job_input_events_total" ["job", "input"]
@@ -162,50 +161,50 @@ families! {
     JOB_BYTES: Counter "highwater_job_input_bytes_total" ["job", "input"]
         "Bytes of events read";
     JOB_BACKLOG: Gauge "highwater_job_backlogged_input_events" ["job", "input"]
-        "Events that are there and not read yet";
+        "Events not read yet";
     JOB_EARLY_ADJUSTED: Counter "highwater_job_early_adjusted_events_total" ["job", "input"]
-        "Events that came before their time and were moved";
+        "Early events, adjusted";
     JOB_EARLY_DROPPED: Counter "highwater_job_early_dropped_events_total" ["job", "input"]
-        "Events that came before their time and were dropped";
+        "Early events, dropped";
     JOB_LATE_ADJUSTED: Counter "highwater_job_late_adjusted_events_total" ["job", "input"]
-        "Events that came late and were moved";
+        "Late events, adjusted";
     JOB_LATE_DROPPED: Counter "highwater_job_late_dropped_events_total" ["job", "input"]
-        "Events that came late and were dropped";
+        "Late events, dropped";
     JOB_DISORDER_ADJUSTED: Counter "highwater_job_out_of_order_adjusted_events_total" ["job", "input"]
-        "Events that were overtaken and moved";
+        "Out-of-order events, adjusted";
     JOB_DISORDER_DROPPED: Counter "highwater_job_out_of_order_dropped_events_total" ["job", "input"]
-        "Events that were overtaken and dropped";
+        "Out-of-order events, dropped";
     JOB_DESERIALIZATION_ERRORS: Counter "highwater_job_deserialization_errors_total" ["job", "input"]
-        "Events that could not be read";
+        "Events that could not be deserialized";
     JOB_CONVERSION_ERRORS: Counter "highwater_job_conversion_errors_total" ["job", "input"]
-        "Events with a value that is not what was declared";
+        "Events with a value of another type than declared";
     JOB_ROWS: Counter "highwater_job_output_events_total" ["job", "output"]
-        "Rows handed to an output";
+        "Rows written to an output";
     JOB_ROWS_WAITING: Gauge "highwater_job_output_waiting_events" ["job", "output"]
-        "Rows that an output has not taken yet";
+        "Rows waiting for an output";
     JOB_ROWS_DROPPED: Counter "highwater_job_output_dropped_events_total" ["job", "output"]
-        "Rows that an output would not take and that were given up";
+        "Rows refused by an output and dropped";
     JOB_RETRIES: Counter "highwater_job_output_retries_total" ["job", "output"]
-        "How often rows were handed over again";
+        "Retries of an output";
     PROCESSOR_DELIVERIES: Counter "highwater_processor_deliveries_total" ["processor"]
         "Calls of a processor's handler";
     PROCESSOR_FAILURES: Counter "highwater_processor_failures_total" ["processor"]
-        "Those of them that failed";
+        "Failed calls of a processor's handler";
     PROCESSOR_HANDLED: Counter "highwater_processor_handled_events_total" ["processor"]
-        "Events that the handler took";
+        "Events handled";
     PROCESSOR_DEAD: Counter "highwater_processor_dead_letters_total" ["processor"]
-        "Events that were set aside";
+        "Events that became dead letters";
     PROCESSOR_RESTARTS: Counter "highwater_processor_restarts_total" ["processor"]
-        "Partitions whose work failed and was begun again";
+        "Restarts of failed partitions";
     PROCESSOR_BEHIND: Gauge "highwater_processor_behind_events" ["processor"]
         "Events between the stored positions and the ends of the partitions";
     PROCESSOR_OPEN: Gauge "highwater_processor_circuit_open" ["processor"]
-        "1 while deliveries are stopped";
+        "1 while the circuit is open";
 
     PROCESS_CPU: Counter "process_cpu_seconds_total" []
         "CPU time of the process";
     PROCESS_MEMORY_PEAK: Gauge "highwater_process_memory_peak_bytes" []
-        "The most memory it ever had";
+        "Peak memory of the process";
 }
 
 #[cfg(test)]
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_say_so_in_their_names_and_nothing_else_does() {
+    fn only_counters_end_in_total() {
         for family in ALL {
             let counts = family.name.ends_with("_total");
             assert_eq!(counts, family.kind == Kind::Counter, "{}", family.name);

@@ -1,10 +1,10 @@
-//! What jobs count. Partitions are summed up here; `/api/jobs/NAME` has each of them.
+//! Metrics of jobs, summed over partitions; `/api/jobs/NAME` has each partition.
 
 use highwater_job::live::{InputStatus, JobStatus, OutputStatus, PartitionStatus};
 
 use super::families::*;
 use super::page::Page;
-use crate::jobs::{Jobs, Seen};
+use crate::jobs::{JobView, Jobs};
 
 type OfJob = fn(&JobStatus) -> Option<f64>;
 type OfPartition = fn(&PartitionStatus) -> u64;
@@ -59,19 +59,16 @@ const OUTPUTS: &[(&Family, OfOutput)] = &[
 ];
 
 pub(super) fn jobs(page: &mut Page, jobs: &Jobs) {
-    let seen = jobs.list();
-    let runs = |seen: &Seen| {
-        let status = seen.status.as_ref();
+    let all = jobs.list();
+    let runs = |job: &JobView| {
+        let status = job.status.as_ref();
         u8::from(status.is_some_and(|status| !status.state.is_over()))
     };
     page.start(&JOB_RUNNING);
-    for job in &seen {
+    for job in &all {
         page.value(&JOB_RUNNING, &[&job.name], runs(job));
     }
-    let started: Vec<&JobStatus> = seen
-        .iter()
-        .filter_map(|seen| seen.status.as_ref())
-        .collect();
+    let started: Vec<&JobStatus> = all.iter().filter_map(|job| job.status.as_ref()).collect();
     for (family, of) in JOBS {
         page.start(family);
         for job in &started {

@@ -1,4 +1,4 @@
-//! What the HTTP side counts, and the page that shows it with the counters of the rest of the node.
+//! Metrics of the HTTP API, and the page with the metrics of the whole node.
 
 mod families;
 mod jobs;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-pub use page::page;
+pub(super) use page::page;
 
 /// Upper ends of the latency buckets, in microseconds.
 const BUCKETS_MICROS: [u64; 12] = [
@@ -17,13 +17,13 @@ const BUCKETS_MICROS: [u64; 12] = [
 ];
 
 #[derive(Debug, Default)]
-pub struct Metrics {
+pub(super) struct Metrics {
     /// Answers by the first digit of their status.
     answers: [AtomicU64; 6],
     full: AtomicU64,
     events: AtomicU64,
     event_bytes: AtomicU64,
-    /// Requests per bucket, not yet summed up; the last is for everything slower.
+    /// Requests per bucket, not cumulative; the last bucket has no upper end.
     latency: [AtomicU64; BUCKETS_MICROS.len() + 1],
     latency_micros: AtomicU64,
     pub(super) connections: AtomicU64,
@@ -31,7 +31,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn answered(&self, status: StatusCode, took: Duration) {
+    pub(super) fn answered(&self, status: StatusCode, took: Duration) {
         let class = usize::from(status.as_u16() / 100).min(5);
         add(&self.answers[class], 1);
         if status == StatusCode::TOO_MANY_REQUESTS {
@@ -43,7 +43,7 @@ impl Metrics {
         add(&self.latency_micros, micros);
     }
 
-    pub fn stored(&self, events: usize, bytes: usize) {
+    pub(super) fn stored(&self, events: usize, bytes: usize) {
         add(&self.events, events as u64);
         add(&self.event_bytes, bytes as u64);
     }

@@ -1,6 +1,6 @@
-//! The page that Prometheus reads: counters of every part of the node, in its text form.
+//! The page for Prometheus: metrics of every part of the node in its text format.
 //!
-//! That form is a dozen lines of writing, so there is no library behind it.
+//! The format takes a dozen lines to write, so there is no library behind it.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -22,7 +22,7 @@ use crate::http::reply::{self, Payload, Reply};
 use crate::processors::{Entry, Processors};
 use crate::workflows::Workflows;
 
-pub async fn page(app: &App) -> Reply {
+pub(in crate::http) async fn page(app: &App) -> Reply {
     let mut page = Page::default();
     http(&mut page, app);
     if let Ok(backend) = app.backend() {
@@ -59,10 +59,10 @@ fn http(page: &mut Page, app: &App) {
     latency(page, metrics);
 }
 
-type FromWorkflow = fn(&Handle) -> usize;
+type OfWorkflow = fn(&Handle) -> usize;
 
 fn workflows(page: &mut Page, workflows: &Workflows) {
-    let values: [(_, FromWorkflow); 3] = [
+    let values: [(_, OfWorkflow); 3] = [
         (&WORKFLOW_RUNNING, Handle::running),
         (&WORKFLOW_FAILED, Handle::failed),
         (&WORKFLOW_ENDED, Handle::ended),
@@ -89,19 +89,19 @@ fn latency(page: &mut Page, metrics: &Metrics) {
     page.line(format_args!("{name}_count {sum}"));
 }
 
-/// What the partitions of a hub are together.
+/// Sums over the partitions of a hub.
 #[derive(Default)]
-struct Sums {
+struct HubSums {
     partitions: u64,
     end_offsets: u64,
     bytes: u64,
     stopped: u64,
 }
 
-type FromSums = fn(&Sums) -> u64;
+type OfHub = fn(&HubSums) -> u64;
 
 fn hubs(page: &mut Page, backend: &Backend) {
-    let mut hubs = sums(&*backend.log);
+    let mut hubs = sum_hubs(&*backend.log);
     let status = backend.hub.as_ref().map(|hub| hub.status());
     let partitions = status.iter().flat_map(|status| &status.partitions);
     for partition in partitions.filter(|partition| partition.stopped.is_some()) {
@@ -109,7 +109,7 @@ fn hubs(page: &mut Page, backend: &Backend) {
             sums.stopped += 1;
         }
     }
-    let values: [(_, FromSums); 4] = [
+    let values: [(_, OfHub); 4] = [
         (&HUB_PARTITIONS, |sums| sums.partitions),
         (&HUB_STOPPED, |sums| sums.stopped),
         (&HUB_END_OFFSETS, |sums| sums.end_offsets),
@@ -135,10 +135,10 @@ fn hubs(page: &mut Page, backend: &Backend) {
     page.one(&HUB_READ_BYTES, totals.read_bytes);
 }
 
-fn sums(log: &dyn Log) -> BTreeMap<String, Sums> {
+fn sum_hubs(log: &dyn Log) -> BTreeMap<String, HubSums> {
     let mut hubs = BTreeMap::new();
     for hub in log.hubs() {
-        let sums: &mut Sums = hubs.entry(hub.name.to_string()).or_default();
+        let sums: &mut HubSums = hubs.entry(hub.name.to_string()).or_default();
         let partitions =
             (0..hub.partitions).filter_map(|number| log.partition(hub.name.as_str(), number));
         for bounds in partitions.map(|partition| partition.bounds()) {
@@ -150,10 +150,10 @@ fn sums(log: &dyn Log) -> BTreeMap<String, Sums> {
     hubs
 }
 
-type FromQueue = fn(&(Counts, Totals)) -> u64;
+type OfQueue = fn(&(Counts, Totals)) -> u64;
 
 fn queue_side(page: &mut Page, queues: &Queues) {
-    let values: [(_, FromQueue); 14] = [
+    let values: [(_, OfQueue); 14] = [
         (&QUEUE_ACTIVE, |(counts, _)| counts.active),
         (&QUEUE_SCHEDULED, |(counts, _)| counts.scheduled),
         (&QUEUE_DEFERRED, |(counts, _)| counts.deferred),
@@ -170,11 +170,14 @@ fn queue_side(page: &mut Page, queues: &Queues) {
         (&QUEUE_LOCKS_LOST, |(_, totals)| totals.locks_lost),
     ];
     let queues = queues.list();
-    let seen: Vec<_> = (queues.iter())
+    let counts: Vec<_> = (queues.iter())
         .map(|queue| (queue.name(), queue.counters()))
         .collect();
     for (family, value) in values {
-        page.each(family, seen.iter().map(|(name, seen)| (*name, value(seen))));
+        page.each(
+            family,
+            counts.iter().map(|(name, counts)| (*name, value(counts))),
+        );
     }
 }
 
@@ -192,16 +195,16 @@ fn kafka_side(page: &mut Page, kafka: &MetricsSnapshot) {
     page.one(&KAFKA_LOGINS_REFUSED, kafka.logins_refused);
 }
 
-type FromActivity = fn(&ProcessorStats) -> &AtomicU64;
+type OfProcessor = fn(&ProcessorStats) -> &AtomicU64;
 
 async fn processors(page: &mut Page, app: &App, running: &Processors) {
     let entries = running.entries();
-    let counters: [(_, FromActivity); 5] = [
-        (&PROCESSOR_DELIVERIES, |activity| &activity.deliveries),
-        (&PROCESSOR_FAILURES, |activity| &activity.failures),
-        (&PROCESSOR_HANDLED, |activity| &activity.handled),
-        (&PROCESSOR_DEAD, |activity| &activity.dead),
-        (&PROCESSOR_RESTARTS, |activity| &activity.restarts),
+    let counters: [(_, OfProcessor); 5] = [
+        (&PROCESSOR_DELIVERIES, |stats| &stats.deliveries),
+        (&PROCESSOR_FAILURES, |stats| &stats.failures),
+        (&PROCESSOR_HANDLED, |stats| &stats.handled),
+        (&PROCESSOR_DEAD, |stats| &stats.dead),
+        (&PROCESSOR_RESTARTS, |stats| &stats.restarts),
     ];
     for (family, counter) in counters {
         let of = |entry: &Entry| (entry.spec.name.clone(), get(counter(&entry.activity)));
@@ -209,7 +212,7 @@ async fn processors(page: &mut Page, app: &App, running: &Processors) {
     }
     let mut behind = Vec::new();
     for entry in entries {
-        // While groups are being loaded nobody can say.
+        // Unknown while groups are loading.
         if let Ok(positions) = processors::positions(app, entry).await {
             let sum: i64 = positions.iter().map(processors::Position::behind).sum();
             behind.push((&entry.spec.name, sum as u64));
@@ -241,7 +244,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    pub fn start(&mut self, family: &Family) {
+    pub(super) fn start(&mut self, family: &Family) {
         let Family {
             name, kind, help, ..
         } = family;
@@ -255,7 +258,7 @@ impl Page {
         self.line(format_args!("{} {value}", family.name));
     }
 
-    /// A metric with one label, whose values need no escaping: names of hubs and requests do not.
+    /// A metric with one label whose values need no escaping, such as names of hubs and requests.
     fn each(&mut self, family: &Family, values: impl IntoIterator<Item = (impl Display, u64)>) {
         self.start(family);
         let label = family.labels.first().copied().unwrap_or_default();
@@ -264,8 +267,8 @@ impl Page {
         }
     }
 
-    /// A value of a metric that was started. Whatever stands in a label, it stays one.
-    pub fn value(&mut self, family: &Family, labels: &[&str], value: impl Display) {
+    /// A value of a metric that was started, with escaped labels.
+    pub(super) fn value(&mut self, family: &Family, labels: &[&str], value: impl Display) {
         let escaped = |text: &str| {
             text.replace('\\', r"\\")
                 .replace('"', "\\\"")
@@ -283,6 +286,6 @@ impl Page {
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.out, "{line}").expect("a text takes whatever is written");
+        writeln!(self.out, "{line}").expect("writing to a string cannot fail");
     }
 }

@@ -49,16 +49,16 @@ impl Access {
             return Ok(());
         };
         match scope {
-            Scope::Hub => caller.must(right, variables.first()),
-            Scope::HubRecords => caller.must(right_to_read(right, variables), variables.first()),
-            Scope::Queue => caller.must(right, variables.first()),
-            Scope::Node => caller.must(right, None),
+            Scope::Hub => caller.require(right, variables.first()),
+            Scope::HubRecords => caller.require(right_to_read(right, variables), variables.first()),
+            Scope::Queue => caller.require(right, variables.first()),
+            Scope::Node => caller.require(right, None),
             Scope::Workflow => {
                 let journal = variables.first().map(workflows::journal_name);
-                caller.must(right, journal.as_deref())
+                caller.require(right, journal.as_deref())
             }
             Scope::DeadLetters => check_dead_letters(app, caller, right, variables),
-            Scope::BodyName => caller.must_somewhere(right),
+            Scope::BodyName => caller.require_somewhere(right),
             Scope::Items => Ok(()),
         }
     }
@@ -83,7 +83,7 @@ fn check_dead_letters(
     let entry = processors
         .zip(name)
         .and_then(|(all, name)| all.entry(&name));
-    caller.must(right, entry.map(|entry| entry.spec.dead.as_str()))
+    caller.require(right, entry.map(|entry| entry.spec.dead.as_str()))
 }
 
 impl Scope {

@@ -196,7 +196,7 @@ pub(in crate::http) async fn replay(mut request: ApiRequest<'_>) -> Result<Reply
             );
             let hint = format!("highwater circuit close {} resumes them", entry.spec.name);
             let mut error = Error::new(Code::Conflict, message, hint);
-            error.more = Some(Box::new(outcome.json("handled")));
+            error.details = Some(Box::new(outcome.json("handled")));
             return Err(error);
         }
         let id = stored.letter.event.id().to_string();
@@ -300,7 +300,7 @@ fn unreadable(error: highwater_flow::SourceError) -> Error {
     Error::new(
         Code::Stopped,
         format!("the dead letters cannot be read: {error}"),
-        "look at the log of the node",
+        "see the log of the node",
     )
 }
 
@@ -308,6 +308,6 @@ fn unwritten(error: String) -> Error {
     Error::new(
         Code::Stopped,
         format!("the dead letter stays as it was: {error}"),
-        "look at the log of the node",
+        "see the log of the node",
     )
 }

@@ -104,7 +104,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    pub fn behind(&self) -> i64 {
+    pub(super) fn behind(&self) -> i64 {
         (self.end - self.offset.unwrap_or(self.start).max(self.start)).max(0)
     }
 }

@@ -140,7 +140,7 @@ impl From<CreateError> for Error {
             CreateError::Name(_) => (Code::BadRequest, "choose another name"),
             CreateError::Settings(_) => (Code::BadRequest, "docs/queues.md has the limits"),
             CreateError::SessionsFixed => (Code::BadRequest, "make another queue"),
-            CreateError::Journal(_) => (Code::Stopped, "look at the log of the node"),
+            CreateError::Journal(_) => (Code::Stopped, "see the log of the node"),
         };
         Error::new(code, error.to_string(), hint)
     }

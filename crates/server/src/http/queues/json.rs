@@ -1,7 +1,6 @@
 //! Messages as JSON.
 //!
-//! A body that is JSON stands there as it was sent, under `body`; any other is base64, under
-//! `body_base64`.
+//! A JSON body is in `body` as it was sent; any other is base64 in `body_base64`.
 
 use std::io::Write;
 
@@ -12,11 +11,11 @@ use super::settle::Outcomes;
 use crate::http::json::{is_json, write_base64, write_text};
 use crate::text::{time_text, write_time};
 
-/// What a message usually takes beside its body.
+/// The usual size of a message's JSON without its body.
 const MESSAGE_BYTES: usize = 256;
 
-/// `{"messages":[..]}`, and what became of those that were handed in.
-pub fn deliveries(deliveries: &[Delivery], outcomes: Option<&Outcomes>) -> Vec<u8> {
+/// `{"messages":[..]}`, and the outcomes of settlements.
+pub(super) fn deliveries(deliveries: &[Delivery], outcomes: Option<&Outcomes>) -> Vec<u8> {
     let size = |delivery: &Delivery| MESSAGE_BYTES + delivery.message.content.body.len();
     let size = deliveries.iter().map(size).sum();
     let mut out = list(deliveries, size, |out, delivery| {
@@ -40,8 +39,8 @@ pub fn deliveries(deliveries: &[Delivery], outcomes: Option<&Outcomes>) -> Vec<u
     out
 }
 
-/// The same, with the state of each in place of a lock.
-pub fn peeked(peeked: &[PeekedMessage]) -> Vec<u8> {
+/// The same, with states in place of locks.
+pub(super) fn peeked(peeked: &[PeekedMessage]) -> Vec<u8> {
     let size = |peeked: &PeekedMessage| MESSAGE_BYTES + peeked.message.content.body.len();
     let size = peeked.iter().map(size).sum();
     list(peeked, size, |out, PeekedMessage { seq, message }| {
@@ -52,7 +51,7 @@ pub fn peeked(peeked: &[PeekedMessage]) -> Vec<u8> {
     })
 }
 
-/// Writes a list into about so many bytes.
+/// Writes a list; `size` is its estimated size.
 fn list<T>(items: &[T], size: usize, mut write: impl FnMut(&mut Vec<u8>, &T)) -> Vec<u8> {
     let mut out = Vec::with_capacity(size);
     out.extend_from_slice(b"{\"messages\":[");

@@ -37,11 +37,9 @@ impl From<QueueError> for Error {
         match error {
             QueueError::Refused(refusal) => refusal.into(),
             QueueError::Log(error) => error.into(),
-            QueueError::Stopped(_) => Error::new(
-                Code::Stopped,
-                error.to_string(),
-                "look at the log of the node",
-            ),
+            QueueError::Stopped(_) => {
+                Error::new(Code::Stopped, error.to_string(), "see the log of the node")
+            }
             QueueError::RequestTooLarge { .. } => {
                 Error::new(Code::TooLarge, error.to_string(), "send fewer at a time")
             }
@@ -54,8 +52,8 @@ impl From<Refusal> for Error {
         let (code, hint) = match &refusal {
             Refusal::LockLost => (Code::LockLost, "receive the message again"),
             Refusal::SessionLost => (Code::LockLost, "accept the session again"),
-            Refusal::SessionLocked(_) => (Code::Locked, "wait until it is released: wait=30s"),
-            Refusal::Full { .. } => (Code::Full, "receive what is there, or raise bytes_max"),
+            Refusal::SessionLocked(_) => (Code::Locked, "wait for it: wait=30s"),
+            Refusal::Full { .. } => (Code::Full, "receive messages, or raise bytes_max"),
             Refusal::TooLarge { .. } => (Code::TooLarge, "raise message_bytes_max of the queue"),
             Refusal::NoSuchMessage { .. } => {
                 (Code::NotFound, "GET /queues/NAME/messages shows them")
@@ -63,7 +61,7 @@ impl From<Refusal> for Error {
             Refusal::SessionRequired => (Code::BadRequest, "POST /queues/NAME/sessions/accept"),
             Refusal::SessionIdRequired => (Code::BadRequest, "give it one: x-session-id"),
             Refusal::IdTooLong(_) | Refusal::SessionsDisabled | Refusal::AlreadyDeadLettered => {
-                (Code::BadRequest, "docs/queues.md says what there is")
+                (Code::BadRequest, "docs/queues.md has the operations")
             }
         };
         Error::new(code, refusal.to_string(), hint)

@@ -82,7 +82,7 @@ fn exchanged(app: &App, given: &Settlements, exchange: ExchangeResult) -> Result
         Ok(got) => answer(app, json::deliveries(&got, Some(&outcomes))),
         Err(refusal) => {
             let mut error = Error::from(refusal);
-            error.more = Some(Box::new(serde_json::json!(outcomes)));
+            error.details = Some(Box::new(serde_json::json!(outcomes)));
             Err(error)
         }
     }

@@ -87,7 +87,7 @@ fn answer(
         && let Some(Err(first)) = settled.into_iter().next()
     {
         let mut error = Error::from(first);
-        error.more = Some(Box::new(json!({"failed": outcomes.failed})));
+        error.details = Some(Box::new(json!({"failed": outcomes.failed})));
         return Err(error);
     }
     if locks.is_empty() {

@@ -196,6 +196,6 @@ fn partial_failure(
         .map(|failure| failure.error)
         .max_by_key(|error| (!error.code.retry(), error.code != Code::NoRoom));
     let mut error = worst.expect("this is called when something failed");
-    error.more = Some(Box::new(json!({"placed": placed, "failed": lost})));
+    error.details = Some(Box::new(json!({"placed": placed, "failed": lost})));
     error
 }

@@ -1,8 +1,8 @@
 //! CloudEvents 1.0 in the three forms of its HTTP binding: attributes in headers, one JSON object, a
 //! JSON array of objects.
 //!
-//! The data becomes the value, attributes become record headers `ce_<name>` as the Kafka binding has
-//! them, and the key is the `partitionkey` extension, else the subject.
+//! The data becomes the value, attributes become record headers `ce_<name>` as in the Kafka binding, and the key is the
+//! `partitionkey` extension, else the subject.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,12 +19,12 @@ use super::Event;
 use crate::http::error::{Code, Error};
 use crate::text::percent_decode;
 
-/// Attributes and data of most events.
+/// The fields of most events.
 const USUAL_FIELDS: usize = 8;
 
 const REQUIRED: [&str; 4] = ["id", "source", "specversion", "type"];
 
-pub fn binary<'a>(headers: &'a HeaderMap, body: &'a [u8]) -> Result<Event<'a>, Error> {
+pub(super) fn binary<'a>(headers: &'a HeaderMap, body: &'a [u8]) -> Result<Event<'a>, Error> {
     let mut event = Event {
         value: Cow::Borrowed(body),
         ..Event::default()
@@ -35,7 +35,7 @@ pub fn binary<'a>(headers: &'a HeaderMap, body: &'a [u8]) -> Result<Event<'a>, E
             continue;
         };
         let text = std::str::from_utf8(value.as_bytes())
-            .map_err(|_| wrong(format!("attribute `{name}` is not UTF-8")))?;
+            .map_err(|_| bad_event(format!("attribute `{name}` is not UTF-8")))?;
         attributes.add(name, percent_decode(text));
     }
     if let Some(kind) = headers.get(CONTENT_TYPE) {
@@ -46,13 +46,13 @@ pub fn binary<'a>(headers: &'a HeaderMap, body: &'a [u8]) -> Result<Event<'a>, E
     attributes.finish(event)
 }
 
-pub fn structured(body: &[u8]) -> Result<Event<'_>, Error> {
+pub(super) fn structured(body: &[u8]) -> Result<Event<'_>, Error> {
     object(body)
 }
 
-pub fn batched(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
+pub(super) fn batched(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
     let elements: Vec<&RawValue> = serde_json::from_slice(body)
-        .map_err(|error| wrong(format!("the body is not a JSON array: {error}")))?;
+        .map_err(|error| bad_event(format!("the body is not a JSON array: {error}")))?;
     let numbered = elements.into_iter().enumerate();
     let read = numbered.map(|(at, element)| {
         object(element.get().as_bytes()).map_err(|mut error| {
@@ -65,7 +65,7 @@ pub fn batched(body: &[u8]) -> Result<Vec<Event<'_>>, Error> {
 
 fn object(body: &[u8]) -> Result<Event<'_>, Error> {
     let Fields(fields) = serde_json::from_slice(body)
-        .map_err(|error| wrong(format!("this is not a JSON object: {error}")))?;
+        .map_err(|error| bad_event(format!("this is not a JSON object: {error}")))?;
     let mut attributes = Attributes {
         headers: Vec::with_capacity(USUAL_FIELDS),
         ..Attributes::default()
@@ -75,7 +75,9 @@ fn object(body: &[u8]) -> Result<Event<'_>, Error> {
     for (name, raw) in fields {
         match &*name {
             "data" | "data_base64" if data.is_some() => {
-                return Err(wrong("both `data` and `data_base64` are there".into()));
+                return Err(bad_event(
+                    "both `data` and `data_base64` are present".into(),
+                ));
             }
             "data" | "data_base64" => data = Some((name == "data_base64", raw)),
             _ if raw.get() == "null" => {}
@@ -89,7 +91,7 @@ fn object(body: &[u8]) -> Result<Event<'_>, Error> {
         Some((true, raw)) => {
             let text: Cow<'_, str> = scalar("data_base64", raw)?;
             let bytes = STANDARD.decode(text.as_bytes());
-            Cow::Owned(bytes.map_err(|error| wrong(format!("`data_base64`: {error}")))?)
+            Cow::Owned(bytes.map_err(|error| bad_event(format!("`data_base64`: {error}")))?)
         }
     };
     let mut headers = Vec::with_capacity(USUAL_FIELDS);
@@ -101,7 +103,7 @@ fn object(body: &[u8]) -> Result<Event<'_>, Error> {
     })
 }
 
-/// The fields of an object in the order of their names. Of two with one name the last counts.
+/// The fields of an object in the order of their names. Of duplicates, the last counts.
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Fields<'de> {
@@ -136,11 +138,11 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
-/// A text that stays where it is unless it has escapes.
+/// A string, borrowed unless it has escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// JSON data stays as it was sent; a text that is not meant as JSON loses its quotes.
+/// JSON data stays as it was sent; a string of another content type loses its quotes.
 fn plain_data<'a>(raw: &'a RawValue, kind: &str) -> Result<Cow<'a, [u8]>, Error> {
     let json = kind.split(';').next().is_some_and(|kind| {
         let kind = kind.trim().to_ascii_lowercase();
@@ -152,14 +154,14 @@ fn plain_data<'a>(raw: &'a RawValue, kind: &str) -> Result<Cow<'a, [u8]>, Error>
     }
 }
 
-/// Attributes are texts, numbers or truths, never objects.
+/// Attributes are strings, numbers or booleans, never objects.
 fn scalar<'a>(name: &str, raw: &'a RawValue) -> Result<Cow<'a, str>, Error> {
     let text = raw.get();
     match text.as_bytes().first() {
         Some(b'"') => serde_json::from_str(text)
             .map(|Text(text)| text)
-            .map_err(|error| wrong(format!("attribute `{name}`: {error}"))),
-        Some(b'{' | b'[') => Err(wrong(format!("attribute `{name}` is not a text"))),
+            .map_err(|error| bad_event(format!("attribute `{name}`: {error}"))),
+        Some(b'{' | b'[') => Err(bad_event(format!("attribute `{name}` is not a string"))),
         _ => Ok(Cow::Borrowed(text)),
     }
 }
@@ -169,15 +171,15 @@ struct Attributes<'a> {
     headers: Vec<(Cow<'a, str>, Cow<'a, [u8]>)>,
     subject: Option<Cow<'a, str>>,
     partition_key: Option<Cow<'a, str>>,
-    /// Which of [`REQUIRED`] have been met.
-    met: [bool; REQUIRED.len()],
+    /// Which of [`REQUIRED`] are present.
+    present: [bool; REQUIRED.len()],
     version: Option<Cow<'a, str>>,
 }
 
 impl<'a> Attributes<'a> {
     fn add(&mut self, name: &str, text: Cow<'a, str>) {
         if let Some(at) = REQUIRED.iter().position(|required| *required == name) {
-            self.met[at] = !text.is_empty();
+            self.present[at] = !text.is_empty();
         }
         match name {
             "subject" => self.subject = Some(text.clone()),
@@ -189,11 +191,14 @@ impl<'a> Attributes<'a> {
     }
 
     fn finish(self, mut event: Event<'a>) -> Result<Event<'a>, Error> {
-        if let Some(at) = self.met.iter().position(|met| !met) {
-            return Err(wrong(format!("the CloudEvent has no `{}`", REQUIRED[at])));
+        if let Some(at) = self.present.iter().position(|present| !present) {
+            return Err(bad_event(format!(
+                "the CloudEvent has no `{}`",
+                REQUIRED[at]
+            )));
         }
         if let Some(version) = self.version.filter(|version| version != "1.0") {
-            return Err(wrong(format!("CloudEvents {version} is not known here")));
+            return Err(bad_event(format!("CloudEvents {version} is not supported")));
         }
         event.key = self.partition_key.or(self.subject);
         event.headers.extend(self.headers);
@@ -220,7 +225,7 @@ fn bytes_of(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-fn wrong(message: String) -> Error {
+fn bad_event(message: String) -> Error {
     let hint = "nothing was stored: CloudEvents 1.0 needs id, source, type and specversion";
     Error::new(Code::BadEvent, message, hint)
 }
@@ -304,7 +309,7 @@ mod tests {
         assert_eq!(error.message, "the CloudEvent has no `source`");
         let error =
             structured(br#"{"specversion":"0.3","id":"1","type":"t","source":"s"}"#).unwrap_err();
-        assert_eq!(error.message, "CloudEvents 0.3 is not known here");
+        assert_eq!(error.message, "CloudEvents 0.3 is not supported");
         let body = br#"[{"specversion":"1.0","id":"1","type":"t","source":"s"},{}]"#;
         assert_eq!(
             batched(body).unwrap_err().message,

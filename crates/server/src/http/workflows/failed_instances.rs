@@ -57,7 +57,7 @@ impl From<FailedInstanceError> for Error {
             FailedInstanceError::Unreadable(_) => {
                 (Code::BadRequest, "send events as the journal has them")
             }
-            FailedInstanceError::Away(_) => (Code::Stopped, "the log of the node says why"),
+            FailedInstanceError::Away(_) => (Code::Stopped, "see the log of the node"),
         };
         Error::new(code, error.to_string(), hint)
     }

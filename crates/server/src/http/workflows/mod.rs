@@ -159,7 +159,7 @@ impl From<StartError> for Error {
             StartError::Id(_) => (Code::BadRequest, "choose another id"),
             StartError::TooLarge(_) => (Code::TooLarge, "send a reference instead of the data"),
             StartError::Full(_) => (Code::Full, "send again after the time in Retry-After"),
-            StartError::Stopped => (Code::Stopped, "the log of the node says why"),
+            StartError::Stopped => (Code::Stopped, "see the log of the node"),
         };
         Error::new(code, error.to_string(), hint)
     }
@@ -167,10 +167,6 @@ impl From<StartError> for Error {
 
 impl From<JournalError> for Error {
     fn from(error: JournalError) -> Error {
-        Error::new(
-            Code::Internal,
-            error.to_string(),
-            "the log of the node says more",
-        )
+        Error::new(Code::Internal, error.to_string(), "see the log of the node")
     }
 }

@@ -1,6 +1,6 @@
-//! What works on the hubs of a node: coordinators of groups and transactions, workflows, queues, jobs and processors.
+//! The services on top of a node's hubs: coordinators of groups and transactions, workflows, queues, jobs and processors.
 //!
-//! They are started in the order in which they need each other, and stopped the other way round.
+//! They start in the order of their dependencies, and stop in reverse.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -12,52 +12,56 @@ use highwater_log::Log;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{NodeError, told};
+use super::NodeError;
 use crate::config::Config;
-use crate::jobs::{Around, Jobs};
+use crate::jobs::{JobResources, Jobs};
 use crate::processors::notify::Notifier;
 use crate::processors::{NodeParts, Processors};
 use crate::queues;
+use crate::shutdown::shutdown_signal;
 use crate::workflows::Workflows;
 
-pub(super) struct Work {
-    pub groups: groups::Handle,
-    pub transactions: transactions::Handle,
-    pub workflows: Workflows,
-    pub queues: queues::Running,
-    pub jobs: Jobs,
-    /// `None` where there are none in the settings.
-    pub processors: Option<Arc<Processors>>,
+pub(super) struct Services {
+    pub(super) groups: groups::Handle,
+    pub(super) transactions: transactions::Handle,
+    pub(super) workflows: Workflows,
+    pub(super) queues: queues::RunningQueues,
+    pub(super) jobs: Jobs,
+    /// `None` if the settings have none.
+    pub(super) processors: Option<Arc<Processors>>,
     tasks: Vec<JoinHandle<()>>,
     stop: watch::Sender<bool>,
 }
 
-impl Work {
-    /// `url` is where the node can be reached, for links in notifications.
-    pub async fn start(
+impl Services {
+    /// `url` is the base of links in notifications, unless the settings have one.
+    pub(super) async fn start(
         config: &Config,
         log: &Arc<dyn Log>,
         clock: &Arc<dyn Clock>,
         url: Option<String>,
-    ) -> Result<Work, NodeError> {
+    ) -> Result<Services, NodeError> {
         let stop = watch::Sender::new(false);
-        let positions = groups::Service::new(
+        let group_service = groups::Service::new(
             log.clone(),
             clock.clone(),
             Random::from_os(),
             groups::Options::default(),
         );
-        let groups = positions.handle();
-        let ends = transactions::Service::new(
+        let groups = group_service.handle();
+        let transaction_service = transactions::Service::new(
             log.clone(),
             clock.clone(),
             groups.clone(),
             transactions::Options::default(),
         );
-        let transactions = ends.handle();
+        let transactions = transaction_service.handle();
         let mut tasks = vec![
-            run("groups", positions.run(told(&stop))),
-            run("transactions", ends.run(told(&stop))),
+            spawn("groups", group_service.run(shutdown_signal(&stop))),
+            spawn(
+                "transactions",
+                transaction_service.run(shutdown_signal(&stop)),
+            ),
         ];
         let mut notify = config.notify.clone();
         notify.public_url = notify.public_url.or(url);
@@ -69,11 +73,11 @@ impl Work {
             let service = workflow.clone().open(log, groups, clock, notifier).await;
             let service = service.map_err(|error| NodeError::Workflow { name, error })?;
             workflows.add(service.handle());
-            tasks.push(run("workflows", service.run(told(&stop))));
+            tasks.push(spawn("workflows", service.run(shutdown_signal(&stop))));
         }
         let queues = queues::start(log.clone(), clock.clone(), &config.queues).await;
         let queues = queues.map_err(|(queue, error)| NodeError::Queue { queue, error })?;
-        let around = Around {
+        let resources = JobResources {
             log: log.clone(),
             transactions: Arc::new(transactions.clone()),
             queues: queues.queues.clone(),
@@ -81,9 +85,9 @@ impl Work {
             sharded: config.sharded.clone().into(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         };
-        let jobs = Jobs::open(around, config.data.join("jobs"), config.jobs.clone());
+        let jobs = Jobs::open(resources, config.data.join("jobs"), config.jobs.clone());
         let jobs = jobs.map_err(NodeError::Jobs)?;
-        jobs.start_wanted().await;
+        jobs.start_desired().await;
         let processors = match config.processors.is_empty() {
             true => None,
             false => {
@@ -96,7 +100,7 @@ impl Work {
                 Some(Processors::start(specs, notifier, &config.data, parts).await?)
             }
         };
-        Ok(Work {
+        Ok(Services {
             groups,
             transactions,
             workflows,
@@ -108,7 +112,7 @@ impl Work {
         })
     }
 
-    pub async fn stop(self) {
+    pub(super) async fn stop(self) {
         if let Some(processors) = self.processors {
             processors.stop().await;
         }
@@ -116,13 +120,14 @@ impl Work {
         self.queues.stop().await;
         self.stop.send_replace(true);
         for task in self.tasks {
-            // A task that panicked has said so, and has nothing left to stop.
+            // A panic has been reported, and leaves nothing to stop.
             let _ = task.await;
         }
     }
 }
 
-fn run<E: Display + Send + 'static>(
+/// Runs a service in a task that reports its error.
+fn spawn<E: Display + Send + 'static>(
     name: &'static str,
     service: impl Future<Output = Result<(), E>> + Send + 'static,
 ) -> JoinHandle<()> {
