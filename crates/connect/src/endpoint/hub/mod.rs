@@ -72,12 +72,24 @@ impl OutputSettings for HubOutput {
         let (log, transactions) = context.hubs.clone().ok_or_else(|| {
             EndpointError::unfit("there are no hubs here: run the job with `highwater up`")
         })?;
-        let endpoint = HubEndpoint::open(self, context.id(), names, log, transactions)?;
-        Ok(Box::new(endpoint))
+        let records = Records::new(names);
+        match &self.key {
+            Some(key) if !records.may_have(key) => Err(EndpointError::unfit(format!(
+                "the output has no column `{key}` for its key"
+            ))),
+            _ => Ok(Box::new(HubEndpoint {
+                output: self.clone(),
+                id: context.id(),
+                log,
+                transactions,
+                records,
+                open: None,
+            })),
+        }
     }
 }
 
-pub(super) struct HubEndpoint {
+struct HubEndpoint {
     output: HubOutput,
     /// The transactional id of its producer.
     id: String,
@@ -100,29 +112,6 @@ struct OpenHub {
 }
 
 impl HubEndpoint {
-    pub(super) fn open(
-        output: &HubOutput,
-        id: String,
-        names: Vec<Name>,
-        log: Arc<dyn Log>,
-        transactions: Arc<dyn TransactionCoordinator>,
-    ) -> Result<HubEndpoint, EndpointError> {
-        let records = Records::new(names);
-        match &output.key {
-            Some(key) if !records.may_have(key) => Err(EndpointError::unfit(format!(
-                "the output has no column `{key}` for its key"
-            ))),
-            _ => Ok(HubEndpoint {
-                output: output.clone(),
-                id,
-                log,
-                transactions,
-                records,
-                open: None,
-            }),
-        }
-    }
-
     async fn start(&mut self, state: Option<&[u8]>) -> Result<(), EndpointError> {
         self.open = None;
         let state = state.map(HubState::read).transpose()?;

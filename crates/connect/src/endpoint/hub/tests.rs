@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use highwater_env::SimDisk;
 use highwater_env::random::Random;
 use highwater_log::batch::{Batch, Batches, Decompressor};
 use highwater_log::{
@@ -250,9 +251,9 @@ fn endpoint(log: &LateLog, names_of: &Arc<Names>, key: Option<&str>) -> Box<dyn 
         key: key.map(Into::into),
     };
     let transactions = Arc::clone(names_of) as Arc<dyn TransactionCoordinator>;
-    let id = "job/out".into();
-    let opened = HubEndpoint::open(&output, id, names(), Arc::new(log.clone()), transactions);
-    Box::new(opened.unwrap())
+    let mut context = OutputContext::new("job", "out", Arc::new(SimDisk::new(0)));
+    context.hubs = Some((Arc::new(log.clone()), transactions));
+    output.open(names(), &context).unwrap()
 }
 
 /// What the hub holds at the end, and which rows were refused.

@@ -76,12 +76,18 @@ impl OutputSettings for PostgresOutput {
         names: Vec<Name>,
         context: &OutputContext,
     ) -> Result<Box<dyn Endpoint>, EndpointError> {
-        Ok(Box::new(PostgresEndpoint::new(
-            self.clone(),
-            context.job.clone(),
-            context.output_name(),
-            names,
-        )))
+        Ok(Box::new(PostgresEndpoint {
+            output: self.clone(),
+            owner: Owner {
+                job: context.job.clone(),
+                output: context.output_name(),
+                run: 0,
+            },
+            names: RowNames::new(names),
+            session: None,
+            next: 0,
+            has_checkpoint: false,
+        }))
     }
 }
 
@@ -103,7 +109,7 @@ struct Owner {
     run: i64,
 }
 
-pub(super) struct PostgresEndpoint {
+struct PostgresEndpoint {
     output: PostgresOutput,
     owner: Owner,
     names: RowNames,
@@ -115,26 +121,6 @@ pub(super) struct PostgresEndpoint {
 }
 
 impl PostgresEndpoint {
-    pub(super) fn new(
-        output: PostgresOutput,
-        job: String,
-        name: String,
-        names: Vec<Name>,
-    ) -> PostgresEndpoint {
-        PostgresEndpoint {
-            output,
-            owner: Owner {
-                job,
-                output: name,
-                run: 0,
-            },
-            names: RowNames::new(names),
-            session: None,
-            next: 0,
-            has_checkpoint: false,
-        }
-    }
-
     async fn start(&mut self, state: Option<&[u8]>) -> Result<(), Failure> {
         let saved = match state {
             Some(_) => Some(state::to_number(EndpointKind::Postgres, state)?),

@@ -24,11 +24,11 @@ use crate::json::JsonWriter;
 use crate::rows::RowNames;
 
 /// The settings of an output to a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct QueueOutput {
-    pub queue: String,
+#[derive(Clone, Debug)]
+struct QueueOutput {
+    queue: String,
     /// The column whose value is the session of a message.
-    pub session: Option<String>,
+    session: Option<String>,
 }
 
 pub(super) const KIND: OutputKind = OutputKind {
@@ -52,8 +52,22 @@ impl OutputSettings for QueueOutput {
         let queues = context.queues.clone().ok_or_else(|| {
             EndpointError::unfit("there are no queues here: run the job with `highwater up`")
         })?;
-        let endpoint = QueueEndpoint::open(self, context.id(), names, queues)?;
-        Ok(Box::new(endpoint))
+        let row_names = RowNames::new(names.clone());
+        if let Some(column) = &self.session
+            && !row_names.may_have(column)
+        {
+            let reason = format!("the output has no column `{column}` for its session");
+            return Err(EndpointError::unfit(reason));
+        }
+        Ok(Box::new(QueueEndpoint {
+            output: self.clone(),
+            id: context.id(),
+            queues,
+            names: row_names,
+            writer: JsonWriter::new(names),
+            base: 0,
+            next: 0,
+        }))
     }
 }
 
@@ -61,7 +75,7 @@ impl OutputSettings for QueueOutput {
 const ROWS_MAX: usize = 1000;
 const BYTES_MAX: usize = 1 << 20;
 
-pub(super) struct QueueEndpoint {
+struct QueueEndpoint {
     output: QueueOutput,
     /// `job/output`
     id: String,
@@ -75,30 +89,6 @@ pub(super) struct QueueEndpoint {
 }
 
 impl QueueEndpoint {
-    pub(super) fn open(
-        output: &QueueOutput,
-        id: String,
-        names: Vec<Name>,
-        queues: Queues,
-    ) -> Result<QueueEndpoint, EndpointError> {
-        let row_names = RowNames::new(names.clone());
-        if let Some(column) = &output.session
-            && !row_names.may_have(column)
-        {
-            let reason = format!("the output has no column `{column}` for its session");
-            return Err(EndpointError::unfit(reason));
-        }
-        Ok(QueueEndpoint {
-            output: output.clone(),
-            id,
-            queues,
-            names: row_names,
-            writer: JsonWriter::new(names),
-            base: 0,
-            next: 0,
-        })
-    }
-
     fn queue(&self) -> Result<Queue, EndpointError> {
         let name = &self.output.queue;
         let missing = || EndpointError::unfit(format!("there is no queue `{name}`"));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use highwater_env::SimClock;
 use highwater_env::random::Random;
+use highwater_env::{SimClock, SimDisk};
 use highwater_log::MemoryLog;
 use highwater_queue::{Options, Settings, SubQueue};
 use proptest::prelude::*;
@@ -25,7 +25,9 @@ fn open(queues: &Queues, session: Option<&str>) -> Box<dyn Endpoint> {
         queue: "orders".into(),
         session: session.map(str::to_owned),
     };
-    Box::new(QueueEndpoint::open(&output, "job/out".into(), names(), queues.clone()).unwrap())
+    let mut context = OutputContext::new("job", "out", Arc::new(SimDisk::new(0)));
+    context.queues = Some(queues.clone());
+    output.open(names(), &context).unwrap()
 }
 
 async fn contents(queues: &Queues, sub_queue: SubQueue) -> Vec<Content> {

@@ -27,24 +27,24 @@ use crate::http::{self, HttpError};
 use crate::json::JsonWriter;
 
 /// The settings of an output to a web service.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct WebhookOutput {
-    pub url: String,
+#[derive(Clone)]
+struct WebhookOutput {
+    url: String,
     /// Sent with every request; may be secret, and are never shown.
-    pub headers: Vec<(String, String)>,
+    headers: Vec<(String, String)>,
     /// One row per line instead of one array of rows.
-    pub lines: bool,
+    lines: bool,
     /// Rows in one request.
-    pub rows_max: usize,
+    rows_max: usize,
     /// Bytes in one request, unless a single row is longer.
-    pub bytes_max: usize,
-    pub timeout: Duration,
+    bytes_max: usize,
+    timeout: Duration,
     /// Certificates in PEM form to trust beside those of the system.
-    pub ca: Option<String>,
+    ca: Option<String>,
 }
 
 impl WebhookOutput {
-    pub(super) fn new(url: impl Into<String>) -> WebhookOutput {
+    fn new(url: impl Into<String>) -> WebhookOutput {
         WebhookOutput {
             url: url.into(),
             headers: Vec::new(),
@@ -79,8 +79,43 @@ impl OutputSettings for WebhookOutput {
         names: Vec<Name>,
         context: &OutputContext,
     ) -> Result<Box<dyn Endpoint>, EndpointError> {
-        let endpoint = WebhookEndpoint::open(self, context.id(), names)?;
-        Ok(Box::new(endpoint))
+        let url: Uri = self
+            .url
+            .parse()
+            .map_err(|error| EndpointError::unfit(format!("`{}`: {error}", self.url)))?;
+        let mut headers = HeaderMap::new();
+        let kind = if self.lines {
+            "application/x-ndjson"
+        } else {
+            "application/json"
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        for (name, value) in &self.headers {
+            let wrong = || {
+                EndpointError::unfit(format!(
+                    "`{name}` or its value is not valid in an HTTP header"
+                ))
+            };
+            let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::try_from(name).map_err(|_| wrong())?, value);
+        }
+        let options = http::Options {
+            timeout: self.timeout,
+            ca: self.ca.clone(),
+            ..http::Options::default()
+        };
+        Ok(Box::new(WebhookEndpoint {
+            client: http::Client::new(options),
+            url,
+            headers,
+            id: context.id(),
+            rows_max: self.rows_max.max(1),
+            output: self.clone(),
+            writer: JsonWriter::new(names),
+            next: 0,
+            lines: Vec::new(),
+        }))
     }
 }
 
@@ -92,7 +127,7 @@ impl fmt::Debug for WebhookOutput {
     }
 }
 
-pub(super) struct WebhookEndpoint {
+struct WebhookEndpoint {
     client: http::Client,
     url: Uri,
     headers: HeaderMap,
@@ -107,50 +142,6 @@ pub(super) struct WebhookEndpoint {
 }
 
 impl WebhookEndpoint {
-    pub(super) fn open(
-        output: &WebhookOutput,
-        id: String,
-        names: Vec<Name>,
-    ) -> Result<WebhookEndpoint, EndpointError> {
-        let url: Uri = output
-            .url
-            .parse()
-            .map_err(|error| EndpointError::unfit(format!("`{}`: {error}", output.url)))?;
-        let mut headers = HeaderMap::new();
-        let kind = if output.lines {
-            "application/x-ndjson"
-        } else {
-            "application/json"
-        };
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        for (name, value) in &output.headers {
-            let wrong = || {
-                EndpointError::unfit(format!(
-                    "`{name}` or its value is not valid in an HTTP header"
-                ))
-            };
-            let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
-            value.set_sensitive(true);
-            headers.insert(HeaderName::try_from(name).map_err(|_| wrong())?, value);
-        }
-        let options = http::Options {
-            timeout: output.timeout,
-            ca: output.ca.clone(),
-            ..http::Options::default()
-        };
-        Ok(WebhookEndpoint {
-            client: http::Client::new(options),
-            url,
-            headers,
-            id,
-            rows_max: output.rows_max.max(1),
-            output: output.clone(),
-            writer: JsonWriter::new(names),
-            next: 0,
-            lines: Vec::new(),
-        })
-    }
-
     async fn post(&mut self, rows: &Rows) -> Result<(), EndpointError> {
         loop {
             let left = rows.from(self.next);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use highwater_env::SimDisk;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -55,7 +56,8 @@ impl Receiver {
 fn endpoint(url: &str, change: impl Fn(&mut WebhookOutput)) -> Box<dyn Endpoint> {
     let mut output = WebhookOutput::new(url);
     change(&mut output);
-    Box::new(WebhookEndpoint::open(&output, "job/out".into(), names()).unwrap())
+    let context = OutputContext::new("job", "out", Arc::new(SimDisk::new(0)));
+    output.open(names(), &context).unwrap()
 }
 
 async fn start(receiver: &Arc<Mutex<Receiver>>) -> Server {
