@@ -324,7 +324,7 @@ impl<'a> Binder<'a> {
         let rows = left.row.zip(right.row);
         let range = rows.and_then(|(from, to)| here.between(from, to));
         if let (None, Some(range), Some((from, to))) = (problem, range, rows) {
-            return Ok((range, times.joined(from, to, range)));
+            return Ok((range, times.joined(from, to, range.0, range.1)));
         }
         let name = |index: Option<usize>| {
             let name = index.and_then(|index| both.sources[index].qualifier.as_deref());

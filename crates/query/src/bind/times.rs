@@ -126,7 +126,7 @@ impl TimeBounds {
 
     /// The time of the joined rows of `left` and `right`, whose distance is between `low` and `high`. An unmatched row
     /// has the last time at which a match could have come.
-    pub(super) fn joined(&mut self, left: usize, right: usize, (low, high): (f64, f64)) -> usize {
+    pub(super) fn joined(&mut self, left: usize, right: usize, low: f64, high: f64) -> usize {
         let row = self.add();
         let after = |most: f64| DistanceRange {
             low: Some(0.0),
@@ -189,7 +189,7 @@ mod tests {
         };
         times.limit(a, b, range(-3.0, 5.0));
         times.close();
-        let row = times.joined(a, b, (-3.0, 5.0));
+        let row = times.joined(a, b, -3.0, 5.0);
         times.limit(a, c, range(0.0, 10.0));
         times.close();
         assert_eq!(times.check(a, c), Ok(()));
