@@ -1,9 +1,9 @@
-//! What outputs cost: CPU seconds for a million rows, beside writing them as JSON and nothing else.
+//! The cost of outputs: CPU seconds for a million rows, compared with only encoding them as JSON.
 //!
 //! `cargo run --release -p highwater-connect --example output_speed`
 //!
 //! Rows have four columns and about 90 bytes of JSON and come 1,000 at a time, with a checkpoint after every 100,000.
-//! The hub is on a disk in memory, so that the figure is that of the code.
+//! The hub is on a simulated disk in memory, so that only the code is measured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ fn names() -> Vec<Name> {
         .into()
 }
 
-/// A row a millisecond.
+/// One row per millisecond.
 fn rows(first: u64) -> Rows {
     let numbers = first..first + AT_A_TIME;
     let times: Vec<i64> = numbers

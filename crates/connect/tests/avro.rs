@@ -233,7 +233,7 @@ fn a_type_may_hold_itself() {
     assert_eq!(read(&file(schema, &[(1, &deep)])).bad.len(), 1);
 }
 
-/// Counts of what takes no bytes could be anything; neither time nor memory may follow them.
+/// Counts of values without bytes could be anything; neither time nor memory may grow with them.
 // proves S2 S3
 #[test]
 fn counts_that_no_bytes_stand_behind_are_not_believed() {
@@ -248,7 +248,7 @@ fn counts_that_no_bytes_stand_behind_are_not_believed() {
     assert!(found.rows.len() < 10_000 && found.bad.len() == 1);
     assert!(found.bad[0].1.contains(more), "{:?}", found.bad);
 
-    // A thousand arrays, each of which says that it holds a million nulls.
+    // A thousand arrays, each with a count of a million nulls.
     let arrays = one_field(r#"{"type":"array","items":{"type":"array","items":"null"}}"#);
     let inner = [long(1_000_000), vec![0]].concat();
     let block = [long(1000), inner.repeat(1000), vec![0]].concat();
@@ -258,7 +258,7 @@ fn counts_that_no_bytes_stand_behind_are_not_believed() {
         "{found:?}"
     );
 
-    // Where bytes stand behind them, nulls may be many.
+    // There may be many nulls if bytes follow them.
     let optional = one_field(r#"{"type":"array","items":["null","long"]}"#);
     let block = [long(100_000), vec![0; 100_000], vec![0]].concat();
     assert_eq!(read(&file(&optional, &[(1, &block)])).rows.len(), 1);

@@ -111,7 +111,7 @@ fn same_field(ours: ValueRef<'_>, field: &Field, event: &Json) -> bool {
     }
 }
 
-/// Holds a decoded batch against what serde_json makes of the same lines.
+/// Compares a decoded batch with serde_json's result for the same lines.
 fn check(decoded: &DecodedBatch, fields: &[Field], lines: &[Vec<u8>]) -> Result<(), TestCaseError> {
     let (mut row, mut bad) = (0, decoded.bad.iter());
     for (line, number) in lines.iter().zip(1u64..) {
@@ -150,8 +150,7 @@ fn check(decoded: &DecodedBatch, fields: &[Field], lines: &[Vec<u8>]) -> Result<
     Ok(())
 }
 
-/// Some run of digits in the line does not fit 64 bits. Asked of the text, because serde_json no
-/// longer knows.
+/// Whether a run of digits in the line does not fit into 64 bits. Checked in the text, because serde_json loses it.
 fn has_huge_integer(line: &[u8]) -> bool {
     let text = String::from_utf8_lossy(line);
     text.split(|c: char| !c.is_ascii_digit() && c != '-')

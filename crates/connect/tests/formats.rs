@@ -1,5 +1,4 @@
-//! Every format that is read and written: what comes out, what is refused and why, and that what a
-//! writer writes a reader reads back.
+//! Every format, read and written: the results, the errors, and that a reader reads back what a writer has written.
 
 #![allow(
     clippy::disallowed_methods,
@@ -19,7 +18,7 @@ use highwater_engine::{Chunk, Column, ColumnBuilder, Record, Value, ValueRef, ev
 use highwater_query::plan::{Name, Type};
 use proptest::prelude::*;
 
-/// What a file turned out to hold.
+/// The contents of a file.
 #[derive(Debug, Default)]
 struct Found {
     /// Rows as JSON.
@@ -130,7 +129,7 @@ fn an_array_that_is_cut_short_ends_with_a_bad_event() {
 
 #[test]
 fn lines_are_forced_by_their_name_and_format() {
-    // The second line of a cut first line must not be swallowed.
+    // The line after a line that was cut short must not be lost.
     let found = read("x.jsonl", b"{\"a\":\n{\"a\":2}\n");
     assert_eq!(found.rows, [r#"{"a":2}"#]);
     assert_eq!(found.bad.len(), 1);
@@ -679,7 +678,7 @@ mod parquet {
         }
     }
 
-    /// The library panics over some of these; for a job each is a file that cannot be read, or other values.
+    /// The library panics on some of these; for a job each is an unreadable file, or other values.
     // proves S2 S3
     #[test]
     fn no_damaged_byte_is_the_end_of_more_than_its_file() {
@@ -735,7 +734,7 @@ mod parquet {
     }
 }
 
-/// Where the parts of an output go is the job's business; here only that files can be opened.
+/// The destinations of the parts are up to the job; this only checks that files can be opened.
 #[test]
 fn a_missing_file_is_an_error_at_once() {
     let missing = PathBuf::from("/nowhere/x.parquet");

@@ -44,7 +44,7 @@ impl Node {
         let (handle, options) = (groups.handle(), transactions::Options::default());
         let service = transactions::Service::new(log(), clock, handle, options);
         let transactions = Arc::new(service.handle());
-        // Their hubs may fail with the disk; the output is then told so.
+        // Their hubs may fail with the disk; the output then gets the error.
         runtime.spawn(async { drop(groups.run(std::future::pending()).await) });
         runtime.spawn(async { drop(service.run(std::future::pending()).await) });
         Node {
@@ -117,7 +117,7 @@ fn expected() -> Vec<Vec<String>> {
     partitions
 }
 
-/// A job that is cut off in every way.
+/// A job that crashes in every way.
 struct World {
     disk: SimDisk,
     random: Random,
@@ -162,7 +162,7 @@ impl World {
         self.node = Some(Node::start(&self.disk));
     }
 
-    /// Makes sure that there is an endpoint that goes on from the last mark.
+    /// Opens an endpoint that resumes from the last checkpoint.
     fn open(&mut self) -> bool {
         if self.endpoint.is_some() {
             return true;
@@ -172,7 +172,7 @@ impl World {
         let mark = self.mark.clone();
         let opened = node.runtime.block_on(async {
             let bytes = mark.as_ref().map(|(bytes, _)| &bytes[..]);
-            // Those who hand out producers read their hub first.
+            // The coordinator reads its hub first.
             for _ in 0..1_000_000 {
                 match endpoint.resume(bytes).await {
                     Err(EndpointError::Unavailable { reason, .. }) if reason.contains("loaded") => {
@@ -224,7 +224,7 @@ impl World {
         let EndpointError::Unavailable { reason, .. } = &error else {
             panic!("{error:?}");
         };
-        // A disk that is full gets room again; one that failed needs a new start.
+        // A full disk gets space again; a failed one needs a restart.
         if !reason.contains("no room") {
             self.crash(true);
         }
@@ -241,7 +241,7 @@ impl World {
                 self.write(count);
             }
             6 => drop(self.checkpoint()),
-            // The job starts over while its batches may still be on their way.
+            // The job restarts while its batches may still be in flight.
             7 => self.endpoint = None,
             8 => self.crash(false),
             9 => self.crash(true),

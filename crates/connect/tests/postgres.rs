@@ -1,4 +1,4 @@
-//! The PostgreSQL output against a real server, which `.ci/postgres` starts and these tests restart and cut off.
+//! The PostgreSQL output against a real server, which `.ci/postgres` starts and these tests restart and disconnect.
 //!
 //! Without a server there is nothing to test, so they are ignored unless that script runs them.
 
@@ -43,7 +43,7 @@ async fn client() -> Client {
     client
 }
 
-/// A table of its own for each test, and nothing known of the output.
+/// A table for each test, and no state of the output.
 async fn with_table(columns: &str) -> (Client, String) {
     let client = client().await;
     let table = std::thread::current().name().unwrap().replace(':', "_");
@@ -304,7 +304,7 @@ async fn an_older_start_is_shut_out_and_a_new_beginning_is_one() {
     let mut anew = open();
     begin(&mut anew).await;
     anew.write(&numbered(0..1)).await.unwrap();
-    // The mark of before is ahead of the database now.
+    // The earlier checkpoint is ahead of the database now.
     let failed = open().resume(Some(&later)).await.unwrap_err();
     assert!(matches!(failed, EndpointError::Unfit { .. }), "{failed:?}");
 }
@@ -330,7 +330,7 @@ async fn a_connection_may_be_encrypted() {
     assert!(refused.to_string().contains("certificate"), "{refused:?}");
 }
 
-/// Cuts rows and crashes as a seed says, while `disturb` does its worst, and looks at what is there at the end.
+/// Splits rows and crashes at random, while `disturb` interferes, and checks the rows at the end.
 async fn survive(table: &str, key: &[&str], seed: u64, mut disturb: impl AsyncFnMut(u64)) {
     const ROWS: u64 = 400;
     let open = || endpoint(table, key, &["n", "t"]);
@@ -373,7 +373,7 @@ async fn sessions_that_are_killed_lose_and_repeat_nothing() {
         let (_, table) = with_table("n int, t text").await;
         let killer = client().await;
         survive(&table, &[], seed, async |delay| {
-            // In the middle of a write as well: the killing runs beside it.
+            // Also in the middle of a write: sessions are killed concurrently.
             let sql = "SELECT pg_sleep($1::double precision / 1000), pg_terminate_backend(pid) FROM pg_stat_activity
                        WHERE application_name = 'highwater'";
             let statement = killer.prepare(sql).await.unwrap();

@@ -1,4 +1,4 @@
-//! A file slice anywhere gives the events that it gives as a whole.
+//! A file that is sliced at any position has the same events as the whole file.
 
 use std::io::Write;
 
@@ -56,7 +56,7 @@ fn as_a_whole(path: &Path) -> (Vec<String>, usize) {
     }
 }
 
-/// Begins anew after every slice, as somebody does who crashes all the time. Says also where it ended.
+/// Reopens the file after every slice, like a process that crashes all the time. Also returns the final position.
 fn in_cuts(path: &Path, from: u64, last: bool) -> (Vec<String>, usize, u64) {
     let cutting = SliceOptions::default();
     let (mut rows, mut bad, mut next) = (Vec::new(), 0, from);
@@ -197,7 +197,7 @@ fn record() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Whatever lies in a file, it is slice without harm, and what is good in it comes out as it does from the whole.
+    /// Any bytes can be sliced, and the good events are those of the whole file.
     #[test]
     fn any_bytes_have_the_events_of_the_whole(
         bytes in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(&b"{}[]\",:\r\n\\ 1a"[..])], 0..60),
@@ -213,12 +213,12 @@ proptest! {
         let (rows, bad, _) = in_cuts(&path, 0, true);
         let (expected, expected_bad) = as_a_whole(&path);
         prop_assert_eq!(rows, expected);
-        // A header alone is no value, so what is wrong with it shows with the first record.
+        // A header alone is no value, so its errors show with the first record.
         prop_assert!(bad == 0 || expected_bad > 0);
         prop_assert!(bad > 0 || expected_bad == 0 || name.contains("csv"));
     }
 
-    /// However often somebody looks while it is written, the records are those of the whole file.
+    /// However often the file is read while it grows, its records are those of the whole file.
     #[test]
     fn csv_that_grows_has_the_records_of_the_whole(
         records in prop::collection::vec(record(), 0..12),

@@ -70,7 +70,7 @@ async fn nobody_there_and_no_address_are_told_apart() {
 
 #[tokio::test]
 async fn silence_ends_at_the_time_limit() {
-    // It takes connections and says nothing.
+    // Accepts connections and never responds.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let client = Client::new(Options {

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use super::*;
 
-/// Hands out its pieces one read at a time, each bytes or an error.
+/// Returns its parts one read at a time, each bytes or an error.
 struct Pieces(Vec<io::Result<Vec<u8>>>);
 
 impl Read for Pieces {

@@ -1,4 +1,4 @@
-//! The same files, whatever happens on the way: to a disk that loses power and runs full, and to an object store.
+//! The same files, whatever fails on the way: a disk that loses power and fills up, and an object store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ fn contents(disk: &SimDisk) -> Contents {
     files.map(read).collect()
 }
 
-/// What lies there after an undisturbed run.
+/// The files after an undisturbed run.
 fn undisturbed(output: &FilesOutput, input: &[Row]) -> Contents {
     let disk = SimDisk::new(1);
     block_on(play(input, &[], || endpoint(output, below(&disk))));
@@ -107,7 +107,7 @@ proptest! {
             }
             endpoint(&output, below(&disk))
         }));
-        // All of it lasts, and what is left of broken writes is not seen.
+        // All files are durable, and leftovers of failed writes are invisible.
         if power {
             disk.crash();
         }
@@ -162,7 +162,7 @@ fn a_file_is_written_when_its_time_has_passed() {
         endpoint.resume(None).await.unwrap();
         let given = [row(0, "a"), row(60, "b"), row(125, "c")];
         endpoint.write(&rows(0, &given)).await.unwrap();
-        // The third row lies behind midnight and so behind the first stretch of ten minutes.
+        // The third row is after midnight and so after the first span of ten minutes.
         let first = "out/2026-03-01/part-000000000000.csv";
         assert_eq!(contents(&disk).into_keys().collect::<Vec<_>>(), [first]);
         endpoint.advance(time(719)).await.unwrap();
@@ -187,7 +187,7 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
             capacity: Some(100),
             ..Faults::default()
         });
-        // Taken, and told with the next.
+        // Accepted; the next call reports the failure.
         endpoint.write(&rows(0, &input[..20])).await.unwrap();
         let rest = rows(20, &input[20..]);
         for _ in 0..3 {

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use super::super::testing::*;
 use super::*;
 
-/// Producers by name, each with an epoch that grows; all are forgotten when told so.
+/// Producers by name, each with an epoch that grows; `forget` drops all of them.
 #[derive(Default)]
 struct Names {
     known: Mutex<(BTreeMap<String, Producer>, i64)>,
@@ -74,7 +74,7 @@ impl TransactionCoordinator for Names {
     }
 }
 
-/// A log whose partitions write nothing before somebody waits for it, and sometimes have no room.
+/// A log whose partitions write nothing before a caller waits, and sometimes have no room.
 #[derive(Clone)]
 struct LateLog {
     inner: MemoryLog,
@@ -94,7 +94,7 @@ struct Waiting {
     answers: BTreeMap<u64, Result<AppendInfo, AppendError>>,
     made: u64,
     random: Random,
-    /// One in so many has no room; 0 for none.
+    /// One append in this many has no room; 0 for none.
     full: u64,
 }
 
@@ -167,7 +167,7 @@ impl LogLayer for LateLog {
 }
 
 impl Late {
-    /// Writes everything that waits. Where one finds no room, those that wait behind it find none either.
+    /// Writes all pending batches. Once one finds no room, the later ones find none either.
     fn flush(inner: &dyn Partition, state: &mut Waiting) {
         let mut full = false;
         while let Some((id, batch)) = state.batches.pop_front() {
@@ -184,7 +184,7 @@ impl Late {
     }
 }
 
-/// A log in memory is never waited for.
+/// Appends to a log in memory complete at once.
 fn block_on_ready<T>(mut pending: BoxFuture<T>) -> T {
     match pending
         .as_mut()
@@ -256,7 +256,7 @@ fn endpoint(log: &LateLog, names_of: &Arc<Names>, key: Option<&str>) -> Box<dyn 
     output.open(names(), &context).unwrap()
 }
 
-/// What the hub holds at the end, and which rows were refused.
+/// The contents of the hub at the end, and the refused rows.
 fn played(
     input: &[Row],
     steps: &[Step],

@@ -1,4 +1,4 @@
-//! Posts to a receiver that refuses, fails and is told to expect repeats.
+//! Posts to a receiver that refuses rows, fails, and expects repeats.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,12 +11,12 @@ use super::super::testing::*;
 use super::*;
 use crate::http::testing::Server;
 
-/// What a receiver keeps that goes by the numbers.
+/// The contents of a receiver that compares row numbers.
 #[derive(Default)]
 struct Receiver {
     rows: BTreeMap<u64, Value>,
     requests: u64,
-    /// Each in so many requests: fails before it takes the rows, or after.
+    /// One request in this many fails: before the rows are stored, or after.
     fails: u64,
     bytes_max: usize,
 }
