@@ -140,7 +140,7 @@ impl Table {
                 self.apply_level(column);
             }
         }
-        self.find_strange_floats(&columns, &mut bad);
+        self.find_non_finite_floats(&columns, &mut bad);
         self.conform(&mut columns, rows, &mut bad);
         bad.sort_by_key(|bad| bad.row);
         bad.dedup_by_key(|bad| bad.row);
@@ -260,7 +260,7 @@ impl Table {
     }
 
     /// NaN and the infinities are not values of SAQL; level 1.0 accepts them.
-    fn find_strange_floats(&self, columns: &[Column], bad: &mut Vec<BadRow>) {
+    fn find_non_finite_floats(&self, columns: &[Column], bad: &mut Vec<BadRow>) {
         if self.level == Level::V1_0 || self.from_text {
             return;
         }
@@ -274,7 +274,7 @@ impl Table {
             if !suspect {
                 continue;
             }
-            for row in (0..column.len()).filter(|row| is_strange(column.get(*row))) {
+            for row in (0..column.len()).filter(|row| is_non_finite(column.get(*row))) {
                 bad.push(BadRow {
                     row,
                     kind: BadKind::InvalidData,
@@ -349,11 +349,11 @@ fn find(names: &[Arc<str>], name: &str) -> Option<usize> {
     })
 }
 
-fn is_strange(value: ValueRef<'_>) -> bool {
+fn is_non_finite(value: ValueRef<'_>) -> bool {
     match value {
         ValueRef::Float(value) => !value.is_finite(),
-        ValueRef::Record(record) => record.iter().any(|(_, value)| is_strange(value.view())),
-        ValueRef::Array(values) => values.iter().any(|value| is_strange(value.view())),
+        ValueRef::Record(record) => record.iter().any(|(_, value)| is_non_finite(value.view())),
+        ValueRef::Array(values) => values.iter().any(|value| is_non_finite(value.view())),
         _ => false,
     }
 }

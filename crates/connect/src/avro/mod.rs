@@ -18,7 +18,7 @@ use crate::lines::{ReadError, SourceNote};
 use crate::source::{BadKind, Events, Source, SourceOptions};
 use crate::table::{BadRow, Table};
 use schema::Schemas;
-use value::{BadValue, Values};
+use value::{BadValue, ValueReader};
 
 const MAGIC: &[u8; 4] = b"Obj\x01";
 const MARKER_BYTES: usize = 16;
@@ -203,7 +203,7 @@ impl AvroSource {
             bytes.push(self.exactly(1)?[0]);
         }
         let schemas = Schemas::default();
-        Values::new(&schemas, &bytes)
+        ValueReader::new(&schemas, &bytes)
             .long()
             .map_err(|error| self.wrong(&error.reason))
     }
@@ -256,7 +256,7 @@ fn decode_block(
     rows: &mut usize,
     bad: &mut Vec<BadRow>,
 ) {
-    let mut values = Values::new(&header.schemas, &block.bytes);
+    let mut values = ValueReader::new(&header.schemas, &block.bytes);
     let mut fields = Vec::new();
     for event in 0..block.events {
         // An event without any bytes cannot be distinguished from a damaged count.

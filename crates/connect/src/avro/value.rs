@@ -15,7 +15,7 @@ const WITHOUT_BYTES_MAX: usize = 4096;
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 
 /// Reads values from the bytes of one block.
-pub(crate) struct Values<'a> {
+pub(crate) struct ValueReader<'a> {
     schemas: &'a Schemas,
     bytes: &'a [u8],
     /// A well-formed value that an event cannot hold.
@@ -30,17 +30,17 @@ pub(crate) struct BadValue {
     pub reason: String,
 }
 
-type Read<T> = Result<T, BadValue>;
+type ReadResult<T> = Result<T, BadValue>;
 
-fn bad<T>(reason: impl Into<String>) -> Read<T> {
+fn bad<T>(reason: impl Into<String>) -> ReadResult<T> {
     Err(BadValue {
         reason: reason.into(),
     })
 }
 
-impl<'a> Values<'a> {
-    pub(super) fn new(schemas: &'a Schemas, bytes: &'a [u8]) -> Values<'a> {
-        Values {
+impl<'a> ValueReader<'a> {
+    pub(super) fn new(schemas: &'a Schemas, bytes: &'a [u8]) -> ValueReader<'a> {
+        ValueReader {
             schemas,
             bytes,
             misfit: None,
@@ -54,7 +54,11 @@ impl<'a> Values<'a> {
 
     /// The fields of the next event, in the order of the schema. An event may be well-formed and still be bad, for the
     /// returned reason.
-    pub(super) fn event(&mut self, root: usize, fields: &mut Vec<Value>) -> Read<Option<String>> {
+    pub(super) fn event(
+        &mut self,
+        root: usize,
+        fields: &mut Vec<Value>,
+    ) -> ReadResult<Option<String>> {
         fields.clear();
         let mut misfit = None;
         let (schemas, before) = (self.schemas, self.bytes.len());
@@ -73,7 +77,7 @@ impl<'a> Values<'a> {
     }
 
     /// Counts a value or an event that has no bytes.
-    fn took(&mut self, before: usize) -> Read<()> {
+    fn took(&mut self, before: usize) -> ReadResult<()> {
         if self.bytes.len() < before {
             return Ok(());
         }
@@ -94,7 +98,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    fn value(&mut self, schema: &Schema, depth: u32) -> Read<Value> {
+    fn value(&mut self, schema: &Schema, depth: u32) -> ReadResult<Value> {
         if depth > DEPTH_MAX {
             return bad(format!("values nest more than {DEPTH_MAX} levels deep"));
         }
@@ -104,7 +108,7 @@ impl<'a> Values<'a> {
         Ok(value)
     }
 
-    fn value_of(&mut self, schema: &Schema, depth: u32) -> Read<Value> {
+    fn value_of(&mut self, schema: &Schema, depth: u32) -> ReadResult<Value> {
         Ok(match schema {
             Schema::Null => Value::Null,
             Schema::Boolean => match self.take(1)?[0] {
@@ -147,7 +151,7 @@ impl<'a> Values<'a> {
                 let fields = schemas.records[*record].iter();
                 let fields = fields
                     .map(|(name, schema)| Ok((name.clone(), self.value(schema, depth + 1)?)))
-                    .collect::<Read<_>>()?;
+                    .collect::<ReadResult<_>>()?;
                 Value::Record(Record::from_fields(fields).into())
             }
             Schema::Date => {
@@ -169,7 +173,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    fn items(&mut self, schema: &Schema, depth: u32) -> Read<Value> {
+    fn items(&mut self, schema: &Schema, depth: u32) -> ReadResult<Value> {
         let mut items = Vec::new();
         loop {
             let count = self.long()?;
@@ -186,7 +190,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+    fn take(&mut self, count: usize) -> ReadResult<&'a [u8]> {
         match self.bytes.split_at_checked(count) {
             Some((taken, rest)) => {
                 self.bytes = rest;
@@ -196,19 +200,19 @@ impl<'a> Values<'a> {
         }
     }
 
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    fn array<const N: usize>(&mut self) -> ReadResult<[u8; N]> {
         let taken = self.take(N)?;
         Ok(*taken.first_chunk().expect("that many bytes were taken"))
     }
 
-    fn length(&mut self) -> Read<usize> {
+    fn length(&mut self) -> ReadResult<usize> {
         match usize::try_from(self.long()?) {
             Ok(length) => Ok(length),
             Err(_) => bad("a length is negative"),
         }
     }
 
-    pub(super) fn long(&mut self) -> Read<i64> {
+    pub(super) fn long(&mut self) -> ReadResult<i64> {
         let mut value = 0u64;
         for (i, &byte) in self.bytes.iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * i);

@@ -9,7 +9,7 @@ use hashbrown::HashSet;
 use highwater_engine::{Record, Value};
 
 use super::DEPTH_MAX;
-use super::fault::{Fault, Kind};
+use super::fault::{Fault, FaultKind};
 use super::number::{Number, number};
 use super::scan::{byte, key, skip_blanks, text, word};
 use super::text::unescape;
@@ -55,7 +55,7 @@ impl Builder {
                 (Number::Int(value), end) => (Value::Int(value), end),
                 (Number::Float(value), end) => (Value::Float(value), end),
             }),
-            b'{' | b'[' if open >= DEPTH_MAX => Err(Fault::new(at, Kind::TooDeep)),
+            b'{' | b'[' if open >= DEPTH_MAX => Err(Fault::new(at, FaultKind::TooDeep)),
             b'{' => {
                 let (record, end) = self.record(line, at, open + 1)?;
                 Ok((Value::Record(Arc::new(record)), end))
@@ -80,7 +80,7 @@ impl Builder {
         if byte(bytes, at) == b'}' {
             return Ok((Record::from_fields(fields), at + 1));
         }
-        let mut missing = Kind::FirstKey;
+        let mut missing = FaultKind::FirstKey;
         loop {
             let key = key(bytes, at, missing)?;
             let mut name = self.name(&line[key.start..key.end], key.escaped);
@@ -93,12 +93,12 @@ impl Builder {
             match byte(bytes, at) {
                 b',' => at = skip_blanks(bytes, at + 1),
                 b'}' if self.level == Level::V1_0 && has_same_names(&fields) => {
-                    return Err(Fault::new(at, Kind::SameNames));
+                    return Err(Fault::new(at, FaultKind::SameNames));
                 }
                 b'}' => return Ok((Record::from_fields(fields), at + 1)),
-                _ => return Err(Fault::new(at, Kind::CommaOrBrace)),
+                _ => return Err(Fault::new(at, FaultKind::CommaOrBrace)),
             }
-            missing = Kind::Key;
+            missing = FaultKind::Key;
         }
     }
 
@@ -116,7 +116,7 @@ impl Builder {
             match byte(bytes, at) {
                 b',' => at += 1,
                 b']' => return Ok((Value::Array(values.into()), at + 1)),
-                _ => return Err(Fault::new(at, Kind::CommaOrBracket)),
+                _ => return Err(Fault::new(at, FaultKind::CommaOrBracket)),
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use super::batch::Batch;
 use super::build::Builder;
-use super::fault::{BadJson, BadLine, Fault, Kind};
+use super::fault::{BadJson, BadLine, Fault, FaultKind};
 use super::number;
 use super::row::{Cell, Row};
 use super::scan::{self, byte, skip_blanks, skip_value};
@@ -216,7 +216,7 @@ impl Decoder {
             match byte(bytes, at) {
                 b'{' => {}
                 b'\n' => return Ok(LineEnd::Blank(at + 1)),
-                _ => return Err(Fault::new(at, Kind::NotAnObject)),
+                _ => return Err(Fault::new(at, FaultKind::NotAnObject)),
             }
         }
         self.row.clear();
@@ -227,7 +227,7 @@ impl Decoder {
         if byte(bytes, end) != b'\n' {
             end = skip_blanks(bytes, end);
             if byte(bytes, end) != b'\n' {
-                return Err(Fault::new(end, Kind::Trailing));
+                return Err(Fault::new(end, FaultKind::Trailing));
             }
         }
         Ok(LineEnd::Event(end + 1))
@@ -304,10 +304,10 @@ impl Decoder {
         let bytes = block.as_bytes();
         let node = &mut self.shape.nodes[node];
         let mut at = skip_blanks(bytes, from);
-        let mut missing = Kind::Key;
+        let mut missing = FaultKind::Key;
         if key == START {
             at = skip_blanks(bytes, at + 1);
-            missing = Kind::FirstKey;
+            missing = FaultKind::FirstKey;
         }
         match byte(bytes, at) {
             b'}' => {
@@ -315,7 +315,7 @@ impl Decoder {
                 return Ok((END, Act::Skip, at + 1));
             }
             b',' if key != START => at = skip_blanks(bytes, at + 1),
-            _ if key != START => return Err(Fault::new(at, Kind::CommaOrBrace)),
+            _ if key != START => return Err(Fault::new(at, FaultKind::CommaOrBrace)),
             _ => {}
         }
         let found = scan::key(bytes, at, missing)?;
@@ -392,7 +392,7 @@ impl Decoder {
         let bytes = block.as_bytes();
         match byte(bytes, at) {
             b' ' | b'\t' | b'\r' => self.value_after_blanks(block, node, at, open),
-            b'{' if open >= DEPTH_MAX => Err(Fault::new(at, Kind::TooDeep)),
+            b'{' if open >= DEPTH_MAX => Err(Fault::new(at, FaultKind::TooDeep)),
             b'{' if !self.shape.nodes[node].wanted => self.object(block, node, at, open + 1),
             b'[' if !self.shape.nodes[node].wanted => skip_value(bytes, at, open),
             b'{' | b'[' => self.build(block, node, at, open),

@@ -102,11 +102,11 @@ impl fmt::Display for FoundByte {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub at: usize,
-    pub kind: Kind,
+    pub kind: FaultKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FaultKind {
     Value,
     FirstKey,
     Key,
@@ -127,7 +127,7 @@ pub(crate) enum Kind {
 
 impl Fault {
     #[cold]
-    pub(super) fn new(at: usize, kind: Kind) -> Fault {
+    pub(super) fn new(at: usize, kind: FaultKind) -> Fault {
         Fault { at, kind }
     }
 
@@ -135,31 +135,31 @@ impl Fault {
     fn reason(self, rest: &[u8]) -> BadJson {
         let found = rest.first().copied().unwrap_or(b'\n');
         let expected = match self.kind {
-            Kind::Value => "a value",
-            Kind::FirstKey => "a field name in quotes or '}'",
-            Kind::Key => "a field name in quotes",
-            Kind::Colon => "':'",
-            Kind::CommaOrBrace => "',' or '}'",
-            Kind::CommaOrBracket => "',' or ']'",
-            Kind::InText if found != b'\n' => {
+            FaultKind::Value => "a value",
+            FaultKind::FirstKey => "a field name in quotes or '}'",
+            FaultKind::Key => "a field name in quotes",
+            FaultKind::Colon => "':'",
+            FaultKind::CommaOrBrace => "',' or '}'",
+            FaultKind::CommaOrBracket => "',' or ']'",
+            FaultKind::InText if found != b'\n' => {
                 return BadJson::ControlCharacter {
                     found: FoundByte(found),
                 };
             }
-            Kind::InText => "a closing quote",
-            Kind::Escape => return BadJson::BadEscape,
-            Kind::Surrogate => return BadJson::LoneSurrogate,
-            Kind::Number => return BadJson::BadNumber,
-            Kind::IntegerRange => return BadJson::IntegerRange,
-            Kind::FloatRange => return BadJson::FloatRange,
-            Kind::TooDeep => return BadJson::TooDeep,
-            Kind::Trailing => {
+            FaultKind::InText => "a closing quote",
+            FaultKind::Escape => return BadJson::BadEscape,
+            FaultKind::Surrogate => return BadJson::LoneSurrogate,
+            FaultKind::Number => return BadJson::BadNumber,
+            FaultKind::IntegerRange => return BadJson::IntegerRange,
+            FaultKind::FloatRange => return BadJson::FloatRange,
+            FaultKind::TooDeep => return BadJson::TooDeep,
+            FaultKind::Trailing => {
                 return BadJson::Trailing {
                     found: FoundByte(found),
                 };
             }
-            Kind::NotAnObject => return not_an_object(rest, found),
-            Kind::SameNames => return BadJson::SameNames,
+            FaultKind::NotAnObject => return not_an_object(rest, found),
+            FaultKind::SameNames => return BadJson::SameNames,
         };
         match found {
             b'\n' => BadJson::EndsEarly { expected },
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn reasons_say_what_was_found_and_how_to_mend_it() {
-        let fault = Fault::new(1, Kind::FirstKey);
+        let fault = Fault::new(1, FaultKind::FirstKey);
         let report = fault.report(b"{x}", 0, 3, 7, 200);
         assert_eq!((report.line, report.column), (7, 2));
         assert_eq!(
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn what_only_starts_like_a_value_is_not_called_one() {
         let reason = |line: &[u8]| {
-            let fault = Fault::new(0, Kind::NotAnObject);
+            let fault = Fault::new(0, FaultKind::NotAnObject);
             fault.report(line, 0, line.len(), 1, 200).reason.to_string()
         };
         assert!(reason(b"null\r\n").starts_with("the line holds null"));

@@ -5,7 +5,7 @@
 //! leaves hard roundings to the standard library. Skipped numbers are checked for range as well: whether an event is
 //! good must not depend on the fields that a query reads.
 
-use super::fault::{Fault, Kind};
+use super::fault::{Fault, FaultKind};
 use super::scan::{byte, load8};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,7 +129,7 @@ fn long_number(bytes: &[u8], start: usize) -> Result<(Number, usize), Fault> {
     let whole = start + usize::from(negative);
     let whole_end = digits_end(bytes, whole)?;
     if byte(bytes, whole) == b'0' && whole_end > whole + 1 {
-        return Err(Fault::new(whole, Kind::Number));
+        return Err(Fault::new(whole, FaultKind::Number));
     }
     let mut end = whole_end;
     if byte(bytes, end) == b'.' {
@@ -142,7 +142,7 @@ fn long_number(bytes: &[u8], start: usize) -> Result<(Number, usize), Fault> {
     }
     if end == whole_end {
         let value = integer(&bytes[whole..end], negative);
-        let value = value.ok_or_else(|| Fault::new(start, Kind::IntegerRange))?;
+        let value = value.ok_or_else(|| Fault::new(start, FaultKind::IntegerRange))?;
         return Ok((Number::Int(value), end));
     }
     let value = short_decimal(bytes, whole, mantissa_end, end)
@@ -150,7 +150,7 @@ fn long_number(bytes: &[u8], start: usize) -> Result<(Number, usize), Fault> {
         .or_else(|| std::str::from_utf8(&bytes[start..end]).ok()?.parse().ok());
     match value {
         Some(value) if value.is_finite() => Ok((Number::Float(value), end)),
-        _ => Err(Fault::new(start, Kind::FloatRange)),
+        _ => Err(Fault::new(start, FaultKind::FloatRange)),
     }
 }
 
@@ -161,7 +161,7 @@ fn digits_end(bytes: &[u8], start: usize) -> Result<usize, Fault> {
         at += 1;
     }
     if at == start {
-        Err(Fault::new(at, Kind::Number))
+        Err(Fault::new(at, FaultKind::Number))
     } else {
         Ok(at)
     }
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Number, Kind> {
+    fn read(text: &str) -> Result<Number, FaultKind> {
         let read = number(text.as_bytes(), 0).map_err(|fault| fault.kind);
         let skipped = skip(text.as_bytes(), 0).map_err(|fault| fault.kind);
         assert_eq!(read.map(|(_, end)| end), skipped, "{text}");
@@ -235,7 +235,7 @@ mod tests {
             "-9223372036854775809",
             "18446744073709551616",
         ] {
-            assert_eq!(read(text), Err(Kind::IntegerRange));
+            assert_eq!(read(text), Err(FaultKind::IntegerRange));
         }
     }
 
@@ -274,10 +274,10 @@ mod tests {
             "00",
             "012345678",
         ] {
-            assert_eq!(read(text), Err(Kind::Number), "{text}");
+            assert_eq!(read(text), Err(FaultKind::Number), "{text}");
         }
         for text in ["1e309", "-1e309", "1e99999999999999999999"] {
-            assert_eq!(read(text), Err(Kind::FloatRange), "{text}");
+            assert_eq!(read(text), Err(FaultKind::FloatRange), "{text}");
         }
     }
 
@@ -292,9 +292,9 @@ mod tests {
                     let expected = text.parse::<f64>().unwrap();
                     prop_assert_eq!(expected.to_bits(), value.to_bits());
                 }
-                Err(Kind::IntegerRange) => prop_assert!(text.parse::<i64>().is_err()),
+                Err(FaultKind::IntegerRange) => prop_assert!(text.parse::<i64>().is_err()),
                 Err(kind) => {
-                    prop_assert_eq!(kind, Kind::FloatRange);
+                    prop_assert_eq!(kind, FaultKind::FloatRange);
                     prop_assert!(text.parse::<f64>().unwrap().is_infinite());
                 }
             }

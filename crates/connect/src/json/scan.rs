@@ -5,7 +5,7 @@
 //! at a time, because they are short and a search without a loop does not branch.
 
 use super::DEPTH_MAX;
-use super::fault::{Fault, Kind};
+use super::fault::{Fault, FaultKind};
 use super::number;
 
 /// The byte at a position, or a newline past the end.
@@ -136,7 +136,7 @@ fn text_with_escapes(bytes: &[u8], mut at: usize) -> Result<Text, Fault> {
                 });
             }
             b'\\' => at = escape(bytes, at)?,
-            _ => return Err(Fault::new(at, Kind::InText)),
+            _ => return Err(Fault::new(at, FaultKind::InText)),
         }
         loop {
             let plain = plain(load16(bytes, at));
@@ -153,17 +153,17 @@ fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     match byte(bytes, at + 1) {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(at + 2),
         b'u' => {
-            let unit = hex4(bytes, at + 2).ok_or_else(|| Fault::new(at, Kind::Escape))?;
+            let unit = hex4(bytes, at + 2).ok_or_else(|| Fault::new(at, FaultKind::Escape))?;
             match unit {
                 0xd800..=0xdbff => low_surrogate(bytes, at + 6)
                     .map(|_| at + 12)
-                    .ok_or_else(|| Fault::new(at, Kind::Surrogate)),
-                0xdc00..=0xdfff => Err(Fault::new(at, Kind::Surrogate)),
+                    .ok_or_else(|| Fault::new(at, FaultKind::Surrogate)),
+                0xdc00..=0xdfff => Err(Fault::new(at, FaultKind::Surrogate)),
                 _ => Ok(at + 6),
             }
         }
-        b'\n' => Err(Fault::new(at + 1, Kind::InText)),
-        _ => Err(Fault::new(at, Kind::Escape)),
+        b'\n' => Err(Fault::new(at + 1, FaultKind::InText)),
+        _ => Err(Fault::new(at, FaultKind::Escape)),
     }
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> Result<&'static str, Fault> {
     ["null", "true", "false"]
         .into_iter()
         .find(|word| rest.starts_with(word.as_bytes()))
-        .ok_or_else(|| Fault::new(at, Kind::Value))
+        .ok_or_else(|| Fault::new(at, FaultKind::Value))
 }
 
 /// Skips an object or array without recursion: a bit per open level tells objects from arrays.
@@ -224,7 +224,7 @@ fn skip_nested(bytes: &[u8], mut at: usize, outer: u32) -> Result<usize, Fault> 
         let first = byte(bytes, at);
         if matches!(first, b'{' | b'[') {
             if outer + open >= DEPTH_MAX {
-                return Err(Fault::new(at, Kind::TooDeep));
+                return Err(Fault::new(at, FaultKind::TooDeep));
             }
             levels = levels << 1 | u128::from(first == b'{');
             open += 1;
@@ -232,7 +232,7 @@ fn skip_nested(bytes: &[u8], mut at: usize, outer: u32) -> Result<usize, Fault> 
             // The closing bracket is two after the opening one in ASCII.
             if byte(bytes, at) != first + 2 {
                 if first == b'{' {
-                    at = key(bytes, at, Kind::FirstKey)?.value;
+                    at = key(bytes, at, FaultKind::FirstKey)?.value;
                 }
                 continue;
             }
@@ -248,7 +248,7 @@ fn skip_nested(bytes: &[u8], mut at: usize, outer: u32) -> Result<usize, Fault> 
             let object = levels & 1 == 1;
             match byte(bytes, at) {
                 b',' if object => {
-                    at = key(bytes, skip_blanks(bytes, at + 1), Kind::Key)?.value;
+                    at = key(bytes, skip_blanks(bytes, at + 1), FaultKind::Key)?.value;
                     break;
                 }
                 b',' => {
@@ -257,8 +257,8 @@ fn skip_nested(bytes: &[u8], mut at: usize, outer: u32) -> Result<usize, Fault> 
                 }
                 b'}' if object => {}
                 b']' if !object => {}
-                _ if object => return Err(Fault::new(at, Kind::CommaOrBrace)),
-                _ => return Err(Fault::new(at, Kind::CommaOrBracket)),
+                _ if object => return Err(Fault::new(at, FaultKind::CommaOrBrace)),
+                _ => return Err(Fault::new(at, FaultKind::CommaOrBracket)),
             }
             at += 1;
             levels >>= 1;
@@ -288,14 +288,14 @@ pub(crate) struct Key {
 }
 
 /// Reads `"name" :` from the quote on; `missing` is the fault if there is none.
-pub(crate) fn key(bytes: &[u8], at: usize, missing: Kind) -> Result<Key, Fault> {
+pub(crate) fn key(bytes: &[u8], at: usize, missing: FaultKind) -> Result<Key, Fault> {
     if byte(bytes, at) != b'"' {
         return Err(Fault::new(at, missing));
     }
     let Text { end, escaped } = text(bytes, at + 1)?;
     let colon = skip_blanks(bytes, end + 1);
     if byte(bytes, colon) != b':' {
-        return Err(Fault::new(colon, Kind::Colon));
+        return Err(Fault::new(colon, FaultKind::Colon));
     }
     Ok(Key {
         start: at + 1,
@@ -309,7 +309,7 @@ pub(crate) fn key(bytes: &[u8], at: usize, missing: Kind) -> Result<Key, Fault> 
 mod tests {
     use super::*;
 
-    fn skip(text: &str) -> Result<usize, Kind> {
+    fn skip(text: &str) -> Result<usize, FaultKind> {
         skip_value(text.as_bytes(), 0, 0).map_err(|fault| fault.kind)
     }
 
@@ -352,22 +352,22 @@ mod tests {
     #[test]
     fn broken_values_are_not_skipped() {
         for (value, kind) in [
-            ("", Kind::Value),
-            ("nul", Kind::Value),
-            ("\"abc", Kind::InText),
-            ("\"a\u{1}b\"", Kind::InText),
-            (r#""\x""#, Kind::Escape),
-            (r#""\u12g4""#, Kind::Escape),
-            (r#""\ud800""#, Kind::Surrogate),
-            (r#""\ud800\u0041""#, Kind::Surrogate),
-            (r#""\udc00""#, Kind::Surrogate),
-            ("[1,]", Kind::Value),
-            ("[1 2]", Kind::CommaOrBracket),
-            ("{\"a\":1,}", Kind::Key),
-            ("{\"a\" 1}", Kind::Colon),
-            ("{\"a\":1]", Kind::CommaOrBrace),
-            ("[}", Kind::Value),
-            ("{\"a\":1\n}", Kind::CommaOrBrace),
+            ("", FaultKind::Value),
+            ("nul", FaultKind::Value),
+            ("\"abc", FaultKind::InText),
+            ("\"a\u{1}b\"", FaultKind::InText),
+            (r#""\x""#, FaultKind::Escape),
+            (r#""\u12g4""#, FaultKind::Escape),
+            (r#""\ud800""#, FaultKind::Surrogate),
+            (r#""\ud800\u0041""#, FaultKind::Surrogate),
+            (r#""\udc00""#, FaultKind::Surrogate),
+            ("[1,]", FaultKind::Value),
+            ("[1 2]", FaultKind::CommaOrBracket),
+            ("{\"a\":1,}", FaultKind::Key),
+            ("{\"a\" 1}", FaultKind::Colon),
+            ("{\"a\":1]", FaultKind::CommaOrBrace),
+            ("[}", FaultKind::Value),
+            ("{\"a\":1\n}", FaultKind::CommaOrBrace),
         ] {
             assert_eq!(skip(value), Err(kind), "{value}");
         }
@@ -377,7 +377,7 @@ mod tests {
     fn nesting_is_limited_and_needs_no_stack() {
         let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert_eq!(skip(&nested(128)), Ok(256));
-        assert_eq!(skip(&nested(129)), Err(Kind::TooDeep));
-        assert_eq!(skip(&nested(10_000)), Err(Kind::TooDeep));
+        assert_eq!(skip(&nested(129)), Err(FaultKind::TooDeep));
+        assert_eq!(skip(&nested(10_000)), Err(FaultKind::TooDeep));
     }
 }

@@ -1,8 +1,8 @@
 //! Reads and writes Parquet.
 
 mod column;
-mod kind;
 mod source;
+mod value_type;
 mod write;
 
 pub(crate) use source::ParquetSource;

@@ -15,7 +15,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
-use super::kind::Kind;
+use super::value_type::ValueType;
 use crate::rows::RowNames;
 use crate::writer::{RowWriter, WriteError, WriterOutput};
 
@@ -24,7 +24,7 @@ const GROUP_ROWS: usize = 32_768;
 pub(crate) struct ParquetWriter {
     rows: RowNames,
     /// The columns known without any row: the names in the query.
-    schema: Vec<(Arc<str>, Kind)>,
+    schema: Vec<(Arc<str>, ValueType)>,
     /// Rows of the current group.
     group: Vec<Value>,
     part: Option<ArrowWriter<SharedBuffer>>,
@@ -56,12 +56,12 @@ impl Write for SharedBuffer {
 
 impl ParquetWriter {
     pub(crate) fn new(names: Vec<Name>) -> ParquetWriter {
-        let mut schema: Vec<(Arc<str>, Kind)> = Vec::new();
+        let mut schema: Vec<(Arc<str>, ValueType)> = Vec::new();
         for name in &names {
             if let Name::Field(name) = name
                 && schema.iter().all(|(known, _)| **known != **name)
             {
-                schema.push((name.as_str().into(), Kind::Null));
+                schema.push((name.as_str().into(), ValueType::Null));
             }
         }
         ParquetWriter {
@@ -86,11 +86,11 @@ impl ParquetWriter {
     fn write_group(&mut self) -> Result<(), WriteError> {
         let group = std::mem::take(&mut self.group);
         let kinds = group.iter().map(kind_of_row);
-        let found = kinds.fold(Kind::Struct(self.schema.clone()), Kind::join);
-        let Kind::Struct(wanted) = found else {
+        let found = kinds.fold(ValueType::Struct(self.schema.clone()), ValueType::join);
+        let ValueType::Struct(wanted) = found else {
             return Err(failed("rows are not records"));
         };
-        let same = |a: &[(Arc<str>, Kind)], b: &[(Arc<str>, Kind)]| {
+        let same = |a: &[(Arc<str>, ValueType)], b: &[(Arc<str>, ValueType)]| {
             let types = a.iter().zip(b);
             a.len() == b.len()
                 && types
@@ -124,7 +124,8 @@ impl ParquetWriter {
     }
 
     fn schema(&self) -> SchemaRef {
-        let field = |(name, kind): &(Arc<str>, Kind)| Field::new(&**name, kind.data_type(), true);
+        let field =
+            |(name, kind): &(Arc<str>, ValueType)| Field::new(&**name, kind.data_type(), true);
         Arc::new(Schema::new(
             self.schema.iter().map(field).collect::<Vec<_>>(),
         ))
@@ -163,10 +164,10 @@ impl ParquetWriter {
 }
 
 /// A row without fields does not affect the schema.
-fn kind_of_row(row: &Value) -> Kind {
+fn kind_of_row(row: &Value) -> ValueType {
     match row {
-        Value::Record(record) if record.is_empty() => Kind::Null,
-        row => Kind::of(row.view()),
+        Value::Record(record) if record.is_empty() => ValueType::Null,
+        row => ValueType::of(row.view()),
     }
 }
 
@@ -174,8 +175,8 @@ fn kind_of_row(row: &Value) -> Kind {
 pub(crate) fn write_whole(names: Vec<Name>, rows: Vec<Value>) -> Result<Vec<u8>, WriteError> {
     let mut writer = ParquetWriter::new(names);
     let kinds = rows.iter().map(kind_of_row);
-    let found = kinds.fold(Kind::Struct(writer.schema.clone()), Kind::join);
-    let Kind::Struct(schema) = found else {
+    let found = kinds.fold(ValueType::Struct(writer.schema.clone()), ValueType::join);
+    let ValueType::Struct(schema) = found else {
         return Err(failed("rows are not records"));
     };
     writer.schema = schema;

@@ -14,7 +14,7 @@ use highwater_engine::{Value, ValueRef, eval};
 use super::column::unix_nanos;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueType {
     /// Only NULLs so far.
     Null,
     Bit,
@@ -26,84 +26,85 @@ pub(crate) enum Kind {
     /// Within the range of nanoseconds since 1970.
     Time,
     Text,
-    List(Box<Kind>),
-    Struct(Vec<(Arc<str>, Kind)>),
+    List(Box<ValueType>),
+    Struct(Vec<(Arc<str>, ValueType)>),
 }
 
 /// Floats represent every integer up to this one.
 const EXACT_MAX: u64 = 1 << 53;
 
-impl Kind {
-    pub(super) fn of(value: ValueRef<'_>) -> Kind {
+impl ValueType {
+    pub(super) fn of(value: ValueRef<'_>) -> ValueType {
         match value {
-            ValueRef::Null => Kind::Null,
-            ValueRef::Bit(_) => Kind::Bit,
-            ValueRef::Int(value) => Kind::Int {
+            ValueRef::Null => ValueType::Null,
+            ValueRef::Bit(_) => ValueType::Bit,
+            ValueRef::Int(value) => ValueType::Int {
                 wide: value.unsigned_abs() > EXACT_MAX,
             },
-            ValueRef::Float(_) => Kind::Float,
-            ValueRef::Time(_) if unix_nanos(value).is_some() => Kind::Time,
-            ValueRef::Time(_) | ValueRef::Text(_) => Kind::Text,
+            ValueRef::Float(_) => ValueType::Float,
+            ValueRef::Time(_) if unix_nanos(value).is_some() => ValueType::Time,
+            ValueRef::Time(_) | ValueRef::Text(_) => ValueType::Text,
             ValueRef::Array(values) => {
-                let kinds = values.iter().map(|value| Kind::of(value.view()));
-                Kind::List(Box::new(kinds.fold(Kind::Null, Kind::join)))
+                let kinds = values.iter().map(|value| ValueType::of(value.view()));
+                ValueType::List(Box::new(kinds.fold(ValueType::Null, ValueType::join)))
             }
             // Parquet has no records without fields.
-            ValueRef::Record(record) if record.is_empty() => Kind::Text,
-            ValueRef::Record(record) => Kind::Struct(
+            ValueRef::Record(record) if record.is_empty() => ValueType::Text,
+            ValueRef::Record(record) => ValueType::Struct(
                 record
                     .iter()
-                    .map(|(name, value)| (name.clone(), Kind::of(value.view())))
+                    .map(|(name, value)| (name.clone(), ValueType::of(value.view())))
                     .collect(),
             ),
         }
     }
 
     /// The common kind of both.
-    pub(super) fn join(self, other: Kind) -> Kind {
+    pub(super) fn join(self, other: ValueType) -> ValueType {
         match (self, other) {
-            (Kind::Null, kind) | (kind, Kind::Null) => kind,
-            (Kind::Int { wide: a }, Kind::Int { wide: b }) => Kind::Int { wide: a || b },
-            (Kind::Int { wide: false }, Kind::Float) | (Kind::Float, Kind::Int { wide: false }) => {
-                Kind::Float
+            (ValueType::Null, kind) | (kind, ValueType::Null) => kind,
+            (ValueType::Int { wide: a }, ValueType::Int { wide: b }) => {
+                ValueType::Int { wide: a || b }
             }
-            (Kind::List(a), Kind::List(b)) => Kind::List(Box::new(a.join(*b))),
-            (Kind::Struct(mut fields), Kind::Struct(others)) => {
+            (ValueType::Int { wide: false }, ValueType::Float)
+            | (ValueType::Float, ValueType::Int { wide: false }) => ValueType::Float,
+            (ValueType::List(a), ValueType::List(b)) => ValueType::List(Box::new(a.join(*b))),
+            (ValueType::Struct(mut fields), ValueType::Struct(others)) => {
                 for (name, kind) in others {
                     match fields.iter_mut().find(|(known, _)| *known == name) {
                         Some((_, own)) => *own = own.clone().join(kind),
                         None => fields.push((name, kind)),
                     }
                 }
-                Kind::Struct(fields)
+                ValueType::Struct(fields)
             }
             (a, b) if a == b => a,
-            _ => Kind::Text,
+            _ => ValueType::Text,
         }
     }
 
     pub(super) fn data_type(&self) -> DataType {
         match self {
-            Kind::Null | Kind::Text => DataType::Utf8,
-            Kind::Bit => DataType::Boolean,
-            Kind::Int { .. } => DataType::Int64,
-            Kind::Float => DataType::Float64,
-            Kind::Time => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
-            Kind::List(items) => DataType::List(Arc::new(item_field(items))),
-            Kind::Struct(fields) => DataType::Struct(struct_fields(fields)),
+            ValueType::Null | ValueType::Text => DataType::Utf8,
+            ValueType::Bit => DataType::Boolean,
+            ValueType::Int { .. } => DataType::Int64,
+            ValueType::Float => DataType::Float64,
+            ValueType::Time => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+            ValueType::List(items) => DataType::List(Arc::new(item_field(items))),
+            ValueType::Struct(fields) => DataType::Struct(struct_fields(fields)),
         }
     }
 
     pub(super) fn array(&self, values: &[ValueRef<'_>]) -> Result<ArrayRef, ArrowError> {
         Ok(match self {
-            Kind::Null | Kind::Text => {
+            ValueType::Null | ValueType::Text => {
                 let mut builder = StringBuilder::new();
                 values
                     .iter()
                     .for_each(|value| builder.append_option(text(*value)));
                 Arc::new(builder.finish())
             }
-            Kind::Bit => {
+            ValueType::Bit => {
                 let mut builder = BooleanBuilder::new();
                 values.iter().for_each(|value| {
                     builder.append_option(match value {
@@ -113,7 +114,7 @@ impl Kind {
                 });
                 Arc::new(builder.finish())
             }
-            Kind::Int { .. } => {
+            ValueType::Int { .. } => {
                 let mut builder = Int64Builder::new();
                 values.iter().for_each(|value| {
                     builder.append_option(match value {
@@ -123,7 +124,7 @@ impl Kind {
                 });
                 Arc::new(builder.finish())
             }
-            Kind::Float => {
+            ValueType::Float => {
                 let mut builder = Float64Builder::new();
                 values.iter().for_each(|value| {
                     builder.append_option(match value {
@@ -134,27 +135,27 @@ impl Kind {
                 });
                 Arc::new(builder.finish())
             }
-            Kind::Time => {
+            ValueType::Time => {
                 let nanos: TimestampNanosecondArray =
                     values.iter().map(|value| unix_nanos(*value)).collect();
                 Arc::new(nanos.with_timezone("UTC"))
             }
-            Kind::List(items) => list(items, values)?,
-            Kind::Struct(fields) => structs(fields, values)?,
+            ValueType::List(items) => list(items, values)?,
+            ValueType::Struct(fields) => structs(fields, values)?,
         })
     }
 }
 
-fn item_field(items: &Kind) -> Field {
+fn item_field(items: &ValueType) -> Field {
     Field::new("item", items.data_type(), true)
 }
 
-fn struct_fields(fields: &[(Arc<str>, Kind)]) -> Fields {
-    let field = |(name, kind): &(Arc<str>, Kind)| Field::new(&**name, kind.data_type(), true);
+fn struct_fields(fields: &[(Arc<str>, ValueType)]) -> Fields {
+    let field = |(name, kind): &(Arc<str>, ValueType)| Field::new(&**name, kind.data_type(), true);
     fields.iter().map(field).collect()
 }
 
-fn list(items: &Kind, values: &[ValueRef<'_>]) -> Result<ArrayRef, ArrowError> {
+fn list(items: &ValueType, values: &[ValueRef<'_>]) -> Result<ArrayRef, ArrowError> {
     let mut inner = Vec::new();
     let mut lengths = Vec::with_capacity(values.len());
     let mut valid = Vec::with_capacity(values.len());
@@ -176,7 +177,10 @@ fn list(items: &Kind, values: &[ValueRef<'_>]) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(array))
 }
 
-fn structs(fields: &[(Arc<str>, Kind)], values: &[ValueRef<'_>]) -> Result<ArrayRef, ArrowError> {
+fn structs(
+    fields: &[(Arc<str>, ValueType)],
+    values: &[ValueRef<'_>],
+) -> Result<ArrayRef, ArrowError> {
     let mut columns = Vec::with_capacity(fields.len());
     for (name, kind) in fields {
         let inner: Vec<ValueRef> = values
