@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use highwater_connect::SinkError;
+use highwater_connect::EndpointError;
 use highwater_job::{LoadError, RunError};
 
 /// The result of a command that ran to its end.
@@ -66,7 +66,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(broken_pipe)
         || matches!(
             error.downcast_ref::<RunError>(),
-            Some(RunError::Sink(SinkError::Closed))
+            Some(RunError::Output(EndpointError::Closed))
         )
 }
 

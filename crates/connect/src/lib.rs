@@ -1,9 +1,9 @@
 //! Formats and endpoints: how events come in from files and how results go out.
 //!
 //! A file of any format is a [`Source`] of columns ([`open`]): JSON is read in blocks of complete lines
-//! ([`LineReader`]) that become columns ([`json::Decoder`]); CSV, Avro and Parquet have readers of their own. A
-//! [`RowWriter`] encodes rows for a [`Sink`]; the rows of live jobs go to an [`Endpoint`], which knows from their
-//! numbers which rows it has. This crate knows nothing of jobs.
+//! ([`LineReader`]) that become columns ([`json::Decoder`]); CSV, Avro and Parquet have readers of their own. Rows go to
+//! an [`Endpoint`], which knows from their numbers which rows it has; a [`RowWriter`] encodes them, and a [`Sink`] is a
+//! file or standard output. This crate knows nothing of jobs.
 //!
 //! ```
 //! use highwater_connect::json::{Batch, Decoder, Field};
@@ -42,8 +42,8 @@ mod writer;
 #[cfg(feature = "postgres")]
 pub use endpoint::PostgresOutput;
 pub use endpoint::{
-    Endpoint, EndpointError, EndpointFuture, FilesOutput, HubOutput, OUTPUT_KINDS, OutputContext,
-    OutputKind, OutputSettings, Rows, SettingsReader, StdoutOutput,
+    Endpoint, EndpointError, EndpointFuture, FilesOutput, HubOutput, OUTPUT_KINDS, OpenSink,
+    OutputContext, OutputKind, OutputSettings, Rows, SettingsReader, SinkEndpoint, StdoutOutput,
 };
 pub use file_slice::{FileSlice, FileSlicer, SliceKind, SliceOptions};
 pub use lines::{Block, LineReader, ReadError, SourceNote};

@@ -1,108 +1,142 @@
-//! The account of a file: what was read, what was lost and why, and the dead letters of what was lost.
+//! The account of a stream: how much was read, which events were lost and why, and the dead letters of those.
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::Arc;
 
-use highwater_connect::{BadEvent, Events};
-use highwater_engine::{Column, DataError, eval};
+use highwater_connect::Events;
+use highwater_engine::{Column, DataError, Value, ValueRef, eval};
 use highwater_time::Instant;
 
-use crate::dead::{Cause, DeadLetter, start_of};
 use crate::plan::InputPlan;
 use crate::report::{InputReport, Trouble, TroubleKind};
+use crate::side_row::{
+    EventLocation, FailedRow, QueryText, RejectedEvent, SideRow, StreamLocation, prefix,
+};
 use crate::witness::{LostEvent, Witness, origin, origin_line};
 
 pub(crate) struct Account {
-    input: Arc<str>,
-    /// The number of the file among all that the job reads.
+    /// The number of the stream among all that the job reads.
     number: usize,
-    file: Arc<str>,
-    /// The file as the job file calls it.
-    shown: String,
+    location: StreamLocation,
+    /// The file or partition in full.
+    name: String,
     pub report: InputReport,
-    /// Kept only when somebody asks for the fate of events.
+    /// The latest event that was lost, and why; only of hubs.
+    pub last_error: Option<String>,
+    /// Only when the fate of events is asked for.
     pub witness: Option<Witness>,
-    /// Kept only where lost events have somewhere to go.
-    dead: Option<Dead>,
+    /// Lost events become dead letters.
+    dead_letters: bool,
+    /// The latest events of a file, for the dead letters of rows that the query fails on.
+    recent: VecDeque<RecentBlock>,
 }
 
-/// Dead letters that nobody has taken yet, and the latest events, should the query fail on them.
-#[derive(Default)]
-struct Dead {
-    letters: Vec<DeadLetter>,
-    recent: VecDeque<(Vec<u64>, Column)>,
+struct RecentBlock {
+    lines: Vec<u64>,
+    events: Column,
 }
 
-/// An event that waits longer than this many blocks for its time is not remembered.
+/// An event that waits longer than this many blocks for its time is not in its dead letter.
 const RECENT_BLOCKS: usize = 8;
 
+/// An event that cannot be read, or has no time or key to go by.
+pub(crate) struct Rejection<'a> {
+    pub kind: TroubleKind,
+    /// Line or offset.
+    pub line: u64,
+    pub reason: &'a str,
+    pub arrival: Option<Instant>,
+    /// As it was read; empty where it was decoded.
+    pub text: &'a str,
+    /// As it was decoded, if that is at hand.
+    pub event: Option<ValueRef<'a>>,
+    /// The file that it was taken from on its way to a hub.
+    pub file: Option<&'a str>,
+}
+
 impl Account {
-    pub fn new(input: &InputPlan, file: &Path, number: usize, witness: bool) -> Account {
-        let file = file.display().to_string();
+    pub fn new(
+        input: &InputPlan,
+        number: usize,
+        location: StreamLocation,
+        name: String,
+        witness: bool,
+    ) -> Account {
         Account {
-            input: input.plan.name.as_str().into(),
             number,
-            shown: shown_file(&file, &input.folder),
-            file: file.into(),
+            location,
+            name,
             report: InputReport {
                 name: input.plan.name.clone(),
                 ..InputReport::default()
             },
+            last_error: None,
             witness: witness.then(Witness::default),
-            dead: input.dead_letters.then(Dead::default),
+            dead_letters: input.dead_letters,
+            recent: VecDeque::new(),
         }
     }
 
-    pub fn file(&self) -> &Arc<str> {
-        &self.file
+    /// The file or partition in full.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// Keeps the latest events, where their dead letters would hold them.
+    pub fn location(&self) -> &StreamLocation {
+        &self.location
+    }
+
+    pub fn has_dead_letters(&self) -> bool {
+        self.dead_letters
+    }
+
+    fn is_of_file(&self) -> bool {
+        matches!(self.location, StreamLocation::File { .. })
+    }
+
+    /// Keeps the latest events of a file for dead letters.
     pub fn remember(&mut self, decoded: &Events, whole: Option<&Column>) {
-        let (Some(dead), Some(whole)) = (&mut self.dead, whole) else {
+        let Some(whole) = whole.filter(|_| self.dead_letters && self.is_of_file()) else {
             return;
         };
-        dead.recent
-            .push_back((decoded.lines.clone(), whole.clone()));
-        if dead.recent.len() > RECENT_BLOCKS {
-            dead.recent.pop_front();
+        self.recent.push_back(RecentBlock {
+            lines: decoded.lines.clone(),
+            events: whole.clone(),
+        });
+        if self.recent.len() > RECENT_BLOCKS {
+            self.recent.pop_front();
         }
     }
 
-    pub fn bad_event(&mut self, bad: &BadEvent) {
-        let kind = TroubleKind::of(bad.kind, false);
-        self.lose((kind, None), bad.line, &bad.reason, &bad.text);
-    }
-
-    pub fn lose(
-        &mut self,
-        (kind, arrival): (TroubleKind, Option<Instant>),
-        line: u64,
-        reason: &str,
-        sample: &str,
-    ) {
-        let file = &self.file;
-        self.report.troubles.add(kind, arrival, || Trouble {
-            file: file.to_string(),
+    /// Counts a lost event; its dead letter goes to `out`.
+    pub fn reject(&mut self, rejection: &Rejection<'_>, out: &mut Vec<SideRow>) {
+        let Rejection {
+            kind, line, reason, ..
+        } = *rejection;
+        let name = rejection.file.unwrap_or(&self.name);
+        let troubles = &mut self.report.troubles;
+        troubles.add(kind, rejection.arrival, || Trouble {
+            file: name.to_owned(),
             line,
             reason: reason.into(),
-            sample: shortened(sample).into(),
+            sample: shortened(rejection.text).into(),
         });
-        if let Some(dead) = &mut self.dead {
-            let event = match sample {
-                "" => event_of(&dead.recent, line),
-                text => Some(text.to_owned()),
-            };
-            dead.letters.push(DeadLetter {
-                input: Some(self.input.to_string()),
-                cause: Cause::Input(kind),
-                reason: reason.into(),
-                event,
-                file: Some(self.shown.clone()),
-                line: Some(line),
-                time: None,
-            });
+        if !self.is_of_file() {
+            let kind = kind.name();
+            self.last_error = Some(format!("{name}@{line}: {kind}: {reason}"));
+        }
+        if self.dead_letters {
+            out.extend(SideRow::of_rejected(RejectedEvent {
+                location: EventLocation {
+                    stream: &self.location,
+                    file: rejection.file,
+                    offset: Some(line),
+                },
+                kind,
+                reason,
+                event: self.rejected_event(rejection),
+                arrival: rejection.arrival,
+            }));
         }
         if let Some(witness) = &mut self.witness {
             witness.lost.push(LostEvent {
@@ -113,19 +147,30 @@ impl Account {
         }
     }
 
-    pub fn file_trouble(&mut self, kind: TroubleKind, reason: String) {
-        if let Some(dead) = &mut self.dead {
-            dead.letters.push(DeadLetter {
-                input: Some(self.input.to_string()),
-                cause: Cause::Input(kind),
-                reason: reason.clone(),
-                event: None,
-                file: Some(self.shown.clone()),
-                line: None,
-                time: None,
-            });
+    fn rejected_event(&self, rejection: &Rejection<'_>) -> Value {
+        match (rejection.event, rejection.text) {
+            (Some(event), _) if !self.is_of_file() => json(event),
+            (_, "") if self.is_of_file() => self.recent_event(rejection.line),
+            (_, text) => Value::Text(text.into()),
         }
-        let file = self.file.to_string();
+    }
+
+    /// Counts what is wrong with a whole file.
+    pub fn reject_file(&mut self, kind: TroubleKind, reason: String, out: &mut Vec<SideRow>) {
+        if self.dead_letters {
+            out.extend(SideRow::of_rejected(RejectedEvent {
+                location: EventLocation {
+                    stream: &self.location,
+                    file: None,
+                    offset: None,
+                },
+                kind,
+                reason: &reason,
+                event: Value::Null,
+                arrival: None,
+            }));
+        }
+        let file = self.name.clone();
         self.report.troubles.add(kind, None, || Trouble {
             file,
             line: 0,
@@ -134,35 +179,46 @@ impl Account {
         });
     }
 
-    /// The dead letters since the last call; `failed` are rows that the query failed on.
-    pub fn take_dead(&mut self, failed: impl Iterator<Item = DataError>) -> Vec<DeadLetter> {
-        let Some(dead) = &mut self.dead else {
-            return Vec::new();
+    /// The dead letter of a row that the query failed on.
+    pub fn failed_row(&self, error: &DataError, query: &QueryText) -> SideRow {
+        let line = error.origin.map(origin_line);
+        let location = EventLocation {
+            stream: &self.location,
+            file: None,
+            offset: line,
         };
-        for error in failed {
-            let line = error.origin.map(origin_line);
-            dead.letters.push(DeadLetter {
-                input: Some(self.input.to_string()),
-                cause: Cause::Query(error.span),
-                reason: error.reason,
-                event: line.and_then(|line| event_of(&dead.recent, line)),
-                file: line.map(|_| self.shown.clone()),
-                line,
-                time: Some(error.time),
+        if !self.is_of_file() {
+            return SideRow::of_failed_in_hubs(&FailedRow {
+                error,
+                query,
+                location: line.map(|_| location),
+                event: Value::Null,
             });
         }
-        std::mem::take(&mut dead.letters)
+        let event = line.map_or(Value::Null, |line| self.recent_event(line));
+        SideRow::of_failed_in_files(&FailedRow {
+            error,
+            query,
+            location: Some(location),
+            event,
+        })
+    }
+
+    /// The event of that line as JSON; NULL if it is no longer at hand.
+    fn recent_event(&self, line: u64) -> Value {
+        let event = self.recent.iter().rev().find_map(|block| {
+            let row = block.lines.binary_search(&line).ok()?;
+            Some(json(block.events.get(row)))
+        });
+        event.unwrap_or(Value::Null)
     }
 }
 
-/// The event of that line as JSON, if it is still at hand.
-fn event_of(recent: &VecDeque<(Vec<u64>, Column)>, line: u64) -> Option<String> {
-    recent.iter().rev().find_map(|(lines, events)| {
-        let row = lines.binary_search(&line).ok()?;
-        let mut text = String::new();
-        eval::write_json(events.get(row), &mut text);
-        Some(text)
-    })
+/// The event as JSON: a column of an output has one type, and events have many.
+pub(crate) fn json(event: ValueRef<'_>) -> Value {
+    let mut json = String::new();
+    eval::write_json(event, &mut json);
+    Value::Text(json.into())
 }
 
 /// A file as the job file calls it, so that what is shown does not depend on where it was run.
@@ -177,5 +233,5 @@ pub(crate) fn shown_file(file: &str, folder: &Path) -> String {
 /// As much of an event as a person wants to see.
 fn shortened(text: &str) -> &str {
     const BYTES_MAX: usize = 200;
-    start_of(text, BYTES_MAX)
+    prefix(text, BYTES_MAX)
 }

@@ -1,23 +1,27 @@
 //! A job: a query with its inputs, its time policy and its outputs, driven as one loop.
 
 mod account;
+mod combiner;
 pub mod config;
 mod data_errors;
-mod dead;
 mod events;
+mod file_reader;
 mod intake;
 pub mod live;
 mod load;
 mod order;
+mod output_merge;
 mod outputs;
 mod partition_pipeline;
 mod pending_chunks;
 mod plan;
 pub mod project;
-mod reader;
 mod reference;
 mod report;
 mod run;
+mod side_output;
+mod side_row;
+mod stream;
 mod substream_key;
 pub mod why;
 mod witness;

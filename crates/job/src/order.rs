@@ -108,16 +108,16 @@ impl Orderer {
     }
 
     /// The state at this moment.
-    pub fn copy(&self) -> OrdererSnapshot {
+    pub fn snapshot(&self) -> OrdererSnapshot {
         let mut time = Vec::new();
         let held = match &self.time {
             Time::One { timeline, .. } => {
                 timeline.snapshot(&mut time);
-                self.held.copy(&timeline.buffered_rows())
+                self.held.snapshot(&timeline.buffered_rows())
             }
             Time::PerKey { substreams, .. } => {
                 substreams.snapshot(&mut time);
-                self.held.copy(&[])
+                self.held.snapshot(&[])
             }
         };
         OrdererSnapshot { time, held }

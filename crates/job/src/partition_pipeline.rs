@@ -149,11 +149,11 @@ impl PartitionPipeline {
     }
 
     /// The state at this moment.
-    pub fn copy(&self) -> PartitionSnapshot {
+    pub fn snapshot(&self) -> PartitionSnapshot {
         let mut pipeline = Vec::new();
         self.pipeline.snapshot(&mut pipeline);
         PartitionSnapshot {
-            orderer: self.orderer.copy(),
+            orderer: self.orderer.snapshot(),
             pipeline,
         }
     }

@@ -241,7 +241,7 @@ pub(crate) struct PendingChunksSnapshot {
 
 impl PendingChunks {
     /// `waiting` names the events that wait, ascending; not needed where chunks are thinned.
-    pub fn copy(&self, waiting: &[u64]) -> PendingChunksSnapshot {
+    pub fn snapshot(&self, waiting: &[u64]) -> PendingChunksSnapshot {
         let mut waiting = waiting;
         let parts = self.chunks.iter().map(|held| {
             let rows: Vec<(u64, u32)> = match self.thinned {
@@ -602,7 +602,7 @@ mod tests {
                 if restart {
                     waiting.sort_unstable();
                     let mut bytes = Vec::new();
-                    held.copy(&waiting).write(&mut bytes);
+                    held.snapshot(&waiting).write(&mut bytes);
                     held = PendingChunks::new(1, thinned);
                     held.restore(&mut Reader::new(&bytes)).unwrap();
                 }

@@ -21,7 +21,7 @@ pub(crate) struct InputPlan {
     pub arrival: Option<String>,
     /// Payload column with the partition.
     pub partition: Option<String>,
-    pub how: InputFormat,
+    pub format: InputFormat,
     /// It is read from hubs, which know more of an event than files do.
     pub hub: bool,
     /// Events that are lost are kept as dead letters.
@@ -46,7 +46,7 @@ impl InputPlan {
             linger: lookback(&job.plan),
             arrival: declared.arrival.clone(),
             partition: declared.partition.clone(),
-            how: InputFormat {
+            format: InputFormat {
                 format: declared.format,
                 compression: declared.compression,
                 level: job.file.compatibility,

@@ -197,6 +197,18 @@ impl Troubles {
         self.kinds.get(&kind).map_or(0, |sum| sum.count)
     }
 
+    /// How many events could not be read, and how many had a value that does not serve.
+    pub(crate) fn by_stage(&self) -> (u64, u64) {
+        self.iter()
+            .fold((0, 0), |(read, converted), (kind, sum)| match kind {
+                TroubleKind::Json
+                | TroubleKind::Format
+                | TroubleKind::Header
+                | TroubleKind::Compression => (read + sum.count, converted),
+                _ => (read, converted + sum.count),
+            })
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (TroubleKind, &TroubleSum)> {
         self.kinds.iter().map(|(kind, sum)| (*kind, sum))
     }

@@ -6,25 +6,24 @@
 //! the results.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use highwater_connect::ReadError;
-use highwater_connect::SinkError;
+use highwater_connect::{EndpointError, ReadError};
 use highwater_engine::{DataErrors, Item, PhysicalPlan, SharedPipeline, Value};
 use highwater_time::Instant;
 
-use crate::account::shown_file;
+use crate::combiner::Combiner;
 use crate::config::{Input, OnError};
-use crate::dead::{Cause, DeadLetter};
+use crate::file_reader::{FileBlock, FilePlan, FileReader, discover_partitions};
 use crate::load::{Job, LoadError};
-use crate::outputs::Outputs;
-use crate::partition_pipeline::Delivery;
+use crate::outputs::{OutputNames, Outputs};
 use crate::plan::{InputFormat, InputPlan, PartitionId};
-use crate::reader::{FileReader, discover_partitions};
 use crate::reference::{self, ReferenceError};
 use crate::report::{InputReport, Report};
-use crate::witness::{Witness, origin_file, origin_line};
+use crate::side_row::QueryText;
+use crate::witness::Witness;
 
 /// With more files than this, reading them in turn beats a thread for each.
 const READER_THREADS_MAX: usize = 64;
@@ -60,7 +59,7 @@ pub enum RunError {
     #[error("{0}")]
     Read(#[from] ReadError),
     #[error("{0}")]
-    Sink(#[from] SinkError),
+    Output(#[from] EndpointError),
     #[error(
         "error: {0}; start the job on a node, or run it with --data over the folder of one that is stopped"
     )]
@@ -90,7 +89,7 @@ pub struct ReadFile {
 }
 
 /// Runs the job to the end of its inputs.
-pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<Outcome, RunError> {
+pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outcome, RunError> {
     if let Some(reason) = job.needs_a_node() {
         return Err(RunError::Live(reason));
     }
@@ -99,143 +98,120 @@ pub fn run(job: &Job, mut outputs: Outputs, mut options: Options<'_>) -> Result<
         return Err(RunError::Stopped(reason));
     }
     let physical = references.physical.as_ref().unwrap_or(&job.physical);
-    let Opened {
-        readers,
-        partitions,
-        files,
-    } = open(job, physical, options.witness)?;
-    let mut shared = physical.shared(&partitions);
-    if options.witness {
+    let query = Arc::new(QueryText::of(job));
+    let opened = open(job, physical, &query, options.witness)?;
+    let (routing, output_names) = outputs.into_parts();
+    let locations = opened
+        .readers
+        .iter()
+        .map(|reader| reader.location().clone());
+    let mut combiner = Combiner::new(
+        shared_pipeline(job, physical, &opened.partitions, options.witness),
+        routing,
+        locations.collect(),
+        query,
+    );
+    let mut sources = start_all(opened.readers, options.threads)?;
+    let mut bytes = 0;
+    while let Some(next) = furthest_behind(&sources) {
+        let Some(block) = sources[next].pull()? else {
+            continue;
+        };
+        bytes += block.bytes;
+        combiner.combine(block.output)?;
+        if let Some(progress) = &mut options.progress {
+            progress(bytes);
+        }
+        if job.file.on_error == OnError::Stop {
+            let errors = &combiner.shared.pipeline.errors;
+            let failed = block.first_error.or_else(|| error_text(errors));
+            failed.map_or(Ok(()), |reason| Err(RunError::Stopped(reason)))?;
+        }
+    }
+    let read = finish_all(job, sources)?;
+    let mut outcome = commit(combiner, output_names, read, opened.files)?;
+    if !options.witness {
+        outcome.witness = None;
+    }
+    outcome.report.inputs.extend(references.reports);
+    let reference_errors = physical.reference_errors().clone();
+    outcome.report.errors.merge(reference_errors);
+    Ok(outcome)
+}
+
+fn shared_pipeline(
+    job: &Job,
+    physical: &PhysicalPlan,
+    partitions: &[usize],
+    witness: bool,
+) -> SharedPipeline {
+    let mut shared = physical.shared(partitions);
+    if witness {
         shared.pipeline.trace_windows();
     }
     if job.file.on_error == OnError::DeadLetter {
         shared.pipeline.errors.collect_all();
     }
-    let threads = if readers.len() > READER_THREADS_MAX {
-        1
-    } else {
-        options.threads
-    };
-    let mut sources: Vec<Source> = readers
-        .into_iter()
-        .map(|reader| Source::start(reader, threads))
-        .collect::<Result<_, _>>()?;
-    let mut bytes = 0;
-    while let Some(next) = furthest_behind(&sources) {
-        let source = &mut sources[next];
-        let input = source.input;
-        let Some(batch) = source.pull()? else {
-            continue;
-        };
-        bytes += batch.bytes;
-        for delivery in batch.deliveries {
-            deliver(&mut shared, &mut outputs, input, delivery)?;
-        }
-        if job.file.on_error == OnError::DeadLetter {
-            outputs.take_dead(job, &batch.dead)?;
-            outputs.take_dead(job, &failed_rows(job, &mut shared, &files))?;
-        }
-        if let Some(progress) = &mut options.progress {
-            progress(bytes);
-        }
-        if job.file.on_error == OnError::Stop {
-            let failed = batch
-                .trouble
-                .or_else(|| error_text(&shared.pipeline.errors));
-            failed.map_or(Ok(()), |reason| Err(RunError::Stopped(reason)))?;
-        }
-    }
-    let mut outcome = finish(job, shared, sources, outputs, files, options.witness)?;
-    outcome.report.inputs.extend(references.reports);
-    outcome
-        .report
-        .errors
-        .merge(physical.reference_errors().clone());
-    Ok(outcome)
-}
-
-fn deliver(
-    shared: &mut SharedPipeline,
-    outputs: &mut Outputs,
-    input: usize,
-    delivery: Delivery,
-) -> Result<(), RunError> {
-    let entry = shared.entry(input, delivery.exit, delivery.partition);
-    let mut exits = Vec::new();
-    shared.pipeline.push(entry, delivery.item, &mut exits);
-    for (statement, item) in exits {
-        outputs.take(statement, item)?;
-    }
-    Ok(())
-}
-
-/// The rows that failed in the shared part of the query since the last call.
-fn failed_rows(job: &Job, shared: &mut SharedPipeline, files: &[ReadFile]) -> Vec<DeadLetter> {
-    let failed = shared.pipeline.errors.take_collected().into_iter();
-    failed
-        .map(|error| {
-            let file = error
-                .origin
-                .and_then(|origin| files.get(origin_file(origin)));
-            let shown = |file: &ReadFile| file.path.display().to_string();
-            DeadLetter {
-                input: file.map(|file| job.plan.inputs[file.input].name.clone()),
-                cause: Cause::Query(error.span),
-                reason: error.reason,
-                event: None,
-                file: file.map(|file| shown_file(&shown(file), &job.file.folder)),
-                line: error.origin.map(origin_line),
-                time: Some(error.time),
-            }
-        })
-        .collect()
+    shared
 }
 
 fn error_text(errors: &DataErrors) -> Option<String> {
     errors.samples.first().map(|error| error.reason.clone())
 }
 
-fn finish(
-    job: &Job,
-    mut shared: SharedPipeline,
-    sources: Vec<Source>,
-    outputs: Outputs,
-    files: Vec<ReadFile>,
-    witness: bool,
-) -> Result<Outcome, RunError> {
-    let mut inputs: Vec<InputReport> = job
-        .plan
-        .inputs
-        .iter()
-        .map(|input| InputReport {
-            name: input.name.clone(),
-            ..InputReport::default()
-        })
-        .collect();
-    let mut errors = DataErrors::default();
-    let mut seen = Witness::default();
+/// What all files together gave.
+#[derive(Default)]
+struct ReadInputs {
+    inputs: Vec<InputReport>,
+    errors: DataErrors,
+    witness: Witness,
+}
+
+fn finish_all(job: &Job, sources: Vec<Source>) -> Result<ReadInputs, RunError> {
+    let inputs = job.plan.inputs.iter().map(|input| InputReport {
+        name: input.name.clone(),
+        ..InputReport::default()
+    });
+    let mut read = ReadInputs {
+        inputs: inputs.collect(),
+        ..ReadInputs::default()
+    };
     for source in sources {
         let input = source.input;
         let (report, failed, witness) = source.finish()?.finish();
-        inputs[input].merge(report);
-        errors.merge(failed);
+        read.inputs[input].merge(report);
+        read.errors.merge(failed);
         if let Some(witness) = witness {
-            seen.fates.extend(witness.fates);
-            seen.windows.extend(witness.windows);
-            seen.lost.extend(witness.lost);
+            read.witness.fates.extend(witness.fates);
+            read.witness.windows.extend(witness.windows);
+            read.witness.lost.extend(witness.lost);
         }
     }
-    seen.windows.extend(shared.pipeline.take_trace());
-    errors.merge(std::mem::take(&mut shared.pipeline.errors));
-    let report = Report {
-        inputs,
-        errors,
-        dead_letters: outputs.dead_letters(),
-        outputs: outputs.commit()?,
-    };
+    Ok(read)
+}
+
+/// Ends time and makes all outputs final.
+fn commit(
+    mut combiner: Combiner,
+    output_names: OutputNames,
+    mut read: ReadInputs,
+    files: Vec<ReadFile>,
+) -> Result<Outcome, RunError> {
+    let pipeline = &mut combiner.shared.pipeline;
+    read.witness.windows.extend(pipeline.take_trace());
+    read.errors.merge(std::mem::take(&mut pipeline.errors));
+    // Nothing is final before everything has been written.
+    combiner.advance(Instant::AFTER_ALL)?;
+    let written = output_names.report(&combiner.outputs, combiner.dead_letters.as_ref());
+    combiner.settle(0)?;
     Ok(Outcome {
-        report,
-        witness: witness.then_some(seen),
+        report: Report {
+            inputs: read.inputs,
+            errors: read.errors,
+            dead_letters: written.dead_letters,
+            outputs: written.outputs,
+        },
+        witness: Some(read.witness),
         files,
     })
 }
@@ -247,7 +223,12 @@ struct Opened {
     files: Vec<ReadFile>,
 }
 
-fn open(job: &Job, physical: &PhysicalPlan, witness: bool) -> Result<Opened, RunError> {
+fn open(
+    job: &Job,
+    physical: &PhysicalPlan,
+    query: &Arc<QueryText>,
+    witness: bool,
+) -> Result<Opened, RunError> {
     let mut opened = Opened {
         readers: Vec::new(),
         partitions: Vec::new(),
@@ -256,13 +237,18 @@ fn open(job: &Job, physical: &PhysicalPlan, witness: bool) -> Result<Opened, Run
     for index in 0..job.plan.inputs.len() {
         let (input, declared) = InputPlan::of(job, index);
         let files = declared.files().map_err(LoadError::from)?;
-        let per_file = partitions_of(declared, &input.how, &files)?;
+        let per_file = partitions_of(declared, &input.format, &files)?;
         let count: usize = per_file.iter().map(Vec::len).sum();
         opened.partitions.push(count);
         for (path, partitions) in files.into_iter().zip(per_file) {
-            let number = opened.files.len();
-            let reader =
-                FileReader::open(&path, number, input.clone(), physical, partitions, witness)?;
+            let plan = FilePlan {
+                path: &path,
+                number: opened.files.len(),
+                partitions,
+                witness,
+                query: query.clone(),
+            };
+            let reader = FileReader::open(plan, input.clone(), physical)?;
             opened.readers.push(reader);
             opened.files.push(ReadFile { path, input: index });
         }
@@ -273,7 +259,7 @@ fn open(job: &Job, physical: &PhysicalPlan, witness: bool) -> Result<Opened, Run
 /// The partitions that each file holds: the file itself, or the values of its partition column.
 fn partitions_of(
     input: &Input,
-    how: &InputFormat,
+    format: &InputFormat,
     files: &[PathBuf],
 ) -> Result<Vec<Vec<PartitionId>>, RunError> {
     let Some(column) = &input.partition else {
@@ -289,7 +275,7 @@ fn partitions_of(
         let (input, files) = (input.name.clone(), files.len());
         return Err(LoadError::PartitionedFiles { input, files }.into());
     };
-    let mut values = discover_partitions(file, column, how)?;
+    let mut values = discover_partitions(file, column, format)?;
     if values.is_empty() {
         values.push(Value::Null);
     }
@@ -301,13 +287,16 @@ fn partitions_of(
     ])
 }
 
-/// What one step of a reader gave.
-struct Pulled {
-    deliveries: Vec<Delivery>,
-    bytes: u64,
-    /// Something was wrong with an event up to here.
-    trouble: Option<String>,
-    dead: Vec<DeadLetter>,
+/// Starts readers, each on a thread of its own where there are not too many.
+fn start_all(readers: Vec<FileReader>, threads: usize) -> Result<Vec<Source>, RunError> {
+    let threads = match readers.len() > READER_THREADS_MAX {
+        true => 1,
+        false => threads,
+    };
+    readers
+        .into_iter()
+        .map(|reader| Source::start(reader, threads))
+        .collect()
 }
 
 /// A reader, in place or on its own thread.
@@ -321,7 +310,7 @@ struct Source {
 enum State {
     Here(Box<FileReader>),
     Away {
-        results: Receiver<Pulled>,
+        results: Receiver<FileBlock>,
         thread: JoinHandle<FileReader>,
     },
     Done(Box<FileReader>),
@@ -356,9 +345,9 @@ impl Source {
     }
 
     /// What the next block gave; nothing once at the end.
-    fn pull(&mut self) -> Result<Option<Pulled>, RunError> {
+    fn pull(&mut self) -> Result<Option<FileBlock>, RunError> {
         let (state, pulled) = match std::mem::replace(&mut self.state, State::Moving) {
-            State::Here(mut reader) => match step(&mut reader) {
+            State::Here(mut reader) => match reader.step() {
                 Some(pulled) => (State::Here(reader), Some(pulled)),
                 None => (State::Done(reader), None),
             },
@@ -372,7 +361,7 @@ impl Source {
             other => (other, None),
         };
         self.state = state;
-        for delivery in pulled.iter().flat_map(|pulled| &pulled.deliveries) {
+        for delivery in pulled.iter().flat_map(|block| &block.output.deliveries) {
             self.reached = self.reached.max(progress_of(&delivery.item));
         }
         Ok(pulled)
@@ -386,21 +375,8 @@ impl Source {
     }
 }
 
-fn step(reader: &mut FileReader) -> Option<Pulled> {
-    let mut deliveries = Vec::new();
-    let before = reader.bytes();
-    let more = reader.step(&mut deliveries);
-    let bytes = reader.bytes() - before;
-    more.then(|| Pulled {
-        deliveries,
-        bytes,
-        trouble: reader.first_trouble(),
-        dead: reader.take_dead(),
-    })
-}
-
-fn read_all(mut reader: FileReader, send: &SyncSender<Pulled>) -> FileReader {
-    while let Some(pulled) = step(&mut reader) {
+fn read_all(mut reader: FileReader, send: &SyncSender<FileBlock>) -> FileReader {
+    while let Some(pulled) = reader.step() {
         if send.send(pulled).is_err() {
             break;
         }

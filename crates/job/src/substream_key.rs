@@ -148,7 +148,7 @@ mod tests {
                 seen.extend(shown(&push(&mut orderer, &keys, payload, &times)));
                 if restart {
                     let mut bytes = Vec::new();
-                    orderer.copy().write(&mut bytes);
+                    orderer.snapshot().write(&mut bytes);
                     orderer = self::orderer();
                     orderer.restore(&mut Reader::new(&bytes)).expect("a good copy");
                 }

@@ -1,4 +1,4 @@
-//! Destinations of a live job's rows: each row once, in order, across restarts and failures.
+//! Destinations of a job's rows: each row once, in order, across restarts and failures.
 //!
 //! The rows of an output are numbered from 0, and the numbers depend on the job's input alone. After a restart the job
 //! resumes from its last checkpoint and writes some rows again; the endpoint knows from their numbers which it has, and
@@ -18,6 +18,7 @@ mod hub;
 mod postgres;
 mod queue;
 mod registry;
+mod sink;
 mod state;
 mod stdout;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use hub::HubOutput;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOutput;
 pub use registry::{OUTPUT_KINDS, OutputContext, OutputKind, OutputSettings, SettingsReader};
+pub use sink::{OpenSink, SinkEndpoint};
 pub use stdout::StdoutOutput;
 
 #[cfg(not(feature = "postgres"))]
@@ -64,6 +66,11 @@ pub trait Endpoint: Send {
     /// Makes every accepted row durable: in the destination or in the returned state, which
     /// [`resume`](Endpoint::resume) gets when the job resumes from this checkpoint.
     fn checkpoint(&mut self) -> EndpointFuture<'_, Vec<u8>>;
+
+    /// A remark for the user about the rows written so far, such as values that the format has no column for.
+    fn note(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Consecutive rows of one output.
@@ -110,6 +117,9 @@ pub enum EndpointError {
     /// No rows will be accepted until somebody changes something: no such table, wrong password.
     #[error("{reason}")]
     Unfit { reason: String },
+    /// The reader of standard output has closed the pipe, as `head` does, or the job has ended.
+    #[error("the output was closed by its reader")]
+    Closed,
 }
 
 impl EndpointError {

@@ -84,7 +84,7 @@ impl BatchDecoder {
     }
 
     /// Takes apart what lies from `from` on and before `until`, and says where that ends.
-    pub fn open(
+    pub fn decode(
         &mut self,
         fetched: &FetchData,
         (from, until): (Offset, Option<Offset>),

@@ -3,159 +3,246 @@
 use std::sync::Arc;
 
 use highwater_codec::{DecodeError, Reader};
-use highwater_connect::ValueDecoder;
+use highwater_connect::{RowNames, ValueDecoder};
 use highwater_engine::{PhysicalPlan, Value};
 use highwater_env::Clock;
 use highwater_log::Offset;
-use highwater_time::{CombinedWatermark, Instant};
+use highwater_query::plan::{Name, Plan};
+use highwater_time::Instant;
 use tokio::sync::mpsc;
 
 use super::StartError;
 use super::batch_decoder::BatchDecoder;
 use super::checkpoint::Checkpoint;
-use super::combiner::{Combiner, CombinerEvent, StreamFacts};
-use super::destination::{Destination, OutputMessage, OutputSchema, output_schemas};
+use super::combiner_thread::{CombinerEvent, CombinerThread};
+use super::hub_stream::HubStream;
+use super::output_queue::OutputQueue;
 use super::partitions::{InputPartition, PartitionSet};
 use super::read_permits::ReadPermits;
-use super::side_output::SideOutput;
 use super::status::{InputStatus, OutputStatus, PartitionStatus, StatusHandle};
-use super::stream::{SideOutputOptions, Stream};
-use crate::account::shown_file;
+use crate::combiner::{Combiner, OutputRouting, StatementPort};
 use crate::config::OnError;
 use crate::intake::Intake;
 use crate::load::Job;
-use crate::partition_pipeline::PartitionPipeline;
+use crate::output_merge::{OutputMerge, OutputMessage, RowForm, column_names};
 use crate::plan::{InputPlan, PartitionId};
+use crate::side_output::SideOutput;
+use crate::side_row::{QueryText, StreamLocation};
+use crate::stream::{Stream, StreamPlan};
 
 /// How many chunks of rows may wait in front of an output.
 const WAITING_MAX: usize = 16;
 
 /// A job that is about to run.
 pub(super) struct JobParts {
-    pub streams: Vec<Stream>,
-    pub combiner: Combiner,
+    pub streams: Vec<HubStream>,
+    pub combiner: CombinerThread,
     pub events: mpsc::UnboundedReceiver<CombinerEvent>,
     /// In the order of the job's outputs.
-    pub outputs: Vec<(OutputSchema, mpsc::Receiver<OutputMessage>)>,
+    pub outputs: Vec<PendingOutput>,
 }
 
-/// The outputs of a job: those of the query, then those that take letters.
-struct Layout {
-    output_schemas: Vec<OutputSchema>,
-    dead: Option<usize>,
-    late: Option<usize>,
+/// An output that is not open yet.
+pub(super) struct PendingOutput {
+    pub name: String,
+    /// The names of the columns.
+    pub columns: Vec<Name>,
+    pub inbox: mpsc::Receiver<OutputMessage>,
 }
 
-fn layout(job: &Job) -> Layout {
-    let mut output_schemas = output_schemas(&job.plan);
-    let mut add = |name: &str| {
-        output_schemas.push(OutputSchema::of_letters(name));
-        output_schemas.len() - 1
-    };
-    let dead = job.file.dead_letter.as_ref();
-    let dead = dead.filter(|_| job.file.on_error == OnError::DeadLetter);
-    Layout {
-        dead: dead.map(|name| add(name)),
-        late: job.file.live.late.as_ref().map(|name| add(name)),
-        output_schemas,
-    }
+/// What a job is built from.
+#[derive(Clone, Copy)]
+pub(super) struct JobBuilder<'a> {
+    pub job: &'a Job,
+    pub physical: &'a PhysicalPlan,
+    pub clock: &'a Arc<dyn Clock>,
+    pub status: &'a StatusHandle,
 }
 
-pub(super) fn build(
-    job: &Job,
-    physical: &PhysicalPlan,
-    partitions: &PartitionSet,
-    (since, clock): (Instant, Arc<dyn Clock>),
-    board: &StatusHandle,
-) -> Result<JobParts, StartError> {
-    let Layout {
-        output_schemas,
-        dead,
-        late,
-    } = layout(job);
-    let query_name = shown_file(&job.query_name, &job.file.folder);
-    let wants = SideOutputOptions {
-        dead_letters: dead.is_some(),
-        late: late.is_some(),
-        query: Arc::new((query_name, job.query.clone())),
-    };
-    let streams = partitions.all.iter().enumerate();
-    let streams = streams.map(|source| stream(job, physical, source, &wants));
-    let streams = streams.collect::<Result<Vec<Stream>, StartError>>()?;
-    let mut shared = physical.shared(&partitions.per_input);
-    if wants.dead_letters {
-        shared.pipeline.errors.collect_all();
-    }
-    let mut statements = vec![(0, 0); job.plan.outputs.len()];
-    for (destination, shape) in output_schemas.iter().enumerate() {
-        for (port, statement) in shape.statements().enumerate() {
-            statements[statement] = (destination, port);
+/// An output of the query, or one that takes side rows.
+struct OutputSchema {
+    name: String,
+    columns: Vec<Name>,
+    /// Places in `Plan::outputs`.
+    statements: Vec<usize>,
+    /// The columns of its statements differ, so each row becomes one record.
+    is_mixed: bool,
+}
+
+/// The outputs of a job: those of the query in the order in which it names them, then those that take side rows.
+struct OutputLayout {
+    schemas: Vec<OutputSchema>,
+    dead_letters: Option<usize>,
+    late_events: Option<usize>,
+}
+
+impl OutputLayout {
+    fn new(job: &Job) -> OutputLayout {
+        let mut schemas = schemas(&job.plan);
+        let mut add = |name: &String| {
+            schemas.push(OutputSchema {
+                name: name.clone(),
+                columns: vec![Name::Spread],
+                statements: Vec::new(),
+                is_mixed: false,
+            });
+            schemas.len() - 1
+        };
+        let dead_letters = job.file.dead_letter.as_ref();
+        let dead_letters = dead_letters.filter(|_| job.file.on_error == OnError::DeadLetter);
+        OutputLayout {
+            dead_letters: dead_letters.map(&mut add),
+            late_events: job.file.live.late.as_ref().map(add),
+            schemas,
         }
     }
-    let (mut destinations, mut outputs) = (Vec::new(), Vec::new());
-    for (index, shape) in output_schemas.into_iter().enumerate() {
-        let (to, inbox) = mpsc::channel(WAITING_MAX);
-        destinations.push(Destination::new((index, &shape), since, to, board.clone()));
-        outputs.push((shape, inbox));
-    }
-    let count = streams.len();
-    let named = partitions.all.iter().map(|source| {
-        let input = job.plan.inputs[source.input].name.clone();
-        (input, source.place.clone())
-    });
-    let (events, heard) = mpsc::unbounded_channel();
-    let combiner = Combiner {
-        shared,
-        destinations,
-        statements,
-        dead: dead.map(|dead| (dead, SideOutput::new(count, true))),
-        late: late.map(|late| (late, SideOutput::new(count, false))),
-        clock: CombinedWatermark::new(count),
-        facts: StreamFacts {
-            streams: named.collect(),
-            wants,
-            timer: clock,
-        },
-        pace: ReadPermits::new(count),
-        workers: Vec::new(),
-        events,
-        board: board.clone(),
-        errors_before: 0,
-    };
-    Ok(JobParts {
-        streams,
-        combiner,
-        events: heard,
-        outputs,
-    })
 }
 
-fn stream(
-    job: &Job,
-    physical: &PhysicalPlan,
-    (number, source): (usize, &InputPartition),
-    wants: &SideOutputOptions,
-) -> Result<Stream, StartError> {
-    let (mut input, _) = InputPlan::of(job, source.input);
-    input.keeps_whole = wants.dead_letters || wants.late;
-    let id = PartitionId {
-        number: source.number,
-        shown: Value::Int(source.number as i64),
-    };
-    let lane = PartitionPipeline::new(&input, physical, id, false);
-    let (how, name) = (input.how.clone(), input.plan.name.clone());
-    let (is_hub, folder) = (input.hub, input.folder.clone());
-    let (intake, fields) = Intake::new(input, false);
-    let options = how.options(fields, wants.dead_letters);
-    let opener = match is_hub {
-        true => BatchDecoder::new(ValueDecoder::new(options).ok_or(StartError::Format(name))?),
-        false => BatchDecoder::of_files(options, folder),
-    };
-    Ok(Stream::new(
-        (number, source.place.clone()),
-        (opener, intake, lane),
-        wants.clone(),
-    ))
+fn schemas(plan: &Plan) -> Vec<OutputSchema> {
+    let mut schemas: Vec<OutputSchema> = Vec::new();
+    for (statement, output) in plan.outputs.iter().enumerate() {
+        let columns = column_names(plan, output.from);
+        let same = |schema: &&mut OutputSchema| schema.name.eq_ignore_ascii_case(&output.name);
+        match schemas.iter_mut().find(same) {
+            Some(schema) => {
+                if schema.columns != columns {
+                    (schema.columns, schema.is_mixed) = (vec![Name::Spread], true);
+                }
+                schema.statements.push(statement);
+            }
+            None => schemas.push(OutputSchema {
+                name: output.name.clone(),
+                columns,
+                statements: vec![statement],
+                is_mixed: false,
+            }),
+        }
+    }
+    schemas
+}
+
+impl OutputSchema {
+    fn form(&self, plan: &Plan, statement: usize) -> RowForm {
+        let names = || RowNames::new(column_names(plan, plan.outputs[statement].from));
+        match self.is_mixed {
+            true => RowForm::Record(names()),
+            false => RowForm::Columns,
+        }
+    }
+}
+
+impl JobBuilder<'_> {
+    /// No row before `since` will be sent.
+    pub fn build(&self, partitions: &PartitionSet, since: Instant) -> Result<JobParts, StartError> {
+        let query = Arc::new(QueryText::of(self.job));
+        let layout = OutputLayout::new(self.job);
+        let has_late_events = layout.late_events.is_some();
+        let streams = partitions.all.iter().enumerate();
+        let streams = streams
+            .map(|(number, partition)| self.stream(number, partition, &query, has_late_events));
+        let streams = streams.collect::<Result<Vec<HubStream>, StartError>>()?;
+        let mut shared = self.physical.shared(&partitions.per_input);
+        if layout.dead_letters.is_some() {
+            shared.pipeline.errors.collect_all();
+        }
+        let (routing, outputs) = self.route(layout, since, streams.len());
+        let locations = partitions.all.iter();
+        let locations = locations.map(|partition| location(self.job, partition));
+        let (events, heard) = mpsc::unbounded_channel();
+        Ok(JobParts {
+            combiner: CombinerThread {
+                combiner: Combiner::new(shared, routing, locations.collect(), query),
+                permits: ReadPermits::new(streams.len()),
+                workers: Vec::new(),
+                events,
+                status: self.status.clone(),
+                timer: self.clock.clone(),
+                errors_before: 0,
+            },
+            streams,
+            events: heard,
+            outputs,
+        })
+    }
+
+    fn route(
+        &self,
+        layout: OutputLayout,
+        since: Instant,
+        streams: usize,
+    ) -> (OutputRouting, Vec<PendingOutput>) {
+        let plan = &self.job.plan;
+        let side_output = |output, failed| SideOutput::in_time_order(output, streams, failed);
+        let mut routing = OutputRouting {
+            outputs: Vec::new(),
+            statements: vec![StatementPort::default(); plan.outputs.len()],
+            dead_letters: layout.dead_letters.map(|output| side_output(output, true)),
+            late_events: layout.late_events.map(|output| side_output(output, false)),
+        };
+        let mut pending = Vec::new();
+        for (output, schema) in layout.schemas.into_iter().enumerate() {
+            for (port, statement) in schema.statements.iter().enumerate() {
+                routing.statements[*statement] = StatementPort { output, port };
+            }
+            let statements = schema.statements.iter();
+            let forms = statements.map(|statement| schema.form(plan, *statement));
+            let (to, inbox) = mpsc::channel(WAITING_MAX);
+            let queue = OutputQueue {
+                index: output,
+                to,
+                status: self.status.clone(),
+            };
+            let merge = OutputMerge::new(forms.collect(), since, Box::new(queue));
+            routing.outputs.push(merge);
+            pending.push(PendingOutput {
+                name: schema.name,
+                columns: schema.columns,
+                inbox,
+            });
+        }
+        (routing, pending)
+    }
+
+    fn stream(
+        &self,
+        number: usize,
+        partition: &InputPartition,
+        query: &Arc<QueryText>,
+        late_events: bool,
+    ) -> Result<HubStream, StartError> {
+        let (mut input, _) = InputPlan::of(self.job, partition.input);
+        input.keeps_whole = input.dead_letters || late_events;
+        let (format, name) = (input.format.clone(), input.plan.name.clone());
+        let (is_hub, folder) = (input.hub, input.folder.clone());
+        let dead_letters = input.dead_letters;
+        let (intake, fields) = Intake::new(input, false);
+        let options = format.options(fields, dead_letters);
+        let decoder = match is_hub {
+            true => BatchDecoder::new(ValueDecoder::new(options).ok_or(StartError::Format(name))?),
+            false => BatchDecoder::of_files(options, folder),
+        };
+        let plan = StreamPlan {
+            number,
+            location: location(self.job, partition),
+            name: partition.place.to_string(),
+            partitions: vec![PartitionId {
+                number: partition.number,
+                shown: Value::Int(partition.number as i64),
+            }],
+            witness: false,
+            late_events,
+            query: query.clone(),
+        };
+        let stream = Stream::new(plan, intake, self.physical);
+        Ok(HubStream::new(partition.place.clone(), decoder, stream))
+    }
+}
+
+fn location(job: &Job, partition: &InputPartition) -> StreamLocation {
+    StreamLocation::Hub {
+        input: job.plan.inputs[partition.input].name.clone(),
+        place: partition.place.clone(),
+    }
 }
 
 impl JobParts {
@@ -174,28 +261,25 @@ impl JobParts {
     /// passed, because rows up to there are out. `false` if the query cannot have them.
     pub fn grow(
         &mut self,
-        (job, physical): (&Job, &PhysicalPlan),
+        builder: &JobBuilder<'_>,
         partitions: &mut PartitionSet,
         new: &[InputPartition],
     ) -> Result<bool, StartError> {
-        for source in new {
-            let input = source.input;
-            let peers = self.streams.iter().filter(|stream| stream.input == input);
-            let passed = peers.map(Stream::watermark).min();
+        let query = Arc::new(QueryText::of(builder.job));
+        let late_events = self.combiner.combiner.late_events.is_some();
+        for partition in new {
+            let input = partition.input;
+            let peers = self.streams.iter().filter(|peer| peer.input() == input);
+            let passed = peers.map(HubStream::watermark).min();
             let passed = passed.unwrap_or(Instant::BEFORE_ALL);
-            let named = (job.plan.inputs[input].name.clone(), source.place.clone());
-            if !self.combiner.add_stream(input, named, passed) {
+            let location = location(builder.job, partition);
+            if !self.combiner.add_stream(input, location, passed) {
                 return Ok(false);
             }
-            partitions.add(source.clone());
-            let added = partitions
-                .all
-                .last()
-                .map(|source| (partitions.all.len() - 1, source));
-            let Some(added) = added else { continue };
-            let wants = self.combiner.facts.wants.clone();
-            let mut stream = stream(job, physical, added, &wants)?;
-            stream.begin(source.partition.bounds().start);
+            let number = partitions.all.len();
+            let added = partitions.add(partition.clone());
+            let mut stream = builder.stream(number, added, &query, late_events)?;
+            stream.begin(partition.partition.bounds().start);
             if passed > Instant::BEFORE_ALL {
                 stream.begin_behind(passed);
             }
@@ -204,34 +288,37 @@ impl JobParts {
         Ok(true)
     }
 
-    /// Shows what there is on the board, and goes on with what was counted there.
-    pub fn lay_out(&mut self, job: &Job, partitions: &PartitionSet, board: &StatusHandle) {
+    /// Lists inputs and outputs in the status, and continues the counts that stand there.
+    pub fn show(&mut self, job: &Job, partitions: &PartitionSet, status: &StatusHandle) {
         let inputs = job.plan.inputs.iter().enumerate().map(|(index, input)| {
-            let mine = partitions.all.iter().filter(|source| source.input == index);
+            let own = partitions.all.iter().filter(|other| other.input == index);
             InputStatus {
                 name: input.name.clone(),
-                partitions: mine
-                    .map(|source| PartitionStatus::new(source.place.clone()))
+                partitions: own
+                    .map(|partition| PartitionStatus::new(partition.place.clone()))
                     .collect(),
             }
         });
-        let outputs = self.outputs.iter().map(|(shape, _)| OutputStatus {
-            name: shape.output.clone(),
+        let outputs = self.outputs.iter().map(|output| OutputStatus {
+            name: output.name.clone(),
             ..OutputStatus::default()
         });
         let streams = partitions.all.iter();
-        let streams = streams.map(|source| (source.input, source.number));
-        board.lay_out(inputs.collect(), outputs.collect(), streams.collect());
+        let streams = streams.map(|partition| (partition.input, partition.number));
+        status.lay_out(inputs.collect(), outputs.collect(), streams.collect());
         for stream in &mut self.streams {
-            let (status, shared_errors) = board.counted(stream.number);
-            stream.count_on(status);
+            let (counts, shared_errors) = status.counted(stream.number());
+            stream.count_on(counts);
             self.combiner.errors_before = shared_errors;
         }
     }
 
-    /// The state of streams and of what they share, as checkpoints have it.
-    pub fn written(&self) -> (Vec<(Offset, Vec<u8>)>, Vec<u8>) {
-        let streams = self.streams.iter().map(|stream| stream.copy().written());
+    /// The state of streams and of the combiner, as checkpoints hold it.
+    pub fn encoded(&self) -> (Vec<(Offset, Vec<u8>)>, Vec<u8>) {
+        let streams = self
+            .streams
+            .iter()
+            .map(|stream| stream.snapshot().encoded());
         let mut shared = Vec::new();
         self.combiner.snapshot(&mut shared);
         (streams.collect(), shared)

@@ -6,10 +6,10 @@ use highwater_time::Instant;
 
 use super::build::JobParts;
 use super::checkpoint::{Checkpoint, OutputCheckpoint};
-use super::combiner::JobSnapshot;
+use super::combiner_thread::JobSnapshot;
 use super::fingerprint::Fingerprint;
+use super::hub_stream::StreamSnapshot;
 use super::output::EndpointStates;
-use super::stream::StreamSnapshot;
 use crate::reference::InForce;
 
 /// What is the same in all checkpoints of a run.
@@ -30,7 +30,11 @@ impl CheckpointBuilder {
         let mut shared = Vec::new();
         built.combiner.snapshot(&mut shared);
         let cut = JobSnapshot {
-            streams: built.streams.iter().map(|stream| stream.copy()).collect(),
+            streams: built
+                .streams
+                .iter()
+                .map(|stream| stream.snapshot())
+                .collect(),
             shared,
             next: vec![0; self.names.len()],
             watermark: Instant::BEFORE_ALL,
@@ -48,7 +52,7 @@ impl CheckpointBuilder {
             since: self.since,
             watermark: cut.watermark,
             ended: cut.watermark == Instant::AFTER_ALL,
-            streams: cut.streams.iter().map(StreamSnapshot::written).collect(),
+            streams: cut.streams.iter().map(StreamSnapshot::encoded).collect(),
             shared: cut.shared.clone(),
             outputs: outputs
                 .map(|((name, next), mark)| OutputCheckpoint {

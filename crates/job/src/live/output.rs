@@ -10,9 +10,9 @@ use highwater_env::random::Random;
 use highwater_flow::retry::{Policy, Retry};
 use tokio::sync::mpsc;
 
-use super::destination::OutputMessage;
 use super::status::StatusHandle;
 use crate::config::OnFailure;
+use crate::output_merge::OutputMessage;
 
 pub(super) struct Output {
     /// Its place among the outputs of the job.

@@ -94,10 +94,12 @@ impl PartitionSet {
     }
 
     /// Takes one behind the others of its input.
-    pub fn add(&mut self, mut source: InputPartition) {
+    pub fn add(&mut self, mut source: InputPartition) -> &InputPartition {
         source.number = self.per_input[source.input];
         self.per_input[source.input] += 1;
+        let number = self.all.len();
         self.all.push(source);
+        &self.all[number]
     }
 
     /// The hubs, each with an input that reads it and how many of its partitions are read.

@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::build::JobParts;
 use super::checkpoint_builder::CheckpointBuilder;
-use super::combiner::{CombinerEvent, CombinerMessage, JobSnapshot};
+use super::combiner_thread::{CombinerEvent, CombinerMessage, JobSnapshot};
 use super::feed::Feed;
 use super::files::Follower;
 use super::growth::{Growth, can_grow};
@@ -103,7 +103,7 @@ impl RunningJob {
             mut streams,
             mut combiner,
             events,
-            outputs: output_schemas,
+            outputs: pending,
         } = built;
         let (to_combiner, inbox) = mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
@@ -124,16 +124,16 @@ impl RunningJob {
             }
             targets.push((stream.next(), end));
             let feed = Feed {
-                stream: stream.number,
+                stream: stream.number(),
                 partition: source.partition.clone(),
                 next: stream.next(),
                 until,
                 growth: (until.is_none() && can_grow(&job, source.input))
-                    .then(|| growth.of(source, (stream.number, stream.arrived()), board)),
+                    .then(|| growth.of(source, (stream.number(), stream.arrived()), board)),
                 fetch_bytes: options.fetch_bytes,
                 silence: until.is_none().then_some(options.silence),
-                permits: combiner.pace.permits(stream.number),
-                to: senders[stream.number % workers].clone(),
+                permits: combiner.permits.permits(stream.number()),
+                to: senders[stream.number() % workers].clone(),
                 clock: context.clock.clone(),
                 board: board.clone(),
                 stop: stopped.clone(),
@@ -154,7 +154,7 @@ impl RunningJob {
         }
         let mut shares: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
         for stream in streams {
-            shares[stream.number % workers].push(stream);
+            shares[stream.number() % workers].push(stream);
         }
         for (number, (streams, inbox)) in shares.into_iter().zip(receivers).enumerate() {
             let worker = Worker {
@@ -167,8 +167,8 @@ impl RunningJob {
         }
         spawn("highwater-combiner", move || combiner.run(inbox))?;
         let mut tasks = JoinSet::new();
-        for (output, (_, inbox)) in outputs.into_iter().zip(output_schemas) {
-            tasks.spawn(output.run(inbox));
+        for (output, pending) in outputs.into_iter().zip(pending) {
+            tasks.spawn(output.run(pending.inbox));
         }
         board.set_state(JobState::Running);
         let every = options.checkpoint_every.unwrap_or_else(|| {

@@ -11,7 +11,7 @@ use highwater_time::{Instant, TICKS_PER_MILLI};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
-use super::build::{JobParts, build};
+use super::build::{JobBuilder, JobParts};
 use super::checkpoint::Checkpoint;
 use super::checkpoint_builder::CheckpointBuilder;
 use super::files::make_hubs;
@@ -98,7 +98,7 @@ pub(super) async fn prepare(
             begin.from = From::Checkpoint(Box::new(saved));
         }
     }
-    built.lay_out(&job, &partitions, board);
+    built.show(&job, &partitions, board);
     let (to_marks, heard) = mpsc::unbounded_channel();
     let epoch = begin.epoch;
     let mut outputs = open_outputs(&job, &context, &options, board, (&built, epoch), &to_marks)?;
@@ -123,7 +123,7 @@ pub(super) async fn prepare(
         names: built
             .outputs
             .iter()
-            .map(|(shape, _)| shape.output.clone())
+            .map(|output| output.name.clone())
             .collect(),
         references: tables.force,
         tables: tables.kept,
@@ -180,13 +180,18 @@ fn widen(
     context: &JobContext,
     board: &StatusHandle,
 ) -> Result<Option<(JobParts, PartitionSet, Checkpoint)>, StartError> {
-    let since = (saved.since, context.clock.clone());
-    let mut built = build(job, physical, partitions, since, board)?;
+    let builder = JobBuilder {
+        job,
+        physical,
+        clock: &context.clock,
+        status: board,
+    };
+    let mut built = builder.build(partitions, saved.since)?;
     let mut among = partitions.clone();
-    if built.restore(saved).is_err() || !built.grow((job, physical), &mut among, new)? {
+    if built.restore(saved).is_err() || !built.grow(&builder, &mut among, new)? {
         return Ok(None);
     }
-    let (streams, shared) = built.written();
+    let (streams, shared) = built.encoded();
     let saved = Checkpoint {
         fingerprint: Fingerprint::of(job, &among),
         streams,
@@ -371,15 +376,13 @@ async fn assemble(
     context: &JobContext,
     board: &StatusHandle,
 ) -> Result<(JobParts, Begin), StartError> {
-    let new = |since| {
-        build(
-            job,
-            physical,
-            partitions,
-            (since, context.clock.clone()),
-            board,
-        )
+    let builder = JobBuilder {
+        job,
+        physical,
+        clock: &context.clock,
+        status: board,
     };
+    let new = |since| builder.build(partitions, since);
     let mut built = new(begin.since)?;
     let (since, reason) = match &begin.from {
         From::Positions(positions) => {
@@ -440,17 +443,17 @@ fn open_outputs(
         })
     };
     let spread = [Name::Spread];
-    let output_schemas = built.outputs.iter().map(|(shape, _)| shape).enumerate();
-    output_schemas
-        .map(|(index, shape)| {
+    let outputs = built.outputs.iter().enumerate();
+    outputs
+        .map(|(index, pending)| {
             let request = EndpointRequest {
                 job: &job.file.name,
                 folder: &job.file.folder,
-                output: &shape.output,
+                output: &pending.name,
                 refused_by: None,
                 epoch,
-                names: &shape.names,
-                declared: declared(&shape.output),
+                names: &pending.columns,
+                declared: declared(&pending.name),
             };
             let on_failure = request
                 .declared
@@ -461,7 +464,7 @@ fn open_outputs(
             let dead = dead.map(|output| {
                 open(EndpointRequest {
                     output,
-                    refused_by: Some(&shape.output),
+                    refused_by: Some(&pending.name),
                     names: &spread,
                     declared: declared(output),
                     ..request
@@ -469,10 +472,10 @@ fn open_outputs(
             });
             Ok(Output {
                 index,
-                name: shape.output.clone(),
+                name: pending.name.clone(),
                 endpoint: open(request)?,
                 dead: dead.transpose()?,
-                names: RowNames::new(shape.names.clone()),
+                names: RowNames::new(pending.columns.clone()),
                 on_failure,
                 retry: options.retry.clone(),
                 random: Random::from_os(),

@@ -8,8 +8,6 @@ use highwater_env::Clock;
 use highwater_log::{Offset, TopicPartition};
 use highwater_time::{Instant, VerdictCounts};
 
-use crate::report::TroubleKind;
-
 /// How many log lines are kept.
 const LOG_LINES_MAX: usize = 200;
 
@@ -68,7 +66,7 @@ pub struct InputStatus {
     pub partitions: Vec<PartitionStatus>,
 }
 
-/// VerdictCounts since the job was started, except for `time`, which is since its first start.
+/// Counts since the job was started, except for `time`, which is since its first start.
 #[derive(Clone, Debug)]
 pub struct PartitionStatus {
     pub place: TopicPartition,
@@ -140,25 +138,6 @@ impl PartitionStatus {
             watermark: Instant::BEFORE_ALL,
             waiting: 0,
         }
-    }
-
-    /// `file` is where the event came from, if it was one.
-    pub(super) fn lost(
-        &mut self,
-        kind: TroubleKind,
-        reason: &str,
-        (file, offset): (Option<&str>, u64),
-    ) {
-        match kind {
-            TroubleKind::Json
-            | TroubleKind::Format
-            | TroubleKind::Header
-            | TroubleKind::Compression => self.deserialization_errors += 1,
-            _ => self.conversion_errors += 1,
-        }
-        let place = file.map_or_else(|| self.place.to_string(), str::to_owned);
-        let kind = kind.name();
-        self.last_error = Some(format!("{place}@{offset}: {kind}: {reason}"));
     }
 }
 

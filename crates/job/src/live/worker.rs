@@ -6,8 +6,9 @@ use highwater_env::Clock;
 use highwater_log::FetchData;
 use tokio::sync::mpsc;
 
-use super::combiner::CombinerMessage;
-use super::stream::Stream;
+use super::combiner_thread::CombinerMessage;
+use super::hub_stream::HubStream;
+use crate::stream::StreamOutput;
 
 pub(super) enum WorkItem {
     Fetched {
@@ -29,7 +30,7 @@ pub(super) enum WorkItem {
 
 pub(super) struct Worker {
     pub number: usize,
-    pub streams: Vec<Stream>,
+    pub streams: Vec<HubStream>,
     pub timer: Arc<dyn Clock>,
     pub out: mpsc::UnboundedSender<CombinerMessage>,
 }
@@ -61,21 +62,22 @@ impl Worker {
     fn work(&mut self, work: WorkItem) -> Vec<CombinerMessage> {
         let worker = self.number;
         match work {
-            WorkItem::Fetched { stream, fetched } => match self.stream(stream).take(&fetched) {
-                Ok(handed) => vec![CombinerMessage::StreamOutput {
-                    worker,
-                    handed: Box::new(handed),
-                }],
-                Err(broken) => vec![CombinerMessage::Failed(format!(
-                    "what was read of a partition is no sequence of batches: {broken}"
-                ))],
-            },
+            WorkItem::Fetched { stream, fetched } => {
+                let stream = self.stream(stream);
+                match stream.take(&fetched) {
+                    Ok(output) => vec![message(worker, stream, output)],
+                    Err(broken) => vec![CombinerMessage::Failed(format!(
+                        "what was read of a partition is no sequence of batches: {broken}"
+                    ))],
+                }
+            }
             WorkItem::Drained { stream } => vec![CombinerMessage::Drained { worker, stream }],
             WorkItem::End { stream, time_ends } => {
                 let mut messages = Vec::new();
                 if time_ends {
-                    let handed = Box::new(self.stream(stream).end());
-                    messages.push(CombinerMessage::StreamOutput { worker, handed });
+                    let stream = self.stream(stream);
+                    let output = stream.end();
+                    messages.push(message(worker, stream, output));
                 }
                 messages.push(CombinerMessage::Ended { worker, stream });
                 messages
@@ -84,7 +86,7 @@ impl Worker {
                 let began = self.timer.elapsed();
                 let copies = self.streams.iter();
                 let copies = copies
-                    .map(|stream| (stream.number, stream.copy()))
+                    .map(|stream| (stream.number(), stream.snapshot()))
                     .collect();
                 vec![CombinerMessage::Copied {
                     worker,
@@ -95,9 +97,17 @@ impl Worker {
         }
     }
 
-    fn stream(&mut self, number: usize) -> &mut Stream {
+    fn stream(&mut self, number: usize) -> &mut HubStream {
         let streams = &mut self.streams;
-        let place = streams.iter().position(|stream| stream.number == number);
+        let place = streams.iter().position(|stream| stream.number() == number);
         &mut streams[place.expect("work is sent to the worker that has the stream")]
+    }
+}
+
+fn message(worker: usize, stream: &HubStream, output: StreamOutput) -> CombinerMessage {
+    CombinerMessage::Output {
+        worker,
+        output: Box::new(output),
+        status: Box::new(stream.status()),
     }
 }

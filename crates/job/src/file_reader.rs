@@ -1,0 +1,172 @@
+//! Reads one file, a block at a time, into a stream.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use highwater_connect::json::Field;
+use highwater_connect::{ReadError, Source, SourceNote};
+use highwater_engine::{DataErrors, PhysicalPlan, Value, ValueRef, eval};
+use highwater_time::Instant;
+
+use crate::account::shown_file;
+use crate::intake::Intake;
+use crate::plan::{InputFormat, InputPlan, PartitionId};
+use crate::report::{InputReport, TroubleKind};
+use crate::side_row::{QueryText, StreamLocation};
+use crate::stream::{EventBlock, Stream, StreamOutput, StreamPlan};
+use crate::witness::Witness;
+
+pub(crate) struct FileReader {
+    modified: Instant,
+    source: Box<dyn Source>,
+    stream: Stream,
+    ended: bool,
+}
+
+/// A file to be read.
+pub(crate) struct FilePlan<'a> {
+    pub path: &'a Path,
+    /// The number of this file among all that the job reads.
+    pub number: usize,
+    pub partitions: Vec<PartitionId>,
+    pub witness: bool,
+    pub query: Arc<QueryText>,
+}
+
+/// What one step of a reader gave.
+pub(crate) struct FileBlock {
+    pub output: StreamOutput,
+    pub bytes: u64,
+    /// The first error of the file so far.
+    pub first_error: Option<String>,
+}
+
+impl FileReader {
+    pub fn open(
+        plan: FilePlan<'_>,
+        input: InputPlan,
+        physical: &PhysicalPlan,
+    ) -> Result<FileReader, ReadError> {
+        let (intake, fields) = Intake::new(input, plan.witness);
+        let input = intake.input();
+        let source = input.format.open(plan.path, fields, input.dead_letters)?;
+        let name = plan.path.display().to_string();
+        let plan = StreamPlan {
+            number: plan.number,
+            location: StreamLocation::File {
+                input: input.plan.name.clone(),
+                file: shown_file(&name, &input.folder),
+            },
+            name,
+            partitions: plan.partitions,
+            witness: plan.witness,
+            late_events: false,
+            query: plan.query,
+        };
+        Ok(FileReader {
+            modified: Instant::from_unix_nanos(source.modified()),
+            source,
+            stream: Stream::new(plan, intake, physical),
+            ended: false,
+        })
+    }
+
+    pub fn input(&self) -> usize {
+        self.stream.input
+    }
+
+    pub fn location(&self) -> &StreamLocation {
+        self.stream.account.location()
+    }
+
+    /// Processes the next block of the file. `None` after the last, which ends time.
+    pub fn step(&mut self) -> Option<FileBlock> {
+        if self.ended {
+            return None;
+        }
+        let before = self.stream.account.report.bytes;
+        let mut output = self.stream.new_output();
+        match self.source.next_batch() {
+            Ok(Some(events)) => {
+                self.stream.account.report.bytes = self.source.bytes_read();
+                let file = self.stream.account.name().to_owned();
+                let block = EventBlock {
+                    events,
+                    arrivals: None,
+                    bad_arrivals: Vec::new(),
+                    file: Some(&file),
+                    modified: self.modified,
+                };
+                self.stream.push(block, &mut output);
+            }
+            Ok(None) => self.end(&mut output),
+            Err(error) => {
+                let kind = error.kind();
+                let kind = kind.map_or(TroubleKind::File, |kind| TroubleKind::of(kind, true));
+                let account = &mut self.stream.account;
+                account.reject_file(kind, error.to_string(), &mut output.rejected);
+                self.end(&mut output);
+            }
+        }
+        self.stream.complete(&mut output);
+        Some(FileBlock {
+            output,
+            bytes: self.stream.account.report.bytes - before,
+            first_error: self.stream.first_error(),
+        })
+    }
+
+    fn end(&mut self, out: &mut StreamOutput) {
+        let account = &mut self.stream.account;
+        account.report.bytes = self.source.bytes_read();
+        match self.source.note() {
+            Some(note @ SourceNote::CutShort { .. }) => {
+                account.reject_file(TroubleKind::File, note.to_string(), &mut out.rejected);
+            }
+            Some(note) => account.report.notes.push(note.to_string()),
+            None => {}
+        }
+        self.ended = true;
+        self.stream.end(out);
+    }
+
+    /// See [`Stream::finish`].
+    pub fn finish(self) -> (InputReport, DataErrors, Option<Witness>) {
+        self.stream.finish()
+    }
+}
+
+/// The distinct partitions in a file, found by reading it once. Sorted, so that their order is that of their values.
+pub(crate) fn discover_partitions(
+    path: &Path,
+    column: &str,
+    how: &InputFormat,
+) -> Result<Vec<Value>, ReadError> {
+    let fields = vec![Field::Path(vec![column.to_string()])];
+    let mut source = how.open(path, fields, false)?;
+    let mut found = std::collections::BTreeMap::new();
+    // What is wrong with the file is told when it is read for good.
+    while let Ok(Some(events)) = source.next_batch() {
+        for row in 0..events.rows {
+            let mut key = Vec::new();
+            eval::encode_key(events.columns[0].get(row), &mut key);
+            found
+                .entry(key)
+                .or_insert_with(|| events.columns[0].get(row).to_value());
+        }
+    }
+    let mut values: Vec<_> = found.into_values().collect();
+    // Values of different kinds have no order of their own, and text beside a number would be read as one.
+    let kind = |value: &Value| match value.view() {
+        ValueRef::Null => 0,
+        ValueRef::Bit(_) | ValueRef::Int(_) | ValueRef::Float(_) => 1,
+        ValueRef::Text(_) => 2,
+        _ => 3,
+    };
+    values.sort_by(|a, b| {
+        let order = || eval::compare(a.view(), b.view()).ok().flatten();
+        let kinds = kind(a).cmp(&kind(b));
+        kinds.then_with(|| order().unwrap_or(std::cmp::Ordering::Equal))
+    });
+    Ok(values)
+}

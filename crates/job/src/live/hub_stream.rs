@@ -1,0 +1,211 @@
+//! One partition of a hub as a job reads it: fetched batches go in, the output of a stream comes out.
+
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_log::batch::CorruptBatch;
+use highwater_log::{FetchData, Offset, TopicPartition};
+use highwater_time::Instant;
+
+use super::batch_decoder::{BatchDecoder, DecodedItem};
+use super::status::PartitionStatus;
+use crate::partition_pipeline::PartitionSnapshot;
+use crate::stream::{EventBlock, Stream, StreamOutput};
+
+pub(super) struct HubStream {
+    stream: Stream,
+    decoder: BatchDecoder,
+    /// Everything before this has been taken.
+    next: Offset,
+    /// Nothing from here on is taken.
+    until: Option<Offset>,
+    /// The latest arrival of an event or of punctuation.
+    arrived: Instant,
+    events: u64,
+    bytes: u64,
+    /// The counts of earlier runs of this start.
+    before: PartitionStatus,
+}
+
+/// The state of a stream at one moment, not yet encoded.
+pub(super) struct StreamSnapshot {
+    pub next: Offset,
+    pub arrived: Instant,
+    partition: PartitionSnapshot,
+}
+
+impl StreamSnapshot {
+    /// As checkpoints hold it: where to read on, and the state.
+    pub fn encoded(&self) -> (Offset, Vec<u8>) {
+        let mut state = Vec::new();
+        self.write(&mut state);
+        (self.next, state)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.i64(self.next.0);
+        out.i64(self.arrived.ticks());
+        self.partition.write(out);
+    }
+}
+
+impl HubStream {
+    pub fn new(place: TopicPartition, decoder: BatchDecoder, stream: Stream) -> HubStream {
+        HubStream {
+            stream,
+            decoder,
+            next: Offset(0),
+            until: None,
+            arrived: Instant::BEFORE_ALL,
+            events: 0,
+            bytes: 0,
+            before: PartitionStatus::new(place),
+        }
+    }
+
+    /// Its place among all streams of the job.
+    pub fn number(&self) -> usize {
+        self.stream.number
+    }
+
+    pub fn input(&self) -> usize {
+        self.stream.input
+    }
+
+    /// Continues the counts of an earlier run.
+    pub fn count_on(&mut self, status: PartitionStatus) {
+        self.before = status;
+    }
+
+    /// Begins where others have passed a time already: no event of it will have an earlier one.
+    pub fn begin_behind(&mut self, watermark: Instant) {
+        let input = self.stream.plan();
+        let arrival = match input.plan.timestamp {
+            // The arrival that nothing earlier could have.
+            Some(_) => watermark + input.policy.late_arrival,
+            None => watermark,
+        };
+        // Nothing waits yet that could come out.
+        let partition = self.stream.partition_mut();
+        partition.punctuate(arrival, &mut Vec::new());
+    }
+
+    /// The latest arrival of an event or of punctuation.
+    pub fn arrived(&self) -> Instant {
+        self.arrived
+    }
+
+    pub fn watermark(&self) -> Instant {
+        self.stream.watermark()
+    }
+
+    /// Begins there instead of at the start.
+    pub fn begin(&mut self, next: Offset) {
+        self.next = next;
+    }
+
+    /// Takes nothing from there on.
+    pub fn end_at(&mut self, until: Offset) {
+        self.until = Some(until);
+    }
+
+    pub fn next(&self) -> Offset {
+        self.next
+    }
+
+    pub fn snapshot(&self) -> StreamSnapshot {
+        StreamSnapshot {
+            next: self.next,
+            arrived: self.arrived,
+            partition: self.stream.partition().snapshot(),
+        }
+    }
+
+    /// Reads what [`StreamSnapshot::write`] wrote.
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.next = Offset(from.i64()?);
+        self.arrived = Instant::from_ticks(from.i64()?);
+        self.stream.partition_mut().restore(from)
+    }
+
+    /// Processes batches that were fetched from [`next`](HubStream::next) on.
+    pub fn take(&mut self, fetched: &FetchData) -> Result<StreamOutput, CorruptBatch> {
+        let mut output = self.stream.new_output();
+        let mut items = Vec::new();
+        let range = (self.next, self.until);
+        let next = self
+            .decoder
+            .decode(fetched, range, &mut |item| items.push(item))?;
+        for item in items {
+            self.take_item(item, &mut output);
+        }
+        self.next = next;
+        let bytes = fetched.pieces.iter().map(|piece| piece.len() as u64);
+        self.bytes += bytes.sum::<u64>();
+        Ok(self.completed(output))
+    }
+
+    fn take_item(&mut self, item: DecodedItem, output: &mut StreamOutput) {
+        let (events, arrivals, bad_arrivals, file) = match item {
+            DecodedItem::Punctuation(arrival) => {
+                self.arrived = self.arrived.max(arrival);
+                let partition = self.stream.partition_mut();
+                return partition.punctuate(arrival, &mut output.deliveries);
+            }
+            DecodedItem::Events {
+                events,
+                arrivals,
+                bad_arrivals,
+                file,
+            } => (events, arrivals, bad_arrivals, file),
+        };
+        self.events += (events.rows + events.bad.len()) as u64;
+        let last = arrivals.iter().chain(&bad_arrivals).max();
+        self.arrived = last.map_or(self.arrived, |last| self.arrived.max(*last));
+        output.arrived = self.arrived;
+        let file = file.as_deref();
+        let block = EventBlock {
+            events,
+            arrivals: Some(arrivals),
+            bad_arrivals,
+            file: file.map(|file| &file.name[..]),
+            modified: file.map_or(Instant::BEFORE_ALL, |file| file.modified),
+        };
+        self.stream.push(block, output);
+    }
+
+    /// Ends time: no event will follow.
+    pub fn end(&mut self) -> StreamOutput {
+        let mut output = self.stream.new_output();
+        self.arrived = Instant::AFTER_ALL;
+        self.stream.end(&mut output);
+        self.completed(output)
+    }
+
+    fn completed(&mut self, mut output: StreamOutput) -> StreamOutput {
+        self.stream.complete(&mut output);
+        // Events that cannot be read and those that have no time were found one kind after the other.
+        output.rejected.sort_by_key(|row| row.offset);
+        output.arrived = self.arrived;
+        output
+    }
+
+    /// The counts up to now.
+    pub fn status(&self) -> PartitionStatus {
+        let (before, account) = (&self.before, &self.stream.account);
+        let partition = self.stream.partition();
+        let (deserialization, conversion) = account.report.troubles.by_stage();
+        PartitionStatus {
+            place: before.place.clone(),
+            events: before.events + self.events,
+            bytes: before.bytes + self.bytes,
+            time: *partition.counts(),
+            deserialization_errors: before.deserialization_errors + deserialization,
+            conversion_errors: before.conversion_errors + conversion,
+            runtime_errors: before.runtime_errors + partition.pipeline.errors.count,
+            last_error: account.last_error.clone().or(before.last_error.clone()),
+            next: self.next,
+            backlog: before.backlog,
+            watermark: self.stream.watermark(),
+            waiting: partition.waiting() as u64,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Side rows of many streams on their way to one output, in an order that depends on the input alone.
+//!
+//! A job over files takes its streams in an order that the files determine, so rows go out in the order of reading.
+//!
+//! A job over hubs takes its streams as they come. Rows of events come in order of arrival, so those of all streams are
+//! merged by arrival. Rows that the query failed on go by the row's time; several steps of the query make them, and how
+//! the input was cut decides which comes first, so they are sorted among themselves before they are merged with the
+//! others.
+
+use std::sync::Arc;
+
+use highwater_codec::{DecodeError, Reader, Writer};
+use highwater_connect::EndpointError;
+use highwater_engine::{Chunk, Column, Context, DataErrors, Item, Merge, Operator, Value};
+use highwater_time::Instant;
+
+use crate::output_merge::{OutputMerge, RowForm};
+use crate::side_row::SideRow;
+
+pub(crate) struct SideOutput {
+    /// Its place among the outputs of the job.
+    output: usize,
+    form: RowForm,
+    order: Order,
+    /// How many it has sent.
+    rows: u64,
+}
+
+enum Order {
+    Reading,
+    Time {
+        merge: Merge,
+        /// Of the shared part of the query and then of each stream: rows that wait to be sorted. `None` where it takes no
+        /// rows that the query failed on.
+        unsorted: Option<Vec<Vec<SideRow>>>,
+    },
+}
+
+impl SideOutput {
+    /// Sends rows in the order of reading.
+    pub fn in_reading_order(output: usize, form: RowForm) -> SideOutput {
+        SideOutput {
+            output,
+            form,
+            order: Order::Reading,
+            rows: 0,
+        }
+    }
+
+    /// Merges rows by time. `failed_rows`: it takes rows that the query failed on, too.
+    pub fn in_time_order(output: usize, streams: usize, failed_rows: bool) -> SideOutput {
+        let mut side_output = SideOutput {
+            output,
+            form: RowForm::Columns,
+            order: Order::Time {
+                merge: Merge::new(usize::from(failed_rows)),
+                unsorted: failed_rows.then(|| vec![Vec::new()]),
+            },
+            rows: 0,
+        };
+        (0..streams).for_each(|_| side_output.add_stream());
+        side_output
+    }
+
+    /// How many rows it has sent.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// A stream behind the others. Its rows wait for theirs, and theirs for its own, from now on.
+    pub fn add_stream(&mut self) {
+        let Order::Time { merge, unsorted } = &mut self.order else {
+            return;
+        };
+        merge.add_port();
+        if let Some(unsorted) = unsorted {
+            merge.add_port();
+            unsorted.push(Vec::new());
+        }
+    }
+
+    /// Rows of events of a stream, which has come to `arrived`.
+    pub fn push_events(
+        &mut self,
+        stream: usize,
+        rows: Vec<SideRow>,
+        arrived: Instant,
+        outputs: &mut [OutputMerge],
+    ) -> Result<(), EndpointError> {
+        match &mut self.order {
+            Order::Reading => self.send(chunk(rows), outputs),
+            Order::Time { merge, unsorted } => {
+                let port = match unsorted {
+                    Some(_) => 1 + 2 * stream,
+                    None => stream,
+                };
+                let due = merged(merge, port, rows, arrived);
+                self.send(due, outputs)
+            }
+        }
+    }
+
+    /// Rows that the query failed on, of a stream whose watermark is `watermark`; without a stream, of the shared part of
+    /// the query.
+    pub fn push_failed(
+        &mut self,
+        stream: Option<usize>,
+        rows: Vec<SideRow>,
+        watermark: Instant,
+        outputs: &mut [OutputMerge],
+    ) -> Result<(), EndpointError> {
+        let (merge, unsorted) = match &mut self.order {
+            Order::Reading => return self.send(chunk(rows), outputs),
+            Order::Time { unsorted: None, .. } => return Ok(()),
+            Order::Time {
+                merge,
+                unsorted: Some(unsorted),
+            } => (merge, unsorted),
+        };
+        let place = stream.map_or(0, |stream| stream + 1);
+        let unsorted = &mut unsorted[place];
+        unsorted.extend(rows);
+        let (mut due, rest): (Vec<_>, Vec<_>) = std::mem::take(unsorted)
+            .into_iter()
+            .partition(|row| row.time < watermark);
+        *unsorted = rest;
+        due.sort_by_cached_key(SideRow::order);
+        let due = merged(merge, 2 * place, due, watermark);
+        self.send(due, outputs)
+    }
+
+    fn send(
+        &mut self,
+        chunks: impl IntoIterator<Item = Chunk>,
+        outputs: &mut [OutputMerge],
+    ) -> Result<(), EndpointError> {
+        let output = &mut outputs[self.output];
+        chunks.into_iter().try_for_each(|chunk| {
+            self.rows += chunk.rows() as u64;
+            output.send_rows(self.form.apply(chunk))
+        })
+    }
+
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
+        let Order::Time { merge, unsorted } = &self.order else {
+            return;
+        };
+        let mut merged = Vec::new();
+        merge.snapshot(&mut merged);
+        out.blob(&merged);
+        for rows in unsorted.iter().flatten() {
+            out.count(rows.len());
+            rows.iter().for_each(|row| row.write(out));
+        }
+    }
+
+    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let Order::Time { merge, unsorted } = &mut self.order else {
+            return Ok(());
+        };
+        merge.restore(&mut Reader::new(from.blob()?))?;
+        for rows in unsorted.iter_mut().flatten() {
+            let count = from.count()?;
+            *rows = (0..count)
+                .map(|_| SideRow::read(from))
+                .collect::<Result<_, _>>()?;
+        }
+        Ok(())
+    }
+}
+
+/// Rows as a chunk of records; `None` for no rows.
+fn chunk(rows: Vec<SideRow>) -> Option<Chunk> {
+    if rows.is_empty() {
+        return None;
+    }
+    let times = rows.iter().map(|row| row.time.ticks()).collect();
+    let rows: Vec<Value> = rows.into_iter().map(|row| row.row).collect();
+    Some(Chunk::new(times, vec![Column::Dynamic(Arc::new(rows))]))
+}
+
+/// Pushes rows of a port that has passed `watermark`, and answers with those that all ports have passed.
+fn merged(merge: &mut Merge, port: usize, rows: Vec<SideRow>, watermark: Instant) -> Vec<Chunk> {
+    let mut items = Vec::new();
+    let mut errors = DataErrors::default();
+    let mut context = Context {
+        out: &mut items,
+        errors: &mut errors,
+        trace: None,
+    };
+    if let Some(chunk) = chunk(rows) {
+        merge.push(port, Item::Rows(chunk), &mut context);
+    }
+    merge.push(port, Item::Watermark(watermark), &mut context);
+    items
+        .into_iter()
+        .filter_map(|item| match item {
+            Item::Rows(chunk) => Some(chunk),
+            _ => None,
+        })
+        .collect()
+}
