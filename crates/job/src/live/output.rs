@@ -209,7 +209,7 @@ impl Output {
                 ("Type", Value::Text("OutputError".into())),
                 ("Output", Value::Text(self.name.as_str().into())),
                 ("Number", Value::Int((rows.first + row as u64) as i64)),
-                ("CombinerMessage", Value::Text(reason.into())),
+                ("Message", Value::Text(reason.into())),
                 ("Row", Value::Text(json.into())),
             ];
             let fields = fields.map(|(name, value)| (name.into(), value));
