@@ -29,7 +29,7 @@ pub(super) struct Family {
 
 macro_rules! families {
     ($($id:ident: $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
-        $(pub const $id: Family = Family {
+        $(pub(super) const $id: Family = Family {
             name: $name,
             kind: Kind::$kind,
             labels: &[$($label),*],
@@ -37,7 +37,7 @@ macro_rules! families {
         };)*
 
         #[cfg(test)]
-        pub const ALL: &[Family] = &[$($id),*];
+        pub(super) const ALL: &[Family] = &[$($id),*];
     };
 }
 

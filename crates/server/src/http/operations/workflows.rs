@@ -152,7 +152,7 @@ const SCHEMAS: &str = r#"{
     "additionalProperties": false,
     "required": ["most", "wait_ms", "lasts_ms"],
     "properties": {
-      "lock": {"type": ["string", "null"], "description": "none at first"},
+      "lock": {"type": ["string", "null"], "description": "null in the first claim"},
       "most": {"type": "integer", "minimum": 0, "maximum": 10000},
       "wait_ms": {"type": "integer", "minimum": 0, "maximum": 60000},
       "lasts_ms": {"type": "integer", "minimum": 100, "maximum": 600000}
@@ -204,13 +204,13 @@ const SCHEMAS: &str = r#"{
       "version": {"type": "string"},
       "id": {"type": "string"},
       "state": {"type": "string"},
-      "reason": {"type": "string", "description": "why it is not to be completed"},
-      "blame": {"type": "string", "description": "the step that is to blame"},
+      "reason": {"type": "string", "description": "why it failed"},
+      "blame": {"type": "string", "description": "the step that failed"},
       "started_ms": {"type": "integer"},
       "changed_ms": {"type": "integer"},
       "input": {},
       "steps": {"type": "array", "items": {"type": "object"}},
-      "attempts": {"type": "array", "items": {"type": "object"}, "description": "those that failed"},
+      "attempts": {"type": "array", "items": {"type": "object"}, "description": "the failed attempts"},
       "notes": {"type": "array", "items": {"type": "string"}}
     }
   }
