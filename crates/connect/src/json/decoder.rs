@@ -10,7 +10,7 @@ use super::fault::{BadJson, BadLine, Fault, FaultKind};
 use super::number;
 use super::row::{Cell, Row};
 use super::scan::{self, byte, skip_blanks, skip_value};
-use super::shape::{Act, END, START, Shape, Target};
+use super::shape::{END, KeyAction, START, Shape, Target};
 use super::{DEPTH_MAX, Field};
 use crate::declared::widen;
 use crate::source::Level;
@@ -238,17 +238,17 @@ impl Decoder {
         let bytes = block.as_bytes();
         let (mut key, mut at) = (START, at);
         loop {
-            let act;
-            (key, act, at) = match self.run(block, node, key, at)? {
+            let action;
+            (key, action, at) = match self.run(block, node, key, at)? {
                 RunEnd::Surprise(key, at) => self.surprise(block, node, key, at)?,
-                RunEnd::Value(key, act, at) => (key, act, at),
+                RunEnd::Value(key, action, at) => (key, action, at),
                 RunEnd::End(at) => return Ok(at),
             };
-            at = match act {
+            at = match action {
                 _ if key == END => return Ok(at),
-                Act::Skip => skip_value(bytes, at, open)?,
-                Act::Take(target) => self.take(block, node, key, target, at, open)?,
-                Act::TakeMany => self.take_many(block, node, key, at, open)?,
+                KeyAction::Skip => skip_value(bytes, at, open)?,
+                KeyAction::Take(target) => self.take(block, node, key, target, at, open)?,
+                KeyAction::TakeMany => self.take_many(block, node, key, at, open)?,
             };
         }
     }
@@ -264,7 +264,7 @@ impl Decoder {
         let (mut key, mut at) = (key, at);
         loop {
             let known = &keys[key];
-            let Some(start) = known.expect.after(bytes, at) else {
+            let Some(start) = known.predicted.after(bytes, at) else {
                 return Ok(RunEnd::Surprise(key, at));
             };
             key = known.next;
@@ -273,21 +273,21 @@ impl Decoder {
             }
             let first = byte(bytes, start);
             let number_follows = matches!(first, b'-'..=b'9');
-            match known.next_act {
-                Act::Skip if first == b'"' => at = scan::text(bytes, start + 1)?.end + 1,
-                Act::Skip if number_follows => at = number::skip(bytes, start)?,
-                Act::Take(target) if first == b'"' && self.row.is_first_exact(target) => {
+            match known.next_action {
+                KeyAction::Skip if first == b'"' => at = scan::text(bytes, start + 1)?.end + 1,
+                KeyAction::Skip if number_follows => at = number::skip(bytes, start)?,
+                KeyAction::Take(target) if first == b'"' && self.row.is_first_exact(target) => {
                     let text = scan::text(bytes, start + 1)?;
                     self.row
                         .keep_text(target.node as usize, block, start + 1, text);
                     at = text.end + 1;
                 }
-                Act::Take(target) if number_follows && self.row.is_first_exact(target) => {
+                KeyAction::Take(target) if number_follows && self.row.is_first_exact(target) => {
                     let value;
                     (value, at) = number::number(bytes, start)?;
                     self.row.keep_number(target.node as usize, value);
                 }
-                act => return Ok(RunEnd::Value(key, act, start)),
+                action => return Ok(RunEnd::Value(key, action, start)),
             }
         }
     }
@@ -300,7 +300,7 @@ impl Decoder {
         node: usize,
         key: usize,
         from: usize,
-    ) -> Result<(usize, Act, usize), Fault> {
+    ) -> Result<(usize, KeyAction, usize), Fault> {
         let bytes = block.as_bytes();
         let node = &mut self.shape.nodes[node];
         let mut at = skip_blanks(bytes, from);
@@ -312,7 +312,7 @@ impl Decoder {
         match byte(bytes, at) {
             b'}' => {
                 node.learn(key, &bytes[from..at + 1], END);
-                return Ok((END, Act::Skip, at + 1));
+                return Ok((END, KeyAction::Skip, at + 1));
             }
             b',' if key != START => at = skip_blanks(bytes, at + 1),
             _ if key != START => return Err(Fault::new(at, FaultKind::CommaOrBrace)),
@@ -321,7 +321,7 @@ impl Decoder {
         let found = scan::key(bytes, at, missing)?;
         let next = node.key(&block[found.start..found.end], found.escaped);
         node.learn(key, &bytes[from..found.value], next);
-        Ok((next, node.act(next), found.value))
+        Ok((next, node.action(next), found.value))
     }
 
     /// Reads the value of a key that matches one requested name.
@@ -438,7 +438,7 @@ enum RunEnd {
     /// Other text than predicted follows the value of the key.
     Surprise(usize, usize),
     /// The run cannot handle the value of the key.
-    Value(usize, Act, usize),
+    Value(usize, KeyAction, usize),
     /// The object has ended.
     End(usize),
 }

@@ -46,11 +46,11 @@ pub(crate) struct Node {
 /// A key of the object at a node, and the predicted bytes after its value.
 #[derive(Debug)]
 pub(crate) struct Key {
-    pub expect: Expect,
-    /// The key that `expect` leads to, or [`END`], and how to handle its value.
+    pub predicted: PredictedBytes,
+    /// The key that `predicted` leads to, or [`END`], and how to handle its value.
     pub next: usize,
-    pub next_act: Act,
-    pub act: Act,
+    pub next_action: KeyAction,
+    pub action: KeyAction,
     /// Every node that the key matches.
     pub targets: Vec<Target>,
     pub name: Box<str>,
@@ -58,7 +58,7 @@ pub(crate) struct Key {
 
 /// How to handle the value of a key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Act {
+pub(crate) enum KeyAction {
     Skip,
     Take(Target),
     /// Names that differ only in case can both be requested, and one key may match both.
@@ -74,21 +74,21 @@ pub(crate) struct Target {
 
 /// Up to 32 bytes, compared as words.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Expect {
+pub(crate) struct PredictedBytes {
     len: usize,
     words: [u64; 4],
     masks: [u64; 4],
 }
 
-impl Expect {
+impl PredictedBytes {
     /// Matches nothing: no UTF-8 text holds the byte 0xff.
-    const NOTHING: Expect = Expect {
+    const NOTHING: PredictedBytes = PredictedBytes {
         len: 1,
         words: [0xff, 0, 0, 0],
         masks: [0xff, 0, 0, 0],
     };
 
-    fn new(text: &[u8]) -> Expect {
+    fn new(text: &[u8]) -> PredictedBytes {
         let mask = |word: usize| match text.len().saturating_sub(8 * word) {
             0 => 0,
             8.. => u64::MAX,
@@ -96,14 +96,14 @@ impl Expect {
         };
         let masks = [mask(0), mask(1), mask(2), mask(3)];
         let word = |i: usize| load8(text, 8 * i) & masks[i];
-        Expect {
+        PredictedBytes {
             len: text.len(),
             words: [word(0), word(1), word(2), word(3)],
             masks,
         }
     }
 
-    /// The position after the expected bytes, if they stand at `at`.
+    /// The position after the expected bytes, if they are at `at`.
     #[inline(always)]
     pub(super) fn after(&self, bytes: &[u8], at: usize) -> Option<usize> {
         let differs = |at, i: usize| {
@@ -118,17 +118,17 @@ impl Expect {
 
 impl Key {
     fn new(name: &str, targets: Vec<Target>) -> Key {
-        let act = match targets[..] {
-            [] => Act::Skip,
-            [target] => Act::Take(target),
-            _ => Act::TakeMany,
+        let action = match targets[..] {
+            [] => KeyAction::Skip,
+            [target] => KeyAction::Take(target),
+            _ => KeyAction::TakeMany,
         };
-        let (expect, next, next_act) = (Expect::NOTHING, END, Act::Skip);
+        let (predicted, next, next_action) = (PredictedBytes::NOTHING, END, KeyAction::Skip);
         Key {
-            expect,
+            predicted,
             next,
-            next_act,
-            act,
+            next_action,
+            action,
             targets,
             name: name.into(),
         }
@@ -235,14 +235,15 @@ impl Node {
         if key == STRANGER || next == STRANGER || between.len() > EXPECTED_BYTES_MAX {
             return;
         }
-        let next_act = self.act(next);
+        let next_action = self.action(next);
         let key = &mut self.keys[key];
-        (key.expect, key.next, key.next_act) = (Expect::new(between), next, next_act);
+        (key.predicted, key.next, key.next_action) =
+            (PredictedBytes::new(between), next, next_action);
     }
 
     /// How to handle the value of a key; nothing after the end.
-    pub(super) fn act(&self, key: usize) -> Act {
-        self.keys.get(key).map_or(Act::Skip, |key| key.act)
+    pub(super) fn action(&self, key: usize) -> KeyAction {
+        self.keys.get(key).map_or(KeyAction::Skip, |key| key.action)
     }
 
     fn targets(&self, name: &str) -> Vec<Target> {
@@ -294,7 +295,7 @@ mod tests {
     fn an_expectation_matches_its_own_bytes_and_no_others() {
         for len in 1..=32 {
             let text: Vec<u8> = (0..len).map(|i| b'a' + i as u8 % 26).collect();
-            let expect = Expect::new(&text);
+            let expect = PredictedBytes::new(&text);
             assert_eq!(expect.after(&text, 0), Some(len));
             let mut longer = text.clone();
             longer.extend_from_slice(b"0123456789012345678901234567890123456789");
@@ -314,7 +315,10 @@ mod tests {
             shape.nodes[0].key(&format!("k{i}"), false);
         }
         assert_eq!(shape.nodes[0].key("A", false), STRANGER);
-        assert!(matches!(shape.nodes[0].act(STRANGER), Act::Take(_)));
+        assert!(matches!(
+            shape.nodes[0].action(STRANGER),
+            KeyAction::Take(_)
+        ));
         assert!(shape.nodes[0].keys.len() <= KEYS_MAX);
         shape.refresh();
         assert_ne!(shape.nodes[0].key("A", false), STRANGER);
