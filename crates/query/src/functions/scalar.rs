@@ -603,11 +603,16 @@ scalar_functions! {
         result: "bigint",
         description: "1 if two geometries have a point in common, touching included; 0 otherwise.",
         examples: [
-            (",
-                    ", ",
-                ),
-                (
-                    "),
+            (
+                "ST_INTERSECTS(CreateLineString(CreatePoint(0.0, 0.0), CreatePoint(2.0, 2.0)), \
+                 CreateLineString(CreatePoint(0.0, 2.0), CreatePoint(2.0, 0.0)))",
+                "1"
+            ),
+            (
+                "ST_INTERSECTS(CreateLineString(CreatePoint(0.0, 0.0), CreatePoint(2.0, 2.0)), \
+                 CreateLineString(CreatePoint(5.0, 5.0), CreatePoint(5.0, 6.0)))",
+                "0"
+            ),
         ],
     }
     StOverlaps {
