@@ -163,7 +163,7 @@ def full_disk(node, folder):
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place], capture_output=True)
     if mounted.returncode:
         node.start()
-        print("a full disk was not tried: this user may not mount one (the simulated disk in crates/job/tests/live is)")
+        print("a full disk was not tried: this user may not mount one (the simulated disk in crates/job/tests/job/live is)")
         return
     try:
         for name in os.listdir(kept):

@@ -320,7 +320,9 @@ async fn a_connection_may_be_encrypted() {
         };
         open(output, &["n", "t"])
     };
-    let mut endpoint = encrypted(Some(include_str!("../../server/tests/http/cert.pem")));
+    let mut endpoint = encrypted(Some(include_str!(
+        "../../server/tests/server/http/cert.pem"
+    )));
     begin(&mut endpoint).await;
     endpoint.write(&numbered(0..3)).await.unwrap();
     let sessions = "SELECT version FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 /// For 127.0.0.1, self-signed.
-pub(crate) const CERTIFICATE: &str = include_str!("../../../server/tests/http/cert.pem");
+pub(crate) const CERTIFICATE: &str = include_str!("../../../server/tests/server/http/cert.pem");
 
 type Handler = dyn Fn(Request<Bytes>) -> Response<Bytes> + Send + Sync;
 
@@ -40,7 +40,7 @@ impl Server {
         handler: impl Fn(Request<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Server {
         let certificate = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
-        let key = include_bytes!("../../../server/tests/http/key.pem");
+        let key = include_bytes!("../../../server/tests/server/http/key.pem");
         let key = PrivateKeyDer::from_pem_slice(key).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)

@@ -1,0 +1,569 @@
+//! `highwater up` and the commands that talk to it, as a user meets them.
+#![allow(clippy::disallowed_methods, reason = "tests make their own files")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_highwater");
+
+fn highwater(arguments: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(arguments);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("HIGHWATER_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A running node on a port of its own. Ends with the test.
+struct Node {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    url: String,
+    _folder: TempDir,
+}
+
+impl Node {
+    fn start() -> Node {
+        Node::start_with("")
+    }
+
+    fn start_with(settings: &str) -> Node {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("highwater.toml"), settings).unwrap();
+        let mut child = highwater(&["up", "--http", "127.0.0.1:0", "--kafka", "off"])
+            .current_dir(folder.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut told = String::new();
+        let url = loop {
+            let mut line = String::new();
+            assert_ne!(
+                stderr.read_line(&mut line).unwrap(),
+                0,
+                "it did not start:\n{told}"
+            );
+            told.push_str(&line);
+            if let Some(url) = line.trim().strip_prefix("HTTP   ") {
+                break url.to_owned();
+            }
+        };
+        Node {
+            child,
+            stderr,
+            url,
+            _folder: folder,
+        }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = highwater(arguments);
+        command.env("HIGHWATER_SERVER", &self.url).output().unwrap()
+    }
+
+    #[track_caller]
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {told}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.ok(arguments);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+// proves L6
+#[test]
+fn a_hub_is_made_filled_read_and_deleted() {
+    let node = Node::start();
+    assert_eq!(
+        node.ok(&["hub", "create", "t", "--partitions", "1"]),
+        "hub t with 1 partitions\n"
+    );
+    let sent = node.json(&["hub", "send", "t", "{\"n\":0}", "--json"]);
+    assert_eq!(
+        (&sent["partition"], &sent["offset"]),
+        (&json!(0), &json!(0))
+    );
+    let mut bulk = highwater(&["hub", "send", "t", "--connections", "1", "--batch", "10"])
+        .env("HIGHWATER_SERVER", &node.url)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines: String = (1..100).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    bulk.stdin
+        .take()
+        .unwrap()
+        .write_all(lines.as_bytes())
+        .unwrap();
+    let output = bulk.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("sent 99 events, {} bytes\n", lines.len())
+    );
+
+    let expected: String = (0..100).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    assert_eq!(node.ok(&["hub", "tail", "t"]), expected);
+    assert_eq!(
+        node.ok(&["hub", "tail", "t", "--from", "98"]),
+        "{\"n\":98}\n{\"n\":99}\n"
+    );
+    assert_eq!(
+        node.ok(&["hub", "tail", "t", "-f", "--from", "earliest", "-n", "2"]),
+        "{\"n\":0}\n{\"n\":1}\n"
+    );
+    let record = node.json(&["hub", "tail", "t", "-n", "1", "--json"]);
+    assert_eq!(
+        (&record["offset"], &record["value"]),
+        (&json!(0), &json!({"n": 0}))
+    );
+
+    let shown = node.json(&["hub", "describe", "t", "--json"]);
+    assert_eq!(shown["places"][0]["end"], 100);
+    assert!(node.ok(&["hub", "describe", "t"]).contains("100"));
+    assert_eq!(node.json(&["hub", "list", "--json"])[0]["name"], "t");
+    assert!(node.ok(&["hub", "list"]).starts_with("t  "));
+    assert_eq!(node.ok(&["hub", "delete", "t", "--yes"]), "deleted hub t\n");
+    assert_eq!(node.json(&["hub", "list", "--json"]), json!([]));
+}
+
+#[test]
+fn a_hub_is_grown_set_and_trimmed_while_it_is_used() {
+    let node = Node::start();
+    node.ok(&["hub", "create", "t", "--partitions", "1"]);
+    for n in ["1", "2", "3"] {
+        node.ok(&["hub", "send", "t", n]);
+    }
+    assert_eq!(
+        node.ok(&["hub", "trim", "t", "0", "--before", "2", "--yes"]),
+        "partition 0 of hub t starts at 2\n"
+    );
+    assert_eq!(node.ok(&["hub", "tail", "t"]), "3\n");
+    assert_eq!(
+        node.ok(&["hub", "grow", "t", "3"]),
+        "hub t with 3 partitions\n"
+    );
+    assert_eq!(
+        node.ok(&[
+            "hub",
+            "set",
+            "t",
+            "--retention",
+            "2d",
+            "--retention-bytes",
+            "1000"
+        ]),
+        "hub t: cleanup delete, retention 2d\n"
+    );
+    let shown = node.json(&[
+        "hub",
+        "set",
+        "t",
+        "--retention-bytes",
+        "unlimited",
+        "--json",
+    ]);
+    assert_eq!(
+        (&shown["partitions"], &shown["retention_bytes"]),
+        (&json!(3), &json!(null))
+    );
+    assert_eq!(shown["retention_seconds"], 2 * 24 * 3600);
+    assert_eq!(node.run(&["hub", "set", "t"]).status.code(), Some(2));
+    assert_eq!(node.ok(&["hub", "groups"]), "");
+    let none = node.run(&["hub", "groups", "g", "--delete", "--yes"]);
+    let told = String::from_utf8(none.stderr).unwrap();
+    assert!(told.contains("there is no such group"), "{told}");
+}
+
+// proves L7
+#[test]
+fn a_name_leads_to_several_hubs() {
+    let node = Node::start_with("[sharded.all]\nhubs = ['a', 'b']\n[hubs.a]\npartitions = 1\n");
+    for n in 0..20 {
+        let value = n.to_string();
+        let sent = node.json(&[
+            "hub",
+            "send",
+            "all",
+            &value,
+            "--partition-key",
+            &value,
+            "--json",
+        ]);
+        assert!(sent["hub"] == "a" || sent["hub"] == "b", "{sent}");
+    }
+    let listed = node.ok(&["hub", "list"]);
+    assert!(
+        listed
+            .lines()
+            .any(|line| line.starts_with("all ") && line.ends_with("sharded over a, b")),
+        "{listed}"
+    );
+    assert_eq!(
+        node.ok(&["hub", "describe", "all"]),
+        "all is sharded over a, b\n"
+    );
+    for arguments in [
+        &["hub", "tail", "all"][..],
+        &["hub", "tail", "all", "-f", "--from", "earliest", "-n", "20"],
+    ] {
+        let told = node.ok(arguments);
+        let mut seen: Vec<u32> = told.lines().map(|line| line.parse().unwrap()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..20).collect::<Vec<_>>());
+    }
+    let of_a = node.ok(&["hub", "tail", "a"]).lines().count();
+    assert!((1..20).contains(&of_a), "{of_a} of 20 in one of two hubs");
+}
+
+#[test]
+fn what_the_server_refuses_is_told_with_a_hint() {
+    let node = Node::start();
+    let output = node.run(&["hub", "describe", "none"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("there is no hub `none`") && told.contains("highwater hub create"),
+        "{told}"
+    );
+}
+
+// proves U3
+#[test]
+fn a_node_with_keys_asks_for_one() {
+    let node = Node::start_with(
+        "[[keys]]\nname = 'app'\nsecret = 's3cret'\nrights = ['send', 'listen', 'manage']\n",
+    );
+    let output = node.run(&["hub", "list"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("this needs a key"));
+    assert_eq!(
+        node.json(&["hub", "list", "--json", "--key", "app:s3cret"]),
+        json!([])
+    );
+}
+
+#[test]
+fn without_a_server_the_message_says_how_to_start_one() {
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let output = highwater(&["hub", "list", "--server", &format!("http://{free}")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("highwater up"));
+    let output = highwater(&["hub", "list", "--server", "ftp://x"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let output = highwater(&["up", "--http", &address, "--kafka", "off"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains(&address) && told.contains("set http.listen to another port"),
+        "{told}"
+    );
+}
+
+// proves U3
+#[test]
+fn wrong_or_dangerous_settings_start_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("highwater.toml");
+    std::fs::write(&file, "[http]\nlisten = '0.0.0.0:0'\n").unwrap();
+    let output = highwater(&["up"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("highwater.toml:2") && told.contains("[[keys]]"),
+        "{told}"
+    );
+}
+
+#[test]
+fn config_show_says_where_values_come_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("highwater.toml");
+    std::fs::write(
+        &file,
+        "data = 'd'\n[[keys]]\nname = 'a'\nsecret = 's3cret'\nrights = ['send']\n",
+    )
+    .unwrap();
+    let output = highwater(&["config", "show", "--set", "http.wait_max=5s"])
+        .env("HIGHWATER_DURABILITY", "os")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let row = |key: &str| {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("{key} ")))
+            .unwrap();
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(row("data"), ["data", "d", "highwater.toml:1"]);
+    assert_eq!(
+        row("durability"),
+        ["durability", "os", "HIGHWATER_DURABILITY"]
+    );
+    assert_eq!(row("http.wait_max"), ["http.wait_max", "5s", "flag"]);
+    assert_eq!(
+        row("http.listen"),
+        ["http.listen", "127.0.0.1:8080", "default"]
+    );
+    assert!(!text.contains("s3cret"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_stops_it_in_peace() {
+    let mut node = Node::start();
+    node.ok(&["hub", "send", "t", "1"]);
+    let id = node.child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(node.child.wait().unwrap().code(), Some(0));
+    let mut rest = String::new();
+    node.stderr.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("stopping"), "{rest}");
+}
+
+#[test]
+fn the_load_generator_reports_what_it_saw() {
+    let node = Node::start();
+    let report = node.json(&[
+        "bench",
+        "http",
+        "--url",
+        &node.url,
+        "--rate",
+        "200",
+        "--seconds",
+        "1",
+        "--json",
+    ]);
+    assert_eq!(
+        (&report["due"], &report["answered"], &report["errors"]),
+        (&json!(200), &json!(200), &json!(0))
+    );
+    let shown = node.json(&["hub", "describe", "bench", "--json"]);
+    let stored: i64 = shown["places"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|place| place["end"].as_i64().unwrap())
+        .sum();
+    assert_eq!(stored, 200);
+}
+
+/// Every curl command of docs/hub.md works as printed.
+#[cfg(unix)]
+#[test]
+fn the_commands_of_the_guide_work() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return;
+    }
+    let node = Node::start();
+    let page = include_str!("../../../../docs/hub.md");
+    let mut ran = 0;
+    let mut in_shell = false;
+    for line in page.lines() {
+        match line {
+            "```sh" => in_shell = true,
+            "```" => in_shell = false,
+            _ => {}
+        }
+        let plain = line.trim();
+        if !in_shell || !plain.starts_with("curl ") {
+            continue;
+        }
+        let command = plain.replace("http://127.0.0.1:8080", &node.url).replacen(
+            "curl ",
+            "curl -sS --max-time 20 -f ",
+            1,
+        );
+        let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+        // A live stream is ended by its own --max-time, which is 28.
+        let ended = matches!(output.status.code(), Some(0))
+            || plain.contains("--max-time") && output.status.code() == Some(28);
+        assert!(
+            ended,
+            "{plain}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        ran += 1;
+    }
+    assert!(ran >= 6, "only {ran} commands were found");
+}
+
+// proves Q1, Q2
+#[test]
+fn a_queue_is_made_filled_worked_off_and_deleted() {
+    let node = Node::start();
+    let made = node.ok(&["queue", "create", "work", "--deliveries-max", "1"]);
+    assert_eq!(made, "queue work\n");
+    assert_eq!(node.ok(&["queue", "send", "work", "{\"n\":0}"]), "sent 1\n");
+    node.ok(&["queue", "send", "work", "not JSON"]);
+    let peeked = node.ok(&["queue", "peek", "work"]);
+    assert_eq!(peeked.lines().count(), 2);
+
+    let first = node.json(&["queue", "receive", "work"]);
+    assert_eq!(first["body"], json!({"n": 0}));
+    let token = first["token"].as_str().unwrap();
+    let done = node.ok(&["queue", "complete", "work", token]);
+    assert_eq!(done, "completed 1\n");
+    let again = node.run(&["queue", "complete", "work", token]);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+
+    // The next one comes all the same.
+    let second = node.run(&["queue", "receive", "work", "--completed", token]);
+    assert_eq!(second.status.code(), Some(1), "{second:?}");
+    let second: Value = serde_json::from_slice(&second.stdout).unwrap();
+    let token = second["token"].as_str().unwrap();
+    node.ok(&["queue", "receive", "work", "--abandoned", token]);
+    let described = node.json(&["queue", "describe", "work", "--json"]);
+    assert_eq!(described["dead_letters"], 1, "one delivery was allowed");
+    node.ok(&["queue", "resubmit", "work", "2"]);
+    let last = node.json(&["queue", "receive", "work", "--complete"]);
+    assert_eq!(last["sequence"], 2);
+    let listed = node.ok(&["queue", "list"]);
+    assert!(
+        listed.lines().nth(1).unwrap().starts_with("work"),
+        "{listed}"
+    );
+    node.ok(&["queue", "delete", "work", "--yes"]);
+    assert_eq!(node.json(&["queue", "list", "--json"]), json!([]));
+}
+
+#[test]
+fn a_queue_is_measured_with_and_without_batches_and_leaves_nothing_behind() {
+    let node = Node::start();
+    let load = [
+        "bench",
+        "queue",
+        "--connections",
+        "2",
+        "--seconds",
+        "1",
+        "--json",
+    ];
+    for more in [&["--batch", "1"][..], &["--batch", "3", "--apart"]] {
+        let measured = node.json(&[&load[..], more].concat());
+        assert!(measured["cycles"].is_u64(), "{measured}");
+        assert!(measured["own_cpu_micros_per_cycle"].is_f64(), "{measured}");
+    }
+    assert_eq!(node.json(&["queue", "list", "--json"]), json!([]));
+}
+
+// proves Q3
+#[test]
+fn a_hub_of_the_settings_feeds_a_queue() {
+    let node =
+        Node::start_with("[hubs.orders]\npartitions = 2\n[queues.work]\nfeed = \"orders\"\n");
+    for n in 0..3 {
+        node.ok(&["hub", "send", "orders", &format!("{{\"n\":{n}}}")]);
+    }
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let wait = ["queue", "receive", "work", "--wait", "30s", "--delete"];
+        seen.push(node.json(&wait)["body"]["n"].as_i64().unwrap());
+    }
+    seen.sort();
+    assert_eq!(seen, [0, 1, 2]);
+}
+
+// proves P4, P5
+#[test]
+fn processors_circuits_and_dead_letters_are_managed() {
+    // A program that only repeats what it is told takes no event.
+    let node = Node::start_with(
+        "[processors.echo]\nhub = \"orders\"\nhandler = { command = [\"cat\"] }\ncheckpoint = { events = 1 }\n",
+    );
+    node.ok(&["hub", "create", "orders", "--partitions", "1"]);
+    node.ok(&["hub", "send", "orders", "{\"n\":1}"]);
+    let letters = loop {
+        let letters = node.json(&["dlq", "list", "echo", "--json"]);
+        if letters != json!([]) {
+            break letters;
+        }
+    };
+    assert_eq!(letters[0]["id"], "orders/0@0");
+    let shown = node.ok(&["dlq", "show", "echo", "orders/0@0"]);
+    assert!(
+        shown.contains("neither ok nor error") && shown.contains("\"value\":{\"n\":1}"),
+        "{shown}"
+    );
+    let found = node.json(&["dlq", "list", "echo", "--reason", "time-out", "--json"]);
+    assert_eq!(found, json!([]));
+
+    let dry = node.ok(&["dlq", "replay", "echo", "--dry-run"]);
+    assert_eq!(dry, "orders/0@0\n");
+    let replayed = node.run(&["dlq", "replay", "echo", "--json"]);
+    assert_eq!(replayed.status.code(), Some(1), "it failed again");
+    let replayed: Value = serde_json::from_slice(&replayed.stdout).unwrap();
+    assert_eq!(
+        (&replayed["handled"], &replayed["failed"][0]["id"]),
+        (&json!(0), &json!("orders/0@0"))
+    );
+
+    let opened = node.ok(&["circuit", "open", "echo", "--why", "release"]);
+    assert!(
+        opened.contains("open") && opened.ends_with(": release\n"),
+        "{opened}"
+    );
+    let listed = node.json(&["processor", "list", "--json"]);
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["circuit"]),
+        (&json!("echo"), &json!("open"))
+    );
+    let refused = node.run(&["dlq", "replay", "echo"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("highwater circuit close echo"));
+    let closed = node.json(&["circuit", "close", "echo", "--json"]);
+    assert_eq!(closed["state"], "closed");
+
+    let status = node.ok(&["processor", "status", "echo"]);
+    assert!(status.contains("command cat, circuit closed"), "{status}");
+    assert_eq!(node.ok(&["dlq", "purge", "echo", "--yes"]), "1 purged\n");
+    assert!(node.ok(&["dlq", "list"]).contains("0 on hub echo.dead"));
+}

@@ -1,0 +1,197 @@
+//! Making, growing and removing hubs, with crashes in between: what was answered lasts, the rest is
+//! as it was or as it was to be. // proves L1 L3
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::disk::Faults;
+use highwater_env::random::Random;
+use highwater_env::{Clock, Disk, SimClock, SimDisk};
+use highwater_hub::Hub;
+use highwater_log::{AdminError, HubInfo, HubSettings, HubSpec, Isolation, Log, Offset};
+
+use crate::common::*;
+
+struct World {
+    disk: SimDisk,
+    hub: Hub,
+    random: Random,
+    /// What each hub may be: as it was, or as it was to be when nobody could say.
+    may_be: BTreeMap<String, Vec<Option<HubInfo>>>,
+}
+
+fn start(disk: &SimDisk) -> Hub {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let clock: Arc<dyn Clock> = Arc::new(SimClock::at_unix_nanos(5_000_000));
+    open(&disk, &clock, &by_hand()).unwrap().0
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let disk = SimDisk::new(seed);
+        World {
+            hub: start(&disk),
+            disk,
+            random: Random::seeded(seed),
+            may_be: BTreeMap::new(),
+        }
+    }
+
+    fn step(&mut self) {
+        let hub = format!("hub-{}", self.random.below(3));
+        if self.random.below(2) == 0 {
+            self.disk.set_faults(Faults {
+                syncs: 6,
+                folder_syncs: 6,
+                writes: 6,
+                ..Faults::default()
+            });
+        }
+        match self.random.below(8) {
+            0..3 => {
+                let partitions = 1 + self.random.below(3) as u32;
+                let made = done(
+                    self.hub
+                        .create(spec(&hub, partitions, HubSettings::default())),
+                );
+                self.hear(&hub, made.map(|info| Some((*info).clone())));
+            }
+            3 => {
+                let partitions = 1 + self.random.below(5) as u32;
+                let grown = done(self.hub.grow(&name(&hub), partitions));
+                self.hear(&hub, grown.map(|info| Some((*info).clone())));
+            }
+            4 => {
+                let settings = HubSettings {
+                    retention: Some(Duration::from_millis(self.random.below(9))),
+                    ..HubSettings::default()
+                };
+                let changed = done(self.hub.change(&name(&hub), settings));
+                self.hear(&hub, changed.map(|info| Some((*info).clone())));
+            }
+            5 => {
+                let deleted = done(self.hub.delete(&name(&hub)));
+                self.hear(&hub, deleted.map(|()| None));
+            }
+            crash => {
+                self.disk.set_faults(Faults::default());
+                match crash {
+                    6 => self.disk.crash(),
+                    _ => self.disk.restart(),
+                }
+                self.hub = start(&self.disk);
+                self.check();
+            }
+        }
+        self.disk.set_faults(Faults::default());
+    }
+
+    fn hear(&mut self, hub: &str, answer: Result<Option<HubInfo>, AdminError>) {
+        match answer {
+            Ok(now) => {
+                self.may_be.insert(hub.into(), vec![now]);
+            }
+            // Nobody can say; a start will.
+            Err(AdminError::Storage(_)) => {
+                self.may_be.remove(hub);
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn check(&mut self) {
+        for number in 0..3 {
+            let hub = format!("hub-{number}");
+            let is = self.hub.hub(&hub).map(|info| (*info).clone());
+            if let Some(expected) = self.may_be.get(&hub) {
+                assert!(expected.contains(&is), "{hub}: {is:?}, not {expected:?}");
+            }
+            let partitions = is.as_ref().map_or(0, |info| info.partitions);
+            for partition in 0..partitions {
+                let partition = self
+                    .hub
+                    .partition(&hub, partition)
+                    .expect("it is in the catalogue");
+                let read = done(partition.read(Offset(0), 10, Isolation::Uncommitted));
+                assert!(read.is_ok());
+            }
+            self.may_be.insert(hub, vec![is]);
+        }
+    }
+}
+
+#[test]
+fn what_was_answered_lasts() {
+    for seed in 0..400 {
+        let mut world = World::new(seed);
+        for _ in 0..25 {
+            world.step();
+        }
+        world.disk.crash();
+        world.hub = start(&world.disk);
+        world.check();
+    }
+}
+
+#[test]
+fn a_wrong_number_or_name_is_refused() {
+    let hub = start(&SimDisk::new(1));
+    let create =
+        |name: &str, partitions| done(hub.create(spec(name, partitions, HubSettings::default())));
+    for requested in [0, HubSpec::PARTITIONS_MAX + 1] {
+        let max = HubSpec::PARTITIONS_MAX;
+        assert_eq!(
+            create("h", requested),
+            Err(AdminError::Partitions { requested, max })
+        );
+    }
+    let info = create("h", 3).unwrap();
+    assert_eq!(create("h", 3), Err(AdminError::Exists(name("h"))));
+    assert_eq!(hub.hub_by_id(info.id), Some(info.clone()));
+    let shrunk = done(hub.grow(&name("h"), 2));
+    assert_eq!(
+        shrunk,
+        Err(AdminError::Shrink {
+            hub: name("h"),
+            have: 3
+        })
+    );
+    assert!(hub.partition("h", 3).is_none());
+    assert_eq!(done(hub.grow(&name("h"), 4)).unwrap().partitions, 4);
+    assert!(hub.partition("h", 3).is_some());
+    assert_eq!(
+        done(hub.delete(&name("x"))),
+        Err(AdminError::Unknown(name("x")))
+    );
+    let settings = HubSettings {
+        batch_bytes_max: 10,
+        ..HubSettings::default()
+    };
+    assert!(matches!(
+        done(hub.change(&name("h"), settings)),
+        Err(AdminError::Settings(_))
+    ));
+}
+
+#[test]
+fn a_hub_made_again_is_another_one_and_empty() {
+    let disk = SimDisk::new(1);
+    let hub = start(&disk);
+    let first = done(hub.create(spec("h", 1, HubSettings::default()))).unwrap();
+    let mut pending = hub
+        .partition("h", 0)
+        .unwrap()
+        .append_records(&[record("x")]);
+    hub.commit();
+    poll(&mut pending).unwrap().unwrap();
+    done(hub.delete(&name("h"))).unwrap();
+    let second = done(hub.create(spec("h", 1, HubSettings::default()))).unwrap();
+    assert_ne!(first.id, second.id);
+    assert_eq!(hub.partition("h", 0).unwrap().bounds().end, Offset(0));
+    assert!(
+        disk.files()
+            .iter()
+            .all(|path| !path.to_string_lossy().contains(&first.id.to_string()))
+    );
+}

@@ -1,0 +1,151 @@
+//! Helpers for tests of the hub: futures that are ready, batches of texts, and all that a partition
+//! holds.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use highwater_env::{Clock, Disk};
+use highwater_hub::{Hub, OpenError, Options, Recovery};
+use highwater_log::batch::{
+    Batch, BatchBuilder, BatchHeader, BatchOptions, Batches, Decompressor, NewRecord,
+};
+use highwater_log::{
+    BoxFuture, FetchData, HubName, HubSettings, HubSpec, Isolation, Offset, Partition, Producer,
+    ReadError,
+};
+
+pub const DATA: &str = "data";
+
+/// Nobody commits but the test, and everything is done on its thread.
+pub fn by_hand() -> Options {
+    Options {
+        committers: 0,
+        readers: 0,
+        maintenance: Duration::from_secs(3600),
+        ..Options::default()
+    }
+}
+
+pub fn open(
+    disk: &Arc<dyn Disk>,
+    clock: &Arc<dyn Clock>,
+    options: &Options,
+) -> Result<(Hub, Vec<Recovery>), OpenError> {
+    let recoveries = parking_lot::Mutex::new(Vec::new());
+    let hub = Hub::open(
+        disk.clone(),
+        Path::new(DATA),
+        options.clone(),
+        clock.clone(),
+        &|progress| recoveries.lock().push(progress.recovery),
+    )?;
+    Ok((hub, recoveries.into_inner()))
+}
+
+/// The result, if it is there.
+pub fn poll<T>(pending: &mut BoxFuture<T>) -> Option<T> {
+    match pending
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+pub fn done<T>(mut pending: BoxFuture<T>) -> T {
+    poll(&mut pending).expect("it is ready")
+}
+
+pub fn name(name: &str) -> HubName {
+    HubName::new(name).unwrap()
+}
+
+pub fn spec(hub: &str, partitions: u32, settings: HubSettings) -> HubSpec {
+    HubSpec {
+        name: name(hub),
+        partitions,
+        settings,
+    }
+}
+
+pub fn record(text: &str) -> NewRecord<'_> {
+    NewRecord {
+        key: None,
+        value: Some(text.as_bytes()),
+        headers: &[],
+    }
+}
+
+pub fn batch(values: &[String], producer: Option<(Producer, i32)>, transactional: bool) -> Batch {
+    let mut builder = BatchBuilder::new();
+    for value in values {
+        builder.push(&record(value));
+    }
+    let seal = BatchOptions {
+        producer,
+        transactional,
+        ..BatchOptions::default()
+    };
+    builder.build(&seal).unwrap()
+}
+
+/// A record as a reader sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub offset: i64,
+    pub time: i64,
+    pub value: String,
+}
+
+/// What is in some pieces: the headers of batches, and the records of those with data.
+pub fn contents(fetched: &FetchData) -> (Vec<BatchHeader>, Vec<Seen>) {
+    let mut decompressor = Decompressor::new(1 << 20);
+    let (mut headers, mut seen) = (Vec::new(), Vec::new());
+    for piece in &fetched.pieces {
+        for batch in Batches::new(piece) {
+            let batch = batch.expect("only whole batches are served");
+            batch.check().expect("only good batches are served");
+            headers.push(batch.header);
+            if batch.header.is_control() {
+                continue;
+            }
+            for record in batch.records(&mut decompressor).unwrap() {
+                let record = record.unwrap();
+                seen.push(Seen {
+                    offset: record.offset.0,
+                    time: record.timestamp,
+                    value: String::from_utf8(record.value.unwrap_or(b"-").to_vec()).unwrap(),
+                });
+            }
+        }
+    }
+    (headers, seen)
+}
+
+/// Everything from `from` on, read in parts of about `bytes_max`, until the end or an error.
+pub fn read_from(
+    partition: &dyn Partition,
+    from: Offset,
+    bytes_max: usize,
+    isolation: Isolation,
+) -> (Vec<BatchHeader>, Vec<Seen>, Option<ReadError>) {
+    let (mut headers, mut seen) = (Vec::new(), Vec::new());
+    let mut from = from;
+    loop {
+        let fetched = match done(partition.read(from, bytes_max, isolation)) {
+            Ok(fetched) => fetched,
+            Err(error) => return (headers, seen, Some(error)),
+        };
+        let (more_headers, more) = contents(&fetched);
+        let Some(last) = more_headers.last() else {
+            return (headers, seen, None);
+        };
+        assert!(last.next_offset() > from, "a read makes progress");
+        from = last.next_offset();
+        headers.extend(more_headers);
+        seen.extend(more);
+    }
+}

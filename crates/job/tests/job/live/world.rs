@@ -1,0 +1,151 @@
+//! A log in memory, a clock that is moved by hand, and jobs over them.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_env::{Clock, SimClock, SimDisk};
+use highwater_flow::retry::{Delay, Policy};
+use highwater_job::Job;
+use highwater_job::config::{JobFile, Start};
+use highwater_job::live::{AtEnd, DiskCheckpoints, Handle, JobContext, Options, start};
+use highwater_log::batch::NewRecord;
+use highwater_log::{HubName, HubSettings, HubSpec, Log, MemoryLog, Offset};
+use highwater_time::Instant;
+
+use crate::live::recorder::Recorder;
+
+/// Where the clock stands at first: 2026-01-31T10:00:00Z.
+pub const START_MS: i64 = 1_769_853_600_000;
+
+pub struct World {
+    pub clock: Arc<SimClock>,
+    pub log: MemoryLog,
+    pub disk: SimDisk,
+    pub recorder: Recorder,
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let clock = Arc::new(SimClock::at_unix_nanos(i128::from(START_MS) * 1_000_000));
+        let now = clock.clone();
+        World {
+            log: MemoryLog::new(move || (now.unix_nanos() / 1_000_000) as i64),
+            clock,
+            disk: SimDisk::new(seed),
+            recorder: Recorder::default(),
+        }
+    }
+
+    pub async fn hub(&self, name: &str, partitions: u32) {
+        let spec = HubSpec {
+            name: HubName::new(name).unwrap(),
+            partitions,
+            settings: HubSettings::default(),
+        };
+        self.log.create(spec).await.unwrap();
+    }
+
+    pub fn advance(&self, ms: u64) {
+        self.clock.advance(Duration::from_millis(ms));
+    }
+
+    /// Appends events, one batch.
+    pub async fn send(&self, hub: &str, partition: u32, events: &[String]) {
+        let records: Vec<NewRecord<'_>> = events
+            .iter()
+            .map(|event| NewRecord {
+                key: None,
+                value: Some(event.as_bytes()),
+                headers: &[],
+            })
+            .collect();
+        let partition = self.log.partition(hub, partition).unwrap();
+        partition.append_records(&records).await.unwrap();
+    }
+
+    /// Says in the partition that nothing came up to now.
+    pub async fn silence(&self, hub: &str, partition: u32) {
+        let partition = self.log.partition(hub, partition).unwrap();
+        let end = partition.bounds().end;
+        partition.punctuate(end).await.unwrap().unwrap();
+    }
+
+    pub fn end(&self, hub: &str, partition: u32) -> Offset {
+        self.log.partition(hub, partition).unwrap().bounds().end
+    }
+
+    /// The same log, with nothing of what jobs have made of it.
+    pub fn afresh(&self) -> World {
+        World {
+            clock: self.clock.clone(),
+            log: self.log.clone(),
+            disk: SimDisk::new(0),
+            recorder: Recorder::default(),
+        }
+    }
+
+    pub fn site(&self) -> JobContext {
+        JobContext {
+            log: Arc::new(self.log.clone()),
+            clock: self.clock.clone(),
+            checkpoints: Arc::new(self.checkpoints()),
+            endpoints: Arc::new(self.recorder.clone()),
+        }
+    }
+
+    pub fn checkpoints(&self) -> DiskCheckpoints {
+        DiskCheckpoints::new(Arc::new(self.disk.clone()), PathBuf::from("checkpoints"))
+    }
+
+    pub fn start(&self, job: &Arc<Job>, options: Options) -> Handle {
+        start(job.clone(), self.site(), options)
+    }
+}
+
+pub fn job(text: &str) -> Arc<Job> {
+    let file = JobFile::parse(text, "job.toml").unwrap_or_else(|error| panic!("{text}\n{error}"));
+    Arc::new(Job::new(file).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// So many milliseconds after the clock was made.
+pub fn at(ms: i64) -> Instant {
+    Instant::from_unix_millis(START_MS + ms)
+}
+
+impl World {
+    /// Since the clock was made.
+    pub fn now_ms(&self) -> i64 {
+        (self.clock.unix_nanos() / 1_000_000) as i64 - START_MS
+    }
+}
+
+/// From the first event on; says that a partition is silent as soon as the clock is moved; saves when it is told to.
+pub fn live() -> Options {
+    Options {
+        start: Some(Start::Beginning),
+        silence: Duration::from_millis(1),
+        checkpoint_every: Some(Duration::from_secs(3600)),
+        retry: Policy {
+            delay: Delay::Fixed(Duration::from_millis(1)),
+            ..Policy::default()
+        },
+        ..Options::default()
+    }
+}
+
+/// Everything up to the end as it is now, without asking for anything.
+pub fn to_the_end() -> Options {
+    Options {
+        until_end: Some(AtEnd::GoOnLater),
+        ..live()
+    }
+}
+
+/// What should take no time must not take for ever.
+pub async fn soon<T>(what: impl Future<Output = T>) -> T {
+    let patience = Duration::from_secs(60);
+    let done = tokio::time::timeout(patience, what).await;
+    done.expect("it happens soon")
+}

@@ -1,0 +1,7 @@
+//! Whole jobs. Tests that measure the memory of the process are binaries of their own.
+
+mod bad_input;
+mod formats;
+mod live;
+mod outputs;
+mod repeatable;

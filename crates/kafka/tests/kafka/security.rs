@@ -1,0 +1,250 @@
+//! Who may come in, and what they may do.
+// proves U3
+
+use std::sync::Arc;
+
+use crate::common::*;
+use bytes::Bytes;
+use kafka_protocol::messages::*;
+use kafka_protocol::protocol::Request;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+async fn guarded() -> TestServer {
+    start_with(|options, services| {
+        options.listeners[0].sasl = true;
+        services.authorizer = Arc::new(Named);
+    })
+    .await
+}
+
+fn token(user: &str, password: &str) -> SaslAuthenticateRequest {
+    let token = format!("\0{user}\0{password}");
+    SaslAuthenticateRequest::default().with_auth_bytes(Bytes::from(token))
+}
+
+async fn logged_in(server: &TestServer, user: &str) -> Client {
+    let mut client = server.connect().await;
+    assert_eq!(client.call(2, &token(user, "secret")).await.error_code, 0);
+    client
+}
+
+#[tokio::test]
+async fn the_usual_sequence_lets_a_client_in() {
+    let server = guarded().await;
+    let mut client = server.connect().await;
+    client.call(0, &ApiVersionsRequest::default()).await;
+    let scram = SaslHandshakeRequest::default().with_mechanism(text("SCRAM-SHA-256"));
+    let response = client.call(1, &scram).await;
+    assert_eq!(response.error_code, 33);
+    assert_eq!(response.mechanisms, [text("PLAIN")]);
+    let plain = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
+    assert_eq!(client.call(1, &plain).await.error_code, 0);
+    let response = client.call(2, &token("all", "secret")).await;
+    assert_eq!((response.error_code, response.session_lifetime_ms), (0, 0));
+    client.call(9, &MetadataRequest::default()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_password_is_answered_late_and_ends_the_connection() {
+    let server = guarded().await;
+    let mut client = server.connect().await;
+    let began = tokio::time::Instant::now();
+    let response = client.call(2, &token("all", "wrong")).await;
+    assert_eq!(response.error_code, 58);
+    assert!(response.error_message.is_some());
+    assert!(began.elapsed().as_millis() >= 500);
+    assert_eq!(client.receive_frame().await, None);
+    assert_eq!(server.metrics().logins_refused, 1);
+}
+
+#[tokio::test]
+async fn nothing_else_is_answered_before_the_login() {
+    let server = guarded().await;
+    let mut client = server.connect().await;
+    client.send(9, &MetadataRequest::default()).await;
+    assert_eq!(client.receive_frame().await, None);
+}
+
+#[tokio::test]
+async fn a_request_sent_right_behind_the_login_is_served_with_its_rights() {
+    let server = guarded().await;
+    let hub = server.make("t", 1).await;
+    let mut client = server.connect().await;
+    client.send(2, &token("send", "secret")).await;
+    client
+        .send(9, &produce(&hub, 9, -1, &[(0, batch(&["a"]))]))
+        .await;
+    assert_eq!(
+        client
+            .receive::<SaslAuthenticateRequest>(2)
+            .await
+            .1
+            .error_code,
+        0
+    );
+    let (_, response) = client.receive::<ProduceRequest>(9).await;
+    assert_eq!(response.responses[0].partition_responses[0].error_code, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_log_in_is_let_go() {
+    let server = guarded().await;
+    let mut client = server.connect().await;
+    assert_eq!(client.receive_frame().await, None);
+}
+
+#[tokio::test]
+async fn a_listener_without_authentication_wants_none() {
+    let server = start().await;
+    let mut client = server.connect().await;
+    let plain = SaslHandshakeRequest::default().with_mechanism(text("PLAIN"));
+    assert_eq!(client.call(1, &plain).await.error_code, 34);
+}
+
+async fn code<R: Request>(
+    server: &TestServer,
+    user: &str,
+    version: i16,
+    request: &R,
+    code: impl Fn(R::Response) -> i16,
+) -> i16 {
+    let mut client = logged_in(server, user).await;
+    code(client.call(version, request).await)
+}
+
+#[tokio::test]
+async fn each_right_opens_its_own_doors_only() {
+    let server = guarded().await;
+    let hub = server.make("t", 1).await;
+    // For whom it works, and what the others are told.
+    let users = ["send", "listen", "manage"];
+    for user in users {
+        let expect = |right: &str, refusal: i16| if user == right { 0 } else { refusal };
+        let send = produce(&hub, 9, -1, &[(0, batch(&["a"]))]);
+        let of_send = |r: ProduceResponse| r.responses[0].partition_responses[0].error_code;
+        assert_eq!(
+            code(&server, user, 9, &send, of_send).await,
+            expect("send", 29)
+        );
+        let init = InitProducerIdRequest::default().with_transactional_id(None);
+        assert_eq!(
+            code(&server, user, 4, &init, |r| r.error_code).await,
+            expect("send", 31)
+        );
+        let id = InitProducerIdRequest::default().with_transactional_id(Some(transactional("x")));
+        assert_eq!(
+            code(&server, user, 4, &id, |r| r.error_code).await,
+            expect("send", 53)
+        );
+        let wanted = fetch_request::FetchTopic::default()
+            .with_topic(topic("t"))
+            .with_partitions(vec![fetch_request::FetchPartition::default()]);
+        let fetch = FetchRequest::default().with_topics(vec![wanted]);
+        let of_fetch = |r: FetchResponse| r.responses[0].partitions[0].error_code;
+        assert_eq!(
+            code(&server, user, 11, &fetch, of_fetch).await,
+            expect("listen", 29)
+        );
+        let beat = HeartbeatRequest::default().with_group_id(GroupId(text("g")));
+        assert_eq!(
+            code(&server, user, 4, &beat, |r| r.error_code).await,
+            expect("listen", 30)
+        );
+        let delete = DeleteGroupsRequest::default().with_groups_names(vec![GroupId(text("g"))]);
+        let of_delete = |r: DeleteGroupsResponse| r.results[0].error_code;
+        assert_eq!(
+            code(&server, user, 2, &delete, of_delete).await,
+            expect("manage", 30)
+        );
+        let wanted = create_topics_request::CreatableTopic::default()
+            .with_name(topic("new"))
+            .with_num_partitions(1)
+            .with_replication_factor(1);
+        let create = CreateTopicsRequest::default()
+            .with_topics(vec![wanted])
+            .with_validate_only(true);
+        let of_create = |r: CreateTopicsResponse| r.topics[0].error_code;
+        assert_eq!(
+            code(&server, user, 7, &create, of_create).await,
+            expect("manage", 29)
+        );
+        let node = describe_configs_request::DescribeConfigsResource::default()
+            .with_resource_type(4)
+            .with_resource_name(text("1"));
+        let describe = DescribeConfigsRequest::default().with_resources(vec![node]);
+        let of_describe = |r: DescribeConfigsResponse| r.results[0].error_code;
+        assert_eq!(
+            code(&server, user, 4, &describe, of_describe).await,
+            expect("manage", 31)
+        );
+    }
+    let mut stranger = logged_in(&server, "nobody").await;
+    let response = stranger
+        .call(9, &MetadataRequest::default().with_topics(None))
+        .await;
+    assert!(response.topics.is_empty());
+}
+
+const CERTIFICATE: &[u8] = include_bytes!("../data/localhost.crt");
+const KEY: &[u8] = include_bytes!("../data/localhost.key");
+
+fn certificate() -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(CERTIFICATE).unwrap()
+}
+
+async fn with_tls() -> TestServer {
+    start_with(|options, _| {
+        let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
+        let config = rustls::ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate()], key)
+            .unwrap();
+        options.listeners[0].tls = Some(Arc::new(config));
+    })
+    .await
+}
+
+#[tokio::test]
+async fn tls_lies_below_everything_else() {
+    let server = with_tls().await;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate()).unwrap();
+    let config = rustls::ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = TcpStream::connect(server.handle.addresses()[0])
+        .await
+        .unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    stream
+        .write_all(&frame(1, 0, &ApiVersionsRequest::default()))
+        .await
+        .unwrap();
+    let length = stream.read_i32().await.unwrap();
+    let mut answer = vec![0; length as usize];
+    stream.read_exact(&mut answer).await.unwrap();
+    let (_, response) = decode::<ApiVersionsRequest>(answer.into(), 0);
+    assert_eq!(response.error_code, 0);
+    // Garbage inside of the tunnel ends it.
+    stream.write_all(&[0xFF; 8]).await.unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await.unwrap_or(0);
+    assert!(rest.is_empty());
+    assert_eq!(server.metrics().malformed, 1);
+}
+
+#[tokio::test]
+async fn plain_text_to_a_tls_listener_ends_its_connection() {
+    let server = with_tls().await;
+    let mut client = server.connect().await;
+    client.send(0, &ApiVersionsRequest::default()).await;
+    let mut rest = Vec::new();
+    // The server may send an alert before it goes.
+    client.stream.read_to_end(&mut rest).await.unwrap_or(0);
+    assert_eq!(server.metrics().malformed, 1);
+}

@@ -1,0 +1,4 @@
+//! The queue service over a log.
+
+mod happens;
+mod service;

@@ -1,0 +1,206 @@
+//! What a node refuses so that it stays up: too much, too many, too slow.
+
+use std::sync::Arc;
+
+use highwater_server::http::Options;
+
+use crate::http::faulty::Faulty;
+use crate::http::node::{memory, node, node_with, options, request, start};
+
+#[tokio::test]
+async fn a_body_or_event_that_is_too_large_is_refused() {
+    let small = Options {
+        body_bytes_max: 100,
+        event_bytes_max: 10,
+        ..options()
+    };
+    let node = node_with(small).await;
+    node.post("/hubs/h/messages", "text/plain", &"x".repeat(101))
+        .await
+        .is(413, "too_large");
+    node.post("/hubs/h/messages", "text/plain", &"x".repeat(11))
+        .await
+        .is(413, "too_large");
+    let chunk = format!("60\r\n{}\r\n", "x".repeat(0x60));
+    let chunked = node
+        .call(
+            "POST /hubs/h/messages",
+            &["transfer-encoding: chunked"],
+            chunk.repeat(2),
+        )
+        .await;
+    chunked.is(413, "too_large");
+    let lines = format!("1\n\"{}\"\n", "x".repeat(10));
+    node.post("/hubs/h/messages", "application/x-ndjson", &lines)
+        .await
+        .is(413, "too_large");
+    assert!(node.all().await.is_empty());
+}
+
+#[tokio::test]
+async fn more_than_a_hub_takes_in_a_batch_is_refused() {
+    let node = node_with(Options {
+        body_bytes_max: 4 << 20,
+        event_bytes_max: 4 << 20,
+        ..options()
+    })
+    .await;
+    let answer = node
+        .post("/hubs/h/messages", "text/plain", &"x".repeat(2 << 20))
+        .await;
+    answer.is(413, "too_large");
+}
+
+#[tokio::test]
+async fn too_many_headers_are_refused() {
+    let node = node_with(Options {
+        headers_max: 8,
+        ..options()
+    })
+    .await;
+    let mut wire = node.connect().await;
+    let headers: Vec<String> = (0..20).map(|n| format!("x-{n}: 1")).collect();
+    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+    wire.send(&request("GET /healthz", &headers, b"")).await;
+    assert!(wire.head().await.unwrap().starts_with("HTTP/1.1 431"));
+}
+
+// proves L4
+#[tokio::test]
+async fn a_full_node_says_so_instead_of_dropping() {
+    let node = node_with(Options {
+        in_flight_bytes_max: 100,
+        ..options()
+    })
+    .await;
+    let mut slow = node.connect().await;
+    let whole = request("POST /hubs/h/messages", &[], &[b'x'; 80]);
+    let (first, rest) = whole.split_at(whole.len() - 1);
+    slow.send(first).await;
+    // The slow one holds 80 of 100 bytes once its head has been read.
+    let refused = loop {
+        let answer = node
+            .post("/hubs/h/messages", "text/plain", &"x".repeat(30))
+            .await;
+        if answer.status != 201 {
+            break answer;
+        }
+    };
+    refused.is(429, "full");
+    assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    slow.send(rest).await;
+    assert_eq!(slow.answer().await.status, 201);
+    assert_eq!(
+        node.post("/hubs/h/messages", "text/plain", "x")
+            .await
+            .status,
+        201
+    );
+}
+
+#[tokio::test]
+async fn too_many_connections_are_told_to_come_later() {
+    let node = node_with(Options {
+        connections_max: 1,
+        ..options()
+    })
+    .await;
+    let mut first = node.connect().await;
+    first.send(&request("GET /healthz", &[], b"")).await;
+    assert_eq!(first.answer().await.status, 200);
+    let mut second = node.connect().await;
+    second.answer().await.is(503, "full");
+    first.send(&request("GET /healthz", &[], b"")).await;
+    assert_eq!(first.answer().await.status, 200);
+}
+
+// proves U3
+#[tokio::test(start_paused = true)]
+async fn a_head_that_dawdles_is_cut_off() {
+    let node = node().await;
+    let mut wire = node.connect().await;
+    wire.send(b"POST /hubs/h/messages HTTP/1.1\r\nhost: localhost\r\nx-a: ")
+        .await;
+    assert!(wire.is_closed().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_dawdles_is_cut_off() {
+    let node = node().await;
+    let mut wire = node.connect().await;
+    let whole = request("POST /hubs/h/messages", &[], b"abc");
+    wire.send(&whole[..whole.len() - 1]).await;
+    wire.answer().await.is(408, "timeout");
+    assert!(node.all().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_closed() {
+    let node = node().await;
+    let mut wire = node.connect().await;
+    wire.send(&request("GET /healthz", &[], b"")).await;
+    assert_eq!(wire.answer().await.status, 200);
+    assert!(wire.is_closed().await);
+}
+
+// proves L4
+#[tokio::test]
+async fn a_partition_that_is_full_has_stopped_or_has_no_disk_left_is_told_apart() {
+    let node = start(options(), Vec::new(), Arc::new(Faulty::new(memory()))).await;
+    let full = node
+        .post("/hubs/h/partitions/0/messages", "text/plain", "x")
+        .await;
+    full.is(429, "full");
+    assert!(full.head.contains("retry-after: 1"), "{}", full.head);
+    let stopped = node
+        .post("/hubs/h/partitions/1/messages", "text/plain", "x")
+        .await;
+    stopped.is(503, "stopped");
+    assert!(!stopped.head.contains("retry-after"), "{}", stopped.head);
+    let no_room = node
+        .post("/hubs/h/partitions/2/messages", "text/plain", "x")
+        .await;
+    no_room.is(507, "no_room");
+    let told = no_room.json();
+    assert_eq!(
+        told["message"],
+        "there is no room on the disk for `h/2`: quota exceeded"
+    );
+    assert_eq!(
+        node.post("/hubs/h/partitions/3/messages", "text/plain", "x")
+            .await
+            .status,
+        201
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_half_failed_says_which_half() {
+    let node = start(options(), Vec::new(), Arc::new(Faulty::new(memory()))).await;
+    let keys: Vec<String> = (0..40).map(|n| n.to_string()).collect();
+    let events: Vec<serde_json::Value> = keys
+        .iter()
+        .map(|key| serde_json::json!({"specversion": "1.0", "id": "1", "source": "s", "type": "t", "partitionkey": key}))
+        .collect();
+    let body = serde_json::Value::from(events).to_string();
+    let answer = node
+        .post(
+            "/hubs/h/messages",
+            "application/cloudevents-batch+json",
+            &body,
+        )
+        .await;
+    answer.is(503, "stopped");
+    let told = answer.json();
+    let of = |list: &str| {
+        let mut parts: Vec<u64> = told[list]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|part| part["partition"].as_u64().unwrap())
+            .collect();
+        parts.sort_unstable();
+        parts
+    };
+    assert_eq!((of("placed"), of("failed")), (vec![3], vec![0, 1, 2]));
+}
