@@ -1,4 +1,4 @@
-//! The picture of a job's time: each event where it arrived and when it happened, and the watermark.
+//! The picture of a finished run.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use highwater_time::Instant;
 
 use crate::picture::{Picture, Point, WatermarkLine, WatermarkStep};
 
-/// Draws one input of the job; the first one that has events if `input` is `None`.
+/// The picture of one input of the job, by default the first with events. `None` without events.
 pub fn job_picture(job: &Job, outcome: &Outcome, input: Option<&str>) -> Option<Picture> {
     let witness = outcome.witness.as_ref()?;
     let input_of = |event: &EventFate| outcome.files[origin_file(event.origin)].input;

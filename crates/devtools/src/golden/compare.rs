@@ -1,10 +1,8 @@
 //! Compares the rows of a job with the expected rows and says how they differ.
 //!
-//! Rows are JSON lines. Numbers are equal within one part in a billion, because a sum may be folded
-//! by another engine in another order; two date-times are equal if they are the same instant,
-//! however they are written; the order of keys in an object means nothing. A missing column is not
-//! a NULL. This tolerance makes equality intransitive, so rows that may come in any order have to be
-//! *matched*, which `matching` does.
+//! Rows are JSON lines. Numbers are equal within one part in a billion, because another engine may add in another order;
+//! date-times are equal if they are the same instant; the order of keys does not matter; a missing column differs from
+//! NULL. The tolerance makes equality intransitive, so rows in any order are paired by a *matching*; see `matching`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,24 +12,24 @@ use highwater_job::config::Order;
 use super::matching;
 use super::rows::{Difference, Row, differences, parse_rows};
 
-/// Rows that were to come and rows that came, where these are not the same.
+/// The differences of an output.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Mismatch {
-    /// How many rows were expected.
+    /// Number of expected rows.
     pub expected: usize,
-    /// How many rows came.
+    /// Number of actual rows.
     pub actual: usize,
     /// In the order of the expected rows; never empty.
     pub problems: Vec<Problem>,
 }
 
-/// The outputs of a case that are not as expected, by name; never empty.
+/// The outputs of a case that differ, by name; never empty.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CaseMismatch {
     pub outputs: BTreeMap<String, Mismatch>,
 }
 
-/// One thing that is wrong with an output. Lines are counted from 1.
+/// One difference of an output. Lines are counted from 1.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Problem {
     /// A line of the expected or of the actual rows is not a JSON object.
@@ -41,19 +39,19 @@ pub(super) enum Problem {
         text: String,
         why: String,
     },
-    /// Expected, but nothing like it came.
+    /// An expected row without a similar actual row.
     Missing { line: usize, row: String },
-    /// It came, but nothing like it was expected.
+    /// An actual row without a similar expected row.
     Unexpected { line: usize, row: String },
-    /// It came with other values.
+    /// A row with other values.
     Changed {
         expected: (usize, String),
         actual: (usize, String),
         columns: Vec<Difference>,
     },
-    /// It came in another place, where the order counts.
+    /// A row in another position, with strict order.
     Moved { from: usize, to: usize, row: String },
-    /// A whole output came that no file in `expected/` names; these are its first rows.
+    /// An output with rows, but without a file in `expected/`; these are its first rows.
     UnexpectedOutput { rows: Vec<String> },
     /// A file in `expected/` names an output that the job does not have.
     NoSuchOutput { known: Vec<String> },
@@ -73,8 +71,8 @@ pub(super) fn compare(expected: &str, actual: &str, order: Order) -> Result<(), 
     mismatch(expected.len(), actual.len(), problems)
 }
 
-/// Compares all outputs of a case, by name in any case of letters, as in queries. `actual` has an
-/// entry for every output that the job has, even if no row came.
+/// Compares all outputs of a case. Names are case-insensitive, as in queries. `actual` has an entry for every output of
+/// the job, also without rows.
 pub(super) fn compare_outputs(
     expected: &BTreeMap<String, String>,
     actual: &BTreeMap<String, String>,
@@ -82,7 +80,7 @@ pub(super) fn compare_outputs(
 ) -> Result<(), CaseMismatch> {
     let mut mismatches = BTreeMap::new();
     for (name, expected) in expected {
-        let compared = match named(actual, name) {
+        let compared = match find_output(actual, name) {
             Some(actual) => compare(expected, actual, order),
             None => {
                 let known = actual.keys().cloned().collect();
@@ -99,7 +97,7 @@ pub(super) fn compare_outputs(
     }
     for (name, actual) in actual {
         let rows = row_count(actual);
-        if rows > 0 && named(expected, name).is_none() {
+        if rows > 0 && find_output(expected, name).is_none() {
             let problems = vec![Problem::UnexpectedOutput {
                 rows: first_rows(actual),
             }];
@@ -122,7 +120,7 @@ pub(super) fn compare_outputs(
     }
 }
 
-fn named<'a>(outputs: &'a BTreeMap<String, String>, name: &str) -> Option<&'a String> {
+fn find_output<'a>(outputs: &'a BTreeMap<String, String>, name: &str) -> Option<&'a String> {
     let same = outputs
         .iter()
         .find(|(other, _)| other.eq_ignore_ascii_case(name));
@@ -150,14 +148,14 @@ fn mismatch(expected: usize, actual: usize, problems: Vec<Problem>) -> Result<()
     }
 }
 
-/// What is left when every row that can be matched is.
+/// The rows left over after matching, each paired with a similar one if there is one.
 fn unmatched(expected: &[Row], actual: &[Row]) -> Vec<Problem> {
     let partners = matching::partners(expected, actual);
-    let mut came = vec![false; actual.len()];
+    let mut is_matched = vec![false; actual.len()];
     partners
         .iter()
         .flatten()
-        .for_each(|partner| came[*partner] = true);
+        .for_each(|partner| is_matched[*partner] = true);
     let missing: Vec<&Row> = expected
         .iter()
         .zip(&partners)
@@ -166,15 +164,15 @@ fn unmatched(expected: &[Row], actual: &[Row]) -> Vec<Problem> {
         .collect();
     let extra: Vec<&Row> = actual
         .iter()
-        .zip(&came)
-        .filter(|(_, came)| !**came)
+        .zip(&is_matched)
+        .filter(|(_, is_matched)| !**is_matched)
         .map(|(row, _)| row)
         .collect();
-    let likeness = matching::nearest_pairs(&missing, &extra);
+    let similar = matching::nearest_pairs(&missing, &extra);
     let mut problems = Vec::new();
-    for (row, like) in missing.iter().zip(&likeness) {
-        problems.push(match like {
-            Some(like) => changed(row, extra[*like]),
+    for (row, pair) in missing.iter().zip(&similar) {
+        problems.push(match pair {
+            Some(pair) => changed(row, extra[*pair]),
             None => Problem::Missing {
                 line: row.line,
                 row: row.text.clone(),
@@ -182,7 +180,7 @@ fn unmatched(expected: &[Row], actual: &[Row]) -> Vec<Problem> {
         });
     }
     for (i, row) in extra.iter().enumerate() {
-        if !likeness.contains(&Some(i)) {
+        if !similar.contains(&Some(i)) {
             problems.push(Problem::Unexpected {
                 line: row.line,
                 row: row.text.clone(),
@@ -200,7 +198,7 @@ fn changed(expected: &Row, actual: &Row) -> Problem {
     }
 }
 
-/// Rows that are wrong are told first. Only when all are right is their order worth a word.
+/// Wrong rows are reported first; the order is reported only if all rows are right.
 fn out_of_sequence(expected: &[Row], actual: &[Row]) -> Vec<Problem> {
     let same = expected.len() == actual.len()
         && expected
@@ -222,26 +220,14 @@ fn out_of_sequence(expected: &[Row], actual: &[Row]) -> Vec<Problem> {
     moved
         .filter(|(from, to)| from != to)
         .map(|(from, to)| Problem::Moved {
-            from,
-            to,
+            from: from + 1,
+            to: to + 1,
             row: expected[from].text.clone(),
         })
-        .map(one_based)
         .collect()
 }
 
-fn one_based(problem: Problem) -> Problem {
-    match problem {
-        Problem::Moved { from, to, row } => Problem::Moved {
-            from: from + 1,
-            to: to + 1,
-            row,
-        },
-        other => other,
-    }
-}
-
-/// More than this many problems are counted, not shown.
+/// Further problems are counted, not shown.
 const SHOWN_MAX: usize = 20;
 
 impl fmt::Display for Mismatch {

@@ -1,53 +1,42 @@
 //! Finds golden cases on disk.
 
-use highwater_env::disk;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use highwater_env::disk;
+use highwater_job::project::{TEST_FILE, test_cases};
 use toml::de::DeTable;
 
-use highwater_job::project::{TEST_FILE, test_cases};
-
-/// A folder with a job and what it must give.
+/// A golden case: a folder with a job and the rows that it must produce.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CaseDir {
     pub dir: PathBuf,
-    /// What to call it: the path below the folder that was searched, or the folder's own name.
+    /// The path below the searched folder, or the name of the folder itself.
     pub name: String,
-    /// Which case of a `testConfig.json` in that folder it is; `None` for a `job.toml`.
-    pub test: Option<usize>,
+    /// The index of the case in the folder's `testConfig.json`; `None` for a `job.toml`.
+    pub test_index: Option<usize>,
 }
 
 impl CaseDir {
-    pub fn job_file(&self) -> PathBuf {
-        self.dir.join("job.toml")
-    }
-
-    /// The test configuration that holds the case, where it is one of a Stream Analytics project.
-    pub fn test_file(&self) -> PathBuf {
+    /// The test configuration of a case in a Stream Analytics project.
+    pub(super) fn test_file(&self) -> PathBuf {
         self.dir.join(TEST_FILE)
     }
 
-    /// The expected rows of each output, by the output's name: the text of `expected/<name>.jsonl`.
-    pub fn expected(&self) -> io::Result<BTreeMap<String, String>> {
-        let folder = self.dir.join("expected");
-        let mut outputs = BTreeMap::new();
-        if !folder.is_dir() {
-            return Ok(outputs);
-        }
-        for path in disk::list(&folder)? {
-            let name = path.file_stem().and_then(|stem| stem.to_str());
-            if let (Some(name), true) = (name, path.extension().is_some_and(|e| e == "jsonl")) {
-                outputs.insert(name.to_owned(), disk::read_to_string(&path)?);
-            }
-        }
-        Ok(outputs)
+    /// The expected rows by output: the text of each `expected/<name>.jsonl`.
+    pub(super) fn expected_rows(&self) -> io::Result<BTreeMap<String, String>> {
+        self.expected_files(&["jsonl"])
     }
 
-    /// The expected text of each output that is not lines of JSON: `expected/<name>.csv` or
-    /// `.json`. It must come out to the byte, line ends aside.
-    pub fn expected_texts(&self) -> io::Result<BTreeMap<String, String>> {
+    /// The expected text by output, for formats other than JSON lines: each `expected/<name>.csv` or `.json`. It is
+    /// compared line by line.
+    pub(super) fn expected_texts(&self) -> io::Result<BTreeMap<String, String>> {
+        self.expected_files(&["csv", "json"])
+    }
+
+    /// The text of the files in `expected/` with one of these extensions, by output.
+    fn expected_files(&self, extensions: &[&str]) -> io::Result<BTreeMap<String, String>> {
         let folder = self.dir.join("expected");
         let mut outputs = BTreeMap::new();
         if !folder.is_dir() {
@@ -56,7 +45,9 @@ impl CaseDir {
         for path in disk::list(&folder)? {
             let name = path.file_stem().and_then(|stem| stem.to_str());
             let extension = path.extension().and_then(|e| e.to_str());
-            if let (Some(name), Some("csv" | "json")) = (name, extension) {
+            if let (Some(name), Some(extension)) = (name, extension)
+                && extensions.contains(&extension)
+            {
                 outputs.insert(name.to_owned(), disk::read_to_string(&path)?);
             }
         }
@@ -64,15 +55,14 @@ impl CaseDir {
     }
 }
 
-/// Every case at or below these folders, sorted by path, each once. A job without anything expected
-/// of it is not a case. Folders that do not exist or cannot be read hold no cases, and neither do
-/// hidden ones; links to folders are not followed, so that the search ends.
+/// All cases in these folders and below, sorted by path, each once. A job without expectations is not a case. Hidden,
+/// missing and unreadable folders are skipped; links to folders are not followed, so that the search ends.
 pub fn discover(dirs: &[PathBuf]) -> Vec<CaseDir> {
     let mut cases = Vec::new();
     for dir in dirs {
-        // The job file itself stands for its folder, and so does a test configuration.
-        let named = |name: &std::ffi::OsStr| name == "job.toml" || name == TEST_FILE;
-        let is_job = dir.is_file() && dir.file_name().is_some_and(named);
+        // A job file or test configuration stands for its folder.
+        let is_case_file = |name: &std::ffi::OsStr| name == "job.toml" || name == TEST_FILE;
+        let is_job = dir.is_file() && dir.file_name().is_some_and(is_case_file);
         let root = if is_job {
             dir.parent().unwrap_or(dir)
         } else {
@@ -81,7 +71,7 @@ pub fn discover(dirs: &[PathBuf]) -> Vec<CaseDir> {
         search(root, root, &mut cases);
     }
     cases.sort();
-    cases.dedup_by(|a, b| a.dir == b.dir && a.test == b.test);
+    cases.dedup_by(|a, b| a.dir == b.dir && a.test_index == b.test_index);
     cases
 }
 
@@ -90,19 +80,19 @@ fn search(root: &Path, folder: &Path, cases: &mut Vec<CaseDir>) {
         cases.push(CaseDir {
             dir: folder.to_owned(),
             name: name_of(root, folder),
-            test: None,
+            test_index: None,
         });
     }
     let tests = folder.join(TEST_FILE);
     if tests.is_file() {
         let name = name_of(root, folder);
-        // A file that cannot be read is one case, which has to fail.
+        // An unreadable file is one case, which fails.
         let found = test_cases(&tests).map(|cases| cases.into_iter().map(|c| c.name).collect());
         let found: Vec<String> = found.unwrap_or_else(|_| vec![TEST_FILE.to_owned()]);
         cases.extend(found.iter().enumerate().map(|(i, case)| CaseDir {
             dir: folder.to_owned(),
             name: format!("{name}/{case}"),
-            test: Some(i),
+            test_index: Some(i),
         }));
     }
     for path in disk::list(folder).unwrap_or_default() {
@@ -119,7 +109,7 @@ fn is_case(folder: &Path) -> bool {
     let Ok(job) = disk::read_to_string(folder.join("job.toml")) else {
         return false;
     };
-    // A job file with mistakes in it may be a case all the same, and then has to fail.
+    // A job file with errors may be a case, which then fails.
     let expects = || {
         DeTable::parse_recoverable(&job)
             .0

@@ -1,9 +1,8 @@
-//! Matches rows that may come in any order.
+//! Pairs expected with actual rows in any order.
 //!
-//! Equality with a tolerance is not transitive, so sorting both sides and comparing them in step
-//! can fail where a match exists. Instead rows are put in buckets by everything but their numbers,
-//! and within a bucket a largest matching is grown by augmenting paths. Rows that are exactly equal,
-//! nearly always all of them, are paired first and cost a hash look-up.
+//! Equality with a tolerance is not transitive, so sorting both sides and comparing in step can fail although a matching
+//! exists. Instead rows are grouped into buckets by everything but their numbers, and augmenting paths find a maximum
+//! matching within a bucket. Exactly equal rows, nearly always all of them, are paired first by a hash look-up.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -12,14 +11,13 @@ use serde_json::Value;
 
 use super::rows::{Row, close, differences, instant, number};
 
-/// A row is compared with at most so many near ones, and paths are at most so long. Only inputs
-/// made to defeat the matching come near either.
+/// Limits on the candidates of a row and on the length of a path. Only adversarial inputs reach them.
 const NEIGHBOURS_MAX: usize = 64;
 const PATH_MAX: usize = 256;
-/// Beyond so many comparisons missing rows are no longer paired with rows like them.
+/// With more comparisons than this, missing rows are not paired with similar ones.
 const PAIRS_MAX: usize = 250_000;
 
-/// For each expected row its actual one, if it came.
+/// The actual row of each expected row, if there is one.
 pub(super) fn partners(expected: &[Row], actual: &[Row]) -> Vec<Option<usize>> {
     let mut partners = vec![None; expected.len()];
     for bucket in buckets(expected, actual).into_values() {
@@ -28,7 +26,7 @@ pub(super) fn partners(expected: &[Row], actual: &[Row]) -> Vec<Option<usize>> {
     partners
 }
 
-/// Rows that are the same but for their numbers.
+/// Rows that are equal except for their numbers.
 #[derive(Default)]
 struct Bucket {
     expected: Vec<(usize, Vec<f64>)>,
@@ -52,8 +50,7 @@ fn buckets(expected: &[Row], actual: &[Row]) -> BTreeMap<String, Bucket> {
     buckets
 }
 
-/// A value without its numbers, written the same way for all values that count as the same, and the
-/// numbers in the order of their places.
+/// The shape of a value without its numbers, the same for equal values, and the numbers in order.
 fn split(value: &Value) -> (String, Vec<f64>) {
     let (mut shape, mut numbers) = (String::new(), Vec::new());
     write_shape(value, &mut shape, &mut numbers);
@@ -111,11 +108,11 @@ fn match_bucket(bucket: Bucket, partners: &mut [Option<usize>]) {
         .iter()
         .map(|(_, numbers)| neighbours(numbers, &actual))
         .collect();
-    let (taken_by, seen_by) = (vec![None; actual.len()], vec![None; actual.len()]);
+    let (taken_by, visited_by) = (vec![None; actual.len()], vec![None; actual.len()]);
     let mut matching = Matching {
         near,
         taken_by,
-        seen_by,
+        visited_by,
     };
     for i in 0..expected.len() {
         matching.augment(i, i, 0);
@@ -127,32 +124,32 @@ fn match_bucket(bucket: Bucket, partners: &mut [Option<usize>]) {
     }
 }
 
-/// Pairs rows with the very same numbers, first with first, and leaves the rest.
+/// Pairs rows with equal numbers, in order, and removes them.
 fn pair_exact(
     expected: &mut Vec<(usize, Vec<f64>)>,
     actual: &mut Vec<(usize, Vec<f64>)>,
     partners: &mut [Option<usize>],
 ) {
-    // Adding 0 makes -0 and 0 one.
+    // Adding 0 turns -0 into 0.
     let bits = |numbers: &[f64]| {
         numbers
             .iter()
             .map(|n| (n + 0.0).to_bits())
             .collect::<Vec<_>>()
     };
-    let mut waiting: HashMap<Vec<u64>, Vec<usize>> = HashMap::new();
+    let mut unpaired: HashMap<Vec<u64>, Vec<usize>> = HashMap::new();
     for (i, numbers) in actual.iter().rev() {
-        waiting.entry(bits(numbers)).or_default().push(*i);
+        unpaired.entry(bits(numbers)).or_default().push(*i);
     }
     expected.retain(|(i, numbers)| {
-        partners[*i] = waiting.get_mut(&bits(numbers)).and_then(Vec::pop);
+        partners[*i] = unpaired.get_mut(&bits(numbers)).and_then(Vec::pop);
         partners[*i].is_none()
     });
-    let left: std::collections::HashSet<usize> = waiting.into_values().flatten().collect();
+    let left: std::collections::HashSet<usize> = unpaired.into_values().flatten().collect();
     actual.retain(|(i, _)| left.contains(i));
 }
 
-/// The rows that are close in every number. `actual` is sorted by the first one.
+/// The rows that are close in every number. `actual` is sorted by the first number.
 fn neighbours(numbers: &[f64], actual: &[(usize, Vec<f64>)]) -> Vec<usize> {
     let below = |other: f64| other < numbers[0] && !close(other, numbers[0]);
     let start = actual.partition_point(|(_, other)| below(other[0]));
@@ -166,19 +163,19 @@ fn neighbours(numbers: &[f64], actual: &[(usize, Vec<f64>)]) -> Vec<usize> {
 }
 
 struct Matching {
-    /// The actual rows that would do for each expected one.
+    /// The candidates of each expected row.
     near: Vec<Vec<usize>>,
     taken_by: Vec<Option<usize>>,
-    /// The last search that looked at an actual row, so that none looks twice.
-    seen_by: Vec<Option<usize>>,
+    /// The last search that visited an actual row, so that none visits it twice.
+    visited_by: Vec<Option<usize>>,
 }
 
 impl Matching {
-    /// Finds a place for `i`, moving others to places that suit them as well.
+    /// Pairs `i` along an augmenting path, which may pair other rows anew.
     fn augment(&mut self, i: usize, search: usize, depth: usize) -> bool {
         for n in 0..self.near[i].len() {
             let a = self.near[i][n];
-            if self.seen_by[a].replace(search) == Some(search) {
+            if self.visited_by[a].replace(search) == Some(search) {
                 continue;
             }
             let free = match self.taken_by[a] {
@@ -194,7 +191,7 @@ impl Matching {
     }
 }
 
-/// For each missing row the extra one that is most like it: at least half of its columns are right.
+/// The most similar extra row of each missing row, with at least half of its columns equal.
 pub(super) fn nearest_pairs(missing: &[&Row], extra: &[&Row]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; missing.len()];
     if missing.len() * extra.len() > PAIRS_MAX {

@@ -1,4 +1,4 @@
-//! Rows, and when two values count as the same.
+//! Rows, and the equality of values.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 
 use super::compare::Problem;
 
-/// Relative: one part in a billion.
+/// Relative tolerance of numbers.
 const TOLERANCE: f64 = 1e-9;
 
 /// A line that holds a JSON object.
@@ -46,14 +46,14 @@ pub(super) fn parse_rows(text: &str, expected: bool, problems: &mut Vec<Problem>
     rows
 }
 
-/// A place in a row where two rows differ.
+/// A column in which two rows differ.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Difference {
-    /// The column, and the way down into it: `device.tags[2]`.
+    /// The path of the value, such as `device.tags[2]`.
     pub column: String,
-    /// None if the column is not expected at all.
+    /// `None` if the column is not expected.
     pub expected: Option<Value>,
-    /// None if the column is missing.
+    /// `None` if the column is missing.
     pub actual: Option<Value>,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Everywhere that two values differ; nothing if they count as the same.
+/// All differences of two values; empty if they are equal.
 pub(super) fn differences(expected: &Value, actual: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare_at("", expected, actual, &mut found);
@@ -147,13 +147,13 @@ pub(super) fn close(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= TOLERANCE * a.abs().max(b.abs())
 }
 
-/// Numbers too large for a float do not occur in JSON that serde_json reads.
+/// serde_json reads no numbers beyond the range of a float.
 pub(super) fn number(n: &Number) -> f64 {
     n.as_f64().unwrap_or(f64::NAN)
 }
 
 pub(super) fn instant(text: &str) -> Option<Instant> {
-    // A bare year or date could be anything; a date-time has a time in it.
+    // A bare year or date is ambiguous; a date-time has a time.
     text.contains([':', 'T', 't'])
         .then(|| Instant::parse_iso(text.as_bytes()))?
 }

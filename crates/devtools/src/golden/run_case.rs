@@ -11,37 +11,37 @@ use serde_json::Value as Json;
 use super::compare::compare_outputs;
 use super::discover::CaseDir;
 
-/// Why a case failed, as text for a person.
+/// The reason of a failure, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseFailure(pub String);
 
-/// Runs one case.
+/// Runs a case with this number of threads and compares its outputs.
 pub fn run_case(case: &CaseDir, threads: usize) -> Result<(), CaseFailure> {
-    if let Some(test) = case.test {
+    if let Some(test) = case.test_index {
         return run_test_case(&case.test_file(), test, threads);
     }
     let file = JobFile::load(&case.dir).map_err(fail)?;
     let expect = file.expect.clone().unwrap_or_default();
     let loaded = Job::new(file);
-    if let Some(wanted) = &expect.error {
+    if let Some(expected) = &expect.error {
         return match loaded {
-            Ok(_) => Err(fail("the query was accepted, but should be rejected")),
-            Err(error) if error.to_string().contains(wanted.as_str()) => Ok(()),
+            Ok(_) => Err(fail("the query was accepted, but must be rejected")),
+            Err(error) if error.to_string().contains(expected.as_str()) => Ok(()),
             Err(error) => Err(fail(format!(
-                "the query was rejected, but not with {wanted:?}:\n{error}"
+                "the query was rejected, but not with {expected:?}:\n{error}"
             ))),
         };
     }
-    let mut actual = outputs_of(&loaded.map_err(fail)?, threads)?;
+    let mut actual = run_job(&loaded.map_err(fail)?, threads)?;
     for (name, expected) in case.expected_texts().map_err(fail)? {
         let found = actual.keys().find(|key| key.eq_ignore_ascii_case(&name));
         let text = match found.cloned().and_then(|key| actual.remove(&key)) {
             Some(text) => text,
             None => return Err(fail(format!("the job has no output {name}"))),
         };
-        same_text(&name, &expected, &text)?;
+        compare_text(&name, &expected, &text)?;
     }
-    let expected = case.expected().map_err(fail)?;
+    let expected = case.expected_rows().map_err(fail)?;
     compare_outputs(&expected, &actual, expect.order).map_err(fail)
 }
 
@@ -52,7 +52,7 @@ fn run_test_case(file: &Path, test: usize, threads: usize) -> Result<(), CaseFai
         return Err(fail(format!("{} has no such case", file.display())));
     };
     let job = Job::new(project::test_job(file, case).map_err(fail)?).map_err(fail)?;
-    let mut actual = outputs_of(&job, threads)?;
+    let mut actual = run_job(&job, threads)?;
     let mut expected = BTreeMap::new();
     for output in &case.expected {
         if output.required {
@@ -65,14 +65,14 @@ fn run_test_case(file: &Path, test: usize, threads: usize) -> Result<(), CaseFai
     compare_outputs(&expected, &actual, Order::Any).map_err(fail)
 }
 
-/// A file of expected rows as lines: it may hold an array, or objects with space between them.
+/// The rows of a file as JSON lines. The file holds an array, or objects separated by white space.
 fn expected_rows(file: &Path) -> Result<String, String> {
-    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let text = disk::read_to_string(file).map_err(|error| wrong(&error))?;
+    let error_text = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let text = disk::read_to_string(file).map_err(|error| error_text(&error))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut lines = String::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Json>() {
-        let rows = match value.map_err(|error| wrong(&error))? {
+        let rows = match value.map_err(|error| error_text(&error))? {
             Json::Array(rows) => rows,
             row => vec![row],
         };
@@ -84,24 +84,26 @@ fn expected_rows(file: &Path) -> Result<String, String> {
     Ok(lines)
 }
 
-fn same_text(name: &str, expected: &str, actual: &str) -> Result<(), CaseFailure> {
+fn compare_text(name: &str, expected: &str, actual: &str) -> Result<(), CaseFailure> {
     let mut lines = expected.lines().zip(actual.lines()).zip(1..);
-    if let Some(((wanted, found), line)) = lines.find(|((wanted, found), _)| wanted != found) {
+    if let Some(((expected, actual), line)) =
+        lines.find(|((expected, actual), _)| expected != actual)
+    {
         return Err(fail(format!(
-            "output {name}: line {line} differs\n- {wanted}\n+ {found}"
+            "output {name}: line {line} differs\n- {expected}\n+ {actual}"
         )));
     }
-    let (wanted, found) = (expected.lines().count(), actual.lines().count());
-    if wanted != found {
+    let (expected, actual) = (expected.lines().count(), actual.lines().count());
+    if expected != actual {
         return Err(fail(format!(
-            "output {name}: expected {wanted} lines, got {found}"
+            "output {name}: expected {expected} lines, got {actual}"
         )));
     }
     Ok(())
 }
 
-/// Everything that a job writes, by output.
-fn outputs_of(job: &Job, threads: usize) -> Result<BTreeMap<String, String>, CaseFailure> {
+/// Runs a job and returns the text that it writes, by output.
+fn run_job(job: &Job, threads: usize) -> Result<BTreeMap<String, String>, CaseFailure> {
     let (outputs, collected) = Outputs::collected_as_declared(&job.file, &job.plan);
     let options = Options {
         threads,

@@ -263,10 +263,10 @@ fn cases_are_found_below_a_folder_and_sorted() {
     assert_eq!(paths, [rejected, deep.clone()]);
     assert_eq!(found[0].name, "a");
     assert_eq!(
-        found[1].expected().expect("readable"),
+        found[1].expected_rows().expect("readable"),
         outputs(&[("Out", "{}")])
     );
-    assert!(found[0].expected().expect("none").is_empty());
+    assert!(found[0].expected_rows().expect("none").is_empty());
 
     let by_job_file = discover(&[deep.join("job.toml")]);
     assert_eq!(by_job_file[0].dir, deep);

@@ -1,17 +1,17 @@
-//! A range of time along one side of the picture, and round places on it.
+//! A time axis and its ticks.
 
 use highwater_time::{
     Instant, TICKS_PER_DAY, TICKS_PER_HOUR, TICKS_PER_MILLI, TICKS_PER_MINUTE, TICKS_PER_SECOND,
 };
 
-/// From `lo` to `hi`, both in the calendar and apart.
+/// The range from `lo` to `hi`, which lie in the calendar and differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Axis {
     lo: i64,
     hi: i64,
 }
 
-/// A place on an axis with its name.
+/// A labelled position on an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
     pub at: Instant,
@@ -19,14 +19,14 @@ pub(super) struct Tick {
 }
 
 impl Axis {
-    /// The range of the values with a little air around it.
-    pub(super) fn around(lo: Instant, hi: Instant) -> Axis {
+    /// The range of the values plus a margin.
+    pub(super) fn with_margin(lo: Instant, hi: Instant) -> Axis {
         let (lo, hi) = (clamped(lo), clamped(hi));
-        let air = ((hi - lo) / 16).max(if hi == lo { TICKS_PER_SECOND } else { 1 });
+        let margin = ((hi - lo) / 16).max(if hi == lo { TICKS_PER_SECOND } else { 1 });
         let end = Instant::CALENDAR_END.ticks();
         Axis {
-            lo: (lo - air).max(0),
-            hi: (hi + air).min(end),
+            lo: (lo - margin).max(0),
+            hi: (hi + margin).min(end),
         }
     }
 
@@ -42,12 +42,12 @@ impl Axis {
         (self.lo..=self.hi).contains(&at.ticks())
     }
 
-    /// 0 at the low end, 1 at the high end, and beyond them outside.
+    /// 0 at the low end, 1 at the high end; outside the range, below 0 or above 1.
     pub(super) fn fraction(&self, at: Instant) -> f64 {
         (at.ticks() as f64 - self.lo as f64) / (self.hi as f64 - self.lo as f64)
     }
 
-    /// Round places, at most so many.
+    /// Ticks at round times, about `at_most`.
     pub(super) fn ticks(&self, at_most: usize) -> Vec<Tick> {
         let step = self.step(at_most.max(1) as i64);
         let first = self.lo.div_euclid(step) + i64::from(self.lo.rem_euclid(step) != 0);
@@ -92,7 +92,7 @@ impl Axis {
         self.lo().day_number() == self.hi().day_number()
     }
 
-    /// The day that the labels leave out.
+    /// The date, which the labels omit.
     pub(super) fn day(&self) -> String {
         let first = slice(&self.lo().to_string(), 0, 10);
         if self.is_one_day() {
@@ -103,8 +103,8 @@ impl Axis {
     }
 }
 
-/// A moment in a sentence: its time of day, to the millisecond if it has any.
-pub(super) fn clock(at: Instant) -> String {
+/// Date and time for a sentence, with milliseconds if it has any.
+pub(super) fn date_and_time(at: Instant) -> String {
     let iso = at.to_string();
     let whole = at.ticks().rem_euclid(TICKS_PER_SECOND) == 0;
     format!(
@@ -114,7 +114,7 @@ pub(super) fn clock(at: Instant) -> String {
     )
 }
 
-/// The ends of time have no digits to cut out, and stay as they are.
+/// A part of an ISO time; the ends of time have no such parts and stay whole.
 fn slice(iso: &str, from: usize, to: usize) -> String {
     iso.get(from..to).unwrap_or(iso).to_owned()
 }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn labels(lo: &str, hi: &str) -> Vec<String> {
-        let axis = Axis::around(at(lo), at(hi));
+        let axis = Axis::with_margin(at(lo), at(hi));
         axis.ticks(6).into_iter().map(|t| t.label).collect()
     }
 
@@ -188,7 +188,7 @@ mod tests {
             (i64::MIN, i64::MAX),
             (i64::MAX, i64::MAX),
         ] {
-            let axis = Axis::around(Instant::from_ticks(lo), Instant::from_ticks(hi));
+            let axis = Axis::with_margin(Instant::from_ticks(lo), Instant::from_ticks(hi));
             assert!(axis.lo < axis.hi);
             assert!(axis.ticks(8).len() <= 9, "{lo} to {hi}");
         }

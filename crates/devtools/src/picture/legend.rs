@@ -1,15 +1,15 @@
-//! The key to the symbols, below the plot, with how many events met each fate.
+//! The legend below the plot, with the number of events of each kind.
 
-use super::labels::text_width;
-use super::marks::{arrow, cross, dot};
+use super::label_layout::text_width;
+use super::plot_content::{arrow, cross, dot};
 use super::svg::{WIDTH, line, text};
-use super::{Kind, LANES_TOLD_APART, Picture, grouped};
+use super::{LANE_COLOURS, Picture, PointKind, with_thousands};
 
 const ROW: f64 = 26.0;
 
-/// Draws the legend from this place downwards, and says how high it became.
+/// Draws the legend from this position down and returns its height.
 pub(super) fn draw(out: &mut String, picture: &Picture, left: f64, top: f64) -> f64 {
-    let mut pen = Pen {
+    let mut layout = LegendLayout {
         out,
         left,
         x: left,
@@ -20,24 +20,27 @@ pub(super) fn draw(out: &mut String, picture: &Picture, left: f64, top: f64) -> 
     } else {
         ["neutral"; 2]
     };
-    let count = |kind| grouped(picture.count(kind));
-    pen.item(
+    let count = |kind| with_thousands(picture.count(kind));
+    layout.item(
         34.0,
-        &format!("on time ({})", count(Kind::OnTime)),
+        &format!("on time ({})", count(PointKind::OnTime)),
         plain[0],
         |out, x, y| {
             dot(out, "dot", (x + 17.0, y), 5.0);
         },
     );
-    let adjusted = format!("adjusted, as the arrow shows ({})", count(Kind::Adjusted));
-    pen.item(22.0, &adjusted, plain[1], |out, x, y| {
+    let adjusted = format!(
+        "adjusted, as the arrow shows ({})",
+        count(PointKind::Adjusted)
+    );
+    layout.item(22.0, &adjusted, plain[1], |out, x, y| {
         arrow(out, x + 11.0, y + 9.0, y - 9.0, 4.0);
         dot(out, "hollow", (x + 11.0, y + 9.0), 4.0);
         dot(out, "dot", (x + 11.0, y - 9.0), 4.0);
     });
-    pen.item(
+    layout.item(
         26.0,
-        &format!("dropped ({})", count(Kind::Dropped)),
+        &format!("dropped ({})", count(PointKind::Dropped)),
         "dropped",
         |out, x, y| {
             cross(out, (x + 13.0, y), 5.0);
@@ -45,7 +48,7 @@ pub(super) fn draw(out: &mut String, picture: &Picture, left: f64, top: f64) -> 
     );
     match picture.watermarks.as_slice() {
         [] => {}
-        [_] => pen.item(
+        [_] => layout.item(
             34.0,
             "watermark: nothing may land below it",
             "water",
@@ -53,24 +56,24 @@ pub(super) fn draw(out: &mut String, picture: &Picture, left: f64, top: f64) -> 
                 line(out, "watermark", (x + 4.0, y), (x + 30.0, y));
             },
         ),
-        _ => lanes(&mut pen, picture),
+        _ => lanes(&mut layout, picture),
     }
-    pen.y - top + ROW - 12.0
+    layout.y - top + ROW - 12.0
 }
 
-fn lanes(pen: &mut Pen, picture: &Picture) {
-    pen.break_row();
+fn lanes(layout: &mut LegendLayout, picture: &Picture) {
+    layout.break_row();
     let lanes = picture.lanes();
-    for (i, lane) in lanes.iter().take(LANES_TOLD_APART).enumerate() {
-        let words = if i == 0 {
+    for (i, lane) in lanes.iter().take(LANE_COLOURS).enumerate() {
+        let label = if i == 0 {
             format!("{lane} and its watermark")
         } else {
             (*lane).to_owned()
         };
-        pen.item(44.0, &words, &format!("l{i}"), lane_swatch);
+        layout.item(44.0, &label, &format!("l{i}"), lane_swatch);
     }
-    if lanes.len() > LANES_TOLD_APART {
-        pen.item(44.0, "others", "rest", lane_swatch);
+    if lanes.len() > LANE_COLOURS {
+        layout.item(44.0, "others", "rest", lane_swatch);
     }
 }
 
@@ -79,23 +82,23 @@ fn lane_swatch(out: &mut String, x: f64, y: f64) {
     line(out, "watermark thin", (x + 16.0, y), (x + 40.0, y));
 }
 
-/// Sets items side by side and starts a new row when one is full.
-struct Pen<'a> {
+/// Places items side by side and starts a new row when one is full.
+struct LegendLayout<'a> {
     out: &'a mut String,
     left: f64,
     x: f64,
     y: f64,
 }
 
-impl Pen<'_> {
+impl LegendLayout<'_> {
     fn item(
         &mut self,
         symbol_width: f64,
-        words: &str,
+        label: &str,
         colour: &str,
         symbol: impl Fn(&mut String, f64, f64),
     ) {
-        let width = symbol_width + 6.0 + text_width(words, 13.0);
+        let width = symbol_width + 6.0 + text_width(label, 13.0);
         if self.x > self.left && self.x + width > WIDTH - self.left {
             self.break_row();
         }
@@ -107,7 +110,7 @@ impl Pen<'_> {
             "legend",
             self.x + symbol_width + 6.0,
             self.y + 4.5,
-            words,
+            label,
         );
         self.x += width + 18.0;
     }

@@ -1,55 +1,54 @@
 //! The picture of event time against arrival time, with the watermark.
 //!
-//! Everything that this project does with time can be seen in one drawing: arrivals run to the
-//! right, event times run up, and an event that keeps pace with the clock lies on the diagonal.
-//! The watermark is a staircase below which nothing new may land, so an event that falls under it
-//! is lifted onto it or crossed out. [`svg()`] draws it for pages and [`terminal()`] for terminals.
+//! Arrival times run to the right and event times run up, so an event without delay lies on the diagonal. The watermark is
+//! a staircase; an event below it is late, and is moved up to it or dropped. [`svg()`] draws for pages and [`terminal()`]
+//! for terminals.
 //!
-//! A drawing is a function of its input, to the byte: no clock, no random numbers, no hash maps.
+//! The input is plain data, so a finished run and a live view draw alike. A drawing is a function of its input, to the byte:
+//! no clock, no random numbers, no hash maps.
 
 mod axis;
-mod frame;
-mod grid;
-mod labels;
+mod char_grid;
+mod label_layout;
 mod legend;
-mod marks;
+mod plot_content;
 mod svg;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod time_range;
 
 use highwater_time::{Instant, JudgedEvent, TimePolicy};
 
 pub use svg::svg;
 pub use terminal::{Terminal, terminal};
 
-/// What is drawn.
+/// The input of a drawing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
     pub title: String,
     pub subtitle: Option<String>,
-    /// In the order of arrival.
+    /// In arrival order.
     pub points: Vec<Point>,
-    /// One line, or one for each lane.
+    /// One, or one for each lane.
     pub watermarks: Vec<WatermarkLine>,
     pub policy: TimePolicy,
-    /// False where arrivals are made up from event times: the late and early bounds, which then do
-    /// not apply, are left out.
+    /// False if arrivals are derived from event times. The late and early bounds do not apply then and are not drawn.
     pub arrivals_known: bool,
 }
 
-/// An event and its fate.
+/// An event and its verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     pub arrival: Instant,
     pub event_time: Instant,
-    /// The timestamp that it got; none if it was dropped.
+    /// The timestamp after adjustment; `None` if the event was dropped.
     pub assigned: Option<Instant>,
-    /// The verdict in words, shown when the pointer rests on the event.
+    /// The verdict, shown as a tooltip.
     pub verdict: String,
-    /// A few letters drawn beside it, as long as there are few events.
+    /// A short text drawn beside the point while there are few events.
     pub label: Option<String>,
-    /// The key or partition whose watermark it met.
+    /// The substream key or partition whose watermark applies.
     pub lane: Option<String>,
 }
 
@@ -76,16 +75,16 @@ pub struct WatermarkStep {
     pub watermark: Instant,
 }
 
-/// What became of an event, as far as the eye is concerned.
+/// How a point is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PointKind {
     OnTime,
     Adjusted,
     Dropped,
 }
 
 impl Point {
-    /// The point of an event that `arrived` (for an unknown arrival: what stands in for it).
+    /// The point of an event; `arrived` stands in for an unknown arrival time.
     pub fn new(fate: &JudgedEvent, arrived: Instant) -> Point {
         Point {
             arrival: arrived,
@@ -97,26 +96,26 @@ impl Point {
         }
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PointKind {
         match self.assigned {
-            None => Kind::Dropped,
-            Some(at) if at == self.event_time => Kind::OnTime,
-            Some(_) => Kind::Adjusted,
+            None => PointKind::Dropped,
+            Some(at) if at == self.event_time => PointKind::OnTime,
+            Some(_) => PointKind::Adjusted,
         }
     }
 
-    /// Where it ended: where it was moved to, or else where it was.
-    fn landed(&self) -> Instant {
+    /// The adjusted timestamp, or the event time of a dropped event.
+    fn final_time(&self) -> Instant {
         self.assigned.unwrap_or(self.event_time)
     }
 }
 
 impl Picture {
-    fn count(&self, kind: Kind) -> usize {
+    fn count(&self, kind: PointKind) -> usize {
         self.points.iter().filter(|p| p.kind() == kind).count()
     }
 
-    /// The lanes in the order in which they appear: lines first, then points without a line.
+    /// The lanes in order of appearance: those of watermarks first, then those of points alone.
     fn lanes(&self) -> Vec<&str> {
         let mut lanes: Vec<&str> = Vec::new();
         let lines = self
@@ -124,8 +123,8 @@ impl Picture {
             .iter()
             .filter_map(|line| line.lane.as_deref());
         for lane in lines.chain(self.points.iter().filter_map(|p| p.lane.as_deref())) {
-            // Past the palette the rest look alike, and a list of a million is of no use.
-            if lanes.len() > LANES_TOLD_APART {
+            // Lanes beyond the palette share one colour, and there may be a million of them.
+            if lanes.len() > LANE_COLOURS {
                 break;
             }
             if !lanes.contains(&lane) {
@@ -135,7 +134,7 @@ impl Picture {
         lanes
     }
 
-    /// The watermarks that are drawn: more of them could not be told apart, nor sent to a browser.
+    /// The watermarks that are drawn. More would be indistinguishable, and too large for a browser.
     fn drawn_watermarks(&self) -> &[WatermarkLine] {
         &self.watermarks[..self.watermarks.len().min(WATERMARKS_MAX)]
     }
@@ -155,7 +154,7 @@ impl Picture {
         format!("late {late_arrival} · out of order {out_of_order} · early {early}")
     }
 
-    /// The straight lines `event time = arrival + c` that frame the events, with their names.
+    /// The lines `event time = arrival + c`: no delay, early bound, late bound.
     fn guides(&self) -> Vec<Guide> {
         let mut guides = vec![Guide {
             shift: 0,
@@ -184,8 +183,8 @@ impl Picture {
     }
 }
 
-/// Colours that can be told apart.
-const LANES_TOLD_APART: usize = 6;
+/// Number of distinct lane colours.
+const LANE_COLOURS: usize = 6;
 
 const WATERMARKS_MAX: usize = 200;
 
@@ -195,8 +194,8 @@ struct Guide {
     formula: String,
 }
 
-/// `1234567` as people write it.
-fn grouped(n: usize) -> String {
+/// `1,234,567`.
+fn with_thousands(n: usize) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

@@ -1,15 +1,15 @@
-//! The picture as an SVG that stands alone: own background, system fonts, light and dark.
+//! The picture as a self-contained SVG: own background, system fonts, light and dark.
 //!
 //! Elements carry classes and no ids, so that several pictures can share a page.
 
 use std::fmt::Write;
 
 use super::axis::Tick;
-use super::frame::{Frame, thinned};
-use super::labels::{Rect, spread, text_width};
+use super::label_layout::{Rect, spread, text_width};
 use super::legend;
-use super::marks::Marks;
-use super::{Guide, Picture, grouped};
+use super::plot_content::PlotContent;
+use super::time_range::{TimeRange, sample_points};
+use super::{Guide, Picture, with_thousands};
 use highwater_time::{Duration, Instant};
 
 pub(super) const WIDTH: f64 = 960.0;
@@ -19,12 +19,12 @@ const PLOT_RIGHT: f64 = 126.0;
 const PLOT_HEIGHT: f64 = 440.0;
 const BELOW_PLOT: f64 = 66.0;
 
-/// The whole file, the same bytes for the same picture.
+/// The SVG file.
 pub fn svg(picture: &Picture) -> String {
-    let frame = Frame::of(picture);
-    let (points, thinning) = thinned(&picture.points);
-    let outside = points.iter().filter(|p| !frame.shows(p)).count();
-    let heading = heading(picture, thinning, outside);
+    let range = TimeRange::of(picture);
+    let (points, sampling) = sample_points(&picture.points);
+    let outside = points.iter().filter(|p| !range.shows(p)).count();
+    let heading = heading(picture, sampling, outside);
     let top = 46.0 + 19.0 * heading.len() as f64 + 34.0;
     let plot = Rect {
         x: PLOT_LEFT,
@@ -32,32 +32,32 @@ pub fn svg(picture: &Picture) -> String {
         width: WIDTH - PLOT_LEFT - PLOT_RIGHT,
         height: PLOT_HEIGHT,
     };
-    let sheet = Sheet { frame, plot };
+    let area = PlotArea { range, plot };
     let mut body = String::new();
     title(&mut body, &picture.title, &heading);
-    sheet.grid(&mut body);
-    let marks = Marks::new(picture, &sheet, &points);
+    area.grid(&mut body);
+    let marks = PlotContent::new(picture, &area, &points);
     marks.draw(&mut body);
-    sheet.line_names(&mut body, &picture.guides(), marks.watermark_names());
+    area.line_names(&mut body, &picture.guides(), marks.watermark_names());
     let legend_top = plot.y + plot.height + BELOW_PLOT;
     let legend_height = legend::draw(&mut body, picture, MARGIN, legend_top);
     let height = legend_top + legend_height + 14.0;
     wrap(&body, &picture.title, height)
 }
 
-/// Geometry: where a moment lies on the page.
-pub(super) struct Sheet {
-    pub frame: Frame,
+/// Maps times to positions on the page.
+pub(super) struct PlotArea {
+    pub range: TimeRange,
     pub plot: Rect,
 }
 
-impl Sheet {
+impl PlotArea {
     pub(super) fn x(&self, arrival: Instant) -> f64 {
-        self.plot.x + self.frame.arrival.fraction(arrival) * self.plot.width
+        self.plot.x + self.range.arrival.fraction(arrival) * self.plot.width
     }
 
     pub(super) fn y(&self, event: Instant) -> f64 {
-        self.plot.y + (1.0 - self.frame.event.fraction(event)) * self.plot.height
+        self.plot.y + (1.0 - self.range.event.fraction(event)) * self.plot.height
     }
 
     fn right(&self) -> f64 {
@@ -68,7 +68,7 @@ impl Sheet {
         self.plot.y + self.plot.height
     }
 
-    /// Opens an element that cuts off what leaves the plot. Coordinates stay those of the page.
+    /// Opens an element that clips to the plot. Coordinates stay those of the page.
     pub(super) fn open_clip(&self, out: &mut String) {
         let Rect {
             x,
@@ -98,12 +98,12 @@ impl Sheet {
             line(out, "grid", (at, y), (at, self.bottom()));
             text(out, "tick mid", at, self.bottom() + 18.0, &tick.label);
         }
-        for tick in self.frame.event.ticks(12) {
+        for tick in self.range.event.ticks(12) {
             let at = self.y(tick.at);
             line(out, "grid", (x, at), (self.right(), at));
             text(out, "tick end", x - 8.0, at + 4.0, &tick.label);
         }
-        let caption = format!("arrival time (UTC, {}) →", self.frame.arrival.day());
+        let caption = format!("arrival time (UTC, {}) →", self.range.arrival.day());
         text(
             out,
             "axis mid",
@@ -111,7 +111,7 @@ impl Sheet {
             self.bottom() + 40.0,
             &caption,
         );
-        let caption = format!("event time (UTC, {}) →", self.frame.event.day());
+        let caption = format!("event time (UTC, {}) →", self.range.event.day());
         let middle = y + height / 2.0;
         let _ = writeln!(
             out,
@@ -121,7 +121,7 @@ impl Sheet {
         );
     }
 
-    /// As many as their names leave room for.
+    /// As many ticks as their labels have room for.
     fn arrival_ticks(&self) -> Vec<Tick> {
         let fits = |ticks: &Vec<Tick>| {
             let widths = ticks
@@ -129,17 +129,17 @@ impl Sheet {
                 .map(|tick| text_width(&tick.label, 12.0) + 14.0);
             widths.fold(0.0, f64::max) * ticks.len() as f64 <= self.plot.width
         };
-        let tried = [12, 9, 7, 5].map(|at_most| self.frame.arrival.ticks(at_most));
-        tried
+        let candidates = [12, 9, 7, 5].map(|at_most| self.range.arrival.ticks(at_most));
+        candidates
             .into_iter()
             .find(fits)
-            .unwrap_or_else(|| self.frame.arrival.ticks(3))
+            .unwrap_or_else(|| self.range.arrival.ticks(3))
     }
 
-    /// The two ends of `event = arrival + shift` within the plot, if it passes through it.
-    pub(super) fn guide_line(&self, shift: i64) -> Option<(Place, Place)> {
+    /// The ends of the line `event = arrival + shift` within the plot, if it crosses the plot.
+    pub(super) fn guide_line(&self, shift: i64) -> Option<(Position, Position)> {
         let shift = Duration::from_ticks(shift);
-        let (arrival, event) = (&self.frame.arrival, &self.frame.event);
+        let (arrival, event) = (&self.range.arrival, &self.range.event);
         let from = arrival.lo().max(event.lo() - shift);
         let to = arrival.hi().min(event.hi() - shift);
         let place = |at: Instant| (self.x(at), self.y(at + shift));
@@ -184,7 +184,7 @@ impl Sheet {
     }
 }
 
-/// What a line is called, and where along the margin it ends.
+/// The name of a line, and the position along the margin where the line ends.
 pub(super) struct LineName {
     pub at: f64,
     pub name: String,
@@ -199,7 +199,7 @@ impl LineName {
         if self.detail.is_empty() { 19.0 } else { 34.0 }
     }
 
-    /// Draws it with its middle at this height.
+    /// Draws the name, vertically centred at `y`.
     fn draw(&self, out: &mut String, anchor: &str, x: f64, y: f64) {
         if self.detail.is_empty() {
             let _ = write!(out, r#"<g class="{}">"#, self.colour);
@@ -212,11 +212,11 @@ impl LineName {
     }
 }
 
-/// A place on the page.
-pub(super) type Place = (f64, f64);
+/// A position on the page, in pixels.
+pub(super) type Position = (f64, f64);
 
 /// The lines below the title.
-fn heading(picture: &Picture, thinning: Option<String>, outside: usize) -> Vec<String> {
+fn heading(picture: &Picture, sampling: Option<String>, outside: usize) -> Vec<String> {
     let mut lines: Vec<String> = picture.subtitle.iter().cloned().collect();
     lines.push(format!("policy: {}", picture.policy_text()));
     let outside = match outside {
@@ -224,12 +224,12 @@ fn heading(picture: &Picture, thinning: Option<String>, outside: usize) -> Vec<S
         1 => Some("1 event lies outside and is drawn at the edge".to_owned()),
         n => Some(format!(
             "{} events lie outside and are drawn at the edge",
-            grouped(n)
+            with_thousands(n)
         )),
     };
     let (drawn, all) = (picture.drawn_watermarks().len(), picture.watermarks.len());
-    let cut = (drawn < all).then(|| format!("shows {drawn} of {} watermarks", grouped(all)));
-    let remarks: Vec<String> = [thinning, cut, outside].into_iter().flatten().collect();
+    let cut = (drawn < all).then(|| format!("shows {drawn} of {} watermarks", with_thousands(all)));
+    let remarks: Vec<String> = [sampling, cut, outside].into_iter().flatten().collect();
     if !remarks.is_empty() {
         lines.push(remarks.join(" · "));
     }
@@ -251,7 +251,7 @@ pub(super) fn text(out: &mut String, class: &str, x: f64, y: f64, content: &str)
     );
 }
 
-pub(super) fn line(out: &mut String, class: &str, from: Place, to: Place) {
+pub(super) fn line(out: &mut String, class: &str, from: Position, to: Position) {
     let ((x1, y1), (x2, y2)) = (from, to);
     let _ = writeln!(
         out,
@@ -259,7 +259,7 @@ pub(super) fn line(out: &mut String, class: &str, from: Place, to: Place) {
     );
 }
 
-/// Text as XML holds it. Control characters, which XML cannot hold at all, become a replacement.
+/// Escapes text for XML. Control characters, which XML forbids, become U+FFFD.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

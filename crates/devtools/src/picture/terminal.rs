@@ -1,20 +1,19 @@
 //! The picture in characters, for a terminal of any size.
 //!
-//! A cell holds one character, so what matters most is drawn last: guides first, then watermarks,
-//! then events, then labels where a cell is still free. Without colour every mark has a shape of
-//! its own; colour only repeats what the shape says.
+//! A cell holds one character, so the drawing order is the priority: guides, watermarks, points, then labels in free
+//! cells. Each kind has a shape of its own; colour only repeats it.
 
 use highwater_time::{Duration, Instant};
 
-use super::frame::Frame;
-use super::grid::{Grid, Style};
-use super::{Kind, LANES_TOLD_APART, Picture, Point, WatermarkLine, grouped};
+use super::char_grid::{CharGrid, Style};
+use super::time_range::TimeRange;
+use super::{LANE_COLOURS, Picture, Point, PointKind, WatermarkLine, with_thousands};
 
-/// With more events than this their labels are left out.
+/// With more events than this labels are omitted.
 const LABELLED_MAX: usize = 60;
-/// Rows that are not the plot: title, policy, names of guides, axis, its ticks, legend.
+/// Rows outside the plot: title, policy, names of guides, axis, ticks, legend.
 const ROWS_AROUND: usize = 6;
-/// Room at the right for the names of watermarks and guides, where the terminal has it.
+/// Columns for the names of watermarks and guides, on a wide terminal.
 const NAMES_WIDTH: usize = 13;
 
 /// The picture without colour.
@@ -27,7 +26,7 @@ pub fn terminal(picture: &Picture, width: usize, height: usize) -> String {
     .draw(picture)
 }
 
-/// A terminal to draw on. One that is too small to be of use is taken for 40 by 12.
+/// A terminal to draw on, treated as at least 40 by 12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
     pub width: usize,
@@ -39,8 +38,8 @@ pub struct Terminal {
 impl Terminal {
     pub fn draw(self, picture: &Picture) -> String {
         let (width, height) = (self.width.clamp(40, 500), self.height.clamp(12, 200));
-        let frame = Frame::of(picture);
-        let ticks = frame.event.ticks((height - ROWS_AROUND) / 2);
+        let range = TimeRange::of(picture);
+        let ticks = range.event.ticks((height - ROWS_AROUND) / 2);
         let gutter = ticks
             .iter()
             .map(|t| t.label.chars().count())
@@ -53,9 +52,9 @@ impl Terminal {
             top: 3,
             width: width.saturating_sub(gutter + names).max(10),
             height: height - ROWS_AROUND,
-            frame,
+            range,
         };
-        let mut grid = Grid::new(width, height);
+        let mut grid = CharGrid::new(width, height);
         grid.text(0, 0, &picture.title, Style::Bold);
         grid.text(0, 1, &heading(picture, width), Style::Faint);
         plot.axes(&mut grid, &ticks);
@@ -67,7 +66,7 @@ impl Terminal {
     }
 }
 
-/// The subtitle and the policy, or the policy alone where both do not fit.
+/// The subtitle and the policy, or the policy alone if both do not fit.
 fn heading(picture: &Picture, width: usize) -> String {
     let policy = picture.policy_text();
     let both = picture
@@ -78,12 +77,12 @@ fn heading(picture: &Picture, width: usize) -> String {
         .unwrap_or(policy)
 }
 
-/// What the marks mean, without words that a narrow terminal has no room for.
+/// The legend, shorter on a narrow terminal.
 fn legend(picture: &Picture, width: usize) -> String {
-    let count = |kind| grouped(picture.count(kind));
-    let (on_time, adjusted) = (count(Kind::OnTime), count(Kind::Adjusted));
+    let count = |kind| with_thousands(picture.count(kind));
+    let (on_time, adjusted) = (count(PointKind::OnTime), count(PointKind::Adjusted));
     let mut text = format!("● on time {on_time}   ○↑◆ adjusted {adjusted}   ");
-    text += &format!("✗ dropped {}   ━ watermark", count(Kind::Dropped));
+    text += &format!("✗ dropped {}   ━ watermark", count(PointKind::Dropped));
     let long = format!("{text}   · no delay   ∙ bounds");
     if long.chars().count() <= width {
         long
@@ -98,16 +97,16 @@ struct Plot {
     top: usize,
     width: usize,
     height: usize,
-    frame: Frame,
+    range: TimeRange,
 }
 
 impl Plot {
     fn column(&self, arrival: Instant) -> usize {
-        self.left + cell(self.frame.arrival.fraction(arrival), self.width)
+        self.left + cell(self.range.arrival.fraction(arrival), self.width)
     }
 
     fn row(&self, event: Instant) -> usize {
-        self.top + self.height - 1 - cell(self.frame.event.fraction(event), self.height)
+        self.top + self.height - 1 - cell(self.range.event.fraction(event), self.height)
     }
 
     fn bottom(&self) -> usize {
@@ -118,7 +117,7 @@ impl Plot {
         self.left + self.width
     }
 
-    fn axes(&self, grid: &mut Grid, ticks: &[super::axis::Tick]) {
+    fn axes(&self, grid: &mut CharGrid, ticks: &[super::axis::Tick]) {
         for row in self.top..self.bottom() {
             grid.set(self.left - 1, row, '│', Style::Faint);
         }
@@ -132,7 +131,7 @@ impl Plot {
         for column in self.left..self.right() {
             grid.set(column, self.bottom(), '─', Style::Faint);
         }
-        let ticks = self.frame.arrival.ticks(self.width / 9);
+        let ticks = self.range.arrival.ticks(self.width / 9);
         let mut free_from = 0;
         for tick in ticks {
             let (column, length) = (self.column(tick.at), tick.label.chars().count());
@@ -149,20 +148,20 @@ impl Plot {
             grid.text(start, self.bottom() + 1, caption, Style::Faint);
         }
         grid.text(0, self.top - 1, "↑ event", Style::Faint);
-        let day = format!("  {} UTC", self.frame.arrival.day());
+        let day = format!("  {} UTC", self.range.arrival.day());
         let start = grid.width().saturating_sub(day.chars().count());
         grid.text_if_free(start, 0, &day, Style::Faint);
     }
 
     /// Dotted lines, each named where it leaves the plot.
-    fn guides(&self, grid: &mut Grid, picture: &Picture) {
+    fn guides(&self, grid: &mut CharGrid, picture: &Picture) {
         for guide in picture.guides() {
             let shift = Duration::from_ticks(guide.shift);
             let mark = if guide.shift == 0 { '·' } else { '∙' };
             let mut last = None;
             for column in self.left..self.right() {
                 let event = self.arrival_at(column) + shift;
-                if self.frame.event.contains(event) {
+                if self.range.event.contains(event) {
                     let row = self.row(event);
                     // The bounds are sparser than the diagonal.
                     if guide.shift == 0 || column % 2 == 0 {
@@ -185,13 +184,13 @@ impl Plot {
     }
 
     fn arrival_at(&self, column: usize) -> Instant {
-        let (lo, hi) = (self.frame.arrival.lo(), self.frame.arrival.hi());
+        let (lo, hi) = (self.range.arrival.lo(), self.range.arrival.hi());
         let part = ((column - self.left) as f64 + 0.5) / self.width as f64;
         lo + Duration::from_ticks(((hi - lo).ticks() as f64 * part) as i64)
     }
 
-    /// Writes a name in the right margin, on the nearest row that is free.
-    fn name(&self, grid: &mut Grid, row: usize, name: &str, style: Style) {
+    /// Writes a name in the right margin, on the nearest free row.
+    fn name(&self, grid: &mut CharGrid, row: usize, name: &str, style: Style) {
         let start = self.right() + 1;
         let name: String = name.chars().take(NAMES_WIDTH - 1).collect();
         let rows = [
@@ -211,7 +210,7 @@ impl Plot {
         }
     }
 
-    fn watermarks(&self, grid: &mut Grid, picture: &Picture) {
+    fn watermarks(&self, grid: &mut CharGrid, picture: &Picture) {
         let lanes = picture.lanes();
         for line in picture.drawn_watermarks() {
             let style = lane_style(&lanes, line.lane.as_deref()).unwrap_or(Style::Water);
@@ -232,7 +231,7 @@ impl Plot {
                 grid.set(column, row, '┏', style);
                 below = row;
             }
-            let few = picture.watermarks.len() <= LANES_TOLD_APART;
+            let few = picture.watermarks.len() <= LANE_COLOURS;
             if let (Some(Some(row)), true) = (heights.last(), few) {
                 self.name(
                     grid,
@@ -252,7 +251,7 @@ impl Plot {
         }
         let mut last: Option<usize> = None;
         for height in &mut heights {
-            // A watermark never goes back, whatever the caller says.
+            // A watermark never goes back, even if the input does.
             last = match (last, *height) {
                 (Some(last), Some(row)) => Some(last.min(row)),
                 (last, row) => row.or(last),
@@ -262,9 +261,9 @@ impl Plot {
         heights
     }
 
-    fn points(&self, grid: &mut Grid, picture: &Picture) {
+    fn points(&self, grid: &mut CharGrid, picture: &Picture) {
         let lanes = picture.lanes();
-        let marks = [Kind::OnTime, Kind::Adjusted, Kind::Dropped];
+        let marks = [PointKind::OnTime, PointKind::Adjusted, PointKind::Dropped];
         for kind in marks {
             for point in picture.points.iter().filter(|p| p.kind() == kind) {
                 self.point(grid, point, lane_style(&lanes, point.lane.as_deref()));
@@ -277,14 +276,14 @@ impl Plot {
         }
     }
 
-    fn point(&self, grid: &mut Grid, point: &Point, lane: Option<Style>) {
+    fn point(&self, grid: &mut CharGrid, point: &Point, lane: Option<Style>) {
         let (column, from) = (self.column(point.arrival), self.row(point.event_time));
         match point.kind() {
-            Kind::OnTime => grid.set(column, from, '●', lane.unwrap_or(Style::OnTime)),
-            Kind::Dropped => grid.set(column, from, '✗', Style::Dropped),
-            Kind::Adjusted => {
+            PointKind::OnTime => grid.set(column, from, '●', lane.unwrap_or(Style::OnTime)),
+            PointKind::Dropped => grid.set(column, from, '✗', Style::Dropped),
+            PointKind::Adjusted => {
                 let style = lane.unwrap_or(Style::Adjusted);
-                let to = self.row(point.landed());
+                let to = self.row(point.final_time());
                 let head = if to < from { '↑' } else { '↓' };
                 for row in from.min(to) + 1..from.max(to) {
                     let mark = if row.abs_diff(to) == 1 { head } else { '╎' };
@@ -296,8 +295,8 @@ impl Plot {
         }
     }
 
-    /// Right of the point or left of it, if there is room.
-    fn label(&self, grid: &mut Grid, point: &Point) {
+    /// Writes the label right or left of the point, if there is room.
+    fn label(&self, grid: &mut CharGrid, point: &Point) {
         let Some(label) = point.label.as_deref() else {
             return;
         };
@@ -319,7 +318,7 @@ fn lane_style(lanes: &[&str], lane: Option<&str>) -> Option<Style> {
     lanes.iter().position(|l| *l == lane).map(Style::Lane)
 }
 
-/// The cell of `cells` that a fraction falls into; the nearest one for a fraction outside.
+/// The index of the cell at a fraction, clamped to the range.
 fn cell(fraction: f64, cells: usize) -> usize {
     ((fraction * cells as f64).max(0.0) as usize).min(cells - 1)
 }

@@ -118,26 +118,31 @@ const VARIANTS: [(&str, Variant); 3] = [
 ];
 
 /// Rows (from 1) with the time that they were moved to, or `dropped`; the rest are on time.
-fn strays(picture: &Picture) -> Vec<(usize, String)> {
-    let strays = picture
+fn exceptions(picture: &Picture) -> Vec<(usize, String)> {
+    let exceptions = picture
         .points
         .iter()
         .enumerate()
-        .filter(|(_, p)| p.kind() != Kind::OnTime);
-    strays
-        .map(|(i, p)| (i + 1, p.assigned.map_or("dropped".to_owned(), axis::clock)))
+        .filter(|(_, p)| p.kind() != PointKind::OnTime);
+    exceptions
+        .map(|(i, p)| {
+            (
+                i + 1,
+                p.assigned.map_or("dropped".to_owned(), axis::date_and_time),
+            )
+        })
         .map(|(row, time)| (row, time.trim_start_matches("2026-01-01 ").to_owned()))
         .collect()
 }
 
 #[track_caller]
-fn check_strays(variant: Variant, expected: &[(usize, &str)]) {
-    let strays = strays(&worked_example(variant));
-    let strays: Vec<_> = strays
+fn check_exceptions(variant: Variant, expected: &[(usize, &str)]) {
+    let exceptions = exceptions(&worked_example(variant));
+    let exceptions: Vec<_> = exceptions
         .iter()
         .map(|(row, time)| (*row, time.as_str()))
         .collect();
-    assert_eq!(strays, expected);
+    assert_eq!(exceptions, expected);
 }
 
 // proves T16
@@ -149,15 +154,15 @@ fn worked_example_b_has_the_fates_that_it_must() {
         (9, "12:18:00"),
         (12, "12:22:00"),
     ];
-    check_strays(Variant::Plain, &plain);
+    check_exceptions(Variant::Plain, &plain);
     let early_off = [
         (4, "12:15:00"),
         (6, "12:17:00"),
         (9, "12:18:00"),
         (12, "12:22:00"),
     ];
-    check_strays(Variant::EarlyOff, &early_off);
-    check_strays(Variant::OverDevice, &[(3, "dropped"), (12, "12:22:00")]);
+    check_exceptions(Variant::EarlyOff, &early_off);
+    check_exceptions(Variant::OverDevice, &[(3, "dropped"), (12, "12:22:00")]);
 }
 
 // proves T16
@@ -177,8 +182,14 @@ fn worked_example_b_can_be_drawn_in_all_three_variants() {
             "{name}: every row is labelled"
         );
         // One of each stands in the legend.
-        assert_eq!(count("class=\"cross\""), picture.count(Kind::Dropped) + 1);
-        assert_eq!(count("class=\"hollow\""), picture.count(Kind::Adjusted) + 1);
+        assert_eq!(
+            count("class=\"cross\""),
+            picture.count(PointKind::Dropped) + 1
+        );
+        assert_eq!(
+            count("class=\"hollow\""),
+            picture.count(PointKind::Adjusted) + 1
+        );
         write_if_asked(name, &drawing);
     }
 }
@@ -291,7 +302,7 @@ fn toll_booth(events: usize) -> Picture {
     }
     Picture {
         title: "Toll booths".to_owned(),
-        subtitle: Some(format!("{} events at four booths", grouped(events))),
+        subtitle: Some(format!("{} events at four booths", with_thousands(events))),
         points,
         watermarks: vec![WatermarkLine { lane: None, steps }],
         policy: job.time,
@@ -349,7 +360,7 @@ fn text_from_outside_cannot_break_the_file() {
 }
 
 #[test]
-fn many_points_are_thinned_but_strays_are_kept_and_the_picture_says_so() {
+fn many_points_are_sampled_but_exceptions_are_kept() {
     let mut points: Vec<Point> = (0..50_000).map(on_time).collect();
     for point in points.iter_mut().step_by(500) {
         point.assigned = None;
@@ -384,7 +395,7 @@ fn a_million_keys_do_not_make_a_million_lines() {
 }
 
 #[test]
-fn strays_beyond_counting_are_thinned_too() {
+fn many_exceptions_are_sampled_too() {
     let mut points: Vec<Point> = (0..10_000).map(on_time).collect();
     points.iter_mut().for_each(|p| p.assigned = None);
     let drawing = svg(&picture_of(points));

@@ -1,18 +1,16 @@
-//! Made-up traffic for `highwater demo`: a few minutes at a few toll booths, with everything that
-//! goes wrong with time.
+//! Generates the events of `highwater demo`: some minutes at four toll booths, with the usual time anomalies.
 //!
-//! Each booth's clock is off by a second or two, the network delays and reorders, a booth loses its
-//! line and reports minutes late, another's clock is wrong by more than the policy allows, one event
-//! is sent twice, and for a while nothing arrives at all. The mishaps are planted at fixed places as
-//! well as drawn at random, so that a short demo shows each of them too.
+//! Each booth's clock is off by a second or two, the network delays and reorders, a booth is offline and sends minutes late,
+//! another's clock is wrong by more than the policy allows, one event is sent twice, and for a while no event arrives. The
+//! anomalies occur at fixed positions as well as at random, so that a short demo shows each of them.
 //!
-//! The same count and seed give the same bytes. Nothing here looks at a clock.
+//! The same count and seed give the same bytes, without a clock.
 
 use std::io::Write;
 
 use highwater_time::{Duration, Instant, TICKS_PER_MILLI};
 
-/// The demo's job file, to be written next to [`QUERY`] and the events.
+/// The demo's job file, for a folder with [`QUERY`] and the events.
 pub const JOB: &str = r#"name = "toll-booth"
 query = "query.saql"
 
@@ -39,24 +37,24 @@ FROM Entry TIMESTAMP BY EntryTime
 GROUP BY TollId, TumblingWindow(minute, 1)
 ";
 
-/// Where [`JOB`] expects [`QUERY`], from the folder that holds the job file.
+/// The path of [`QUERY`], relative to the job file.
 pub const QUERY_PATH: &str = "query.saql";
 
-/// Where [`JOB`] expects what [`generate`] writes, from the folder that holds the job file.
+/// The path of the events, relative to the job file.
 pub const EVENTS_PATH: &str = "input/Entry.jsonl";
 
 const BOOTHS: usize = 4;
-/// How long the booths are watched, in milliseconds; the gap is part of it.
-const WATCHED_MS: u64 = 8 * 60_000;
+/// The duration of the demo, gap included.
+const DURATION_MS: u64 = 8 * 60_000;
 const GAP_START_MS: u64 = 5 * 60_000;
 const GAP_END_MS: u64 = GAP_START_MS + 45_000;
-/// 2026-01-01T08:00:00Z. The booths open with the new year.
+/// 2026-01-01T08:00:00Z.
 const OPENING: Instant = match Instant::from_civil(2026, 1, 1) {
     Some(midnight) => Instant::from_ticks(midnight.ticks() + 8 * 3_600 * 1_000 * TICKS_PER_MILLI),
     None => panic!("the first of January exists"),
 };
 
-/// Appends so many events as JSON lines in the order of their arrival.
+/// Appends this number of events to `out` as JSON lines, in arrival order.
 pub fn generate(events: usize, seed: u64, out: &mut Vec<u8>) {
     for passage in passages(events, seed) {
         let arrived = OPENING + Duration::from_millis(passage.arrived_ms as i64);
@@ -65,36 +63,36 @@ pub fn generate(events: usize, seed: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// So many passages in the order in which word of them arrives.
+/// This number of passages, in arrival order.
 pub fn passages(events: usize, seed: u64) -> Vec<Passage> {
     let mut random = SplitMix(seed);
     let skews_ms: [i64; BOOTHS] = std::array::from_fn(|_| random.below(5_000) as i64 - 2_500);
-    // The last event of all is the copy of another.
+    // The last event is a duplicate.
     let originals = events.saturating_sub(1).max(events.min(1));
     let mut passages: Vec<Passage> = (0..originals)
         .map(|i| Passage::new(i, originals, &skews_ms, &mut random))
         .collect();
     if originals < events {
         let copied = &passages[originals / 2];
-        let sent_again = outside_gap(copied.arrived_ms + 3_000);
+        let resent_ms = outside_gap(copied.arrived_ms + 3_000);
         passages.push(Passage {
-            arrived_ms: sent_again,
+            arrived_ms: resent_ms,
             ..copied.clone()
         });
     }
-    // A stable sort: events that arrive together keep the order in which they were made.
+    // A stable sort: simultaneous arrivals keep their order.
     passages.sort_by_key(|passage| passage.arrived_ms);
     passages
 }
 
-/// A car drives through a booth, and word of it arrives.
+/// A car passes a booth, and the event arrives.
 #[derive(Clone, Debug)]
 pub struct Passage {
     booth: usize,
-    /// By the booth's own clock, since the opening.
+    /// Since the opening, by the booth's clock.
     entered_ms: i64,
     arrived_ms: u64,
-    /// Everything else follows from this.
+    /// Seed of the car's properties.
     car: u64,
 }
 
@@ -102,9 +100,9 @@ impl Passage {
     fn new(i: usize, of: usize, skews_ms: &[i64; BOOTHS], random: &mut SplitMix) -> Passage {
         let booth = random.below(BOOTHS as u64) as usize;
         let drove_in_ms = drove_in_ms(i, of, random);
-        let mishap = Mishap::of(i, of, random);
-        let arrived_ms = outside_gap(drove_in_ms + mishap.delay_ms(random));
-        let clock_error_ms = skews_ms[booth] + mishap.clock_error_ms(random);
+        let anomaly = Anomaly::of(i, of, random);
+        let arrived_ms = outside_gap(drove_in_ms + anomaly.delay_ms(random));
+        let clock_error_ms = skews_ms[booth] + anomaly.clock_error_ms(random);
         Passage {
             booth,
             entered_ms: drove_in_ms as i64 + clock_error_ms,
@@ -113,7 +111,7 @@ impl Passage {
         }
     }
 
-    /// From 0 on.
+    /// The index of the booth, from 0.
     pub fn booth(&self) -> usize {
         self.booth
     }
@@ -123,16 +121,17 @@ impl Passage {
         Car::new(self.car).plate
     }
 
-    /// When word of it arrives, since the opening, where everything happens so many times as fast.
+    /// The arrival time since the opening, at this multiple of real speed.
     pub fn arrives_after(&self, speed: u32) -> std::time::Duration {
         std::time::Duration::from_millis(self.arrived_ms) / speed
     }
 
-    /// The event as JSON, with the time of its arrival if that is known.
+    /// Appends the event to `out` as JSON, with its arrival time if given.
     pub fn write(&self, opening: Instant, speed: u32, arrived: Option<Instant>, out: &mut Vec<u8>) {
         let car = Car::new(self.car);
-        let entered = at(opening + Duration::from_millis(self.entered_ms / i64::from(speed)));
-        let arrived = arrived.map(|arrived| format!(r#""ArrivalTime":"{}","#, at(arrived)));
+        let entered =
+            iso_millis(opening + Duration::from_millis(self.entered_ms / i64::from(speed)));
+        let arrived = arrived.map(|arrived| format!(r#""ArrivalTime":"{}","#, iso_millis(arrived)));
         let arrived = arrived.unwrap_or_default();
         let tag = car
             .tag
@@ -150,13 +149,13 @@ impl Passage {
             r#"{{"TollId":{},"EntryTime":"{entered}",{arrived}"LicensePlate":"{plate}","State":"{state}","Make":"{make}","Model":"{model}","VehicleType":{vehicle_type},"Toll":{toll:.1},"Tag":{tag}}}"#,
             self.booth + 1,
         )
-        .expect("memory takes every byte");
+        .expect("writing to memory succeeds");
     }
 }
 
-/// Cars come evenly, with some jitter, and none drives in during the gap.
+/// Cars enter evenly, with some jitter, and none during the gap.
 fn drove_in_ms(i: usize, of: usize, random: &mut SplitMix) -> u64 {
-    let busy_ms = WATCHED_MS - (GAP_END_MS - GAP_START_MS);
+    let busy_ms = DURATION_MS - (GAP_END_MS - GAP_START_MS);
     let slot_ms = busy_ms as f64 / of as f64;
     let at_ms = (slot_ms * i as f64) as u64 + random.below(slot_ms as u64 + 1);
     if at_ms < GAP_START_MS {
@@ -166,7 +165,7 @@ fn drove_in_ms(i: usize, of: usize, random: &mut SplitMix) -> u64 {
     }
 }
 
-/// What the line was down for arrives when it is up again.
+/// Events of the gap arrive after its end.
 fn outside_gap(arrival_ms: u64) -> u64 {
     if (GAP_START_MS..GAP_END_MS).contains(&arrival_ms) {
         GAP_END_MS + (arrival_ms - GAP_START_MS) / 50
@@ -176,52 +175,52 @@ fn outside_gap(arrival_ms: u64) -> u64 {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Mishap {
+enum Anomaly {
     None,
     /// Overtaken by later events, within the demo's tolerance.
     Shuffled,
-    /// Overtaken by more than that.
+    /// Overtaken by more than the tolerance.
     Overtaken,
-    /// Reported when the booth's line came back.
+    /// Sent after the booth was offline.
     Late,
-    /// By a clock that runs far ahead.
+    /// Stamped by a clock that runs far ahead.
     Early,
 }
 
-impl Mishap {
-    fn of(i: usize, of: usize, random: &mut SplitMix) -> Mishap {
-        let drawn = match random.below(1_000) {
-            0..4 => Mishap::Early,
-            // Not towards the end, so that the demo does not trickle out over minutes.
-            4..20 if i * 2 < of => Mishap::Late,
-            20..32 => Mishap::Overtaken,
-            32..110 => Mishap::Shuffled,
-            _ => Mishap::None,
+impl Anomaly {
+    fn of(i: usize, of: usize, random: &mut SplitMix) -> Anomaly {
+        let random_anomaly = match random.below(1_000) {
+            0..4 => Anomaly::Early,
+            // Not in the second half, or the demo would end minutes late.
+            4..20 if i * 2 < of => Anomaly::Late,
+            20..32 => Anomaly::Overtaken,
+            32..110 => Anomaly::Shuffled,
+            _ => Anomaly::None,
         };
-        // One of each for certain, at a quarter, a third and so on of the way.
+        // At least one of each, at fixed positions.
         match i {
-            _ if i == of / 4 => Mishap::Late,
-            _ if i == of / 3 => Mishap::Early,
-            _ if i == of * 2 / 5 => Mishap::Overtaken,
-            _ if i == of * 3 / 5 => Mishap::Shuffled,
-            // The copy is of an event with nothing else wrong with it.
-            _ if i == of / 2 => Mishap::None,
-            _ => drawn,
+            _ if i == of / 4 => Anomaly::Late,
+            _ if i == of / 3 => Anomaly::Early,
+            _ if i == of * 2 / 5 => Anomaly::Overtaken,
+            _ if i == of * 3 / 5 => Anomaly::Shuffled,
+            // The duplicated event has no other anomaly.
+            _ if i == of / 2 => Anomaly::None,
+            _ => random_anomaly,
         }
     }
 
     fn delay_ms(self, random: &mut SplitMix) -> u64 {
         let (least, most) = match self {
-            Mishap::None | Mishap::Early => (40, 900),
-            Mishap::Shuffled => (2_000, 7_000),
-            Mishap::Overtaken => (17_000, 40_000),
-            Mishap::Late => (75_000, 240_000),
+            Anomaly::None | Anomaly::Early => (40, 900),
+            Anomaly::Shuffled => (2_000, 7_000),
+            Anomaly::Overtaken => (17_000, 40_000),
+            Anomaly::Late => (75_000, 240_000),
         };
         least + random.below(most - least)
     }
 
     fn clock_error_ms(self, random: &mut SplitMix) -> i64 {
-        if self == Mishap::Early {
+        if self == Anomaly::Early {
             6 * 60_000 + random.below(3 * 60_000) as i64
         } else {
             0
@@ -229,8 +228,8 @@ impl Mishap {
     }
 }
 
-/// A moment in ISO form, to the millisecond that the booths measure.
-fn at(moment: Instant) -> String {
+/// ISO form with milliseconds.
+fn iso_millis(moment: Instant) -> String {
     let mut text = moment.to_string();
     text.truncate("2026-01-01T08:00:00.000".len());
     text + "Z"
@@ -247,7 +246,7 @@ struct Car {
 struct Model {
     make: &'static str,
     model: &'static str,
-    /// 1 carries people, 2 goods.
+    /// 1 for passengers, 2 for goods.
     vehicle_type: u8,
     /// At the cheapest booth.
     toll: f64,
@@ -290,7 +289,7 @@ impl Car {
     }
 }
 
-/// Steele, Lea and Flood's generator: tiny, and good enough for traffic.
+/// The SplitMix64 generator of Steele, Lea and Flood.
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -302,7 +301,7 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// A number below `bound`, which must not be 0.
     fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }

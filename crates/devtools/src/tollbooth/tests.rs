@@ -80,7 +80,7 @@ fn arrivals_never_go_back_and_counts_are_exact() {
 
 // proves T3, T4, T5
 #[test]
-fn every_mishap_meets_the_policy_even_in_a_short_demo() {
+fn every_anomaly_meets_the_policy_even_in_a_short_demo() {
     let policy = JobFile::parse(JOB, "job.toml").expect("valid").time;
     for seed in 0..50 {
         let rows = rows(120, seed);
@@ -100,9 +100,9 @@ fn every_mishap_meets_the_policy_even_in_a_short_demo() {
         assert!(counts.late_adjusted >= 1, "seed {seed}: {counts:?}");
         assert!(counts.early_dropped >= 1, "seed {seed}: {counts:?}");
         assert!(counts.out_of_order_adjusted >= 1, "seed {seed}: {counts:?}");
-        let strays = counts.late() + counts.early() + counts.out_of_order();
+        let exceptions = counts.late() + counts.early() + counts.out_of_order();
         assert!(
-            strays < 30,
+            exceptions < 30,
             "seed {seed}: most events are on time: {counts:?}"
         );
     }

@@ -1,25 +1,25 @@
-//! Which part of time the picture shows, and which events it shows when there are too many.
+//! The time range of the picture, and the sample of events when there are too many.
 
 use highwater_time::Instant;
 
 use super::axis::Axis;
-use super::{Kind, Picture, Point, grouped};
+use super::{Picture, Point, PointKind, with_thousands};
 
-/// More points than this are thinned.
+/// With more points than this a sample is drawn.
 pub(super) const POINTS_MAX: usize = 4_000;
-/// Of those, so many may be adjusted or dropped ones, which nobody wants to miss.
-const STRAYS_MAX: usize = 3_000;
+/// At most this many of them are adjusted or dropped events, which have priority.
+const EXCEPTIONS_MAX: usize = 3_000;
 
-/// The two ranges of time that the picture spans.
-pub(super) struct Frame {
+/// The axes of the picture.
+pub(super) struct TimeRange {
     pub arrival: Axis,
     pub event: Axis,
 }
 
-impl Frame {
-    /// Room for everything that was kept. An event that strays much further than that (a clock that
-    /// is years off) would shrink the rest to a line; it is drawn at the edge instead.
-    pub(super) fn of(picture: &Picture) -> Frame {
+impl TimeRange {
+    /// Covers all kept events. A far outlier, such as an event of a clock that is years off, would shrink the rest to a
+    /// line; it is drawn at the edge instead.
+    pub(super) fn of(picture: &Picture) -> TimeRange {
         let (points, lines) = (&picture.points, &picture.watermarks);
         let steps = || lines.iter().flat_map(|line| &line.steps);
         let arrivals = points
@@ -36,21 +36,21 @@ impl Frame {
         let reach = (high - low).max(right - left);
         let near = all().filter(|at| (low - reach..=high + reach).contains(at));
         let (low, high) = range(near.chain([low, high])).unwrap_or((low, high));
-        Frame {
-            arrival: Axis::around(left, right),
-            event: Axis::around(low, high),
+        TimeRange {
+            arrival: Axis::with_margin(left, right),
+            event: Axis::with_margin(low, high),
         }
     }
 
     pub(super) fn shows(&self, point: &Point) -> bool {
-        self.event.contains(point.event_time) && self.event.contains(point.landed())
+        self.event.contains(point.event_time) && self.event.contains(point.final_time())
     }
 }
 
-/// What an empty picture shows.
+/// The range of an empty picture.
 const ORIGIN: (Instant, Instant) = (Instant::CALENDAR_START, Instant::CALENDAR_START);
 
-/// The least and the greatest; the ends of time cannot be drawn and do not count.
+/// The minimum and maximum, without the ends of time, which cannot be drawn.
 fn range(values: impl Iterator<Item = Instant>) -> Option<(Instant, Instant)> {
     let drawable = values.filter(|at| at.is_in_calendar());
     drawable.fold(None, |range, at| match range {
@@ -59,29 +59,36 @@ fn range(values: impl Iterator<Item = Instant>) -> Option<(Instant, Instant)> {
     })
 }
 
-/// The points to draw, and a remark if these are not all.
-pub(super) fn thinned(points: &[Point]) -> (Vec<&Point>, Option<String>) {
+/// The points to draw, and a remark if they are a sample.
+pub(super) fn sample_points(points: &[Point]) -> (Vec<&Point>, Option<String>) {
     if points.len() <= POINTS_MAX {
         return (points.iter().collect(), None);
     }
-    let on_time = points.iter().filter(|p| p.kind() == Kind::OnTime).count();
-    let strays = points.len() - on_time;
-    let strays_kept = strays.min(STRAYS_MAX);
-    let on_time_kept = on_time.min(POINTS_MAX - strays_kept);
-    let mut on_time_sieve = Sieve::new(on_time_kept, on_time);
-    let mut stray_sieve = Sieve::new(strays_kept, strays);
+    let on_time = points
+        .iter()
+        .filter(|p| p.kind() == PointKind::OnTime)
+        .count();
+    let exceptions = points.len() - on_time;
+    let exceptions_kept = exceptions.min(EXCEPTIONS_MAX);
+    let on_time_kept = on_time.min(POINTS_MAX - exceptions_kept);
+    let mut on_time_sampler = EvenSampler::new(on_time_kept, on_time);
+    let mut exception_sampler = EvenSampler::new(exceptions_kept, exceptions);
     let kept = points.iter().filter(|p| match p.kind() {
-        Kind::OnTime => on_time_sieve.keeps_next(),
-        _ => stray_sieve.keeps_next(),
+        PointKind::OnTime => on_time_sampler.keeps_next(),
+        _ => exception_sampler.keeps_next(),
     });
     let kept: Vec<&Point> = kept.collect();
     let mut remarks = Vec::new();
     for (drawn, all, name) in [
         (on_time_kept, on_time, "on-time"),
-        (strays_kept, strays, "adjusted and dropped"),
+        (exceptions_kept, exceptions, "adjusted and dropped"),
     ] {
         if drawn < all {
-            remarks.push(format!("{} of {} {name}", grouped(drawn), grouped(all)));
+            remarks.push(format!(
+                "{} of {} {name}",
+                with_thousands(drawn),
+                with_thousands(all)
+            ));
         }
     }
     (
@@ -90,16 +97,16 @@ pub(super) fn thinned(points: &[Point]) -> (Vec<&Point>, Option<String>) {
     )
 }
 
-/// Lets `keep` of `all` through, evenly.
-struct Sieve {
+/// Selects `keep` of `all` items, evenly.
+struct EvenSampler {
     keep: usize,
     all: usize,
     seen: usize,
 }
 
-impl Sieve {
-    fn new(keep: usize, all: usize) -> Sieve {
-        Sieve { keep, all, seen: 0 }
+impl EvenSampler {
+    fn new(keep: usize, all: usize) -> EvenSampler {
+        EvenSampler { keep, all, seen: 0 }
     }
 
     fn keeps_next(&mut self) -> bool {

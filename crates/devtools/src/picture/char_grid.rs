@@ -1,6 +1,6 @@
-//! A sheet of character cells, each with a style, that becomes lines of text.
+//! A grid of styled characters, rendered as lines of text.
 
-/// How a cell looks where colour is allowed.
+/// The style of a cell, if colour is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -14,7 +14,7 @@ pub(super) enum Style {
 }
 
 impl Style {
-    /// The parameters of an ANSI escape; empty for none.
+    /// The parameters of the ANSI escape; empty for none.
     fn code(self) -> &'static str {
         const LANES: [&str; 6] = ["34", "33", "32", "35", "36", "31"];
         match self {
@@ -30,14 +30,14 @@ impl Style {
     }
 }
 
-pub(super) struct Grid {
+pub(super) struct CharGrid {
     width: usize,
     cells: Vec<(char, Style)>,
 }
 
-impl Grid {
-    pub(super) fn new(width: usize, height: usize) -> Grid {
-        Grid {
+impl CharGrid {
+    pub(super) fn new(width: usize, height: usize) -> CharGrid {
+        CharGrid {
             width,
             cells: vec![(' ', Style::Plain); width * height],
         }
@@ -47,7 +47,7 @@ impl Grid {
         self.width
     }
 
-    /// Outside the sheet nothing happens.
+    /// Outside the grid it does nothing.
     pub(super) fn set(&mut self, column: usize, row: usize, mark: char, style: Style) {
         if let Some(cell) = self.cell(column, row) {
             *cell = (mark, style);
@@ -61,14 +61,14 @@ impl Grid {
         self.cells.get_mut(row * self.width + column)
     }
 
-    /// Writes a text, cut off at the right end. Control characters do not reach the terminal.
+    /// Writes a text, truncated at the right edge. Control characters become blanks.
     pub(super) fn text(&mut self, column: usize, row: usize, text: &str, style: Style) {
         for (column, c) in (column..self.width).zip(text.chars()) {
             self.set(column, row, if c.is_control() { ' ' } else { c }, style);
         }
     }
 
-    /// Writes a text only where it covers nothing but blanks and dots.
+    /// Writes a text if it covers only blanks and dots.
     pub(super) fn text_if_free(
         &mut self,
         column: usize,

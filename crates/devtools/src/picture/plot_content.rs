@@ -1,42 +1,42 @@
-//! What lies inside the plot: water, guides, events, and their labels.
+//! The content of the plot: watermarks, guides, points and labels.
 
 use std::fmt::Write;
 
 use highwater_time::Instant;
 
-use super::axis::clock;
-use super::labels::{Rect, Room, text_width};
-use super::svg::{LineName, Place, Sheet, escape, line, text};
-use super::{Kind, LANES_TOLD_APART, Picture, Point, WatermarkLine};
+use super::axis::date_and_time;
+use super::label_layout::{LabelLayout, Rect, text_width};
+use super::svg::{LineName, PlotArea, Position, escape, line, text};
+use super::{LANE_COLOURS, Picture, Point, PointKind, WatermarkLine};
 
-/// With more events than this their labels are left out: they would hide what they name.
+/// With more events than this labels are omitted: they would hide the points.
 const LABELLED_MAX: usize = 60;
-/// With more events than this only adjusted and dropped ones explain themselves to the pointer.
+/// With more events than this only adjusted and dropped ones have tooltips.
 const EXPLAINED_MAX: usize = 600;
 const LABEL_SIZE: f64 = 12.0;
 
-pub(super) struct Marks<'a> {
+pub(super) struct PlotContent<'a> {
     picture: &'a Picture,
-    sheet: &'a Sheet,
+    area: &'a PlotArea,
     points: &'a [&'a Point],
     lanes: Vec<&'a str>,
     radius: f64,
 }
 
-impl<'a> Marks<'a> {
+impl<'a> PlotContent<'a> {
     pub(super) fn new(
         picture: &'a Picture,
-        sheet: &'a Sheet,
+        area: &'a PlotArea,
         points: &'a [&'a Point],
-    ) -> Marks<'a> {
+    ) -> PlotContent<'a> {
         let radius = match points.len() {
             n if n <= LABELLED_MAX => 5.0,
             n if n <= EXPLAINED_MAX => 3.6,
             _ => 2.2,
         };
-        Marks {
+        PlotContent {
             picture,
-            sheet,
+            area,
             points,
             lanes: picture.lanes(),
             radius,
@@ -44,12 +44,12 @@ impl<'a> Marks<'a> {
     }
 
     pub(super) fn draw(&self, out: &mut String) {
-        self.sheet.open_clip(out);
+        self.area.open_clip(out);
         if let [only] = self.picture.watermarks.as_slice() {
-            self.settled(out, only);
+            self.area_below(out, only);
         }
         for guide in self.picture.guides() {
-            if let Some((from, to)) = self.sheet.guide_line(guide.shift) {
+            if let Some((from, to)) = self.area.guide_line(guide.shift) {
                 line(
                     out,
                     if guide.shift == 0 {
@@ -65,29 +65,29 @@ impl<'a> Marks<'a> {
         for watermark in self.picture.drawn_watermarks() {
             self.watermark(out, watermark);
         }
-        // Strays go on top: they are what one looks for.
-        for kind in [Kind::OnTime, Kind::Adjusted, Kind::Dropped] {
+        // Adjusted and dropped events are drawn on top.
+        for kind in [PointKind::OnTime, PointKind::Adjusted, PointKind::Dropped] {
             for point in self.points.iter().filter(|p| p.kind() == kind) {
                 self.point(out, point);
             }
         }
         out.push_str("</svg>\n");
         if self.points.len() <= LABELLED_MAX {
-            self.point_labels(out, &mut self.room());
+            self.point_labels(out, &mut self.label_layout());
         }
     }
 
     /// The corners of the staircase, from the bottom of the plot to its right end.
-    fn stairs(&self, watermark: &WatermarkLine) -> Vec<Place> {
-        let right = self.sheet.plot.x + self.sheet.plot.width;
-        let mut corners: Vec<Place> = Vec::new();
+    fn stairs(&self, watermark: &WatermarkLine) -> Vec<Position> {
+        let right = self.area.plot.x + self.area.plot.width;
+        let mut corners: Vec<Position> = Vec::new();
         for step in watermark.drawable_steps() {
-            let (x, y) = (self.sheet.x(step.arrival), self.sheet.y(step.watermark));
+            let (x, y) = (self.area.x(step.arrival), self.area.y(step.watermark));
             let Some(&(last_x, last_y)) = corners.last() else {
-                corners.extend([(x, self.sheet.bottom()), (x, y)]);
+                corners.extend([(x, self.area.bottom()), (x, y)]);
                 continue;
             };
-            // Steps too small to see would make the file as long as the input.
+            // Invisible steps are skipped, or the file would grow with the input.
             if last_y - y > 0.2 || x - last_x > 40.0 {
                 corners.extend([(x, last_y), (x, y)]);
             }
@@ -98,13 +98,13 @@ impl<'a> Marks<'a> {
         corners
     }
 
-    fn settled(&self, out: &mut String, watermark: &WatermarkLine) {
+    fn area_below(&self, out: &mut String, watermark: &WatermarkLine) {
         let corners = self.stairs(watermark);
         let Some(&(last_x, _)) = corners.last() else {
             return;
         };
         let path = path(&corners);
-        let bottom = self.sheet.bottom();
+        let bottom = self.area.bottom();
         let _ = writeln!(
             out,
             r#"<path class="settled water" d="{path}L{last_x:.1} {bottom:.1}Z"/>"#
@@ -133,9 +133,9 @@ impl<'a> Marks<'a> {
     }
 
     fn lane_colour(&self, lane: &str) -> &'static str {
-        const COLOURS: [&str; LANES_TOLD_APART] = ["l0", "l1", "l2", "l3", "l4", "l5"];
-        let place = self.lanes.iter().position(|l| *l == lane);
-        place
+        const COLOURS: [&str; LANE_COLOURS] = ["l0", "l1", "l2", "l3", "l4", "l5"];
+        let index = self.lanes.iter().position(|l| *l == lane);
+        index
             .and_then(|i| COLOURS.get(i))
             .copied()
             .unwrap_or("rest")
@@ -144,66 +144,66 @@ impl<'a> Marks<'a> {
     fn point(&self, out: &mut String, point: &Point) {
         let kind = point.kind();
         let colour = match (kind, point.lane.as_deref()) {
-            (Kind::Dropped, _) => "dropped",
+            (PointKind::Dropped, _) => "dropped",
             (_, Some(lane)) => self.lane_colour(lane),
-            (Kind::OnTime, None) => "on",
-            (Kind::Adjusted, None) => "adjusted",
+            (PointKind::OnTime, None) => "on",
+            (PointKind::Adjusted, None) => "adjusted",
         };
         let _ = write!(out, r#"<g class="{colour}">"#);
-        let (x, from) = self.place(point.arrival, point.event_time);
+        let (x, from) = self.position(point.arrival, point.event_time);
         match kind {
-            Kind::OnTime => dot(out, "dot", (x, from), self.radius),
-            Kind::Adjusted => {
-                let (_, to) = self.place(point.arrival, point.landed());
+            PointKind::OnTime => dot(out, "dot", (x, from), self.radius),
+            PointKind::Adjusted => {
+                let (_, to) = self.position(point.arrival, point.final_time());
                 arrow(out, x, from, to, self.radius);
                 dot(out, "hollow", (x, from), self.radius - 0.4);
                 dot(out, "dot", (x, to), self.radius);
             }
-            Kind::Dropped => cross(out, (x, from), self.radius),
+            PointKind::Dropped => cross(out, (x, from), self.radius),
         }
-        if self.points.len() <= EXPLAINED_MAX || kind != Kind::OnTime {
+        if self.points.len() <= EXPLAINED_MAX || kind != PointKind::OnTime {
             let _ = write!(out, "<title>{}</title>", escape(&explanation(point)));
         }
         out.push_str("</g>\n");
     }
 
-    /// A place inside the plot, at its edge for what lies outside.
-    fn place(&self, arrival: Instant, event: Instant) -> Place {
-        let plot = &self.sheet.plot;
+    /// The position of a point, clamped to the plot.
+    fn position(&self, arrival: Instant, event: Instant) -> Position {
+        let plot = &self.area.plot;
         let inset = self.radius + 2.0;
         let y = self
-            .sheet
+            .area
             .y(event)
-            .clamp(plot.y + inset, self.sheet.bottom() - inset);
-        let x = self.sheet.x(arrival).clamp(plot.x, plot.x + plot.width);
+            .clamp(plot.y + inset, self.area.bottom() - inset);
+        let x = self.area.x(arrival).clamp(plot.x, plot.x + plot.width);
         (x, y)
     }
 
-    /// The plot with everything in it that a label could hide.
-    fn room(&self) -> Room {
-        let mut room = Room::new(self.sheet.plot);
+    /// The plot with all points and lines, for placing labels.
+    fn label_layout(&self) -> LabelLayout {
+        let mut layout = LabelLayout::new(self.area.plot);
         for guide in self.picture.guides() {
-            if let Some((from, to)) = self.sheet.guide_line(guide.shift) {
-                sampled(from, to).for_each(|rect| room.line(rect));
+            if let Some((from, to)) = self.area.guide_line(guide.shift) {
+                sampled(from, to).for_each(|rect| layout.add_line(rect));
             }
         }
         for watermark in self.picture.drawn_watermarks() {
             let corners = self.stairs(watermark);
             for pair in corners.windows(2).take(200) {
-                room.line(around(pair[0], pair[1], 2.0));
+                layout.add_line(bounding_box(pair[0], pair[1], 2.0));
             }
         }
         for point in self.points.iter().take(LABELLED_MAX) {
-            let at = self.place(point.arrival, point.event_time);
-            let landed = self.place(point.arrival, point.landed());
-            room.take(around(at, landed, self.radius));
+            let at = self.position(point.arrival, point.event_time);
+            let end = self.position(point.arrival, point.final_time());
+            layout.occupy(bounding_box(at, end, self.radius));
         }
-        room
+        layout
     }
 
-    /// What each watermark is called, and the height at which it ends.
+    /// The names of the watermarks, at the heights where they end.
     pub(super) fn watermark_names(&self) -> Vec<LineName> {
-        if self.picture.watermarks.len() > LANES_TOLD_APART {
+        if self.picture.watermarks.len() > LANE_COLOURS {
             return Vec::new();
         }
         let mut names = Vec::new();
@@ -225,17 +225,17 @@ impl<'a> Marks<'a> {
         names
     }
 
-    fn point_labels(&self, out: &mut String, room: &mut Room) {
+    fn point_labels(&self, out: &mut String, layout: &mut LabelLayout) {
         for point in self.points {
             let Some(label) = point.label.as_deref() else {
                 continue;
             };
-            let (x, y) = self.place(point.arrival, point.event_time);
+            let (x, y) = self.position(point.arrival, point.event_time);
             let width = text_width(label, LABEL_SIZE) + 2.0;
             // A cross has a halo.
             let size = 2.0 * self.radius + if point.assigned.is_none() { 7.0 } else { 0.0 };
             let dot = Rect::centred(x, y, size, size);
-            if let Some(rect) = room.place(dot, width, LABEL_SIZE + 2.0) {
+            if let Some(rect) = layout.place(dot, width, LABEL_SIZE + 2.0) {
                 text(
                     out,
                     "label mid",
@@ -267,14 +267,14 @@ fn explanation(point: &Point) -> String {
         name.join(", ")
     };
     let moved = match assigned {
-        Some(at) if at != event_time => format!(", moved to {}", clock(*at)),
+        Some(at) if at != event_time => format!(", moved to {}", date_and_time(*at)),
         _ => String::new(),
     };
-    let (happened, arrived) = (clock(*event_time), clock(*arrival));
+    let (happened, arrived) = (date_and_time(*event_time), date_and_time(*arrival));
     format!("{name}: happened {happened}, arrived {arrived}, {verdict}{moved}")
 }
 
-/// The margin is narrow.
+/// The name, shortened to the narrow margin.
 fn shortened(name: &str) -> String {
     match name.char_indices().nth(14) {
         Some((cut, _)) => format!("{}…", &name[..cut]),
@@ -282,7 +282,7 @@ fn shortened(name: &str) -> String {
     }
 }
 
-fn path(corners: &[Place]) -> String {
+fn path(corners: &[Position]) -> String {
     let mut path = String::new();
     for (i, (x, y)) in corners.iter().enumerate() {
         let _ = write!(path, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
@@ -290,14 +290,14 @@ fn path(corners: &[Place]) -> String {
     path
 }
 
-pub(super) fn dot(out: &mut String, class: &str, (x, y): Place, radius: f64) {
+pub(super) fn dot(out: &mut String, class: &str, (x, y): Position, radius: f64) {
     let _ = write!(
         out,
         r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="{radius:.1}"/>"#
     );
 }
 
-pub(super) fn cross(out: &mut String, (x, y): Place, radius: f64) {
+pub(super) fn cross(out: &mut String, (x, y): Position, radius: f64) {
     let arm = radius + 0.5;
     dot(out, "faint", (x, y), radius + 3.0);
     let (left, right, top, bottom) = (x - arm, x + arm, y - arm, y + arm);
@@ -307,16 +307,16 @@ pub(super) fn cross(out: &mut String, (x, y): Place, radius: f64) {
     );
 }
 
-/// A vertical arrow between two dots; its head is left out where there is no room for it.
+/// A vertical arrow between two dots, without a head if it is too short.
 pub(super) fn arrow(out: &mut String, x: f64, from: f64, to: f64, radius: f64) {
     let sign = if to < from { -1.0 } else { 1.0 };
     let tip = to - sign * (radius + 1.5);
-    let room = (to - from).abs() - 2.0 * radius;
+    let length = (to - from).abs() - 2.0 * radius;
     let _ = write!(
         out,
         r#"<path class="arrow" d="M{x:.1} {from:.1}L{x:.1} {tip:.1}"#
     );
-    if room > radius {
+    if length > radius {
         let (left, right, back) = (x - radius, x + radius, tip - sign * radius);
         let _ = write!(
             out,
@@ -326,8 +326,8 @@ pub(super) fn arrow(out: &mut String, x: f64, from: f64, to: f64, radius: f64) {
     out.push_str("\"/>");
 }
 
-/// The box around two places, grown by `margin`.
-fn around(a: Place, b: Place, margin: f64) -> Rect {
+/// The bounding box of two positions, grown by `margin`.
+fn bounding_box(a: Position, b: Position, margin: f64) -> Rect {
     Rect {
         x: a.0.min(b.0) - margin,
         y: a.1.min(b.1) - margin,
@@ -336,8 +336,8 @@ fn around(a: Place, b: Place, margin: f64) -> Rect {
     }
 }
 
-/// A slanted line as a row of small boxes.
-fn sampled(from: Place, to: Place) -> impl Iterator<Item = Rect> {
+/// A slanted line as a series of small rectangles.
+fn sampled(from: Position, to: Position) -> impl Iterator<Item = Rect> {
     const PIECES: usize = 120;
     (0..=PIECES).map(move |i| {
         let part = i as f64 / PIECES as f64;
