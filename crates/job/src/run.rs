@@ -94,7 +94,7 @@ pub fn run(job: &Job, outputs: Outputs, mut options: Options<'_>) -> Result<Outc
         return Err(RunError::Live(reason));
     }
     let references = reference::load_all(job)?;
-    if let (OnError::Stop, Some(reason)) = (job.file.on_error, references.first_trouble()) {
+    if let (OnError::Stop, Some(reason)) = (job.file.on_error, references.first_error()) {
         return Err(RunError::Stopped(reason));
     }
     let physical = references.physical.as_ref().unwrap_or(&job.physical);

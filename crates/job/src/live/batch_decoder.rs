@@ -8,7 +8,7 @@ use highwater_log::batch::{Batches, CorruptBatch, Decompressor, ReadCommittedFil
 use highwater_log::{FetchData, Offset};
 use highwater_time::Instant;
 
-use super::files::Mark;
+use super::files::FileMarker;
 use crate::account::shown_file;
 
 /// What a batch may unpack to. More than any batch of a hub, so only a bomb meets it.
@@ -124,11 +124,11 @@ impl BatchDecoder {
                     let record = record?;
                     at = record.offset;
                     if self.marked.is_some()
-                        && let Some(Ok(mark)) = Mark::of(record.headers)
+                        && let Some(Ok(marker)) = FileMarker::of(record.headers)
                     {
                         self.hand_over(each);
                         self.arrived.push((last, arrival(batch)));
-                        self.take_mark(&mark);
+                        self.apply_marker(&marker);
                     } else if let (Some(value), true) = (record.value, record.offset >= from) {
                         self.values.push(value, record.offset.0 as u64);
                         if self.values.bytes() >= BLOCK_BYTES {
@@ -149,18 +149,18 @@ impl BatchDecoder {
         }));
     }
 
-    /// What follows is of the file that the mark names.
-    fn take_mark(&mut self, mark: &Mark) {
+    /// The following records come from the file that the marker names.
+    fn apply_marker(&mut self, marker: &FileMarker) {
         let Some(marked) = &mut self.marked else {
             return;
         };
-        if marked.kind != mark.kind {
-            marked.kind = mark.kind;
-            self.values = ValueDecoder::of_slices(mark.kind, marked.options.clone());
+        if marked.kind != marker.kind {
+            marked.kind = marker.kind;
+            self.values = ValueDecoder::of_slices(marker.kind, marked.options.clone());
         }
         marked.file = Some(Arc::new(File {
-            name: shown_file(&mark.file, &marked.folder),
-            modified: Instant::from_unix_nanos(mark.modified()),
+            name: shown_file(&marker.file, &marked.folder),
+            modified: Instant::from_unix_nanos(marker.modified()),
         }));
     }
 

@@ -8,7 +8,7 @@ use highwater_time::Instant;
 
 use super::fingerprint::Fingerprint;
 use super::output::EndpointStates;
-use crate::reference::InForce;
+use crate::reference::EffectiveSnapshots;
 
 const MAGIC: [u8; 8] = *b"HWCHECKP";
 const VERSION: u32 = 3;
@@ -33,7 +33,7 @@ pub(super) struct Checkpoint {
     pub outputs: Vec<OutputCheckpoint>,
     /// No event that was worked off is later than this.
     pub reached: Instant,
-    pub references: InForce,
+    pub references: EffectiveSnapshots,
     /// The number under which the tables without times are kept, if there are any.
     pub tables: Option<u64>,
 }
@@ -112,7 +112,7 @@ impl Checkpoint {
                 })
                 .collect::<Result<_, DecodeError>>()?,
             reached: Instant::from_ticks(from.i64()?),
-            references: InForce::read(&mut from)?,
+            references: EffectiveSnapshots::read(&mut from)?,
             tables: match (from.u8()?, from.u64()?) {
                 (0, _) => None,
                 (_, number) => Some(number),
@@ -215,7 +215,7 @@ mod tests {
                 output("c", Some(mark(Some(vec![4])))),
             ],
             reached: Instant::from_ticks(950),
-            references: InForce::default(),
+            references: EffectiveSnapshots::default(),
             tables: Some(6),
         }
     }

@@ -10,7 +10,7 @@ use super::combiner_thread::JobSnapshot;
 use super::fingerprint::Fingerprint;
 use super::hub_stream::StreamSnapshot;
 use super::output::EndpointStates;
-use crate::reference::InForce;
+use crate::reference::EffectiveSnapshots;
 
 /// What is the same in all checkpoints of a run.
 pub(super) struct CheckpointBuilder {
@@ -19,7 +19,7 @@ pub(super) struct CheckpointBuilder {
     pub since: Instant,
     /// Of the outputs.
     pub names: Vec<String>,
-    pub references: InForce,
+    pub references: EffectiveSnapshots,
     /// The number under which the tables without times are kept.
     pub tables: Option<u64>,
 }

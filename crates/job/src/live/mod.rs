@@ -59,7 +59,7 @@ use crate::reference::ReferenceError;
 pub use checkpoint::CheckpointError;
 pub use checkpoint_store::{Checkpoints, DiskCheckpoints, MemoryCheckpoints};
 pub use declared::DeclaredEndpoints;
-pub use files::{FollowError, forget_files};
+pub use files::{FollowError, delete_file_hubs};
 pub use handle::{Handle, start};
 pub use status::{
     CheckpointStatus, InputStatus, JobState, JobStatus, LogLine, OutputStatus, PartitionStatus,

@@ -5,13 +5,15 @@ use highwater_time::Instant;
 use super::checkpoint_store::Checkpoints;
 use super::status::StatusHandle;
 use crate::load::Job;
-use crate::reference::{Copies, InForce, ReferenceError, References, Seen, load_in_force};
+use crate::reference::{
+    EffectiveSnapshots, ReferenceError, References, SnapshotListing, TableCopies, load_effective,
+};
 
 pub(super) struct ReferenceTables {
     pub loaded: References,
-    pub force: InForce,
+    pub force: EffectiveSnapshots,
     /// What was seen of it, so that something else is known for such.
-    pub known: Seen,
+    pub known: SnapshotListing,
     /// The number under which tables without times are kept, if they are.
     pub kept: Option<u64>,
     /// The number under which the last checkpoint has them.
@@ -22,7 +24,7 @@ pub(super) struct ReferenceTables {
 
 /// What a checkpoint says of reference data, and how far events had come.
 pub(super) struct CheckpointedReferences {
-    pub force: InForce,
+    pub force: EffectiveSnapshots,
     pub reached: Instant,
     pub kept: Option<u64>,
 }
@@ -35,15 +37,21 @@ impl ReferenceTables {
         take_up: bool,
         (store, board): (&dyn Checkpoints, &StatusHandle),
     ) -> Result<ReferenceTables, ReferenceError> {
-        let known = Seen::look(job)?;
+        let known = SnapshotListing::list(job)?;
         let Some(mut before) = before else {
-            return ReferenceTables::load(job, InForce::first(&known), known, &Copies::default());
+            return ReferenceTables::load(
+                job,
+                EffectiveSnapshots::initial(&known),
+                known,
+                &TableCopies::default(),
+            );
         };
-        before.force.mend(&known);
+        before.force.reconcile(&known);
         let copies = copies(before.kept, store, board);
         let mut next = before.force.clone();
-        let said = next.take_up(&known, before.reached);
-        let there = ReferenceTables::load(job, next.clone(), known.clone(), &Copies::default());
+        let said = next.adopt(&known, before.reached);
+        let there =
+            ReferenceTables::load(job, next.clone(), known.clone(), &TableCopies::default());
         let is_other = |there: &ReferenceTables| {
             let tables = &there.loaded.copies;
             !copies.is_empty() && tables.encode() != copies.encode()
@@ -62,7 +70,8 @@ impl ReferenceTables {
             }
             Ok(_) => {
                 // It will be found when the job runs, and is taken up then.
-                let tables = ReferenceTables::load(job, before.force, Seen::default(), &copies)?;
+                let tables =
+                    ReferenceTables::load(job, before.force, SnapshotListing::default(), &copies)?;
                 Ok(ReferenceTables { kept, ..tables })
             }
             Err(error) => {
@@ -75,12 +84,12 @@ impl ReferenceTables {
 
     fn load(
         job: &Job,
-        force: InForce,
-        known: Seen,
-        copies: &Copies,
+        force: EffectiveSnapshots,
+        known: SnapshotListing,
+        copies: &TableCopies,
     ) -> Result<ReferenceTables, ReferenceError> {
         Ok(ReferenceTables {
-            loaded: load_in_force(job, &force, copies)?,
+            loaded: load_effective(job, &force, copies)?,
             force,
             known,
             kept: None,
@@ -97,17 +106,18 @@ impl ReferenceTables {
 }
 
 /// What was kept of tables without times; nothing if that cannot be read, and then the files count.
-fn copies(kept: Option<u64>, store: &dyn Checkpoints, board: &StatusHandle) -> Copies {
+fn copies(kept: Option<u64>, store: &dyn Checkpoints, board: &StatusHandle) -> TableCopies {
     let Some(number) = kept else {
-        return Copies::default();
+        return TableCopies::default();
     };
     let read = store.read_tables(number).map_err(|error| error.to_string());
-    let copies = read.and_then(|bytes| Copies::decode(&bytes).map_err(|error| error.to_string()));
+    let copies =
+        read.and_then(|bytes| TableCopies::decode(&bytes).map_err(|error| error.to_string()));
     copies.unwrap_or_else(|reason| {
         board.log(format!(
             "what was kept of reference data cannot be used: {reason}; rows since the last checkpoint are made with the files \
              as they are now"
         ));
-        Copies::default()
+        TableCopies::default()
     })
 }

@@ -7,24 +7,24 @@ use tokio::task::JoinHandle;
 
 use super::status::StatusHandle;
 use crate::load::Job;
-use crate::reference::{ReferenceError, Seen};
+use crate::reference::{ReferenceError, SnapshotListing};
 
 pub(super) struct ReferenceRefresh {
     job: Arc<Job>,
     /// What the job goes by.
-    known: Seen,
+    known: SnapshotListing,
     /// `None` for no more than once.
     every: Option<Duration>,
     /// When to look next, by the clock that only goes forward.
     due: Option<Duration>,
-    looking: Option<JoinHandle<Result<Seen, ReferenceError>>>,
+    looking: Option<JoinHandle<Result<SnapshotListing, ReferenceError>>>,
     /// Why the last look failed.
     trouble: Option<String>,
 }
 
 impl ReferenceRefresh {
     /// Looks at once, because something may have come while the job was down, and then as often as its inputs say.
-    pub fn new(job: Arc<Job>, known: Seen, now: Duration) -> ReferenceRefresh {
+    pub fn new(job: Arc<Job>, known: SnapshotListing, now: Duration) -> ReferenceRefresh {
         let inputs = job.file.inputs.iter();
         let every = inputs.filter_map(|input| input.refresh).min();
         let every = every.map(|every| {
@@ -49,7 +49,9 @@ impl ReferenceRefresh {
         }
         self.due = self.every.map(|every| now + every);
         let job = self.job.clone();
-        self.looking = Some(tokio::task::spawn_blocking(move || Seen::look(&job)));
+        self.looking = Some(tokio::task::spawn_blocking(move || {
+            SnapshotListing::list(&job)
+        }));
     }
 
     /// Ready when a look is done; true if there is something else.

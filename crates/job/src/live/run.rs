@@ -23,7 +23,7 @@ use super::status::{JobState, StatusHandle};
 use super::worker::Worker;
 use super::{AtEnd, JobContext, Options, StartError};
 use crate::load::Job;
-use crate::reference::Seen;
+use crate::reference::SnapshotListing;
 
 pub(super) enum Command {
     Stop,
@@ -96,7 +96,7 @@ impl RunningJob {
         (job, context, options): (Arc<Job>, JobContext, Options),
         (built, outputs, marks): (JobParts, Vec<Output>, MarksHeard),
         partitions: PartitionSet,
-        (keeper, number, known): (CheckpointBuilder, u64, Seen),
+        (keeper, number, known): (CheckpointBuilder, u64, SnapshotListing),
         board: &StatusHandle,
     ) -> Result<RunningJob, StartError> {
         let JobParts {
@@ -146,9 +146,7 @@ impl RunningJob {
             feeds.spawn(feed.run());
         }
         if options.until_end.is_none() {
-            for follower in
-                Follower::all((&job, &context, &options), &partitions, (board, &stopped))
-            {
+            for follower in Follower::all(&job, &context, &options, &partitions, board, &stopped) {
                 feeds.spawn(follower.run());
             }
         }

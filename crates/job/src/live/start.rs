@@ -14,7 +14,7 @@ use tokio::task::{JoinError, JoinHandle};
 use super::build::{JobBuilder, JobParts};
 use super::checkpoint::Checkpoint;
 use super::checkpoint_builder::CheckpointBuilder;
-use super::files::make_hubs;
+use super::files::create_hubs;
 use super::fingerprint::Fingerprint;
 use super::growth::can_grow;
 use super::output::{EndpointStates, Output};
@@ -53,7 +53,7 @@ pub(super) async fn prepare(
     writing: &mut Option<JoinHandle<std::io::Result<()>>>,
 ) -> Result<Prepared, StartError> {
     if options.until_end.is_none() {
-        make_hubs(&job, &*context.log).await?;
+        create_hubs(&job, &*context.log).await?;
     }
     let all = PartitionSet::find(&job, &*context.log)?;
     let (mut number, saved) = latest(&context, board).await?;

@@ -281,7 +281,7 @@ impl Jobs {
             return Err(JobError::Declared(name.to_owned()));
         }
         entry.stop().await;
-        let forgotten = live::forget_files(name, &*self.0.resources.log).await;
+        let forgotten = live::delete_file_hubs(name, &*self.0.resources.log).await;
         forgotten.map_err(|error| JobError::Storage(std::io::Error::other(error)))?;
         entry.folder.delete()?;
         self.lock().remove(name);

@@ -1,4 +1,4 @@
-//! Looks at the files of an input again and again, and takes what is new.
+//! Scans the files of an input repeatedly and appends new events to its hub.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,29 +11,29 @@ use highwater_log::batch::NewRecord;
 use highwater_log::{AppendError, Offset};
 
 use super::Follower;
-use super::identity::{HEAD_BYTES, sum_of};
-use super::ledger::{Ledger, append};
-use super::look::Found;
-use super::mark::{HEADER, Mark, Taken};
-use super::memory::{Ahead, Candidate, Memory};
+use super::directory_scan::DirectoryScan;
+use super::file_marker::{FileMarker, FilePosition, HEADER};
+use super::file_positions::{FilePositions, append};
+use super::follower_state::{Backlog, FollowerState, ScannedFile};
+use super::identity::{HEAD_BYTES, head_checksum};
 
-/// Between two tries to write.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pause before a failed append is retried.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// A last line without an end is taken when its file has not changed for so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A last line without a line end is read when the file has not changed for this long.
+const LAST_LINE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// For so long a file that is gone is remembered: it may come back, as when a disk is mounted again.
-const GONE: Duration = Duration::from_secs(24 * 3600);
+/// The position of a missing file is kept for this long: it may return, as when a disk is mounted again.
+const GONE_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
-/// How much of what was taken may wait for the job.
-const AHEAD_BYTES_MAX: u64 = 256 << 20;
+/// Upper bound of appended bytes that the job has not read yet.
+const BACKLOG_BYTES_MAX: u64 = 256 << 20;
 
 impl Follower {
-    /// Runs until it is told to stop; an error is one that no waiting mends.
+    /// Runs until the stop signal. An error is fatal.
     pub async fn run(self) -> Result<(), String> {
         let mut stop = self.stop.clone();
-        // What is being written when this ends is counted by whoever comes next.
+        // An append in flight at the stop counts: the next follower finds it in the log.
         tokio::select! {
             ended = self.follow() => ended,
             _ = stop.wait_for(|stop| *stop) => Ok(()),
@@ -41,141 +41,153 @@ impl Follower {
     }
 
     async fn follow(&self) -> Result<(), String> {
-        let mut ledger = loop {
-            match Ledger::open(&*self.events, &*self.positions).await {
-                Ok(ledger) => break ledger,
-                Err(reason) => self.alarm(Some(format!(
-                    "it is not known how far they were read: {reason}"
-                ))),
+        let mut positions = loop {
+            match FilePositions::open(&*self.events, &*self.positions).await {
+                Ok(positions) => break positions,
+                Err(reason) => self.alarm(Some(format!("the positions cannot be read: {reason}"))),
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         };
-        let mut memory = Memory::default();
+        let mut state = FollowerState::default();
         loop {
-            let (paths, cutting) = (self.input.paths.clone(), self.cutting);
-            let found = aside(move || Found::look(&paths, &cutting)).await?;
-            let mut trouble = found.troubles.first().cloned();
-            for (name, stamp) in &found.files {
-                let file = memory.see(name, *stamp, self.clock.elapsed());
-                let is_back = memory.gone.remove(name).is_some();
-                if is_back && ledger.get(name).is_some_and(|known| known.stamp != *stamp) {
-                    // Another file that has its name.
-                    ledger.correct(name, Taken::of(*stamp));
+            let (paths, slicing) = (self.input.paths.clone(), self.slicing);
+            let scan = run_blocking(move || DirectoryScan::scan(&paths, &slicing)).await?;
+            let mut error_text = scan.errors.first().cloned();
+            for (name, stamp) in &scan.files {
+                let file = state.observe(name, *stamp, self.clock.elapsed());
+                let is_back = state.gone.remove(name).is_some();
+                if is_back
+                    && positions
+                        .get(name)
+                        .is_some_and(|known| known.stamp != *stamp)
+                {
+                    // Another file of the same name.
+                    positions.correct(name, FilePosition::start(*stamp));
                 }
-                if let Err(error) = self.take(&file, &mut ledger, &mut memory.ahead).await {
-                    trouble = Some(error.or_fail()?);
+                if let Err(error) = self.ingest(&file, &mut positions, &mut state.backlog).await {
+                    error_text = Some(error.transient_or_fatal()?);
                 }
             }
-            self.miss(&found, &mut ledger, &mut memory);
-            self.alarm(trouble);
-            if let Err(error) = ledger.keep(&*self.positions).await {
-                // The marks are there all the same; a start takes longer.
+            self.handle_missing(&scan, &mut positions, &mut state);
+            self.alarm(error_text);
+            if let Err(error) = positions.store(&*self.positions).await {
+                // The markers are durable all the same; the next start takes longer.
                 self.alarm(Some(error.to_string()));
             }
-            tokio::time::sleep(self.every).await;
+            tokio::time::sleep(self.scan_interval).await;
         }
     }
 
     fn alarm(&self, reason: Option<String>) {
         let input = &self.input.name;
         let alarm = reason.map(|reason| format!("files of input \"{input}\": {reason}"));
-        self.board.set_alarm(&format!("files of {input}"), alarm);
+        self.status.set_alarm(&format!("files of {input}"), alarm);
     }
 
-    /// Takes what there is to take of a file.
-    async fn take(
+    /// Appends the new events of a file.
+    async fn ingest(
         &self,
-        file: &Candidate<'_>,
-        ledger: &mut Ledger,
-        ahead: &mut Ahead,
-    ) -> Result<(), Failure> {
-        let grows = self.cutting.may_grow(Path::new(file.name));
-        let fresh = Taken::of(file.stamp);
-        let known = match ledger.get(file.name) {
+        file: &ScannedFile<'_>,
+        positions: &mut FilePositions,
+        backlog: &mut Backlog,
+    ) -> Result<(), FileError> {
+        let grows = self.slicing.may_grow(Path::new(file.name));
+        let fresh = FilePosition::start(file.stamp);
+        let known = match positions.get(file.name) {
             Some(known) if known.stamp == file.stamp => known,
             Some(known) => match self.is_same(file, &known).await? {
                 true => {
-                    // Touched, or longer than it was.
+                    // Touched, or grown.
                     let stamp = file.stamp;
-                    let known = Taken { stamp, ..known };
-                    ledger.correct(file.name, known);
+                    let known = FilePosition { stamp, ..known };
+                    positions.correct(file.name, known);
                     known
                 }
-                // Another file, which may still be on its way.
-                false if !grows && !file.is_still => return Ok(()),
+                // Another file, which may still be incomplete.
+                false if !grows && !file.is_stable => return Ok(()),
                 false => {
                     let name = file.name;
-                    self.board.log(format!(
-                        "{name} is another file than the one of that name that was read; it is read from its start"
+                    self.status.log(format!(
+                        "{name} was replaced by another file, which is read from its start"
                     ));
-                    ledger.correct(file.name, fresh);
+                    positions.correct(file.name, fresh);
                     fresh
                 }
             },
             None => fresh,
         };
         let last = match grows {
-            true => file.unchanged >= PATIENCE,
-            false => file.is_still,
+            true => file.unchanged >= LAST_LINE_TIMEOUT,
+            false => file.is_stable,
         };
         let has_more = !known.is_done && (!grows || known.next < file.stamp.len);
         match has_more && (grows || last) {
             true => {
-                self.take_from(file, (known, grows, last), ledger, ahead)
+                self.ingest_from(file, known, last, positions, backlog)
                     .await
             }
             false => Ok(()),
         }
     }
 
-    /// Whether it is the file that was taken before.
-    async fn is_same(&self, file: &Candidate<'_>, known: &Taken) -> Result<bool, Failure> {
-        let fits = match self.cutting.may_grow(Path::new(file.name)) {
+    /// Whether the file is the one that was read before.
+    async fn is_same(
+        &self,
+        file: &ScannedFile<'_>,
+        known: &FilePosition,
+    ) -> Result<bool, FileError> {
+        let fits = match self.slicing.may_grow(Path::new(file.name)) {
             true => file.stamp.len >= known.next,
             false => file.stamp.len == known.known,
         };
         Ok(fits && self.begins_with(file, known).await?)
     }
 
-    async fn begins_with(&self, file: &Candidate<'_>, known: &Taken) -> Result<bool, Failure> {
+    async fn begins_with(
+        &self,
+        file: &ScannedFile<'_>,
+        known: &FilePosition,
+    ) -> Result<bool, FileError> {
         Ok(self.sum(file, known.known).await? == Some(known.sum))
     }
 
-    /// The checksum of its first bytes, if it has so many.
-    async fn sum(&self, file: &Candidate<'_>, bytes: u64) -> Result<Option<u32>, Failure> {
+    /// The checksum of the first bytes; `None` if the file is shorter.
+    async fn sum(&self, file: &ScannedFile<'_>, bytes: u64) -> Result<Option<u32>, FileError> {
         let path = file.name.to_owned();
-        let sum = aside(move || sum_of(Path::new(&path), bytes)).await;
-        Ok(sum.map_err(Failure::Ends)??)
+        let sum = run_blocking(move || head_checksum(Path::new(&path), bytes)).await;
+        Ok(sum.map_err(FileError::Fatal)??)
     }
 
-    async fn take_from(
+    async fn ingest_from(
         &self,
-        file: &Candidate<'_>,
-        (mut known, grows, last): (Taken, bool, bool),
-        ledger: &mut Ledger,
-        ahead: &mut Ahead,
-    ) -> Result<(), Failure> {
+        file: &ScannedFile<'_>,
+        mut known: FilePosition,
+        last: bool,
+        positions: &mut FilePositions,
+        backlog: &mut Backlog,
+    ) -> Result<(), FileError> {
+        let grows = self.slicing.may_grow(Path::new(file.name));
         let head = match grows {
             true => file.stamp.len.min(HEAD_BYTES),
             false => file.stamp.len,
         };
-        self.know(file, &mut known, head).await?;
-        let (path, cutting, from) = (file.name.to_owned(), self.cutting, known.next);
-        let opened = aside(move || cutting.open(Path::new(&path), from)).await;
-        let mut cutter = opened.map_err(Failure::Ends)??;
+        self.identify(file, &mut known, head).await?;
+        let (path, slicing, from) = (file.name.to_owned(), self.slicing, known.next);
+        let opened = run_blocking(move || slicing.open(Path::new(&path), from)).await;
+        let mut slicer = opened.map_err(FileError::Fatal)??;
         loop {
-            let cut;
-            (cutter, cut) = next_cut(cutter, last).await?;
-            let Some(cut) = cut else { break };
-            // Of a file that was replaced just now, nothing may be counted as of the one before.
+            let slice;
+            (slicer, slice) = next_slice(slicer, last).await?;
+            let Some(slice) = slice else { break };
+            // The file may have been replaced meanwhile; its events must not count as the old file's.
             if grows && !self.begins_with(file, &known).await? {
                 return Ok(());
             }
-            (known.next, known.is_done) = (cut.next, cut.is_end);
-            self.wait_for_job(ahead).await;
-            let end = self.append(file.name, known, Some(&cut)).await?;
-            ahead.add(end, cut.bytes() as u64);
-            ledger.note(file.name, known, end);
+            (known.next, known.is_done) = (slice.next, slice.is_end);
+            self.wait_for_job(backlog).await;
+            let end = self.append(file.name, known, Some(&slice)).await?;
+            backlog.add(end, slice.bytes() as u64);
+            positions.set(file.name, known, end);
             if known.is_done {
                 return Ok(());
             }
@@ -183,173 +195,180 @@ impl Follower {
         if !grows {
             known.is_done = true;
             let end = self.append(file.name, known, None).await?;
-            ledger.note(file.name, known, end);
-            self.look_behind(file).await?;
+            positions.set(file.name, known, end);
+            self.check_unchanged(file).await?;
         }
         Ok(())
     }
 
-    /// A file that is taken as a whole must not change meanwhile.
-    async fn look_behind(&self, file: &Candidate<'_>) -> Result<(), Failure> {
+    /// Logs a warning if a file that is read as a whole changed meanwhile.
+    async fn check_unchanged(&self, file: &ScannedFile<'_>) -> Result<(), FileError> {
         let path = file.name.to_owned();
-        let now = aside(move || disk::stamp(path))
+        let now = run_blocking(move || disk::stamp(path))
             .await
-            .map_err(Failure::Ends)?;
+            .map_err(FileError::Fatal)?;
         if !matches!(now, Ok(Some(now)) if now == file.stamp) {
             let name = file.name;
-            self.board.log(format!(
-                "{name} was changed or removed while it was read, and events may be missing: put files in place by renaming them"
+            self.status.log(format!(
+                "{name} was changed or removed while it was read, and events may be missing: move complete files into the folder by renaming"
             ));
         }
         Ok(())
     }
 
-    /// Takes note of what tells the file from others.
-    async fn know(
+    /// Records the checksum that identifies the file.
+    async fn identify(
         &self,
-        file: &Candidate<'_>,
-        known: &mut Taken,
+        file: &ScannedFile<'_>,
+        known: &mut FilePosition,
         bytes: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), FileError> {
         if known.known < bytes || known.next == 0 {
             let sum = self.sum(file, bytes).await?;
-            let changed = || Failure::Waits(format!("{} is being changed", file.name));
+            let changed = || FileError::Transient(format!("{} is being changed", file.name));
             (known.known, known.sum) = (bytes, sum.ok_or_else(changed)?);
         }
         Ok(())
     }
 
-    /// Appends a mark and what it stands for, however long that takes.
+    /// Appends a marker and its events, with retries.
     async fn append(
         &self,
         file: &str,
-        taken: Taken,
-        cut: Option<&FileSlice>,
-    ) -> Result<Offset, Failure> {
-        let mark = Mark {
+        position: FilePosition,
+        slice: Option<&FileSlice>,
+    ) -> Result<Offset, FileError> {
+        let marker = FileMarker {
             file: file.into(),
-            kind: cut.map_or(SliceKind::Json, |cut| cut.kind),
-            taken,
+            kind: slice.map_or(SliceKind::Json, |slice| slice.kind),
+            position,
         };
-        let mark = mark.encode();
-        let headers = [(HEADER, Some(&mark[..]))];
+        let marker = marker.encode();
+        let headers = [(HEADER, Some(&marker[..]))];
         let record = |value, headers| NewRecord {
             key: None,
             value,
             headers,
         };
         let mut records = vec![record(None, &headers[..])];
-        let values = cut.into_iter().flat_map(FileSlice::values);
+        let values = slice.into_iter().flat_map(FileSlice::values);
         records.extend(values.map(|value| record(Some(value), &[])));
         loop {
             match append(&*self.events, &records).await {
                 Ok(end) => return Ok(end),
                 Err(error @ (AppendError::Deleted(_) | AppendError::TooLarge { .. })) => {
-                    return Err(Failure::Ends(error.to_string()));
+                    return Err(FileError::Fatal(error.to_string()));
                 }
                 Err(error) => self.alarm(Some(error.to_string())),
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
-    /// Until not too much waits for the job.
-    async fn wait_for_job(&self, ahead: &mut Ahead) {
+    /// Waits while the backlog is above its limit.
+    async fn wait_for_job(&self, backlog: &mut Backlog) {
         loop {
             let mut next = Offset(0);
-            self.board
+            self.status
                 .update_partition(self.stream, |status| next = status.next);
-            ahead.pass(next);
-            if ahead.bytes < AHEAD_BYTES_MAX {
+            backlog.advance(next);
+            if backlog.bytes < BACKLOG_BYTES_MAX {
                 return;
             }
-            tokio::time::sleep(self.every).await;
+            tokio::time::sleep(self.scan_interval).await;
         }
     }
 
-    /// Says of files that are gone if something of them was not taken, and forgets them after a while.
-    fn miss(&self, found: &Found, ledger: &mut Ledger, memory: &mut Memory) {
+    /// Logs missing files with unread bytes, and forgets missing files after a while.
+    fn handle_missing(
+        &self,
+        scan: &DirectoryScan,
+        positions: &mut FilePositions,
+        state: &mut FollowerState,
+    ) {
         let now = self.clock.elapsed();
-        let there: BTreeSet<&String> = found.files.iter().map(|(name, _)| name).collect();
-        let is_gone = |name: &String| !there.contains(name) && found.is_gone(name);
-        let names = ledger.files().map(|(name, _)| name.clone());
-        let known: Vec<String> = names.chain(memory.seen.keys().cloned()).collect();
+        let there: BTreeSet<&String> = scan.files.iter().map(|(name, _)| name).collect();
+        let is_gone = |name: &String| !there.contains(name) && scan.is_gone(name);
+        let names = positions.files().map(|(name, _)| name.clone());
+        let known: Vec<String> = names.chain(state.seen.keys().cloned()).collect();
         for name in known.into_iter().filter(is_gone) {
-            let seen = memory.seen.remove(&name).map(|(stamp, _)| stamp);
-            let left = self.left(&name, ledger.get(&name), seen);
-            let since = *memory.gone.entry(name.clone()).or_insert_with(|| {
-                if left > 0 {
-                    self.board.log(format!(
-                        "{name} is gone, and not all of it had been read: {left} bytes or more are missing"
+            let seen = state.seen.remove(&name).map(|(stamp, _)| stamp);
+            let unread = self.unread_bytes(&name, positions.get(&name), seen);
+            let since = *state.gone.entry(name.clone()).or_insert_with(|| {
+                if unread > 0 {
+                    self.status.log(format!(
+                        "{name} is gone and was not read completely: at least {unread} bytes are missing"
                     ));
                 }
                 now
             });
-            if now.saturating_sub(since) >= GONE || ledger.get(&name).is_none() {
-                memory.gone.remove(&name);
-                ledger.forget(&name);
+            if now.saturating_sub(since) >= GONE_RETENTION || positions.get(&name).is_none() {
+                state.gone.remove(&name);
+                positions.forget(&name);
             }
         }
     }
 
-    /// How much of a file was not taken, as far as is known.
-    fn left(&self, name: &str, taken: Option<Taken>, seen: Option<Stamp>) -> u64 {
-        let grows = self.cutting.may_grow(Path::new(name));
-        match (taken, seen) {
-            (Some(taken), _) if taken.is_done => 0,
-            (Some(taken), seen) if grows => {
-                let len = seen.unwrap_or(taken.stamp).len;
-                len.saturating_sub(taken.next)
+    /// The known number of unread bytes of a file.
+    fn unread_bytes(&self, name: &str, position: Option<FilePosition>, seen: Option<Stamp>) -> u64 {
+        let grows = self.slicing.may_grow(Path::new(name));
+        match (position, seen) {
+            (Some(position), _) if position.is_done => 0,
+            (Some(position), seen) if grows => {
+                let len = seen.unwrap_or(position.stamp).len;
+                len.saturating_sub(position.next)
             }
-            (Some(taken), _) => taken.stamp.len,
+            (Some(position), _) => position.stamp.len,
             (None, seen) => seen.map_or(0, |stamp| stamp.len),
         }
     }
 }
 
-/// Why a file was not taken.
-enum Failure {
-    /// For now.
-    Waits(String),
-    /// The job cannot go on.
-    Ends(String),
+/// A file could not be read.
+enum FileError {
+    /// Retried at the next scan.
+    Transient(String),
+    /// The job fails.
+    Fatal(String),
 }
 
-impl Failure {
-    fn or_fail(self) -> Result<String, String> {
+impl FileError {
+    fn transient_or_fatal(self) -> Result<String, String> {
         match self {
-            Failure::Waits(reason) => Ok(reason),
-            Failure::Ends(reason) => Err(reason),
+            FileError::Transient(reason) => Ok(reason),
+            FileError::Fatal(reason) => Err(reason),
         }
     }
 }
 
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Failure {
-        Failure::Waits(error.to_string())
+impl From<ReadError> for FileError {
+    fn from(error: ReadError) -> FileError {
+        FileError::Transient(error.to_string())
     }
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::Waits(error.to_string())
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> FileError {
+        FileError::Transient(error.to_string())
     }
 }
 
-async fn next_cut(
-    mut cutter: FileSlicer,
+async fn next_slice(
+    mut slicer: FileSlicer,
     last: bool,
-) -> Result<(FileSlicer, Option<FileSlice>), Failure> {
-    let cut = aside(move || {
-        let cut = cutter.next(last);
-        (cutter, cut)
+) -> Result<(FileSlicer, Option<FileSlice>), FileError> {
+    let slice = run_blocking(move || {
+        let slice = slicer.next(last);
+        (slicer, slice)
     });
-    let (cutter, cut) = cut.await.map_err(Failure::Ends)?;
-    Ok((cutter, cut?))
+    let (slicer, slice) = slice.await.map_err(FileError::Fatal)?;
+    Ok((slicer, slice?))
 }
 
-/// Does what may block where nobody waits for it.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| error.to_string())
+/// Runs blocking work on a thread of its own.
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let result = tokio::task::spawn_blocking(work).await;
+    result.map_err(|error| error.to_string())
 }

@@ -1,22 +1,22 @@
-//! Files as input of a job that never ends.
+//! Files as the input of a live job.
 //!
 //! ```text
-//!  folder ── follower ──▶ hub of the input: marks and events ── feed ──▶ ..
-//!                              └──▶ positions, so that a start need not read all marks
+//!  folder ── follower ──▶ hub of the input: markers and events ── feed ──▶ ..
+//!                              └──▶ positions, so that a start need not read all markers
 //! ```
 //!
-//! A follower copies what appears in files to a hub that belongs to the input, and the job reads that like any other. Every
-//! batch begins with a mark (`mark.rs`) that says how far the file has been taken, so events and position are durable
-//! together: whoever comes after a crash finds in the log itself where to go on, and takes nothing twice and leaves nothing out.
-//! From there on everything is as with hubs: arrival is when an event was taken, silence is said in the partition, and
-//! a replay sees what the first reading saw, though the files have long been changed or removed.
+//! A follower appends new events of files to a hub of the input's own, and the job reads that hub like any other. Every
+//! batch begins with a marker (`file_marker.rs`) that holds the position in the file, so events and position are durable
+//! together: after a crash the follower resumes from the log itself, without duplicates and gaps. All else is as with hubs:
+//! the arrival time is the time of the append, punctuation is written to the partition, and a replay reads the same events
+//! although the files have changed or are gone.
 
+mod directory_scan;
+mod file_marker;
+mod file_positions;
 mod follow;
+mod follower_state;
 mod identity;
-mod ledger;
-mod look;
-mod mark;
-mod memory;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,48 +31,51 @@ use super::status::StatusHandle;
 use super::{JobContext, Options, StartError};
 use crate::config::{Input, JobFile};
 use crate::load::Job;
-pub(super) use mark::Mark;
+pub(super) use file_marker::FileMarker;
 
-/// Takes the files of one input.
+/// Appends the events of one input's files to its hub.
 pub(super) struct Follower {
     pub input: Input,
-    pub cutting: SliceOptions,
-    /// The place of what it writes among the streams of the job.
+    pub slicing: SliceOptions,
+    /// The index of the input's partition among the streams of the job.
     pub stream: usize,
     pub events: Arc<dyn Partition>,
     pub positions: Arc<dyn Partition>,
-    /// Between two looks.
-    pub every: Duration,
+    /// Pause between two scans.
+    pub scan_interval: Duration,
     pub clock: Arc<dyn Clock>,
-    pub board: StatusHandle,
+    pub status: StatusHandle,
     pub stop: watch::Receiver<bool>,
 }
 
 impl Follower {
-    /// One for each input that is followed.
+    /// One for each followed input.
     pub fn all(
-        (job, site, options): (&Job, &JobContext, &Options),
-        places: &PartitionSet,
-        (board, stop): (&StatusHandle, &watch::Receiver<bool>),
+        job: &Job,
+        context: &JobContext,
+        options: &Options,
+        partitions: &PartitionSet,
+        status: &StatusHandle,
+        stop: &watch::Receiver<bool>,
     ) -> Vec<Follower> {
-        let sources = places.all.iter().enumerate();
+        let sources = partitions.all.iter().enumerate();
         let follower = |(stream, source): (usize, &InputPartition)| {
             let name = &job.plan.inputs[source.input].name;
             let input = job.file.input(name).filter(|input| input.is_followed())?;
             let positions = hub_name(POSITIONS, &job.file.name, &input.name);
             Some(Follower {
-                cutting: SliceOptions {
+                slicing: SliceOptions {
                     format: input.format,
                     compression: input.compression,
                     level: job.file.compatibility,
                 },
                 stream,
                 events: source.partition.clone(),
-                positions: site.log.partition(&positions, 0)?,
+                positions: context.log.partition(&positions, 0)?,
                 input: input.clone(),
-                every: options.look_every,
-                clock: site.clock.clone(),
-                board: board.clone(),
+                scan_interval: options.look_every,
+                clock: context.clock.clone(),
+                status: status.clone(),
                 stop: stop.clone(),
             })
         };
@@ -80,38 +83,38 @@ impl Follower {
     }
 }
 
-/// More than any cut of a file.
+/// Larger than any piece of a file that is read at once.
 const BATCH_BYTES_MAX: u32 = 64 << 20;
 
 const EVENTS: &str = "__files.";
 const POSITIONS: &str = "__files-taken.";
 
-/// Why the files of an input cannot be followed.
+/// The files of an input cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("input \"{input}\" cannot be read by a job that never ends: {reason}")]
+#[error("input \"{input}\" cannot be read by a live job: {reason}")]
 pub struct FollowError {
     pub input: String,
     pub reason: String,
 }
 
 impl JobFile {
-    /// Lets every input that is read from files be followed, as jobs of a node do, through a hub of its own.
+    /// Turns every file input into a followed one with a hub of its own, as for jobs of a node.
     pub fn follow_files(&mut self) -> Result<(), FollowError> {
         let job = self.name.clone();
-        let own = |input: &&mut Input| !input.reference && input.hubs.is_empty();
-        for input in self.inputs.iter_mut().filter(own) {
+        let is_file_input = |input: &&mut Input| !input.reference && input.hubs.is_empty();
+        for input in self.inputs.iter_mut().filter(is_file_input) {
             let refused = |reason: &str| FollowError {
                 input: input.name.clone(),
                 reason: reason.to_owned(),
             };
             if input.arrival.is_some() {
                 return Err(refused(
-                    "its events arrive when they are taken, so leave `arrival` out, or run the job over the files once",
+                    "its events arrive when they are read, so remove `arrival`, or run the job over the files once",
                 ));
             }
             if input.partition.is_some() {
                 return Err(refused(
-                    "all of its files are one partition, so leave `partition` out, or run the job over the files once",
+                    "all of its files are one partition, so remove `partition`, or run the job over the files once",
                 ));
             }
             let name = hub_name(EVENTS, &job, &input.name);
@@ -122,12 +125,12 @@ impl JobFile {
     }
 }
 
-/// The name of the hub for an input. No two inputs of all jobs share one.
+/// The name of the hub of an input, unique across inputs and jobs.
 fn hub_name(prefix: &str, job: &str, input: &str) -> String {
     format!("{prefix}{}..{}", escaped(job), escaped(input))
 }
 
-/// Without two dots in a row, and without characters that names of hubs cannot have.
+/// Escapes characters that hub names cannot have; the result has no two dots in a row.
 fn escaped(name: &str) -> String {
     let escape = |byte: u8| match byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
         true => char::from(byte).to_string(),
@@ -136,8 +139,8 @@ fn escaped(name: &str) -> String {
     name.bytes().map(escape).collect()
 }
 
-/// Makes the hubs of inputs that are followed, where they are missing.
-pub(super) async fn make_hubs(job: &Job, log: &dyn Log) -> Result<(), StartError> {
+/// Creates the missing hubs of followed inputs.
+pub(super) async fn create_hubs(job: &Job, log: &dyn Log) -> Result<(), StartError> {
     let inputs = job.file.inputs.iter().filter(|input| input.is_followed());
     for input in inputs {
         let failed = |reason: String| StartError::Files {
@@ -159,12 +162,12 @@ pub(super) async fn make_hubs(job: &Job, log: &dyn Log) -> Result<(), StartError
             if log.hub(name.as_str()).is_some() {
                 continue;
             }
-            let made = log.create(HubSpec {
+            let created = log.create(HubSpec {
                 name,
                 partitions: 1,
                 settings,
             });
-            match made.await {
+            match created.await {
                 Ok(_) | Err(AdminError::Exists(_)) => {}
                 Err(error) => return Err(failed(error.to_string())),
             }
@@ -173,8 +176,8 @@ pub(super) async fn make_hubs(job: &Job, log: &dyn Log) -> Result<(), StartError
     Ok(())
 }
 
-/// Removes what was kept of the files of a job that is no more.
-pub async fn forget_files(job: &str, log: &dyn Log) -> Result<(), AdminError> {
+/// Deletes the hubs of a deleted job's file inputs.
+pub async fn delete_file_hubs(job: &str, log: &dyn Log) -> Result<(), AdminError> {
     let prefixes = [EVENTS, POSITIONS].map(|prefix| hub_name(prefix, job, ""));
     for hub in log.hubs() {
         let mut prefixes = prefixes.iter();

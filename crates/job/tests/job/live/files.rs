@@ -10,7 +10,7 @@ use highwater_env::disk;
 use highwater_env::random::Random;
 use highwater_job::Job;
 use highwater_job::config::JobFile;
-use highwater_job::live::{Handle, JobState, Options, forget_files};
+use highwater_job::live::{Handle, JobState, Options, delete_file_hubs};
 use highwater_log::Log;
 
 use crate::live::world::{World, live, soon, to_the_end};
@@ -359,8 +359,8 @@ async fn what_was_kept_of_files_goes_with_the_job() {
     folder.rows(&handle, 1).await;
     soon(handle.stop()).await;
     assert_eq!(folder.world.log.hubs().len(), 2);
-    forget_files("file", &folder.world.log).await.unwrap();
+    delete_file_hubs("file", &folder.world.log).await.unwrap();
     assert_eq!(folder.world.log.hubs().len(), 2, "that is another job");
-    forget_files("files", &folder.world.log).await.unwrap();
+    delete_file_hubs("files", &folder.world.log).await.unwrap();
     assert_eq!(folder.world.log.hubs().len(), 0);
 }

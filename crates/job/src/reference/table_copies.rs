@@ -1,8 +1,7 @@
-//! Tables without times as they are in use.
+//! Copies of the static tables in use.
 //!
-//! The file of such a table may be replaced at any time, and what was in it is gone then. A live job keeps a copy of what it
-//! goes by beside its checkpoints, so that after a crash the same events meet the same table, and another one only from
-//! where it was taken up.
+//! The file of a static table may be reindexd at any time. A live job stores a copy of the table in use beside its
+//! checkpoints, so that after a crash the same events meet the same table, and a new table takes effect where it was adopted.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +10,32 @@ use highwater_engine::codec::{ReadValue, WriteValue};
 use highwater_engine::{Chunk, Column, ColumnBuilder, ReferenceTable};
 use highwater_time::Instant;
 
-/// By the place of the table among the references of the plan.
+/// By the index of the table among the references of the plan.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Copies(BTreeMap<usize, Chunk>);
+pub(crate) struct TableCopies(BTreeMap<usize, Chunk>);
 
-impl Copies {
-    pub fn get(&self, place: usize) -> Option<&Chunk> {
-        self.0.get(&place)
+impl TableCopies {
+    pub fn get(&self, index: usize) -> Option<&Chunk> {
+        self.0.get(&index)
     }
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes what has no time, if there is anything.
-    pub fn add(&mut self, place: usize, table: &ReferenceTable) {
+    /// Adds the static table, if there is one.
+    pub fn add(&mut self, index: usize, table: &ReferenceTable) {
         let mut snapshots = table.snapshots.iter();
         if let Some((_, chunk)) = snapshots.find(|(from, _)| *from == Instant::BEFORE_ALL) {
-            self.0.insert(place, chunk.clone());
+            self.0.insert(index, chunk.clone());
         }
     }
 
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.count(self.0.len());
-        for (place, chunk) in &self.0 {
-            out.u64(*place as u64);
+        for (index, chunk) in &self.0 {
+            out.u64(*index as u64);
             out.u64(chunk.rows() as u64);
             out.u64(chunk.columns.len() as u64);
             for column in &chunk.columns {
@@ -48,7 +47,7 @@ impl Copies {
         out
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Copies, DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<TableCopies, DecodeError> {
         let split = bytes.split_last_chunk();
         let (contents, sum) = split.ok_or(DecodeError::Truncated)?;
         if crc32c::crc32c(contents) != u32::from_le_bytes(*sum) {
@@ -57,13 +56,13 @@ impl Copies {
         let mut from = Reader::new(contents);
         let mut copies = BTreeMap::new();
         for _ in 0..from.count()? {
-            let (place, rows, width) = (from.u64()?, from.u64()?, from.u64()?);
+            let (index, rows, width) = (from.u64()?, from.u64()?, from.u64()?);
             let columns = (0..width).map(|_| read_column(&mut from, rows));
             let columns = columns.collect::<Result<_, _>>()?;
             let times = vec![Instant::BEFORE_ALL.ticks(); rows as usize];
-            copies.insert(place as usize, Chunk::new(times.into(), columns));
+            copies.insert(index as usize, Chunk::new(times.into(), columns));
         }
-        Ok(Copies(copies))
+        Ok(TableCopies(copies))
     }
 }
 
@@ -95,16 +94,16 @@ mod tests {
         let table = ReferenceTable {
             snapshots: vec![(Instant::BEFORE_ALL, Chunk::new(times.into(), columns))],
         };
-        let mut copies = Copies::default();
+        let mut copies = TableCopies::default();
         copies.add(2, &table);
         let bytes = copies.encode();
-        let read = Copies::decode(&bytes).unwrap();
+        let read = TableCopies::decode(&bytes).unwrap();
         assert_eq!(read.encode(), bytes);
         assert!(read.get(0).is_none() && matches!(read.get(2).unwrap().columns[0], Column::Int(_)));
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            Copies::decode(&damaged).unwrap_err();
+            TableCopies::decode(&damaged).unwrap_err();
         }
     }
 }

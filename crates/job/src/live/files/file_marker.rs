@@ -1,4 +1,4 @@
-//! Says in the log itself how far a file has been taken. `docs/formats/files.md` draws it.
+//! The record in the log that holds the position in a file; `docs/formats/files.md` has the format.
 
 use std::sync::Arc;
 
@@ -7,31 +7,31 @@ use highwater_connect::SliceKind;
 use highwater_env::disk::Stamp;
 use highwater_log::batch::RecordHeaders;
 
-/// The header that a mark is in.
+/// The record header that holds a marker.
 pub(super) const HEADER: &str = "file";
 
 const VERSION: u8 = 1;
 
-/// How far a file has been taken.
+/// The position up to which a file has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
-    /// Where the next cut begins.
+pub(super) struct FilePosition {
+    /// Where to continue.
     pub next: u64,
-    /// There is nothing more to take.
+    /// The file is read completely.
     pub is_done: bool,
-    /// What tells the file from another one of its name: so many of its first bytes, and their checksum.
+    /// Identifies the file: a number of its first bytes, and their checksum.
     pub known: u64,
     pub sum: u32,
-    /// As it was seen before it was taken.
+    /// Size and modification time before the file was read.
     pub stamp: Stamp,
 }
 
-impl Taken {
-    /// Nothing of a file that looks like this.
-    pub fn of(stamp: Stamp) -> Taken {
-        Taken {
+impl FilePosition {
+    /// The start of a file.
+    pub fn start(stamp: Stamp) -> FilePosition {
+        FilePosition {
             stamp,
-            ..Taken::default()
+            ..FilePosition::default()
         }
     }
 
@@ -44,8 +44,8 @@ impl Taken {
         out.u64(self.stamp.len);
     }
 
-    pub fn read(from: &mut Reader<'_>) -> Result<Taken, DecodeError> {
-        Ok(Taken {
+    pub fn read(from: &mut Reader<'_>) -> Result<FilePosition, DecodeError> {
+        Ok(FilePosition {
             next: from.u64()?,
             is_done: from.u8()? != 0,
             known: from.u64()?,
@@ -58,18 +58,18 @@ impl Taken {
     }
 }
 
-/// Stands before the events that were taken of a file.
+/// Precedes the events that were read from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::live) struct Mark {
+pub(in crate::live) struct FileMarker {
     pub file: Arc<str>,
     pub kind: SliceKind,
-    pub(super) taken: Taken,
+    pub(super) position: FilePosition,
 }
 
-impl Mark {
-    /// When the file had last been written to, in nanoseconds since 1970.
+impl FileMarker {
+    /// The modification time of the file, in nanoseconds since 1970.
     pub fn modified(&self) -> i128 {
-        self.taken.stamp.modified
+        self.position.stamp.modified
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -83,11 +83,11 @@ impl Mark {
         };
         out.u8(kind);
         out.u8(delimiter);
-        self.taken.write(&mut out);
+        self.position.write(&mut out);
         out
     }
 
-    fn decode(bytes: &[u8]) -> Result<Mark, DecodeError> {
+    fn decode(bytes: &[u8]) -> Result<FileMarker, DecodeError> {
         let mut from = Reader::new(bytes);
         from.version(VERSION)?;
         let file = from.text()?.into();
@@ -98,14 +98,18 @@ impl Mark {
             2 => SliceKind::Table,
             other => return Err(DecodeError::unknown("a kind of file", other)),
         };
-        let taken = Taken::read(&mut from)?;
-        Ok(Mark { file, kind, taken })
+        let position = FilePosition::read(&mut from)?;
+        Ok(FileMarker {
+            file,
+            kind,
+            position,
+        })
     }
 
-    /// The mark in the headers of a record, if there is one.
-    pub fn of(mut headers: RecordHeaders<'_>) -> Option<Result<Mark, DecodeError>> {
+    /// The marker in the headers of a record, if there is one.
+    pub fn of(mut headers: RecordHeaders<'_>) -> Option<Result<FileMarker, DecodeError>> {
         let (_, value) = headers.find(|(name, _)| name == HEADER)?;
-        Some(Mark::decode(value.unwrap_or_default()))
+        Some(FileMarker::decode(value.unwrap_or_default()))
     }
 }
 
@@ -114,11 +118,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_read_back_and_no_part_of_one_is() {
-        let mark = Mark {
+    fn a_marker_is_read_back_and_a_truncated_one_is_refused() {
+        let marker = FileMarker {
             file: "in/ä.csv".into(),
             kind: SliceKind::Csv { delimiter: b';' },
-            taken: Taken {
+            position: FilePosition {
                 next: 7,
                 is_done: true,
                 known: 4,
@@ -129,10 +133,10 @@ mod tests {
                 },
             },
         };
-        let bytes = mark.encode();
-        assert_eq!(Mark::decode(&bytes), Ok(mark));
+        let bytes = marker.encode();
+        assert_eq!(FileMarker::decode(&bytes), Ok(marker));
         for end in 0..bytes.len() {
-            Mark::decode(&bytes[..end]).unwrap_err();
+            FileMarker::decode(&bytes[..end]).unwrap_err();
         }
     }
 }

@@ -1,7 +1,7 @@
-//! How far every file has been taken: the sum of the marks on the hub.
+//! The position in every file: the fold of the markers on the hub.
 //!
-//! So that a start need not read all of them, what they add up to is kept on a compacted hub now and then, file by file,
-//! with the offset up to which marks have been counted.
+//! To keep starts short, positions are stored on a compacted hub at times, file by file, with the offset up to which markers
+//! are included.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,48 +12,50 @@ use highwater_log::batch::{
 use highwater_log::{AppendError, Isolation, Offset, Partition, replay};
 
 use super::BATCH_BYTES_MAX;
-use super::mark::{Mark, Taken};
+use super::file_marker::{FileMarker, FilePosition};
 
 #[derive(Default)]
-pub(super) struct Ledger {
-    files: BTreeMap<String, Taken>,
-    /// Those of which the kept positions know something else.
+pub(super) struct FilePositions {
+    files: BTreeMap<String, FilePosition>,
+    /// Files whose stored position is out of date.
     changed: BTreeSet<String>,
-    /// Marks before this have been counted.
+    /// Markers before this offset are included.
     end: Offset,
-    /// Marks before this are in the kept positions.
-    kept: Offset,
+    /// Markers before this offset are included in the stored positions.
+    stored_end: Offset,
 }
 
 const READ_BYTES: usize = 1 << 20;
 
-impl Ledger {
-    /// Reads back what there is.
+impl FilePositions {
+    /// Restores the positions.
     ///
-    /// Begins with a word of its own on the hub: what an earlier follower had on its way when it was ended stands before
-    /// that, and is counted.
-    pub async fn open(events: &dyn Partition, positions: &dyn Partition) -> Result<Ledger, String> {
-        let begun = append(events, &[empty()]).await;
-        let end = begun.map_err(|error| error.to_string())?;
-        let mut ledger = Ledger::default();
-        let kept = replay(positions, BATCH_BYTES_MAX as usize, |record| {
+    /// First appends a record of its own: appends in flight of an earlier follower precede it, and are included.
+    pub async fn open(
+        events: &dyn Partition,
+        positions: &dyn Partition,
+    ) -> Result<FilePositions, String> {
+        let appended = append(events, &[empty_record()]).await;
+        let end = appended.map_err(|error| error.to_string())?;
+        let mut this = FilePositions::default();
+        let stored = replay(positions, BATCH_BYTES_MAX as usize, |record| {
             let name = String::from_utf8_lossy(record.key.unwrap_or_default()).into_owned();
             let Some(value) = record.value else {
-                ledger.files.remove(&name);
+                this.files.remove(&name);
                 return Ok(());
             };
             let mut from = Reader::new(value);
-            ledger.end = ledger.end.max(Offset(from.i64()?));
-            ledger.files.insert(name, Taken::read(&mut from)?);
+            this.end = this.end.max(Offset(from.i64()?));
+            this.files.insert(name, FilePosition::read(&mut from)?);
             Ok::<_, DecodeError>(())
         });
-        kept.await.map_err(|error| error.to_string())?;
-        ledger.kept = ledger.end;
-        ledger.count_marks(events, end).await?;
-        Ok(ledger)
+        stored.await.map_err(|error| error.to_string())?;
+        this.stored_end = this.end;
+        this.replay_markers(events, end).await?;
+        Ok(this)
     }
 
-    async fn count_marks(&mut self, events: &dyn Partition, end: Offset) -> Result<(), String> {
+    async fn replay_markers(&mut self, events: &dyn Partition, end: Offset) -> Result<(), String> {
         let mut unpacker = Decompressor::new(BATCH_BYTES_MAX as usize);
         let mut next = self.end.max(events.bounds().start);
         while next < end {
@@ -63,8 +65,8 @@ impl Ledger {
             for batch in fetched.pieces.iter().flat_map(|piece| Batches::new(piece)) {
                 let batch = batch.map_err(|error| error.to_string())?;
                 next = batch.header.next_offset();
-                if let Some(mark) = mark_of(&batch, &mut unpacker)? {
-                    self.note(&mark.file, mark.taken, next);
+                if let Some(marker) = read_marker(&batch, &mut unpacker)? {
+                    self.set(&marker.file, marker.position, next);
                 }
             }
             if next == before {
@@ -75,24 +77,24 @@ impl Ledger {
         Ok(())
     }
 
-    pub fn get(&self, file: &str) -> Option<Taken> {
+    pub fn get(&self, file: &str) -> Option<FilePosition> {
         self.files.get(file).copied()
     }
 
-    pub fn files(&self) -> impl Iterator<Item = (&String, &Taken)> {
+    pub fn files(&self) -> impl Iterator<Item = (&String, &FilePosition)> {
         self.files.iter()
     }
 
-    /// A mark that ends at `end` says this.
-    pub fn note(&mut self, file: &str, taken: Taken, end: Offset) {
-        self.files.insert(file.to_owned(), taken);
+    /// Sets the position of a file by a marker whose batch ends at `end`.
+    pub fn set(&mut self, file: &str, position: FilePosition, end: Offset) {
+        self.files.insert(file.to_owned(), position);
         self.changed.insert(file.to_owned());
         self.end = end;
     }
 
-    /// Something is known of a file that is in no mark, and that need not survive a crash.
-    pub fn correct(&mut self, file: &str, taken: Taken) {
-        self.note(file, taken, self.end);
+    /// Sets a position that is in no marker and need not survive a crash.
+    pub fn correct(&mut self, file: &str, position: FilePosition) {
+        self.set(file, position, self.end);
     }
 
     pub fn forget(&mut self, file: &str) {
@@ -101,22 +103,22 @@ impl Ledger {
         }
     }
 
-    /// Keeps what has changed since the last time.
-    pub async fn keep(&mut self, positions: &dyn Partition) -> Result<(), AppendError> {
-        // A few hundred names make a batch, whatever their lengths.
-        const AT_ONCE: usize = 256;
+    /// Stores the positions that have changed.
+    pub async fn store(&mut self, positions: &dyn Partition) -> Result<(), AppendError> {
+        // A few hundred names fit into a batch, whatever their lengths.
+        const BATCH_FILES: usize = 256;
         while !self.changed.is_empty() {
-            let names: Vec<String> = self.changed.iter().take(AT_ONCE).cloned().collect();
-            // Only the last of several batches may say that all marks are in the positions.
+            let names: Vec<String> = self.changed.iter().take(BATCH_FILES).cloned().collect();
+            // Only the last of several batches may claim that all markers are included.
             let end = match names.len() == self.changed.len() {
                 true => self.end,
-                false => self.kept,
+                false => self.stored_end,
             };
             let value = |name: &String| {
-                let taken = self.files.get(name)?;
+                let position = self.files.get(name)?;
                 let mut out = Vec::new();
                 out.i64(end.0);
-                taken.write(&mut out);
+                position.write(&mut out);
                 Some(out)
             };
             let values: Vec<Option<Vec<u8>>> = names.iter().map(value).collect();
@@ -130,13 +132,13 @@ impl Ledger {
                 self.changed.remove(name);
             });
         }
-        self.kept = self.end;
+        self.stored_end = self.end;
         Ok(())
     }
 }
 
-/// A record that says nothing.
-fn empty() -> NewRecord<'static> {
+/// A record without key and value.
+fn empty_record() -> NewRecord<'static> {
     NewRecord {
         key: None,
         value: None,
@@ -144,7 +146,7 @@ fn empty() -> NewRecord<'static> {
     }
 }
 
-/// One batch; says where it ends.
+/// Appends one batch and returns its end offset.
 pub(super) async fn append(
     partition: &dyn Partition,
     records: &[NewRecord<'_>],
@@ -158,14 +160,19 @@ pub(super) async fn append(
     Ok(Offset(appended.offset.0 + records.len() as i64))
 }
 
-/// Only the first record of a batch is a mark.
-fn mark_of(batch: &StoredBatch<'_>, unpacker: &mut Decompressor) -> Result<Option<Mark>, String> {
+/// The marker of a batch, which only its first record can be.
+fn read_marker(
+    batch: &StoredBatch<'_>,
+    unpacker: &mut Decompressor,
+) -> Result<Option<FileMarker>, String> {
     if batch.header.is_control() {
         return Ok(None);
     }
     let mut records = batch.records(unpacker).map_err(|error| error.to_string())?;
     let first = records.next().transpose();
     let first = first.map_err(|error| error.to_string())?;
-    let mark = first.and_then(|first| Mark::of(first.headers)).transpose();
-    mark.map_err(|error| error.to_string())
+    let marker = first
+        .and_then(|first| FileMarker::of(first.headers))
+        .transpose();
+    marker.map_err(|error| error.to_string())
 }

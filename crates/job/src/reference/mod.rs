@@ -1,10 +1,10 @@
-//! Reference data: tables read whole before the first event, and again where a live job finds others (`force.rs`).
+//! Reference data: tables read whole before the first event; a live job loads new snapshots (`effective_snapshots.rs`).
 //!
-//! An input with `reference = true` names files, or folders of JSON files, which together are one table that never
-//! changes. A path with `{date}` in it names a table that is refreshed: each file that fits is (part of) a snapshot, and
-//! an event sees the newest one that took effect by the event's own time. `{date}` stands for `2026-01-31` or
-//! `2026/01/31`, `{time}` for `23-59` or `23/59`, both in UTC; without `{time}` a snapshot takes effect at midnight. The
-//! rest of the path must fit exactly, except that a pattern which ends in a folder stands for the JSON files in it.
+//! The files or folders of an input with `reference = true` form one static table. A path with `{date}` names a refreshed
+//! table: each matching file is (part of) a snapshot, and an event sees the newest snapshot in effect at its event time.
+//! `{date}` stands for `2026-01-31` or `2026/01/31`, `{time}` for `23-59` or `23/59`, both in UTC; without `{time}` a
+//! snapshot takes effect at midnight. The rest of the path must match exactly, except that a pattern that ends in a folder
+//! stands for the JSON files in it.
 //!
 //! ```toml
 //! [inputs.Registration]
@@ -12,11 +12,11 @@
 //! reference = true
 //! ```
 //!
-//! Lines that cannot be read are counted and left out, like those of a stream. A file that is not there is an error: a
-//! join with half a table gives wrong answers that look right.
+//! Unreadable lines are counted and dropped, like those of a stream. A missing file is an error: a join with half a table
+//! gives wrong answers that look right.
 
-mod copies;
-mod force;
+mod effective_snapshots;
+mod table_copies;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,8 +33,8 @@ use crate::config::{FilesError, Input};
 use crate::load::Job;
 use crate::plan::InputFormat;
 use crate::report::{InputReport, Trouble, TroubleKind};
-pub(crate) use copies::Copies;
-pub(crate) use force::{InForce, Seen};
+pub(crate) use effective_snapshots::{EffectiveSnapshots, SnapshotListing};
+pub(crate) use table_copies::TableCopies;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReferenceError {
@@ -45,7 +45,7 @@ pub enum ReferenceError {
     #[error("{0}")]
     Read(#[from] ReadError),
     #[error(
-        "error: no file fits the path {pattern} of the reference input \"{input}\"; {{date}} stands for \
+        "error: no file matches the path {pattern} of the reference input \"{input}\"; {{date}} stands for \
          2026-01-31 or 2026/01/31, {{time}} for 23-59 or 23/59"
     )]
     NoSnapshot { input: String, pattern: String },
@@ -55,45 +55,59 @@ pub enum ReferenceError {
     TimeWithoutDate { input: String, pattern: String },
 }
 
-/// The tables of a job, laid out with its plan.
+/// The tables of a job.
 pub(crate) struct References {
-    /// The plan with its tables; `None` where it has none.
+    /// The plan with its tables; `None` without any.
     pub physical: Option<PhysicalPlan>,
-    /// What was read, one report for each input.
+    /// One report for each input.
     pub reports: Vec<InputReport>,
-    /// The tables without times, as they are in use.
-    pub copies: Copies,
+    /// The static tables in use.
+    pub copies: TableCopies,
 }
 
 /// Reads all reference data of a job.
 pub(crate) fn load_all(job: &Job) -> Result<References, ReferenceError> {
-    load_by(job, &|_, named| Some(named), &Copies::default())
+    load_with(job, &|_, named| Some(named), &TableCopies::default())
 }
 
-/// Reads what is in force; of tables without times those that were copied.
-pub(crate) fn load_in_force(
+/// Reads the snapshots in effect; static tables come from their copies.
+pub(crate) fn load_effective(
     job: &Job,
-    force: &InForce,
-    copied: &Copies,
+    snapshots: &EffectiveSnapshots,
+    copied: &TableCopies,
 ) -> Result<References, ReferenceError> {
-    load_by(job, &|input, named| force.since(input, named), copied)
+    load_with(
+        job,
+        &|input, named| snapshots.effective_from(input, named),
+        copied,
+    )
 }
 
-/// From when on a snapshot of that input and of the time in its name counts, if it does.
-type Since<'a> = &'a dyn Fn(&str, Instant) -> Option<Instant>;
+/// The time from which a snapshot of an input, named by its time, is in effect; `None` if it never is.
+type EffectiveFrom<'a> = &'a dyn Fn(&str, Instant) -> Option<Instant>;
 
-fn load_by(job: &Job, since: Since<'_>, copied: &Copies) -> Result<References, ReferenceError> {
+fn load_with(
+    job: &Job,
+    effective_from: EffectiveFrom<'_>,
+    copied: &TableCopies,
+) -> Result<References, ReferenceError> {
     let mut reports: Vec<InputReport> = Vec::new();
-    let (mut tables, mut copies) = (Vec::new(), Copies::default());
-    for (place, reference) in job.plan.references.iter().enumerate() {
+    let (mut tables, mut copies) = (Vec::new(), TableCopies::default());
+    for (index, reference) in job.plan.references.iter().enumerate() {
         let Some(declared) = job.file.input(&reference.name) else {
             unreachable!("the query was bound against the inputs of the job file")
         };
-        let copy = copied.get(place);
-        let (table, report) = load(reference, declared, job.file.compatibility, (since, copy))?;
-        copies.add(place, &table);
+        let copy = copied.get(index);
+        let (table, report) = load(
+            reference,
+            declared,
+            job.file.compatibility,
+            effective_from,
+            copy,
+        )?;
+        copies.add(index, &table);
         tables.push(Arc::new(table));
-        // Read once for each way the query uses it, reported once.
+        // A table is read once for each use in the query, but reported once.
         if !reports.iter().any(|known| known.name == report.name) {
             reports.push(report);
         }
@@ -113,8 +127,8 @@ fn load_by(job: &Job, since: Since<'_>, copied: &Copies) -> Result<References, R
 }
 
 impl References {
-    /// The first thing that was wrong with a line, if any.
-    pub fn first_trouble(&self) -> Option<String> {
+    /// The first error, if any.
+    pub fn first_error(&self) -> Option<String> {
         let samples = |report: &InputReport| {
             let mut troubles = report.troubles.iter();
             let trouble = troubles.find_map(|(_, sum)| sum.samples.first().cloned())?;
@@ -127,14 +141,15 @@ impl References {
     }
 }
 
-/// Reads a table, and says what was read.
+/// Reads a table.
 fn load(
     reference: &Reference,
     input: &Input,
     level: Level,
-    (since, copy): (Since<'_>, Option<&Chunk>),
+    effective_from: EffectiveFrom<'_>,
+    copy: Option<&Chunk>,
 ) -> Result<(ReferenceTable, InputReport), ReferenceError> {
-    let how = InputFormat {
+    let format = InputFormat {
         format: input.format,
         compression: input.compression,
         level,
@@ -148,19 +163,19 @@ fn load(
     let mut snapshots = dated_files(input)?;
     match copy {
         Some(copy) => table.snapshots.push((Instant::BEFORE_ALL, copy.clone())),
-        None => snapshots.extend(fixed_files(input)?),
+        None => snapshots.extend(static_files(input)?),
     }
     for (named, files) in snapshots {
-        let Some(from) = since(&input.name, named) else {
+        let Some(from) = effective_from(&input.name, named) else {
             continue;
         };
-        let mut parts = Parts::default();
+        let mut blocks = TableBlocks::default();
         for file in files {
-            read_file(&file, &how, &reference.reads, &mut parts, &mut report)?;
+            read_file(&file, &format, &reference.reads, &mut blocks, &mut report)?;
         }
-        report.time.read += parts.rows.len() as u64;
-        report.time.kept += parts.rows.len() as u64;
-        let chunk = parts.finish(from, reference.reads.len());
+        report.time.read += blocks.rows.len() as u64;
+        report.time.kept += blocks.rows.len() as u64;
+        let chunk = blocks.finish(from, reference.reads.len());
         table.snapshots.push((from, chunk));
     }
     Ok((table, report))
@@ -169,12 +184,12 @@ fn load(
 /// The files of each snapshot, by the time at which it takes effect.
 fn snapshot_files(input: &Input) -> Result<BTreeMap<Instant, Vec<PathBuf>>, ReferenceError> {
     let mut snapshots = dated_files(input)?;
-    snapshots.extend(fixed_files(input)?);
+    snapshots.extend(static_files(input)?);
     Ok(snapshots)
 }
 
-/// The files that have no time in their names.
-fn fixed_files(input: &Input) -> Result<Option<(Instant, Vec<PathBuf>)>, ReferenceError> {
+/// The files without a time in their paths.
+fn static_files(input: &Input) -> Result<Option<(Instant, Vec<PathBuf>)>, ReferenceError> {
     let fixed = input.paths.iter().filter(|path| !is_pattern(path));
     let fixed = Input {
         paths: fixed.cloned().collect(),
@@ -194,18 +209,18 @@ fn dated_files(input: &Input) -> Result<BTreeMap<Instant, Vec<PathBuf>>, Referen
         if !pattern.contains(DATE) {
             return Err(ReferenceError::TimeWithoutDate { input, pattern });
         }
-        let found = fitting_files(path)?;
-        if found.is_empty() {
+        let files = matching_files(path)?;
+        if files.is_empty() {
             return Err(ReferenceError::NoSnapshot { input, pattern });
         }
-        for (from, file) in found {
+        for (from, file) in files {
             snapshots.entry(from).or_default().push(file);
         }
     }
     Ok(snapshots)
 }
 
-/// Whether the path stands for files with times in their names.
+/// Whether the path contains `{date}` or `{time}`.
 pub(crate) fn is_pattern(path: &Path) -> bool {
     let path = path.to_string_lossy();
     path.contains(DATE) || path.contains(TIME)
@@ -214,28 +229,28 @@ pub(crate) fn is_pattern(path: &Path) -> bool {
 const DATE: &str = "{date}";
 const TIME: &str = "{time}";
 
-/// `{date}` and `{time}` add up to five folders; a folder pattern one more name.
+/// `{date}` and `{time}` match up to five folders; a folder pattern adds a file name.
 const EXTRA_DEPTH: usize = 6;
 
-/// The files below the fixed part of the pattern that fit it, each with its time.
-fn fitting_files(pattern: &Path) -> Result<Vec<(Instant, PathBuf)>, FilesError> {
+/// The files that match the pattern, each with its time.
+fn matching_files(pattern: &Path) -> Result<Vec<(Instant, PathBuf)>, FilesError> {
     let is_fixed =
         |part: &std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains('{');
     let folder: PathBuf = pattern.components().take_while(is_fixed).collect();
-    let wanted = parts_of(pattern.strip_prefix(&folder).unwrap_or(pattern));
-    let mut found = Vec::new();
-    let depth = wanted.matches('/').count() + EXTRA_DEPTH;
+    let relative = slash_path(pattern.strip_prefix(&folder).unwrap_or(pattern));
+    let mut files = Vec::new();
+    let depth = relative.matches('/').count() + EXTRA_DEPTH;
     walk(&folder, depth, &mut |file| {
-        let name = parts_of(file.strip_prefix(&folder).unwrap_or(file));
-        if let Some(from) = fit(&wanted, &name) {
-            found.push((from, file.to_owned()));
+        let name = slash_path(file.strip_prefix(&folder).unwrap_or(file));
+        if let Some(from) = match_pattern(&relative, &name) {
+            files.push((from, file.to_owned()));
         }
     })?;
-    Ok(found)
+    Ok(files)
 }
 
-/// A relative path with `/` between its parts, whatever the system writes.
-fn parts_of(path: &Path) -> String {
+/// A relative path with `/` on every system.
+fn slash_path(path: &Path) -> String {
     let parts: Vec<_> = path
         .components()
         .map(|part| part.as_os_str().to_string_lossy().into_owned())
@@ -263,37 +278,37 @@ fn walk(folder: &Path, depth: usize, visit: &mut impl FnMut(&Path)) -> Result<()
     Ok(())
 }
 
-/// The time in `name` if it fits the pattern.
-fn fit(pattern: &str, name: &str) -> Option<Instant> {
-    let mut found = Found::default();
-    let rest = found.match_up(pattern, name)?;
+/// The time in `name` if it matches the pattern.
+fn match_pattern(pattern: &str, name: &str) -> Option<Instant> {
+    let mut time = PathTime::default();
+    let rest = time.consume(pattern, name)?;
     let in_folder = rest.strip_prefix('/').is_some_and(|file| {
         let extension = Path::new(file).extension().and_then(|e| e.to_str());
         !file.contains('/') && matches!(extension, Some("jsonl" | "json" | "ndjson"))
     });
-    (rest.is_empty() || in_folder).then(|| found.time())?
+    (rest.is_empty() || in_folder).then(|| time.instant())?
 }
 
-/// What a name says about time.
+/// The date and time in a path.
 #[derive(Default)]
-struct Found {
+struct PathTime {
     day: Option<Instant>,
     minutes: i64,
 }
 
-impl Found {
-    /// Matches all of the pattern and gives the rest of the name.
-    fn match_up<'n>(&mut self, mut pattern: &str, mut name: &'n str) -> Option<&'n str> {
+impl PathTime {
+    /// Matches the whole pattern and returns the rest of the name.
+    fn consume<'n>(&mut self, mut pattern: &str, mut name: &'n str) -> Option<&'n str> {
         while !pattern.is_empty() {
             if let Some(rest) = pattern.strip_prefix(DATE) {
                 let numbers;
-                (numbers, name) = numbers_of([4, 2, 2], name)?;
+                (numbers, name) = parse_numbers([4, 2, 2], name)?;
                 let [year, month, day] = numbers;
                 self.day = Some(Instant::from_civil(year as i32, month, day)?);
                 pattern = rest;
             } else if let Some(rest) = pattern.strip_prefix(TIME) {
                 let numbers;
-                (numbers, name) = numbers_of([2, 2], name)?;
+                (numbers, name) = parse_numbers([2, 2], name)?;
                 let [hour, minute] = numbers;
                 if hour > 23 || minute > 59 {
                     return None;
@@ -301,23 +316,23 @@ impl Found {
                 self.minutes = i64::from(hour * 60 + minute);
                 pattern = rest;
             } else {
-                let mut wanted = pattern.chars();
-                name = name.strip_prefix(wanted.next()?)?;
-                pattern = wanted.as_str();
+                let mut literal = pattern.chars();
+                name = name.strip_prefix(literal.next()?)?;
+                pattern = literal.as_str();
             }
         }
         Some(name)
     }
 
-    fn time(&self) -> Option<Instant> {
+    fn instant(&self) -> Option<Instant> {
         let day = self.day?;
         let since = Duration::from_minutes(self.minutes);
         Some(Instant::from_ticks(day.ticks() + since.ticks()))
     }
 }
 
-/// Numbers of so many digits, all of them with `-` or all with `/` between them.
-fn numbers_of<const N: usize>(digits: [usize; N], name: &str) -> Option<([u32; N], &str)> {
+/// Numbers of the given digits, separated by `-` or by `/` throughout.
+fn parse_numbers<const N: usize>(digits: [usize; N], name: &str) -> Option<([u32; N], &str)> {
     let separator = name.get(digits[0]..)?.chars().next()?;
     if separator != '-' && separator != '/' {
         return None;
@@ -337,15 +352,15 @@ fn numbers_of<const N: usize>(digits: [usize; N], name: &str) -> Option<([u32; N
     Some((numbers, rest))
 }
 
-/// Columns of blocks of a table.
+/// The columns of a table, block by block.
 #[derive(Default)]
-struct Parts {
+struct TableBlocks {
     blocks: Vec<Vec<Column>>,
-    /// All rows, by block.
+    /// All rows as (block, row).
     rows: Vec<(u32, u32)>,
 }
 
-impl Parts {
+impl TableBlocks {
     fn add(&mut self, columns: Vec<Column>, rows: usize) {
         let block = self.blocks.len() as u32;
         self.rows.extend((0..rows as u32).map(|row| (block, row)));
@@ -367,18 +382,18 @@ impl Parts {
 
 fn read_file(
     path: &Path,
-    how: &InputFormat,
+    format: &InputFormat,
     reads: &[Read],
-    parts: &mut Parts,
+    blocks: &mut TableBlocks,
     report: &mut InputReport,
 ) -> Result<(), ReferenceError> {
     let fields: Vec<Field> = reads.iter().filter_map(field_of).collect();
-    let mut source = how.open(path, fields, false)?;
+    let mut source = format.open(path, fields, false)?;
     let name = path.display().to_string();
     let modified = Instant::from_unix_nanos(source.modified());
     while let Some(decoded) = source.next_batch()? {
         for bad in &decoded.bad {
-            bad_event(bad, &name, report);
+            report_bad_event(bad, &name, report);
         }
         let rows = decoded.rows;
         if rows == 0 {
@@ -391,7 +406,7 @@ fn read_file(
             other if field_of(other).is_some() => columns.next().unwrap_or(Column::Null(rows)),
             _ => Column::Null(rows),
         });
-        parts.add(columns.collect(), rows);
+        blocks.add(columns.collect(), rows);
     }
     report.bytes += source.bytes_read();
     if let Some(note) = source.note() {
@@ -409,7 +424,7 @@ fn field_of(read: &Read) -> Option<Field> {
     }
 }
 
-fn bad_event(bad: &BadEvent, file: &str, report: &mut InputReport) {
+fn report_bad_event(bad: &BadEvent, file: &str, report: &mut InputReport) {
     let kind = TroubleKind::of(bad.kind, false);
     report.troubles.add(kind, None, || Trouble {
         file: file.to_owned(),
@@ -431,7 +446,7 @@ mod tests {
     // proves S3
     #[test]
     fn dates_and_times_are_found_in_names() {
-        let at = |pattern, name| fit(pattern, name);
+        let at = |pattern, name| match_pattern(pattern, name);
         let expected = time("2026-01-31T23:59:00Z");
         assert!(expected.is_some());
         assert_eq!(
@@ -502,7 +517,8 @@ mod tests {
             &reference(),
             &input(&[one, two.clone()]),
             Level::default(),
-            (&|_, named| Some(named), None),
+            &|_, named| Some(named),
+            None,
         )
         .unwrap();
         assert_eq!(report.troubles.count(), 1);
@@ -525,7 +541,8 @@ mod tests {
                 &reference(),
                 &missing,
                 Level::default(),
-                (&|_, named| Some(named), None)
+                &|_, named| Some(named),
+                None
             ),
             Err(ReferenceError::Read(_))
         ));
@@ -544,7 +561,8 @@ mod tests {
             &reference(),
             &input(&[pattern]),
             Level::default(),
-            (&|_, named| Some(named), None),
+            &|_, named| Some(named),
+            None,
         )
         .unwrap();
         let seen: Vec<_> = table
@@ -563,7 +581,8 @@ mod tests {
             &reference(),
             &input(&[pattern]),
             Level::default(),
-            (&|_, named| Some(named), None),
+            &|_, named| Some(named),
+            None,
         )
         .unwrap_err();
         assert!(
@@ -575,7 +594,8 @@ mod tests {
             &reference(),
             &input(&[pattern]),
             Level::default(),
-            (&|_, named| Some(named), None),
+            &|_, named| Some(named),
+            None,
         )
         .unwrap_err();
         assert!(
