@@ -1,12 +1,11 @@
-//! Stream Analytics projects, as Visual Studio Code keeps them, run as they are.
+//! Imports Stream Analytics projects of Visual Studio Code.
 //!
-//! `asaproj.json` names the query and a settings file for everything else. Of these the job settings
-//! (time policy, compatibility level) and the inputs that stand for live ones with a local file are
-//! taken over; results go to standard output. What cannot run here is remarked, and an input that the
-//! query reads but that has no local file is an error that says what to add.
+//! `asaproj.json` names the query and a settings file for everything else. The import takes the job settings (time policy,
+//! compatibility level) and the inputs with local files; results go to standard output. Unsupported parts become remarks. An
+//! input of the query without a local file is an error that says what to add.
 //!
-//! A `testConfig.json` of the project's test tool holds golden cases: per case its own input files
-//! and expected outputs, over the query and settings of the project that it belongs to.
+//! A `testConfig.json` of the project's test tool holds golden cases: each has its own input files and expected outputs,
+//! with the query and settings of the project.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +20,7 @@ use crate::load::LoadError;
 pub(crate) const PROJECT_FILE: &str = "asaproj.json";
 pub const TEST_FILE: &str = "testConfig.json";
 
-/// As unlimited as a bound on lateness needs to be.
+/// Effectively no bound on lateness.
 const UNLIMITED: Duration = Duration::from_days(36_500);
 
 /// A case of a test configuration.
@@ -36,25 +35,25 @@ pub struct TestCase {
 pub struct ExpectedOutput {
     pub output: String,
     pub file: PathBuf,
-    /// Otherwise whatever comes is fine.
+    /// Otherwise the rows are not compared.
     pub required: bool,
 }
 
-/// The project's job; `file` is its `asaproj.json`.
+/// Loads the job of a project; `file` is its `asaproj.json`.
 pub(crate) fn load(file: &Path) -> Result<JobFile, LoadError> {
     let (mut job, live) = import(file)?;
     require_local_inputs(file, &mut job, &live)?;
     Ok(job)
 }
 
-/// The project's job, and its live inputs.
+/// The job of the project, and the settings of its live inputs.
 fn import(file: &Path) -> Result<(JobFile, Vec<Json>), LoadError> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let project = read_json(file)?;
     let name = text(&project, "name").map(str::to_owned);
     let query = match text(&project, "startFile") {
         Some(start) => path_in(folder, start),
-        None => only_query(file, folder)?,
+        None => single_query(file, folder)?,
     };
     let mut job = JobFile {
         name: name.unwrap_or_else(|| folder_name(folder)),
@@ -80,14 +79,14 @@ fn import(file: &Path) -> Result<(JobFile, Vec<Json>), LoadError> {
             "InputMock" => job.inputs.push(local_input(&settings, &content)?),
             "Input" => live.push(content),
             "JSFunction" | "JSUDF" | "JSUDA" => {
-                // The script lies beside its settings, under the same name.
+                // The script is beside its settings, with the same name.
                 let path = settings.with_extension("js");
                 let stem = settings.file_stem().unwrap_or_default().to_string_lossy();
                 let name = text(&content, "Name").unwrap_or(&stem).to_owned();
                 match path.is_file() {
                     true => job.functions.push(Function { name, path }),
                     false => job.remarks.push(format!(
-                        "the function {name} has no script {}, so the query cannot call it",
+                        "the function {name} has no script {}; the query cannot call it",
                         path.display()
                     )),
                 }
@@ -98,7 +97,7 @@ fn import(file: &Path) -> Result<(JobFile, Vec<Json>), LoadError> {
     Ok((job, live))
 }
 
-/// A live input that the query reads must have a local one to stand for it.
+/// A live input of the query needs a local input of the same name.
 fn require_local_inputs(file: &Path, job: &mut JobFile, live: &[Json]) -> Result<(), LoadError> {
     let query = match &job.query {
         QuerySource::File(path) => disk::read_to_string(path).unwrap_or_default(),
@@ -114,21 +113,21 @@ fn require_local_inputs(file: &Path, job: &mut JobFile, live: &[Json]) -> Result
         }
         let kind = text(input, "DataSourceType").unwrap_or("live source");
         if query.contains(&name.to_lowercase()) {
-            return Err(wrong(
+            return Err(project_error(
                 file,
                 format!(
                     "the input {name} is a live {kind}; add a local input Inputs/Local_{name}.json \
-                     with a FilePath, so that it can run here"
+                     with a FilePath"
                 ),
             ));
         }
         job.remarks
-            .push(format!("the input {name} is a live {kind} and is left out"));
+            .push(format!("the input {name} is a live {kind} and is ignored"));
     }
     Ok(())
 }
 
-/// The settings files that the project lists, or all in their usual folders if it lists none.
+/// The settings files of the project, or those in the usual folders if it lists none.
 fn settings_files(project: &Json, folder: &Path) -> Vec<PathBuf> {
     let listed = project.get("configurations").and_then(Json::as_array);
     let listed = listed.into_iter().flatten();
@@ -147,14 +146,14 @@ fn settings_files(project: &Json, folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn only_query(file: &Path, folder: &Path) -> Result<PathBuf, LoadError> {
+fn single_query(file: &Path, folder: &Path) -> Result<PathBuf, LoadError> {
     let listed = disk::list(folder).unwrap_or_default();
     let mut queries = listed
         .into_iter()
         .filter(|path| path.extension().is_some_and(|e| e == "asaql"));
     match (queries.next(), queries.next()) {
         (Some(only), None) => Ok(only),
-        _ => Err(wrong(
+        _ => Err(project_error(
             file,
             "it has no startFile, and its folder does not hold exactly one .asaql file".into(),
         )),
@@ -165,7 +164,7 @@ fn job_settings(file: &Path, settings: &Json, job: &mut JobFile) -> Result<(), L
     let seconds = |key: &str| number(settings, key);
     job.time.late_arrival = match seconds("EventsLateArrivalMaxDelayInSeconds") {
         Some(seconds) if seconds >= 0 => Duration::from_secs(seconds),
-        // -1 and no value at all both mean without limit.
+        // -1 and no value both mean no limit.
         _ => UNLIMITED,
     };
     if let Some(seconds) = seconds("EventsOutOfOrderMaxDelayInSeconds") {
@@ -182,19 +181,18 @@ fn job_settings(file: &Path, settings: &Json, job: &mut JobFile) -> Result<(), L
         Some("1.1") => Level::V1_1,
         Some("1.2") | None => Level::V1_2,
         Some(other) => {
-            return Err(wrong(
+            return Err(project_error(
                 file,
-                format!("compatibility level {other:?} is unknown; 1.0, 1.1 and 1.2 are there"),
+                format!("unknown compatibility level {other:?}; 1.0, 1.1 and 1.2 are supported"),
             ));
         }
     };
     Ok(())
 }
 
-/// An input with a local file. Older projects say `InputAlias` and `Format`, newer ones `Name` and
-/// `Serialization`.
+/// An input with a local file. Older projects have `InputAlias` and `Format`, newer ones `Name` and `Serialization`.
 fn local_input(file: &Path, settings: &Json) -> Result<Input, LoadError> {
-    let missing = |key: &str| wrong(file, format!("it has no {key}"));
+    let missing = |key: &str| project_error(file, format!("it has no {key}"));
     let name = text(settings, "Name").or(text(settings, "InputAlias"));
     let name = name.ok_or_else(|| missing("Name"))?;
     let path = text(settings, "FilePath").ok_or_else(|| missing("FilePath"))?;
@@ -208,9 +206,9 @@ fn local_input(file: &Path, settings: &Json) -> Result<Input, LoadError> {
         "avro" => Format::Avro,
         "parquet" => Format::Parquet,
         _ => {
-            return Err(wrong(
+            return Err(project_error(
                 file,
-                format!("its format {format} cannot be read; Json, Csv, Avro and Parquet can"),
+                format!("unsupported format {format}; Json, Csv, Avro and Parquet are supported"),
             ));
         }
     };
@@ -262,7 +260,8 @@ pub fn test_cases(file: &Path) -> Result<Vec<TestCase>, LoadError> {
         let mut expected = Vec::new();
         for output in list(case, "ExpectedOutputs") {
             let alias = text(&output, "OutputAlias");
-            let alias = alias.ok_or_else(|| wrong(file, "an output has no OutputAlias".into()))?;
+            let alias =
+                alias.ok_or_else(|| project_error(file, "an output has no OutputAlias".into()))?;
             let required = output.get("Required").and_then(Json::as_bool);
             expected.push(ExpectedOutput {
                 output: alias.to_owned(),
@@ -279,11 +278,11 @@ pub fn test_cases(file: &Path) -> Result<Vec<TestCase>, LoadError> {
     Ok(cases)
 }
 
-/// The job of a test case: that of its project, with the case's own inputs.
+/// The job of a test case: that of its project with the inputs of the case.
 pub fn test_job(file: &Path, case: &TestCase) -> Result<JobFile, LoadError> {
     let config = read_json(file)?;
-    let project = project_of(file, text(&config, "Script")).ok_or_else(|| {
-        wrong(
+    let project = find_project(file, text(&config, "Script")).ok_or_else(|| {
+        project_error(
             file,
             format!("there is no {PROJECT_FILE} in its folder or one above"),
         )
@@ -298,8 +297,8 @@ pub fn test_job(file: &Path, case: &TestCase) -> Result<JobFile, LoadError> {
     Ok(job)
 }
 
-/// The project that a test configuration belongs to: that of its script, else the nearest above.
-fn project_of(file: &Path, script: Option<&str>) -> Option<PathBuf> {
+/// The project of a test configuration: that of its script, or the nearest in the folders above.
+fn find_project(file: &Path, script: Option<&str>) -> Option<PathBuf> {
     let folder = file.parent()?;
     let of_script = script.map(|script| path_in(folder, script));
     let of_script = of_script.and_then(|script| Some(script.parent()?.join(PROJECT_FILE)));
@@ -317,10 +316,10 @@ fn read_json(file: &Path) -> Result<Json, LoadError> {
     })?;
     let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
     serde_json::from_str(content)
-        .map_err(|error| wrong(file, format!("it is not valid JSON: {error}")))
+        .map_err(|error| project_error(file, format!("it is not valid JSON: {error}")))
 }
 
-fn wrong(file: &Path, reason: String) -> LoadError {
+fn project_error(file: &Path, reason: String) -> LoadError {
     LoadError::Project {
         file: file.to_path_buf(),
         reason,
@@ -332,7 +331,7 @@ fn text<'a>(from: &'a Json, key: &str) -> Option<&'a str> {
     found.filter(|text| !text.is_empty())
 }
 
-/// Numbers may be written as text.
+/// A number, which may be written as text.
 fn number(from: &Json, key: &str) -> Option<i64> {
     match from.get(key)? {
         Json::Number(number) => number.as_i64(),
@@ -341,7 +340,7 @@ fn number(from: &Json, key: &str) -> Option<i64> {
     }
 }
 
-/// Projects made on Windows have its slashes.
+/// Paths of projects from Windows have backslashes.
 fn path_in(folder: &Path, path: &str) -> PathBuf {
     folder.join(path.replace('\\', "/"))
 }

@@ -1,23 +1,22 @@
-//! What a job file says about running for ever: where it starts, how often it saves itself, what becomes of late events
-//! and of rows that an output does not take.
+//! The settings of a live job: start, checkpoints, the output for late events, and the policy for failed rows.
 
 use highwater_time::{Duration, Instant};
 
 use super::Output;
 use super::reader::{Reader, Section};
 
-/// How a job runs that reads hubs. The defaults are those of a job file that says nothing.
+/// Settings of a live job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Live {
-    /// Where it begins, unless somebody who starts it says otherwise.
+    /// The default start; a start request can override it.
     pub start: Start,
-    /// How often its state is saved.
+    /// The checkpoint interval.
     pub checkpoint_every: Duration,
-    /// The output that takes late, early and out-of-order events, with what became of them.
+    /// The side output for late, early and out-of-order events, with their verdicts.
     pub late: Option<String>,
-    /// How many threads work off partitions; whoever runs the job decides if it is not said.
+    /// Number of threads for partitions; `None` leaves it to the node.
     pub threads: Option<usize>,
-    /// About how much of a partition is read at once.
+    /// Approximate size of one read from a partition.
     pub fetch_bytes: Option<usize>,
 }
 
@@ -36,14 +35,14 @@ impl Default for Live {
 /// The time of the first row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// Where it last stopped; now, if it has never run.
+    /// Where it last stopped; now at the first start.
     #[default]
     Resume,
-    /// The moment of the start.
+    /// The time of the start.
     Now,
-    /// Rows from this time on, complete from the first.
+    /// At this time, with complete rows from the first on.
     At(Instant),
-    /// With the first event that is kept.
+    /// At the first stored event.
     Beginning,
 }
 
@@ -59,15 +58,15 @@ impl Start {
     }
 }
 
-/// What becomes of rows that an output does not take.
+/// The policy for rows that an output rejects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// They are handed over again for ever, and the job says so meanwhile.
+    /// Retry without limit, with an alarm.
     #[default]
     Retry,
-    /// After a few tries they are dropped and counted.
+    /// Drop and count them after some attempts.
     Drop,
-    /// After a few tries they go to the output for dead letters.
+    /// Write them to the dead-letter output after some attempts.
     DeadLetter,
 }
 

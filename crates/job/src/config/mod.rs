@@ -1,12 +1,11 @@
-//! The job file: what to run, over which inputs, under which time policy, and where results go.
+//! The job file: query, inputs, time policy and outputs.
 //!
-//! A job file is read by a person who is waiting, so a wrong one is answered with everything that is
-//! wrong in it, each mistake with its line, a caret and what to write instead. That is why the file
-//! is walked by hand over spanned TOML and not derived: a derived reader stops at the first mistake
-//! and knows no neighbours of a misspelt key.
+//! A wrong job file is reported with all of its errors at once, each with its line, a caret and a correction. That is why the
+//! file is read by hand from spanned TOML and not derived: a derived reader stops at the first error and suggests no
+//! correction of a misspelt key.
 //!
-//! Kinds of endpoints that the language has but this version lacks are told apart from typing
-//! errors: the one deserves "not supported yet", the other "did you mean".
+//! Endpoint types of the language that this version lacks are told apart from typing errors: one is "not supported yet",
+//! the other "did you mean".
 
 mod error;
 mod live;
@@ -33,14 +32,14 @@ pub(crate) use sections::is_delimiter;
 /// A whole job file, checked. Paths are as written until [`JobFile::resolve`].
 #[derive(Clone, Debug)]
 pub struct JobFile {
-    /// The folder's name where the file gives none.
+    /// Defaults to the name of the folder.
     pub name: String,
     pub query: QuerySource,
-    /// The folder that paths are taken from; empty until [`JobFile::resolve`].
+    /// The base folder of relative paths; empty until [`JobFile::resolve`].
     pub folder: PathBuf,
     /// The compatibility level: which version of Stream Analytics the job behaves like.
     pub compatibility: Level,
-    /// Text is compared without regard to case.
+    /// Text comparison is case-insensitive.
     pub ignore_case: bool,
     pub time: TimePolicy,
     /// In the order of the file.
@@ -48,19 +47,19 @@ pub struct JobFile {
     /// In the order of the file.
     pub outputs: Vec<Output>,
     pub on_error: OnError,
-    /// The output that takes the events which `on_error = "dead_letter"` sets aside.
+    /// The output for dead letters, with `on_error = "dead_letter"`.
     pub dead_letter: Option<String>,
-    /// What a person should know about a job that was imported, such as parts that cannot run.
+    /// Remarks about an imported job, such as parts that cannot run.
     pub remarks: Vec<String>,
     /// JavaScript functions that the query calls as `udf.name(..)` or `uda.name(..)`.
     pub functions: Vec<Function>,
-    /// How it runs where it reads hubs.
+    /// Settings of a live job.
     pub live: Live,
-    /// Present only where the job is a golden case that says more than its expected files do.
+    /// Expectations of a golden case beyond its expected files.
     pub expect: Option<Expect>,
 }
 
-/// Where the query text is.
+/// The source of the query text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QuerySource {
     File(PathBuf),
@@ -71,29 +70,29 @@ pub enum QuerySource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
     pub name: String,
-    /// Files, each one partition, or folders that hold them; empty for an input that is read from hubs.
+    /// Files, each one partition, or folders of files; empty for an input from hubs.
     pub paths: Vec<PathBuf>,
-    /// Hubs, read as one: their partitions are numbered hub by hub. Empty for files, unless they are followed: then this is
-    /// where what appears in them is brought.
+    /// Hubs, read as one: their partitions are numbered hub by hub. Empty for files, unless they are followed: then the hub
+    /// that their events are appended to.
     pub hubs: Vec<String>,
-    /// The payload column that holds the arrival time; without it arrival times are unknown.
+    /// The payload column with the arrival time; without it, arrival times are unknown.
     pub arrival: Option<String>,
-    /// The payload column that holds the partition id; without it each file is a partition.
+    /// The payload column with the partition id; without it, each file is a partition.
     pub partition: Option<String>,
-    /// Reference data: read whole before the first event, and has no time.
+    /// Reference data: read whole before the first event, without event times.
     pub reference: bool,
-    /// How often a live job looks for other reference data; only when it starts, if never.
+    /// How often a live job looks for new reference data; `None` for only at the start.
     pub refresh: Option<Duration>,
     /// `None`: by the name of each file.
     pub format: Option<Format>,
     pub compression: Compression,
 }
 
-/// A function of the job's own.
+/// A JavaScript function of the job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     pub name: String,
-    /// The script that defines it.
+    /// The script.
     pub path: PathBuf,
 }
 
@@ -109,23 +108,23 @@ pub struct Output {
 pub enum Sink {
     File(PathBuf),
     Stdout,
-    /// Something that only a live job writes to, such as a hub or a database.
+    /// An endpoint of live jobs only, such as a hub or a database.
     Live(Arc<dyn OutputSettings>),
 }
 
-/// What becomes of an event that cannot be read or computed with.
+/// The policy for events that cannot be decoded or processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// Drop it, count it, go on.
+    /// Drop and count the event.
     #[default]
     Drop,
-    /// End the job with the error.
+    /// Fail the job.
     Stop,
-    /// Drop it, count it, and write it to the dead-letter output with its reason.
+    /// Drop and count the event, and write it to the dead-letter output with its reason.
     DeadLetter,
 }
 
-/// What a golden case expects beyond its expected files.
+/// Expectations of a golden case beyond its expected files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expect {
     pub order: Order,
@@ -133,7 +132,7 @@ pub struct Expect {
     pub error: Option<String>,
 }
 
-/// Whether the order of rows within an output counts.
+/// Whether the order of rows within an output matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Rows are a multiset.
@@ -144,11 +143,11 @@ pub enum Order {
 }
 
 impl JobFile {
-    /// Reads a job file's text; `file_name` is what errors call it, and names a nameless job.
+    /// Parses a job file. `file_name` appears in errors and gives the default name of the job.
     pub fn parse(text: &str, file_name: &str) -> Result<JobFile, ConfigError> {
         let (document, syntax) = DeTable::parse_recoverable(text);
         let mut reader = Reader::new(text, file_name);
-        // A file that is not TOML is not searched further: half-read tables give false mistakes.
+        // With a syntax error the tables are not read: incomplete tables give false errors.
         if !syntax.is_empty() {
             syntax.iter().for_each(|e| reader.syntax(e));
             return Err(reader.into_error());
@@ -160,7 +159,7 @@ impl JobFile {
         }
     }
 
-    /// The same job with every path taken from `folder`, the folder of the job file.
+    /// Resolves all paths relative to `folder`, the folder of the job file.
     #[must_use]
     pub fn resolve(mut self, folder: &Path) -> JobFile {
         self.folder = folder.to_path_buf();
@@ -183,13 +182,13 @@ impl JobFile {
 }
 
 impl Input {
-    /// Whether its files are brought to a hub as they grow, and read from there.
+    /// Whether its files are followed through a hub.
     pub fn is_followed(&self) -> bool {
         !self.paths.is_empty() && !self.hubs.is_empty()
     }
 
-    /// The files to read, one partition each. A folder stands for the files in it that have the
-    /// input's format, by name; without a format, for those of the first format that it has.
+    /// The files to read, one partition each. A folder stands for its files of the input's format, by name; without a
+    /// format, for those of the first format that it has.
     pub fn files(&self) -> Result<Vec<PathBuf>, FilesError> {
         let mut files = Vec::new();
         for path in &self.paths {
@@ -203,7 +202,7 @@ impl Input {
     }
 }
 
-/// Why a folder that an input names cannot serve as its files.
+/// The files of an input's folder cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     #[error("cannot list the folder {}: {source}", path.display())]
@@ -223,11 +222,11 @@ fn files_in(folder: &Path, format: Option<Format>) -> Result<Vec<PathBuf>, Files
         Format::Avro,
         Format::Parquet,
     ];
-    let wanted = match &format {
+    let candidates = match &format {
         Some(format) => std::slice::from_ref(format),
         None => &known,
     };
-    for format in wanted {
+    for format in candidates {
         let matching = listed
             .iter()
             .filter(|path| format.matches(path) && path.is_file());
