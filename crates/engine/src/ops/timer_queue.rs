@@ -110,14 +110,14 @@ mod tests {
             queue.at(lane, due, || (lane, due));
         }
         let mut popped = Vec::new();
-        while let Some((_, _, thing)) = agenda.pop(None, Instant::from_ticks(30)) {
+        while let Some((_, _, thing)) = queue.pop(None, Instant::from_ticks(30)) {
             popped.push(thing);
         }
         assert_eq!(popped, [(2, 10), (3, 10), (1, 20)]);
         assert_eq!(
-            agenda.pop(Some(1), Instant::AFTER_ALL).map(|p| p.2),
+            queue.pop(Some(1), Instant::AFTER_ALL).map(|p| p.2),
             Some((1, 30))
         );
-        assert!(agenda.pop(Some(1), Instant::AFTER_ALL).is_none());
+        assert!(queue.pop(Some(1), Instant::AFTER_ALL).is_none());
     }
 }
