@@ -32,6 +32,7 @@ pub(super) struct Row<'a> {
 
 impl<'b> Call<'_, 'b> {
     /// Reborrows the call, for warnings after it ran.
+    #[cfg_attr(not(feature = "geo"), allow(dead_code))]
     pub fn reborrow(&mut self) -> Call<'_, 'b> {
         Call {
             function: self.function,
@@ -41,6 +42,7 @@ impl<'b> Call<'_, 'b> {
     }
 
     /// Adds a warning to these rows. The binder has warned about calls with constant arguments.
+    #[cfg_attr(not(feature = "geo"), allow(dead_code))]
     pub fn warn(&mut self, rows: &[usize], text: &'static str) {
         if !self.args.iter().all(|arg| matches!(arg, Datum::Scalar(_))) {
             rows.iter().for_each(|row| self.context.warn(*row, text));
@@ -116,6 +118,7 @@ impl<'a> Row<'a> {
     }
 
     /// The index of the row in the chunk.
+    #[cfg_attr(not(feature = "geo"), allow(dead_code))]
     pub fn row_index(self) -> usize {
         self.row
     }
