@@ -10,10 +10,11 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use highwater_env::{Clock, RealClock, usage};
 use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::connection::RequestHead;
 use super::http_load::{self, Load, LoadResult};
+use super::percentiles::{percentiles_json, percentiles_text};
 use super::schedule::Schedule;
 use crate::client::{Client, Server};
 use crate::exit::{ExitStatus, UsageError};
@@ -128,7 +129,7 @@ impl BenchHttp {
             let report = json!({
                 "due": load.schedule.count(), "answered": answered, "errors": result.errors,
                 "first_error": result.first_error, "seconds": took.as_secs_f64(),
-                "calm": latencies(&result.calm), "spike": latencies(&result.spike),
+                "calm": percentiles_json("answered", &result.calm), "spike": percentiles_json("answered", &result.spike),
                 "server_cpu_seconds": cpu.server, "own_cpu_seconds": cpu.own,
                 "server_cpu_seconds_per_million": per_million(cpu.server),
             });
@@ -136,14 +137,10 @@ impl BenchHttp {
             return Ok(());
         }
         let line = |name: &str, latencies: &Histogram<u64>| {
-            let at = |quantile| Duration::from_micros(latencies.value_at_quantile(quantile));
             format!(
-                "{name} answered={} p50={:?} p99={:?} p99.9={:?} max={:?}",
+                "{name} answered={} {}",
                 latencies.len(),
-                at(0.5),
-                at(0.99),
-                at(0.999),
-                Duration::from_micros(latencies.max()),
+                percentiles_text(latencies)
             )
         };
         let mut out = stdout().lock();
@@ -180,14 +177,6 @@ impl BenchHttp {
 struct Cpu {
     server: Option<f64>,
     own: Option<f64>,
-}
-
-fn latencies(seen: &Histogram<u64>) -> Value {
-    let at = |quantile| seen.value_at_quantile(quantile) as f64 / 1000.0;
-    json!({
-        "answered": seen.len(), "p50_ms": at(0.5), "p99_ms": at(0.99), "p999_ms": at(0.999),
-        "max_ms": seen.max() as f64 / 1000.0,
-    })
 }
 
 /// The CPU seconds of the server, from its metrics, so that it works over a network too.

@@ -6,6 +6,7 @@ mod http;
 mod http_load;
 mod job;
 mod latency;
+mod percentiles;
 mod queue;
 mod queue_load;
 mod schedule;

@@ -42,13 +42,13 @@ fn says(text: &str, parts: &[&str]) {
 }
 
 /// A job in a folder of its own.
-struct Made {
+struct TestJob {
     folder: TempDir,
 }
 
-impl Made {
-    fn new(query: &str, events: &[u8]) -> Made {
-        let made = Made {
+impl TestJob {
+    fn new(query: &str, events: &[u8]) -> TestJob {
+        let made = TestJob {
             folder: tempfile::tempdir().unwrap(),
         };
         made.write("query.saql", query.as_bytes());
@@ -83,7 +83,7 @@ fn json(text: &str) -> Value {
 
 #[test]
 fn a_run_writes_data_to_stdout_and_its_summary_to_stderr() {
-    let made = Made::new(QUERY, format!("{EVENT}\n{EVENT}\n").as_bytes());
+    let made = TestJob::new(QUERY, format!("{EVENT}\n{EVENT}\n").as_bytes());
     let output = made.run();
     ends(&output, 0);
     assert_eq!(stdout(&output), "{\"id\":1}\n{\"id\":1}\n");
@@ -146,7 +146,7 @@ fn bad_events_are_counted_named_and_make_the_exit_code_3() {
             b"\n",
         ]
         .concat();
-        let output = Made::new(QUERY, &text).run();
+        let output = TestJob::new(QUERY, &text).run();
         ends(&output, 3);
         assert_eq!(stdout(&output), "{\"id\":1}\n{\"id\":1}\n");
         let summary = [
@@ -163,7 +163,7 @@ fn bad_events_are_counted_named_and_make_the_exit_code_3() {
 #[test]
 fn a_row_that_the_query_fails_on_is_named_with_its_place_in_the_query() {
     let text = format!("{EVENT}\n{{\"id\":\"x\",\"t\":\"2026-01-01T00:00:02Z\"}}\n");
-    let made = Made::new(
+    let made = TestJob::new(
         "SELECT\n  id * 2 AS id FROM a TIMESTAMP BY t",
         text.as_bytes(),
     );
@@ -187,7 +187,7 @@ fn unusual_files_lose_nothing() {
         (EVENT.to_string(), 1),
         (long, 1),
     ] {
-        let output = Made::new(QUERY, text.as_bytes()).run();
+        let output = TestJob::new(QUERY, text.as_bytes()).run();
         ends(&output, 0);
         assert_eq!(stdout(&output).lines().count(), rows);
     }
@@ -195,7 +195,7 @@ fn unusual_files_lose_nothing() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let made = Made::new(QUERY, b"");
+    let made = TestJob::new(QUERY, b"");
     std::fs::remove_file(made.file("in.jsonl")).unwrap();
     let output = made.run();
     ends(&output, 1);
@@ -209,7 +209,7 @@ fn a_missing_file_is_named() {
 // proves S2
 #[test]
 fn a_wrong_job_file_shows_the_key_the_line_and_the_nearest_one() {
-    let made = Made::new(QUERY, b"");
+    let made = TestJob::new(QUERY, b"");
     let job =
         "query = \"query.saql\"\n[time]\nlate_arival = \"5s\"\n[inputs.a]\npath = \"in.jsonl\"\n";
     made.write("job.toml", job.as_bytes());
@@ -226,7 +226,7 @@ fn a_wrong_job_file_shows_the_key_the_line_and_the_nearest_one() {
 // proves S2
 #[test]
 fn a_wrong_query_shows_the_place_and_what_was_expected() {
-    let made = Made::new("SELECT id\nFROM a TIMESTAMP t", b"");
+    let made = TestJob::new("SELECT id\nFROM a TIMESTAMP t", b"");
     let output = made.run();
     ends(&output, 2);
     says(
@@ -239,7 +239,7 @@ fn a_wrong_query_shows_the_place_and_what_was_expected() {
             "expected",
         ],
     );
-    let made = Made::new("SELECT id FROM b", b"");
+    let made = TestJob::new("SELECT id FROM b", b"");
     let output = made.run();
     ends(&output, 2);
     says(
@@ -268,7 +268,7 @@ fn unknown_commands_and_flags_are_refused() {
 
 #[test]
 fn a_query_that_is_read_no_further_ends_quietly() {
-    let made = Made::new(QUERY, format!("{EVENT}\n").repeat(100_000).as_bytes());
+    let made = TestJob::new(QUERY, format!("{EVENT}\n").repeat(100_000).as_bytes());
     quietly(&["run", made.path()]);
     quietly(&["why", made.path()]);
     quietly(&["why", made.path(), "--json"]);
@@ -277,9 +277,9 @@ fn a_query_that_is_read_no_further_ends_quietly() {
 /// `println!` panics where `write!` fails, so every command that prints much is tried.
 #[test]
 fn pictures_and_lists_that_are_read_no_further_end_quietly() {
-    let made = Made::new(QUERY, format!("{EVENT}\n").repeat(20_000).as_bytes());
+    let made = TestJob::new(QUERY, format!("{EVENT}\n").repeat(20_000).as_bytes());
     quietly(&["timeline", made.path(), "--json"]);
-    let cases = Made::new(QUERY, b"");
+    let cases = TestJob::new(QUERY, b"");
     for number in 0..2_000 {
         let folder = cases
             .folder
@@ -359,7 +359,7 @@ fn a_failing_case_shows_how_it_differs() {
 
 #[test]
 fn check_tells_editors_where_to_underline() {
-    let made = Made::new("SELECT id\nFROM a TIMESTAMP t", b"");
+    let made = TestJob::new("SELECT id\nFROM a TIMESTAMP t", b"");
     let output = highwater(&["check", &made.file("query.saql"), "--json"]);
     ends(&output, 1);
     let finding = json(stdout(&output).lines().next().unwrap());
@@ -393,7 +393,7 @@ fn why_tells_every_event_and_picks_some() {
     let late = r#"{"id":2,"k":"b","t":"2026-01-01T00:00:00Z"}"#;
     let text = format!("{EVENT}\n{late}\nnonsense\n");
     let query = "SELECT COUNT(*) AS n FROM a TIMESTAMP BY t GROUP BY TumblingWindow(second, 10)";
-    let made = Made::new(query, text.as_bytes());
+    let made = TestJob::new(query, text.as_bytes());
     let output = highwater(&["why", made.path(), "--json"]);
     ends(&output, 0);
     let fates: Vec<Value> = stdout(&output).lines().map(json).collect();
@@ -428,7 +428,7 @@ fn why_tells_every_event_and_picks_some() {
 
 #[test]
 fn timeline_draws_in_three_ways() {
-    let made = Made::new(QUERY, format!("{EVENT}\n").as_bytes());
+    let made = TestJob::new(QUERY, format!("{EVENT}\n").as_bytes());
     let svg = made.file("x.svg");
     ends(&highwater(&["timeline", made.path(), "-o", &svg]), 0);
     says(&std::fs::read_to_string(&svg).unwrap(), &["<svg", "</svg>"]);
@@ -442,7 +442,7 @@ fn timeline_draws_in_three_ways() {
     let output = highwater(&["timeline", made.path(), "--input", "c"]);
     ends(&output, 2);
     says(&stderr(&output), &["has no input \"c\"", "it has a"]);
-    let empty = Made::new(QUERY, b"");
+    let empty = TestJob::new(QUERY, b"");
     ends(&highwater(&["timeline", empty.path()]), 2);
 }
 
@@ -450,7 +450,7 @@ fn timeline_draws_in_three_ways() {
 #[test]
 fn warnings_are_shown_with_their_place_or_are_part_of_the_json() {
     let query = "SELECT COUNT(*) AS n FROM a TIMESTAMP BY t GROUP BY HoppingWindow(second, 1, 2)";
-    let made = Made::new(query, b"");
+    let made = TestJob::new(query, b"");
     for command in ["run", "explain"] {
         let output = highwater(&[command, made.path()]);
         ends(&output, 0);
@@ -491,7 +491,7 @@ fn data_errors_are_summed_by_input_and_kind() {
         event("later", 5),
         event("2026-03-01T00:00:00Z", 6),
     ];
-    let made = Made::new(QUERY, events.concat().as_bytes());
+    let made = TestJob::new(QUERY, events.concat().as_bytes());
     made.write(
         "job.toml",
         b"query = \"query.saql\"\n[inputs.a]\npath = \"in.jsonl\"\narrival = \"at\"\n",
@@ -527,7 +527,7 @@ fn data_errors_are_summed_by_input_and_kind() {
 #[test]
 fn explain_shows_the_plan_and_how_far_a_start_reads_back() {
     let query = "SELECT COUNT(*) AS n FROM a TIMESTAMP BY t GROUP BY TumblingWindow(second, 10)";
-    let made = Made::new(query, b"");
+    let made = TestJob::new(query, b"");
     let output = highwater(&["explain", made.path(), "--json"]);
     ends(&output, 0);
     let plan = json(&stdout(&output));
@@ -589,7 +589,7 @@ fn the_demo_makes_a_job_that_can_be_run_again() {
 
 #[test]
 fn bench_runs_a_job_from_hub_to_hub_and_counts_every_event() {
-    let made = Made::new("", b"");
+    let made = TestJob::new("", b"");
     let folder = made.file("bench");
     let output = highwater(&[
         "bench",
@@ -647,7 +647,7 @@ fn bench_runs_a_job_from_hub_to_hub_and_counts_every_event() {
 
 #[test]
 fn bench_makes_the_same_events_for_a_seed_and_measures_a_job() {
-    let made = Made::new(
+    let made = TestJob::new(
         "SELECT TollId FROM a TIMESTAMP BY EntryTime WHERE TollId = 7",
         b"",
     );

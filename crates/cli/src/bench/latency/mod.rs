@@ -17,11 +17,12 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use highwater_env::{Clock, RealClock};
 use highwater_time::Instant;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::reader::{LastRow, Reader};
 use self::sender::Sender;
 use super::bench_node::{BenchNode, cpu, in_new_folder};
+use super::percentiles::{percentiles_json, percentiles_text};
 use crate::exit::ExitStatus;
 use crate::runtime::single_threaded;
 
@@ -145,22 +146,18 @@ impl BenchLatency {
         if self.json {
             let report = json!({
                 "query": query.name, "events": events, "events_per_second": self.rate,
-                "appends": latencies(&result.appends), "rows": latencies(&result.rows),
+                "appends": percentiles_json("seen", &result.appends), "rows": percentiles_json("seen", &result.rows),
                 "cpu_seconds": result.cpu, "cpu_seconds_per_million": result.cpu * 1e6 / events,
             });
             writeln!(stdout(), "{report}")?;
             return Ok(());
         }
         let line = |name: &str, latencies: &Histogram<u64>| {
-            let at = |quantile| Duration::from_micros(latencies.value_at_quantile(quantile));
             format!(
-                "{name:9} {}/s seen={} p50={:?} p99={:?} p99.9={:?} max={:?}",
+                "{name:9} {}/s seen={} {}",
                 self.rate,
                 latencies.len(),
-                at(0.5),
-                at(0.99),
-                at(0.999),
-                Duration::from_micros(latencies.max()),
+                percentiles_text(latencies)
             )
         };
         let mut out = stdout().lock();
@@ -192,12 +189,4 @@ fn on_own_thread<T: Send + 'static>(
         .name("bench".into())
         .spawn(move || done.send(runtime.block_on(work)))?;
     Ok(async { waiting.await.context("a benchmark thread panicked") })
-}
-
-fn latencies(seen: &Histogram<u64>) -> Value {
-    let at = |quantile| seen.value_at_quantile(quantile) as f64 / 1000.0;
-    json!({
-        "seen": seen.len(), "p50_ms": at(0.5), "p99_ms": at(0.99), "p999_ms": at(0.999),
-        "max_ms": seen.max() as f64 / 1000.0,
-    })
 }
