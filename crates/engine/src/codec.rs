@@ -1,4 +1,4 @@
-//! Values in snapshots: a byte that says the type, then the value.
+//! Values in snapshots: a type byte, then the value.
 
 use std::sync::Arc;
 

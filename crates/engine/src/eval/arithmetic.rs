@@ -1,4 +1,4 @@
-//! The rules of `+ - * / % & | ^ ~` for any values: what the typed kernels fall back to.
+//! The rules of `+ - * / % & | ^ ~` for any values.
 //!
 //! NULL gives NULL, before anything can fail. Bit acts as 0 and 1; two bigints give a bigint and overflow is a failure;
 //! anything else is computed in float, and a result that is no finite float is a failure. Text is a number wherever one
@@ -14,7 +14,7 @@ use super::number::{Number, read_float};
 /// The value of `a op b`.
 #[inline]
 pub(super) fn apply(op: BinaryOp, a: ValueRef<'_>, b: ValueRef<'_>) -> Result<Value, EvalError> {
-    // Numbers first: a column that mixes bigint and float is the dynamic column that data has most often.
+    // Numbers first: most dynamic columns mix bigint and float.
     match (a, b) {
         (ValueRef::Int(x), ValueRef::Int(y)) => ints(op, x, y),
         (ValueRef::Float(x), ValueRef::Float(y)) if !is_bitwise(op) => floats(op, x, y),
@@ -112,7 +112,7 @@ pub(super) fn symbol(op: BinaryOp) -> &'static str {
     }
 }
 
-/// Numbers of two bigints, or `None` where they leave the range or divide by zero.
+/// The result of two bigints, or `None` on overflow and division by zero.
 #[inline]
 pub(super) fn int_result(op: BinaryOp, x: i64, y: i64) -> Option<i64> {
     match op {
@@ -128,7 +128,7 @@ pub(super) fn int_result(op: BinaryOp, x: i64, y: i64) -> Option<i64> {
     }
 }
 
-/// The result of two floats; not finite where there is none.
+/// The result of two floats; not finite if there is none.
 #[inline]
 pub(super) fn float_result(op: BinaryOp, x: f64, y: f64) -> f64 {
     match op {

@@ -1,7 +1,7 @@
 //! Arithmetic over whole columns of bigints or floats; everything else goes through [`arithmetic`] value by value.
 //!
-//! A kernel computes every row, NULL or not, and gathers into one flag whether any of them failed. Only if the flag is
-//! up are the rows looked at again, to see which of the failures count.
+//! A kernel computes every row, NULL or not, and one flag for all failures. Only if the flag is set are the rows checked
+//! again, to find the failures that count.
 
 use arrow_array::{Float64Array, Int64Array};
 use arrow_buffer::NullBuffer;
@@ -63,7 +63,7 @@ pub(super) fn unary(op: UnaryOp, of: &Datum, context: &mut KernelContext<'_>) ->
     context.map(|row| arithmetic::apply_unary(op, of.get(row)))
 }
 
-/// A result that stands for all rows.
+/// A scalar result for all rows.
 fn once(result: Result<Value, EvalError>, context: &mut KernelContext<'_>) -> Datum {
     result.map(Datum::Scalar).unwrap_or_else(|reason| {
         context.fail_all(reason);
@@ -75,7 +75,7 @@ fn int_column(values: Vec<i64>, nulls: Option<NullBuffer>) -> Datum {
     Datum::Column(Column::Int(Int64Array::new(values.into(), nulls)))
 }
 
-/// The operands as they stand, for NULLs and for messages.
+/// The original operands, for NULLs and error messages.
 struct Ints<'a> {
     op: BinaryOp,
     left: &'a Datum,
@@ -106,7 +106,7 @@ impl Ints<'_> {
         let nulls = NullBuffer::union(self.left.nulls(), self.right.nulls());
         if failed {
             let fails = |row| int_result(op, at(a, row), at(b, row)).is_none();
-            report(op, (self.left, self.right), nulls.as_ref(), fails, context);
+            report(op, self.left, self.right, nulls.as_ref(), fails, context);
         }
         int_column(values, nulls)
     }
@@ -129,7 +129,8 @@ fn floats(
     if failed {
         report(
             op,
-            (left, right),
+            left,
+            right,
             nulls.as_ref(),
             |row| !values[row].is_finite(),
             context,
@@ -161,7 +162,7 @@ fn float_values<A: AsFloat, B: AsFloat>(
     a: Operand<'_, A>,
     b: Operand<'_, B>,
 ) -> (Vec<f64>, bool) {
-    // One loop per operator: a match inside would be decided for every row.
+    // One loop per operator, because a match inside would run for every row.
     macro_rules! run {
         ($op:expr) => {
             zip(a, b, |x, y| {
@@ -179,7 +180,7 @@ fn float_values<A: AsFloat, B: AsFloat>(
     }
 }
 
-/// All results, and whether any of them failed. Filling a vector that is there already lets the compiler vectorise.
+/// All results, and whether any of them failed. Filling an existing vector lets the compiler vectorise.
 #[inline]
 fn zip<A: Copy, B: Copy, R: Copy + Default>(
     a: Operand<'_, A>,
@@ -217,11 +218,12 @@ fn at<T: Copy>(side: Operand<'_, T>, row: usize) -> T {
     }
 }
 
-/// Of the rows that failed, notes those that are asked for and not NULL.
+/// Records the failed rows that are selected and not NULL.
 #[cold]
 fn report(
     op: BinaryOp,
-    (left, right): (&Datum, &Datum),
+    left: &Datum,
+    right: &Datum,
     nulls: Option<&NullBuffer>,
     fails: impl Fn(usize) -> bool,
     context: &mut KernelContext<'_>,

@@ -1,12 +1,11 @@
-//! CASE and COALESCE: picking, row by row, whose value counts.
+//! CASE and COALESCE: select the value of each row from several branches.
 //!
-//! **Which type a CASE has.** Its numbers take the highest numeric type among the branches: bit, bigint, float, in this
-//! order. Values carry types, so what a branch yields differs from row to row; but deciding from the values of a chunk
-//! would make the answer depend on where the stream was cut. It is therefore decided from the text of the query alone:
-//! if some branch can only yield floats (a float literal, a CAST to float, arithmetic with either), then every number
-//! of the other branches becomes a float as well; likewise a bit becomes a bigint beside a branch that yields bigints
-//! or more. Where the text does not tell, and for everything that is no number, a value keeps its own type. COALESCE
-//! does not unify at all.
+//! **The type of a CASE.** Its numbers take the highest numeric type among the branches: bit, bigint, float, in this order.
+//! Values have types, so the type of a branch differs from row to row; but deciding by the values of a chunk would make the
+//! result depend on chunk boundaries. So the text of the query alone decides: if some branch yields only floats (a float
+//! literal, a CAST to float, arithmetic with either), every number of the other branches becomes a float; likewise a bit
+//! becomes a bigint beside a branch that yields bigints or floats. If the text does not determine the type, and for values
+//! that are no numbers, a value keeps its own type. COALESCE does not unify types.
 
 use arrow_array::{Float64Array, Int64Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
@@ -31,9 +30,10 @@ pub(super) enum Rank {
     Float,
 }
 
-/// The value of a CASE in every row. A branch sees only the rows that take it.
+/// The value of a CASE. A branch is evaluated only for its rows.
 pub(super) fn case(
-    (branches, otherwise): (&[(Pred, Expr)], &Expr),
+    branches: &[(Pred, Expr)],
+    otherwise: &Expr,
     chunk: &Chunk,
     rows: &Rows,
     faults: &mut Faults,
@@ -58,7 +58,7 @@ pub(super) fn case(
     values.finish(rows.len())
 }
 
-/// The first argument that is not NULL, in every row. An argument sees only the rows that still look for one.
+/// The first argument that is not NULL. An argument is evaluated only for rows without a value so far.
 pub(super) fn coalesce(args: &[Expr], chunk: &Chunk, rows: &Rows, faults: &mut Faults) -> Datum {
     let mut values = BranchValues::default();
     let mut open = rows.clone();
@@ -78,7 +78,7 @@ pub(super) fn coalesce(args: &[Expr], chunk: &Chunk, rows: &Rows, faults: &mut F
     values.finish(rows.len())
 }
 
-/// Values and the rows that they count for; no row is claimed twice.
+/// The values of the branches with their rows, which are disjoint.
 #[derive(Default)]
 struct BranchValues {
     parts: Vec<(BooleanBuffer, Datum)>,
@@ -92,8 +92,8 @@ impl BranchValues {
         }
     }
 
-    /// Rows that nobody claimed are NULL; a part that stands alone is handed on as it is, because rows outside of it are
-    /// either not asked for or NULL in it already.
+    /// Rows of no branch are NULL. A single branch is returned as it is, because other rows are either not selected or
+    /// already NULL in it.
     fn finish(self, rows: usize) -> Datum {
         let mut parts = self.parts;
         if parts.len() <= 1 {
@@ -118,7 +118,7 @@ impl BranchValues {
     }
 }
 
-/// Parts of one plain type, laid over each other.
+/// Merges branches of one plain type.
 fn merge_typed(parts: &[(BooleanBuffer, Datum)], rows: usize) -> Option<Datum> {
     let nulls = || {
         let mut valid = BooleanBuffer::new_unset(rows);
@@ -149,7 +149,7 @@ fn merge_typed(parts: &[(BooleanBuffer, Datum)], rows: usize) -> Option<Datum> {
     ))))
 }
 
-/// Each part's values in the rows it claims, if every part has values of that type.
+/// The values of each branch in its rows, if every branch has values of that type.
 fn overlay<T: Copy + Default>(
     parts: &[(BooleanBuffer, Datum)],
     rows: usize,
@@ -187,7 +187,7 @@ fn floats_of(value: &Datum) -> Option<Operand<'_, f64>> {
     }
 }
 
-/// Numbers below `rank` lifted to it.
+/// Converts numbers below `rank` to it.
 fn promote(value: Datum, rank: Option<Rank>) -> Datum {
     let Some(rank) = rank.filter(|&rank| rank > Rank::Bit) else {
         return value;
@@ -228,7 +228,7 @@ fn case_rank(branches: &[(Pred, Expr)], otherwise: &Expr) -> Option<Rank> {
         .max(rank_of(otherwise))
 }
 
-/// The lowest rank that a number from this expression can have, as far as the text tells.
+/// The lowest rank of the numbers of this expression, by the text of the query.
 fn rank_of(expr: &Expr) -> Option<Rank> {
     match &expr.kind {
         ExprKind::Literal(Literal::Int(_)) => Some(Rank::Bigint),

@@ -1,7 +1,7 @@
 //! CAST and TRY_CAST: every type to every type that can hold it.
 //!
-//! Blanks around text are ignored on the way to a number or bit, not on the way to a datetime. A float loses its
-//! fraction on the way to bigint; a bigint may lose digits on the way to float, and that is no failure.
+//! Blanks around text are ignored for a number or bit, not for a datetime. A float cast to bigint loses its fraction; a
+//! bigint cast to float may lose digits, and that is no failure.
 
 use arrow_array::Float64Array;
 use highwater_query::plan::Type;
@@ -111,7 +111,7 @@ fn to_time(value: ValueRef<'_>) -> Option<Instant> {
     }
 }
 
-/// Every type has a text, so nothing fails here, and one buffer serves all rows.
+/// Every type has a text, so nothing fails here; one buffer is reused for all rows.
 fn to_text(of: &Datum, context: &mut KernelContext<'_>) -> Datum {
     let mut builder = ColumnBuilder::with_capacity(context.rows.len());
     let mut text = String::new();

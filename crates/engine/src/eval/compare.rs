@@ -1,4 +1,4 @@
-//! The rules of `=` and `<` for any two values: what every comparing kernel falls back to, and what MIN and MAX share.
+//! The rules of `=` and `<` for any two values, also used by MIN and MAX.
 //!
 //! Numbers compare by value whatever they are stored as; text compares by code point. Text beside a number or a point
 //! in time is read as one and fails if it spells none. Records and arrays are equal when their parts are, and have no
@@ -48,8 +48,8 @@ pub fn equal(a: ValueRef<'_>, b: ValueRef<'_>) -> Result<Option<bool>, EvalError
     }
 }
 
-/// Whether two values are one and the same, without conversion: the law of grouping keys, and of the parts of records
-/// and arrays. NULL is the same as NULL.
+/// Whether two values are identical, without conversion: the equality of grouping keys and of the parts of records and
+/// arrays. NULL is identical to NULL.
 pub fn same(a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     match (a, b) {
         (ValueRef::Null, ValueRef::Null) => true,
@@ -84,7 +84,7 @@ fn same_records(a: &Record, b: &Record) -> bool {
 /// Whether a comparison holds; false when NULL is involved.
 #[inline]
 pub(super) fn holds(op: CompareOp, a: ValueRef<'_>, b: ValueRef<'_>) -> Result<bool, EvalError> {
-    // Numbers first: a column that mixes bigint and float is the dynamic column that data has most often.
+    // Numbers first: most dynamic columns mix bigint and float.
     let ordering = match (a, b) {
         (ValueRef::Int(a), ValueRef::Int(b)) => a.cmp(&b),
         (ValueRef::Float(a), ValueRef::Float(b)) => compare_floats(a, b),

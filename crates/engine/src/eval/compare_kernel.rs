@@ -1,8 +1,7 @@
 //! Comparisons over whole columns of one type; everything else goes through [`compare`](super::compare) value by value.
 //!
-//! The answers are packed 64 to a word, and NULLs are taken out afterwards by one AND per word. A bigint column beside
-//! a float literal (or the other way round) is turned into a comparison within one type first, so that it is exact and
-//! just as fast.
+//! Results are packed 64 to a word, and NULLs are masked by one AND per word. A bigint column beside a float literal (or
+//! the reverse) is converted to a comparison within one type first, so that it is exact and as fast.
 
 use std::cmp::Ordering;
 
@@ -61,7 +60,7 @@ fn all(rows: usize, value: bool) -> BooleanBuffer {
     }
 }
 
-/// The answer in every row that is not NULL, if one loop can give it.
+/// The result in every row that is not NULL, if one loop can compute it.
 fn typed(op: CompareOp, left: &Datum, right: &Datum, rows: usize) -> Option<BooleanBuffer> {
     if let (Some(a), Some(b)) = (left.numbers(), right.numbers()) {
         return numbers(op, a, b, rows);
@@ -130,7 +129,7 @@ fn ints_floats(
     }
 }
 
-/// What comparing any bigint with one float comes down to.
+/// The bigint comparison that is equivalent to one with a float.
 enum Bound {
     At(CompareOp, i64),
     Always(bool),
@@ -223,7 +222,7 @@ fn equal_text(texts: &StringArray, text: &str) -> BooleanBuffer {
     )
 }
 
-/// A bit has two values only, so the answer for each is looked up once. `None` if either fails.
+/// A bit has only two values, so each is compared once. `None` if either fails.
 fn bits(op: CompareOp, column: &BooleanBuffer, value: &Value) -> Option<BooleanBuffer> {
     let if_set = holds(op, ValueRef::Bit(true), value.view()).ok()?;
     let if_clear = holds(op, ValueRef::Bit(false), value.view()).ok()?;

@@ -1,5 +1,6 @@
 //! Evaluates an expression by calling the kernel of each operation.
 
+use highwater_query::Span;
 use highwater_query::plan::{Expr, ExprKind, Literal, Name};
 
 use crate::chunk::Chunk;
@@ -21,41 +22,25 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
         ExprKind::Field { .. } => field(expr, chunk, rows, faults),
         ExprKind::Unary { op, of } => {
             let of = value_of(of, chunk, rows, faults);
-            arithmetic_kernel::unary(
-                *op,
-                &of,
-                &mut KernelContext {
-                    span: expr.span,
-                    rows,
-                    faults,
-                },
-            )
+            arithmetic_kernel::unary(*op, &of, &mut KernelContext::new(expr.span, rows, faults))
         }
         ExprKind::Binary { op, left, right } => {
             let left = value_of(left, chunk, rows, faults);
             let right = value_of(right, chunk, rows, faults);
-            let context = &mut KernelContext {
-                span: expr.span,
-                rows,
-                faults,
-            };
+            let context = &mut KernelContext::new(expr.span, rows, faults);
             arithmetic_kernel::binary(*op, &left, &right, context)
         }
         ExprKind::Case {
             branches,
             otherwise,
-        } => case::case((branches, otherwise), chunk, rows, faults),
+        } => case::case(branches, otherwise, chunk, rows, faults),
         ExprKind::Cast { of, to, lenient } => {
             let of = value_of(of, chunk, rows, faults);
             cast::cast(
                 &of,
                 *to,
                 *lenient,
-                &mut KernelContext {
-                    span: expr.span,
-                    rows,
-                    faults,
-                },
+                &mut KernelContext::new(expr.span, rows, faults),
             )
         }
         ExprKind::Coalesce(args) => case::coalesce(args, chunk, rows, faults),
@@ -68,11 +53,7 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
                 .iter()
                 .map(|arg| value_of(arg, chunk, rows, faults))
                 .collect();
-            let context = &mut KernelContext {
-                span: expr.span,
-                rows,
-                faults,
-            };
+            let context = &mut KernelContext::new(expr.span, rows, faults);
             functions::call(*function, *part, &args, context)
         }
         ExprKind::Fold(of) => fold::fold_datum(value_of(of, chunk, rows, faults)),
@@ -82,21 +63,18 @@ pub(super) fn value_of(expr: &Expr, chunk: &Chunk, rows: &Rows, faults: &mut Fau
                 .iter()
                 .map(|item| value_of(&item.expr, chunk, rows, faults))
                 .collect();
-            let context = &mut KernelContext {
-                span: expr.span,
-                rows,
-                faults,
-            };
+            let context = &mut KernelContext::new(expr.span, rows, faults);
             functions::record(&names, &values, context)
         }
-        ExprKind::User { name, args } => user((name, args), expr, chunk, rows, faults),
+        ExprKind::User { name, args } => user(name, args, expr.span, chunk, rows, faults),
     }
 }
 
 /// A JavaScript function, called for each row whose arguments have values.
 fn user(
-    (name, args): (&str, &[Expr]),
-    expr: &Expr,
+    name: &str,
+    args: &[Expr],
+    span: Span,
     chunk: &Chunk,
     rows: &Rows,
     faults: &mut Faults,
@@ -106,11 +84,7 @@ fn user(
         .map(|arg| value_of(arg, chunk, rows, faults))
         .collect();
     let good = (!faults.is_empty()).then(|| rows.and(&faults.good()));
-    let context = &mut KernelContext {
-        span: expr.span,
-        rows: good.as_ref().unwrap_or(rows),
-        faults,
-    };
+    let context = &mut KernelContext::new(span, good.as_ref().unwrap_or(rows), faults);
     let mut given = Vec::with_capacity(args.len());
     context.map(|row| {
         given.clear();

@@ -1,6 +1,6 @@
-//! Text as it is compared where case does not count: in upper case, a character for a character.
+//! Case folding for comparisons that ignore case: upper case, one character for one character.
 //!
-//! ASCII, which is nearly all text, is turned as a whole; a column that has nothing else in one go.
+//! ASCII, which is nearly all text, is folded as bytes; a column of ASCII alone in one pass.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) fn fold_datum(of: Datum) -> Datum {
     }
 }
 
-/// A column as it is compared.
+/// A column folded for comparison.
 pub(crate) fn folded(column: &Column) -> Column {
     match column {
         Column::Text(texts) => {
@@ -42,11 +42,11 @@ pub(crate) fn folded(column: &Column) -> Column {
     }
 }
 
-/// A column of ASCII turned in one go; `None` if it is not.
+/// Changes the case of a column of ASCII in one pass; `None` for other text.
 pub(super) fn recase(texts: &StringArray, ascii: fn(&mut [u8])) -> Option<StringArray> {
     let whole = texts.value_data();
     let (first, last) = (texts.offsets().first(), texts.offsets().last());
-    // A piece of a larger column would drag the rest of it along.
+    // A slice would copy the whole column.
     if first != 0 || last as usize != whole.len() || !whole.is_ascii() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Grouping keys as bytes: two values have equal bytes exactly when they are one group.
+//! Grouping keys as bytes: two values are in one group if and only if their bytes are equal.
 //!
 //! Equality is that of [`same`](super::same): numbers by value (1, 1.0 and bit 1 are one group), records regardless of
 //! the order of their fields, NULL a group of its own, and no conversion between text, numbers and times. The bytes
@@ -68,7 +68,7 @@ fn encode_record(record: &Record, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a value looks as [`decode_key`] gives it back: not a bit, a float without fraction, a record or an array.
+/// Whether [`decode_key`] restores the value: not for a bit, a float without fraction, a record or an array.
 pub(crate) fn looks_usual(value: ValueRef<'_>) -> bool {
     match value {
         ValueRef::Null | ValueRef::Int(_) | ValueRef::Text(_) | ValueRef::Time(_) => true,
@@ -77,7 +77,7 @@ pub(crate) fn looks_usual(value: ValueRef<'_>) -> bool {
     }
 }
 
-/// Takes the first value off a key, as it looks by default. NULL for what has no default look.
+/// Takes the first value off a key, in its default representation; NULL for values without one.
 #[inline]
 pub(crate) fn decode_key<'a>(key: &mut &'a [u8]) -> ValueRef<'a> {
     let Some((&tag, rest)) = key.split_first() else {
@@ -98,8 +98,8 @@ pub(crate) fn decode_key<'a>(key: &mut &'a [u8]) -> ValueRef<'a> {
     }
 }
 
-/// The first value of each key where that is text, and where it is not, what `otherwise` holds in this row: only text
-/// is certain to look as it did.
+/// The first value of each key if it is text, else the value of `otherwise` in this row: only text is certain to be
+/// restored.
 pub fn key_texts<'a>(keys: impl ExactSizeIterator<Item = &'a [u8]>, otherwise: &Column) -> Column {
     let mut texts = ColumnBuilder::with_capacity(keys.len());
     for (row, mut key) in keys.enumerate() {

@@ -9,7 +9,7 @@ pub(super) struct Pattern {
     shape: Shape,
 }
 
-/// Most patterns need no matcher.
+/// Most patterns need no general matcher.
 #[derive(Clone, Debug)]
 enum Shape {
     Nothing,
@@ -32,7 +32,7 @@ enum Part {
 }
 
 impl Pattern {
-    pub fn new(pattern: &str) -> Pattern {
+    pub(super) fn new(pattern: &str) -> Pattern {
         let shape = match parse(pattern) {
             Some(parts) => simplify(parts),
             None => Shape::Nothing,
@@ -40,7 +40,7 @@ impl Pattern {
         Pattern { shape }
     }
 
-    pub fn matches(&self, text: &str) -> bool {
+    pub(super) fn matches(&self, text: &str) -> bool {
         match &self.shape {
             Shape::Nothing => false,
             Shape::Exactly(all) => text == all,
@@ -119,7 +119,7 @@ fn simplify(parts: Vec<Part>) -> Shape {
 fn matches(parts: &[Part], text: &str) -> bool {
     let mut rest = text.chars();
     let mut at = 0;
-    // Where to go on when the parts since the last `%` fail: after it, one character later each time.
+    // Where to continue if the parts since the last `%` fail: after it, one character later each time.
     let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
     loop {
         match parts.get(at) {

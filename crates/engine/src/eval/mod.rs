@@ -1,12 +1,12 @@
 //! Expressions, a chunk at a time.
 //!
-//! Values carry types and columns do not, so which kernel runs is decided per chunk: where a column happens to hold one
-//! type the loop runs over its Arrow buffer, otherwise value by value. **The answer never depends on which road was
-//! taken, nor on where the stream was cut into chunks**: every typed kernel is a faster spelling of a rule on two
-//! values (`compare::holds`, `arithmetic::apply`, `cast::apply`), and property tests hold them together.
+//! Values have types and columns do not, so the kernel is chosen per chunk: a column of one type is processed over its
+//! Arrow buffer, any other value by value. **The result depends neither on the kernel nor on chunk boundaries**: every
+//! typed kernel is a faster implementation of a rule on two values (`compare::holds`, `arithmetic::apply`, `cast::apply`),
+//! and property tests compare them.
 //!
-//! A row that fails is noted in [`Faults`] and the others go on. Literals stay scalars until the very end; they are
-//! never expanded into columns on the way.
+//! A failing row is recorded in [`Faults`] and the others continue. Literals stay scalars and are never expanded into
+//! columns before the end.
 
 mod arithmetic;
 mod arithmetic_kernel;

@@ -1,4 +1,4 @@
-//! Numbers as the rules see them: by value, whatever they are stored as, and read from text where one is expected.
+//! Numbers by value, independent of their representation, and parsed from text where one is expected.
 
 use std::cmp::Ordering;
 
@@ -14,8 +14,8 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The number that a bit, bigint or float is.
-    pub fn of(value: ValueRef<'_>) -> Option<Number> {
+    /// The number of a bit, bigint or float.
+    pub(super) fn of(value: ValueRef<'_>) -> Option<Number> {
         match value {
             ValueRef::Bit(b) => Some(Number::Int(b.into())),
             ValueRef::Int(i) => Some(Number::Int(i)),
@@ -24,15 +24,15 @@ impl Number {
         }
     }
 
-    /// The number that a text spells. Whole numbers stay exact where they fit.
-    pub fn read(text: &str) -> Option<Number> {
+    /// Parses a text. Whole numbers that fit a bigint are exact.
+    pub(super) fn read(text: &str) -> Option<Number> {
         match read_int(text) {
             Some(i) => Some(Number::Int(i)),
             None => read_float(text).map(Number::Float),
         }
     }
 
-    pub fn to_float(self) -> f64 {
+    pub(super) fn to_float(self) -> f64 {
         match self {
             Number::Int(i) => i as f64,
             Number::Float(f) => f,
@@ -40,7 +40,7 @@ impl Number {
     }
 
     /// By value, without rounding a bigint to a float first.
-    pub fn compare(self, other: Number) -> Ordering {
+    pub(super) fn compare(self, other: Number) -> Ordering {
         match (self, other) {
             (Number::Int(a), Number::Int(b)) => a.cmp(&b),
             (Number::Float(a), Number::Float(b)) => compare_floats(a, b),
@@ -84,8 +84,8 @@ pub(super) fn read_int(text: &str) -> Option<i64> {
     text.trim().parse().ok()
 }
 
-/// Decimal or exponent notation, blanks around it ignored. The words for infinity and NaN are no numbers, nor is what
-/// lies beyond the largest float.
+/// Decimal or exponent notation, blanks around it ignored. Infinity, NaN and values beyond the largest float are no
+/// numbers.
 pub(super) fn read_float(text: &str) -> Option<f64> {
     let text = text.trim();
     if !text

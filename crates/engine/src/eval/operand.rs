@@ -41,23 +41,29 @@ pub(super) struct KernelContext<'a> {
     pub faults: &'a mut Faults,
 }
 
+impl<'a> KernelContext<'a> {
+    pub(super) fn new(span: Span, rows: &'a Rows, faults: &'a mut Faults) -> KernelContext<'a> {
+        KernelContext { span, rows, faults }
+    }
+}
+
 impl KernelContext<'_> {
-    pub fn fail(&mut self, row: usize, reason: EvalError) {
+    pub(super) fn fail(&mut self, row: usize, reason: EvalError) {
         self.faults.add(row, self.span, reason);
     }
 
-    pub fn warn(&mut self, row: usize, text: &'static str) {
+    pub(super) fn warn(&mut self, row: usize, text: &'static str) {
         self.faults.warn(row, self.span, text);
     }
 
-    pub fn fail_all(&mut self, reason: EvalError) {
+    pub(super) fn fail_all(&mut self, reason: EvalError) {
         for row in self.rows.iter() {
             self.faults.add(row, self.span, reason.clone());
         }
     }
 
     /// Applies a rule to each row, recording failures.
-    pub fn map(&mut self, mut rule: impl FnMut(usize) -> Result<Value, EvalError>) -> Datum {
+    pub(super) fn map(&mut self, mut rule: impl FnMut(usize) -> Result<Value, EvalError>) -> Datum {
         let mut builder = ColumnBuilder::with_capacity(self.rows.len());
         for row in 0..self.rows.len() {
             if !self.rows.contains(row) {
@@ -76,7 +82,7 @@ impl KernelContext<'_> {
     }
 
     /// Applies a condition to each row, recording failures.
-    pub fn select(
+    pub(super) fn select(
         &mut self,
         mut rule: impl FnMut(usize) -> Result<bool, EvalError>,
     ) -> BooleanBuffer {
@@ -91,16 +97,16 @@ impl KernelContext<'_> {
 }
 
 impl Datum {
-    pub const NULL: Datum = Datum::Scalar(Value::Null);
+    pub(super) const NULL: Datum = Datum::Scalar(Value::Null);
 
-    pub fn get(&self, row: usize) -> ValueRef<'_> {
+    pub(super) fn get(&self, row: usize) -> ValueRef<'_> {
         match self {
             Datum::Column(column) => column.get(row),
             Datum::Scalar(value) => value.view(),
         }
     }
 
-    pub fn into_column(self, rows: usize) -> Column {
+    pub(super) fn into_column(self, rows: usize) -> Column {
         match self {
             Datum::Column(column) => column,
             Datum::Scalar(Value::Null) => Column::Null(rows),
@@ -109,7 +115,7 @@ impl Datum {
     }
 
     /// Whether every row is NULL by the representation alone.
-    pub fn all_null(&self) -> bool {
+    pub(super) fn all_null(&self) -> bool {
         matches!(
             self,
             Datum::Column(Column::Null(_)) | Datum::Scalar(Value::Null)
@@ -117,7 +123,7 @@ impl Datum {
     }
 
     /// The rows that are not NULL; `None` for all.
-    pub fn present(&self, rows: usize) -> Option<BooleanBuffer> {
+    pub(super) fn present(&self, rows: usize) -> Option<BooleanBuffer> {
         match self {
             Datum::Scalar(Value::Null) => Some(BooleanBuffer::new_unset(rows)),
             Datum::Scalar(_) => None,
@@ -132,7 +138,7 @@ impl Datum {
     }
 
     /// The NULLs of a typed column.
-    pub fn nulls(&self) -> Option<&NullBuffer> {
+    pub(super) fn nulls(&self) -> Option<&NullBuffer> {
         let nulls = match self {
             Datum::Column(Column::Bit(a)) => a.nulls(),
             Datum::Column(Column::Int(a) | Column::Time(a)) => a.nulls(),
@@ -143,7 +149,7 @@ impl Datum {
         nulls.filter(|nulls| nulls.null_count() > 0)
     }
 
-    pub fn numbers(&self) -> Option<NumericOperand<'_>> {
+    pub(super) fn numbers(&self) -> Option<NumericOperand<'_>> {
         match self {
             Datum::Column(Column::Int(a)) => Some(NumericOperand::Ints(Operand::Many(a.values()))),
             Datum::Column(Column::Float(a)) => {
@@ -156,7 +162,7 @@ impl Datum {
         }
     }
 
-    pub fn times(&self) -> Option<Operand<'_, i64>> {
+    pub(super) fn times(&self) -> Option<Operand<'_, i64>> {
         match self {
             Datum::Column(Column::Time(a)) => Some(Operand::Many(a.values())),
             Datum::Scalar(Value::Time(t)) => Some(Operand::One(t.ticks())),
@@ -165,7 +171,7 @@ impl Datum {
     }
 
     /// The text of a row, for operands that are text in every row that is not NULL.
-    pub fn texts(&self) -> Option<TextOperand<'_>> {
+    pub(super) fn texts(&self) -> Option<TextOperand<'_>> {
         match self {
             Datum::Column(Column::Text(a)) => Some(TextOperand::Many(a)),
             Datum::Scalar(Value::Text(t)) => Some(TextOperand::One(t)),
@@ -182,7 +188,7 @@ pub(super) enum TextOperand<'a> {
 
 impl<'a> TextOperand<'a> {
     #[inline]
-    pub fn at(self, row: usize) -> &'a str {
+    pub(super) fn at(self, row: usize) -> &'a str {
         match self {
             TextOperand::Many(array) => array.value(row),
             TextOperand::One(text) => text,

@@ -47,11 +47,7 @@ pub(super) fn holds(pred: &Pred, chunk: &Chunk, rows: &Rows, faults: &mut Faults
                 *op,
                 &left,
                 &right,
-                &mut KernelContext {
-                    span: pred.span,
-                    rows,
-                    faults,
-                },
+                &mut KernelContext::new(pred.span, rows, faults),
             )
         }
         PredKind::Like {
@@ -65,11 +61,7 @@ pub(super) fn holds(pred: &Pred, chunk: &Chunk, rows: &Rows, faults: &mut Faults
                 &of,
                 &pattern,
                 *negated,
-                &mut KernelContext {
-                    span: pred.span,
-                    rows,
-                    faults,
-                },
+                &mut KernelContext::new(pred.span, rows, faults),
             )
         }
         PredKind::In { of, list, negated } => {
@@ -90,11 +82,7 @@ pub(super) fn holds(pred: &Pred, chunk: &Chunk, rows: &Rows, faults: &mut Faults
             between(
                 &operands,
                 *negated,
-                &mut KernelContext {
-                    span: pred.span,
-                    rows,
-                    faults,
-                },
+                &mut KernelContext::new(pred.span, rows, faults),
             )
         }
         PredKind::IsNull { of, negated } => {
@@ -112,11 +100,7 @@ fn between(operands: &[Datum; 3], negated: bool, context: &mut KernelContext<'_>
         .iter()
         .filter_map(|operand| operand.present(context.rows.len()))
         .fold(context.rows.clone(), |rows, present| rows.and(&present));
-    let context = &mut KernelContext {
-        span: context.span,
-        rows: &rows,
-        faults: context.faults,
-    };
+    let context = &mut KernelContext::new(context.span, &rows, context.faults);
     let from_low = compare(CompareOp::Ge, of, low, context);
     let within = &from_low & &compare(CompareOp::Le, of, high, context);
     rows.clip(&if negated { !&within } else { within })
@@ -164,11 +148,7 @@ fn matches(of: &Datum, entry: &Datum, rows: &Rows) -> BooleanBuffer {
         (of, entry) if of.texts().is_some() && entry.texts().is_some() => true,
         (of, entry) => of.times().is_some() && entry.times().is_some(),
     };
-    let mut context = KernelContext {
-        span: Default::default(),
-        rows,
-        faults: &mut ignored,
-    };
+    let mut context = KernelContext::new(Default::default(), rows, &mut ignored);
     if both_typed {
         return compare(CompareOp::Eq, of, entry, &mut context);
     }

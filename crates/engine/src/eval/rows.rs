@@ -14,11 +14,11 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub fn all(len: usize) -> Rows {
+    pub(super) fn all(len: usize) -> Rows {
         Rows { len, mask: None }
     }
 
-    pub fn of(mask: BooleanBuffer) -> Rows {
+    pub(super) fn of(mask: BooleanBuffer) -> Rows {
         Rows {
             len: mask.len(),
             mask: Some(mask),
@@ -26,12 +26,12 @@ impl Rows {
     }
 
     /// The number of rows of the chunk, selected or not.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Whether no row is selected.
-    pub fn none(&self) -> bool {
+    pub(super) fn none(&self) -> bool {
         self.len == 0
             || self
                 .mask
@@ -39,29 +39,29 @@ impl Rows {
                 .is_some_and(|mask| mask.count_set_bits() == 0)
     }
 
-    pub fn contains(&self, row: usize) -> bool {
+    pub(super) fn contains(&self, row: usize) -> bool {
         self.mask.as_ref().is_none_or(|mask| mask.value(row))
     }
 
     /// Those rows that `mask` selects as well.
-    pub fn and(&self, mask: &BooleanBuffer) -> Rows {
+    pub(super) fn and(&self, mask: &BooleanBuffer) -> Rows {
         Rows::of(self.clip(mask))
     }
 
     /// Those rows that `mask` does not select.
-    pub fn and_not(&self, mask: &BooleanBuffer) -> Rows {
+    pub(super) fn and_not(&self, mask: &BooleanBuffer) -> Rows {
         self.and(&!mask)
     }
 
     /// `mask`, false outside of these rows.
-    pub fn clip(&self, mask: &BooleanBuffer) -> BooleanBuffer {
+    pub(super) fn clip(&self, mask: &BooleanBuffer) -> BooleanBuffer {
         match &self.mask {
             Some(own) => own & mask,
             None => mask.clone(),
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
         (0..self.len).filter(|&row| self.contains(row))
     }
 }

@@ -1,8 +1,8 @@
-//! Values as text, the way CAST and concatenation see them.
+//! Values as text, for CAST and concatenation.
 //!
 //! Numbers are written for the invariant culture (`20`, `0.5`, `1E+16`): the shortest digits that read back as the same
 //! float, without a fraction where there is none, because `'T=' + CAST(t AS nvarchar(max))` is expected to say `T=20`.
-//! Records and arrays become compact JSON, and inside of that JSON's own rules hold: a float keeps its `.0`, a bit is
+//! Records and arrays become compact JSON with the rules of JSON: a float keeps its `.0`, a bit is
 //! `true` or `false`, text is quoted.
 
 use crate::value::{Record, Value, ValueRef};
@@ -12,7 +12,7 @@ const EXPONENT_FROM: i32 = 15;
 /// Floats below 10 to this power are written with an exponent.
 const EXPONENT_BELOW: i32 = -4;
 
-/// Appends a value as text. NULL adds nothing: callers that mean NULL must not get here.
+/// Appends a value as text. NULL appends nothing: callers handle NULL before.
 pub fn write_text(value: ValueRef<'_>, out: &mut String) {
     match value {
         ValueRef::Null => {}

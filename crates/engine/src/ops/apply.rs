@@ -29,7 +29,7 @@ pub(crate) struct Apply {
 }
 
 impl Apply {
-    pub fn new(of: Expr, each: Each, outer: bool, columns: Vec<ApplyColumn>) -> Apply {
+    pub(crate) fn new(of: Expr, each: Each, outer: bool, columns: Vec<ApplyColumn>) -> Apply {
         let [index, value] = match each {
             Each::Element => ["ArrayIndex", "ArrayValue"],
             Each::Property => ["PropertyName", "PropertyValue"],

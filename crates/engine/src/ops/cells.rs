@@ -41,8 +41,8 @@ pub(crate) struct Lane {
 const _: () = assert!(size_of::<Lane>() == 32);
 
 impl Lane {
-    pub const IDLE: i64 = i64::MAX;
-    pub const UNSCHEDULED: i64 = i64::MIN;
+    pub(super) const IDLE: i64 = i64::MAX;
+    pub(super) const UNSCHEDULED: i64 = i64::MIN;
 
     const EMPTY: Lane = Lane {
         first: NONE,
@@ -88,7 +88,7 @@ impl GroupKeys for Cells {
 }
 
 impl Cells {
-    pub fn new(spec: &GroupSpec) -> Cells {
+    pub(super) fn new(spec: &GroupSpec) -> Cells {
         Cells {
             lanes: Vec::new(),
             cells: Vec::new(),
@@ -102,12 +102,12 @@ impl Cells {
         }
     }
 
-    pub fn lanes(&self) -> usize {
+    pub(super) fn lanes(&self) -> usize {
         self.lanes.len()
     }
 
     #[inline]
-    pub fn lane(&mut self, lane: u32) -> &mut Lane {
+    pub(super) fn lane(&mut self, lane: u32) -> &mut Lane {
         let lane = lane as usize;
         if lane >= self.lanes.len() {
             vec_growth::resize(&mut self.lanes, lane + 1, Lane::EMPTY);
@@ -116,7 +116,7 @@ impl Cells {
     }
 
     /// Prefetches lanes, so that their cache misses overlap.
-    pub fn prefetch(&self, lanes: &[u32]) {
+    pub(super) fn prefetch(&self, lanes: &[u32]) {
         let lanes = lanes
             .iter()
             .filter_map(|&lane| self.lanes.get(lane as usize));
@@ -124,12 +124,12 @@ impl Cells {
     }
 
     /// The end of the lane's earliest pane.
-    pub fn first_end(&self, lane: u32) -> Option<i64> {
+    pub(super) fn first_end(&self, lane: u32) -> Option<i64> {
         self.cells_of(lane).next().map(|(_, end)| end)
     }
 
     /// The cells of a lane with the ends of their panes, in order of first occurrence.
-    pub fn cells_of(&self, lane: u32) -> impl Iterator<Item = (u32, i64)> {
+    pub(super) fn cells_of(&self, lane: u32) -> impl Iterator<Item = (u32, i64)> {
         let first = self.lanes.get(lane as usize).map_or(NONE, |l| l.first);
         let known = |cell: u32| (cell != NONE).then_some(cell);
         std::iter::successors(known(first), move |&cell| {
@@ -139,18 +139,24 @@ impl Cells {
     }
 
     /// The group number of a cell, equal for all cells with the same key.
-    pub fn group(&self, cell: u32) -> u32 {
+    pub(super) fn group(&self, cell: u32) -> u32 {
         self.cells[cell as usize].key
     }
 
     /// One more than the largest group number.
-    pub fn groups_bound(&self) -> usize {
+    pub(super) fn groups_bound(&self) -> usize {
         self.keys.bound()
     }
 
     /// The cell of a row, created on first use. Panes of a lane never go back.
     #[inline]
-    pub fn cell_of_row(&mut self, lane: u32, end: i64, input: &GroupInput, row: usize) -> u32 {
+    pub(super) fn cell_of_row(
+        &mut self,
+        lane: u32,
+        end: i64,
+        input: &GroupInput,
+        row: usize,
+    ) -> u32 {
         let found = *self.lane(lane);
         let same_pane = found.last != NONE && found.last_end == end;
         if same_pane && self.table.is_none() {
@@ -236,7 +242,7 @@ impl Cells {
     }
 
     /// Grows the aggregate columns to the number of cells.
-    pub fn grow(&mut self) {
+    pub(super) fn grow(&mut self) {
         let cells = self.cells.len();
         let accumulators = self.accumulators.iter_mut();
         accumulators.for_each(|accumulator| accumulator.grow(cells));
@@ -244,7 +250,7 @@ impl Cells {
 
     /// Removes the lane's first cell from its list if its pane ends at or before `end`. Its aggregates stay until
     /// [`Cells::free`].
-    pub fn detach(&mut self, lane: u32, end: i64) -> Option<u32> {
+    pub(super) fn detach(&mut self, lane: u32, end: i64) -> Option<u32> {
         let cell = self.lane(lane).first;
         if cell == NONE || self.cells[cell as usize].end > end {
             return None;
@@ -259,7 +265,7 @@ impl Cells {
     }
 
     /// Frees detached cells.
-    pub fn free(&mut self, cells: &[u32]) {
+    pub(super) fn free(&mut self, cells: &[u32]) {
         for &number in cells {
             let Cell { end, lane, key, .. } = self.cells[number as usize];
             if let Some(table) = &mut self.table {
@@ -279,7 +285,7 @@ impl Cells {
     }
 
     /// Frees memory after a peak in the number of keys.
-    pub fn shrink(&mut self, spec: &GroupSpec) {
+    pub(super) fn shrink(&mut self, spec: &GroupSpec) {
         let idle = |lane: &Lane| lane.first == NONE && lane.scheduled == Lane::UNSCHEDULED;
         while self.lanes.last().is_some_and(idle) {
             self.lanes.pop();
@@ -297,7 +303,7 @@ impl Cells {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         let mut order: Vec<u32> = Vec::with_capacity(self.live);
         out.count(self.lanes.len());
         for (lane, state) in (0..).zip(&self.lanes) {
@@ -319,7 +325,7 @@ impl Cells {
         }
     }
 
-    pub fn restore(spec: &GroupSpec, from: &mut Reader<'_>) -> Result<Cells, DecodeError> {
+    pub(super) fn restore(spec: &GroupSpec, from: &mut Reader<'_>) -> Result<Cells, DecodeError> {
         let mut cells = Cells::new(spec);
         for lane in 0..from.count()? as u32 {
             let count = from.count()?;

@@ -17,7 +17,7 @@ pub(crate) struct Fanout<'a> {
 }
 
 impl<'a> Fanout<'a> {
-    pub fn of(chunk: &'a Chunk) -> Fanout<'a> {
+    pub(super) fn of(chunk: &'a Chunk) -> Fanout<'a> {
         Fanout {
             chunk,
             next_watermark: 0,
@@ -27,7 +27,7 @@ impl<'a> Fanout<'a> {
 
     /// The next results. `rows` has the input row of each, never decreasing. Includes the watermarks up to the row
     /// `until`; results of earlier rows must not follow.
-    pub fn piece(&mut self, rows: &[u32], until: usize, columns: Vec<Column>) -> Chunk {
+    pub(super) fn piece(&mut self, rows: &[u32], until: usize, columns: Vec<Column>) -> Chunk {
         let times = rows.iter().map(|&row| self.chunk.times[row as usize]);
         let mut piece = Chunk::new(times.collect(), columns);
         let origins = self.chunk.origins.as_ref();

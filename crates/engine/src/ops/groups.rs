@@ -60,14 +60,14 @@ pub(crate) struct EncodedKeys {
 
 impl GroupSpec {
     /// Evaluates keys and arguments; drops and counts rows on which an expression fails.
-    pub fn prepare(&self, chunk: Chunk, context: &mut Context<'_>) -> GroupInput {
+    pub(crate) fn prepare(&self, chunk: Chunk, context: &mut Context<'_>) -> GroupInput {
         let mut prepared = self.prepare_unencoded(chunk, context);
         prepared.encoded = EncodedKeys::new(prepared.compared().iter(), prepared.chunk.rows());
         prepared
     }
 
     /// Like [`GroupSpec::prepare`] without encoding keys, for callers that need few of them ([`GroupInput::encode`]).
-    pub fn prepare_unencoded(&self, chunk: Chunk, context: &mut Context<'_>) -> GroupInput {
+    pub(crate) fn prepare_unencoded(&self, chunk: Chunk, context: &mut Context<'_>) -> GroupInput {
         let mut faults = Faults::new(chunk.rows());
         let mut columns = self.evaluate(&chunk, &mut faults);
         let mut chunk = chunk;
@@ -104,12 +104,12 @@ impl GroupSpec {
         (keys, arguments)
     }
 
-    pub fn accumulators(&self) -> Vec<Accumulator> {
+    pub(crate) fn accumulators(&self) -> Vec<Accumulator> {
         self.aggregates.iter().map(Accumulator::new).collect()
     }
 
     /// Aggregates rows into their slots.
-    pub fn update(
+    pub(crate) fn update(
         &self,
         accumulators: &mut [Accumulator],
         input: &GroupInput,
@@ -127,28 +127,28 @@ impl GroupSpec {
 }
 
 impl GroupInput {
-    pub fn key(&self, row: usize) -> &[u8] {
+    pub(crate) fn key(&self, row: usize) -> &[u8] {
         self.encoded.key(row)
     }
 
-    pub fn hash(&self, row: usize) -> u64 {
+    pub(crate) fn hash(&self, row: usize) -> u64 {
         self.encoded.hash(row)
     }
 
     /// The keys in the form that is compared.
-    pub fn compared(&self) -> &[Column] {
+    pub(crate) fn compared(&self) -> &[Column] {
         self.folded.as_deref().unwrap_or(&self.keys)
     }
 
     /// Appends the encoded key of a row.
-    pub fn encode(&self, row: usize, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, row: usize, out: &mut Vec<u8>) {
         self.compared()
             .iter()
             .for_each(|key| eval::encode_key(key.get(row), out));
     }
 
     /// The keys of a row in snapshot form, if the encoded bytes do not determine them.
-    pub fn original_key(&self, row: usize) -> Option<Box<[u8]>> {
+    pub(crate) fn original_key(&self, row: usize) -> Option<Box<[u8]>> {
         let usual = |(key, compared): (&Column, &Column)| match (key.get(row), compared.get(row)) {
             (ValueRef::Text(shown), ValueRef::Text(compared)) => shown == compared,
             (shown, _) => eval::looks_usual(shown),
@@ -170,7 +170,10 @@ fn is_plain(column: &Column) -> bool {
 }
 
 impl EncodedKeys {
-    pub fn new<'a>(keys: impl Iterator<Item = &'a Column> + Clone, rows: usize) -> EncodedKeys {
+    pub(crate) fn new<'a>(
+        keys: impl Iterator<Item = &'a Column> + Clone,
+        rows: usize,
+    ) -> EncodedKeys {
         let mut encoded = EncodedKeys {
             bytes: Vec::with_capacity(rows * 12),
             ends: Vec::with_capacity(rows),
@@ -210,12 +213,12 @@ impl EncodedKeys {
         self.ends.push(self.bytes.len());
     }
 
-    pub fn key(&self, row: usize) -> &[u8] {
+    pub(crate) fn key(&self, row: usize) -> &[u8] {
         let start = if row == 0 { 0 } else { self.ends[row - 1] };
         &self.bytes[start..self.ends[row]]
     }
 
-    pub fn hash(&self, row: usize) -> u64 {
+    pub(crate) fn hash(&self, row: usize) -> u64 {
         self.hashes[row]
     }
 }
@@ -231,18 +234,18 @@ pub(crate) fn hash_key(key: &[u8]) -> u64 {
 pub(crate) struct OriginalKeys(HashMap<u32, Box<[u8]>, FixedState>);
 
 impl OriginalKeys {
-    pub fn set(&mut self, slot: u32, look: Box<[u8]>) {
+    pub(crate) fn set(&mut self, slot: u32, look: Box<[u8]>) {
         self.0.insert(slot, look);
     }
 
-    pub fn get(&self, slot: u32) -> Option<&[u8]> {
+    pub(crate) fn get(&self, slot: u32) -> Option<&[u8]> {
         if self.0.is_empty() {
             return None;
         }
         self.0.get(&slot).map(|look| &**look)
     }
 
-    pub fn take(&mut self, slot: u32) -> Option<Box<[u8]>> {
+    pub(crate) fn take(&mut self, slot: u32) -> Option<Box<[u8]>> {
         if self.0.is_empty() {
             return None;
         }
@@ -278,7 +281,7 @@ impl GroupKeys for Groups {
 }
 
 impl Groups {
-    pub fn new(spec: &GroupSpec) -> Groups {
+    pub(crate) fn new(spec: &GroupSpec) -> Groups {
         Groups {
             table: HashTable::new(),
             keys: Vec::new(),
@@ -288,17 +291,17 @@ impl Groups {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.key_ends.len()
     }
 
     /// Frees the hash table: no more rows will come.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.table = HashTable::new();
     }
 
     /// Adds the rows `rows` of a prepared chunk.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         spec: &GroupSpec,
         input: &GroupInput,
@@ -347,16 +350,22 @@ impl Groups {
     }
 
     /// Writes one row per group.
-    pub fn emit(&self, spec: &GroupSpec, end: i64, out: &mut RowWriter, errors: &mut DataErrors) {
+    pub(crate) fn emit(
+        &self,
+        spec: &GroupSpec,
+        end: i64,
+        out: &mut RowWriter,
+        errors: &mut DataErrors,
+    ) {
         let groups = self.len();
         emit_all(spec, end, groups, self, &self.accumulators, out, errors);
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         snapshot(self, self.len(), &self.accumulators, out);
     }
 
-    pub fn restore(spec: &GroupSpec, from: &mut Reader<'_>) -> Result<Groups, DecodeError> {
+    pub(crate) fn restore(spec: &GroupSpec, from: &mut Reader<'_>) -> Result<Groups, DecodeError> {
         let mut groups = Groups::new(spec);
         let len = from.count()?;
         for slot in 0..len {
@@ -461,7 +470,7 @@ pub(crate) struct GroupEmitter<'a, K> {
 
 impl<K: GroupKeys> GroupEmitter<'_, K> {
     /// Writes a row for each slot, at its time, after calling `before` with its index.
-    pub fn emit(
+    pub(super) fn emit(
         &self,
         times: &[i64],
         slots: &[u32],

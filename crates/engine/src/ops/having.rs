@@ -1,8 +1,8 @@
-//! What the reader of a window asks of its rows, known to the window itself.
+//! Pushes HAVING down into the window.
 //!
-//! HAVING is a filter behind the window. Where it asks of aggregates alone, the window need not write out the keys of
-//! the groups that will not pass, nor aggregates that it does not ask of; over many groups of which few pass, that is most
-//! of the work. The filter stays where it is: it only has less to do.
+//! HAVING is a filter after the window. If it reads aggregates alone, the window need not write the keys and other
+//! aggregates of the groups that do not pass; if few groups pass, that is most of the work. The filter itself stays in the
+//! plan.
 
 use highwater_query::plan::{Expr, ExprKind, Node, NodeId, Plan, Pred, PredKind};
 
@@ -10,11 +10,11 @@ use highwater_query::plan::{Expr, ExprKind, Node, NodeId, Plan, Pred, PredKind};
 #[derive(Clone, Debug)]
 pub(crate) struct Having {
     pub keep: Pred,
-    /// Whether it looks at each of the aggregates.
+    /// Which of the aggregates it reads.
     pub reads: Vec<bool>,
 }
 
-/// The filter that everything reads the node through, if it looks at aggregates alone.
+/// The filter through which all nodes read this one, if it reads aggregates alone.
 pub(crate) fn of(plan: &Plan, window: NodeId, keys: usize, aggregates: usize) -> Option<Having> {
     let mut readers = plan.nodes.iter().filter(|n| n.below().contains(&window));
     let (Some(Node::Filter { keep, .. }), None) = (readers.next(), readers.next()) else {
@@ -63,7 +63,7 @@ fn expr_reads(expr: &Expr, allowed: &dyn Fn(usize) -> bool) -> bool {
                 && branches.all(|(when, then)| pred_reads(when, allowed) && reads(then))
         }
         ExprKind::Coalesce(args) | ExprKind::Call { args, .. } => args.iter().all(reads),
-        // What a script computes may depend on how often it is called.
+        // The result of a script may depend on the number of calls.
         ExprKind::User { .. } => false,
         ExprKind::Record(items) => items.iter().all(|item| reads(&item.expr)),
     }

@@ -22,7 +22,7 @@ pub(crate) struct HoppingScripts {
 
 impl HoppingScripts {
     /// `None` without JavaScript aggregates or with windows that do not overlap.
-    pub fn new(spec: &GroupSpec, grid: PaneGrid) -> Option<HoppingScripts> {
+    pub(super) fn new(spec: &GroupSpec, grid: PaneGrid) -> Option<HoppingScripts> {
         let scripts = spec.accumulators();
         let scripts = scripts.iter().filter(|a| matches!(a, Accumulator::User(_)));
         let scripts = scripts.count();
@@ -36,7 +36,7 @@ impl HoppingScripts {
     }
 
     /// Computes the results of the scripts for rows (lane, window end). The windows of a group are consecutive.
-    pub fn compute(
+    pub(super) fn compute(
         &mut self,
         keys: &impl GroupKeys,
         rows: impl Iterator<Item = (u32, i64)>,
@@ -66,7 +66,7 @@ impl HoppingScripts {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         let mut states: Vec<_> = self.states.iter().collect();
         states.sort_unstable_by_key(|(key, _)| *key);
         out.count(states.len());
@@ -76,7 +76,7 @@ impl HoppingScripts {
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(super) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for _ in 0..from.count()? {
             let key = from.blob()?.into();
             let states = (0..self.scripts).map(|_| RollingScript::restore(from));

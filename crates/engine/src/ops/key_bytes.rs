@@ -21,7 +21,7 @@ pub(crate) struct KeyRef(u64);
 
 impl KeyRef {
     /// No key.
-    pub const NONE: KeyRef = KeyRef(0);
+    pub(super) const NONE: KeyRef = KeyRef(0);
 
     /// Marks a long key.
     const LONG: u64 = 0xffff;
@@ -52,7 +52,7 @@ impl KeyRef {
 }
 
 impl KeyBytes {
-    pub fn put(&mut self, key: &[u8]) -> KeyRef {
+    pub(super) fn put(&mut self, key: &[u8]) -> KeyRef {
         let start = self.bytes.len() as u64;
         let len = (key.len() as u64).min(KeyRef::LONG);
         if len == KeyRef::LONG {
@@ -65,7 +65,7 @@ impl KeyBytes {
     }
 
     /// Copies a key.
-    pub fn put_again(&mut self, key: KeyRef) -> KeyRef {
+    pub(super) fn put_again(&mut self, key: KeyRef) -> KeyRef {
         let start = self.bytes.len();
         let whole = self.whole(key);
         vec_growth::reserve(&mut self.bytes, whole.len());
@@ -74,7 +74,7 @@ impl KeyBytes {
     }
 
     #[inline]
-    pub fn get(&self, key: KeyRef) -> &[u8] {
+    pub(super) fn get(&self, key: KeyRef) -> &[u8] {
         &self.bytes[key.range(&self.bytes)]
     }
 
@@ -85,13 +85,13 @@ impl KeyBytes {
     }
 
     /// Marks a key as garbage. Returns whether the caller should [compact](Self::keep_only).
-    pub fn forget(&mut self, key: KeyRef) -> bool {
+    pub(super) fn forget(&mut self, key: KeyRef) -> bool {
         self.garbage += self.whole(key).len();
         self.garbage > GARBAGE_BYTES_MIN && self.garbage > self.bytes.len() / 2
     }
 
     /// Removes all other keys and updates the references.
-    pub fn keep_only<'a>(&mut self, living: impl Iterator<Item = &'a mut KeyRef>) {
+    pub(super) fn keep_only<'a>(&mut self, living: impl Iterator<Item = &'a mut KeyRef>) {
         let mut kept = Vec::with_capacity(self.bytes.len() - self.garbage);
         for key in living {
             let whole = &self.bytes[self.whole(*key)];
@@ -103,7 +103,7 @@ impl KeyBytes {
     }
 
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 }

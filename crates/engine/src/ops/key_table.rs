@@ -40,17 +40,17 @@ pub(crate) fn spread(half: u32) -> u64 {
 
 impl KeyTable {
     /// One more than the largest number in use.
-    pub fn bound(&self) -> usize {
+    pub(super) fn bound(&self) -> usize {
         self.entries.len()
     }
 
     #[inline]
-    pub fn key(&self, id: u32) -> &[u8] {
+    pub(super) fn key(&self, id: u32) -> &[u8] {
         self.bytes.get(self.entries[id as usize].key)
     }
 
     /// Half of the hash of a key.
-    pub fn half_hash(&self, id: u32) -> u32 {
+    pub(super) fn half_hash(&self, id: u32) -> u32 {
         self.entries[id as usize].hash
     }
 
@@ -61,7 +61,7 @@ impl KeyTable {
     }
 
     /// The number of a key. Adds a reference.
-    pub fn hold(&mut self, hash: u64, key: &[u8]) -> u32 {
+    pub(super) fn hold(&mut self, hash: u64, key: &[u8]) -> u32 {
         let hash = half(hash);
         if let Some(id) = self.find(hash, key) {
             self.entries[id as usize].holders += 1;
@@ -90,13 +90,13 @@ impl KeyTable {
     }
 
     /// Adds a reference to a known key.
-    pub fn hold_again(&mut self, id: u32) -> u32 {
+    pub(super) fn hold_again(&mut self, id: u32) -> u32 {
         self.entries[id as usize].holders += 1;
         id
     }
 
     /// Drops a reference; true if it was the last.
-    pub fn release(&mut self, id: u32) -> bool {
+    pub(super) fn release(&mut self, id: u32) -> bool {
         let entry = &mut self.entries[id as usize];
         entry.holders -= 1;
         if entry.holders > 0 {

@@ -94,7 +94,11 @@ struct Index {
 }
 
 impl LookupTable {
-    pub fn new(table: &ReferenceTable, node: &LookupNode, errors: &mut DataErrors) -> LookupTable {
+    pub(crate) fn new(
+        table: &ReferenceTable,
+        node: &LookupNode,
+        errors: &mut DataErrors,
+    ) -> LookupTable {
         let keys: Vec<&Expr> = node.keys.iter().map(|(_, right)| right).collect();
         let mut snapshots: Vec<Snapshot> = table
             .snapshots
@@ -223,7 +227,7 @@ struct Candidate {
 }
 
 impl Lookup {
-    pub fn new(node: &LookupNode, table: Arc<LookupTable>) -> Lookup {
+    pub(crate) fn new(node: &LookupNode, table: Arc<LookupTable>) -> Lookup {
         Lookup {
             table,
             keys: node.keys.iter().map(|(left, _)| left.clone()).collect(),

@@ -17,7 +17,7 @@ pub(crate) struct PaneGrid {
 
 impl PaneGrid {
     /// `None` for sliding and session windows.
-    pub fn of(window: &Window) -> Option<PaneGrid> {
+    pub(crate) fn of(window: &Window) -> Option<PaneGrid> {
         let tick = Duration::from_ticks(1);
         let (size, hop, offset) = match *window {
             Window::Tumbling { size, offset } => (size, size, offset),
@@ -34,40 +34,40 @@ impl PaneGrid {
         })
     }
 
-    pub fn pane_end(&self, time: i64) -> i64 {
+    pub(crate) fn pane_end(&self, time: i64) -> i64 {
         Instant::from_ticks(time)
             .ceil_to(self.pane, self.offset)
             .ticks()
     }
 
     /// The end of the first window that ends at or after `time`.
-    pub fn window_end(&self, time: i64) -> i64 {
+    pub(crate) fn window_end(&self, time: i64) -> i64 {
         Instant::from_ticks(time)
             .ceil_to(self.hop, self.offset)
             .ticks()
     }
 
-    pub fn window_start(&self, end: i64) -> i64 {
+    pub(crate) fn window_start(&self, end: i64) -> i64 {
         end.saturating_sub(self.size.ticks())
     }
 
     /// The end of the window after the one that ends at `end`.
-    pub fn next_window(&self, end: i64) -> i64 {
+    pub(crate) fn next_window(&self, end: i64) -> i64 {
         end.saturating_add(self.hop.ticks())
     }
 
     /// Whether windows do not overlap: every pane is a window.
-    pub fn is_tumbling(&self) -> bool {
+    pub(crate) fn is_tumbling(&self) -> bool {
         self.hop == self.size
     }
 
     /// Size and hop, if windows overlap.
-    pub fn overlap(&self) -> Option<(i64, i64)> {
+    pub(crate) fn overlap(&self) -> Option<(i64, i64)> {
         (self.hop < self.size).then(|| (self.size.ticks(), self.hop.ticks()))
     }
 
     /// The ends of the windows that contain the pane ending at `pane_end`.
-    pub fn windows(&self, pane_end: i64) -> impl Iterator<Item = i64> {
+    pub(crate) fn windows(&self, pane_end: i64) -> impl Iterator<Item = i64> {
         let (first, hop, size) = (
             self.window_end(pane_end),
             self.hop.ticks(),

@@ -72,7 +72,7 @@ struct DueWindows {
 }
 
 impl PaneWindow {
-    pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneWindow {
+    pub(crate) fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneWindow {
         PaneWindow {
             cells: Cells::new(&spec),
             hopping_scripts: HoppingScripts::new(&spec, grid),

@@ -1,10 +1,9 @@
 //! Tumbling, hopping and snapshot windows over several partitions.
 //!
-//! Filling panes ([`PaneGrid`]) and joining them into windows are two halves: each partition fills its own, and the
-//! finished panes meet, in the order of the partitions, once all of them have passed the window's end.
+//! Each partition fills panes of its own ([`PaneGrid`]); the shared pipeline joins the finished panes, in the order of the
+//! partitions, once all of them have passed the window's end.
 //!
-//! To put a window together no key is hashed again: the panes' keys have numbers ([`KeyTable`]), and a list from number
-//! to slot is all that joining needs.
+//! Joining panes hashes no key again: keys have numbers ([`KeyTable`]), and a vector maps numbers to slots.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -23,7 +22,7 @@ use super::timer_queue::ONE_LANE;
 use super::window_operator::{RowWriter, WindowReport};
 use super::{Context, DataErrors, Item, Operator, PartialPane, vec_growth};
 
-/// Rows into panes.
+/// Aggregates rows into panes.
 struct PaneFiller {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
@@ -107,7 +106,7 @@ impl PaneFiller {
     }
 }
 
-/// Panes into windows.
+/// Joins panes into windows.
 struct PaneJoiner {
     spec: Arc<GroupSpec>,
     grid: PaneGrid,
@@ -354,7 +353,7 @@ impl PaneJoiner {
 pub(crate) struct PaneFill(PaneFiller);
 
 impl PaneFill {
-    pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneFill {
+    pub(crate) fn new(spec: Arc<GroupSpec>, grid: PaneGrid) -> PaneFill {
         PaneFill(PaneFiller::new(spec, grid))
     }
 }
@@ -398,7 +397,7 @@ pub(crate) struct PaneJoin {
 }
 
 impl PaneJoin {
-    pub fn new(spec: Arc<GroupSpec>, grid: PaneGrid, partitions: usize) -> PaneJoin {
+    pub(crate) fn new(spec: Arc<GroupSpec>, grid: PaneGrid, partitions: usize) -> PaneJoin {
         PaneJoin {
             joiner: PaneJoiner::new(spec, grid),
             combined_watermark: CombinedWatermark::new(partitions),

@@ -27,7 +27,7 @@ const BYTES_MAX: usize = 1 << 30;
 
 impl RowKeys {
     /// The keys of the rows from `from` on, as many as fit (at least one).
-    pub fn new(columns: &[Column], from: usize, rows: usize) -> RowKeys {
+    pub(super) fn new(columns: &[Column], from: usize, rows: usize) -> RowKeys {
         let mut keys = RowKeys {
             bytes: Vec::with_capacity((rows - from) * columns.len() * 10),
             ranges: Vec::with_capacity(rows - from),
@@ -57,12 +57,12 @@ impl RowKeys {
         self.close(start);
     }
 
-    pub fn push_none(&mut self) {
+    pub(super) fn push_none(&mut self) {
         self.ranges.push((NO_KEY, NO_KEY));
         self.hashes.push(0);
     }
 
-    pub fn push(&mut self, key: &[u8]) {
+    pub(super) fn push(&mut self, key: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.close(start);
@@ -75,18 +75,18 @@ impl RowKeys {
         self.hashes.push(hash);
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.ranges.len()
     }
 
     /// The start of the row's key, or [`NO_KEY`].
     #[inline]
-    pub fn start(&self, row: usize) -> u32 {
+    pub(super) fn start(&self, row: usize) -> u32 {
         self.ranges[row].0
     }
 
     #[inline]
-    pub fn key(&self, row: usize) -> Option<&[u8]> {
+    pub(super) fn key(&self, row: usize) -> Option<&[u8]> {
         match self.ranges[row] {
             (NO_KEY, _) => None,
             (start, end) => Some(&self.bytes[start as usize..end as usize]),
@@ -94,23 +94,23 @@ impl RowKeys {
     }
 
     #[inline]
-    pub fn hash(&self, row: usize) -> u64 {
+    pub(super) fn hash(&self, row: usize) -> u64 {
         self.hashes[row]
     }
 
-    pub fn hashes(&self) -> &[u64] {
+    pub(super) fn hashes(&self) -> &[u64] {
         &self.hashes
     }
 
     /// The first byte of the key that starts at `start`, to prefetch it.
     #[inline]
-    pub fn first_byte(&self, start: u32) -> u8 {
+    pub(super) fn first_byte(&self, start: u32) -> u8 {
         self.bytes.get(start as usize).copied().unwrap_or(0)
     }
 
     /// Whether the key that starts at `start` equals `key`.
     #[inline]
-    pub fn is(&self, start: u32, key: &[u8]) -> bool {
+    pub(super) fn is(&self, start: u32, key: &[u8]) -> bool {
         self.bytes[start as usize..].starts_with(key)
     }
 }

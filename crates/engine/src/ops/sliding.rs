@@ -63,7 +63,7 @@ pub(super) const GROUP_BYTES: usize = size_of::<Group>();
 pub(super) const EVENT_BYTES: usize = size_of::<Event>();
 
 impl Sliding {
-    pub fn new(spec: Arc<GroupSpec>, size: Duration) -> Sliding {
+    pub(crate) fn new(spec: Arc<GroupSpec>, size: Duration) -> Sliding {
         Sliding {
             spec,
             size: size.ticks(),

@@ -55,7 +55,7 @@ struct Kind {
 }
 
 impl SlidingAggregate {
-    pub fn new(spec: &Aggregate) -> SlidingAggregate {
+    pub(super) fn new(spec: &Aggregate) -> SlidingAggregate {
         match (&spec.function, &spec.argument) {
             (AggregateFunction::Count, None) => SlidingAggregate::Events(0),
             (AggregateFunction::Count, Some(_)) => SlidingAggregate::Count(0),
@@ -72,7 +72,7 @@ impl SlidingAggregate {
         }
     }
 
-    pub fn enter(&mut self, value: &Value) {
+    pub(super) fn enter(&mut self, value: &Value) {
         match self {
             SlidingAggregate::Events(count) => *count += 1,
             SlidingAggregate::Count(count) => *count += i64::from(!value.is_null()),
@@ -88,7 +88,7 @@ impl SlidingAggregate {
     }
 
     /// Events leave in the order in which they entered.
-    pub fn leave(&mut self, value: &Value) {
+    pub(super) fn leave(&mut self, value: &Value) {
         match self {
             SlidingAggregate::Events(count) => *count -= 1,
             SlidingAggregate::Count(count) => *count -= i64::from(!value.is_null()),
@@ -108,7 +108,7 @@ impl SlidingAggregate {
     }
 
     /// The aggregate of what is inside; `None` if it must be folded.
-    pub fn result(&self, spec: &Aggregate) -> Option<Result<Value, FailureReason>> {
+    pub(super) fn result(&self, spec: &Aggregate) -> Option<Result<Value, FailureReason>> {
         match self {
             SlidingAggregate::Events(count) | SlidingAggregate::Count(count) => {
                 Some(Ok(Value::Int(*count)))

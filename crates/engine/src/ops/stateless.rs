@@ -1,4 +1,4 @@
-//! Operators that look at one row at a time and remember nothing.
+//! Operators without state: filter and project.
 
 use highwater_query::plan::{Expr, Item as Column, Pred};
 
@@ -28,7 +28,7 @@ pub(crate) struct Project {
 }
 
 impl Project {
-    pub fn new(items: &[Column]) -> Project {
+    pub(crate) fn new(items: &[Column]) -> Project {
         Project {
             exprs: items.iter().map(|item| item.expr.clone()).collect(),
         }

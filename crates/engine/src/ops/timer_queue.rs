@@ -31,7 +31,7 @@ impl<T> Default for TimerQueue<T> {
 
 impl<T> TimerQueue<T> {
     /// The value of the timer at `due` in `lane`, created on first use.
-    pub fn at(&mut self, lane: u32, due: i64, make: impl FnOnce() -> T) -> &mut T {
+    pub(super) fn at(&mut self, lane: u32, due: i64, make: impl FnOnce() -> T) -> &mut T {
         let dues = self.lanes.entry(lane).or_default();
         match dues.first_key_value().map(|(&first, _)| first) {
             Some(first) if first <= due => {}
@@ -46,7 +46,7 @@ impl<T> TimerQueue<T> {
     }
 
     /// Takes the earliest timer before `watermark`, of one lane or of all.
-    pub fn pop(&mut self, lane: Option<u32>, watermark: Instant) -> Option<(u32, i64, T)> {
+    pub(super) fn pop(&mut self, lane: Option<u32>, watermark: Instant) -> Option<(u32, i64, T)> {
         let (due, lane) = match lane {
             None => self.first.first().copied()?,
             Some(lane) => (*self.lanes.get(&lane)?.first_key_value()?.0, lane),
@@ -68,7 +68,7 @@ impl<T> TimerQueue<T> {
         Some((lane, due, thing))
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>, mut put: impl FnMut(&T, &mut Vec<u8>)) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>, mut put: impl FnMut(&T, &mut Vec<u8>)) {
         let mut lanes: Vec<_> = self.lanes.iter().collect();
         lanes.sort_unstable_by_key(|(lane, _)| **lane);
         out.count(lanes.len());
@@ -82,7 +82,7 @@ impl<T> TimerQueue<T> {
         }
     }
 
-    pub fn restore(
+    pub(super) fn restore(
         from: &mut Reader<'_>,
         mut get: impl FnMut(&mut Reader<'_>) -> Result<T, DecodeError>,
     ) -> Result<TimerQueue<T>, DecodeError> {

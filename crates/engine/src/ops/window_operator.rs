@@ -48,7 +48,13 @@ pub(crate) struct WindowReport<'a> {
 }
 
 impl WindowReport<'_> {
-    pub fn window_entered(&mut self, input: &GroupInput, row: usize, start: Instant, end: Instant) {
+    pub(crate) fn window_entered(
+        &mut self,
+        input: &GroupInput,
+        row: usize,
+        start: Instant,
+        end: Instant,
+    ) {
         if let (Some(trace), Some(origins)) = (&mut self.trace, &input.chunk.origins) {
             trace.push(WindowEntry {
                 origin: origins[row],
@@ -58,7 +64,7 @@ impl WindowReport<'_> {
         }
     }
 
-    pub fn tracing(&self) -> bool {
+    pub(crate) fn tracing(&self) -> bool {
         self.trace.is_some()
     }
 }
@@ -70,7 +76,7 @@ pub(crate) struct WindowOperator<W> {
 }
 
 impl<W> WindowOperator<W> {
-    pub fn new(window: W) -> WindowOperator<W> {
+    pub(crate) fn new(window: W) -> WindowOperator<W> {
         WindowOperator {
             window,
             has_lanes: false,
@@ -169,7 +175,7 @@ pub(crate) struct RowWriter {
 }
 
 impl RowWriter {
-    pub fn new(spec: &GroupSpec, has_lanes: bool) -> RowWriter {
+    pub(crate) fn new(spec: &GroupSpec, has_lanes: bool) -> RowWriter {
         let width = spec.keys.len() + spec.aggregates.len();
         RowWriter {
             times: Vec::new(),
@@ -181,7 +187,7 @@ impl RowWriter {
     }
 
     /// Starts a row; the caller pushes one value onto every column.
-    pub fn begin(&mut self, time: i64) -> &mut [ColumnBuilder] {
+    pub(crate) fn begin(&mut self, time: i64) -> &mut [ColumnBuilder] {
         if self.times.len() >= CHUNK_ROWS {
             self.seal();
         }
@@ -192,13 +198,13 @@ impl RowWriter {
         &mut self.columns
     }
 
-    pub fn push_row(&mut self, time: i64, values: impl Iterator<Item = Value>) {
+    pub(crate) fn push_row(&mut self, time: i64, values: impl Iterator<Item = Value>) {
         for (column, value) in self.begin(time).iter_mut().zip(values) {
             column.push_owned(value);
         }
     }
 
-    pub fn push_watermark(&mut self, mark: LaneWatermark) {
+    pub(crate) fn push_watermark(&mut self, mark: LaneWatermark) {
         if let Some(lanes) = &mut self.lanes {
             lanes.watermarks.push(LaneWatermark {
                 before_row: self.times.len(),
@@ -207,7 +213,7 @@ impl RowWriter {
         }
     }
 
-    pub fn push_name(&mut self, name: &LaneName) {
+    pub(crate) fn push_name(&mut self, name: &LaneName) {
         if let Some(lanes) = &mut self.lanes {
             lanes.push_name(name);
         }
@@ -222,7 +228,7 @@ impl RowWriter {
         self.sealed.push(chunk);
     }
 
-    pub fn finish(mut self, out: &mut Vec<Item>) {
+    pub(crate) fn finish(mut self, out: &mut Vec<Item>) {
         let news = self.lanes.as_ref().is_some_and(ChunkLanes::has_updates);
         if !self.times.is_empty() || news {
             self.seal();

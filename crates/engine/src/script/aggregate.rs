@@ -1,9 +1,8 @@
-//! JavaScript aggregates: objects that are shown the events of a window.
+//! JavaScript aggregates: objects that accumulate the events of a window.
 //!
-//! An object that can take events back is kept from one result to the next, and shown only what has changed. It is no
-//! more than a short cut: whoever interrupts can say all steps again from the first, and an object that is not here (another
-//! thread made it, the interpreter was given up, there were too many) is made anew from them, by the very same calls. So
-//! nothing has to be known about what a script keeps, or where.
+//! An object that can retract events is cached from one result to the next and receives only the changes. The caller can
+//! repeat all steps, and an object that is not in the cache (made by another thread, interpreter replaced, evicted) is
+//! rebuilt from them by the same calls. So nothing needs to be known about the state of a script.
 
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use super::interpreter::{Failure, Interpreter, with_interpreter};
 use super::{Retraction, Scripts, Step};
 use crate::value::{Value, ValueRef};
 
-/// How many objects an interpreter keeps.
+/// The maximum number of cached objects of an interpreter.
 const OBJECTS_MAX: usize = 4096;
 
 type Class = Persistent<Function<'static>>;
@@ -32,21 +31,21 @@ impl Retraction {
     }
 }
 
-/// Objects by number, each with how many steps it has taken.
+/// Objects by number, each with its number of steps.
 #[derive(Default)]
 pub(super) struct Objects(HashMap<u64, (Persistent<Object<'static>>, usize), FixedState>);
 
 impl Objects {
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub fn forget(&mut self, object: u64) {
+    pub(super) fn forget(&mut self, object: u64) {
         self.0.remove(&object);
     }
 
     fn keep(&mut self, number: u64, object: Persistent<Object<'static>>, steps: usize) {
-        // Where more are in use than fit, going round them would never find the oldest in time.
+        // If more are in use than fit, evicting the oldest would miss every time.
         if self.0.len() >= OBJECTS_MAX {
             self.0.clear();
         }
@@ -84,7 +83,7 @@ pub(super) fn can_retract(scripts: &Arc<Scripts>, name: &str, retraction: Retrac
     .unwrap_or(false)
 }
 
-/// An object of a script's constructor, and who runs it.
+/// An object of a script's constructor, and its interpreter.
 struct ObjectRun<'e, 'js> {
     interpreter: &'e Interpreter,
     ctx: &'e Ctx<'js>,
@@ -93,7 +92,7 @@ struct ObjectRun<'e, 'js> {
 }
 
 impl Interpreter {
-    /// Makes an object, shows it every event and interrupts for its result.
+    /// Creates an object, accumulates every event and computes the result.
     fn aggregate(
         &mut self,
         scripts: &Scripts,
@@ -112,7 +111,7 @@ impl Interpreter {
         })
     }
 
-    /// The result after the last of the steps.
+    /// The result after the last step.
     fn roll<'a>(
         &mut self,
         scripts: &Scripts,
@@ -185,7 +184,7 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
         })
     }
 
-    /// Makes an object and lets it begin.
+    /// Creates and initialises an object.
     fn begin(
         interpreter: &'e Interpreter,
         ctx: &'e Ctx<'js>,
@@ -205,7 +204,7 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
             object: class.construct(())?,
         };
         let init = run.method("init")?;
-        // What is missing is told before anything is called.
+        // Missing methods are reported before any call.
         for needed in ["accumulate", "computeResult"] {
             run.method(needed)?;
         }
@@ -222,7 +221,7 @@ impl<'e, 'js> ObjectRun<'e, 'js> {
         self.find(name)?.ok_or_else(missing)
     }
 
-    /// Calls the method for every event. The steps are counted anew for each.
+    /// Calls the method for every event. Each call has its own step limit.
     fn show(&self, method: &str, events: &[(i64, Value)]) -> Result<(), ConvertError> {
         if events.is_empty() {
             return Ok(());

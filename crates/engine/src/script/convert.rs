@@ -1,7 +1,7 @@
 //! Values to JavaScript and back.
 //!
-//! A bigint beyond 2^53 loses digits, a datetime what is below a millisecond. On the way back whole numbers become
-//! bigint, and what SAQL has no type for (NaN, symbols, functions, Map ..) is an error.
+//! A bigint beyond 2^53 loses digits, a datetime is truncated to milliseconds. In the other direction whole numbers become
+//! bigint, and values without a SAQL type (NaN, symbols, functions, Map ..) are errors.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use rquickjs::{Array, Ctx, Function, Object, Type, Value as Js};
 
 use crate::value::{Record, Value, ValueRef};
 
-/// How deep a result may nest; one that holds itself never ends.
+/// The maximum nesting of a result; a cyclic one has no end.
 const DEPTH_MAX: usize = 64;
 const TWO_POW_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// What the prelude lends for dates.
+/// The date functions of the prelude.
 pub(super) struct Dates<'js> {
     pub make: Function<'js>,
     pub time: Function<'js>,
@@ -52,7 +52,7 @@ pub(super) fn to_js<'js>(
     })
 }
 
-/// Why a value cannot come back.
+/// Why a JavaScript value cannot be converted.
 pub(super) enum ConvertError {
     /// JavaScript threw while it was read.
     Threw(rquickjs::Error),

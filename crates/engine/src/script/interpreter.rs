@@ -1,10 +1,10 @@
-//! The interpreter of a thread, and what keeps a script within bounds.
+//! The JavaScript interpreter of a thread, and its limits.
 //!
-//! A call may use 64 MB of memory and 256 KB of stack, and must end within a number of steps. Steps and not time are
-//! counted, so that whether an event fails does not depend on how busy the machine is: QuickJS interrupts every 10,000
-//! backward jumps and calls whether to go on, and is stopped after [`INTERRUPTS_MAX`] times (some 100 ms). The count to
-//! 10,000 runs on from call to call, so the bound is exact to one part in [`INTERRUPTS_MAX`]. After a call that was stopped
-//! or ran out of memory the interpreter is made anew, because nobody knows what was left half done.
+//! A call may use 64 MB of memory and 256 KB of stack, and a limited number of steps. The limit is in steps and not in
+//! time, so that an event's failure does not depend on the load of the machine: QuickJS calls the interrupt handler every
+//! 10,000 backward jumps and calls, and is stopped after [`INTERRUPTS_MAX`] interrupts (about 100 ms). The count to 10,000
+//! continues from call to call, so the limit is exact to one part in [`INTERRUPTS_MAX`]. After a call that was stopped or
+//! ran out of memory the interpreter is replaced, because its state may be inconsistent.
 
 use std::cell::{Cell, RefCell};
 use std::hash::BuildHasher;
@@ -34,7 +34,7 @@ thread_local! {
     static INTERPRETERS: RefCell<Vec<(Weak<Scripts>, Interpreter)>> = const { RefCell::new(Vec::new()) };
 }
 
-// Fields are dropped in this order, and what was saved must go before the runtime that it lives in.
+// Fields are dropped in this order: saved values before their runtime.
 pub(super) struct Interpreter {
     pub(super) objects: Objects,
     functions: HashMap<String, LoadedFunction, FixedState>,
@@ -46,7 +46,7 @@ pub(super) struct Interpreter {
 
 pub(super) struct LoadedFunction {
     pub function: Persistent<Function<'static>>,
-    /// Whether its objects let events leave one by one and together, once somebody has asked.
+    /// Whether its objects can retract events one by one and together, if known.
     pub retraction: [Option<bool>; 2],
 }
 
@@ -57,7 +57,7 @@ struct PreludeFunctions {
     time: Persistent<Function<'static>>,
 }
 
-/// Why a call came to nothing, and whether the interpreter can be trusted after it.
+/// The failure of a call, and whether the interpreter must be replaced.
 pub(super) struct Failure {
     message: String,
     broken: bool,
@@ -95,8 +95,8 @@ pub(super) fn call(
     })
 }
 
-/// Does something with the interpreter of this thread. Where it is given up, what it kept for others may have been the
-/// reason, so a new one is given another chance.
+/// Runs `body` with the interpreter of this thread. If the interpreter breaks, its cached objects may be the reason, so
+/// `body` is retried once with a new one.
 pub(super) fn with_interpreter<T>(
     scripts: &Arc<Scripts>,
     mut body: impl FnMut(&mut Interpreter) -> Result<T, Failure>,
@@ -134,9 +134,9 @@ fn interpreter_index(
     Ok(interpreters.len() - 1)
 }
 
-/// Lets go of an object, if this thread has it.
+/// Drops an object, if this thread has it.
 pub(super) fn forget(object: u64) {
-    // A thread that ends has let go of everything.
+    // A thread that ends has dropped its interpreters.
     let _ = INTERPRETERS.try_with(|interpreters| {
         if let Ok(mut interpreters) = interpreters.try_borrow_mut() {
             let interpreters = interpreters.iter_mut();
@@ -181,7 +181,7 @@ impl Interpreter {
         start().map_err(|error| Failure::of(format!("JavaScript cannot start: {error}")))
     }
 
-    /// Runs the script once and keeps the function that it defines.
+    /// Runs the script once and stores the function that it defines.
     fn load(&mut self, scripts: &Scripts, name: &str) -> Result<(), Failure> {
         if self.functions.contains_key(name) {
             return Ok(());
@@ -245,12 +245,12 @@ impl Interpreter {
         })
     }
 
-    /// From here on steps are counted anew.
+    /// Resets the step count.
     pub(super) fn begin(&self) {
         self.interrupts.set(0);
     }
 
-    /// Sets clock and random numbers by the event.
+    /// Sets the clock and the random seed from the event.
     pub(super) fn enter<'js>(
         &self,
         ctx: &Ctx<'js>,
@@ -297,7 +297,7 @@ impl Interpreter {
     }
 }
 
-/// What was thrown, as text; `None` when not even that could be made.
+/// The thrown value as text; `None` if it cannot be converted.
 fn thrown_message(thrown: &Js<'_>) -> Option<String> {
     if let Some(object) = thrown.as_object() {
         let part = |name: &str| object.get::<_, Option<String>>(name).ok().flatten();
@@ -316,8 +316,8 @@ fn thrown_message(thrown: &Js<'_>) -> Option<String> {
     })
 }
 
-/// The script in a scope of its own, whose value is the function that counts: `main`, else the one of the name it goes
-/// by in the query, else the first that the text declares.
+/// The script in a scope of its own, whose value is its function: `main`, else the one with its name in the query, else
+/// the first that the text declares.
 fn wrapped(name: &str, source: &str) -> String {
     let mut candidates = vec!["main"];
     candidates.extend(is_identifier(name).then_some(name));

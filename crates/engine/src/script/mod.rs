@@ -1,14 +1,14 @@
 //! User-defined functions and aggregates in JavaScript.
 //!
-//! A job's functions are texts under names ([`Scripts`]). Whoever drives operators enters them first
-//! ([`Scripts::enter`]), as a pipeline does for every item; expressions and aggregates then find them by name. Each
-//! thread makes its own interpreter when a function is first called, because interpreters cannot move between threads.
+//! A job's functions are source texts by name ([`Scripts`]). The driver of operators enters them first
+//! ([`Scripts::enter`]), as a pipeline does for every item; expressions and aggregates then find them by name. Each thread
+//! creates its own interpreter at the first call, because interpreters cannot move between threads.
 //!
-//! A script computes and does nothing else: there is no I/O, no module and no timer to reach. Its result should follow
-//! from its arguments, since events are replayed after a restart and aggregates that cannot take events back are run
-//! anew for every window that holds an event. What JavaScript would take from the outside is therefore taken from the
-//! event: `Date.now()` is its time, `Math.random()` is seeded by it, and the local time zone is UTC. A script that keeps
-//! state outside of its objects gets results that depend on how often it was called, which nobody promises.
+//! A script can only compute: there is no I/O, no module and no timer. Its result should be a function of its arguments,
+//! since events are replayed after a restart and aggregates that cannot retract events run again for every window of an
+//! event. So the environment comes from the event: `Date.now()` is its time, `Math.random()` is seeded by it, and the local
+//! time zone is UTC. A script with state outside of its objects has results that depend on the number of calls, which is
+//! unspecified.
 
 #[cfg(feature = "javascript")]
 mod aggregate;
@@ -29,7 +29,7 @@ use highwater_time::Instant;
 use crate::eval::EvalError;
 use crate::value::{Value, ValueRef};
 
-/// How much of a message is kept.
+/// The maximum length of a message.
 const MESSAGE_CHARS: usize = 300;
 
 /// The JavaScript functions of a job.
@@ -49,7 +49,7 @@ thread_local! {
     static CURRENT_SCRIPTS: RefCell<Option<Arc<Scripts>>> = const { RefCell::new(None) };
 }
 
-/// While this lives, the calls of this thread find the functions.
+/// Guard of [`Scripts::enter`].
 #[must_use]
 #[derive(Debug)]
 pub struct ScriptScope {
@@ -63,7 +63,7 @@ impl Drop for ScriptScope {
 }
 
 impl Scripts {
-    /// Functions by name, each as the text of a script that defines `main`, or a function of that very name.
+    /// Functions by name, each as the source of a script that defines `main` or a function of that name.
     pub fn new(
         functions: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Scripts, ScriptError> {
@@ -82,14 +82,14 @@ impl Scripts {
         self.sources.keys().map(String::as_str)
     }
 
-    /// Makes the functions known to this thread until the answer is dropped.
+    /// Makes the functions available to this thread until the guard is dropped.
     pub fn enter(self: &Arc<Scripts>) -> ScriptScope {
         ScriptScope {
             before: CURRENT_SCRIPTS.with(|entered| entered.replace(Some(self.clone()))),
         }
     }
 
-    /// The function of exactly that name, else one that differs in case only.
+    /// The function with exactly this name, else one that matches ignoring case.
     #[cfg(feature = "javascript")]
     fn source(&self, name: &str) -> Option<(&str, &str)> {
         let exact = self.sources.get_key_value(name);
@@ -111,16 +111,16 @@ pub(crate) fn aggregate(name: &str, events: &[(i64, Value)]) -> Result<Value, Ev
     run(name, |scripts| backend::aggregate(scripts, name, events))
 }
 
-/// How events leave an aggregate that can take them back.
+/// How an aggregate retracts events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retraction {
     /// `deaccumulate(value, timestamp)` for each.
     OneByOne,
-    /// `deaccumulateState(other)`, where the other object has been shown those that leave.
+    /// `deaccumulateState(other)`, where `other` has accumulated the events to retract.
     Together,
 }
 
-/// What changes from one result of an aggregate to the next: events that leave, then events that enter.
+/// The change from one result of an aggregate to the next: events that leave, then events that enter.
 #[cfg_attr(
     not(feature = "javascript"),
     allow(dead_code, reason = "there is nobody to take it")
@@ -132,12 +132,12 @@ pub(crate) struct Step<'a> {
     pub entered: &'a [(i64, Value)],
 }
 
-/// The number of an object that an interpreter may keep.
+/// The number of an object in the cache of an interpreter.
 #[derive(Debug)]
 pub(crate) struct ObjectHandle(u64);
 
 impl ObjectHandle {
-    pub fn new() -> ObjectHandle {
+    pub(crate) fn new() -> ObjectHandle {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         ObjectHandle(NEXT.fetch_add(1, Ordering::Relaxed))
     }
@@ -149,13 +149,13 @@ impl Drop for ObjectHandle {
     }
 }
 
-/// Whether objects of `uda.name` let events leave that way.
+/// Whether objects of `uda.name` can retract events that way.
 pub(crate) fn can_retract(name: &str, retraction: Retraction) -> bool {
     let scripts = CURRENT_SCRIPTS.with(|entered| entered.borrow().clone());
     scripts.is_some_and(|scripts| backend::can_retract(&scripts, name, retraction))
 }
 
-/// The value of `uda.name` after the last of so many steps; the object is only shown those that it has not seen.
+/// The value of `uda.name` after the last step; a cached object receives only the new steps.
 pub(crate) fn roll<'a>(
     name: &str,
     object: &ObjectHandle,

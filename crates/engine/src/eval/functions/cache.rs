@@ -1,24 +1,24 @@
-//! What was compiled from a text, kept for the next row that brings the same text.
+//! A cache of compiled patterns.
 //!
-//! Patterns mostly come from the query and are always the same; sometimes they come from reference data and are a
-//! handful. A short list with the latest hit in front serves both, and its bound keeps data from filling the memory.
+//! Most patterns are constants of the query; some come from reference data and are few. A short list, most recently used
+//! first, serves both, and its bound keeps data from filling the memory.
 
 const ENTRIES_MAX: usize = 32;
 
 pub(super) struct Cache<T> {
-    /// Latest use first.
+    /// Most recently used first.
     entries: Vec<(Box<str>, T)>,
 }
 
 impl<T> Cache<T> {
-    pub const fn new() -> Cache<T> {
+    pub(super) const fn new() -> Cache<T> {
         Cache {
             entries: Vec::new(),
         }
     }
 
-    /// What `make` makes of the text.
-    pub fn get(&mut self, text: &str, make: impl FnOnce(&str) -> T) -> &T {
+    /// The value of the text, made on a miss.
+    pub(super) fn get(&mut self, text: &str, make: impl FnOnce(&str) -> T) -> &T {
         match self.entries.iter().position(|(known, _)| **known == *text) {
             Some(0) => {}
             Some(at) => self.entries[..=at].rotate_right(1),

@@ -33,7 +33,7 @@ pub(super) struct Row<'a> {
 impl<'b> Call<'_, 'b> {
     /// Reborrows the call, for warnings after it ran.
     #[cfg_attr(not(feature = "geo"), allow(dead_code))]
-    pub fn reborrow(&mut self) -> Call<'_, 'b> {
+    pub(super) fn reborrow(&mut self) -> Call<'_, 'b> {
         Call {
             function: self.function,
             args: self.args,
@@ -43,14 +43,14 @@ impl<'b> Call<'_, 'b> {
 
     /// Adds a warning to these rows. The binder has warned about calls with constant arguments.
     #[cfg_attr(not(feature = "geo"), allow(dead_code))]
-    pub fn warn(&mut self, rows: &[usize], text: &'static str) {
+    pub(super) fn warn(&mut self, rows: &[usize], text: &'static str) {
         if !self.args.iter().all(|arg| matches!(arg, Datum::Scalar(_))) {
             rows.iter().for_each(|row| self.context.warn(*row, text));
         }
     }
 
     /// Applies a rule to all rows without NULL arguments; a NULL argument gives NULL.
-    pub fn strict(
+    pub(super) fn strict(
         self,
         mut rule: impl FnMut(Row<'_>, &mut ColumnBuilder) -> Result<(), EvalError>,
     ) -> Datum {
@@ -67,7 +67,7 @@ impl<'b> Call<'_, 'b> {
     }
 
     /// Applies a rule to all rows, or once if all arguments are scalars.
-    pub fn each(
+    pub(super) fn each(
         self,
         mut rule: impl FnMut(Row<'_>, &mut ColumnBuilder) -> Result<(), EvalError>,
     ) -> Datum {
@@ -109,26 +109,26 @@ impl<'b> Call<'_, 'b> {
 }
 
 impl<'a> Row<'a> {
-    pub fn value(self, at: usize) -> ValueRef<'a> {
+    pub(super) fn value(self, at: usize) -> ValueRef<'a> {
         self.args[at].get(self.row)
     }
 
-    pub fn values(self) -> impl Iterator<Item = ValueRef<'a>> {
+    pub(super) fn values(self) -> impl Iterator<Item = ValueRef<'a>> {
         self.args.iter().map(move |arg| arg.get(self.row))
     }
 
     /// The index of the row in the chunk.
     #[cfg_attr(not(feature = "geo"), allow(dead_code))]
-    pub fn row_index(self) -> usize {
+    pub(super) fn row_index(self) -> usize {
         self.row
     }
 
     /// The number of arguments.
-    pub fn len(self) -> usize {
+    pub(super) fn len(self) -> usize {
         self.args.len()
     }
 
-    pub fn time(self, at: usize) -> Result<Instant, EvalError> {
+    pub(super) fn time(self, at: usize) -> Result<Instant, EvalError> {
         match self.value(at) {
             ValueRef::Time(time) => Ok(time),
             ValueRef::Text(text) => Instant::parse_iso(text.as_bytes())
@@ -137,8 +137,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Text becomes a float even where it spells a whole number, as in arithmetic.
-    pub fn number(self, at: usize) -> Result<Number, EvalError> {
+    /// Text becomes a float even if it is a whole number, as in arithmetic.
+    pub(super) fn number(self, at: usize) -> Result<Number, EvalError> {
         let value = self.value(at);
         if let ValueRef::Text(text) = value {
             return match read_float(text) {
@@ -150,26 +150,26 @@ impl<'a> Row<'a> {
             .ok_or_else(|| self.wrong_type(at, "bigint, float, bit and text that spells a number"))
     }
 
-    pub fn float(self, at: usize) -> Result<f64, EvalError> {
+    pub(super) fn float(self, at: usize) -> Result<f64, EvalError> {
         self.number(at).map(Number::to_float)
     }
 
     /// A count or position: the fraction is truncated, and large values saturate.
-    pub fn integer(self, at: usize) -> Result<i64, EvalError> {
+    pub(super) fn integer(self, at: usize) -> Result<i64, EvalError> {
         Ok(match self.number(at)? {
             Number::Int(int) => int,
             Number::Float(float) => float as i64,
         })
     }
 
-    /// A [`Row::whole`] that counts characters and must not be negative.
-    pub fn length(self, at: usize) -> Result<usize, EvalError> {
+    /// A [`Row::integer`] that counts characters and must not be negative.
+    pub(super) fn length(self, at: usize) -> Result<usize, EvalError> {
         let length = self.integer(at)?;
         usize::try_from(length).map_err(|_| self.wrong_value(at, "a length cannot be negative"))
     }
 
-    /// Anything but a record or array as text; `buffer` holds it where it was not text before.
-    pub fn text<'b>(self, at: usize, buffer: &'b mut String) -> Result<&'b str, EvalError>
+    /// Any value but a record or array as text; `buffer` is used for values that are not text.
+    pub(super) fn text<'b>(self, at: usize, buffer: &'b mut String) -> Result<&'b str, EvalError>
     where
         'a: 'b,
     {
@@ -187,7 +187,7 @@ impl<'a> Row<'a> {
     }
 
     #[cold]
-    pub fn wrong_type(self, at: usize, allowed: &'static str) -> EvalError {
+    pub(super) fn wrong_type(self, at: usize, allowed: &'static str) -> EvalError {
         EvalError::Argument {
             function: self.function.name(),
             position: self.position(at),
@@ -197,7 +197,7 @@ impl<'a> Row<'a> {
     }
 
     #[cold]
-    pub fn wrong_value(self, at: usize, rule: &'static str) -> EvalError {
+    pub(super) fn wrong_value(self, at: usize, rule: &'static str) -> EvalError {
         EvalError::ArgumentValue {
             function: self.function.name(),
             position: self.position(at),
@@ -219,16 +219,16 @@ impl<'a> Row<'a> {
 
     /// The call with these values, as in a query.
     #[cold]
-    pub fn expression(self) -> String {
+    pub(super) fn expression(self) -> String {
         let args: Vec<String> = self.values().map(display_value).collect();
         format!("{}({})", self.function.name(), args.join(", "))
     }
 
-    pub fn function(self) -> &'static str {
+    pub(super) fn function(self) -> &'static str {
         self.function.name()
     }
 
-    /// As the reader of the query counts: a datepart is an argument too.
+    /// The position in the query, where a datepart counts as an argument.
     fn position(self, at: usize) -> usize {
         at + 1 + usize::from(self.function.takes_part())
     }

@@ -1,8 +1,7 @@
-//! DATEADD, DATEDIFF, DATEPART and their kin: arithmetic of the calendar on ticks.
+//! DATEADD, DATEDIFF, DATEPART and related functions: calendar arithmetic on ticks.
 //!
-//! DATEDIFF counts how often a boundary of the unit was crossed, not how much time has passed: a minute before and a
-//! minute after midnight are one day apart. Weeks begin on Sunday whatever the year, and week 1 is the one that holds
-//! the first of January.
+//! DATEDIFF counts crossed boundaries of the unit and not elapsed time: a minute before and a minute after midnight are one
+//! day apart. Weeks begin on Sunday, and week 1 contains the first of January.
 
 use highwater_query::functions::DatePart;
 use highwater_time::{
@@ -139,7 +138,7 @@ pub(super) fn name(call: Call<'_, '_>, part: DatePart) -> Datum {
 
 /// DATETIMEFROMPARTS(year, month, day, hour, minute, second, millisecond)
 pub(super) fn from_parts(call: Call<'_, '_>) -> Datum {
-    /// What each part may be, the day aside, and the rule in words.
+    /// The range of each part, and the error message. The month bounds the day further.
     const PARTS: [(i64, i64, &str); 7] = [
         (1, 9999, "a year lies between 1 and 9999"),
         (1, 12, "a month lies between 1 and 12"),
@@ -167,8 +166,8 @@ pub(super) fn from_parts(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// Months are counted on the calendar, and a day that the month does not have becomes its last one; all else is a
-/// fixed length of time. `None` is outside of the calendar.
+/// Adds months by the calendar, where a day past the end of the month becomes its last day, and other units as a fixed
+/// duration. `None` outside of the calendar.
 #[inline]
 fn sum(part: DatePart, count: i64, time: Instant) -> Option<Instant> {
     let months = match part {
@@ -193,7 +192,7 @@ fn sum(part: DatePart, count: i64, time: Instant) -> Option<Instant> {
     Some(midnight + time.time_of_day())
 }
 
-/// How many boundaries of the unit lie between a fixed point and this time.
+/// The number of unit boundaries between a fixed point and this time.
 #[inline]
 fn boundaries(part: DatePart, time: Instant) -> i64 {
     match part {
@@ -231,18 +230,18 @@ fn part_of(part: DatePart, time: Instant) -> i64 {
     }
 }
 
-/// The number of the week that a day lies in, which begins on Sunday.
+/// The number of the week of a day. Weeks begin on Sunday.
 fn week(day: i64) -> i64 {
     (day + 1).div_euclid(7)
 }
 
-/// The number of the day that the year began with.
+/// The number of the first day of the year.
 fn new_year(time: Instant) -> i64 {
     let (year, ..) = time.civil();
     Instant::from_civil(year, 1, 1).map_or(0, Instant::day_number)
 }
 
-/// How long the units are that have a length.
+/// The length of the units with a fixed length.
 const fn unit(part: DatePart) -> i64 {
     match part {
         DatePart::Week => 7 * TICKS_PER_DAY,

@@ -1,17 +1,17 @@
 //! JSON text as a value, for JSON_PARSE.
 //!
-//! Reads what an input would read: integers are bigints and must fit one, other numbers are finite floats, of fields
-//! with the same name the last one counts, nesting has a limit. Anything else is no JSON, and no reason is kept because
-//! the function gives NULL for it.
+//! Follows the rules of JSON inputs: integers must fit a bigint, other numbers are finite floats, of fields with the same
+//! name the last one counts, nesting is limited. Anything else is invalid, without a reason, because the function gives
+//! NULL for it.
 
 use std::sync::Arc;
 
 use crate::value::{Record, Value};
 
-/// How deep objects and arrays may nest, here as in events.
+/// The maximum nesting, as in events.
 const DEPTH_MAX: usize = 128;
 
-/// The value that a text spells, blanks around it ignored.
+/// Parses a text, blanks around it ignored.
 pub(super) fn parse(text: &str) -> Option<Value> {
     let mut reader = Reader { text, at: 0 };
     let value = reader.value(DEPTH_MAX)?;
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `depth` is how many more levels there may be.
+    /// `depth` is the number of remaining levels.
     fn value(&mut self, depth: usize) -> Option<Value> {
         self.blanks();
         match self.peek()? {
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Characters beyond the first plane are written as a pair, and half a pair is none.
+    /// Characters beyond the basic plane are surrogate pairs; a lone surrogate is invalid.
     fn unicode(&mut self) -> Option<char> {
         let high = self.hex()?;
         if !(0xd800..0xdc00).contains(&high) {
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         float.map(Value::Float)
     }
 
-    /// How many digits there were, at least one.
+    /// The number of digits, at least one.
     fn digits(&mut self) -> Option<usize> {
         let start = self.at;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {

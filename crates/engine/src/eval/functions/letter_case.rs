@@ -20,7 +20,7 @@ pub(super) fn upper(call: Call<'_, '_>) -> Datum {
     recase(call, |bytes| bytes.make_ascii_uppercase(), upper_char)
 }
 
-/// ASCII, which is nearly all text, is turned as a whole: a column that has nothing else in one go.
+/// ASCII, which is nearly all text, is changed as bytes; a column of ASCII alone in one pass.
 fn recase(call: Call<'_, '_>, ascii: fn(&mut [u8]), other: fn(char) -> char) -> Datum {
     if let [Datum::Column(Column::Text(texts))] = call.args
         && let Some(result) = fold::recase(texts, ascii)

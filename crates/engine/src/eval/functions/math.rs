@@ -80,7 +80,7 @@ pub(super) fn sign(float: f64) -> f64 {
 
 pub(super) fn all_finite(values: impl Iterator<Item = f64>) -> Option<Vec<f64>> {
     let values: Vec<f64> = values.collect();
-    // Looked at in a loop of its own and without a way out, which the compiler vectorises.
+    // A loop of its own without an early exit, so that the compiler vectorises it.
     let failed = values
         .iter()
         .fold(false, |failed, value| failed | !value.is_finite());
@@ -104,12 +104,12 @@ pub(super) fn power(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// Exact for whole exponents that are not negative; else computed as a float, and its fraction is cut off.
+/// Exact for whole exponents that are not negative; otherwise computed as a float and truncated.
 fn int_power(base: i64, exponent: Number) -> Option<i64> {
     let whole = match exponent {
         Number::Int(exponent) => u64::try_from(exponent).ok(),
         Number::Float(exponent) => (exponent >= 0.0 && exponent.trunc() == exponent)
-            // Beyond the largest u64 every float is even, and so is this stand-in for it.
+            // Beyond the largest u64 every float is even, and so is this substitute.
             .then(|| (exponent as u64).min(u64::MAX - 1)),
     };
     match (base, whole) {
@@ -125,7 +125,7 @@ fn int_power(base: i64, exponent: Number) -> Option<i64> {
     }
 }
 
-/// Leaves a float in the column that is built if it is one.
+/// Appends a finite float, or fails.
 pub(super) fn finite(row: Row<'_>, result: f64, out: &mut ColumnBuilder) -> RuleResult {
     if result.is_finite() {
         out.push_float(result);

@@ -1,4 +1,4 @@
-//! Records and arrays: making them, reading them out of text, looking into them.
+//! Records and arrays: constructing them, parsing them from text, reading their elements.
 
 use std::iter::once;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::value::{Record, Value, ValueRef};
 use super::call::Call;
 use super::json;
 
-/// What a value adds to a record.
+/// The contribution of a value to a record.
 enum Part {
     Field(Arc<str>),
     /// Its own fields, if it is a record.
     Fields,
 }
 
-/// A record in every row, put together like the row of an output: of equal names the leftmost counts.
-pub fn record(names: &[&Name], values: &[Datum], context: &mut KernelContext<'_>) -> Datum {
+/// Constructs a record in every row, like an output row: of equal names the leftmost counts.
+pub(crate) fn record(names: &[&Name], values: &[Datum], context: &mut KernelContext<'_>) -> Datum {
     let part = |name: &&Name| match name {
         Name::Field(name) => Part::Field(name.as_str().into()),
         Name::Spread | Name::Hidden(_) => Part::Fields,
@@ -44,7 +44,7 @@ pub fn record(names: &[&Name], values: &[Datum], context: &mut KernelContext<'_>
     context.map(|row| Ok(make(row)))
 }
 
-/// JSON_PARSE(text): the record that a text spells. NULL for all else, and never a failure.
+/// JSON_PARSE(text): the record of a JSON text; NULL for other values. Never fails.
 pub(super) fn json_parse(call: Call<'_, '_>) -> Datum {
     call.strict(|row, out| {
         let parsed = match row.value(0) {
@@ -67,7 +67,7 @@ pub(super) fn get_type(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// GetArrayElement(array, index): counted from 0, NULL where there is none.
+/// GetArrayElement(array, index): counted from 0, NULL if there is none.
 pub(super) fn get_array_element(call: Call<'_, '_>) -> Datum {
     call.strict(|row, out| {
         let ValueRef::Array(items) = row.value(0) else {
@@ -91,7 +91,7 @@ pub(super) fn get_array_length(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// GetRecordPropertyValue(record, name): NULL where there is none.
+/// GetRecordPropertyValue(record, name): NULL if there is none.
 pub(super) fn get_record_property_value(call: Call<'_, '_>) -> Datum {
     let mut name = String::new();
     call.strict(|row, out| {

@@ -1,11 +1,10 @@
-//! ROUND: half away from zero, on the digits that a reader sees.
+//! ROUND: half away from zero, on the printed digits.
 //!
 //! 123.9995 is stored as a binary fraction slightly below it, so rounding the stored value to three digits would give
-//! 123.999. What counts is the shortest decimal that reads back as the same float, and that one ends in a 5. Its digits
-//! fit a 64-bit whole, so rounding is exact, and the result is the float nearest to the rounded decimal.
+//! 123.999. ROUND uses the shortest decimal that parses to the same float, which ends in a 5. Its digits fit a 64-bit
+//! integer, so rounding is exact, and the result is the float nearest to the rounded decimal.
 //!
-//! Most values are nowhere near half a step. For those a multiplication tells the nearest step just as well, with an
-//! error that is known.
+//! Most values are not near half a step. For those a multiplication finds the nearest step, with a known error.
 
 use crate::column::Column;
 use crate::eval::fault::EvalError;
@@ -20,7 +19,7 @@ const POW10: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
-/// Beyond this many places on either side of the point nothing changes any more.
+/// More places on either side of the point change nothing.
 const PLACES_MAX: i64 = 400;
 
 /// ROUND(number, places)
@@ -48,7 +47,7 @@ pub(super) fn round(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// `None` where rounding up leaves the range.
+/// `None` on overflow.
 fn round_int(int: i64, places: i64) -> Option<i64> {
     if places >= 0 {
         return Some(int);
@@ -66,7 +65,7 @@ fn round_int(int: i64, places: i64) -> Option<i64> {
     i64::try_from(rounded).ok()
 }
 
-/// Infinite where rounding up leaves the range.
+/// Infinite on overflow.
 #[inline]
 fn round_float(float: f64, places: i64) -> f64 {
     if let Some(&scale) = usize::try_from(places)
@@ -94,7 +93,7 @@ fn round_digits(float: f64, places: i64) -> f64 {
     }
     let places = places.clamp(-PLACES_MAX, PLACES_MAX) as i32;
     let (digits, exponent) = decimal(float.abs());
-    // How many of the digits go.
+    // The number of digits to drop.
     let Ok(dropped @ 1..) = u32::try_from(-exponent - places) else {
         return float;
     };

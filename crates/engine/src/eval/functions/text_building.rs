@@ -1,6 +1,6 @@
-//! Functions that make a text of others, or of numbers. Characters are code points.
+//! Functions that construct text from text or numbers. Characters are code points.
 //!
-//! What a function makes is bounded: REPLICATE with a count from the data must not be able to fill the memory.
+//! Results are bounded: REPLICATE with a count from the data must not fill the memory.
 
 use std::fmt::Write;
 
@@ -13,10 +13,10 @@ use super::cache::Cache;
 use super::call::{Call, Row};
 use super::text_parts::{count, offset};
 
-/// The longest text that REPLICATE, SPACE and REPLACE make; no event may be longer either.
+/// The longest result of REPLICATE, SPACE and REPLACE; also the limit of an event.
 const BYTES_MAX: usize = 1 << 20;
 
-/// CONCAT(value, value, ..): NULL is nothing, and all else has a text.
+/// CONCAT(value, value, ..): NULL counts as empty text.
 pub(super) fn concat(call: Call<'_, '_>) -> Datum {
     let mut result = String::new();
     call.each(|row, out| {
@@ -28,7 +28,7 @@ pub(super) fn concat(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// CONCAT_WS(separator, value, value, ..): a NULL is left out together with its separator.
+/// CONCAT_WS(separator, value, value, ..): a NULL is skipped with its separator.
 pub(super) fn concat_ws(call: Call<'_, '_>) -> Datum {
     let (mut result, mut buffer) = (String::new(), String::new());
     call.each(|row, out| {
@@ -50,7 +50,7 @@ pub(super) fn concat_ws(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// NCHAR(code): NULL where no character has it.
+/// NCHAR(code): NULL if no character has that code.
 pub(super) fn nchar(call: Call<'_, '_>) -> Datum {
     call.strict(|row, out| {
         let code = u32::try_from(row.integer(0)?);
@@ -62,7 +62,7 @@ pub(super) fn nchar(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// UNICODE(text): NULL where there is no first character.
+/// UNICODE(text): NULL for empty text.
 pub(super) fn unicode(call: Call<'_, '_>) -> Datum {
     let mut buffer = String::new();
     call.strict(|row, out| {
@@ -101,7 +101,7 @@ pub(super) fn replace(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// REPLACE where case does not count: what is looked for stands folded at the end.
+/// REPLACE ignoring case: the folded search text is the last argument.
 fn replace_any_case(call: Call<'_, '_>) -> Datum {
     let mut result = String::new();
     let [mut text, mut with, mut what] = [const { String::new() }; 3];
@@ -186,7 +186,7 @@ pub(super) fn reverse(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// STUFF(text, start, length, insert): a NULL to insert only deletes.
+/// STUFF(text, start, length, insert): with a NULL insert it only deletes.
 pub(super) fn stuff(call: Call<'_, '_>) -> Datum {
     let (mut text, mut insert, mut result) = (String::new(), String::new(), String::new());
     call.each(|row, out| {
@@ -212,7 +212,7 @@ pub(super) fn stuff(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// TRANSLATE(text, from, to): each character is looked up once, where it stands first in `from`.
+/// TRANSLATE(text, from, to): each character is replaced once, by its first occurrence in `from`.
 pub(super) fn translate(call: Call<'_, '_>) -> Datum {
     let mut tables = Cache::new();
     let (mut key, mut result) = (String::new(), String::new());
@@ -221,7 +221,7 @@ pub(super) fn translate(call: Call<'_, '_>) -> Datum {
         let text = row.text(0, &mut text)?;
         let (from, to) = (row.text(1, &mut from)?, row.text(2, &mut to)?);
         key.clear();
-        // Where `from` ends must be part of the key, and writing to a String cannot fail.
+        // The length of `from` is part of the key. Writing to a String cannot fail.
         let _ = write!(key, "{}:{from}{to}", from.len());
         let table = tables
             .get(&key, |_| Table::new(from, to))
@@ -234,7 +234,7 @@ pub(super) fn translate(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// What becomes of each character.
+/// The replacement of each character.
 struct Table {
     ascii: [char; 128],
     others: Vec<(char, char)>,

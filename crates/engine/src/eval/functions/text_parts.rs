@@ -1,4 +1,4 @@
-//! Functions that give a part of a text, or its length. Characters are code points.
+//! Functions that return a part of a text, or its length. Characters are code points.
 
 use crate::eval::operand::Datum;
 
@@ -14,7 +14,7 @@ pub(super) fn len(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// LTRIM, RTRIM, TRIM: the white space of Unicode, all of it.
+/// LTRIM, RTRIM, TRIM: all Unicode white space.
 pub(super) fn trim(call: Call<'_, '_>, cut: fn(&str) -> &str) -> Datum {
     let mut buffer = String::new();
     call.strict(|row, out| {
@@ -60,18 +60,18 @@ pub(super) fn substring(call: Call<'_, '_>) -> Datum {
     })
 }
 
-/// How many characters a text has.
+/// The number of characters.
 pub(super) fn count(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The byte at which the text goes on after that many characters; its end if it has no more.
+/// The byte offset after `chars` characters; the end of a shorter text.
 pub(super) fn offset(text: &str, chars: usize) -> usize {
     if chars >= text.len() {
         return text.len();
     }
     if text.as_bytes()[..chars].is_ascii() {
-        // That many bytes are that many characters, and the next one begins right behind them.
+        // In ASCII a byte is a character, and the next one begins right after.
         return chars;
     }
     text.char_indices()

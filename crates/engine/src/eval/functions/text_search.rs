@@ -1,8 +1,8 @@
-//! CHARINDEX and PATINDEX: where something first stands in a text, counted in characters from 1; 0 if nowhere.
+//! CHARINDEX and PATINDEX: the position of the first match, in characters from 1; 0 if there is none.
 //!
-//! PATINDEX is LIKE with a position. Where a pattern begins with `%` every place of the text is tried against what
-//! follows, but only up to the next `%`: a place where that much fits and the rest does not is the last one worth
-//! trying, because a later place leaves the rest less text to be found in.
+//! PATINDEX is LIKE with a position. If a pattern begins with `%`, every position of the text is tried against the part up
+//! to the next `%`. The first position where that part matches decides: if the rest does not match there, it cannot match
+//! at a later position, which leaves less text.
 
 use crate::eval::like::Pattern;
 use crate::eval::operand::Datum;
@@ -13,7 +13,7 @@ use super::text_parts::{count, offset};
 
 const PATTERN_CHARS_MAX: usize = 8000;
 
-/// CHARINDEX(find, text [, start]): nothing is found nowhere.
+/// CHARINDEX(find, text [, start]): an empty `find` gives 0.
 pub(super) fn char_index(call: Call<'_, '_>) -> Datum {
     let (mut find, mut text) = (String::new(), String::new());
     call.strict(|row, out| {
@@ -51,9 +51,9 @@ pub(super) fn position(text: &str, at: usize) -> i64 {
 
 /// A compiled pattern of PATINDEX.
 struct Search {
-    /// Whether any text may stand before the match.
+    /// Whether any text may precede the match.
     floats: bool,
-    /// What stands behind that, up to and including the next `%`.
+    /// The pattern after that, up to and including the next `%`.
     head: Pattern,
     whole: Pattern,
 }
@@ -65,7 +65,7 @@ impl Search {
             return None;
         }
         let inner = match pattern.trim_start_matches('%') {
-            // Nothing is found nowhere, as in CHARINDEX; what is never closed matches nothing.
+            // An empty pattern gives 0, as in CHARINDEX; an unclosed set matches nothing.
             "" if pattern.is_empty() => "[",
             "" => "%",
             inner => inner,
@@ -89,7 +89,7 @@ impl Search {
     }
 }
 
-/// Where the first `%` stands that is not in a set.
+/// The position of the first `%` outside of a set.
 fn first_run(pattern: &str) -> Option<usize> {
     let mut in_set = false;
     pattern.find(|c| {

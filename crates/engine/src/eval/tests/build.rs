@@ -12,48 +12,48 @@ use crate::chunk::Chunk;
 use crate::column::{Column, ColumnBuilder};
 use crate::value::{Record, Value};
 
-pub fn expr(kind: ExprKind) -> Expr {
+pub(crate) fn expr(kind: ExprKind) -> Expr {
     Expr {
         kind,
         span: Span::default(),
     }
 }
 
-pub fn pred(kind: PredKind) -> Pred {
+pub(crate) fn pred(kind: PredKind) -> Pred {
     Pred {
         kind,
         span: Span::default(),
     }
 }
 
-pub fn col(index: usize) -> Expr {
+pub(crate) fn col(index: usize) -> Expr {
     expr(ExprKind::Column(index))
 }
 
-pub fn null() -> Expr {
+pub(crate) fn null() -> Expr {
     expr(ExprKind::Literal(Literal::Null))
 }
 
-pub fn int(value: i64) -> Expr {
+pub(crate) fn int(value: i64) -> Expr {
     expr(ExprKind::Literal(Literal::Int(value)))
 }
 
-pub fn float(value: f64) -> Expr {
+pub(crate) fn float(value: f64) -> Expr {
     expr(ExprKind::Literal(Literal::Float(value)))
 }
 
-pub fn text(value: &str) -> Expr {
+pub(crate) fn text(value: &str) -> Expr {
     expr(ExprKind::Literal(Literal::Text(value.into())))
 }
 
-pub fn unary(op: UnaryOp, of: Expr) -> Expr {
+pub(crate) fn unary(op: UnaryOp, of: Expr) -> Expr {
     expr(ExprKind::Unary {
         op,
         of: Box::new(of),
     })
 }
 
-pub fn binary(op: BinaryOp, left: Expr, right: Expr) -> Expr {
+pub(crate) fn binary(op: BinaryOp, left: Expr, right: Expr) -> Expr {
     expr(ExprKind::Binary {
         op,
         left: Box::new(left),
@@ -61,7 +61,7 @@ pub fn binary(op: BinaryOp, left: Expr, right: Expr) -> Expr {
     })
 }
 
-pub fn cast(of: Expr, to: Type) -> Expr {
+pub(crate) fn cast(of: Expr, to: Type) -> Expr {
     expr(ExprKind::Cast {
         of: Box::new(of),
         to,
@@ -69,7 +69,7 @@ pub fn cast(of: Expr, to: Type) -> Expr {
     })
 }
 
-pub fn try_cast(of: Expr, to: Type) -> Expr {
+pub(crate) fn try_cast(of: Expr, to: Type) -> Expr {
     expr(ExprKind::Cast {
         of: Box::new(of),
         to,
@@ -77,41 +77,41 @@ pub fn try_cast(of: Expr, to: Type) -> Expr {
     })
 }
 
-pub fn field(of: Expr, name: &str) -> Expr {
+pub(crate) fn field(of: Expr, name: &str) -> Expr {
     expr(ExprKind::Field {
         of: Box::new(of),
         name: name.into(),
     })
 }
 
-pub fn case(branches: Vec<(Pred, Expr)>, otherwise: Expr) -> Expr {
+pub(crate) fn case(branches: Vec<(Pred, Expr)>, otherwise: Expr) -> Expr {
     expr(ExprKind::Case {
         branches,
         otherwise: Box::new(otherwise),
     })
 }
 
-pub fn compare(op: CompareOp, left: Expr, right: Expr) -> Pred {
+pub(crate) fn compare(op: CompareOp, left: Expr, right: Expr) -> Pred {
     pred(PredKind::Compare { op, left, right })
 }
 
-pub fn not(of: Pred) -> Pred {
+pub(crate) fn not(of: Pred) -> Pred {
     pred(PredKind::Not(Box::new(of)))
 }
 
-pub fn and(left: Pred, right: Pred) -> Pred {
+pub(crate) fn and(left: Pred, right: Pred) -> Pred {
     pred(PredKind::And(Box::new(left), Box::new(right)))
 }
 
-pub fn or(left: Pred, right: Pred) -> Pred {
+pub(crate) fn or(left: Pred, right: Pred) -> Pred {
     pred(PredKind::Or(Box::new(left), Box::new(right)))
 }
 
-pub fn is_null(of: Expr, negated: bool) -> Pred {
+pub(crate) fn is_null(of: Expr, negated: bool) -> Pred {
     pred(PredKind::IsNull { of, negated })
 }
 
-pub fn between(of: Expr, low: Expr, high: Expr, negated: bool) -> Pred {
+pub(crate) fn between(of: Expr, low: Expr, high: Expr, negated: bool) -> Pred {
     pred(PredKind::Between {
         of,
         low,
@@ -120,11 +120,11 @@ pub fn between(of: Expr, low: Expr, high: Expr, negated: bool) -> Pred {
     })
 }
 
-pub fn in_list(of: Expr, list: Vec<Expr>, negated: bool) -> Pred {
+pub(crate) fn in_list(of: Expr, list: Vec<Expr>, negated: bool) -> Pred {
     pred(PredKind::In { of, list, negated })
 }
 
-pub fn like(of: Expr, pattern: Expr, negated: bool) -> Pred {
+pub(crate) fn like(of: Expr, pattern: Expr, negated: bool) -> Pred {
     pred(PredKind::Like {
         of,
         pattern,
@@ -132,7 +132,7 @@ pub fn like(of: Expr, pattern: Expr, negated: bool) -> Pred {
     })
 }
 
-pub fn record(fields: &[(&str, Value)]) -> Value {
+pub(crate) fn record(fields: &[(&str, Value)]) -> Value {
     let mut record = Record::with_capacity(fields.len());
     fields
         .iter()
@@ -140,22 +140,22 @@ pub fn record(fields: &[(&str, Value)]) -> Value {
     Value::Record(Arc::new(record))
 }
 
-pub fn array(items: &[Value]) -> Value {
+pub(crate) fn array(items: &[Value]) -> Value {
     Value::Array(items.into())
 }
 
-pub fn time(text: &str) -> Value {
+pub(crate) fn time(text: &str) -> Value {
     Value::Time(Instant::parse_iso(text.as_bytes()).expect("test times are valid"))
 }
 
-pub fn column(values: &[Value]) -> Column {
+pub(crate) fn column(values: &[Value]) -> Column {
     let mut builder = ColumnBuilder::with_capacity(values.len());
     values.iter().for_each(|value| builder.push(value.view()));
     builder.finish()
 }
 
 /// One row of these values, at 2024-01-01 plus one tick.
-pub fn row(values: &[Value]) -> Chunk {
+pub(crate) fn row(values: &[Value]) -> Chunk {
     let columns = values
         .iter()
         .map(|value| column(std::slice::from_ref(value)))
@@ -167,6 +167,6 @@ pub fn row(values: &[Value]) -> Chunk {
 }
 
 /// A value with its type, for comparing results to the last bit.
-pub fn exact(value: &Value) -> String {
+pub(crate) fn exact(value: &Value) -> String {
     format!("{value:?}")
 }

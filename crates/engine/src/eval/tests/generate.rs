@@ -13,9 +13,9 @@ use super::build::{array, column, record};
 use crate::chunk::Chunk;
 use crate::value::Value;
 
-pub const COLUMNS: usize = 4;
+pub(crate) const COLUMNS: usize = 4;
 
-pub fn ints() -> impl Strategy<Value = i64> {
+pub(crate) fn ints() -> impl Strategy<Value = i64> {
     prop_oneof![
         4 => -4_i64..5,
         1 => select(vec![
@@ -25,7 +25,7 @@ pub fn ints() -> impl Strategy<Value = i64> {
     ]
 }
 
-pub fn floats() -> impl Strategy<Value = f64> {
+pub(crate) fn floats() -> impl Strategy<Value = f64> {
     prop_oneof![
         3 => (-8_i32..9).prop_map(|i| f64::from(i) / 2.0),
         2 => select(vec![
@@ -36,7 +36,7 @@ pub fn floats() -> impl Strategy<Value = f64> {
     ]
 }
 
-pub fn texts() -> impl Strategy<Value = String> {
+pub(crate) fn texts() -> impl Strategy<Value = String> {
     let corners = [
         "",
         " ",
@@ -75,7 +75,7 @@ pub fn texts() -> impl Strategy<Value = String> {
     select(corners.to_vec()).prop_map(str::to_owned)
 }
 
-pub fn times() -> impl Strategy<Value = Instant> {
+pub(crate) fn times() -> impl Strategy<Value = Instant> {
     let day = Instant::parse_iso(b"2024-01-01")
         .expect("a valid date")
         .ticks();
@@ -93,7 +93,7 @@ fn scalars() -> impl Strategy<Value = Value> {
     ]
 }
 
-pub fn values() -> BoxedStrategy<Value> {
+pub(crate) fn values() -> BoxedStrategy<Value> {
     scalars()
         .prop_recursive(2, 6, 3, |inner| {
             let fields = vec((select(vec!["a", "b", "c"]), inner.clone()), 0..3);
@@ -126,7 +126,7 @@ fn column_values(rows: usize) -> impl Strategy<Value = Vec<Value>> {
 }
 
 /// Up to a few words of rows, so that words of answers begin and end everywhere.
-pub fn chunks() -> impl Strategy<Value = Chunk> {
+pub(crate) fn chunks() -> impl Strategy<Value = Chunk> {
     prop_oneof![4 => 0_usize..8, 1 => 60_usize..70, 1 => 120_usize..140].prop_flat_map(|rows| {
         vec(column_values(rows), COLUMNS).prop_map(move |columns| {
             let times: Vec<i64> = (0..rows as i64).collect();
@@ -167,20 +167,20 @@ fn unary_ops() -> impl Strategy<Value = UnaryOp> {
     select(vec![UnaryOp::Plus, UnaryOp::Minus, UnaryOp::BitNot])
 }
 
-pub fn binary_ops() -> impl Strategy<Value = BinaryOp> {
+pub(crate) fn binary_ops() -> impl Strategy<Value = BinaryOp> {
     use BinaryOp::*;
     select(vec![
         Add, Subtract, Multiply, Divide, Modulo, BitAnd, BitOr, BitXor,
     ])
 }
 
-pub fn compare_ops() -> impl Strategy<Value = CompareOp> {
+pub(crate) fn compare_ops() -> impl Strategy<Value = CompareOp> {
     use CompareOp::*;
     select(vec![Eq, Ne, Lt, Le, Gt, Ge])
 }
 
 /// Expressions over [`COLUMNS`] columns, that many operations deep.
-pub fn exprs(depth: usize) -> BoxedStrategy<Expr> {
+pub(crate) fn exprs(depth: usize) -> BoxedStrategy<Expr> {
     let leaf = prop_oneof![
         6 => (0..COLUMNS).prop_map(ExprKind::Column),
         3 => literals().prop_map(ExprKind::Literal),
@@ -214,7 +214,7 @@ pub fn exprs(depth: usize) -> BoxedStrategy<Expr> {
 }
 
 /// Conditions over [`COLUMNS`] columns, that many operations deep.
-pub fn preds(depth: usize) -> BoxedStrategy<Pred> {
+pub(crate) fn preds(depth: usize) -> BoxedStrategy<Pred> {
     let operand = exprs(depth.saturating_sub(1));
     let compare = (compare_ops(), operand.clone(), operand.clone())
         .prop_map(|(op, left, right)| PredKind::Compare { op, left, right });

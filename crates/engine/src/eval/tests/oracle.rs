@@ -14,7 +14,7 @@ use crate::eval::like::Pattern;
 use crate::eval::write_text;
 use crate::value::{Record, Value};
 
-pub fn value(expr: &Expr, chunk: &Chunk, row: usize) -> Option<Value> {
+pub(crate) fn value(expr: &Expr, chunk: &Chunk, row: usize) -> Option<Value> {
     Some(match &expr.kind {
         ExprKind::Call { .. } | ExprKind::User { .. } | ExprKind::Record(_) => {
             unreachable!("the oracle knows operators only")
@@ -157,7 +157,7 @@ fn spelled(text: &str) -> Option<f64> {
         .filter(|f| !wordy && f.is_finite())
 }
 
-pub fn binary(op: BinaryOp, a: &Value, b: &Value) -> Option<Value> {
+pub(crate) fn binary(op: BinaryOp, a: &Value, b: &Value) -> Option<Value> {
     if a.is_null() || b.is_null() {
         return Some(Value::Null);
     }
@@ -213,7 +213,7 @@ fn split(value: &Value) -> Option<(i128, f64)> {
 }
 
 /// `Some(None)` where NULL is involved.
-pub fn order(a: &Value, b: &Value) -> Option<Option<Ordering>> {
+pub(crate) fn order(a: &Value, b: &Value) -> Option<Option<Ordering>> {
     let numeric = |value: &Value| matches!(value, Value::Bit(_) | Value::Int(_) | Value::Float(_));
     let number = |text: &str, other: &Value| match (text.trim().to_lowercase().as_str(), other) {
         ("true", Value::Bit(_)) => Some(Value::Int(1)),
@@ -236,7 +236,7 @@ pub fn order(a: &Value, b: &Value) -> Option<Option<Ordering>> {
     }))
 }
 
-pub fn alike(a: &Value, b: &Value) -> bool {
+pub(crate) fn alike(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Null, Value::Null) => true,
         (Value::Array(a), Value::Array(b)) => {
@@ -263,7 +263,7 @@ pub fn alike(a: &Value, b: &Value) -> bool {
     }
 }
 
-pub fn compare(op: CompareOp, a: &Value, b: &Value) -> Option<bool> {
+pub(crate) fn compare(op: CompareOp, a: &Value, b: &Value) -> Option<bool> {
     let nested = matches!(
         (a, b),
         (Value::Record(_), Value::Record(_)) | (Value::Array(_), Value::Array(_))
@@ -288,7 +288,7 @@ pub fn compare(op: CompareOp, a: &Value, b: &Value) -> Option<bool> {
     })
 }
 
-pub fn cast(value: &Value, to: Type) -> Option<Value> {
+pub(crate) fn cast(value: &Value, to: Type) -> Option<Value> {
     let mut text = String::new();
     write_text(value.view(), &mut text);
     Some(match (value, to) {
@@ -320,7 +320,7 @@ pub fn cast(value: &Value, to: Type) -> Option<Value> {
     })
 }
 
-pub fn holds(pred: &Pred, chunk: &Chunk, row: usize) -> Option<bool> {
+pub(crate) fn holds(pred: &Pred, chunk: &Chunk, row: usize) -> Option<bool> {
     Some(match &pred.kind {
         PredKind::And(left, right) => holds(left, chunk, row)? && holds(right, chunk, row)?,
         PredKind::Or(left, right) => holds(left, chunk, row)? || holds(right, chunk, row)?,

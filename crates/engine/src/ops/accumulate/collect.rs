@@ -1,4 +1,4 @@
-//! Collect, and what JavaScript aggregates are run over: values in the order of time, then of arrival.
+//! Lists of values in order of time, then arrival, for Collect and JavaScript aggregates.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
@@ -11,15 +11,15 @@ use crate::value::Value;
 pub(crate) struct Lists(pub(super) Vec<Vec<(i64, Value)>>);
 
 impl Lists {
-    pub fn grow(&mut self, groups: usize) {
+    pub(crate) fn grow(&mut self, groups: usize) {
         self.0.resize_with(groups, Vec::new);
     }
 
-    pub fn clear(&mut self, slot: usize) {
+    pub(crate) fn clear(&mut self, slot: usize) {
         self.0[slot] = Vec::new();
     }
 
-    pub fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
+    pub(crate) fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
         for (row, &slot) in slots.iter().enumerate() {
             let packed = unpack(column.get(start + row));
             let list = &mut self.0[slot as usize];
@@ -27,7 +27,7 @@ impl Lists {
         }
     }
 
-    pub fn absorb(&mut self, other: &Lists, slots: &[u32]) {
+    pub(crate) fn absorb(&mut self, other: &Lists, slots: &[u32]) {
         for (&slot, theirs) in slots.iter().zip(&other.0) {
             let ours = &mut self.0[slot as usize];
             let in_order = match (ours.last(), theirs.first()) {
@@ -36,13 +36,13 @@ impl Lists {
             };
             ours.extend_from_slice(theirs);
             if !in_order {
-                // Partitions overlap in time; of one instant the earlier partition's events stay in front.
+                // Partitions overlap in time; at equal times the earlier partition's events come first.
                 ours.sort_by_key(|(time, _)| *time);
             }
         }
     }
 
-    pub fn array(&self, slot: usize) -> Value {
+    pub(crate) fn array(&self, slot: usize) -> Value {
         Value::Array(
             self.0[slot]
                 .iter()
@@ -51,7 +51,7 @@ impl Lists {
         )
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         for list in &self.0 {
             out.count(list.len());
             for (time, value) in list {
@@ -61,7 +61,7 @@ impl Lists {
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for list in &mut self.0 {
             for _ in 0..from.count()? {
                 list.push((from.i64()?, from.value()?));

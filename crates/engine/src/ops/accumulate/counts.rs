@@ -1,7 +1,7 @@
-//! COUNT, four bytes a group.
+//! COUNT, four bytes per group.
 //!
-//! Groups are many and counts small, so counts are kept narrow until one might not fit. How many values were added at most
-//! to any group is known without looking: all that were added.
+//! Groups are many and counts are small, so counts have 32 bits until one might overflow. The total number of values bounds
+//! every count.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
@@ -26,42 +26,42 @@ impl Default for Counts {
 }
 
 impl Counts {
-    pub fn get(&self, slot: usize) -> i64 {
+    pub(crate) fn get(&self, slot: usize) -> i64 {
         match self {
             Counts::Narrow { counts, .. } => counts[slot].into(),
             Counts::Wide(counts) => counts[slot],
         }
     }
 
-    pub fn grow(&mut self, groups: usize) {
+    pub(crate) fn grow(&mut self, groups: usize) {
         match self {
             Counts::Narrow { counts, .. } => vec_growth::resize(counts, groups, 0),
             Counts::Wide(counts) => vec_growth::resize(counts, groups, 0),
         }
     }
 
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         match self {
             Counts::Narrow { counts, .. } => counts.shrink_to_fit(),
             Counts::Wide(counts) => counts.shrink_to_fit(),
         }
     }
 
-    pub fn clear(&mut self, slot: usize) {
+    pub(crate) fn clear(&mut self, slot: usize) {
         match self {
             Counts::Narrow { counts, .. } => counts[slot] = 0,
             Counts::Wide(counts) => counts[slot] = 0,
         }
     }
 
-    pub fn swap(&mut self, a: usize, b: usize) {
+    pub(crate) fn swap(&mut self, a: usize, b: usize) {
         match self {
             Counts::Narrow { counts, .. } => counts.swap(a, b),
             Counts::Wide(counts) => counts.swap(a, b),
         }
     }
 
-    pub fn pick(&self, slots: &[u32]) -> Counts {
+    pub(crate) fn pick(&self, slots: &[u32]) -> Counts {
         match self {
             Counts::Narrow { counts, most } => Counts::Narrow {
                 counts: super::pick(counts, slots),
@@ -71,7 +71,7 @@ impl Counts {
         }
     }
 
-    /// Makes sure that as many as `more` fit on top of every count.
+    /// Widens the counts if `more` values might overflow one.
     fn widen_for(&mut self, more: u64) {
         let Counts::Narrow { counts, most } = self else {
             return;
@@ -86,7 +86,7 @@ impl Counts {
         }
     }
 
-    pub fn update(&mut self, slots: &[u32], start: usize, argument: Option<&Column>) {
+    pub(crate) fn update(&mut self, slots: &[u32], start: usize, argument: Option<&Column>) {
         let nulls = match argument {
             None => None,
             Some(Column::Int(a) | Column::Time(a)) if a.null_count() == 0 => None,
@@ -112,7 +112,7 @@ impl Counts {
         }
     }
 
-    pub fn absorb(&mut self, other: &Counts, slots: &[u32]) {
+    pub(crate) fn absorb(&mut self, other: &Counts, slots: &[u32]) {
         self.widen_for(match other {
             Counts::Narrow { most, .. } => u64::from(*most),
             Counts::Wide(_) => u64::MAX,
@@ -139,11 +139,11 @@ impl Counts {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         (0..self.len()).for_each(|slot| out.i64(self.get(slot)));
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let counts: Vec<i64> = (0..self.len())
             .map(|_| from.i64())
             .collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! COUNT(DISTINCT): values that are one group count once, NULL not at all.
+//! COUNT(DISTINCT): equal grouping keys count once, NULL does not count.
 
 use std::hash::BuildHasher;
 
@@ -10,7 +10,7 @@ use highwater_codec::{DecodeError, Reader, Writer};
 use crate::column::Column;
 use crate::eval;
 
-/// Encoded keys in the order they were first met.
+/// Encoded keys in order of first occurrence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Distinct {
     table: HashTable<u32>,
@@ -19,7 +19,7 @@ pub(crate) struct Distinct {
 }
 
 impl Distinct {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
@@ -27,7 +27,7 @@ impl Distinct {
         key(&self.bytes, &self.ends, index)
     }
 
-    pub fn insert(&mut self, new: &[u8]) {
+    pub(crate) fn insert(&mut self, new: &[u8]) {
         let hash = |key: &[u8]| FixedState::default().hash_one(key);
         let hashed = hash(new);
         if self
@@ -46,16 +46,16 @@ impl Distinct {
         });
     }
 
-    pub fn absorb(&mut self, other: &Distinct) {
+    pub(crate) fn absorb(&mut self, other: &Distinct) {
         (0..other.len()).for_each(|index| self.insert(other.key(index)));
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.len());
         (0..self.len()).for_each(|index| out.blob(self.key(index)));
     }
 
-    pub fn restore(from: &mut Reader<'_>) -> Result<Distinct, DecodeError> {
+    pub(crate) fn restore(from: &mut Reader<'_>) -> Result<Distinct, DecodeError> {
         let mut set = Distinct::default();
         for _ in 0..from.count()? {
             set.insert(from.blob()?);

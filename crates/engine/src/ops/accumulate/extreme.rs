@@ -1,7 +1,7 @@
 //! MIN and MAX: of equal values the first one stays.
 //!
-//! Whole numbers and times stay a plain list, eight bytes a group; only where a query meets another type, or two of them,
-//! does every group get a [`Value`] of its own. Results are the same on either road.
+//! Integers and times are a plain vector, eight bytes per group; other types, or mixed ones, take a [`Value`] per group.
+//! Results do not depend on the representation.
 
 use std::cmp::Ordering;
 
@@ -24,7 +24,7 @@ pub(crate) struct Extremes {
 
 #[derive(Clone, Debug)]
 enum Best {
-    /// That many groups without a value.
+    /// A number of groups without a value.
     Empty(usize),
     Ints(Vec<i64>),
     /// In ticks.
@@ -33,21 +33,21 @@ enum Best {
 }
 
 impl Extremes {
-    pub fn least() -> Extremes {
+    pub(crate) fn least() -> Extremes {
         Extremes {
             wanted: Ordering::Less,
             best: Best::Empty(0),
         }
     }
 
-    pub fn most() -> Extremes {
+    pub(crate) fn most() -> Extremes {
         Extremes {
             wanted: Ordering::Greater,
             best: Best::Empty(0),
         }
     }
 
-    /// Stands for no value in a plain list: what every other number replaces. As a value it is kept as a [`Value`].
+    /// The placeholder for no value in a plain vector, which every other number replaces. As a value it needs a [`Value`].
     fn none(&self) -> i64 {
         match self.wanted {
             Ordering::Less => i64::MAX,
@@ -63,7 +63,7 @@ impl Extremes {
         }
     }
 
-    pub fn get(&self, slot: usize) -> ValueRef<'_> {
+    pub(crate) fn get(&self, slot: usize) -> ValueRef<'_> {
         match &self.best {
             Best::Ints(best) if best[slot] != self.none() => ValueRef::Int(best[slot]),
             Best::Times(best) if best[slot] != self.none() => {
@@ -74,7 +74,7 @@ impl Extremes {
         }
     }
 
-    pub fn grow(&mut self, groups: usize) {
+    pub(crate) fn grow(&mut self, groups: usize) {
         let none = self.none();
         match &mut self.best {
             Best::Empty(len) => *len = groups,
@@ -83,7 +83,7 @@ impl Extremes {
         }
     }
 
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         match &mut self.best {
             Best::Empty(_) => {}
             Best::Ints(best) | Best::Times(best) => best.shrink_to_fit(),
@@ -91,7 +91,7 @@ impl Extremes {
         }
     }
 
-    pub fn clear(&mut self, slot: usize) {
+    pub(crate) fn clear(&mut self, slot: usize) {
         let none = self.none();
         match &mut self.best {
             Best::Empty(_) => {}
@@ -100,7 +100,7 @@ impl Extremes {
         }
     }
 
-    pub fn swap(&mut self, a: usize, b: usize) {
+    pub(crate) fn swap(&mut self, a: usize, b: usize) {
         match &mut self.best {
             Best::Empty(_) => {}
             Best::Ints(best) | Best::Times(best) => best.swap(a, b),
@@ -108,7 +108,7 @@ impl Extremes {
         }
     }
 
-    pub fn pick(&self, slots: &[u32]) -> Extremes {
+    pub(crate) fn pick(&self, slots: &[u32]) -> Extremes {
         Extremes {
             wanted: self.wanted,
             best: match &self.best {
@@ -155,7 +155,7 @@ impl Extremes {
         Ok(())
     }
 
-    pub fn update(
+    pub(crate) fn update(
         &mut self,
         slots: &[u32],
         start: usize,
@@ -182,7 +182,7 @@ impl Extremes {
         outcome
     }
 
-    pub fn absorb(&mut self, other: &Extremes, slots: &[u32]) -> Result<(), EvalError> {
+    pub(crate) fn absorb(&mut self, other: &Extremes, slots: &[u32]) -> Result<(), EvalError> {
         match (&mut self.best, &other.best) {
             (Best::Ints(ours), Best::Ints(theirs)) | (Best::Times(ours), Best::Times(theirs)) => {
                 for (&slot, &new) in slots.iter().zip(theirs) {
@@ -201,12 +201,12 @@ impl Extremes {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         (0..self.len()).for_each(|slot| out.value(self.get(slot)));
     }
 
-    /// Reads the values of as many groups as there are.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    /// Restores the values of the existing number of groups.
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.best = Best::Empty(self.len());
         for slot in 0..self.len() {
             let value = from.value()?;

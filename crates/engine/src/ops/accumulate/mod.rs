@@ -1,12 +1,10 @@
 //! Running aggregates, one value per group, updated a run of rows at a time.
 //!
-//! Integer sums are exact in 128 bits, so only a result can overflow, never the way to it. Float sums are folded in the
-//! order of the rows, which is the order of time, and shares of partitions in the order of the partitions: how the
-//! input was cut never shows in a result.
+//! Integer sums have 128 bits, so only a result can overflow and no intermediate sum. Float sums add in the order of the
+//! rows, which is time order, and partial panes in the order of the partitions: results do not depend on chunk boundaries.
 //!
-//! Every aggregate takes one column. Those that look at more than a value (when an event happened, what it is ranked
-//! by) are given a column of arrays that hold all of it, see [`packed`]; so whoever keeps events for later keeps one
-//! value per aggregate, whatever the aggregate.
+//! Every aggregate takes one column. Aggregates that need more than a value (the event's time, its rank) take a column of
+//! arrays, see [`packed`]; so operators that buffer events store one value per aggregate.
 
 mod collect;
 mod counts;
@@ -88,7 +86,7 @@ pub(crate) fn argument(spec: &Aggregate, chunk: &Chunk, faults: &mut Faults) -> 
     }
 }
 
-/// Text read as numbers (`to_number`), and only numbers let through (`sums`).
+/// Converts text to numbers (`to_number`) and rejects other values (`sums`).
 fn fitting(
     spec: &Aggregate,
     column: Column,
@@ -131,8 +129,8 @@ fn fit(value: ValueRef<'_>, to_number: bool, sums: bool) -> Result<ValueRef<'_>,
 }
 
 impl Accumulator {
-    /// What it keeps for one group, without lists of values.
-    pub fn slot_bytes(&self) -> usize {
+    /// The state per group in bytes, without lists of values.
+    pub(crate) fn slot_bytes(&self) -> usize {
         match self {
             Accumulator::Count(_) => size_of::<i64>(),
             Accumulator::Distinct(_) => size_of::<Distinct>(),
@@ -146,7 +144,7 @@ impl Accumulator {
         }
     }
 
-    pub fn new(spec: &Aggregate) -> Accumulator {
+    pub(crate) fn new(spec: &Aggregate) -> Accumulator {
         match &spec.function {
             AggregateFunction::Count => Accumulator::Count(Counts::default()),
             AggregateFunction::CountDistinct => Accumulator::Distinct(Vec::new()),
@@ -169,8 +167,8 @@ impl Accumulator {
         }
     }
 
-    /// Makes room for groups up to `groups`.
-    pub fn grow(&mut self, groups: usize) {
+    /// Grows the state to `groups` groups.
+    pub(crate) fn grow(&mut self, groups: usize) {
         match self {
             Accumulator::Count(counts) => counts.grow(groups),
             Accumulator::Distinct(sets) => sets.resize_with(groups, Distinct::default),
@@ -184,8 +182,8 @@ impl Accumulator {
         }
     }
 
-    /// Gives back room for groups that will not come.
-    pub fn shrink(&mut self) {
+    /// Frees unused capacity: no more groups will come.
+    pub(crate) fn shrink(&mut self) {
         match self {
             Accumulator::Count(counts) => counts.shrink(),
             Accumulator::Sum(totals) | Accumulator::Avg(totals) => totals.shrink(),
@@ -194,8 +192,8 @@ impl Accumulator {
         }
     }
 
-    /// A copy of some groups, in the order given.
-    pub fn pick(&self, slots: &[u32]) -> Accumulator {
+    /// A copy of the given groups, in that order.
+    pub(crate) fn pick(&self, slots: &[u32]) -> Accumulator {
         match self {
             Accumulator::Count(counts) => Accumulator::Count(counts.pick(slots)),
             Accumulator::Distinct(sets) => Accumulator::Distinct(pick(sets, slots)),
@@ -219,8 +217,8 @@ impl Accumulator {
         }
     }
 
-    /// Forgets what some groups have gathered, so that others may take their places.
-    pub fn clear(&mut self, slots: &[u32]) {
+    /// Resets the given groups for reuse.
+    pub(crate) fn clear(&mut self, slots: &[u32]) {
         let slots = slots.iter().map(|&slot| slot as usize);
         match self {
             Accumulator::Count(counts) => slots.for_each(|slot| counts.clear(slot)),
@@ -241,8 +239,8 @@ impl Accumulator {
         }
     }
 
-    /// Two groups change places.
-    pub fn swap(&mut self, a: u32, b: u32) {
+    /// Swaps two groups.
+    pub(crate) fn swap(&mut self, a: u32, b: u32) {
         let (a, b) = (a as usize, b as usize);
         match self {
             Accumulator::Count(counts) => counts.swap(a, b),
@@ -258,7 +256,7 @@ impl Accumulator {
     }
 
     /// Adds the rows from `start` on, row `start + i` to group `slots[i]`. `None` is COUNT(*).
-    pub fn update(
+    pub(crate) fn update(
         &mut self,
         slots: &[u32],
         start: usize,
@@ -289,8 +287,8 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Adds what `other` has gathered, its group `i` to our group `slots[i]`.
-    pub fn absorb(&mut self, other: &Accumulator, slots: &[u32]) -> Result<(), EvalError> {
+    /// Merges the state of `other`, its group `i` into group `slots[i]`.
+    pub(crate) fn absorb(&mut self, other: &Accumulator, slots: &[u32]) -> Result<(), EvalError> {
         match (self, other) {
             (Accumulator::Count(ours), Accumulator::Count(theirs)) => ours.absorb(theirs, slots),
             (Accumulator::Distinct(ours), Accumulator::Distinct(theirs)) => {
@@ -326,7 +324,7 @@ impl Accumulator {
         Ok(())
     }
 
-    pub fn result(&self, slot: usize) -> Result<Value, FailureReason> {
+    pub(crate) fn result(&self, slot: usize) -> Result<Value, FailureReason> {
         match self {
             Accumulator::Count(counts) => Ok(Value::Int(counts.get(slot))),
             Accumulator::Distinct(sets) => Ok(Value::Int(sets[slot].len() as i64)),
@@ -341,8 +339,8 @@ impl Accumulator {
         }
     }
 
-    /// Whether some groups may have no result.
-    pub fn can_fail(&self) -> bool {
+    /// Whether a result can fail.
+    pub(crate) fn can_fail(&self) -> bool {
         match self {
             Accumulator::Count(_)
             | Accumulator::Distinct(_)
@@ -357,16 +355,16 @@ impl Accumulator {
         }
     }
 
-    /// Appends the result of a group to a column; NULL where there is none.
-    pub fn write(&self, slot: usize, column: &mut ColumnBuilder) {
+    /// Appends the result of a group to a column; NULL if there is none.
+    pub(crate) fn write(&self, slot: usize, column: &mut ColumnBuilder) {
         match self {
             Accumulator::Extreme(extremes) => column.push(extremes.get(slot)),
             other => column.push_owned(other.result(slot).unwrap_or_default()),
         }
     }
 
-    /// The results of several groups as a column; those that have none are noted.
-    pub fn results(&self, spec: &Aggregate, slots: &[u32], faults: &mut Faults) -> Column {
+    /// The results of several groups as a column; failures are recorded.
+    pub(crate) fn results(&self, spec: &Aggregate, slots: &[u32], faults: &mut Faults) -> Column {
         if let Accumulator::Count(counts) = self {
             let counts = slots.iter().map(|&slot| counts.get(slot as usize));
             return Column::from_ints(counts.collect());
@@ -384,7 +382,7 @@ impl Accumulator {
         builder.finish()
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         match self {
             Accumulator::Count(counts) => counts.snapshot(out),
             Accumulator::Distinct(sets) => sets.iter().for_each(|set| set.snapshot(out)),
@@ -400,7 +398,11 @@ impl Accumulator {
         }
     }
 
-    pub fn restore(&mut self, groups: usize, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(
+        &mut self,
+        groups: usize,
+        from: &mut Reader<'_>,
+    ) -> Result<(), DecodeError> {
         self.grow(groups);
         match self {
             Accumulator::Count(counts) => counts.restore(from)?,
@@ -440,7 +442,7 @@ fn finite(value: f64, otherwise: &'static str) -> Result<Value, FailureReason> {
     }
 }
 
-/// What SUM or AVG make of `count` numbers that add up to `ints` or, if there are floats among them, to `float`.
+/// SUM or AVG of `count` numbers with the sum `ints` or, if there are floats among them, `float`.
 pub(crate) fn of_totals(
     function: &AggregateFunction,
     ints: i128,
@@ -454,7 +456,7 @@ pub(crate) fn of_totals(
     }
 }
 
-/// Counts values that a MIN or MAX could not compare with what it had.
+/// Counts values that MIN or MAX could not compare.
 pub(crate) fn note(
     outcome: Result<(), EvalError>,
     spec: &Aggregate,

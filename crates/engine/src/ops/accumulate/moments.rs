@@ -1,7 +1,7 @@
 //! VAR, VARP, STDEV and STDEVP, without the cancellation of a sum of squares.
 //!
-//! Count, mean and the sum of squared distances from the mean are moved along value by value (Welford) and merged
-//! share by share (Chan); both stay accurate where all values are large and close together.
+//! Count, mean and the sum of squared distances from the mean are updated per value (Welford) and merged per partial pane
+//! (Chan); both are accurate for large values that are close together.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
@@ -17,7 +17,7 @@ pub(crate) struct Moments {
     squares: f64,
 }
 
-/// What is asked of the moments.
+/// The statistic to compute from the moments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     /// The values are all there are, not a sample.
@@ -26,19 +26,19 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    pub const VARIANCE: Spread = Spread {
+    pub(crate) const VARIANCE: Spread = Spread {
         all: false,
         root: false,
     };
-    pub const VARIANCE_OF_ALL: Spread = Spread {
+    pub(crate) const VARIANCE_OF_ALL: Spread = Spread {
         all: true,
         root: false,
     };
-    pub const DEVIATION: Spread = Spread {
+    pub(crate) const DEVIATION: Spread = Spread {
         all: false,
         root: true,
     };
-    pub const DEVIATION_OF_ALL: Spread = Spread {
+    pub(crate) const DEVIATION_OF_ALL: Spread = Spread {
         all: true,
         root: true,
     };
@@ -52,7 +52,7 @@ impl Moments {
         self.squares += distance * (value - self.mean);
     }
 
-    pub fn absorb(&mut self, other: &Moments) {
+    pub(crate) fn absorb(&mut self, other: &Moments) {
         if self.count == 0 {
             *self = *other;
             return;
@@ -67,7 +67,7 @@ impl Moments {
         self.squares += other.squares + distance * distance * (ours * (theirs / self.count as f64));
     }
 
-    pub fn result(&self, spread: Spread) -> Result<Value, FailureReason> {
+    pub(crate) fn result(&self, spread: Spread) -> Result<Value, FailureReason> {
         let freedom = match (self.count, spread.all) {
             (0, _) | (1, false) => return Ok(Value::Null),
             (count, true) => count,
@@ -82,13 +82,13 @@ impl Moments {
         finite(result, "the variance overflows float")
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         out.u64(self.count);
         out.f64(self.mean);
         out.f64(self.squares);
     }
 
-    pub fn restore(from: &mut Reader<'_>) -> Result<Moments, DecodeError> {
+    pub(crate) fn restore(from: &mut Reader<'_>) -> Result<Moments, DecodeError> {
         Ok(Moments {
             count: from.u64()?,
             mean: from.f64()?,

@@ -1,4 +1,4 @@
-//! Arguments of aggregates that look at more than a value: arrays of the event's time, the value, what it is ranked by.
+//! Arguments of aggregates that need more than a value: arrays of the event's time, the value and its ranking keys.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::column::Column;
 use crate::eval::{self, EvalError, Faults};
 use crate::value::{Value, ValueRef};
 
-/// What was packed of one event.
+/// The unpacked argument of one event.
 pub(super) struct PackedEvent<'a> {
     pub time: i64,
     pub value: &'a Value,
     pub keys: &'a [Value],
 }
 
-/// Time and value; NULL for events without a value, where those do not count.
+/// Packs time and value; NULL for events without a value, if `skip_null`.
 pub(super) fn values(value: Option<&Column>, chunk: &Chunk, skip_null: bool) -> Column {
     let pack = |row: usize| {
         let of = value.map_or(Value::Null, |column| column.get(row).to_value());
@@ -29,7 +29,7 @@ pub(super) fn values(value: Option<&Column>, chunk: &Chunk, skip_null: bool) -> 
     Column::Dynamic(Arc::new((0..chunk.rows()).map(pack).collect()))
 }
 
-/// Time, value and keys.
+/// Packs time, value and ranking keys.
 pub(super) fn ranked(
     spec: &Aggregate,
     value: Option<&Column>,
@@ -78,7 +78,7 @@ fn rank_key(value: ValueRef<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// Takes apart what was packed; `None` for an event that does not count.
+/// Unpacks an argument; `None` for an event that does not count.
 pub(super) fn unpack(value: ValueRef<'_>) -> Option<PackedEvent<'_>> {
     let ValueRef::Array(parts) = value else {
         return None;

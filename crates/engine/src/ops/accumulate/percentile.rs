@@ -1,4 +1,4 @@
-//! PERCENTILE_CONT and PERCENTILE_DISC: exact, so all values are kept until the result is asked for.
+//! PERCENTILE_CONT and PERCENTILE_DISC: exact, so all values are kept.
 
 use std::cmp::Ordering;
 
@@ -57,7 +57,7 @@ impl Number {
 }
 
 impl Percentiles {
-    pub fn new(spec: &Aggregate) -> Percentiles {
+    pub(crate) fn new(spec: &Aggregate) -> Percentiles {
         let (at, interpolated) = match spec.function {
             AggregateFunction::PercentileCont(at) => (at, true),
             AggregateFunction::PercentileDisc(at) => (at, false),
@@ -71,29 +71,29 @@ impl Percentiles {
         }
     }
 
-    pub fn grow(&mut self, groups: usize) {
+    pub(crate) fn grow(&mut self, groups: usize) {
         self.values.resize_with(groups, Vec::new);
     }
 
-    pub fn clear(&mut self, slot: usize) {
+    pub(crate) fn clear(&mut self, slot: usize) {
         self.values[slot] = Vec::new();
     }
 
-    pub fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
+    pub(crate) fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
         for (row, &slot) in slots.iter().enumerate() {
             self.values[slot as usize].extend(Number::of(column.get(start + row)));
         }
     }
 
-    pub fn absorb(&mut self, other: &Percentiles, slots: &[u32]) {
+    pub(crate) fn absorb(&mut self, other: &Percentiles, slots: &[u32]) {
         for (&slot, values) in slots.iter().zip(&other.values) {
             self.values[slot as usize].extend_from_slice(values);
         }
     }
 
-    pub fn result(&self, slot: usize) -> Result<Value, FailureReason> {
+    pub(crate) fn result(&self, slot: usize) -> Result<Value, FailureReason> {
         let mut sorted = self.values[slot].clone();
-        // Stable, so that of equal numbers in different types the first one is shown.
+        // Stable, so that of equal numbers of different types the first one is the result.
         sorted.sort_by(|a, b| {
             let ordering = a.compare(*b);
             if self.descending {
@@ -115,14 +115,14 @@ impl Percentiles {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         for values in &self.values {
             out.count(values.len());
             values.iter().for_each(|value| out.value(value.view()));
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for values in &mut self.values {
             for _ in 0..from.count()? {
                 let value = from.value()?;

@@ -1,11 +1,10 @@
 //! JavaScript aggregates.
 //!
-//! What a script does to its own state can be neither merged nor written down, so the events are kept and the script is
-//! run when the result is asked for. Where windows overlap, a script that can take events back is asked to instead of
-//! being run from the start ([`RollingScript`]). What it takes back need not be what it took in (0.1 + 0.2 - 0.2 is not 0.1),
-//! and a row must not depend on where a job was started. So the state begins anew, from the content, at the first
-//! result after every multiple of the window's length; the events since then are all that a result depends on, and they
-//! are what a snapshot holds.
+//! The state of a script can be neither merged nor serialized, so events are kept and the script runs when the result is
+//! needed. For overlapping windows, a script that can retract events is updated instead of running from the start
+//! ([`RollingScript`]). A retraction need not be exact (0.1 + 0.2 - 0.2 is not 0.1), and a row must not depend on where the
+//! job started. So the state is rebuilt from the content at the first result after every multiple of the window's length;
+//! a result depends only on the events since then, and a snapshot has exactly these.
 
 use std::sync::Arc;
 
@@ -22,12 +21,12 @@ use crate::value::Value;
 pub(crate) struct ScriptAggregates {
     pub(super) name: Arc<str>,
     pub(super) events: Lists,
-    /// By group, where they are known already.
+    /// The known results, by group.
     results: Vec<Result<Value, FailureReason>>,
 }
 
 impl ScriptAggregates {
-    pub fn new(name: &str) -> ScriptAggregates {
+    pub(crate) fn new(name: &str) -> ScriptAggregates {
         ScriptAggregates::of(name.into(), Lists::default())
     }
 
@@ -39,24 +38,24 @@ impl ScriptAggregates {
         }
     }
 
-    pub fn pick(&self, slots: &[u32]) -> ScriptAggregates {
+    pub(crate) fn pick(&self, slots: &[u32]) -> ScriptAggregates {
         ScriptAggregates::of(self.name.clone(), Lists(super::pick(&self.events.0, slots)))
     }
 
-    pub fn result(&self, slot: usize) -> Result<Value, FailureReason> {
+    pub(crate) fn result(&self, slot: usize) -> Result<Value, FailureReason> {
         match self.results.get(slot) {
             Some(known) => known.clone(),
             None => script::aggregate(&self.name, &self.events.0[slot]).map_err(reason),
         }
     }
 
-    /// Whether a hop's worth of events can leave at once.
-    pub fn can_roll(&self) -> bool {
+    /// Whether the script can retract the events of a hop at once.
+    pub(crate) fn can_roll(&self) -> bool {
         script::can_retract(&self.name, Retraction::Together)
     }
 
-    /// Finds the result of the next group from its result in the window before. Says when its last event was.
-    pub fn roll(&mut self, rolling: &mut RollingScript, end: i64, size: i64) -> Option<i64> {
+    /// Computes the result of the next group from its state in the previous window. Returns the time of its last event.
+    pub(crate) fn roll(&mut self, rolling: &mut RollingScript, end: i64, size: i64) -> Option<i64> {
         let events = &self.events.0[self.results.len()];
         let content = events.iter().map(|(time, value)| (*time, value));
         let result = rolling.step(&self.name, Retraction::Together, end, size, content);
@@ -69,16 +68,16 @@ fn reason(error: crate::eval::EvalError) -> FailureReason {
     error.to_string().into()
 }
 
-/// An event as a sliding window keeps it.
+/// The event in an argument of a sliding window.
 pub(crate) fn event(argument: &Value) -> Option<(i64, &Value)> {
     unpack(argument.view()).map(|event| (event.time, event.value))
 }
 
-/// An aggregate that goes from window to window.
+/// The state of an aggregate from one window to the next.
 #[derive(Debug)]
 pub(crate) struct RollingScript {
     object: ObjectHandle,
-    /// What has been in the windows since the state began, in order.
+    /// The events of the windows since the state was rebuilt, in order.
     events: Vec<(i64, Value)>,
     /// The ends of those windows.
     ends: Vec<i64>,
@@ -95,8 +94,8 @@ impl Default for RollingScript {
 }
 
 impl RollingScript {
-    /// The result of the window that ends at `end` and holds these events.
-    pub fn step<'a>(
+    /// The result of the window that ends at `end` with this content.
+    pub(crate) fn step<'a>(
         &mut self,
         name: &str,
         retraction: Retraction,
@@ -126,7 +125,7 @@ impl RollingScript {
             self.changes(step, size)
         });
         if outcome.is_err() {
-            // Nobody knows what was left half done: the next result begins anew.
+            // The object may be inconsistent: the next result rebuilds it.
             *self = RollingScript::default();
         }
         outcome.map_err(reason)
@@ -151,7 +150,7 @@ impl RollingScript {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.events.len());
         for (time, value) in &self.events {
             out.i64(*time);
@@ -161,7 +160,7 @@ impl RollingScript {
         self.ends.iter().for_each(|end| out.i64(*end));
     }
 
-    pub fn restore(from: &mut Reader<'_>) -> Result<RollingScript, DecodeError> {
+    pub(crate) fn restore(from: &mut Reader<'_>) -> Result<RollingScript, DecodeError> {
         let mut rolling = RollingScript::default();
         for _ in 0..from.count()? {
             rolling.events.push((from.i64()?, from.value()?));

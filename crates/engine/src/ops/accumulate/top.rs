@@ -1,4 +1,4 @@
-//! CollectTop and TopOne: the first events by what they are ranked by; of equal ones the earlier ranks first.
+//! CollectTop and TopOne: the first events by rank; of equal ranks the earlier event comes first.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::value::{Record, Value};
 
 #[derive(Clone, Debug)]
 pub(crate) struct TopValues {
-    /// How many ranks are shown; `None` shows the value of the first alone.
+    /// The number of ranks in the result; `None` for the value of the first alone.
     pub(super) shown: Option<usize>,
     pub(super) descending: Box<[bool]>,
-    /// Per group the best so far, best first, never more than are shown.
+    /// The best events per group, best first, at most `shown`.
     pub(super) best: Vec<Vec<Entry>>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Entry {
 }
 
 impl TopValues {
-    pub fn new(spec: &Aggregate) -> TopValues {
+    pub(crate) fn new(spec: &Aggregate) -> TopValues {
         TopValues {
             shown: match spec.function {
                 AggregateFunction::CollectTop(count) => Some(count),
@@ -41,15 +41,15 @@ impl TopValues {
         }
     }
 
-    pub fn grow(&mut self, groups: usize) {
+    pub(crate) fn grow(&mut self, groups: usize) {
         self.best.resize_with(groups, Vec::new);
     }
 
-    pub fn clear(&mut self, slot: usize) {
+    pub(crate) fn clear(&mut self, slot: usize) {
         self.best[slot] = Vec::new();
     }
 
-    pub fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
+    pub(crate) fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
         for (row, &slot) in slots.iter().enumerate() {
             if let Some(packed) = unpack(column.get(start + row)) {
                 self.add(slot as usize, packed);
@@ -57,7 +57,7 @@ impl TopValues {
         }
     }
 
-    pub fn absorb(&mut self, other: &TopValues, slots: &[u32]) {
+    pub(crate) fn absorb(&mut self, other: &TopValues, slots: &[u32]) {
         for (&slot, theirs) in slots.iter().zip(&other.best) {
             for Entry { keys, time, value } in theirs {
                 let time = *time;
@@ -86,7 +86,7 @@ impl TopValues {
         best.insert(place, entry);
     }
 
-    pub fn result(&self, slot: usize) -> Value {
+    pub(crate) fn result(&self, slot: usize) -> Value {
         let best = &self.best[slot];
         if self.shown.is_none() {
             return best
@@ -103,7 +103,7 @@ impl TopValues {
         Value::Array(shown.collect())
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         for best in &self.best {
             out.count(best.len());
             for entry in best {
@@ -114,7 +114,7 @@ impl TopValues {
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for best in &mut self.best {
             for _ in 0..from.count()? {
                 let keys: Result<_, _> = self.descending.iter().map(|_| from.value()).collect();

@@ -1,4 +1,4 @@
-//! What numbers add up to, and how many they are: SUM and AVG of one group.
+//! The sum and count of one group, for SUM and AVG.
 
 use highwater_codec::{DecodeError, Reader, Writer};
 
@@ -14,11 +14,11 @@ pub(crate) struct Total {
 }
 
 impl Total {
-    pub fn of_ints(sum: i64, count: u32) -> Total {
+    pub(crate) fn of_ints(sum: i64, count: u32) -> Total {
         Total::of(sum.into(), None, count.into())
     }
 
-    pub fn of_floats(sum: f64, count: u32) -> Total {
+    pub(crate) fn of_floats(sum: f64, count: u32) -> Total {
         match count {
             0 => Total::default(),
             count => Total::of(0, Some(sum), count.into()),
@@ -26,39 +26,39 @@ impl Total {
     }
 
     /// The sum and the number of values, if none of them is a float.
-    pub fn as_ints(&self) -> Option<(i64, u32)> {
+    pub(crate) fn as_ints(&self) -> Option<(i64, u32)> {
         let (sum, count) = (self.ints.try_into().ok()?, self.count.try_into().ok()?);
         (*self == Total::of_ints(sum, count)).then_some((sum, count))
     }
 
     /// The sum and the number of values, if all of them are floats.
-    pub fn as_floats(&self) -> Option<(f64, u32)> {
+    pub(crate) fn as_floats(&self) -> Option<(f64, u32)> {
         let (sum, count) = (self.floats, self.count.try_into().ok()?);
         (*self == Total::of_floats(sum, count)).then_some((sum, count))
     }
 
     #[inline]
-    pub fn add_int(&mut self, value: i64) {
+    pub(crate) fn add_int(&mut self, value: i64) {
         self.ints += i128::from(value);
         self.count += 1;
     }
 
     #[inline]
-    pub fn add_float(&mut self, value: f64) {
+    pub(crate) fn add_float(&mut self, value: f64) {
         self.floats += value;
         self.count += 1;
         self.any_float = true;
     }
 
-    pub fn add(&mut self, other: &Total) {
+    pub(crate) fn add(&mut self, other: &Total) {
         self.ints += other.ints;
         self.floats += other.floats;
         self.count += other.count;
         self.any_float |= other.any_float;
     }
 
-    /// `count` numbers that add up to `ints` or, if there are floats among them, to `float`.
-    pub fn of(ints: i128, float: Option<f64>, count: u64) -> Total {
+    /// `count` numbers with the sum `ints` or, if there are floats among them, `float`.
+    pub(crate) fn of(ints: i128, float: Option<f64>, count: u64) -> Total {
         Total {
             ints: if float.is_some() { 0 } else { ints },
             floats: float.unwrap_or(0.0),
@@ -76,7 +76,7 @@ impl Total {
         }
     }
 
-    pub fn sum(&self) -> Result<Value, FailureReason> {
+    pub(crate) fn sum(&self) -> Result<Value, FailureReason> {
         match (self.count, self.any_float) {
             (0, _) => Ok(Value::Null),
             (_, false) => i64::try_from(self.ints)
@@ -86,21 +86,21 @@ impl Total {
         }
     }
 
-    pub fn avg(&self) -> Result<Value, FailureReason> {
+    pub(crate) fn avg(&self) -> Result<Value, FailureReason> {
         match self.count {
             0 => Ok(Value::Null),
             count => finite(self.float() / count as f64, "AVG overflows float"),
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         out.i128(self.ints);
         out.f64(self.floats);
         out.u64(self.count);
         out.u8(self.any_float.into());
     }
 
-    pub fn restore(from: &mut Reader<'_>) -> Result<Total, DecodeError> {
+    pub(crate) fn restore(from: &mut Reader<'_>) -> Result<Total, DecodeError> {
         Ok(Total {
             ints: from.i128()?,
             floats: from.f64()?,

@@ -1,7 +1,7 @@
-//! SUM and AVG of many groups, twelve bytes a group.
+//! SUM and AVG of many groups, twelve bytes per group.
 //!
-//! A column of whole numbers or of floats stays one, in two plain lists; only where a query adds up both, or a sum or a count
-//! needs more room, does every group get a [`Total`] of its own. Results are the same on either road.
+//! Sums of integers alone or of floats alone are two plain vectors; mixed types, or a sum or count that overflows them, take
+//! a [`Total`] per group. Results do not depend on the representation.
 
 use highwater_codec::{DecodeError, Reader};
 
@@ -14,14 +14,14 @@ use crate::value::ValueRef;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Totals {
-    /// That many groups without a value.
+    /// A number of groups without a value.
     Empty(usize),
     Ints(Plain<i64>),
     Floats(Plain<f64>),
     Any(Vec<Total>),
 }
 
-/// Sums of one type and the numbers of values in them.
+/// Sums of one type with their counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Plain<T> {
     sums: Vec<T>,
@@ -63,7 +63,7 @@ impl<T: Clone + Copy + Default> Plain<T> {
         self.counts.swap(a, b);
     }
 
-    /// Puts a new sum and count in place, if there are any.
+    /// Stores a new sum and count, if both fit.
     #[inline]
     fn put(&mut self, slot: usize, sum: Option<T>, count: Option<u32>) -> bool {
         let (Some(sum), Some(count)) = (sum, count) else {
@@ -108,7 +108,7 @@ impl Totals {
         }
     }
 
-    pub fn get(&self, slot: usize) -> Total {
+    pub(crate) fn get(&self, slot: usize) -> Total {
         match self {
             Totals::Empty(_) => Total::default(),
             Totals::Ints(ints) => Total::of_ints(ints.sums[slot], ints.counts[slot]),
@@ -117,7 +117,7 @@ impl Totals {
         }
     }
 
-    pub fn grow(&mut self, groups: usize) {
+    pub(crate) fn grow(&mut self, groups: usize) {
         match self {
             Totals::Empty(len) => *len = groups,
             Totals::Ints(ints) => ints.grow(groups),
@@ -126,7 +126,7 @@ impl Totals {
         }
     }
 
-    pub fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         match self {
             Totals::Empty(_) => {}
             Totals::Ints(ints) => ints.shrink(),
@@ -135,7 +135,7 @@ impl Totals {
         }
     }
 
-    pub fn clear(&mut self, slot: usize) {
+    pub(crate) fn clear(&mut self, slot: usize) {
         match self {
             Totals::Empty(_) => {}
             Totals::Ints(ints) => ints.clear(slot),
@@ -144,7 +144,7 @@ impl Totals {
         }
     }
 
-    pub fn swap(&mut self, a: usize, b: usize) {
+    pub(crate) fn swap(&mut self, a: usize, b: usize) {
         match self {
             Totals::Empty(_) => {}
             Totals::Ints(ints) => ints.swap(a, b),
@@ -153,7 +153,7 @@ impl Totals {
         }
     }
 
-    pub fn pick(&self, slots: &[u32]) -> Totals {
+    pub(crate) fn pick(&self, slots: &[u32]) -> Totals {
         match self {
             Totals::Empty(_) => Totals::Empty(slots.len()),
             Totals::Ints(ints) => Totals::Ints(ints.pick(slots)),
@@ -227,7 +227,7 @@ impl Totals {
         }
     }
 
-    pub fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
+    pub(crate) fn update(&mut self, slots: &[u32], start: usize, column: &Column) {
         match column {
             Column::Int(a) if a.null_count() == 0 => {
                 let mut values = slots.iter().zip(&a.values()[start..]);
@@ -259,7 +259,7 @@ impl Totals {
         }
     }
 
-    pub fn absorb(&mut self, other: &Totals, slots: &[u32]) {
+    pub(crate) fn absorb(&mut self, other: &Totals, slots: &[u32]) {
         let done = match (&mut *self, other) {
             (Totals::Ints(ours), Totals::Ints(theirs)) => {
                 let theirs = theirs.sums.iter().zip(&theirs.counts);
@@ -282,12 +282,12 @@ impl Totals {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(crate) fn snapshot(&self, out: &mut Vec<u8>) {
         (0..self.len()).for_each(|slot| self.get(slot).snapshot(out));
     }
 
-    /// Reads the totals of as many groups as there are.
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    /// Restores the totals of the existing number of groups.
+    pub(crate) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         *self = Totals::Empty(self.len());
         for slot in 0..self.len() {
             self.add(slot, &Total::restore(from)?);

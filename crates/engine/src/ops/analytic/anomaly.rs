@@ -1,9 +1,8 @@
 //! AnomalyDetection_SpikeAndDip and AnomalyDetection_ChangePoint.
 //!
 //! Both learn from the last `history` values of a key within the limit and score each new value against them before
-//! learning it too. The result is a record `{IsAnomaly: 0 or 1, Score: float}`; it is NULL where there is nothing to
-//! score, because the value is NULL or WHEN does not hold. Nothing is random, and a model that has heard nothing for
-//! the limit is as new.
+//! learning it too. The result is a record `{IsAnomaly: 0 or 1, Score: float}`; it is NULL if the value is NULL or WHEN does
+//! not hold. Nothing is random, and a model without values for the limit starts over.
 //!
 //! **SpikeAndDip** estimates how likely a value at least as extreme is, by adaptive kernel density estimation: each
 //! value x_j of the history carries a normal distribution around itself whose standard deviation s is that of the
@@ -88,7 +87,7 @@ fn verdict(anomaly: bool, score: f64) -> Value {
     Value::Record(Arc::new(record))
 }
 
-/// How unlikely something must be to be an anomaly.
+/// The significance level of an anomaly.
 fn significance(confidence: ValueRef<'_>) -> Result<f64, String> {
     match float(confidence) {
         Some(confidence) if (1.0..=100.0).contains(&confidence) => Ok(1.0 - confidence / 100.0),
@@ -108,7 +107,7 @@ impl History {
         shrink(&mut self.0);
     }
 
-    /// Learns a value; what does not fit any more is given back.
+    /// Learns a value and returns the one that no longer fits.
     fn learn(&mut self, value: (i64, f64), most: usize) -> Option<(i64, f64)> {
         self.0.push_back(value);
         if self.0.len() > most {
@@ -161,12 +160,12 @@ impl Mode {
     }
 }
 
-/// With fewer values than this nothing is called an anomaly.
+/// With fewer values nothing is an anomaly.
 const LEARNED_MIN: usize = 10;
 const BANDWIDTH_MIN: f64 = 1e-6;
 
 impl SpikeAndDip {
-    pub fn new(limit: i64, history: usize) -> SpikeAndDip {
+    pub(super) fn new(limit: i64, history: usize) -> SpikeAndDip {
         SpikeAndDip {
             limit,
             history: history.max(1),
@@ -175,7 +174,7 @@ impl SpikeAndDip {
     }
 }
 
-/// How much of the estimated density of `history` lies above `value`.
+/// The estimated probability of a value above `value`.
 fn tail_above(value: f64, history: &History) -> f64 {
     let n = history.0.len() as f64;
     let bandwidth = match history.0.len() {
@@ -189,7 +188,7 @@ fn tail_above(value: f64, history: &History) -> f64 {
     let scale = std::f64::consts::SQRT_2 * bandwidth.max(BANDWIDTH_MIN);
     let tails = history.values().map(|x| erfc((value - x) / scale));
     let tail = tails.sum::<f64>() / (2.0 * n);
-    // Values near the end of what a float can hold overflow on the way; they say nothing then.
+    // Values near the largest float overflow here; they carry no information then.
     if tail.is_nan() { 0.5 } else { tail }
 }
 
@@ -278,14 +277,14 @@ pub(super) struct ChangePoint {
 #[derive(Default)]
 struct ChangeModel {
     learned: History,
-    /// What came since the stream began to look different.
+    /// The values since a change may have begun.
     waiting: History,
     up: f64,
     down: f64,
 }
 
 const BET_POWER: f64 = 0.5;
-/// Rarer than this does not count for more: that keeps a few spikes from looking like a new level.
+/// Lower p-values do not count for more, so that a few spikes do not look like a new level.
 const BET_P_MIN: f64 = 0.05;
 
 fn bet(stake: f64, p: f64) -> f64 {
@@ -340,7 +339,7 @@ impl ChangeModel {
 }
 
 impl ChangePoint {
-    pub fn new(limit: i64, history: usize) -> ChangePoint {
+    pub(super) fn new(limit: i64, history: usize) -> ChangePoint {
         ChangePoint {
             limit,
             history: history.max(1),

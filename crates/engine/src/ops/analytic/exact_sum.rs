@@ -1,9 +1,8 @@
-//! A sum of floats without rounding: what comes in can be taken out again, and the order leaves no trace.
+//! A sum of floats without rounding: values can be subtracted again, and the order does not matter.
 //!
-//! Every float is a whole number of 2^-1074. The sum is kept as such a number, in signed digits of 32 bits with room to
-//! spare, so adding touches three digits and carries are put off. Only reading the sum rounds, once, to the nearest
-//! float (ties to even). A range of rows that slides along can thus be summed in constant time per row, and the result
-//! is a function of what is in the range.
+//! Every float is a multiple of 2^-1074. The sum is such a number, in signed digits of 32 bits in 64-bit words, so adding
+//! touches three digits and carries are deferred. Reading the sum rounds once, to the nearest float (ties to even). So a
+//! sliding range is summed in constant time per row, and the result depends only on the range.
 
 const DIGIT_BITS: usize = 32;
 /// The largest float begins at bit 2045 and has 53 bits; two digits more hold the carries of 2^63 additions.
@@ -19,22 +18,22 @@ pub(crate) struct ExactSum {
 }
 
 impl ExactSum {
-    pub fn new() -> ExactSum {
+    pub(crate) fn new() -> ExactSum {
         ExactSum {
             digits: [0; DIGITS],
             changes: 0,
         }
     }
 
-    pub fn add(&mut self, value: f64) {
+    pub(crate) fn add(&mut self, value: f64) {
         self.change(value, 1);
     }
 
-    pub fn subtract(&mut self, value: f64) {
+    pub(crate) fn subtract(&mut self, value: f64) {
         self.change(value, -1);
     }
 
-    pub fn add_int(&mut self, value: i128) {
+    pub(crate) fn add_int(&mut self, value: i128) {
         let sign = value.signum() as f64;
         let mut rest = value.unsigned_abs();
         let mut weight = 1.0;
@@ -81,7 +80,7 @@ impl ExactSum {
     }
 
     /// The float nearest to the sum; infinite if that is out of range.
-    pub fn round(&self) -> f64 {
+    pub(crate) fn round(&self) -> f64 {
         let mut sum = self.clone();
         sum.carry();
         let negative = sum.digits[DIGITS - 1] < 0;

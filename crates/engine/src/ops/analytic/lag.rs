@@ -1,4 +1,4 @@
-//! LAG, LAST and ISFIRST: what a key's earlier rows were.
+//! LAG, LAST and ISFIRST: values of earlier rows of a key.
 
 use std::collections::VecDeque;
 
@@ -19,19 +19,19 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub fn new(time: i64, column: &Column, row: usize) -> Cell {
+    pub(super) fn new(time: i64, column: &Column, row: usize) -> Cell {
         Cell {
             time,
             value: column.get(row).to_value(),
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         out.i64(self.time);
         out.value(self.value.view());
     }
 
-    pub fn restore(from: &mut Reader<'_>) -> Result<Cell, DecodeError> {
+    pub(super) fn restore(from: &mut Reader<'_>) -> Result<Cell, DecodeError> {
         Ok(Cell {
             time: from.i64()?,
             value: from.value()?,
@@ -45,11 +45,11 @@ pub(super) struct LagOne {
     cells: Cells,
 }
 
-/// LAST: the same, the row itself included.
+/// LAST: like LAG, including the row itself.
 pub(super) struct Last(LagOne);
 
-/// One candidate or none for each key. While all values are of one small type, or NULL, they are kept without it: with
-/// very many keys, what counts is how much memory a row touches.
+/// At most one candidate per key. While all values have one small type, or are NULL, they are stored without it: with very
+/// many keys, the cost of a row is the memory that it touches.
 enum Cells {
     PlainCell {
         kind: Kind,
@@ -192,7 +192,7 @@ impl Cells {
 }
 
 impl LagOne {
-    pub fn new(limit: i64) -> LagOne {
+    pub(super) fn new(limit: i64) -> LagOne {
         LagOne {
             limit,
             cells: Cells::new(),
@@ -226,7 +226,7 @@ fn push_default(default: Option<&Column>, row: usize, out: &mut ColumnBuilder) {
 }
 
 impl Last {
-    pub fn new(limit: i64) -> Last {
+    pub(super) fn new(limit: i64) -> Last {
         Last(LagOne::new(limit))
     }
 }
@@ -279,7 +279,7 @@ impl CallState for Last {
     }
 }
 
-/// LAG with a larger offset: the latest candidates of each key, as many as can be asked for.
+/// LAG with a larger offset: the latest `offset` candidates of each key.
 pub(super) struct LagMany {
     limit: i64,
     offset: usize,
@@ -287,7 +287,7 @@ pub(super) struct LagMany {
 }
 
 impl LagMany {
-    pub fn new(limit: i64, offset: usize) -> LagMany {
+    pub(super) fn new(limit: i64, offset: usize) -> LagMany {
         LagMany {
             limit,
             offset: offset.max(1),
@@ -344,14 +344,14 @@ impl CallState for LagMany {
     }
 }
 
-/// ISFIRST: the end of the interval in which each key was seen last.
+/// ISFIRST: the end of the last interval with a row of each key.
 pub(super) struct IsFirst {
     size: Duration,
     ends: Vec<i64>,
 }
 
 impl IsFirst {
-    pub fn new(size: Duration) -> IsFirst {
+    pub(super) fn new(size: Duration) -> IsFirst {
         IsFirst {
             size,
             ends: Vec::new(),

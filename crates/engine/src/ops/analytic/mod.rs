@@ -1,16 +1,15 @@
-//! Analytic functions: every row leaves at once with one more value per call, made of the rows before it.
+//! Analytic functions: every row is emitted at once with one more value per call, computed from the rows before it.
 //!
-//! The rows that a call at time `t` looks at are those that stand before the row (in order of time, ties in order of
-//! arrival), have equal keys, satisfy WHEN and lie in (t - limit, t]. The value depends on those rows alone, so neither
-//! the cut into chunks nor how early a silent key was forgotten can be seen in it. Keys of different substreams are
-//! different keys.
+//! A call at time `t` reads the rows that precede the row (by time, ties by arrival), have equal keys, satisfy WHEN and lie
+//! in (t - limit, t]. The value depends on those rows alone, not on chunk boundaries or on when a silent key was dropped.
+//! Keys of different substreams are different keys.
 //!
-//! Keys, conditions and arguments are evaluated for a whole chunk; then each call walks the rows once with what it
-//! remembers per key. Calls with equal PARTITION BY share one table of keys. The argument of a call is evaluated only in
-//! rows that satisfy its WHEN, so a WHEN can guard it; the default of LAG and LAST is evaluated in every row.
+//! Keys, conditions and arguments are evaluated for a whole chunk; then each call runs over the rows once with its state
+//! per key. Calls with equal PARTITION BY share one table of keys. The argument of a call is evaluated only in rows that
+//! satisfy its WHEN, so a WHEN can guard it; the default of LAG and LAST is evaluated in every row.
 //!
-//! A row on which an expression fails is left out and counted, and no other row sees it. A row for which only the result
-//! cannot be represented (a SUM that overflows) is left out and counted too, but stays visible to later rows.
+//! A row on which an expression fails is dropped and counted, and is invisible to other rows. A row whose result cannot be
+//! represented (a SUM that overflows) is dropped and counted too, but stays visible to later rows.
 
 mod anomaly;
 pub(super) mod exact_sum;
@@ -36,29 +35,28 @@ use crate::eval::{self, Faults};
 
 use partition_keys::PartitionKeys;
 
-/// What one call remembers, per key. Keys are numbered by [`PartitionKeys`]; a number that was forgotten is cleared and used
-/// again.
+/// The state of one call, per key. [`PartitionKeys`] numbers the keys; the number of a dropped key is cleared and reused.
 trait CallState: Send {
-    /// Makes room for keys up to `slots`.
+    /// Grows the state to `slots` keys.
     fn grow(&mut self, slots: usize);
 
     fn clear(&mut self, slot: usize);
 
-    /// Walks the rows of a chunk in order and appends one value for each.
+    /// Processes the rows of a chunk in order and appends one value for each.
     fn run(&mut self, input: &CallInput<'_>, out: &mut ColumnBuilder, failures: &mut Failures);
 
     fn snapshot(&self, slot: usize, out: &mut Vec<u8>);
     fn restore(&mut self, slot: usize, from: &mut Reader<'_>) -> Result<(), DecodeError>;
 }
 
-/// The rows of a chunk as one call sees them.
+/// The input of one call.
 struct CallInput<'a> {
     times: &'a [i64],
     /// The number of each row's key.
     slots: &'a [u32],
-    /// The rows that satisfy WHEN; `None`: all.
+    /// The rows that satisfy WHEN; `None` for all.
     when: Option<&'a BooleanBuffer>,
-    /// What the call was given; NULL where WHEN does not hold.
+    /// The arguments; NULL where WHEN does not hold.
     arguments: &'a [Column],
     span: Span,
 }
@@ -82,7 +80,7 @@ struct RowInput {
     passes: bool,
 }
 
-/// Rows whose result cannot be given, and why.
+/// Rows without a representable result, and the reasons.
 #[derive(Default)]
 struct Failures(BTreeMap<usize, (Span, String)>);
 
@@ -102,7 +100,7 @@ pub(crate) struct Analytics {
 struct PartitionBy {
     partition: Vec<Expr>,
     keys: PartitionKeys,
-    /// The number of each row's key, while a chunk is worked on.
+    /// The number of each row's key in the current chunk.
     slots: Vec<u32>,
 }
 
@@ -121,7 +119,7 @@ struct CallColumns {
 }
 
 impl Analytics {
-    pub fn new(node: &AnalyticNode) -> Analytics {
+    pub(crate) fn new(node: &AnalyticNode) -> Analytics {
         let mut keyings: Vec<PartitionBy> = Vec::new();
         let mut calls = Vec::new();
         for call in &node.calls {
@@ -203,7 +201,7 @@ impl Analytics {
         CallColumns { keys, calls }
     }
 
-    /// Forgets keys of which no row can be seen any more.
+    /// Drops keys whose rows no call can read any more.
     fn forget(&mut self, watermark: Instant) {
         for (index, keying) in self.keyings.iter_mut().enumerate() {
             let calls = &mut self.calls;
@@ -239,7 +237,7 @@ impl Call {
         (Some(when), arguments)
     }
 
-    /// What stands in for a missing row, as the last argument.
+    /// The default for a missing row, as the last argument.
     fn default(&self, chunk: &Chunk, faults: &mut Faults) -> Option<Column> {
         match &self.function {
             Analytic::Lag { default, .. } | Analytic::Last { default, .. } => {
@@ -295,7 +293,7 @@ fn call_state(call: &AnalyticCall) -> Box<dyn CallState> {
     }
 }
 
-/// Whether two PARTITION BY lists are the same; calls for which this is not seen only do not share a table.
+/// Whether two PARTITION BY lists are equal. A false negative only means that two calls do not share a table.
 fn same_keys(a: &[Expr], b: &[Expr]) -> bool {
     let same = |(a, b): (&Expr, &Expr)| match (&a.kind, &b.kind) {
         (ExprKind::Column(a), ExprKind::Column(b)) => a == b,

@@ -1,9 +1,8 @@
-//! The keys that rows were seen with, numbered, each forgotten once nothing can see its rows.
+//! The keys of rows, numbered, each dropped once no call can read its rows.
 //!
-//! A key is needed until the watermark has passed its last row by the longest LIMIT DURATION. That moment moves with
-//! every row, so it is not kept up to date: each key stands once in a queue, by the moment that held when it was put
-//! there, and is put back at the end if it turns out to have been heard of since. A key may therefore outstay its time,
-//! by one more round of the queue at most, which no result shows.
+//! A key is needed until the watermark has passed its last row by the longest LIMIT DURATION. That expiry moves with every
+//! row and is updated lazily: each key is in a queue once, by its expiry at that time, and is queued again if it had rows
+//! since. So a key may stay for one more round of the queue, which no result shows.
 
 use std::collections::VecDeque;
 
@@ -17,12 +16,12 @@ use crate::ops::timer_queue::ONE_LANE;
 #[derive(Default)]
 pub(super) struct PartitionKeys {
     table: HashTable<u32>,
-    /// By number, what every row looks at: as small as can be, since there may be very many keys.
+    /// By number, the part that every row reads: small, since there may be very many keys.
     entries: Vec<Entry>,
-    /// By number, the rest.
+    /// By number, the other details.
     colds: Vec<KeyDetails>,
     free: Vec<u32>,
-    /// When to look at which key.
+    /// The expiry queue.
     queue: VecDeque<(i64, u32)>,
     /// How long after its last row a key is needed, in ticks.
     keep: i64,
@@ -30,7 +29,7 @@ pub(super) struct PartitionKeys {
 
 struct Entry {
     short: ShortKey,
-    /// The time of the last row; [`UNUSED`] where the number is free.
+    /// The time of the last row; [`UNUSED`] for a free number.
     last: i64,
 }
 
@@ -38,13 +37,13 @@ struct Entry {
 struct KeyDetails {
     hash: u64,
     lane: u32,
-    /// The key, if it is a long one.
+    /// The key, if it is long.
     long: Option<Box<[u8]>>,
 }
 
 const UNUSED: i64 = i64::MIN;
 
-/// A key of up to 15 bytes with its length in the last byte; of a longer one its hash, and [`LONG`].
+/// A key of up to 15 bytes with its length in the last byte; for a longer one its hash and [`LONG`].
 type ShortKey = [u8; 16];
 
 const LONG: u8 = u8::MAX;
@@ -67,16 +66,16 @@ fn with_lane(hash: u64, lane: u32) -> u64 {
 }
 
 impl PartitionKeys {
-    pub fn keep_for(&mut self, limit: Duration) {
+    pub(super) fn keep_for(&mut self, limit: Duration) {
         self.keep = self.keep.max(limit.ticks());
     }
 
     /// One more than the largest number in use.
-    pub fn slots(&self) -> usize {
+    pub(super) fn slots(&self) -> usize {
         self.entries.len()
     }
 
-    pub fn used(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn used(&self) -> impl Iterator<Item = usize> {
         let entries = self.entries.iter().enumerate();
         entries
             .filter(|(_, entry)| entry.last != UNUSED)
@@ -84,7 +83,7 @@ impl PartitionKeys {
     }
 
     /// The number of every row's key, in `slots`.
-    pub fn find(
+    pub(super) fn find(
         &mut self,
         encoded: &EncodedKeys,
         lanes: Option<&[u32]>,
@@ -154,10 +153,10 @@ impl PartitionKeys {
         }
     }
 
-    /// Forgets what the watermark has passed, and says which numbers that were.
-    pub fn forget(&mut self, watermark: Instant, mut forgotten: impl FnMut(usize)) {
+    /// Drops expired keys and reports their numbers.
+    pub(super) fn forget(&mut self, watermark: Instant, mut forgotten: impl FnMut(usize)) {
         let watermark = watermark.ticks();
-        // Each key is looked at once, even if it is put back as due already.
+        // Each key is visited once, even if it is queued again as already due.
         for _ in 0..self.queue.len() {
             let Some(&(due, slot)) = self.queue.front() else {
                 return;
@@ -183,7 +182,7 @@ impl PartitionKeys {
         self.shrink();
     }
 
-    /// Gives room in the table back after a flood of keys.
+    /// Frees memory after a peak in the number of keys.
     fn shrink(&mut self) {
         const SHRINK_CAPACITY_MIN: usize = 1024;
         if self.table.capacity() > SHRINK_CAPACITY_MIN
@@ -196,7 +195,7 @@ impl PartitionKeys {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.entries.len());
         for (slot, entry) in self.entries.iter().enumerate() {
             out.i64(entry.last);
@@ -215,7 +214,7 @@ impl PartitionKeys {
         }
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(super) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut fresh = PartitionKeys {
             keep: self.keep,
             ..PartitionKeys::default()

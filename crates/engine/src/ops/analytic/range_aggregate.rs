@@ -1,12 +1,11 @@
 //! Aggregates over the rows of a key in (t - limit, t], one value per row.
 //!
-//! COUNT and SUM roll: rows are added as they come and taken out as they leave, which integers and
-//! [exact sums](super::exact_sum) allow without a trace. MIN and MAX keep only the rows that may still become the answer.
-//! All others are folded anew over the rows in range, by the same code as in windows; that costs time in proportion to
-//! the rows in range.
+//! COUNT and SUM add rows as they enter and retract them as they leave, which is exact for integers and
+//! [exact sums](super::exact_sum). MIN and MAX keep only the rows that may still become the result. The others are
+//! recomputed over the rows in range, by the same code as in windows, at a cost proportional to the range.
 //!
-//! A SUM or AVG over floats is the exact sum rounded once, where a window folds in the order of the rows: the two may
-//! differ in the last digit.
+//! A SUM or AVG over floats is the exact sum rounded once, while a window adds in the order of the rows: the two may differ
+//! in the last digit.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -35,14 +34,14 @@ pub(super) fn call_state(aggregate: &Aggregate, limit: i64) -> Box<dyn CallState
     }
 }
 
-/// How one aggregate is kept over a range that slides.
+/// One aggregate over a sliding range.
 trait Range: Send {
     type State: Default + Send;
 
-    /// Takes in a row. `value` is `None` for COUNT(*).
+    /// Adds a row. `value` is `None` for COUNT(*).
     fn enter(&self, state: &mut Self::State, time: i64, value: Option<ValueRef<'_>>);
 
-    /// Lets go of rows up to and including `floor`.
+    /// Removes the rows up to and including `floor`.
     fn leave(&self, state: &mut Self::State, floor: i64);
 
     fn result(&self, state: &Self::State) -> Result<Value, String>;
@@ -106,7 +105,7 @@ impl<R: Range> CallState for RangeAggregate<R> {
     }
 }
 
-/// Gives room back after a flood of rows.
+/// Frees memory after a peak in the number of rows.
 pub(super) fn shrink<T>(ring: &mut VecDeque<T>) {
     const SHRINK_CAPACITY_MIN: usize = 64;
     if ring.capacity() > SHRINK_CAPACITY_MIN && ring.capacity() / 8 > ring.len() {
@@ -114,7 +113,7 @@ pub(super) fn shrink<T>(ring: &mut VecDeque<T>) {
     }
 }
 
-/// COUNT: the times of what is counted.
+/// COUNT: the times of the counted rows.
 struct Counts;
 
 impl Range for Counts {
@@ -157,7 +156,7 @@ struct Sum {
     numbers: VecDeque<(i64, Number)>,
     ints: i128,
     floats: usize,
-    /// The sum of the floats, while there are many; of a few it is made when it is asked for.
+    /// The sum of the floats, if there are many; for a few it is computed on demand.
     exact: Option<Box<ExactSum>>,
 }
 
@@ -167,7 +166,7 @@ enum Number {
     Float(f64),
 }
 
-/// From here on the exact sum is kept, and until here: what it says is the same either way.
+/// The thresholds for keeping and dropping the exact sum; the result does not depend on it.
 const MANY_FLOATS: usize = 32;
 const FEW_FLOATS: usize = 8;
 
@@ -292,8 +291,8 @@ impl Range for Sums {
 /// MIN (`Less`) and MAX (`Greater`), of equal values the first.
 struct Extremes(Ordering);
 
-/// Per kind of value the candidates: a row leaves as soon as a later one of the same kind beats it, so values go from
-/// best to worst. Values of different kinds cannot be compared; a range that holds more than one kind has no answer.
+/// The candidates per kind of value: a row is removed as soon as a later one of the same kind beats it, so values go from
+/// best to worst. Values of different kinds cannot be compared; a range with several kinds has no result.
 #[derive(Default)]
 struct Candidates {
     kinds: [VecDeque<Cell>; KINDS],
@@ -369,7 +368,7 @@ impl Range for Extremes {
     }
 }
 
-/// Any aggregate, folded anew.
+/// Any other aggregate, recomputed.
 struct Folds(Aggregate);
 
 impl Range for Folds {

@@ -31,7 +31,7 @@ fn tag_in(slot: u64) -> u32 {
 }
 
 impl Index {
-    pub fn new() -> Index {
+    pub(super) fn new() -> Index {
         Index {
             slots: vec![EMPTY; 1 << BITS_MIN],
             bits: BITS_MIN,
@@ -40,7 +40,7 @@ impl Index {
         }
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = Index::new();
     }
 
@@ -52,7 +52,7 @@ impl Index {
 
     /// The row in the first slot of a hash, if its tag matches: a guess for prefetching.
     #[inline]
-    pub fn guess(&self, hash: u64) -> Option<u32> {
+    pub(super) fn guess(&self, hash: u64) -> Option<u32> {
         let tag = tag_of(hash);
         let slot = self.slots[self.home(tag)];
         (tag_in(slot) == tag).then_some(slot as u32)
@@ -60,7 +60,7 @@ impl Index {
 
     /// The row with that hash for which `is_it` holds.
     #[inline]
-    pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let tag = tag_of(hash);
         let mut at = self.home(tag);
         loop {
@@ -76,7 +76,7 @@ impl Index {
     }
 
     /// Replaces and returns the row for which `is_it` holds, or inserts a new slot.
-    pub fn replace(
+    pub(super) fn replace(
         &mut self,
         hash: u64,
         row: u32,

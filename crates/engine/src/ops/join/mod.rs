@@ -57,7 +57,7 @@ struct TimeCheck {
 }
 
 impl Join {
-    pub fn new(node: &JoinNode) -> Join {
+    pub(crate) fn new(node: &JoinNode) -> Join {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         let columns = node.columns.iter().map(|&(from, column)| match from {
             Side::Left => (from, column_index(column, &mut left)),

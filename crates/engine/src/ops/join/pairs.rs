@@ -30,7 +30,7 @@ pub(super) struct JoinOutput {
 
 impl JoinOutput {
     /// Emits the results of `pairs` and clears them.
-    pub fn flush(
+    pub(super) fn flush(
         &self,
         pairs: &mut Vec<Pair>,
         left: &mut JoinSide,

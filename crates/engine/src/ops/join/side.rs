@@ -84,7 +84,7 @@ pub(super) const PREFETCH_ROWS: usize = 64;
 const PREFETCH_MIN_ROWS: usize = 4_096;
 
 impl JoinSide {
-    pub fn new(keys: Vec<Expr>, columns: Vec<usize>, track_matches: bool) -> JoinSide {
+    pub(super) fn new(keys: Vec<Expr>, columns: Vec<usize>, track_matches: bool) -> JoinSide {
         JoinSide {
             keys,
             columns,
@@ -99,7 +99,7 @@ impl JoinSide {
     }
 
     /// Adds rows; drops and counts those whose keys fail.
-    pub fn push(&mut self, chunk: Chunk, context: &mut Context<'_>) {
+    pub(super) fn push(&mut self, chunk: Chunk, context: &mut Context<'_>) {
         let (chunk, keys) = prepare(&self.keys, chunk, context.errors);
         let columns: Vec<&Column> = self.columns.iter().map(|&c| &chunk.columns[c]).collect();
         let mut from = 0;
@@ -132,14 +132,14 @@ impl JoinSide {
 
     /// The time of the next row, or the end of time.
     #[inline]
-    pub fn next_time(&self) -> i64 {
+    pub(super) fn next_time(&self) -> i64 {
         let (chunk, row) = self.ahead;
         self.chunks.get(chunk).map_or(i64::MAX, |c| c.times[row])
     }
 
     /// Takes the next row if its time is `time`.
     #[inline]
-    pub fn next_at(&mut self, time: i64) -> Option<NextRow> {
+    pub(super) fn next_at(&mut self, time: i64) -> Option<NextRow> {
         let (chunk, row) = self.ahead;
         let stored = self.chunks.get(chunk)?;
         if stored.times[row] != time {
@@ -158,13 +158,13 @@ impl JoinSide {
 
     /// Hash and key of a row, unless one of its keys is NULL.
     #[inline]
-    pub fn key(&self, next: NextRow) -> Option<(u64, &[u8])> {
+    pub(super) fn key(&self, next: NextRow) -> Option<(u64, &[u8])> {
         let (keys, row) = (&self.chunks[next.chunk].keys, next.place.row as usize);
         keys.key(row).map(|key| (keys.hash(row), key))
     }
 
     /// Buffers a row for later rows of the other side.
-    pub fn keep(&mut self, next: NextRow, time: i64) {
+    pub(super) fn keep(&mut self, next: NextRow, time: i64) {
         let row = next.place.row as usize;
         let keys = &self.chunks[next.chunk].keys;
         let id = self.base.wrapping_add(self.rows.len() as u32);
@@ -195,7 +195,7 @@ impl JoinSide {
 
     /// Visits the buffered rows with that key, newest first.
     #[inline]
-    pub fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(i64, RowRef)) {
+    pub(super) fn find(&self, hash: u64, key: &[u8], mut visit: impl FnMut(i64, RowRef)) {
         let newest = self.index.find(hash, |id| {
             self.buffered_by_id(id)
                 .is_some_and(|kept| kept.has_key(hash, key, &self.chunks, self.first))
@@ -208,7 +208,7 @@ impl JoinSide {
     }
 
     /// The hashes of the next rows, at most [`PREFETCH_ROWS`].
-    pub fn upcoming(&self) -> &[u64] {
+    pub(super) fn upcoming(&self) -> &[u64] {
         let (chunk, row) = self.ahead;
         self.chunks.get(chunk).map_or(&[], |stored| {
             let hashes = &stored.keys.hashes()[row..];
@@ -217,7 +217,7 @@ impl JoinSide {
     }
 
     /// Touches the memory that lookups of these hashes will touch, for all hashes together, so that cache misses overlap.
-    pub fn prefetch(&self, hashes: &[u64]) {
+    pub(super) fn prefetch(&self, hashes: &[u64]) {
         if self.rows.len() < PREFETCH_MIN_ROWS {
             return;
         }
@@ -238,17 +238,17 @@ impl JoinSide {
     }
 
     /// The number of buffered rows.
-    pub fn buffered(&self) -> usize {
+    pub(super) fn buffered(&self) -> usize {
         self.rows.len()
     }
 
     /// Time and position of a buffered row, counted from the oldest.
-    pub fn buffered_row(&self, index: usize) -> Option<(i64, RowRef)> {
+    pub(super) fn buffered_row(&self, index: usize) -> Option<(i64, RowRef)> {
         self.rows.get(index).map(|kept| (kept.time, kept.place))
     }
 
     /// Drops the buffered rows before `time` and returns their number.
-    pub fn drop_before(&mut self, time: i64) -> usize {
+    pub(super) fn drop_before(&mut self, time: i64) -> usize {
         let mut gone = 0;
         while self.rows.front().is_some_and(|kept| kept.time < time) {
             self.rows.pop_front();
@@ -258,30 +258,30 @@ impl JoinSide {
         gone
     }
 
-    pub fn chunk(&self, number: u32) -> &BufferedChunk {
+    pub(super) fn chunk(&self, number: u32) -> &BufferedChunk {
         &self.chunks[number.wrapping_sub(self.first) as usize]
     }
 
-    pub fn chunks(&self) -> &VecDeque<BufferedChunk> {
+    pub(super) fn chunks(&self) -> &VecDeque<BufferedChunk> {
         &self.chunks
     }
 
     /// The number of the first chunk.
-    pub fn first(&self) -> u32 {
+    pub(super) fn first(&self) -> u32 {
         self.first
     }
 
-    pub fn set_matched(&mut self, place: RowRef) {
+    pub(super) fn set_matched(&mut self, place: RowRef) {
         let chunk = place.chunk.wrapping_sub(self.first) as usize;
         self.chunks[chunk].matched[place.row as usize] = true;
     }
 
-    pub fn is_matched(&self, place: RowRef) -> bool {
+    pub(super) fn is_matched(&self, place: RowRef) -> bool {
         self.chunk(place.chunk).matched[place.row as usize]
     }
 
     /// Drops chunks without buffered or waiting rows.
-    pub fn drop_chunks(&mut self) {
+    pub(super) fn drop_chunks(&mut self) {
         let kept = self
             .rows
             .front()
@@ -296,7 +296,7 @@ impl JoinSide {
     /// few times at most, as each merge at least doubles its chunk.
     ///
     /// Invalidates all [`RowRef`]s outside of this side.
-    pub fn compact(&mut self) {
+    pub(super) fn compact(&mut self) {
         let end = self.ahead.0;
         if end < 2 {
             return;
@@ -365,7 +365,7 @@ impl JoinSide {
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         out.count(self.rows.len());
         for kept in &self.rows {
             let chunk = kept.place.chunk.wrapping_sub(self.first) as usize;
@@ -404,7 +404,7 @@ impl JoinSide {
             .for_each(|column| out.value(column.get(row)));
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(super) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.chunks.clear();
         self.rows.clear();
         self.index.clear();

@@ -23,7 +23,7 @@ pub(super) enum UnmatchedQueue {
 }
 
 impl UnmatchedQueue {
-    pub fn new(equally: bool, ticks: i64) -> UnmatchedQueue {
+    pub(super) fn new(equally: bool, ticks: i64) -> UnmatchedQueue {
         match equally {
             true => UnmatchedQueue::SameDelay { ticks, resolved: 0 },
             false => UnmatchedQueue::OwnDelay {
@@ -34,7 +34,7 @@ impl UnmatchedQueue {
     }
 
     /// Adds the newest buffered row of the side.
-    pub fn add(&mut self, due: i64, side: &JoinSide) {
+    pub(super) fn add(&mut self, due: i64, side: &JoinSide) {
         if let UnmatchedQueue::OwnDelay { queue, forgotten } = self {
             let number = *forgotten + side.buffered() as u64 - 1;
             queue.push(Reverse((due, number)));
@@ -42,7 +42,7 @@ impl UnmatchedQueue {
     }
 
     /// The due time and the index of the first due row.
-    pub fn first(&self, side: &JoinSide) -> Option<(i64, usize)> {
+    pub(super) fn first(&self, side: &JoinSide) -> Option<(i64, usize)> {
         match self {
             UnmatchedQueue::SameDelay { ticks, resolved } => {
                 let (time, _) = side.buffered_row(*resolved)?;
@@ -56,7 +56,7 @@ impl UnmatchedQueue {
     }
 
     /// Removes the first row.
-    pub fn pop_first(&mut self) {
+    pub(super) fn pop_first(&mut self) {
         match self {
             UnmatchedQueue::SameDelay { resolved, .. } => *resolved += 1,
             UnmatchedQueue::OwnDelay { queue, .. } => drop(queue.pop()),
@@ -64,14 +64,14 @@ impl UnmatchedQueue {
     }
 
     /// The oldest `rows` buffered rows are dropped. In an outer join all of them are resolved.
-    pub fn forget(&mut self, rows: usize) {
+    pub(super) fn forget(&mut self, rows: usize) {
         match self {
             UnmatchedQueue::SameDelay { resolved, .. } => *resolved = resolved.saturating_sub(rows),
             UnmatchedQueue::OwnDelay { forgotten, .. } => *forgotten += rows as u64,
         }
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         match self {
             UnmatchedQueue::SameDelay { resolved, .. } => out.u64(*resolved as u64),
             UnmatchedQueue::OwnDelay { queue, forgotten } => {
@@ -87,7 +87,11 @@ impl UnmatchedQueue {
     }
 
     /// Restores the queue of a side that is already restored.
-    pub fn restore(&mut self, side: &JoinSide, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(super) fn restore(
+        &mut self,
+        side: &JoinSide,
+        from: &mut Reader<'_>,
+    ) -> Result<(), DecodeError> {
         let kept = side.buffered() as u64;
         match self {
             UnmatchedQueue::SameDelay { resolved, .. } => {

@@ -1,12 +1,12 @@
 //! One attempt at a match, from one first event on.
 //!
-//! An attempt follows all threads to go on at once, the preferred first. A way that reaches the end of the pattern is the
-//! match so far and ends all threads that are less preferred than it; it is final when none is left that is more preferred.
+//! An attempt runs all alternatives at once as *threads*, the preferred first. A thread that reaches the end of the pattern
+//! is the best match so far and ends all less preferred threads; it is final when no more preferred thread is left.
 //!
-//! Two threads in the same state go on alike if the conditions ahead cannot tell them apart, so only the preferred one is
-//! kept. If no condition looks back, there are never more threads than states. If some do, threads that differ in what those
-//! can see are kept apart, and there may be very many: an attempt with more than [`THREADS_MAX`] is given up and counted
-//! as a data error.
+//! Two threads in the same state continue alike unless a later condition distinguishes them, so only the preferred one is
+//! kept. If no condition refers to earlier events, there are never more threads than states. Otherwise threads that differ
+//! in the values of such conditions are kept, and there may be very many: an attempt with more than [`THREADS_MAX`] is
+//! abandoned and counted as a data error.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use crate::eval::{self, Faults};
 use crate::ops::DataErrors;
 use crate::value::Value;
 
-/// How many threads to go on one attempt may have.
+/// The maximum number of threads of an attempt.
 pub(super) const THREADS_MAX: usize = 1_000;
 
-/// What all attempts share.
+/// The compiled pattern and conditions.
 pub(super) struct MatchRules {
     pub nfa: Nfa,
     pub capture_spec: CaptureSpec,
     /// Per variable.
     pub tests: Vec<Condition>,
-    /// Per state, which running values the conditions ahead of it look at.
+    /// Per state, the running values that later conditions read.
     ahead: Vec<Vec<usize>>,
     span: Span,
 }
@@ -42,12 +42,12 @@ pub(super) struct MatchRules {
 /// When a variable may take an event.
 pub(super) enum Condition {
     Always,
-    /// It is a matter of the event alone; `columns` says which expressions stand for the refs.
+    /// Depends on the event alone; `columns` has the expressions of the refs.
     Alone {
         pred: Pred,
         columns: Vec<Option<usize>>,
     },
-    /// It depends on what was taken before; `refs` are the refs that it looks at.
+    /// Depends on earlier events; `refs` are the refs that it reads.
     LooksBack {
         pred: Pred,
         refs: Vec<usize>,
@@ -55,7 +55,7 @@ pub(super) enum Condition {
 }
 
 impl MatchRules {
-    pub fn new(
+    pub(super) fn new(
         nfa: Nfa,
         capture_spec: CaptureSpec,
         defines: &[Option<Pred>],
@@ -75,7 +75,7 @@ impl MatchRules {
         }
     }
 
-    /// Whether the variable may take the event, where the event alone decides.
+    /// Whether the variable may take the event; `None` if that depends on earlier events.
     fn alone(&self, variable: Option<usize>, event: &Event<'_>) -> Option<bool> {
         let Some(variable) = variable else {
             return Some(true);
@@ -90,8 +90,8 @@ impl MatchRules {
         }
     }
 
-    /// Whether a match may begin with the event, as far as the event alone tells.
-    pub fn may_begin(&self, event: &Event<'_>) -> bool {
+    /// Whether a match may begin with the event, by the conditions on the event alone.
+    pub(super) fn may_begin(&self, event: &Event<'_>) -> bool {
         let mut states = self.nfa.start.states.iter();
         states.any(|&state| self.alone(self.nfa.tests[state as usize], event) != Some(false))
     }
@@ -164,9 +164,9 @@ fn looked_at_ahead(nfa: &Nfa, capture_spec: &CaptureSpec, tests: &[Condition]) -
 pub(super) struct Attempt {
     /// The time of the first event.
     pub first: i64,
-    /// Which event that was.
+    /// The number of the first event.
     pub number: u64,
-    /// The partition keys as the first event has them.
+    /// The partition keys of the first event.
     pub shown: Arc<[Value]>,
     /// In order of preference.
     threads: Vec<Thread>,
@@ -177,12 +177,12 @@ pub(super) struct Attempt {
 struct Thread {
     state: u32,
     captures: Captures,
-    /// What it is once the event under test is taken; `None`: it cannot take it.
+    /// The captures after the event under test; `None` if the thread cannot take it.
     taken: Option<Captures>,
 }
 
 impl Attempt {
-    pub fn new(rules: &MatchRules, first: i64, number: u64, shown: Arc<[Value]>) -> Attempt {
+    pub(super) fn new(rules: &MatchRules, first: i64, number: u64, shown: Arc<[Value]>) -> Attempt {
         let captures = Captures::new(&rules.capture_spec);
         let states = rules.nfa.start.states.iter();
         Attempt {
@@ -200,12 +200,12 @@ impl Attempt {
         }
     }
 
-    /// Whether no event can change the outcome any more.
-    pub fn is_decided(&self) -> bool {
+    /// Whether no further event can change the result.
+    pub(super) fn is_decided(&self) -> bool {
         self.threads.is_empty()
     }
 
-    /// Goes on with the threads that took the event.
+    /// Continues with the threads that took the event.
     fn advance(&mut self, rules: &MatchRules, event: &Event<'_>, errors: &mut DataErrors) {
         let mut next: Vec<Thread> = Vec::new();
         let mut seen = vec![false; rules.nfa.tests.len()];
@@ -245,7 +245,7 @@ impl Attempt {
         self.threads = next;
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         out.i64(self.first);
         out.u64(self.number);
         let shown = self.shown.iter();
@@ -261,7 +261,7 @@ impl Attempt {
         }
     }
 
-    pub fn restore(
+    pub(super) fn restore(
         rules: &MatchRules,
         keys: usize,
         from: &mut Reader<'_>,
@@ -296,7 +296,7 @@ impl Attempt {
     }
 }
 
-/// What the conditions ahead can tell threads apart by.
+/// The values by which later conditions distinguish threads.
 fn distinct(captures: &Captures, ahead: &[usize]) -> Vec<u8> {
     let mut out = Vec::new();
     for &at in ahead {
@@ -309,7 +309,7 @@ fn distinct(captures: &Captures, ahead: &[usize]) -> Vec<u8> {
     out
 }
 
-/// Shows an event to all attempts at once.
+/// Advances all attempts by one event.
 pub(super) fn advance_all<'a>(
     attempts: impl IntoIterator<Item = &'a mut Attempt>,
     rules: &MatchRules,
@@ -349,7 +349,7 @@ pub(super) fn advance_all<'a>(
     }
 }
 
-/// Tests a condition for many threads at once.
+/// Evaluates a condition for many threads at once.
 fn look_back(
     pred: &Pred,
     refs: &[usize],

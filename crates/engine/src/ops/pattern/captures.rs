@@ -1,7 +1,7 @@
-//! What DEFINE and MEASURES can see of a match so far: first, last, smallest and largest values, and who took what.
+//! The values of a match that DEFINE and MEASURES read: first, last, smallest and largest values, and classifiers.
 //!
-//! Values are kept running, so a match is as large as the list of things the query asks for, however many events it
-//! spans. Ways to go on share what they have in common.
+//! Values are updated per event, so the size of a match depends on the query and not on its number of events. Threads share
+//! their common values.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::column::Column;
 use crate::eval::{self, EvalError};
 use crate::value::{Value, ValueRef};
 
-/// What a query asks for, without repetitions.
+/// The distinct values that a query reads.
 #[derive(Debug, Default)]
 pub(super) struct CaptureSpec {
     /// Evaluated in every event.
     pub exprs: Vec<Expr>,
     pub running: Vec<RunningValue>,
-    /// Where each of the node's refs is found.
+    /// The source of each of the node's refs.
     pub refs: Vec<RefSource>,
-    /// Whether anybody asks who took which event.
+    /// Whether the query reads classifiers.
     path: bool,
 }
 
-/// A value kept up to date along a match.
+/// A value that is updated with each event of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunningValue {
     pub variable: usize,
@@ -42,7 +42,7 @@ pub(super) enum RefSource {
 }
 
 impl CaptureSpec {
-    pub fn new(refs: &[MatchRef]) -> CaptureSpec {
+    pub(super) fn new(refs: &[MatchRef]) -> CaptureSpec {
         let mut capture_spec = CaptureSpec::default();
         for one in refs {
             let source = match one {
@@ -86,7 +86,7 @@ pub(super) struct Captures {
     path: Option<Arc<ClassifierPath>>,
 }
 
-/// Who took the events, last first; runs of one variable are counted.
+/// The variables that took the events, last first; runs of one variable are counted.
 #[derive(Debug)]
 struct ClassifierPath {
     variable: u32,
@@ -94,11 +94,11 @@ struct ClassifierPath {
     before: Option<Arc<ClassifierPath>>,
 }
 
-/// Stands for `.`, which is no variable.
+/// The wildcard `.`, which is no variable.
 const ANY: u32 = u32::MAX;
 
 impl Drop for ClassifierPath {
-    /// A long path would be dropped link by link, each inside the other.
+    /// Iterative, because dropping a long path recursively would overflow the stack.
     fn drop(&mut self) {
         let mut before = self.before.take();
         while let Some(mut path) = before.and_then(Arc::into_inner) {
@@ -108,15 +108,15 @@ impl Drop for ClassifierPath {
 }
 
 impl Captures {
-    pub fn new(capture_spec: &CaptureSpec) -> Captures {
+    pub(super) fn new(capture_spec: &CaptureSpec) -> Captures {
         Captures {
             values: vec![None; capture_spec.running.len()].into(),
             path: None,
         }
     }
 
-    /// The same after an event was taken. Values that cannot be compared leave the smallest or largest as it was.
-    pub fn with(
+    /// The captures after an event. Values that cannot be compared do not change the smallest or largest.
+    pub(super) fn with(
         &self,
         capture_spec: &CaptureSpec,
         variable: Option<usize>,
@@ -144,7 +144,7 @@ impl Captures {
         next
     }
 
-    pub fn value(&self, source: RefSource, variables: &[Value]) -> Value {
+    pub(super) fn value(&self, source: RefSource, variables: &[Value]) -> Value {
         match source {
             RefSource::RunningValue(at) => self.values[at].clone().unwrap_or_default(),
             RefSource::Classifier => self.classifier(variables),
@@ -164,7 +164,7 @@ impl Captures {
         Value::Array(names.into())
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         for value in self.values.iter() {
             out.u8(value.is_some().into());
             if let Some(value) = value {
@@ -179,7 +179,7 @@ impl Captures {
         }
     }
 
-    pub fn restore(
+    pub(super) fn restore(
         capture_spec: &CaptureSpec,
         from: &mut Reader<'_>,
     ) -> Result<Captures, DecodeError> {
@@ -242,7 +242,7 @@ pub(super) struct Event<'a> {
     pub row: usize,
     /// The columns of [`CaptureSpec::exprs`].
     pub columns: &'a [Column],
-    /// Per variable, in which rows its condition holds, where that can be said of an event alone.
+    /// Per variable, the rows in which its condition holds, if it depends on the event alone.
     pub alone: &'a [Option<arrow_buffer::BooleanBuffer>],
 }
 

@@ -1,20 +1,20 @@
 //! MATCH_RECOGNIZE: rows for the runs of events that a pattern describes.
 //!
-//! Every event of a key is the possible first one of a match (AFTER MATCH SKIP TO NEXT ROW), so every event begins an
-//! attempt, and at most one row comes of each: that of the preferred match (greedy, left alternative first). A match
-//! spans less than the limit, and one without events makes no row.
+//! Every event of a key may be the first one of a match (AFTER MATCH SKIP TO NEXT ROW), so every event starts an attempt,
+//! which gives at most one row: that of the preferred match (greedy, left alternative first). A match spans less than the
+//! limit, and a match without events gives no row.
 //!
-//! A row's time is when its match was decided: the time of the last event where nothing could go on; otherwise that of
-//! the key's event with which nothing more preferred could go on; otherwise the first event's time plus the limit. Rows
-//! come in that order, those of one instant in the order of their first events, matches that ran out of time before
-//! those decided by an event. They come as soon as they are decided.
+//! A row's time is the time at which its match is decided: that of its last event if the match cannot continue; otherwise
+//! that of the key's event after which no preferred match is possible; otherwise the first event's time plus the limit.
+//! Rows are emitted as soon as they are decided, in that order; those of one time in the order of their first events,
+//! matches that reached the limit before those decided by an event.
 //!
-//! A condition that fails on an event does not hold there, and is counted. Conditions that look at the event alone are
-//! evaluated for a whole chunk; those that look back for all open attempts of the key at once.
+//! A condition that fails on an event does not hold there, and is counted. Conditions on the event alone are evaluated for
+//! a whole chunk; conditions on earlier events for all open attempts of the key at once.
 //!
-//! What is kept is bounded by the limit: an attempt lasts no longer, and a key is forgotten at most one limit after its
-//! last attempt. [`attempt::THREADS_MAX`] bounds an attempt, [`ATTEMPTS_MAX`] the open attempts of a key; what exceeds them
-//! is given up and counted as a data error.
+//! The limit bounds the state: an attempt lasts no longer, and a key is dropped at most one limit after its last attempt.
+//! [`attempt::THREADS_MAX`] bounds an attempt, [`ATTEMPTS_MAX`] the open attempts of a key; an attempt beyond is abandoned
+//! and counted as a data error.
 
 mod attempt;
 mod captures;
@@ -42,7 +42,7 @@ use attempt::{Attempt, Condition, MatchRules};
 use captures::{CaptureSpec, Captures, Event};
 use nfa::Nfa;
 
-/// How many attempts of one key may be open at once.
+/// The maximum number of open attempts of one key.
 const ATTEMPTS_MAX: usize = 65_536;
 
 pub(crate) struct Matcher {
@@ -52,16 +52,16 @@ pub(crate) struct Matcher {
     /// Names of the variables.
     variables: Vec<Value>,
     limit: i64,
-    /// Keys that differ only in case are one.
+    /// Keys that differ only in case are equal.
     ignore_case: bool,
     span: Span,
     has_lanes: bool,
-    /// How many events have come.
+    /// The number of events so far.
     events: u64,
     table: HashTable<u32>,
     parts: Vec<Option<KeyAttempts>>,
     free: Vec<u32>,
-    /// When to look at a key next: each stands here once, no later than its oldest attempt runs out.
+    /// When to visit each key: no later than its oldest attempt reaches the limit.
     due: TimerQueue<Vec<u32>>,
 }
 
@@ -74,7 +74,14 @@ struct KeyAttempts {
     attempts: VecDeque<Attempt>,
 }
 
-/// A chunk with everything evaluated.
+/// The key of an event.
+struct EventKey<'a> {
+    lane: u32,
+    hash: u64,
+    key: &'a [u8],
+}
+
+/// A chunk with its evaluated keys, columns and conditions.
 struct MatchInput {
     times: arrow_buffer::ScalarBuffer<i64>,
     keys: Vec<Column>,
@@ -84,7 +91,7 @@ struct MatchInput {
 }
 
 impl Matcher {
-    pub fn new(node: &MatchNode, ignore_case: bool) -> Matcher {
+    pub(crate) fn new(node: &MatchNode, ignore_case: bool) -> Matcher {
         let capture_spec = CaptureSpec::new(&node.refs);
         let rules = MatchRules::new(
             Nfa::new(&node.pattern),
@@ -195,7 +202,7 @@ impl Matcher {
         }
     }
 
-    /// In which rows a condition holds, if the row alone decides.
+    /// The rows in which a condition holds, if it depends on the row alone.
     fn alone(
         &self,
         test: &Condition,
@@ -230,7 +237,7 @@ impl Matcher {
     ) {
         for row in rows {
             let lane = lanes.map_or(ONE_LANE, |lanes| lanes[row]);
-            // An event exactly one limit after the first is out of reach.
+            // An event exactly one limit after the first is outside of the match.
             self.expire(Some(lane), input.times[row], writer, errors);
             self.event(input, row, lane, writer, errors);
         }
@@ -264,7 +271,8 @@ impl Matcher {
             Attempt::new(&self.rules, event.time, number, shown.collect())
         });
         let Some(slot) = slot else {
-            self.first_event(new, (lane, hash, key), &event, writer, errors);
+            let key = EventKey { lane, hash, key };
+            self.first_event(new, key, &event, writer, errors);
             return;
         };
         let Some(part) = &mut self.parts[slot as usize] else {
@@ -289,11 +297,11 @@ impl Matcher {
         writer.seal_if_full(&self.measures, errors);
     }
 
-    /// An event of a key that has no attempts: most end at once, and then nothing is kept.
+    /// An event of a key without attempts: most end at once, and then nothing is stored.
     fn first_event(
         &mut self,
         new: Option<Attempt>,
-        (lane, hash, key): (u32, u64, &[u8]),
+        EventKey { lane, hash, key }: EventKey<'_>,
         event: &Event<'_>,
         writer: &mut MatchWriter,
         errors: &mut DataErrors,
@@ -315,7 +323,7 @@ impl Matcher {
         self.due.at(lane, due, Vec::new).push(slot);
     }
 
-    /// Decides what has run out of time now that `lane` (or every lane) has reached `time`.
+    /// Decides the attempts that reached the limit by `time`, of one lane or of all.
     fn expire(
         &mut self,
         lane: Option<u32>,
@@ -390,10 +398,10 @@ impl Matcher {
     }
 }
 
-/// What an attempt at a match takes, without what it has captured.
+/// The size of an attempt without its captures.
 pub(super) const ATTEMPT_BYTES: usize = size_of::<Attempt>();
 
-/// Matches on their way out.
+/// Builds the chunks of matches.
 struct MatchWriter {
     times: Vec<i64>,
     keys: Vec<ColumnBuilder>,
@@ -413,7 +421,7 @@ impl MatchWriter {
         }
     }
 
-    /// Adds the match that an attempt came to, if any.
+    /// Adds the match of an attempt, if it has one.
     fn add(
         &mut self,
         attempt: &Attempt,

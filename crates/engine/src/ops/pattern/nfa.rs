@@ -1,8 +1,8 @@
-//! A pattern as states that take one event each, with what may follow in order of preference.
+//! A pattern as states that take one event each, with their successors in order of preference.
 //!
-//! The order is that of a backtracking matcher: greedy, and of alternatives the left one first. What can follow an event
-//! without taking another depends on the pattern alone, so it is worked out once. A repetition whose last round took no
-//! event does not go round again; `(A? | B)*` would never end otherwise.
+//! The order is that of a backtracking matcher: greedy, left alternative first. The successors depend on the pattern
+//! alone and are computed once. A repetition does not repeat after an iteration without an event; otherwise `(A? | B)*`
+//! would never end.
 
 use std::collections::BTreeSet;
 
@@ -10,31 +10,31 @@ use highwater_query::plan::Pattern;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Nfa {
-    /// The variable that each state tests its event for; `None`: any event will do.
+    /// The variable of each state; `None` for the wildcard.
     pub tests: Vec<Option<usize>>,
-    /// What may come after the event that a state took.
+    /// The successors of each state.
     pub after: Vec<Follow>,
     pub start: Follow,
 }
 
-/// States in order of preference. If `done`, ending here comes after them, and whatever would come after that is moot.
+/// States in order of preference. If `done`, the end of the pattern follows them, and nothing after it matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Follow {
     pub states: Vec<u32>,
     pub done: bool,
 }
 
-/// One instruction of the backtracking matcher; unless it says otherwise the next one follows.
+/// One instruction of the backtracking matcher. Unless it jumps, the next one follows.
 #[derive(Clone, Copy, Debug)]
 enum Instruction {
-    /// Takes an event, as the state of that number.
+    /// Takes an event in the state of that number.
     Take(u32),
-    /// Goes on here, or else there.
+    /// Tries the first target, then the second.
     Or(usize),
     Jump(usize),
-    /// A round of the repetition at that depth begins.
+    /// Starts an iteration of the repetition at that depth.
     Round(u32),
-    /// Goes round again if the round took an event, or else on.
+    /// Repeats if the iteration took an event; otherwise continues.
     Again {
         depth: u32,
         start: usize,
@@ -43,7 +43,7 @@ enum Instruction {
 }
 
 impl Nfa {
-    pub fn new(pattern: &Pattern) -> Nfa {
+    pub(super) fn new(pattern: &Pattern) -> Nfa {
         let mut compiler = Compiler::default();
         compiler.compile(pattern, 0);
         compiler.code.push(Instruction::Done);
@@ -105,7 +105,7 @@ impl Compiler {
         self.tests.push(test);
     }
 
-    /// A place for an instruction that is not known yet.
+    /// Reserves an instruction that is filled in later.
     fn hole(&mut self) -> usize {
         self.code.push(Instruction::Done);
         self.code.len() - 1
@@ -128,7 +128,7 @@ impl Compiler {
     }
 }
 
-/// Finds what follows. `progress` has a bit for each depth: whether the round there has taken an event.
+/// Finds successors. `progress` has a bit for each depth: whether the iteration there has taken an event.
 struct FollowSearch<'a> {
     code: &'a [Instruction],
     visited: BTreeSet<(usize, u128)>,
@@ -137,7 +137,7 @@ struct FollowSearch<'a> {
 
 impl FollowSearch<'_> {
     fn from(&mut self, at: usize, progress: u128) {
-        // What is met a second time was preferred the first time, and whatever comes after an end is moot.
+        // A second visit is less preferred than the first, and nothing after an end matters.
         if self.follow.done || !self.visited.insert((at, progress)) {
             return;
         }
@@ -164,7 +164,7 @@ impl FollowSearch<'_> {
     }
 }
 
-/// Beyond any depth that a query reaches, depths share a bit: a repetition may then end early, but always ends.
+/// Depths beyond 127, which no query reaches, share a bit: a repetition may then end early, but always ends.
 fn bit(depth: u32) -> u128 {
     1 << depth.min(127)
 }

@@ -132,7 +132,7 @@ impl SessionList {
 type EndedSession = (i64, u64, u32);
 
 impl KeySessions {
-    pub fn new(spec: Arc<GroupSpec>, rule: SessionRule) -> KeySessions {
+    pub(crate) fn new(spec: Arc<GroupSpec>, rule: SessionRule) -> KeySessions {
         KeySessions {
             rule,
             table: HashTable::new(),

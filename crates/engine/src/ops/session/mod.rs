@@ -221,7 +221,7 @@ fn group_hash(session: u32, key: u32) -> u64 {
 }
 
 impl Sessions {
-    pub fn new(spec: Arc<GroupSpec>, rule: SessionRule, over: Vec<usize>) -> Sessions {
+    pub(crate) fn new(spec: Arc<GroupSpec>, rule: SessionRule, over: Vec<usize>) -> Sessions {
         Sessions {
             rule,
             single: over.iter().copied().eq(0..spec.keys.len()) && !over.is_empty(),

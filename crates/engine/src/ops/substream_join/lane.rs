@@ -26,7 +26,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub fn new(key: Arc<[u8]>, sides: usize) -> Lane {
+    pub(super) fn new(key: Arc<[u8]>, sides: usize) -> Lane {
         Lane {
             key,
             watermarks: vec![i64::MIN; sides],
@@ -39,7 +39,7 @@ impl Lane {
     }
 
     /// The minimum watermark over the sides.
-    pub fn watermark(&self, floors: &[i64]) -> i64 {
+    pub(super) fn watermark(&self, floors: &[i64]) -> i64 {
         let sides = self.watermarks.iter().zip(floors);
         sides
             .map(|(clock, floor)| *clock.max(floor))
@@ -47,7 +47,7 @@ impl Lane {
             .unwrap_or(i64::MIN)
     }
 
-    pub fn rows(
+    pub(super) fn rows(
         &mut self,
         side: usize,
         rows: Chunk,
@@ -64,7 +64,7 @@ impl Lane {
     }
 
     /// Emits the results that the watermarks complete.
-    pub fn advance(
+    pub(super) fn advance(
         &mut self,
         floors: &[i64],
         mut emit: impl FnMut(Chunk),
@@ -119,7 +119,7 @@ impl Lane {
 
     /// The time that must have passed before there is something to do: for the operator, or for the lane itself once no
     /// stream has it any more.
-    pub fn next_due(&self, retention: i64) -> Option<i64> {
+    pub(super) fn next_due(&self, retention: i64) -> Option<i64> {
         let operator = self
             .operator
             .as_ref()
@@ -128,13 +128,13 @@ impl Lane {
         operator.or_else(gone)
     }
 
-    pub fn is_finished(&self, retention: i64, floor: i64) -> bool {
+    pub(super) fn is_finished(&self, retention: i64, floor: i64) -> bool {
         self.stream_lanes == 0
             && self.operator.is_none()
             && self.latest.saturating_add(retention) < floor
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         out.blob(&self.key);
         self.watermarks.iter().for_each(|clock| out.i64(*clock));
         out.i64(self.emitted_watermark);
@@ -148,7 +148,7 @@ impl Lane {
         }
     }
 
-    pub fn restore(
+    pub(super) fn restore(
         sides: usize,
         make: &MakeOperator,
         from: &mut Reader<'_>,

@@ -24,7 +24,7 @@ pub(crate) struct LaneNamer {
 }
 
 impl LaneNamer {
-    pub fn new(over: &[Expr]) -> LaneNamer {
+    pub(crate) fn new(over: &[Expr]) -> LaneNamer {
         LaneNamer {
             over: over.to_vec(),
             known: HashMap::default(),

@@ -54,7 +54,7 @@ pub(crate) struct SubstreamJoin {
 
 impl SubstreamJoin {
     /// `sides` has for each port the input of the per-key operators that it feeds.
-    pub fn new(
+    pub(crate) fn new(
         sides: &[usize],
         width: usize,
         retention: i64,

@@ -67,7 +67,7 @@ pub(super) enum Step {
 }
 
 impl Port {
-    pub fn new(side: usize) -> Port {
+    pub(super) fn new(side: usize) -> Port {
         Port {
             side,
             floor: i64::MIN,
@@ -79,7 +79,7 @@ impl Port {
         }
     }
 
-    pub fn rows(&mut self, mut chunk: Chunk) {
+    pub(super) fn rows(&mut self, mut chunk: Chunk) {
         let lanes = chunk.lanes.take().unwrap_or_default();
         debug_assert_eq!(lanes.of_row.len(), chunk.rows(), "every row has a lane");
         let times = chunk.times.iter().copied();
@@ -91,7 +91,7 @@ impl Port {
     }
 
     /// Advances all lanes of the stream.
-    pub fn watermark(&mut self, watermark: Instant) {
+    pub(super) fn watermark(&mut self, watermark: Instant) {
         self.ended |= watermark == Instant::AFTER_ALL;
         let mark = LaneWatermark {
             before_row: 0,
@@ -106,12 +106,12 @@ impl Port {
         self.rows(chunk);
     }
 
-    pub fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// Steps from this order on may have to wait for later input of this stream.
-    pub fn limit(&self) -> i64 {
+    pub(super) fn limit(&self) -> i64 {
         match self.ended {
             true => i64::MAX,
             false => self.reached,
@@ -119,7 +119,7 @@ impl Port {
     }
 
     /// The order of the next step.
-    pub fn next(&self) -> Option<i64> {
+    pub(super) fn next(&self) -> Option<i64> {
         let time = match self.pending.front()?.next() {
             Next::Name => i64::MIN,
             Next::Watermark(mark) => mark.watermark.ticks(),
@@ -129,7 +129,7 @@ impl Port {
     }
 
     /// Takes the next step. Rows of one lane that follow each other are taken together, up to the order `until`.
-    pub fn take(&mut self, until: i64) -> Option<Step> {
+    pub(super) fn take(&mut self, until: i64) -> Option<Step> {
         self.taken = self.next()?;
         let pending = self.pending.front_mut()?;
         let step = match pending.next() {
@@ -150,7 +150,7 @@ impl Port {
     }
 
     /// Assigns a lane of the stream to a lane of the join. `None` if it already was; otherwise its previous lane.
-    pub fn name(&mut self, lane: u32, to: u32) -> Option<Option<u32>> {
+    pub(super) fn name(&mut self, lane: u32, to: u32) -> Option<Option<u32>> {
         let before = self.lanes.get(&lane).map(|target| target.to);
         if before == Some(to) {
             return None;
@@ -161,7 +161,7 @@ impl Port {
     }
 
     /// The join lane of some rows.
-    pub fn lane_of_rows(&mut self, lane: u32, rows: &Chunk) -> u32 {
+    pub(super) fn lane_of_rows(&mut self, lane: u32, rows: &Chunk) -> u32 {
         let Some(target) = self.lanes.get_mut(&lane) else {
             unreachable!("a lane has a name before it has rows")
         };
@@ -171,7 +171,7 @@ impl Port {
 
     /// The join lane of a watermark; `None` if the lane may already belong to another key. A key may lose its lane once
     /// the floor has passed all its times, and the next key has watermarks before its first row.
-    pub fn lane_of_watermark(&mut self, lane: u32, watermark: i64) -> Option<u32> {
+    pub(super) fn lane_of_watermark(&mut self, lane: u32, watermark: i64) -> Option<u32> {
         let floor = self.floor;
         let target = self.lanes.get_mut(&lane)?;
         if target.latest <= floor {
@@ -182,11 +182,11 @@ impl Port {
     }
 
     /// The join lanes of all lanes of the stream.
-    pub fn targets(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn targets(&self) -> impl Iterator<Item = u32> {
         self.lanes.values().map(|target| target.to)
     }
 
-    pub fn snapshot(&self, out: &mut Vec<u8>) {
+    pub(super) fn snapshot(&self, out: &mut Vec<u8>) {
         for time in [self.floor, self.taken, self.reached] {
             out.i64(time);
         }
@@ -205,7 +205,7 @@ impl Port {
             .for_each(|pending| pending.snapshot(out));
     }
 
-    pub fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(super) fn restore(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.floor = from.i64()?;
         self.taken = from.i64()?;
         self.reached = from.i64()?;

@@ -46,7 +46,7 @@ pub(super) struct GeometryReader {
 }
 
 impl GeometryReader {
-    pub fn on(surface: Surface) -> GeometryReader {
+    pub(super) fn on(surface: Surface) -> GeometryReader {
         GeometryReader {
             surface,
             open_ring: false,
@@ -194,7 +194,7 @@ pub(super) struct GeoJsonBuilder {
 }
 
 impl GeoJsonBuilder {
-    pub fn new(shape: &str) -> GeoJsonBuilder {
+    pub(super) fn new(shape: &str) -> GeoJsonBuilder {
         GeoJsonBuilder {
             names: ["type".into(), "coordinates".into()],
             shape: Value::text(shape),
@@ -202,7 +202,7 @@ impl GeoJsonBuilder {
     }
 
     /// `coordinates` are nested as the type asks for.
-    pub fn record(&self, coordinates: Value) -> Value {
+    pub(super) fn record(&self, coordinates: Value) -> Value {
         let values = [self.shape.clone(), coordinates];
         let fields = self.names.iter().cloned().zip(values).collect();
         Value::Record(Arc::new(Record::from_fields(fields)))

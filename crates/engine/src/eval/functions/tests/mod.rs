@@ -27,9 +27,9 @@ macro_rules! args {
 }
 use args;
 
-pub const NULL: Value = Value::Null;
+pub(crate) const NULL: Value = Value::Null;
 
-pub trait IntoValue {
+pub(crate) trait IntoValue {
     fn into_value(self) -> Value;
 }
 
@@ -63,26 +63,31 @@ impl IntoValue for &str {
     }
 }
 
-pub fn time(text: &str) -> Value {
+pub(crate) fn time(text: &str) -> Value {
     Value::Time(Instant::parse_iso(text.as_bytes()).expect("test times are valid"))
 }
 
 /// What a JSON text spells.
-pub fn json(text: &str) -> Value {
+pub(crate) fn json(text: &str) -> Value {
     super::json::parse(text).expect("test JSON is valid")
 }
 
-pub fn column(values: &[Value]) -> Column {
+pub(crate) fn column(values: &[Value]) -> Column {
     let mut builder = ColumnBuilder::with_capacity(values.len());
     values.iter().for_each(|value| builder.push(value.view()));
     builder.finish()
 }
 
 /// What a row came to: its value to the last bit, or why it failed.
-pub type Answer = Result<String, EvalError>;
+pub(crate) type Answer = Result<String, EvalError>;
 
 /// A call over whole columns or scalars.
-pub fn run(function: Function, part: Option<DatePart>, args: &[Datum], rows: usize) -> Vec<Answer> {
+pub(crate) fn run(
+    function: Function,
+    part: Option<DatePart>,
+    args: &[Datum],
+    rows: usize,
+) -> Vec<Answer> {
     let mut faults = Faults::new(rows);
     let context = &mut KernelContext {
         span: Span::default(),
@@ -136,12 +141,17 @@ fn answer(function: Function, part: Option<DatePart>, args: &[Value]) -> Answer 
 }
 
 #[track_caller]
-pub fn check(function: Function, args: &[Value], expected: impl IntoValue) {
+pub(crate) fn check(function: Function, args: &[Value], expected: impl IntoValue) {
     check_answer(function, None, args, expected.into_value());
 }
 
 #[track_caller]
-pub fn check_part(function: Function, part: DatePart, args: &[Value], expected: impl IntoValue) {
+pub(crate) fn check_part(
+    function: Function,
+    part: DatePart,
+    args: &[Value],
+    expected: impl IntoValue,
+) {
     check_answer(function, Some(part), args, expected.into_value());
 }
 
@@ -154,12 +164,17 @@ fn check_answer(function: Function, part: Option<DatePart>, args: &[Value], expe
 
 /// The call fails, and this is what is said about it.
 #[track_caller]
-pub fn fails(function: Function, args: &[Value], message: &str) {
+pub(crate) fn fails(function: Function, args: &[Value], message: &str) {
     fails_part(function, None, args, message);
 }
 
 #[track_caller]
-pub fn fails_part(function: Function, part: Option<DatePart>, args: &[Value], message: &str) {
+pub(crate) fn fails_part(
+    function: Function,
+    part: Option<DatePart>,
+    args: &[Value],
+    message: &str,
+) {
     let found = answer(function, part, args).map_err(|error| error.to_string());
     assert_eq!(
         found,

@@ -32,7 +32,7 @@ pub(super) enum Position {
 }
 
 impl Shape {
-    pub fn new(geometry: &Geometry) -> Result<Shape, Malformed> {
+    pub(crate) fn new(geometry: &Geometry) -> Result<Shape, Malformed> {
         let on_earth = |coord: Coord| coord.y.abs() <= 90.0;
         if !geometry.coords_iter().all(on_earth) {
             return Err("a latitude lies between -90 and 90");

@@ -22,7 +22,7 @@ pub(super) struct Vector {
 
 impl Vector {
     /// Of longitude and latitude in degrees.
-    pub fn of(place: Coord) -> Vector {
+    pub(super) fn of(place: Coord) -> Vector {
         let (longitude, latitude) = (place.x.to_radians(), place.y.to_radians());
         let (sin, cos) = latitude.sin_cos();
         Vector {
@@ -33,11 +33,11 @@ impl Vector {
         .unit()
     }
 
-    pub fn dot(self, other: Vector) -> f64 {
+    pub(super) fn dot(self, other: Vector) -> f64 {
         self.x * other.x + self.y * other.y + self.z * other.z
     }
 
-    pub fn cross(self, other: Vector) -> Vector {
+    pub(super) fn cross(self, other: Vector) -> Vector {
         Vector {
             x: self.y * other.z - self.z * other.y,
             y: self.z * other.x - self.x * other.z,
@@ -45,7 +45,7 @@ impl Vector {
         }
     }
 
-    pub fn plus(self, other: Vector) -> Vector {
+    pub(super) fn plus(self, other: Vector) -> Vector {
         Vector {
             x: self.x + other.x,
             y: self.y + other.y,
@@ -53,7 +53,7 @@ impl Vector {
         }
     }
 
-    pub fn times(self, factor: f64) -> Vector {
+    pub(super) fn times(self, factor: f64) -> Vector {
         Vector {
             x: self.x * factor,
             y: self.y * factor,
@@ -61,16 +61,16 @@ impl Vector {
         }
     }
 
-    pub fn length(self) -> f64 {
+    pub(super) fn length(self) -> f64 {
         self.dot(self).sqrt()
     }
 
     /// The same direction with the length 1.
-    pub fn unit(self) -> Vector {
+    pub(super) fn unit(self) -> Vector {
         self.times(1.0 / self.length())
     }
 
-    pub fn is_close(self, other: Vector) -> bool {
+    pub(super) fn is_close(self, other: Vector) -> bool {
         self.plus(other.times(-1.0)).length() <= CLOSE
     }
 }
@@ -94,7 +94,7 @@ pub(super) enum ArcIntersection {
 }
 
 impl Arc {
-    pub fn new(from: Vector, to: Vector) -> Arc {
+    pub(super) fn new(from: Vector, to: Vector) -> Arc {
         Arc {
             from,
             to,
@@ -102,16 +102,16 @@ impl Arc {
         }
     }
 
-    pub fn middle(&self) -> Vector {
+    pub(super) fn middle(&self) -> Vector {
         self.from.plus(self.to).unit()
     }
 
     /// How far to the left of the arc's plane a place lies.
-    pub fn left(&self, place: Vector) -> f64 {
+    pub(super) fn left(&self, place: Vector) -> f64 {
         self.normal.dot(place)
     }
 
-    pub fn holds(&self, place: Vector) -> bool {
+    pub(super) fn holds(&self, place: Vector) -> bool {
         if place.is_close(self.from) || place.is_close(self.to) {
             return true;
         }
@@ -120,7 +120,7 @@ impl Arc {
             && place.cross(self.to).dot(self.normal) > 0.0
     }
 
-    pub fn meets(&self, other: &Arc) -> ArcIntersection {
+    pub(super) fn meets(&self, other: &Arc) -> ArcIntersection {
         let ends = [self.holds(other.from), self.holds(other.to)];
         if ends.contains(&true) || other.holds(self.from) || other.holds(self.to) {
             return ArcIntersection::Touching;
@@ -140,7 +140,7 @@ impl Arc {
     }
 
     /// Whether they have more than a place in common.
-    pub fn runs_along(&self, other: &Arc) -> bool {
+    pub(super) fn runs_along(&self, other: &Arc) -> bool {
         let candidates = [other.from, other.to, self.from, self.to];
         let shared = candidates
             .into_iter()
