@@ -30,8 +30,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
         .await?;
     }
-    let tolls = log.partition("tolls", 0).ok_or("it was just made")?;
-    let dead = log.partition("dead", 0).ok_or("it was just made")?;
+    let tolls = log.partition("tolls", 0).ok_or("it was just created")?;
+    let dead = log.partition("dead", 0).ok_or("it was just created")?;
     fill(&*tolls).await?;
 
     let source =

@@ -33,36 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         &|_| {},
     )?;
     let log: Arc<dyn Log> = Arc::new(hub.clone());
-    for (name, cleanup) in [
-        ("orders", CleanupPolicy::Delete),
-        ("billing.dead", CleanupPolicy::Compact),
-    ] {
-        let (name, settings) = (
-            HubName::new(name)?,
-            HubSettings {
-                cleanup,
-                ..HubSettings::default()
-            },
-        );
-        log.create(HubSpec {
-            name,
-            partitions: 1,
-            settings,
-        })
-        .await?;
-    }
-    let orders = log.partition("orders", 0).ok_or("it was just made")?;
-    for amount in ["12", "7", "a dozen", "30"] {
-        let (key, value, headers) = (Some(&b"customer-9"[..]), Some(amount.as_bytes()), &[][..]);
-        orders
-            .append_records(&[NewRecord {
-                key,
-                value,
-                headers,
-            }])
-            .await?;
-    }
-
+    create_hubs(&*log).await?;
     let service = groups::Service::new(
         log.clone(),
         clock.clone(),
@@ -71,41 +42,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let positions = Arc::new(service.handle());
     tokio::spawn(service.run(std::future::pending()));
-    let letters = DeadLetterPartition(log.partition("billing.dead", 0).ok_or("it was just made")?);
+    let letters = DeadLetterPartition(
+        log.partition("billing.dead", 0)
+            .ok_or("it was just created")?,
+    );
     let stats = Arc::new(ProcessorStats::default());
-    let processor = Processor {
-        member: GroupMember {
-            log,
-            groups: positions,
-            hub: HubName::new("orders")?,
-            group: "billing".into(),
-            client: "example".into(),
-            assignment: Assignment::Shared { instance: None },
-            timeouts: GroupTimeouts::default(),
-        },
-        start: StartPosition::Earliest,
-        share: None,
-        check: None,
-        batch: None,
-        options: Options {
-            order: Order::Key,
-            retry: Policy {
-                delay: Delay::Fixed(Duration::from_millis(50)),
-                tries_max: Some(3),
-                ..Policy::default()
-            },
-            circuit: Some(Breaker::alone(Rule::default(), clock.clone())),
-            ..Options::default()
-        },
-        checkpoint_interval: CheckpointInterval::default(),
-        dead_letters: Arc::new(letters.clone()),
-        clock,
-        restart: Policy {
-            tries_max: None,
-            ..Policy::default()
-        },
-        stats: stats.clone(),
+    let member = GroupMember {
+        log,
+        groups: positions,
+        hub: HubName::new("orders")?,
+        group: "billing".into(),
+        client: "example".into(),
+        assignment: Assignment::Shared { instance: None },
+        timeouts: GroupTimeouts::default(),
     };
+    let processor = processor(member, &letters, clock, stats.clone());
     let handler = Arc::new(async |deliveries: Vec<Delivery<Event>>| {
         for delivery in deliveries {
             let text = String::from_utf8_lossy(delivery.event.value().unwrap_or_default());
@@ -142,4 +93,71 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     hub.stop();
     Ok(())
+}
+
+/// The hub of orders, with four of them, and the hub of dead letters.
+async fn create_hubs(log: &dyn Log) -> Result<(), Box<dyn std::error::Error>> {
+    for (name, cleanup) in [
+        ("orders", CleanupPolicy::Delete),
+        ("billing.dead", CleanupPolicy::Compact),
+    ] {
+        let (name, settings) = (
+            HubName::new(name)?,
+            HubSettings {
+                cleanup,
+                ..HubSettings::default()
+            },
+        );
+        log.create(HubSpec {
+            name,
+            partitions: 1,
+            settings,
+        })
+        .await?;
+    }
+    let orders = log.partition("orders", 0).ok_or("it was just created")?;
+    for amount in ["12", "7", "a dozen", "30"] {
+        let (key, value, headers) = (Some(&b"customer-9"[..]), Some(amount.as_bytes()), &[][..]);
+        orders
+            .append_records(&[NewRecord {
+                key,
+                value,
+                headers,
+            }])
+            .await?;
+    }
+    Ok(())
+}
+
+fn processor(
+    member: GroupMember,
+    letters: &DeadLetterPartition,
+    clock: Arc<RealClock>,
+    stats: Arc<ProcessorStats>,
+) -> Processor {
+    Processor {
+        member,
+        start: StartPosition::Earliest,
+        share: None,
+        check: None,
+        batch: None,
+        options: Options {
+            order: Order::Key,
+            retry: Policy {
+                delay: Delay::Fixed(Duration::from_millis(50)),
+                tries_max: Some(3),
+                ..Policy::default()
+            },
+            circuit: Some(Breaker::alone(Rule::default(), clock.clone())),
+            ..Options::default()
+        },
+        checkpoint_interval: CheckpointInterval::default(),
+        dead_letters: Arc::new(letters.clone()),
+        clock,
+        restart: Policy {
+            tries_max: None,
+            ..Policy::default()
+        },
+        stats,
+    }
 }

@@ -46,8 +46,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         })
         .await?;
     }
-    let orders = log.partition("orders", 0).ok_or("it was just made")?;
-    let dead = log.partition("dead", 0).ok_or("it was just made")?;
+    let orders = log.partition("orders", 0).ok_or("it was just created")?;
+    let dead = log.partition("dead", 0).ok_or("it was just created")?;
     let (key, value, headers) = (None, Some(&b"{}"[..]), &[][..]);
     let records = vec![
         NewRecord {

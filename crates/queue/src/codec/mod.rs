@@ -1,8 +1,8 @@
-//! Events as bytes, one record of the journal each. `docs/formats/queue.md` draws them.
+//! Events as bytes, one record of the journal each. `docs/formats/queue.md` specifies them.
 //!
-//! Numbers have as many bytes as they need (seven bits a byte, the lowest first), texts and bytes their
-//! length in front. What is read is checked, since a journal may be damaged. Here is what each event holds,
-//! written and read side by side; `write.rs` and `read.rs` have the pieces.
+//! Numbers are varints; texts and bytes are preceded by their length. Everything read is validated, since a journal may
+//! be damaged. This file has the fields of each event, written and read side by side; `write.rs` and `read.rs` have the
+//! parts.
 
 mod read;
 #[cfg(test)]
@@ -17,34 +17,36 @@ use self::write::{list, optional};
 use crate::machine::{Event, KnownId, RemovalReason};
 
 mod kind {
-    pub const CONFIGURED: u8 = 1;
-    pub const SENT: u8 = 2;
-    pub const DELIVERED: u8 = 3;
-    pub const REMOVED: u8 = 4;
-    pub const RELEASED: u8 = 5;
-    pub const RENEWED: u8 = 6;
-    pub const DEFERRED: u8 = 7;
-    pub const DIED: u8 = 8;
-    pub const REVIVED: u8 = 9;
-    pub const SESSION_LOCKED: u8 = 10;
-    pub const SESSION_FREED: u8 = 11;
-    pub const SESSION_STATE: u8 = 12;
-    pub const FED: u8 = 13;
-    pub const NUMBERS: u8 = 14;
-    pub const KEPT_SESSION: u8 = 15;
-    pub const KEPT_IDS: u8 = 16;
-    pub const KEPT: u8 = 17;
+    pub(super) const CONFIGURED: u8 = 1;
+    pub(super) const ENQUEUED: u8 = 2;
+    pub(super) const DELIVERED: u8 = 3;
+    pub(super) const REMOVED: u8 = 4;
+    pub(super) const RELEASED: u8 = 5;
+    pub(super) const RENEWED: u8 = 6;
+    pub(super) const DEFERRED: u8 = 7;
+    pub(super) const DEAD_LETTERED: u8 = 8;
+    pub(super) const RESUBMITTED: u8 = 9;
+    pub(super) const SESSION_LOCKED: u8 = 10;
+    pub(super) const SESSION_RELEASED: u8 = 11;
+    pub(super) const SESSION_STATE: u8 = 12;
+    pub(super) const FEED_POSITION: u8 = 13;
+    pub(super) const NUMBERS: u8 = 14;
+    pub(super) const SESSION_SNAPSHOT: u8 = 15;
+    pub(super) const IDS_SNAPSHOT: u8 = 16;
+    pub(super) const MESSAGE_SNAPSHOT: u8 = 17;
 }
 
 /// Appends an event to `out`.
-pub fn write(event: &Event, out: &mut Vec<u8>) {
+pub(crate) fn write(event: &Event, out: &mut Vec<u8>) {
     match event {
         Event::Configured(settings) => {
             out.u8(kind::CONFIGURED);
             write::settings(out, settings);
         }
-        Event::Enqueued { seq, message } => write::put(out, kind::SENT, *seq, message),
-        Event::MessageSnapshot { seq, message } => write::put(out, kind::KEPT, *seq, message),
+        Event::Enqueued { seq, message } => write::put(out, kind::ENQUEUED, *seq, message),
+        Event::MessageSnapshot { seq, message } => {
+            write::put(out, kind::MESSAGE_SNAPSHOT, *seq, message)
+        }
         Event::Delivered {
             seqs,
             first_lock,
@@ -82,12 +84,12 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             description,
             properties,
         } => {
-            write::settled(out, kind::DIED, *seq, properties);
+            write::settled(out, kind::DEAD_LETTERED, *seq, properties);
             out.text_var(reason);
             out.text_var(description);
         }
         Event::Resubmitted { seq } => {
-            out.u8(kind::REVIVED);
+            out.u8(kind::RESUBMITTED);
             out.varint(*seq);
         }
         Event::SessionLocked {
@@ -101,7 +103,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             out.i64_be(*until_ms);
         }
         Event::SessionReleased { session } => {
-            out.u8(kind::SESSION_FREED);
+            out.u8(kind::SESSION_RELEASED);
             out.text_var(session);
         }
         Event::SessionState { session, state } => {
@@ -114,7 +116,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             partition,
             next,
         } => {
-            out.u8(kind::FED);
+            out.u8(kind::FEED_POSITION);
             out.text_var(hub);
             out.varint(u64::from(*partition));
             out.i64_be(*next);
@@ -132,7 +134,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             lock,
             state,
         } => {
-            out.u8(kind::KEPT_SESSION);
+            out.u8(kind::SESSION_SNAPSHOT);
             out.text_var(session);
             optional(out, lock.as_ref(), |out, (lock, until_ms)| {
                 out.varint(*lock);
@@ -141,7 +143,7 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
             optional(out, state.as_ref(), |out, state| out.blob_var(state));
         }
         Event::IdsSnapshot(known) => {
-            out.u8(kind::KEPT_IDS);
+            out.u8(kind::IDS_SNAPSHOT);
             out.varint(known.len() as u64);
             for known in known {
                 out.i64_be(known.at_ms);
@@ -153,15 +155,15 @@ pub fn write(event: &Event, out: &mut Vec<u8>) {
 }
 
 /// The event that a record holds. Bodies are slices of it.
-pub fn read(record: &Bytes) -> Result<Event, DecodeError> {
+pub(crate) fn read(record: &Bytes) -> Result<Event, DecodeError> {
     let mut from = EventReader::new(record);
     let event = match from.u8()? {
         kind::CONFIGURED => Event::Configured(from.settings()?),
-        kind::SENT => Event::Enqueued {
+        kind::ENQUEUED => Event::Enqueued {
             seq: from.varint()?,
             message: from.message()?,
         },
-        kind::KEPT => Event::MessageSnapshot {
+        kind::MESSAGE_SNAPSHOT => Event::MessageSnapshot {
             seq: from.varint()?,
             message: from.message()?,
         },
@@ -192,13 +194,13 @@ pub fn read(record: &Bytes) -> Result<Event, DecodeError> {
             until_ms: from.i64_be()?,
             seqs: from.seqs()?,
         },
-        kind::DIED => Event::DeadLettered {
+        kind::DEAD_LETTERED => Event::DeadLettered {
             seq: from.varint()?,
             properties: from.optional(EventReader::properties)?,
             reason: from.text()?,
             description: from.text()?,
         },
-        kind::REVIVED => Event::Resubmitted {
+        kind::RESUBMITTED => Event::Resubmitted {
             seq: from.varint()?,
         },
         kind::SESSION_LOCKED => Event::SessionLocked {
@@ -206,14 +208,14 @@ pub fn read(record: &Bytes) -> Result<Event, DecodeError> {
             number: from.varint()?,
             until_ms: from.i64_be()?,
         },
-        kind::SESSION_FREED => Event::SessionReleased {
+        kind::SESSION_RELEASED => Event::SessionReleased {
             session: from.text()?,
         },
         kind::SESSION_STATE => Event::SessionState {
             session: from.text()?,
             state: from.optional(EventReader::bytes)?,
         },
-        kind::FED => Event::FeedPosition {
+        kind::FEED_POSITION => Event::FeedPosition {
             hub: from.text()?,
             partition: from.varint()? as u32,
             next: from.i64_be()?,
@@ -222,12 +224,12 @@ pub fn read(record: &Bytes) -> Result<Event, DecodeError> {
             next_seq: from.varint()?,
             next_lock: from.varint()?,
         },
-        kind::KEPT_SESSION => Event::SessionSnapshot {
+        kind::SESSION_SNAPSHOT => Event::SessionSnapshot {
             session: from.text()?,
             lock: from.optional(|from| Ok((from.varint()?, from.i64_be()?)))?,
             state: from.optional(EventReader::bytes)?,
         },
-        kind::KEPT_IDS => Event::IdsSnapshot(from.list(|from| {
+        kind::IDS_SNAPSHOT => Event::IdsSnapshot(from.list(|from| {
             Ok(KnownId {
                 at_ms: from.i64_be()?,
                 seq: from.varint()?,

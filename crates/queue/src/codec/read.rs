@@ -1,4 +1,4 @@
-//! The pieces that events are read in. Nothing that a record says is believed before it is there.
+//! Reads the parts of events. Every length is checked before it is used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::message::{
 use crate::settings::Settings;
 
 /// Bodies are slices of the record that is read, not copies.
-pub struct EventReader<'a> {
+pub(super) struct EventReader<'a> {
     record: &'a Bytes,
     from: Reader<'a>,
 }
@@ -20,66 +20,69 @@ pub struct EventReader<'a> {
 type Read<T> = Result<T, DecodeError>;
 
 impl<'a> EventReader<'a> {
-    pub fn new(record: &'a Bytes) -> EventReader<'a> {
+    pub(super) fn new(record: &'a Bytes) -> EventReader<'a> {
         EventReader {
             record,
             from: Reader::new(record),
         }
     }
 
-    pub fn end(&self) -> Read<()> {
+    pub(super) fn end(&self) -> Read<()> {
         self.from.end()
     }
 
-    pub fn u8(&mut self) -> Read<u8> {
+    pub(super) fn u8(&mut self) -> Read<u8> {
         self.from.u8()
     }
 
-    pub fn varint(&mut self) -> Read<u64> {
+    pub(super) fn varint(&mut self) -> Read<u64> {
         self.from.varint()
     }
 
-    pub fn i64_be(&mut self) -> Read<i64> {
+    pub(super) fn i64_be(&mut self) -> Read<i64> {
         self.from.i64_be()
     }
 
-    pub fn bytes(&mut self) -> Read<Bytes> {
+    pub(super) fn bytes(&mut self) -> Read<Bytes> {
         self.from
             .blob_var()
             .map(|bytes| self.record.slice_ref(bytes))
     }
 
-    pub fn text(&mut self) -> Read<String> {
+    pub(super) fn text(&mut self) -> Read<String> {
         self.from.text_var().map(str::to_owned)
     }
 
-    pub fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
+    pub(super) fn optional<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Read<T>,
+    ) -> Read<Option<T>> {
         match self.from.bool()? {
             true => read(self).map(Some),
             false => Ok(None),
         }
     }
 
-    pub fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
+    pub(super) fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
         (0..self.from.count_var()?).map(|_| each(self)).collect()
     }
 
-    pub fn seqs(&mut self) -> Read<Vec<u64>> {
+    pub(super) fn seqs(&mut self) -> Read<Vec<u64>> {
         self.from.list_var(Reader::varint)
     }
 
-    pub fn properties(&mut self) -> Read<Properties> {
+    pub(super) fn properties(&mut self) -> Read<Properties> {
         self.list(|from| Ok((from.text()?, from.text()?)))
     }
 
-    pub fn until(&mut self) -> Read<LockExpiry> {
+    pub(super) fn until(&mut self) -> Read<LockExpiry> {
         match self.from.bool()? {
             false => Ok(LockExpiry::Session),
             true => Ok(LockExpiry::Time(self.i64_be()?)),
         }
     }
 
-    pub fn settings(&mut self) -> Read<Settings> {
+    pub(super) fn settings(&mut self) -> Read<Settings> {
         let millis = |from: &mut Self| Ok(Duration::from_millis(from.varint()?));
         Ok(Settings {
             lock: millis(self)?,
@@ -93,7 +96,7 @@ impl<'a> EventReader<'a> {
         })
     }
 
-    pub fn message(&mut self) -> Read<Message> {
+    pub(super) fn message(&mut self) -> Read<Message> {
         Ok(Message {
             enqueued_ms: self.i64_be()?,
             expires_ms: self.optional(EventReader::i64_be)?,

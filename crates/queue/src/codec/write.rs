@@ -1,4 +1,4 @@
-//! The pieces that events are written in.
+//! Writes the parts of events.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use highwater_codec::Writer;
 use crate::message::{LockExpiry, Message, MessageState, Properties};
 use crate::settings::Settings;
 
-pub fn settings(out: &mut Vec<u8>, settings: &Settings) {
+pub(super) fn settings(out: &mut Vec<u8>, settings: &Settings) {
     let millis = |time: Duration| time.as_millis() as u64;
     out.varint(millis(settings.lock));
     out.varint(u64::from(settings.deliveries_max));
@@ -23,13 +23,13 @@ pub fn settings(out: &mut Vec<u8>, settings: &Settings) {
     out.varint(u64::from(settings.message_bytes_max));
 }
 
-pub fn settled(out: &mut Vec<u8>, kind: u8, seq: u64, others: &Option<Properties>) {
+pub(super) fn settled(out: &mut Vec<u8>, kind: u8, seq: u64, others: &Option<Properties>) {
     out.u8(kind);
     out.varint(seq);
     optional(out, others.as_ref(), properties);
 }
 
-pub fn put(out: &mut Vec<u8>, kind: u8, seq: u64, message: &Message) {
+pub(super) fn put(out: &mut Vec<u8>, kind: u8, seq: u64, message: &Message) {
     out.u8(kind);
     out.varint(seq);
     let content = &*message.content;
@@ -67,7 +67,7 @@ fn properties(out: &mut Vec<u8>, properties: &Properties) {
     }
 }
 
-pub fn until(out: &mut Vec<u8>, until: LockExpiry) {
+pub(super) fn until(out: &mut Vec<u8>, until: LockExpiry) {
     match until {
         LockExpiry::Session => out.u8(0),
         LockExpiry::Time(at) => {
@@ -77,14 +77,18 @@ pub fn until(out: &mut Vec<u8>, until: LockExpiry) {
     }
 }
 
-pub fn optional<T>(out: &mut Vec<u8>, value: Option<&T>, write: impl FnOnce(&mut Vec<u8>, &T)) {
+pub(super) fn optional<T>(
+    out: &mut Vec<u8>,
+    value: Option<&T>,
+    write: impl FnOnce(&mut Vec<u8>, &T),
+) {
     out.bool(value.is_some());
     if let Some(value) = value {
         write(out, value);
     }
 }
 
-pub fn list(out: &mut Vec<u8>, numbers: &[u64]) {
+pub(super) fn list(out: &mut Vec<u8>, numbers: &[u64]) {
     out.varint(numbers.len() as u64);
     numbers.iter().for_each(|value| out.varint(*value));
 }
